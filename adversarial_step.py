@@ -1,0 +1,161 @@
+"""The adversarial step: how generator and discriminator are trained against each other, pass by pass."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Adam
+
+import build
+from configs.schema import Config
+from data.batch import Batch
+from data.conditioning import condition, images_to_float
+from losses.objective import GeneratorObjective, Translation, discriminator_terms
+from models.patch_discriminator import Judgement
+from utils.distributed import World, synchronized
+from utils.player import Player
+from utils.precision import Precision, choose_precision
+from utils.running_means import RunningMeans
+
+
+@dataclass
+class Game:
+    """Generator against discriminator, and what both are judged by."""
+
+    generator: Player
+    discriminator: Player
+    objective: GeneratorObjective
+    precision: Precision
+    n_classes: int
+    judges_jointly: bool
+    """Whether real and translated images share a pass of the discriminator; not where it mixes their statistics."""
+    means: RunningMeans = field(default_factory=RunningMeans)
+
+    @property
+    def players(self) -> dict[str, Player]:
+        """Both players by name."""
+        return {"generator": self.generator, "discriminator": self.discriminator}
+
+    def step_with_kept_graph(self, batches: Sequence[Batch]) -> None:
+        """pix2pixHD's update: the translation is judged once, and the losses of both networks use that graph.
+
+        The networks step after both backward passes, because a step changes weights that the other's graph needs.
+        """
+        for source, target in self._passes(batches):
+            with self.precision.autocast():
+                fake = self.generator.network(source)
+                fake_judged, real_judged = self._judge(source, fake, target)
+                d_loss = self._discriminator_loss(fake_judged, real_judged)
+                g_loss = self._generator_loss(fake, target, fake_judged, real_judged)
+            self.discriminator.backward(d_loss / len(batches), retain_graph=True)
+            self.generator.backward(g_loss / len(batches))
+        self.discriminator.step()
+        self.generator.step()
+
+    def step_in_sequence(self, batches: Sequence[Batch]) -> None:
+        """pix2pix's update: the discriminator steps first, then judges the translation again for the generator.
+
+        With one batch the translation is made once; more graphs than one would cost the memory that accumulation is
+        there to save, so with more it is made twice.
+        """
+        kept_fake: Tensor | None = None
+        for source, target in self._passes(batches):
+            with self.precision.autocast():
+                with torch.set_grad_enabled(len(batches) == 1):
+                    fake = self.generator.network(source)
+                fake_judged, real_judged = self._judge(source, fake.detach(), target)
+                d_loss = self._discriminator_loss(fake_judged, real_judged)
+            self.discriminator.backward(d_loss / len(batches))
+            kept_fake = fake if len(batches) == 1 else None
+        self.discriminator.step()
+        for source, target in self._passes(batches):
+            with self.precision.autocast():
+                fake = self.generator.network(source) if kept_fake is None else kept_fake
+                # the bare module: its own gradients are not wanted, so no process waits for them
+                fake_judged = self.discriminator.module(source, fake)
+                with torch.no_grad():
+                    real_judged = self.discriminator.module(source, target)
+                g_loss = self._generator_loss(fake, target, fake_judged, real_judged)
+            self.generator.backward(g_loss / len(batches))
+        self.generator.step()
+
+    def _passes(self, batches: Sequence[Batch]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Source (N, C, H, W) and target (N, 3, H, W) of each batch; gradients are averaged in the last pass."""
+        for number, batch in enumerate(batches, start=1):
+            is_last = number == len(batches)
+            with (
+                synchronized(self.generator.network, is_last),
+                synchronized(self.discriminator.network, is_last),
+            ):
+                assert batch.target is not None
+                yield condition(batch.source, batch.instances, self.n_classes), images_to_float(batch.target)
+
+    def _judge(self, source: Tensor, fake: Tensor, target: Tensor) -> tuple[list[Judgement], list[Judgement]]:
+        """The discriminator's judgements of the translated and of the real images."""
+        judge = self.discriminator.network
+        if not self.judges_jointly:
+            return judge(source, fake), judge(source, target)
+        both = [scale.halves() for scale in judge(torch.cat([source, source]), torch.cat([fake, target]))]
+        return [fake_half for fake_half, _ in both], [real_half for _, real_half in both]
+
+    def _discriminator_loss(self, fake_judged: list[Judgement], real_judged: list[Judgement]) -> Tensor:
+        terms = discriminator_terms([scale.logits for scale in fake_judged], [scale.logits for scale in real_judged])
+        self.means.add(terms, "loss/D/")
+        return terms["total"]
+
+    def _generator_loss(
+        self, fake: Tensor, target: Tensor, fake_judged: list[Judgement], real_judged: list[Judgement]
+    ) -> Tensor:
+        terms = self.objective(
+            Translation(
+                fake=fake,
+                target=target,
+                fake_logits=[scale.logits for scale in fake_judged],
+                fake_features=[scale.features for scale in fake_judged],
+                real_features=[scale.features for scale in real_judged],
+            )
+        )
+        self.means.add(terms, "loss/G/")
+        return terms["total"]
+
+
+def build_game(config: Config, world: World) -> Game:
+    """Networks, optimizers and losses with initial weights, on the device of `world`."""
+    torch.manual_seed(config.run.seed)
+    precision = choose_precision(config.amp.opt_level, config.amp.dtype, world.device)
+    modules = [build.build_generator(config), build.build_discriminator(config)]
+    perceptual = None
+    if world.is_main:
+        perceptual = build.build_perceptual_loss(config)
+    world.barrier()  # the main process alone downloads weights, the others read what it fetched
+    if not world.is_main:
+        perceptual = build.build_perceptual_loss(config)
+    if perceptual is not None:
+        perceptual.to(world.device)
+    torch.manual_seed(config.run.seed + world.rank)  # noise differs by process
+    generator, discriminator = (_make_player(module, config, world, precision) for module in modules)
+    return Game(
+        generator=generator,
+        discriminator=discriminator,
+        objective=build.build_objective(config, perceptual),
+        precision=precision,
+        n_classes=build.number_of_classes(config.data),
+        judges_jointly=config.discriminator.norm == "instance",
+    )
+
+
+def _make_player(module: nn.Module, config: Config, world: World, precision: Precision) -> Player:
+    if world.device.type == "cuda":  # the layout of its tensor cores; a CPU has blocked layouts of its own
+        module.to(memory_format=torch.channels_last)
+    module.to(world.device)
+    settings = config.optimizer
+    return Player(
+        network=world.wrap(module),
+        module=module,
+        optimizer=Adam(
+            module.parameters(), lr=settings.learning_rate, betas=(settings.beta1, settings.beta2), fused=True
+        ),
+        scaler=precision.make_scaler(),
+        max_gradient_norm=settings.max_gradient_norm,
+    )

@@ -1,0 +1,161 @@
+"""Config -> parts: the one place that turns settings into data, networks and losses, shared by the entry points."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from configs.schema import Config, ConfigError, DataConfig
+from data.batch import DataError
+from data.conditioning import source_channels
+from data.facade_renderer import CLASS_COLORS, CLASS_NAMES
+from data.layout import Layout
+from data.paired_folders import PairedFolders
+from data.preprocessing import Preprocessing
+from data.side_by_side import SideBySide
+from data.synthetic_facades import SyntheticFacades
+from losses.objective import GeneratorObjective
+from losses.perceptual import PerceptualLoss, VGG19Features, WeightsError, load_vgg19_weights
+from models import DISCRIMINATORS, GENERATORS
+from models.initialization import initialize
+from utils.checkpoint import CheckpointError
+from utils.distributed import DeviceError
+from utils.label_colors import label_colors
+
+# What the user can mend: an entry point tells it in one line.
+USER_ERRORS = (ConfigError, DataError, CheckpointError, WeightsError, DeviceError, OSError)
+
+
+def number_of_classes(data: DataConfig) -> int:
+    """Number of classes of the source; 0 where it is an RGB image."""
+    if data.layout != "synthetic_facades":
+        return data.n_classes
+    if data.n_classes not in (0, len(CLASS_NAMES)):
+        raise ConfigError(f"data.n_classes is {data.n_classes}, synthetic_facades has {len(CLASS_NAMES)}: leave it out")
+    return len(CLASS_NAMES)
+
+
+def class_colors(data: DataConfig) -> Tensor:
+    """(K, 3) uint8 colours that show the label maps."""
+    return torch.from_numpy(CLASS_COLORS) if data.layout == "synthetic_facades" else label_colors(data.n_classes)
+
+
+def build_layout(data: DataConfig, seed: int, split: str, *, needs_targets: bool) -> Layout:
+    """One split of the data set. Where no targets are needed, they are given if they are there.
+
+    Raises:
+        DataError: a folder is missing or empty, or a file has no partner.
+    """
+    match data.layout:
+        case "synthetic_facades":
+            return _build_synthetic_facades(data, seed, split)
+        case "side_by_side":
+            return SideBySide(folder=_existing(data.root) / split, a_to_b=data.direction == "AtoB")
+        case "paired_folders":
+            return _build_paired_folders(data, split, needs_targets)
+
+
+def build_preprocessing(config: Config) -> Preprocessing:
+    """How samples are cut to the sizes that the generator takes."""
+    data = config.data
+    return Preprocessing(
+        mode=data.preprocess,
+        load_height=data.load_height,
+        load_width=data.load_width,
+        crop_height=data.crop_height,
+        crop_width=data.crop_width,
+        flip=data.flip,
+        size_multiple=config.size_multiple,
+    )
+
+
+def build_generator(config: Config) -> nn.Module:
+    """The generator with initial weights from torch's global random generator."""
+    settings = config.generator
+    generator = GENERATORS[settings.name](
+        in_channels=source_channels(number_of_classes(config.data), config.data.instance_edges),
+        base_channels=settings.base_channels,
+        n_downsamplings=settings.n_downsamplings,
+        n_blocks=settings.n_blocks,
+        norm=settings.norm,
+    )
+    initialize(generator, settings.init, settings.init_gain)
+    return generator
+
+
+def build_discriminator(config: Config) -> nn.Module:
+    """The discriminator with initial weights from torch's global random generator."""
+    settings = config.discriminator
+    discriminator = DISCRIMINATORS[settings.name](
+        source_channels=source_channels(number_of_classes(config.data), config.data.instance_edges),
+        base_channels=settings.base_channels,
+        n_layers=settings.n_layers,
+        n_scales=settings.n_scales,
+        norm=settings.norm,
+    )
+    initialize(discriminator, settings.init, settings.init_gain)
+    return discriminator
+
+
+def build_perceptual_loss(config: Config) -> PerceptualLoss | None:
+    """VGG19's loss, or None where its weight is 0.
+
+    Raises:
+        WeightsError: VGG19's weights cannot be had.
+    """
+    settings = config.loss
+    if settings.vgg == 0:
+        return None
+    weights = load_vgg19_weights(Path(settings.vgg_weights) if settings.vgg_weights else None)
+    return PerceptualLoss(VGG19Features(weights, imagenet_normalization=settings.vgg_imagenet_normalization))
+
+
+def build_objective(config: Config, perceptual: PerceptualLoss | None) -> GeneratorObjective:
+    """The generator's weighted loss terms."""
+    settings = config.loss
+    weights = {
+        "adversarial": settings.adversarial,
+        "feature_matching": settings.feature_matching,
+        "l1": settings.l1,
+        "vgg": settings.vgg,
+    }
+    return GeneratorObjective(weights, perceptual)
+
+
+def _build_synthetic_facades(data: DataConfig, seed: int, split: str) -> Layout:
+    counts = {
+        "train": data.synthetic.train_samples,
+        "val": data.synthetic.val_samples,
+        "test": data.synthetic.test_samples,
+    }
+    if split not in counts:
+        raise DataError(f"synthetic_facades has no split {split!r}, only {', '.join(counts)}")
+    return SyntheticFacades(
+        split=split,
+        seed=seed,
+        n_samples=counts[split],
+        height=data.synthetic.height,
+        width=data.synthetic.width,
+    )
+
+
+def _build_paired_folders(data: DataConfig, split: str, needs_targets: bool) -> Layout:
+    root = _existing(data.root)
+    default_source, default_target = ("{split}_label", "{split}_img") if data.n_classes else ("{split}_A", "{split}_B")
+    source = root / (data.source_folder or default_source).replace("{split}", split)
+    target = root / (data.target_folder or default_target).replace("{split}", split)
+    if data.direction == "BtoA":
+        source, target = target, source
+    return PairedFolders(
+        source_folder=source,
+        target_folder=target if needs_targets or target.is_dir() else None,
+        instance_folder=root / data.instance_folder.replace("{split}", split) if data.instance_edges else None,
+        n_classes=data.n_classes,
+        ignore_id=data.ignore_id,
+    )
+
+
+def _existing(root: str) -> Path:
+    if not Path(root).is_dir():
+        raise DataError(f"data.root: {root}: no such folder")
+    return Path(root)

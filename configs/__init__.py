@@ -1,0 +1,1 @@
+"""Settings: their schema, and how YAML becomes a Config."""

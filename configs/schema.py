@@ -1,0 +1,346 @@
+"""Every setting of the application: its type, default, meaning, unit, and the check of its value.
+
+The sections are frozen dataclasses; a wrong value raises ConfigError when a section is made, so a `Config` that
+exists is valid. Only entry points read it: everything below them takes named, typed arguments.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+SIZED_BY_CROP = ("resize_and_crop", "scale_width_and_crop", "crop")
+
+
+class ConfigError(ValueError):
+    """A setting that the user wrote cannot be used; the message names key, value and expectation."""
+
+
+def require(condition: bool, key: str, value: object, expected: str) -> None:
+    """Raise ConfigError unless `condition` holds."""
+    if not condition:
+        raise ConfigError(f"{key} is {value}, expected {expected}")
+
+
+def require_at_least(least: float, section: str, **values: float | None) -> None:
+    """Raise ConfigError unless every value is a finite number of at least `least`, or None."""
+    for key, value in values.items():
+        is_valid = value is None or (math.isfinite(value) and value >= least)
+        require(is_valid, f"{section}.{key}", value, f"a number of at least {least:g}")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Where a run lives and what it is called."""
+
+    name: str = "unnamed"
+    """Name of the run, and of its folder."""
+    root: str = "runs"
+    """Folder that holds the runs; the run's files go to ROOT/NAME."""
+    seed: int = 0
+    """Seed of the initial weights, the order of the samples and their augmentation."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto: a GPU where there is one."""
+
+    def __post_init__(self) -> None:
+        is_folder_name = self.name not in ("", ".", "..") and not set(self.name) & set('/\\:*?"<>|\0')
+        require(is_folder_name, "run.name", repr(self.name), "a name that can be a folder")
+        require(0 <= self.seed < 2**32, "run.seed", self.seed, "0 to 4294967295")
+
+
+@dataclass(frozen=True)
+class SyntheticConfig:
+    """The embedded data set of layout `synthetic_facades`."""
+
+    train_samples: int = 1000
+    """Number of samples in the training split."""
+    val_samples: int = 16
+    """Number of samples in the validation split."""
+    test_samples: int = 32
+    """Number of samples in the test split."""
+    height: int = 128
+    """Height of a sample, in pixels."""
+    width: int = 128
+    """Width of a sample, in pixels."""
+
+    def __post_init__(self) -> None:
+        require_at_least(
+            1,
+            "data.synthetic",
+            train_samples=self.train_samples,
+            val_samples=self.val_samples,
+            test_samples=self.test_samples,
+        )
+        require_at_least(32, "data.synthetic", height=self.height, width=self.width)
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """The pairs to learn from, and how they are cut to size."""
+
+    layout: Literal["synthetic_facades", "paired_folders", "side_by_side"] = "synthetic_facades"
+    """How the data set lies on disk. synthetic_facades needs no file."""
+    root: str = ""
+    """Folder of the data set; unused by synthetic_facades."""
+    source_folder: str | None = None
+    """paired_folders: folder of the sources under root, `{split}` allowed. Default {split}_label where
+    n_classes is set, otherwise {split}_A."""
+    target_folder: str | None = None
+    """paired_folders: folder of the targets. Default {split}_img where n_classes is set, otherwise {split}_B."""
+    instance_folder: str = "{split}_inst"
+    """paired_folders: folder of the instance maps, read when instance_edges is true."""
+    direction: Literal["AtoB", "BtoA"] = "AtoB"
+    """RGB pairs: which side is translated into which."""
+    n_classes: int = 0
+    """Number of classes of a label map; ids are 0 .. n_classes-1. 0: the source is an RGB image.
+    synthetic_facades knows its own number."""
+    ignore_id: int | None = None
+    """Id of pixels without a class (255 in many data sets): they become zeros in every one-hot channel."""
+    instance_edges: bool = False
+    """Give the networks the edges between instances as one more channel; needs instance maps."""
+    preprocess: Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop", "none"] = "scale_width"
+    """resize_and_crop: to load_width x load_height, then a random crop. scale_width: to load_width, height in
+    proportion. scale_width_and_crop: that, then a random crop. crop: a random crop of the image as it is.
+    none: the image as it is, rounded to what the generator can halve."""
+    load_width: int = 1024
+    """Width after resizing, in pixels."""
+    load_height: int = 512
+    """Height after resizing, in pixels; used by resize_and_crop."""
+    crop_width: int = 512
+    """Width of the crop, in pixels."""
+    crop_height: int = 512
+    """Height of the crop, in pixels."""
+    flip: bool = True
+    """Mirror half of the training samples."""
+    validation_split: str | None = None
+    """Split whose first samples are shown during training. Default: val, or train where there is no val."""
+    test_split: str = "test"
+    """Split that test.py translates unless told otherwise."""
+    workers: int = 2
+    """Loader processes per training process; 0 loads in the training process itself."""
+    synthetic: SyntheticConfig = field(default_factory=SyntheticConfig)
+    """Sizes of the embedded data set."""
+
+    def __post_init__(self) -> None:
+        require_at_least(0, "data", n_classes=self.n_classes, workers=self.workers, ignore_id=self.ignore_id)
+        require_at_least(
+            1,
+            "data",
+            load_width=self.load_width,
+            load_height=self.load_height,
+            crop_width=self.crop_width,
+            crop_height=self.crop_height,
+        )
+        if self.layout != "synthetic_facades":
+            require(self.root != "", "data.root", "empty", f"the folder of the {self.layout} data set")
+        if self.layout == "side_by_side":
+            require(self.n_classes == 0, "data.n_classes", self.n_classes, "0: side_by_side holds RGB images")
+            require(not self.instance_edges, "data.instance_edges", True, "false: side_by_side has no instances")
+        if self.layout == "paired_folders" and self.direction == "BtoA":
+            require(self.n_classes == 0, "data.direction", "BtoA", "AtoB where data.n_classes is set")
+        if self.preprocess == "resize_and_crop":
+            fits = self.crop_width <= self.load_width and self.crop_height <= self.load_height
+            crop, load = f"{self.crop_width}x{self.crop_height}", f"{self.load_width}x{self.load_height}"
+            require(fits, "data.crop_width x data.crop_height", crop, f"no more than the load size {load}")
+        if self.preprocess == "scale_width_and_crop":
+            fits = self.crop_width <= self.load_width
+            require(fits, "data.crop_width", self.crop_width, f"no more than data.load_width {self.load_width}")
+
+
+@dataclass(frozen=True)
+class GeneratorConfig:
+    """The network that translates."""
+
+    name: Literal["global"] = "global"
+    """global: pix2pixHD's global generator."""
+    base_channels: int = 64
+    """Channels after the first convolution (ngf); each downsampling doubles them."""
+    n_downsamplings: int = 4
+    """Number of halvings; the sides of an image must be multiples of 2**n_downsamplings."""
+    n_blocks: int = 9
+    """Number of residual blocks at the lowest resolution."""
+    norm: Literal["instance", "batch"] = "instance"
+    """Normalisation layer."""
+    init: Literal["normal", "xavier", "kaiming", "orthogonal"] = "normal"
+    """Distribution of the initial convolution weights."""
+    init_gain: float = 0.02
+    """Scale of the initial weights: standard deviation of normal, gain of xavier and orthogonal."""
+
+    def __post_init__(self) -> None:
+        require_at_least(1, "generator", base_channels=self.base_channels, n_downsamplings=self.n_downsamplings)
+        require_at_least(0, "generator", n_blocks=self.n_blocks, init_gain=self.init_gain)
+
+
+@dataclass(frozen=True)
+class DiscriminatorConfig:
+    """The network that tells translated from real."""
+
+    name: Literal["multiscale_patch"] = "multiscale_patch"
+    """multiscale_patch: pix2pixHD's PatchGAN on an image pyramid."""
+    base_channels: int = 64
+    """Channels after the first convolution (ndf); each layer doubles them, up to 512."""
+    n_layers: int = 3
+    """Number of strided layers of each PatchGAN."""
+    n_scales: int = 2
+    """Number of resolutions that are judged, each half of the one before."""
+    norm: Literal["instance", "batch"] = "instance"
+    """Normalisation layer."""
+    init: Literal["normal", "xavier", "kaiming", "orthogonal"] = "normal"
+    """Distribution of the initial convolution weights."""
+    init_gain: float = 0.02
+    """Scale of the initial weights, as for the generator."""
+
+    def __post_init__(self) -> None:
+        require_at_least(1, "discriminator", base_channels=self.base_channels, n_layers=self.n_layers)
+        require_at_least(1, "discriminator", n_scales=self.n_scales)
+        require_at_least(0, "discriminator", init_gain=self.init_gain)
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    """Weights of the generator's loss terms; a term of weight 0 is not computed."""
+
+    adversarial: float = 1.0
+    """Least-squares GAN term (LSGAN), summed over the discriminator's scales."""
+    feature_matching: float = 10.0
+    """L1 between the discriminator's features of translated and real image."""
+    l1: float = 0.0
+    """Mean absolute difference of the pixels in [-1, 1]."""
+    vgg: float = 10.0
+    """L1 between VGG19 features; needs VGG19's weights (548 MB)."""
+    vgg_weights: str | None = None
+    """File of torchvision's VGG19 weights. Default: torchvision's download, kept in torch's cache."""
+    vgg_imagenet_normalization: bool = False
+    """Normalise VGG19's input by ImageNet's statistics, which pix2pixHD does not do."""
+
+    def __post_init__(self) -> None:
+        weights = {"adversarial": self.adversarial, "feature_matching": self.feature_matching}
+        require_at_least(0, "loss", **weights, l1=self.l1, vgg=self.vgg)
+        total = sum(weights.values()) + self.l1 + self.vgg
+        require(total > 0, "loss", "all 0", "at least one loss weight above 0")
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """Adam, one for the generator and one for the discriminator."""
+
+    learning_rate: float = 2e-4
+    """Learning rate before the decay."""
+    beta1: float = 0.5
+    """Decay of the mean of the gradients."""
+    beta2: float = 0.999
+    """Decay of the mean of their squares."""
+    max_gradient_norm: float | None = None
+    """Clip the norm of each network's gradients to this, after unscaling. Default: no clipping."""
+
+    def __post_init__(self) -> None:
+        require_at_least(0, "optimizer", learning_rate=self.learning_rate)
+        for key, beta in (("beta1", self.beta1), ("beta2", self.beta2)):
+            require(0 <= beta < 1, f"optimizer.{key}", beta, "0 <= beta < 1")
+        limit = self.max_gradient_norm
+        require(limit is None or 0 < limit < math.inf, "optimizer.max_gradient_norm", limit, "above 0, or null")
+
+
+@dataclass(frozen=True)
+class AmpConfig:
+    """Mixed precision, switched like apex's opt levels."""
+
+    opt_level: Literal["O0", "O1"] = "O1"
+    """O0: float32 everywhere. O1: float32 weights, autocast in the networks."""
+    dtype: Literal["auto", "float16", "bfloat16"] = "auto"
+    """Low precision of O1. float16 scales the losses, with a GradScaler for each optimizer. auto: bfloat16 where
+    the device computes in it, otherwise float16 on a GPU and float32 on a CPU."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How long and in what steps to train."""
+
+    epochs: int = 100
+    """Epochs at the full learning rate (pix2pixHD's niter)."""
+    decay_epochs: int = 100
+    """Epochs after those, in which the learning rate falls linearly to 0 (niter_decay)."""
+    max_steps: int | None = None
+    """Stop after this many steps, wherever the epochs stand. Default: no limit."""
+    batch_size: int = 1
+    """Samples per process in one forward pass."""
+    accumulation_steps: int = 1
+    """Forward and backward passes whose gradients are averaged into one step."""
+    retain_graph: bool = True
+    """true: judge each translation once and keep the graph for both losses (pix2pixHD's update). false: step the
+    discriminator first, then judge again for the generator (pix2pix's update)."""
+
+    def __post_init__(self) -> None:
+        require_at_least(0, "train", epochs=self.epochs, decay_epochs=self.decay_epochs)
+        require(self.epochs + self.decay_epochs > 0, "train.epochs + train.decay_epochs", 0, "at least 1 epoch")
+        require_at_least(1, "train", max_steps=self.max_steps, batch_size=self.batch_size)
+        require_at_least(1, "train", accumulation_steps=self.accumulation_steps)
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """How often everything is saved."""
+
+    every_steps: int = 1000
+    """Steps between checkpoints; the last step is always saved."""
+    keep: int = 3
+    """Number of newest checkpoints that stay; 0 keeps all."""
+
+    def __post_init__(self) -> None:
+        require_at_least(1, "checkpoint", every_steps=self.every_steps)
+        require_at_least(0, "checkpoint", keep=self.keep)
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """What is told during training, and how often."""
+
+    every_steps: int = 100
+    """Steps between lines of the log and TensorBoard's scalars, which are means over these steps."""
+    images_every_steps: int = 500
+    """Steps between image grids in TensorBoard and the mean L1 of their samples."""
+    n_images: int = 4
+    """Number of validation samples in a grid, one to a row."""
+
+    def __post_init__(self) -> None:
+        require_at_least(1, "log", every_steps=self.every_steps, n_images=self.n_images)
+        require_at_least(1, "log", images_every_steps=self.images_every_steps)
+
+
+@dataclass(frozen=True)
+class Config:
+    """The whole configuration of one run."""
+
+    run: RunConfig = field(default_factory=RunConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    generator: GeneratorConfig = field(default_factory=GeneratorConfig)
+    discriminator: DiscriminatorConfig = field(default_factory=DiscriminatorConfig)
+    loss: LossConfig = field(default_factory=LossConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    amp: AmpConfig = field(default_factory=AmpConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+
+    def __post_init__(self) -> None:
+        """Check the sizes that the user typed against what the generator can halve."""
+        multiple = self.size_multiple
+        if self.data.preprocess in SIZED_BY_CROP:
+            sizes = {"crop_width": self.data.crop_width, "crop_height": self.data.crop_height}
+        elif self.data.preprocess == "scale_width":
+            sizes = {"load_width": self.data.load_width}
+        else:
+            sizes = {}
+        for key, size in sizes.items():
+            nearest = max(1, round(size / multiple)) * multiple
+            expected = f"a multiple of {multiple} (2**generator.n_downsamplings), for instance {nearest}"
+            require(size % multiple == 0, f"data.{key}", size, expected)
+
+    @property
+    def size_multiple(self) -> int:
+        """What the sides of an image must be multiples of, in pixels."""
+        return 2**self.generator.n_downsamplings
+
+    @property
+    def total_epochs(self) -> int:
+        """Epochs at the full learning rate and epochs of its decay."""
+        return self.train.epochs + self.train.decay_epochs

@@ -1,0 +1,1 @@
+"""Data sets: from files, or drawn, to batches on the device."""

@@ -1,0 +1,80 @@
+"""What a sample and a batch are: shapes, dtypes and ranges, written once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+
+class DataError(ValueError):
+    """The data set cannot be used as it is; the message names the file or the folder, and the way out."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One aligned pair on the CPU, as a layout reads it.
+
+    name: the sample's own name, unique in its split; a relative path without suffix.
+    source: (3, H, W) uint8 RGB image, or (1, H, W) class ids: uint8 for data sets of at most 255 classes, int32
+        for more. Of K classes the ids are 0 .. K-1; K itself marks an ignored pixel.
+    instances: (1, H, W) int32 instance ids, or None.
+    target: (3, H, W) uint8 RGB image, or None where none exists.
+    """
+
+    name: str
+    source: Tensor
+    instances: Tensor | None
+    target: Tensor | None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """N samples of one size: the same maps as `Sample`, with a first dimension of N."""
+
+    names: tuple[str, ...]
+    source: Tensor
+    instances: Tensor | None
+    target: Tensor | None
+
+    @classmethod
+    def of(cls, samples: Sequence[Sample]) -> Self:
+        """Stack samples; DataError where their sizes differ."""
+        first = samples[0]
+        for sample in samples:
+            if sample.source.shape != first.source.shape:
+                sizes = ", ".join(f"{s.name} {s.source.shape[-1]}x{s.source.shape[-2]}" for s in (first, sample))
+                raise DataError(
+                    f"one batch holds images of different sizes ({sizes}): choose a data.preprocess that makes "
+                    "them equal (resize_and_crop, scale_width_and_crop, crop) or train.batch_size=1"
+                )
+        return cls(
+            names=tuple(sample.name for sample in samples),
+            source=torch.stack([sample.source for sample in samples]),
+            instances=_stack([sample.instances for sample in samples]),
+            target=_stack([sample.target for sample in samples]),
+        )
+
+    def to(self, device: torch.device) -> Self:
+        """The batch on `device`; the copy is asynchronous where the batch is pinned."""
+        return type(self)(
+            names=self.names,
+            source=self.source.to(device, non_blocking=True),
+            instances=None if self.instances is None else self.instances.to(device, non_blocking=True),
+            target=None if self.target is None else self.target.to(device, non_blocking=True),
+        )
+
+    def pin_memory(self) -> Self:
+        """The batch in page-locked memory; torch's DataLoader calls this."""
+        return type(self)(
+            names=self.names,
+            source=self.source.pin_memory(),
+            instances=None if self.instances is None else self.instances.pin_memory(),
+            target=None if self.target is None else self.target.pin_memory(),
+        )
+
+
+def _stack(maps: Sequence[Tensor | None]) -> Tensor | None:
+    present = [tensor for tensor in maps if tensor is not None]
+    return torch.stack(present) if len(present) == len(maps) else None

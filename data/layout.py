@@ -1,0 +1,54 @@
+"""What every layout offers, and the checks that layouts on disk share."""
+
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from data.batch import DataError, Sample
+
+
+class Layout(Protocol):
+    """One split of a data set."""
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes; 0 where the source is an RGB image."""
+        ...
+
+    def __len__(self) -> int:
+        """Number of samples."""
+        ...
+
+    def read(self, index: int) -> Sample:
+        """Sample `index` at full size; DataError where its files cannot be used."""
+        ...
+
+
+def checked_classes(ids: Tensor, path: Path, *, n_classes: int, ignore_id: int | None) -> Tensor:
+    """Class ids in the form of `Sample.source`, from a (1, H, W) int32 map.
+
+    Raises:
+        DataError: a pixel is neither a class nor ignored.
+    """
+    is_ignored = ids == ignore_id if ignore_id is not None else torch.zeros_like(ids, dtype=torch.bool)
+    is_wrong = ((ids < 0) | (ids >= n_classes)) & ~is_ignored
+    if is_wrong.any():
+        _, row, column = (int(i) for i in is_wrong.nonzero()[0])
+        wrong = int(ids[0, row, column])
+        raise DataError(
+            f"{path}: pixel (row {row}, column {column}) holds id {wrong}, allowed are 0 to {n_classes - 1}"
+            f"{'' if ignore_id is None else f' and {ignore_id}'}: "
+            f"raise data.n_classes, or set data.ignore_id={wrong} to leave such pixels out"
+        )
+    return ids.masked_fill(is_ignored, n_classes).to(torch.uint8 if n_classes <= 255 else torch.int32)
+
+
+def check_equal_size(first: Tensor, first_path: Path, second: Tensor, second_path: Path) -> None:
+    """Raise DataError unless two maps of a sample have the same height and width."""
+    if first.shape[-2:] != second.shape[-2:]:
+        sizes = [f"{tensor.shape[-1]}x{tensor.shape[-2]}" for tensor in (first, second)]
+        raise DataError(
+            f"{first_path} is {sizes[0]} but its partner {second_path} is {sizes[1]}: make them the same size"
+        )

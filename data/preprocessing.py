@@ -1,0 +1,127 @@
+"""How images are cut to size: one draw per sample, the same for every map of it."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torchvision.transforms.v2 import InterpolationMode
+from torchvision.transforms.v2 import functional as F
+
+from data.batch import DataError, Sample
+
+Mode = Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop", "none"]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """One draw: resize to height x width, cut the crop out, mirror. All in pixels."""
+
+    height: int
+    width: int
+    top: int
+    left: int
+    crop_height: int
+    crop_width: int
+    flip: bool
+
+    def image(self, image: Tensor) -> Tensor:
+        """Place a (3, H, W) uint8 image; antialiased bicubic, as Pillow's BICUBIC of the originals."""
+        if image.shape[-2:] != (self.height, self.width):
+            size = [self.height, self.width]
+            image = F.resize(image, size, interpolation=InterpolationMode.BICUBIC, antialias=True)
+        return self._cut(image)
+
+    def ids(self, ids: Tensor) -> Tensor:
+        """Place a (1, H, W) integer map; nearest neighbour by indexing, exact for every dtype."""
+        height, width = ids.shape[-2:]
+        if (height, width) != (self.height, self.width):
+            rows = ((torch.arange(self.height) + 0.5) * (height / self.height)).long()
+            columns = ((torch.arange(self.width) + 0.5) * (width / self.width)).long()
+            ids = ids[:, rows[:, None], columns]
+        return self._cut(ids)
+
+    def _cut(self, image: Tensor) -> Tensor:
+        rows = slice(self.top, self.top + self.crop_height)
+        image = image[:, rows, self.left : self.left + self.crop_width]
+        return (image.flip(-1) if self.flip else image).contiguous()
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """The settings of `data.preprocess`; lengths in pixels.
+
+    size_multiple: what the sides must be multiples of. Where a side follows from the image (the height of
+        scale_width, both sides of none) it is rounded to that.
+    """
+
+    mode: Mode
+    load_height: int
+    load_width: int
+    crop_height: int
+    crop_width: int
+    flip: bool
+    size_multiple: int
+
+    def draw(self, sample: Sample, rng: np.random.Generator) -> Placement:
+        """A random placement for training.
+
+        Raises:
+            DataError: the resized sample is smaller than the crop.
+        """
+        whole = self._resized(*sample.source.shape[-2:])
+        flip = self.flip and bool(rng.random() < 0.5)
+        if self.mode in ("scale_width", "none"):
+            return replace(whole, flip=flip)
+        if self.crop_height > whole.height or self.crop_width > whole.width:
+            raise DataError(
+                f"{sample.name} is {whole.width}x{whole.height}, too small for a crop of "
+                f"{self.crop_width}x{self.crop_height}: lower data.crop_width and data.crop_height, or choose "
+                "another data.preprocess"
+            )
+        return replace(
+            whole,
+            top=int(rng.integers(whole.height - self.crop_height + 1)),
+            left=int(rng.integers(whole.width - self.crop_width + 1)),
+            crop_height=self.crop_height,
+            crop_width=self.crop_width,
+            flip=flip,
+        )
+
+    def fixed(self, sample: Sample) -> Placement:
+        """The placement of the whole image, for validation and testing: no crop, no mirroring."""
+        if self.mode == "resize_and_crop":  # pix2pix tests at the size of the crop
+            return _whole(self.crop_height, self.crop_width)
+        resized = self._resized(*sample.source.shape[-2:])
+        return _whole(self._rounded(resized.height), self._rounded(resized.width))
+
+    def _resized(self, height: int, width: int) -> Placement:
+        match self.mode:
+            case "resize_and_crop":
+                return _whole(self.load_height, self.load_width)
+            case "scale_width":
+                return _whole(self._rounded(self.load_width * height / width), self.load_width)
+            case "scale_width_and_crop":
+                return _whole(self.load_width * height // width, self.load_width)
+            case "crop":
+                return _whole(height, width)
+            case "none":
+                return _whole(self._rounded(height), self._rounded(width))
+
+    def _rounded(self, length: float) -> int:
+        return max(1, round(length / self.size_multiple)) * self.size_multiple
+
+
+def place(sample: Sample, placement: Placement, source_is_ids: bool) -> Sample:
+    """The sample with every map placed alike."""
+    return replace(
+        sample,
+        source=placement.ids(sample.source) if source_is_ids else placement.image(sample.source),
+        instances=None if sample.instances is None else placement.ids(sample.instances),
+        target=None if sample.target is None else placement.image(sample.target),
+    )
+
+
+def _whole(height: int, width: int) -> Placement:
+    return Placement(height, width, top=0, left=0, crop_height=height, crop_width=width, flip=False)

@@ -1,0 +1,51 @@
+"""Which sample comes when: a pure function of (seed, epoch, position, rank)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from torch.utils.data import Sampler
+
+
+@dataclass(frozen=True)
+class SampleKey:
+    """What a loader process needs to know to make one augmented sample."""
+
+    epoch: int
+    index: int
+
+
+def epoch_order(n_samples: int, seed: int, epoch: int) -> np.ndarray:
+    """The order of one epoch: (n_samples,) int64 indices, a permutation."""
+    return np.random.default_rng([seed, epoch]).permutation(n_samples)
+
+
+class TrainingSampler(Sampler[list[SampleKey]]):
+    """An endless stream of batches that can start anywhere without reading what came before.
+
+    Every epoch is cut into joint batches of batch_size * world_size samples; what does not fill one is left out, as
+    in pix2pixHD. Each rank takes its own contiguous share of a joint batch, so N ranks see together what one
+    process with N times the batch size sees.
+    """
+
+    def __init__(
+        self, *, n_samples: int, batch_size: int, seed: int, rank: int, world_size: int, first_batch: int
+    ) -> None:
+        joint_size = batch_size * world_size
+        assert n_samples >= joint_size, (n_samples, joint_size)
+        self.batches_per_epoch = n_samples // joint_size
+        self._n_samples = n_samples
+        self._batch_size = batch_size
+        self._seed = seed
+        self._rank = rank
+        self._joint_size = joint_size
+        self._first_batch = first_batch
+
+    def __iter__(self) -> Iterator[list[SampleKey]]:
+        epoch, position = divmod(self._first_batch, self.batches_per_epoch)
+        while True:
+            order = epoch_order(self._n_samples, self._seed, epoch)
+            for joint_batch in range(position, self.batches_per_epoch):
+                start = joint_batch * self._joint_size + self._rank * self._batch_size
+                yield [SampleKey(epoch, int(index)) for index in order[start : start + self._batch_size]]
+            epoch, position = epoch + 1, 0

@@ -1,0 +1,35 @@
+"""Pairs in one image file, A on the left and B on the right: pix2pix's layout."""
+
+from pathlib import Path
+
+from data.batch import DataError, Sample
+from data.image_files import find_images, read_rgb
+
+
+class SideBySide:
+    """RGB pairs from the two halves of each image of a folder.
+
+    a_to_b: whether A, the left half, is the source.
+    """
+
+    def __init__(self, *, folder: Path, a_to_b: bool) -> None:
+        self.n_classes = 0
+        self._a_to_b = a_to_b
+        self._paths = find_images(folder)
+        if not self._paths:
+            raise DataError(f"{folder}: holds no image")
+        self.names = sorted(self._paths)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def read(self, index: int) -> Sample:
+        """Both halves of image `index` at full size; DataError where the file cannot be used."""
+        path = self._paths[self.names[index]]
+        pair = read_rgb(path)
+        width = pair.shape[-1]
+        if width % 2:
+            raise DataError(f"{path}: is {width} pixels wide, expected two halves of equal width")
+        a, b = pair.split(width // 2, dim=-1)
+        source, target = (a, b) if self._a_to_b else (b, a)
+        return Sample(name=self.names[index], source=source, instances=None, target=target)

@@ -1,0 +1,109 @@
+"""Perceptual loss on VGG19 features (Johnson et al. 2016; Wang et al. 2018)."""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torchvision.models import VGG19_Weights, vgg19
+
+# relu1_1, relu2_1, relu3_1, relu4_1, relu5_1 in torchvision's numbering, and pix2pixHD's weights of their L1
+LAYERS = (1, 6, 11, 20, 29)
+LAYER_WEIGHTS = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1.0)
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+class WeightsError(ValueError):
+    """VGG19's weights cannot be had; the message says where they were sought and what to do."""
+
+
+class VGG19Features(nn.Module):
+    """The activations of VGG19 that the loss compares; frozen."""
+
+    def __init__(self, state_dict: Mapping[str, Tensor], *, imagenet_normalization: bool = False) -> None:
+        """Take VGG19's convolutions from `state_dict`, in torchvision's names."""
+        super().__init__()
+        with torch.device("meta"):  # 548 MB that would only be overwritten or dropped
+            layers = vgg19().features[: LAYERS[-1] + 1]
+        prefix = "features."
+        wanted = {key: state_dict[prefix + key] for key in layers.state_dict()}
+        layers.load_state_dict(wanted, assign=True)
+        bounds = [0, *(layer + 1 for layer in LAYERS)]
+        self.slices = nn.ModuleList(cast(nn.Sequential, layers)[start:end] for start, end in pairwise(bounds))
+        self.imagenet_normalization = imagenet_normalization
+        self.eval().requires_grad_(False)
+
+    def forward(self, images: Tensor) -> list[Tensor]:
+        """Features of (N, 3, H, W) images in [-1, 1], one (N, C_l, H_l, W_l) for each of the 5 layers."""
+        x = imagenet_normalized(images) if self.imagenet_normalization else images
+        features = []
+        for part in self.slices:
+            x = part(x)
+            features.append(x)
+        return features
+
+
+def imagenet_normalized(images: Tensor) -> Tensor:
+    """(N, 3, H, W) in [-1, 1] -> mean 0 and deviation 1 over ImageNet, as torchvision's networks were trained."""
+    mean = images.new_tensor(IMAGENET_MEAN).view(1, 3, 1, 1)
+    std = images.new_tensor(IMAGENET_STD).view(1, 3, 1, 1)
+    return ((images + 1) / 2 - mean) / std
+
+
+class PerceptualLoss(nn.Module):
+    """Weighted L1 between the features of two images.
+
+    network: gives a list of features for (N, 3, H, W) images in [-1, 1]; VGG19Features, or a stand-in.
+    layer_weights: one weight for each of them.
+    """
+
+    def __init__(self, network: nn.Module, layer_weights: Sequence[float] = LAYER_WEIGHTS) -> None:
+        super().__init__()
+        self.network = network
+        self.layer_weights = tuple(layer_weights)
+
+    def forward(self, fake: Tensor, target: Tensor) -> Tensor:
+        """0-d loss of (N, 3, H, W) images in [-1, 1]; no gradient reaches `target`. float32 under autocast."""
+        with torch.no_grad():
+            target_features = self.network(target)
+        layers = zip(self.network(fake), target_features, self.layer_weights, strict=True)
+        return torch.stack([weight * F.l1_loss(f, t) for f, t, weight in layers]).sum()
+
+
+def load_vgg19_weights(path: Path | None) -> dict[str, Tensor]:
+    """torchvision's state dict of VGG19, from a local file or from torch's cache, downloading it where missing.
+
+    Raises:
+        WeightsError: the file cannot be read, or the download fails.
+    """
+    weights = VGG19_Weights.IMAGENET1K_V1
+    if path is not None:
+        return _read(path)
+    cached = Path(torch.hub.get_dir()) / "checkpoints" / Path(weights.url).name
+    try:
+        return weights.get_state_dict(progress=True, check_hash=True, weights_only=True, map_location="cpu")
+    except (OSError, RuntimeError, UnpicklingError, EOFError) as error:
+        raise WeightsError(
+            f"loss.vgg needs VGG19's weights, {cached.name} (548 MB), which are not in {cached.parent} and could not "
+            f"be downloaded from {weights.url} ({error}): fetch that file elsewhere and set loss.vgg_weights=FILE, "
+            "or do without by loss.vgg=0"
+        ) from error
+
+
+def _read(path: Path) -> dict[str, Tensor]:
+    hint = f"expected torchvision's {Path(VGG19_Weights.IMAGENET1K_V1.url).name}"
+    if not path.is_file():
+        raise WeightsError(f"loss.vgg_weights: {path}: no such file; {hint}")
+    try:
+        state_dict = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, UnpicklingError, EOFError, ValueError, KeyError) as error:
+        raise WeightsError(f"loss.vgg_weights: {path}: cannot be read as weights; {hint}") from error
+    last = f"features.{LAYERS[-1] - 1}.weight"
+    if not isinstance(state_dict, dict) or last not in state_dict:
+        raise WeightsError(f"loss.vgg_weights: {path}: holds no {last}; {hint}")
+    return state_dict

@@ -1,0 +1,101 @@
+"""pix2pixHD's multi-scale PatchGAN discriminator."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from models.blocks import Norm, make_norm
+
+MAX_CHANNELS = 512
+
+
+class Judgement(NamedTuple):
+    """What the discriminator says of N images at one scale.
+
+    features: the activations of its layers but the last, (N, C_l, H_l, W_l) each.
+    logits: (N, 1, H_s, W_s), one for each patch, unbounded.
+    """
+
+    features: list[Tensor]
+    logits: Tensor
+
+    def halves(self) -> tuple["Judgement", "Judgement"]:
+        """The judgements of the first and of the last N/2 images."""
+        features = [layer.chunk(2) for layer in self.features]
+        first, last = self.logits.chunk(2)
+        return Judgement([layer[0] for layer in features], first), Judgement([layer[1] for layer in features], last)
+
+
+class PatchDiscriminator(nn.Module):
+    """PatchGAN: `n_layers` strided 4x4 convolutions, one of stride 1, and one to the logits (Isola et al. 2017).
+
+    Padding 2 as in pix2pixHD, so that a side grows by one where it is not halved.
+    """
+
+    def __init__(
+        self, *, in_channels: int, base_channels: int = 64, n_layers: int = 3, norm: Norm = "instance"
+    ) -> None:
+        super().__init__()
+        widths = [min(base_channels * 2**level, MAX_CHANNELS) for level in range(n_layers + 1)]
+        first = nn.Sequential(_conv4(in_channels, widths[0], stride=2, bias=True), nn.LeakyReLU(0.2, inplace=True))
+        inner = [
+            nn.Sequential(
+                _conv4(widths[level - 1], widths[level], stride=2 if level < n_layers else 1, bias=False),
+                make_norm(norm, widths[level]),
+                nn.LeakyReLU(0.2, inplace=True),
+            )
+            for level in range(1, n_layers + 1)
+        ]
+        self.layers = nn.ModuleList([first, *inner])
+        self.head = _conv4(widths[-1], 1, stride=1, bias=True)
+
+    def forward(self, x: Tensor) -> Judgement:
+        """Judge (N, in_channels, H, W)."""
+        features = []
+        for layer in self.layers:
+            x = layer(x)
+            features.append(x)
+        return Judgement(features, self.head(x))
+
+
+class MultiscalePatchDiscriminator(nn.Module):
+    """One PatchGAN for each level of an image pyramid (Wang et al. 2018, section 3.2)."""
+
+    def __init__(
+        self,
+        *,
+        source_channels: int,
+        image_channels: int = 3,
+        base_channels: int = 64,
+        n_layers: int = 3,
+        n_scales: int = 2,
+        norm: Norm = "instance",
+    ) -> None:
+        super().__init__()
+        self.scales = nn.ModuleList(
+            PatchDiscriminator(
+                in_channels=source_channels + image_channels,
+                base_channels=base_channels,
+                n_layers=n_layers,
+                norm=norm,
+            )
+            for _ in range(n_scales)
+        )
+        self.pool = nn.AvgPool2d(kernel_size=3, stride=2, padding=1, count_include_pad=False)
+
+    def forward(self, source: Tensor, image: Tensor) -> list[Judgement]:
+        """Judge `image`, (N, image_channels, H, W) in [-1, 1], as a translation of `source`, (N, C, H, W).
+
+        Returns a judgement for each scale, the full resolution first.
+        """
+        x = torch.cat([source, image], dim=1)
+        judgements = []
+        for level, scale in enumerate(self.scales):
+            x = self.pool(x) if level else x
+            judgements.append(scale(x))
+        return judgements
+
+
+def _conv4(in_channels: int, out_channels: int, *, stride: int, bias: bool) -> nn.Conv2d:
+    return nn.Conv2d(in_channels, out_channels, kernel_size=4, stride=stride, padding=2, bias=bias)

@@ -1,0 +1,206 @@
+"""Translate images with a trained generator: python test.py [--checkpoint RUN] [--input DIR] [--output DIR]."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torchvision.transforms.v2.functional import resize
+
+import build
+from configs.load import config_from_dict
+from configs.schema import Config
+from data.batch import Batch, DataError, Sample
+from data.image_files import write_png
+from data.layout import Layout
+from data.loader import read_fixed
+from data.paired_folders import PairedFolders
+from translator import Translator
+from utils.checkpoint import CheckpointError, list_checkpoints, load_checkpoint
+from utils.distributed import choose_device
+from utils.entry_point import run_entry_point
+from utils.metrics import ConstantColorFloor, ImageMetrics, image_metrics, mean_metrics
+from utils.pictures import picture_table
+from utils.precision import Precision, choose_precision
+from utils.run_folder import log_to_console, logger, newest_run
+
+SHEET_SAMPLES = 24
+SHEET_WIDTH = 1200  # pixels
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A generator as a checkpoint holds it: its configuration, the step it has reached, its weights by name."""
+
+    config: Config
+    step: int
+    weights: dict[str, Tensor]
+
+
+def load_trained(checkpoint: Path | None) -> Trained:
+    """Read a checkpoint file, the newest checkpoint of a run folder, or (None) that of the newest run.
+
+    Raises:
+        CheckpointError: there is none, or it cannot be used.
+    """
+    chosen = checkpoint or newest_run(Path("runs"))
+    if chosen is None:
+        raise CheckpointError("no run with a checkpoint in runs: train one first, or name one with --checkpoint")
+    if chosen.is_dir():
+        checkpoints = list_checkpoints(chosen)
+        if not checkpoints:
+            raise CheckpointError(f"--checkpoint {chosen}: the folder holds no checkpoint; train it first")
+        chosen = checkpoints[-1]
+    state = load_checkpoint(chosen)
+    logger.info("checkpoint   %s", chosen)
+    config = config_from_dict(state["config"], str(chosen))
+    return Trained(config, state["step"], state["generator"]["network"])
+
+
+def build_translator(trained: Trained, device: torch.device, opt_level: str, dtype: str) -> Translator:
+    """The generator on `device` in the precision of an opt level; O3 casts the weights once."""
+    precision = choose_precision(opt_level, dtype, device)
+    generator = build.build_generator(trained.config)
+    generator.load_state_dict(trained.weights)
+    weights_dtype = precision.compute_dtype if opt_level == "O3" else torch.float32
+    generator.to(device, weights_dtype)
+    if opt_level == "O3":
+        precision = Precision(device.type, torch.float32)  # nothing is left for autocast to do
+    return Translator(generator, precision, weights_dtype, device, build.class_colors(trained.config.data))
+
+
+def build_input(config: Config, arguments: argparse.Namespace) -> Layout:
+    """What is to be translated: the folder of --input, or a split of the data set that the generator learned from.
+
+    Raises:
+        DataError: a folder is missing or empty, or lacks partners.
+    """
+    if arguments.input is None:
+        split = arguments.split or config.data.test_split
+        return build.build_layout(config.data, config.run.seed, split, needs_targets=False)
+    if config.data.instance_edges and arguments.instances is None:
+        raise DataError("--input: this generator needs instance maps too; name their folder with --instances DIR")
+    return PairedFolders(
+        source_folder=arguments.input,
+        target_folder=arguments.targets,
+        instance_folder=arguments.instances if config.data.instance_edges else None,
+        n_classes=build.number_of_classes(config.data),
+        ignore_id=config.data.ignore_id,
+    )
+
+
+def read_batches(layout: Layout, config: Config, batch_size: int) -> Iterator[list[Sample]]:
+    """All samples in order, placed as for testing; up to `batch_size` of one size together."""
+    preprocessing = build.build_preprocessing(config)
+    batch: list[Sample] = []
+    for index in range(len(layout)):
+        sample = read_fixed(layout, preprocessing, index)
+        if batch and (len(batch) == batch_size or sample.source.shape != batch[0].source.shape):
+            yield batch
+            batch = []
+        batch.append(sample)
+    yield batch
+
+
+def contact_sheet(rows: Sequence[Sequence[Tensor]]) -> Tensor:
+    """One (3, H, W) uint8 picture of at most SHEET_WIDTH pixels from rows of (3, h, w) uint8 images."""
+    per_row = max(len(row) for row in rows)
+    widest = max(SHEET_WIDTH // per_row, 1)
+    thumbnails = [[_thumbnail(image, widest) for image in row] for row in rows]
+    row_width = max(sum(image.shape[2] for image in row) for row in thumbnails)
+    n_side_by_side = max(SHEET_WIDTH // row_width, 1)
+    groups = [thumbnails[start : start + n_side_by_side] for start in range(0, len(rows), n_side_by_side)]
+    return picture_table([[image for row in group for image in row] for group in groups])
+
+
+def _thumbnail(image: Tensor, width: int) -> Tensor:
+    if image.shape[2] <= width:
+        return image
+    return resize(image, [max(1, image.shape[1] * width // image.shape[2]), width], antialias=True)
+
+
+def translate_all(trained: Trained, translator: Translator, layout: Layout, output: Path, batch_size: int) -> None:
+    """Write OUTPUT/NAME.png for every sample, a contact sheet and, where targets exist, metrics.json."""
+    metrics: dict[str, ImageMetrics] = {}
+    floor = ConstantColorFloor(layout.n_classes)
+    sheet: list[list[Tensor]] = []
+    for samples in read_batches(layout, trained.config, batch_size):
+        for sample, fake in zip(samples, translator.translate(Batch.of(samples)), strict=True):
+            write_png(output / f"{sample.name}.png", fake)
+            if sample.target is not None:
+                metrics[sample.name] = image_metrics(fake, sample.target)
+                floor.add(sample.source, sample.target)
+            if len(sheet) < SHEET_SAMPLES:
+                shown = [translator.show_source(sample), fake, sample.target]
+                sheet.append([image for image in shown if image is not None])
+    write_png(output / "contact_sheet.png", contact_sheet(sheet))
+    logger.info("translated   %d images: %s", len(layout), output)
+    logger.info("at a glance  %s", output / "contact_sheet.png")
+    if metrics:
+        report_metrics(metrics, floor.l1(), trained.step, output / "metrics.json")
+
+
+def report_metrics(metrics: dict[str, ImageMetrics], floor_l1: float, step: int, path: Path) -> None:
+    """Print the means and write them with each image's figures as JSON."""
+    mean = mean_metrics(list(metrics.values()))
+    improvement = 1 - mean.l1 / floor_l1 if floor_l1 > 0 else 0.0
+    report = {
+        "step": step,
+        "n_images": len(metrics),
+        "mean": asdict(mean),
+        "constant_color_floor": {"l1": floor_l1},
+        "l1_below_floor": improvement,
+        "images": {name: asdict(values) for name, values in metrics.items()},
+    }
+    path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    logger.info(
+        f"metrics      L1 {mean.l1:.4f}  PSNR {mean.psnr:.2f} dB  SSIM {mean.ssim:.3f}  sharpness {mean.sharpness:.2f}"
+    )
+    logger.info(
+        f"floor        L1 {floor_l1:.4f} for the best constant colour per class; ours is {improvement:.1%} below"
+    )
+    logger.info("figures      %s", path)
+
+
+def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="Translate images with a trained generator.")
+    add = parser.add_argument
+    add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help="run folder or checkpoint; default: newest in runs/")
+    add("--input", type=Path, metavar="DIR", help="folder of sources; default: the data set's test split")
+    add("--instances", type=Path, metavar="DIR", help="folder of instance maps for --input")
+    add("--targets", type=Path, metavar="DIR", help="folder of targets for --input, to compare with")
+    add("--split", metavar="NAME", help="split of the data set, where there is no --input")
+    add("--output", type=Path, metavar="DIR", help="default: results/RUN/SPLIT_stepSTEP")
+    add("--opt-level", choices=("O0", "O1", "O3"), default="O1", help="float32, autocast, weights cast once")
+    add("--dtype", choices=("auto", "float16", "bfloat16"), default="auto", help="low precision of O1 and O3")
+    add("--batch-size", type=_positive, default=1, metavar="N")
+    add("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    return parser.parse_args(argv)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def main(argv: Sequence[str]) -> None:
+    """Parse the command line and do what it says."""
+    arguments = parse_arguments(argv)
+    log_to_console(is_main=True)
+    device = choose_device(arguments.device)
+    trained = load_trained(arguments.checkpoint)
+    layout = build_input(trained.config, arguments)
+    translator = build_translator(trained, device, arguments.opt_level, arguments.dtype)
+    what = arguments.input.resolve().name if arguments.input else arguments.split or trained.config.data.test_split
+    default_output = Path("results") / trained.config.run.name / f"{what}_step{trained.step}"
+    translate_all(trained, translator, layout, arguments.output or default_output, arguments.batch_size)
+
+
+if __name__ == "__main__":
+    sys.exit(run_entry_point(main, build.USER_ERRORS))

@@ -1,0 +1,1 @@
+"""Tools of the entry points, one to a file."""

@@ -1,0 +1,92 @@
+"""Checkpoint files: written so that no crash can lose one, read without running any code from them."""
+
+import os
+import re
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any, cast
+
+import torch
+
+FORMAT = "pairgan-training"
+FORMAT_VERSION = 1
+_FILE_NAME = re.compile(r"checkpoint-(\d{8,})\.pt")
+
+
+class CheckpointError(ValueError):
+    """A checkpoint cannot be used; the message names the file, the reason and the way out."""
+
+
+def checkpoint_path(run_folder: Path, step: int) -> Path:
+    """Where the checkpoint of a step lies."""
+    return run_folder / f"checkpoint-{step:08d}.pt"
+
+
+def list_checkpoints(run_folder: Path) -> list[Path]:
+    """The checkpoints of a run by rising step."""
+    steps = {path: match for path in run_folder.glob("checkpoint-*.pt") if (match := _FILE_NAME.fullmatch(path.name))}
+    return sorted(steps, key=lambda path: int(steps[path][1]))
+
+
+def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
+    """Write `state`, tensors and plain types only, so that `path` is at any instant whole or not there.
+
+    Raises:
+        OSError: the disk is full or not writable; what `path` held before is still there.
+    """
+    temporary = path.with_name(f".{path.name}.writing")
+    try:
+        with temporary.open("wb") as file:  # a file object: torch's own writer turns a full disk into a RuntimeError
+            torch.save({"format": FORMAT, "format_version": FORMAT_VERSION, **state}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync_folder(path.parent)
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """The state that `save_checkpoint` wrote, on the CPU.
+
+    Raises:
+        CheckpointError: there is no such file, it is damaged, or it is not one of this application's.
+    """
+    if not path.is_file():
+        raise CheckpointError(f"{path}: no such checkpoint file")
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (
+        OSError,
+        RuntimeError,
+        UnpicklingError,
+        EOFError,
+        ValueError,
+        KeyError,
+        TypeError,
+        IndexError,
+    ) as error:
+        raise CheckpointError(f"{path}: damaged or no checkpoint; use an earlier one of the run") from error
+    if not isinstance(state, dict) or state.get("format") != FORMAT:
+        raise CheckpointError(f"{path}: not a checkpoint of this application")
+    if state["format_version"] != FORMAT_VERSION:
+        raise CheckpointError(
+            f"{path}: has format version {state['format_version']}, this version of the application reads "
+            f"{FORMAT_VERSION}; update it"
+        )
+    return cast(dict[str, Any], state)
+
+
+def remove_old_checkpoints(run_folder: Path, keep: int) -> None:
+    """Delete all but the newest `keep` checkpoints; 0 keeps all."""
+    for path in list_checkpoints(run_folder)[:-keep] if keep else []:
+        path.unlink()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename in `folder` outlive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

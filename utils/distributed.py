@@ -1,0 +1,105 @@
+"""One process or many: a plain `python` run is a world of one, so nothing else asks."""
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+@dataclass(frozen=True)
+class World:
+    """This process among those that torchrun started: rank in 0 .. size-1, and the device that is its own."""
+
+    rank: int
+    size: int
+    device: torch.device
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this process writes files and speaks."""
+        return self.rank == 0
+
+    def wrap(self, module: nn.Module) -> nn.Module:
+        """`module` on this process's device, averaging gradients over the processes in its backward passes."""
+        if self.size == 1:
+            return module
+        is_cuda = self.device.type == "cuda"
+        if is_cuda:  # plain batch norm between two forwards and a backward fails there; the CPU has no other
+            module = nn.SyncBatchNorm.convert_sync_batchnorm(module)
+        return DistributedDataParallel(
+            module, device_ids=[self.device] if is_cuda else None, gradient_as_bucket_view=True
+        )
+
+    def mean(self, values: Tensor) -> Tensor:
+        """The mean of `values` over the processes, on each of them."""
+        if self.size > 1:
+            dist.all_reduce(values)
+            values /= self.size
+        return values
+
+    def gather(self, value: Any) -> list[Any]:
+        """`value` of every process, by rank, on each of them."""
+        if self.size == 1:
+            return [value]
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
+
+    def barrier(self) -> None:
+        """Wait until every process is here."""
+        if self.size > 1:
+            dist.barrier()
+
+
+@contextmanager
+def joined_world(device: str) -> Iterator[World]:
+    """Join the processes that torchrun started, if it did; gloo on CPUs, NCCL on GPUs.
+
+    device: "auto", "cpu" or "cuda".
+
+    Raises:
+        ValueError: there is no GPU for this process.
+    """
+    rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    chosen = choose_device(device, index=int(os.environ.get("LOCAL_RANK", "0")))
+    if chosen.type == "cuda":
+        torch.cuda.set_device(chosen)
+    if size == 1:
+        yield World(rank, size, chosen)
+        return
+    dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+    try:
+        yield World(rank, size, chosen)
+    finally:
+        dist.destroy_process_group()
+
+
+class DeviceError(ValueError):
+    """The device that the user chose is not there."""
+
+
+def choose_device(device: str, index: int = 0) -> torch.device:
+    """The device of "auto", "cpu" or "cuda"; `index` among the GPUs of this machine.
+
+    Raises:
+        DeviceError: cuda was asked for, and GPU `index` is not there.
+    """
+    n_gpus = torch.cuda.device_count()
+    if device == "cpu" or (device == "auto" and n_gpus == 0):
+        return torch.device("cpu")
+    if index >= n_gpus:
+        raise DeviceError(f"GPU {index} was asked for, this machine has {n_gpus}: use device cpu or fewer processes")
+    return torch.device("cuda", index)
+
+
+def synchronized(network: nn.Module, is_last: bool) -> AbstractContextManager[None]:
+    """Context of a forward and backward pass: gradients are averaged over the processes only in the last of a step."""
+    if is_last or not isinstance(network, DistributedDataParallel):
+        return nullcontext()
+    return network.no_sync()

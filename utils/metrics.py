@@ -1,0 +1,79 @@
+"""How close translated images are to their targets, and how close a constant colour per class would be."""
+
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor
+from torchmetrics.functional.image import peak_signal_noise_ratio, structural_similarity_index_measure
+
+
+@dataclass(frozen=True)
+class ImageMetrics:
+    """One translated image against its target.
+
+    l1: mean absolute difference, 0 to 1 for black against white; lower is better.
+    psnr: peak signal-to-noise ratio in dB; higher is better.
+    ssim: structural similarity (Wang et al. 2004; Gaussian window of 11 pixels, sigma 1.5), up to 1.
+    sharpness: mean gradient magnitude of the translated image over the target's; below 1 blurred, above 1 noisy.
+    """
+
+    l1: float
+    psnr: float
+    ssim: float
+    sharpness: float
+
+
+def image_metrics(fake: Tensor, target: Tensor) -> ImageMetrics:
+    """Compare two (3, H, W) uint8 images of at least 11x11 pixels."""
+    fake, target = (image.unsqueeze(0).float() / 255 for image in (fake, target))
+    return ImageMetrics(
+        l1=float((fake - target).abs().mean()),
+        psnr=float(peak_signal_noise_ratio(fake, target, data_range=1.0)),
+        ssim=float(cast(Tensor, structural_similarity_index_measure(fake, target, data_range=1.0))),
+        sharpness=float(mean_gradient_magnitude(fake) / mean_gradient_magnitude(target).clamp(min=1e-6)),
+    )
+
+
+def mean_metrics(metrics: list[ImageMetrics]) -> ImageMetrics:
+    """The mean of each metric."""
+    means = torch.tensor([[m.l1, m.psnr, m.ssim, m.sharpness] for m in metrics], dtype=torch.float64).mean(0)
+    return ImageMetrics(*means.tolist())
+
+
+def mean_gradient_magnitude(images: Tensor) -> Tensor:
+    """Mean Euclidean norm of the forward differences of (N, C, H, W) images, over all pixels; a 0-d tensor."""
+    across = images[..., :-1, 1:] - images[..., :-1, :-1]
+    down = images[..., 1:, :-1] - images[..., :-1, :-1]
+    return (across.square() + down.square()).sqrt().mean()
+
+
+class ConstantColorFloor:
+    """The mean L1 that the best constant colour per class reaches on the very images it is chosen from.
+
+    It knows the targets, so no model without texture or light can beat it; every trained model must. Each image has
+    the same weight, whatever its size.
+    """
+
+    def __init__(self, n_classes: int) -> None:
+        """`n_classes` of the label maps; 0 for RGB sources, which make one class of all pixels."""
+        self._histograms = torch.zeros(max(1, n_classes) + 1, 3, 256, dtype=torch.float64)
+        self._n_classes = n_classes
+        self._n_images = 0
+
+    def add(self, source: Tensor, target: Tensor) -> None:
+        """Add a sample: (1, H, W) class ids or a (3, H, W) image, and its (3, H, W) uint8 target."""
+        ids = source[0].long() if self._n_classes else torch.zeros_like(target[0], dtype=torch.int64)
+        for channel in range(3):
+            bins = ids * 256 + target[channel].long()
+            counts = torch.bincount(bins.flatten(), minlength=self._histograms.shape[0] * 256)
+            self._histograms[:, channel] += counts.view(-1, 256) / ids.numel()
+        self._n_images += 1
+
+    def l1(self) -> float:
+        """Mean absolute difference, 0 to 1, of the best constant colours, which are the medians of each class."""
+        levels = torch.arange(256, dtype=torch.float64)
+        below = self._histograms.cumsum(-1)
+        medians = (below < below[..., -1:] / 2).sum(-1)  # (K + 1, 3)
+        distances = (levels - medians.unsqueeze(-1)).abs()
+        return float((self._histograms * distances).sum() / (3 * 255 * self._n_images))

@@ -1,0 +1,42 @@
+"""The folder of a run: config.yaml, log.txt, TensorBoard's events, checkpoints."""
+
+import logging
+import sys
+from pathlib import Path
+
+from utils.checkpoint import list_checkpoints
+
+logger = logging.getLogger("pairgan")
+
+
+def newest_run(root: Path) -> Path | None:
+    """The run below `root` whose newest checkpoint was written last."""
+    written = {path.parent: path.stat().st_mtime for path in root.glob("*/checkpoint-*.pt")}
+    return max(written, key=lambda folder: written[folder], default=None)
+
+
+def set_aside(run_folder: Path) -> None:
+    """Rename a run that holds checkpoints, so that a new one can take its name and nothing is lost."""
+    if not list_checkpoints(run_folder):
+        return
+    number = 1
+    while (aside := run_folder.with_name(f"{run_folder.name}.{number}")).exists():
+        number += 1
+    run_folder.rename(aside)
+    logger.info("the run that was in %s is kept in %s", run_folder, aside)
+
+
+def log_to_console(is_main: bool) -> None:
+    """Send the application's messages to standard output; processes other than the main one only warn."""
+    logger.handlers.clear()
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO if is_main else logging.WARNING)
+
+
+def log_to_file(run_folder: Path) -> None:
+    """Append the messages to the run's log.txt too, each with its time."""
+    handler = logging.FileHandler(run_folder / "log.txt", encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%Y-%m-%d %H:%M:%S"))
+    logger.addHandler(handler)
