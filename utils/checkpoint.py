@@ -3,7 +3,6 @@
 import os
 import re
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any, cast
 
 import torch
@@ -56,16 +55,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: no such checkpoint file")
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except (
-        OSError,
-        RuntimeError,
-        UnpicklingError,
-        EOFError,
-        ValueError,
-        KeyError,
-        TypeError,
-        IndexError,
-    ) as error:
+    except Exception as error:  # whatever a damaged file leads the unpickler to
         raise CheckpointError(f"{path}: damaged or no checkpoint; use an earlier one of the run") from error
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise CheckpointError(f"{path}: not a checkpoint of this application")

@@ -1,0 +1,118 @@
+import ast
+from dataclasses import FrozenInstanceError, fields, is_dataclass
+from pathlib import Path
+
+import pytest
+
+from configs import schema
+from configs.load import config_differences, config_from_dict, config_to_dict, config_to_yaml, load_config
+from configs.schema import Config, ConfigError
+
+CONFIG_FILES = sorted(Path("configs").glob("*.yaml"))
+
+
+def load(tmp_path: Path, text: str, *overrides: str) -> Config:
+    path = tmp_path / "c.yaml"
+    path.write_text(text)
+    return load_config(path, overrides)
+
+
+def test_an_empty_file_gives_the_defaults(tmp_path: Path) -> None:
+    assert load(tmp_path, "") == Config()
+
+
+@pytest.mark.parametrize("path", CONFIG_FILES, ids=lambda path: path.stem)
+def test_every_shipped_configuration_loads(path: Path) -> None:
+    config = load_config(path, [] if "data.root" not in path.read_text() else ["data.root=/data"])
+    assert config.run.name == path.stem
+
+
+def test_overrides_win_over_the_file_and_the_last_one_over_the_others(tmp_path: Path) -> None:
+    config = load(tmp_path, "run: {seed: 1}", "run.seed=2", "run.seed=3", "optimizer.learning_rate=1e-3")
+    assert config.run.seed == 3
+    assert config.optimizer.learning_rate == 1e-3
+
+
+def test_scientific_notation_is_a_number(tmp_path: Path) -> None:
+    assert load(tmp_path, "optimizer: {learning_rate: 2e-4}").optimizer.learning_rate == 2e-4
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "message"),
+    [
+        ("run: {nmae: x}", [], r"c\.yaml: unknown key run\.nmae; did you mean 'name'\?"),
+        ("rnu: {name: x}", [], r"unknown key rnu; did you mean 'run'\?"),
+        ("train: {zzz: 1}", [], r"unknown key train\.zzz; known here: epochs, decay_epochs"),
+        ("run: {seed: many}", [], r"run\.seed: Value 'many' .* Integer"),
+        ("run: {seed: -1}", [], r"run\.seed is -1, expected 0 to 4294967295"),
+        ("run: {name: a/b}", [], r"run\.name is 'a/b', expected a name that can be a folder"),
+        ("run: {name: a, name: b}", [], r"c\.yaml, line 1: not valid YAML: found duplicate key"),
+        ("run: [", [], r"not valid YAML"),
+        ("- run", [], r"expected sections"),
+        ("run: !!python/object/apply:os.getcwd []", [], r"not valid YAML: could not determine a constructor"),
+        ("train: {batch_size: 0}", [], r"train\.batch_size is 0, expected a number of at least 1"),
+        ("train: {epochs: 0, decay_epochs: 0}", [], r"expected at least 1 epoch"),
+        ("optimizer: {learning_rate: .nan}", [], r"optimizer\.learning_rate is nan"),
+        ("optimizer: {max_gradient_norm: 0}", [], r"optimizer\.max_gradient_norm is 0"),
+        ("loss: {adversarial: 0, feature_matching: 0, vgg: 0}", [], r"at least one loss weight above 0"),
+        ("amp: {opt_level: O7}", [], r"amp\.opt_level: Invalid value 'O7', expected one of \['O0', 'O1'\]"),
+        ("generator: {norm: spectral}", [], r"generator\.norm: Invalid value 'spectral'"),
+        ("data: {layout: paired_folders}", [], r"data\.root is empty, expected the folder"),
+        ("data: {load_width: 1000}", [], r"data\.load_width is 1000, expected a multiple of 16 .* instance 992"),
+        ("data: {preprocess: crop, crop_height: 100}", [], r"data\.crop_height is 100, expected a multiple of 16"),
+        ("data: {preprocess: resize_and_crop, crop_width: 2048}", [], r"no more than the load size 1024x512"),
+        ("data: {layout: side_by_side, root: x, n_classes: 3}", [], r"data\.n_classes is 3, expected 0"),
+        ("", ["run.seed"], r"'run\.seed' on the command line: write section\.key=value"),
+        ("", ["run.sed=1"], r"'run\.sed=1' on the command line: unknown key run\.sed; did you mean 'seed'\?"),
+        ("", ["run.name=[1"], r"on the command line: the value is not valid YAML"),
+    ],
+)
+def test_a_mistake_is_named_with_key_value_and_expectation(
+    tmp_path: Path, text: str, overrides: list[str], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message) as error:
+        load(tmp_path, text, *overrides)
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_file_is_told_with_its_neighbours(tmp_path: Path) -> None:
+    (tmp_path / "demo.yaml").touch()
+    with pytest.raises(FileNotFoundError, match=r"dmeo\.yaml: no such configuration file; .*demo\.yaml"):
+        load_config(tmp_path / "dmeo.yaml")
+
+
+def test_a_binary_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_bytes(b"\xff\xfe\x00\x81")
+    with pytest.raises(ConfigError, match="not a text file"):
+        load_config(tmp_path / "c.yaml")
+
+
+def test_a_configuration_survives_a_dict_and_yaml(tmp_path: Path) -> None:
+    config = load(tmp_path, "train: {max_steps: 7}\ndata: {ignore_id: 255, n_classes: 4}")
+    assert config_from_dict(config_to_dict(config), "checkpoint") == config
+    assert load(tmp_path, config_to_yaml(config)) == config
+
+
+def test_differences_are_named_by_their_keys(tmp_path: Path) -> None:
+    changed = load(tmp_path, "run: {seed: 5}\ndata: {synthetic: {height: 64}}")
+    assert config_differences(Config(), changed) == {"run.seed": (0, 5), "data.synthetic.height": (128, 64)}
+
+
+def test_a_configuration_cannot_be_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        Config().run.seed = 1  # type: ignore[misc]
+
+
+def test_every_key_is_documented_where_it_is_defined() -> None:
+    tree = ast.parse(Path(schema.__file__).read_text())
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and is_dataclass(getattr(schema, node.name)) and node.name != "Config":
+            documented = {
+                field.target.id
+                for field, after in zip(node.body, node.body[1:], strict=False)
+                if isinstance(field, ast.AnnAssign)
+                and isinstance(field.target, ast.Name)
+                and isinstance(after, ast.Expr)
+                and isinstance(after.value, ast.Constant)
+            }
+            assert documented == {field.name for field in fields(getattr(schema, node.name))}, node.name

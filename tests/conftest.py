@@ -1,0 +1,62 @@
+"""What tests share: a tiny configuration, folders of small images, and figures of the original networks."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+torch.set_num_threads(1)  # tiny networks: more threads only wait for each other
+
+TINY_CONFIG = """
+run: {{name: tiny, root: {root}, device: cpu}}
+data:
+  layout: synthetic_facades
+  preprocess: none
+  instance_edges: true
+  workers: 0
+  synthetic: {{train_samples: 5, val_samples: 2, test_samples: 3, height: 32, width: 32}}
+generator: {{base_channels: 4, n_downsamplings: 2, n_blocks: 1}}
+discriminator: {{base_channels: 4, n_layers: 2}}
+loss: {{l1: 10, vgg: 0}}
+amp: {{opt_level: O0}}
+train: {{max_steps: 4}}
+log: {{every_steps: 2, images_every_steps: 4, n_images: 2}}
+"""
+
+
+@pytest.fixture
+def tiny_config(tmp_path: Path) -> Path:
+    """A configuration that trains in milliseconds; its runs go to tmp_path/runs."""
+    path = tmp_path / "tiny.yaml"
+    path.write_text(TINY_CONFIG.format(root=tmp_path / "runs"))
+    return path
+
+
+@pytest.fixture(scope="session")
+def reference() -> dict[str, Any]:
+    """Inputs, weights and outputs of the original networks; see tests/reference/README.md."""
+    return torch.load(Path(__file__).parent / "reference" / "pix2pixhd.pt", weights_only=True)
+
+
+@pytest.fixture
+def label_data_set(tmp_path: Path) -> Path:
+    """pix2pixHD's folders: 3 training and 1 test sample of 64x32 with labels 0..4, instances, photos."""
+    root = tmp_path / "labels"
+    rng = np.random.default_rng(0)
+    for split, names in (("train", ("a", "b", "c")), ("test", ("d",))):
+        for name in names:
+            labels = rng.integers(0, 5, (4, 8), dtype=np.uint8).repeat(8, 0).repeat(8, 1)
+            photo = (labels[..., None] * [40, 20, 10] + 20).astype(np.uint8)
+            save_image(root / f"{split}_label" / f"{name}.png", labels)
+            save_image(root / f"{split}_inst" / f"{name}.png", (labels.astype(np.uint16) * 1000 + 7))
+            save_image(root / f"{split}_img" / f"{name}.jpg", photo)
+    return root
+
+
+def save_image(path: Path, pixels: np.ndarray) -> None:
+    """Write an array as an image file, and the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(path)

@@ -1,0 +1,110 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from data.batch import DataError
+from data.paired_folders import PairedFolders
+from tests.conftest import save_image
+
+GREY = np.zeros((4, 6), dtype=np.uint8)
+RGB = np.zeros((4, 6, 3), dtype=np.uint8)
+
+
+def label_folders(root: Path, *, n_classes: int = 5, ignore_id: int | None = None) -> PairedFolders:
+    return PairedFolders(
+        source_folder=root / "train_label",
+        target_folder=root / "train_img",
+        instance_folder=root / "train_inst",
+        n_classes=n_classes,
+        ignore_id=ignore_id,
+    )
+
+
+def rgb_folders(root: Path) -> PairedFolders:
+    return PairedFolders(
+        source_folder=root / "A", target_folder=root / "B", instance_folder=None, n_classes=0, ignore_id=None
+    )
+
+
+def test_labels_instances_and_photos_are_read(label_data_set: Path) -> None:
+    layout = label_folders(label_data_set)
+    assert layout.names == ["a", "b", "c"]
+    sample = layout.read(0)
+    assert sample.instances is not None
+    assert sample.target is not None
+    assert sample.source.shape == (1, 32, 64)
+    assert sample.source.dtype == torch.uint8
+    assert torch.equal(sample.instances, sample.source.int() * 1000 + 7)
+    assert sample.target.shape == (3, 32, 64)
+
+
+def test_pairs_are_matched_by_name_not_by_order(tmp_path: Path) -> None:
+    for value, name in enumerate(("x1", "x2", "x10")):
+        save_image(tmp_path / "A" / f"{name}.png", RGB + np.uint8(value))
+        save_image(tmp_path / "B" / f"{name}.bmp", RGB + np.uint8(value + 100))
+    layout = rgb_folders(tmp_path)
+    for index in range(3):
+        sample = layout.read(index)
+        assert sample.target is not None
+        assert torch.equal(sample.source + 100, sample.target)
+
+
+def test_names_may_end_differently_by_folder(tmp_path: Path) -> None:
+    for city in ("aachen_000000_000019", "bochum_000001_000019"):
+        save_image(tmp_path / "train_label" / f"{city}_gtFine_labelIds.png", GREY)
+        save_image(tmp_path / "train_inst" / f"{city}_gtFine_instanceIds.png", GREY)
+        save_image(tmp_path / "train_img" / f"{city}_leftImg8bit.png", RGB)
+    # _000019 ends all names of all folders too, so the part that differs is what is left
+    assert label_folders(tmp_path).names == ["aachen_000000", "bochum_000001"]
+
+
+def test_what_has_no_partner_is_listed_by_folder(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        save_image(tmp_path / "A" / f"{name}.png", RGB)
+    for name in ("b", "d"):
+        save_image(tmp_path / "B" / f"{name}.png", RGB)
+    with pytest.raises(DataError, match=r"without a partner .*: 2 in .*A: a, c; 1 in .*B: d"):
+        rgb_folders(tmp_path)
+
+
+def test_an_empty_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "A").mkdir()
+    (tmp_path / "B").mkdir()
+    with pytest.raises(DataError, match=r"A: holds no image"):
+        rgb_folders(tmp_path)
+
+
+def test_partners_of_different_size_are_named(tmp_path: Path) -> None:
+    save_image(tmp_path / "A" / "a.png", RGB)
+    save_image(tmp_path / "B" / "a.png", RGB[:2])
+    with pytest.raises(DataError, match=r"A/a\.png is 6x4 but its partner .*B/a\.png is 6x2"):
+        rgb_folders(tmp_path).read(0)
+
+
+def test_an_id_that_is_no_class_is_located(label_data_set: Path) -> None:
+    labels = GREY.repeat(8, 0).repeat(8, 1).copy()[:32, :48]
+    labels[3, 11] = 255
+    save_image(label_data_set / "train_label" / "a.png", labels)
+    message = r"a\.png: pixel \(row 3, column 11\) holds id 255, allowed are 0 to 4: .*data\.ignore_id=255"
+    with pytest.raises(DataError, match=message):
+        label_folders(label_data_set).read(0)
+
+
+def test_the_ignore_id_becomes_the_number_of_classes(tmp_path: Path) -> None:
+    labels = np.array([[0, 1, 255, 4]], dtype=np.uint8)
+    save_image(tmp_path / "train_label" / "a.png", labels)
+    save_image(tmp_path / "train_inst" / "a.png", labels)
+    save_image(tmp_path / "train_img" / "a.png", np.zeros((1, 4, 3), dtype=np.uint8))
+    assert label_folders(tmp_path, ignore_id=255).read(0).source.tolist() == [[[0, 1, 5, 4]]]
+
+
+def test_more_than_255_classes_are_kept_exactly(tmp_path: Path) -> None:
+    labels = np.array([[0, 299, 65535]], dtype=np.uint16)
+    for folder in ("train_label", "train_inst"):
+        save_image(tmp_path / folder / "a.png", labels)
+    save_image(tmp_path / "train_img" / "a.png", np.zeros((1, 3, 3), dtype=np.uint8))
+    source = label_folders(tmp_path, n_classes=300, ignore_id=65535).read(0).source
+    assert source.tolist() == [[[0, 299, 300]]]
+    assert source.dtype == torch.int32

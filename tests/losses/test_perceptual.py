@@ -1,0 +1,88 @@
+"""VGG19 with random weights: its layers are torchvision's, its values mean nothing."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torchvision.models import vgg19
+
+from losses.perceptual import LAYERS, PerceptualLoss, VGG19Features, WeightsError, load_vgg19_weights
+
+
+@pytest.fixture(scope="module")
+def weights() -> dict[str, Tensor]:
+    with torch.device("meta"):
+        shapes = {key: value.shape for key, value in vgg19().features.state_dict().items()}
+    generator = torch.Generator().manual_seed(0)
+    return {
+        f"features.{key}": torch.randn(shape, generator=generator) * (2 / shape[1:].numel()) ** 0.5
+        if len(shape) == 4
+        else torch.zeros(shape)
+        for key, shape in shapes.items()
+    }
+
+
+def test_features_are_those_of_torchvisions_layers(weights: dict[str, Tensor]) -> None:
+    with torch.device("meta"):
+        layers = vgg19().features
+    layers.load_state_dict({k.removeprefix("features."): v for k, v in weights.items()}, assign=True)
+    x = image = torch.randn(1, 3, 32, 32).clamp(-1, 1)
+    expected = []
+    with torch.no_grad():
+        for number, layer in enumerate(layers[: LAYERS[-1] + 1]):
+            x = layer(x)
+            if number in LAYERS:
+                expected.append(x.clone())
+        torch.testing.assert_close(VGG19Features(weights)(image), expected)
+
+
+def test_only_the_translated_image_gets_a_gradient(weights: dict[str, Tensor]) -> None:
+    loss = PerceptualLoss(VGG19Features(weights))
+    fake, target = (torch.randn(1, 3, 32, 32, requires_grad=True) for _ in range(2))
+    loss(fake, target).backward()
+    assert fake.grad is not None
+    assert fake.grad.abs().sum() > 0
+    assert target.grad is None
+    assert all(parameter.grad is None for parameter in loss.parameters())
+    assert loss(fake, fake) == 0
+
+
+def test_imagenet_normalization_changes_the_input(weights: dict[str, Tensor]) -> None:
+    image = torch.full((1, 3, 32, 32), 2 * 0.485 - 1)
+    plain = VGG19Features(weights)(image)[0]
+    normalized = VGG19Features(weights, imagenet_normalization=True)(image)[0]
+    assert normalized[:, :, 5, 5].abs().mean() != plain[:, :, 5, 5].abs().mean()
+
+
+def test_weights_are_read_from_a_local_file(tmp_path: Path, weights: dict[str, Tensor]) -> None:
+    torch.save(weights, tmp_path / "vgg19.pth")
+    loaded = load_vgg19_weights(tmp_path / "vgg19.pth")
+    assert torch.equal(loaded["features.28.weight"], weights["features.28.weight"])
+
+
+def test_without_network_the_message_names_file_address_size_and_both_ways_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # nothing listens there
+    with pytest.raises(WeightsError) as error:
+        load_vgg19_weights(None)
+    message = str(error.value)
+    for part in ("vgg19-dcbb9e9d.pth", "548 MB", "https://", str(tmp_path), "loss.vgg_weights=", "loss.vgg=0"):
+        assert part in message
+
+
+@pytest.mark.parametrize(("content", "reason"), [(None, "no such file"), (b"junk", "cannot be read as weights")])
+def test_an_unusable_local_file_is_named(tmp_path: Path, content: bytes | None, reason: str) -> None:
+    path = tmp_path / "vgg.pth"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(WeightsError, match=f"vgg.pth: {reason}; expected torchvision's vgg19-"):
+        load_vgg19_weights(path)
+
+
+def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
+    torch.save({"conv.weight": torch.zeros(1)}, tmp_path / "other.pth")
+    with pytest.raises(WeightsError, match=r"other\.pth: holds no features\.28\.weight"):
+        load_vgg19_weights(tmp_path / "other.pth")

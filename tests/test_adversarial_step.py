@@ -1,0 +1,235 @@
+"""The step against a plain reference: three discriminator passes, no kept graph, float64."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import Adam
+
+from adversarial_step import Game
+from losses.adversarial import lsgan
+from losses.feature_matching import feature_matching
+from losses.objective import GeneratorObjective
+from models.blocks import Norm
+from models.global_generator import GlobalGenerator
+from models.patch_discriminator import Judgement, MultiscalePatchDiscriminator
+from tests.originals import discriminator_weights, generator_weights
+from utils.player import Player
+from utils.precision import Precision
+
+Pair = tuple[Tensor, Tensor]
+Step = Callable[["TensorGame", Sequence[Any]], None]
+BOTH_ORDERS = pytest.mark.parametrize("step", [Game.step_with_kept_graph, Game.step_in_sequence])
+WEIGHTS = {"adversarial": 1.0, "feature_matching": 10.0, "l1": 5.0}
+
+
+class TensorGame(Game):
+    """A game on (source, target) pairs as they are, so that it can be played in float64."""
+
+    def _passes(self, batches: Sequence[Any]) -> Iterator[Pair]:
+        yield from batches
+
+
+def make_player(network: nn.Module, scaler: torch.amp.GradScaler, max_norm: float | None, lr: float) -> Player:
+    return Player(network, network, Adam(network.parameters(), lr=lr, betas=(0.5, 0.999)), scaler, max_norm)
+
+
+def make_scaler(precision: Precision) -> torch.amp.GradScaler:
+    """As Precision's, but from a scale at which nothing overflows by itself."""
+    return torch.amp.GradScaler("cpu", init_scale=256.0, enabled=precision.make_scaler().is_enabled())
+
+
+def make_game(
+    *,
+    norm: Norm = "instance",
+    weights: dict[str, float] = WEIGHTS,
+    dtype: torch.dtype = torch.float64,
+    compute_dtype: torch.dtype = torch.float32,
+    max_norm: float | None = None,
+    lr: float = 2e-4,
+) -> TensorGame:
+    torch.manual_seed(0)
+    generator = GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1, norm=norm)
+    discriminator = MultiscalePatchDiscriminator(source_channels=3, base_channels=4, n_layers=2, norm=norm)
+    precision = Precision("cpu", compute_dtype)
+    return TensorGame(
+        generator=make_player(generator.to(dtype), make_scaler(precision), max_norm, lr),
+        discriminator=make_player(discriminator.to(dtype), make_scaler(precision), max_norm, lr),
+        objective=GeneratorObjective(weights, None),
+        precision=precision,
+        n_classes=0,
+        judges_jointly=norm == "instance",
+    )
+
+
+def make_pair(n: int = 2, dtype: torch.dtype = torch.float64) -> Pair:
+    generator = torch.Generator().manual_seed(1)
+    source, target = torch.rand(2, n, 3, 32, 32, generator=generator, dtype=torch.float64).to(dtype) * 2 - 1
+    return source, target
+
+
+def capture_gradients(player: Player) -> dict[str, Tensor]:
+    """Fills with the gradients by name when the player's optimizer steps."""
+    gradients: dict[str, Tensor] = {}
+
+    def keep(*_: object) -> None:
+        gradients.update({n: p.grad.clone() for n, p in player.module.named_parameters() if p.grad is not None})
+
+    player.optimizer.register_step_pre_hook(keep)
+    return gradients
+
+
+def reference_gradients(network: nn.Module, loss: Tensor) -> dict[str, Tensor]:
+    names = [name for name, _ in network.named_parameters()]
+    return dict(zip(names, torch.autograd.grad(loss, list(network.parameters())), strict=True))
+
+
+def logits(judged: list[Judgement]) -> list[Tensor]:
+    return [scale.logits for scale in judged]
+
+
+def features(judged: list[Judgement]) -> list[list[Tensor]]:
+    return [scale.features for scale in judged]
+
+
+@pytest.mark.parametrize("norm", ["instance", "batch"])
+@BOTH_ORDERS
+def test_both_orders_give_the_gradients_of_three_plain_passes(step: Step, norm: Norm) -> None:
+    game, reference = make_game(norm=norm), make_game(norm=norm)
+    source, target = make_pair()
+    d_gradients, g_gradients = capture_gradients(game.discriminator), capture_gradients(game.generator)
+    step(game, [(source, target)])
+
+    generator, discriminator = reference.generator.module, reference.discriminator.module
+    fake = generator(source)
+    d_loss = 0.5 * (
+        lsgan(logits(discriminator(source, fake.detach())), is_real=False)
+        + lsgan(logits(discriminator(source, target)), is_real=True)
+    )
+    expected_d = reference_gradients(discriminator, d_loss)
+    if step is Game.step_in_sequence:  # the generator is judged by the discriminator after its step
+        for name, parameter in discriminator.named_parameters():
+            parameter.grad = expected_d[name].clone()
+        reference.discriminator.optimizer.step()
+    judged = discriminator(source, fake)
+    with torch.no_grad():
+        real_features = features(discriminator(source, target))
+    g_loss = (
+        lsgan(logits(judged), is_real=True)
+        + 10 * feature_matching(features(judged), real_features)
+        + 5 * (fake - target).abs().mean()
+    )
+    expected_g = reference_gradients(generator, g_loss)
+    torch.testing.assert_close(d_gradients, expected_d, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(g_gradients, expected_g, rtol=1e-9, atol=1e-12)
+
+
+@BOTH_ORDERS
+def test_the_adversarial_term_alone_reaches_every_weight_of_the_generator(step: Step) -> None:
+    game = make_game(weights={"adversarial": 1.0})
+    gradients = capture_gradients(game.generator)
+    step(game, [make_pair()])
+    assert set(gradients) == {name for name, _ in game.generator.module.named_parameters()}
+    assert all(gradient.abs().max() > 0 for gradient in gradients.values())
+
+
+@BOTH_ORDERS
+def test_one_step_moves_both_networks_and_leaves_no_gradient_behind(step: Step) -> None:
+    game = make_game()
+    before = {name: [p.clone() for p in player.parameters] for name, player in game.players.items()}
+    step(game, [make_pair()])
+    for name, player in game.players.items():
+        assert all(not torch.equal(p, old) for p, old in zip(player.parameters, before[name], strict=True))
+        assert all(p.grad is None for p in player.parameters)
+
+
+@BOTH_ORDERS
+def test_accumulated_batches_equal_one_large_batch(step: Step) -> None:
+    accumulated, joint = make_game(), make_game()
+    source, target = make_pair(4)
+    step(accumulated, [(source[:2], target[:2]), (source[2:], target[2:])])
+    step(joint, [(source, target)])
+    for name in joint.players:
+        torch.testing.assert_close(
+            accumulated.players[name].module.state_dict(), joint.players[name].module.state_dict(), rtol=1e-7, atol=1e-9
+        )
+
+
+@BOTH_ORDERS
+def test_gradients_are_clipped_after_they_are_unscaled(step: Step) -> None:
+    game = make_game(dtype=torch.float32, compute_dtype=torch.float16, max_norm=0.25)
+    norms = {name: capture_gradients(player) for name, player in game.players.items()}
+    step(game, [make_pair(dtype=torch.float32)])
+    for gradients in norms.values():
+        norm = torch.stack([gradient.norm() for gradient in gradients.values()]).norm()
+        assert norm.item() == pytest.approx(0.25, rel=1e-3)
+
+
+@pytest.mark.parametrize(("poisoned", "healthy"), [("generator", "discriminator"), ("discriminator", "generator")])
+@BOTH_ORDERS
+def test_an_overflow_skips_that_optimizers_step_and_lowers_that_scale_alone(
+    step: Step, poisoned: str, healthy: str
+) -> None:
+    game = make_game(dtype=torch.float32, compute_dtype=torch.float16)
+    before = {name: [p.clone() for p in player.parameters] for name, player in game.players.items()}
+    first_scale = game.generator.scaler.get_scale()
+    handle = game.players[poisoned].parameters[0].register_hook(lambda gradient: gradient * torch.inf)
+    step(game, [make_pair(dtype=torch.float32)])
+    handle.remove()
+    bad, good = game.players[poisoned], game.players[healthy]
+    assert bad.scaler.get_scale() == first_scale / 2
+    assert good.scaler.get_scale() == first_scale
+    assert int(bad.skipped_steps) == 1
+    assert int(good.skipped_steps) == 0
+    assert all(torch.equal(p, old) for p, old in zip(bad.parameters, before[poisoned], strict=True))
+    assert all(not torch.equal(p, old) for p, old in zip(good.parameters, before[healthy], strict=True))
+    step(game, [make_pair(dtype=torch.float32)])
+    assert int(bad.skipped_steps) == 1
+    assert all(not torch.equal(p, old) for p, old in zip(bad.parameters, before[poisoned], strict=True))
+
+
+def test_fifty_steps_on_two_images_lower_their_distance() -> None:
+    game = make_game(weights={"adversarial": 1.0, "l1": 10.0}, dtype=torch.float32, lr=2e-3)
+    source, target = make_pair(dtype=torch.float32)
+    distance = (game.generator.module(source) - target).abs().mean().item()
+    for _ in range(50):
+        game.step_with_kept_graph([(source, target)])  # type: ignore[list-item]
+    assert (game.generator.module(source) - target).abs().mean().item() < 0.8 * distance
+
+
+def test_three_steps_reproduce_pix2pixhds_training(reference: dict[str, Any]) -> None:
+    case = reference["pix2pixhd_training"]
+    config = case["config"]
+    generator = GlobalGenerator(
+        in_channels=3, base_channels=config["ngf"], n_downsamplings=config["n_downsample"], n_blocks=config["n_blocks"]
+    ).double()
+    discriminator = MultiscalePatchDiscriminator(source_channels=3, base_channels=config["ndf"]).double()
+    generator.load_state_dict(generator_weights(case["generator_before"], generator))
+    discriminator.load_state_dict(discriminator_weights(case["discriminator_before"], discriminator))
+    precision = Precision("cpu", torch.float32)
+    game = TensorGame(
+        generator=make_player(generator, precision.make_scaler(), None, config["lr"]),
+        discriminator=make_player(discriminator, precision.make_scaler(), None, config["lr"]),
+        objective=GeneratorObjective({"adversarial": 1.0, "feature_matching": config["lambda_feat"]}, None),
+        precision=precision,
+        n_classes=0,
+        judges_jointly=True,
+    )
+    for source, target, recorded in zip(case["source"], case["target"], case["losses"], strict=True):
+        losses: dict[str, float] = {}
+        game.means.add = lambda values, prefix, seen=losses: seen.update(  # type: ignore[method-assign,misc]
+            {prefix + name: value.item() for name, value in values.items()}
+        )
+        game.step_with_kept_graph([(source.double(), target.double())])  # type: ignore[list-item]
+        assert losses["loss/G/adversarial"] == pytest.approx(recorded["G_GAN"], rel=1e-9)
+        assert losses["loss/G/feature_matching"] * 10 == pytest.approx(recorded["G_GAN_Feat"], rel=1e-9)
+        assert losses["loss/D/fake"] == pytest.approx(recorded["D_fake"], rel=1e-9)
+        assert losses["loss/D/real"] == pytest.approx(recorded["D_real"], rel=1e-9)
+    after = generator_weights(case["generator_after"], generator)
+    torch.testing.assert_close(generator.state_dict(), after, rtol=1e-9, atol=1e-9, check_dtype=False)
+    after = discriminator_weights(case["discriminator_after"], discriminator)
+    torch.testing.assert_close(discriminator.state_dict(), after, rtol=1e-9, atol=1e-9, check_dtype=False)
+    output = generator(case["source"][0].double())
+    torch.testing.assert_close(output, case["output_after"], rtol=1e-9, atol=1e-9)
