@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -30,7 +31,7 @@ from utils.distributed import World, joined_world
 from utils.entry_point import run_entry_point
 from utils.pictures import picture_table
 from utils.random_state import random_state, restore_random_state
-from utils.run_folder import log_to_console, log_to_file, logger, set_aside
+from utils.run_folder import log_file, log_to_console, logger, set_aside
 from utils.schedule import linear_decay
 from utils.stopwatch import Stopwatch
 from utils.tensorboard import Board
@@ -92,22 +93,21 @@ class Training:
         """Train from the present position to the end."""
         settings, position = self.config, self.position
         step = self.game.step_with_kept_graph if settings.train.retain_graph else self.game.step_in_sequence
-        board = Board(self.folder if self.world.is_main else None, first_step=position.step + 1)
-        stopwatch = Stopwatch(position.step)
-        stream = self._batches()
-        while position.step < self.total_steps:
-            self._set_learning_rate()
-            step([batch.to(self.world.device) for batch in islice(stream, settings.train.accumulation_steps)])
-            position.step += 1
-            position.batches += settings.train.accumulation_steps
-            is_last = position.step == self.total_steps
-            if is_last or position.step % settings.log.every_steps == 0:
-                self._report(board, stopwatch)
-            if is_last or position.step % settings.log.images_every_steps == 0:
-                self._validate(board)
-            if is_last or position.step % settings.checkpoint.every_steps == 0:
-                self.save()
-        board.close()
+        with closing(Board(self.folder if self.world.is_main else None, first_step=position.step + 1)) as board:
+            stopwatch = Stopwatch(position.step)
+            stream = self._batches()
+            while position.step < self.total_steps:
+                self._set_learning_rate()
+                step([batch.to(self.world.device) for batch in islice(stream, settings.train.accumulation_steps)])
+                position.step += 1
+                position.batches += settings.train.accumulation_steps
+                is_last = position.step == self.total_steps
+                if is_last or position.step % settings.log.every_steps == 0:
+                    self._report(board, stopwatch)
+                if is_last or position.step % settings.log.images_every_steps == 0:
+                    self._validate(board)
+                if is_last or position.step % settings.checkpoint.every_steps == 0:
+                    self.save()
 
     def save(self) -> None:
         """Write a checkpoint: everything needed to go on as if never stopped."""
@@ -268,18 +268,19 @@ def train(config: Config, world: World, resume: str) -> None:
         if resume == "never":
             set_aside(training.folder)
         training.folder.mkdir(parents=True, exist_ok=True)
-        log_to_file(training.folder)
-        (training.folder / "config.yaml").write_text(config_to_yaml(config), encoding="utf-8")
     world.barrier()  # no other process looks for checkpoints before an old run is out of the way
-    logger.info(describe(training))
-    checkpoint = find_checkpoint(training.folder, resume)
-    if checkpoint:
-        training.restore(checkpoint)
-    if training.position.step >= training.total_steps:
-        logger.info("finished at step %d; raise train.epochs to go on", training.position.step)
-        return
-    training.run()
-    logger.info("finished: python test.py --checkpoint %s", training.folder)
+    with log_file(training.folder / "log.txt" if world.is_main else None):
+        logger.info(describe(training))
+        checkpoint = find_checkpoint(training.folder, resume)
+        if checkpoint:
+            training.restore(checkpoint)
+        if world.is_main:
+            (training.folder / "config.yaml").write_text(config_to_yaml(config), encoding="utf-8")
+        if training.position.step >= training.total_steps:
+            logger.info("finished at step %d; raise train.epochs to go on", training.position.step)
+            return
+        training.run()
+        logger.info("finished: python test.py --checkpoint %s", training.folder)
 
 
 def main(argv: Sequence[str]) -> None:

@@ -2,6 +2,8 @@
 
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from utils.checkpoint import list_checkpoints
@@ -35,8 +37,17 @@ def log_to_console(is_main: bool) -> None:
     logger.setLevel(logging.INFO if is_main else logging.WARNING)
 
 
-def log_to_file(run_folder: Path) -> None:
-    """Append the messages to the run's log.txt too, each with its time."""
-    handler = logging.FileHandler(run_folder / "log.txt", encoding="utf-8")
+@contextmanager
+def log_file(path: Path | None) -> Iterator[None]:
+    """Append the messages to a file too, each with its time; nowhere where `path` is None."""
+    if path is None:
+        yield
+        return
+    handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%Y-%m-%d %H:%M:%S"))
     logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        handler.close()

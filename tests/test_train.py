@@ -1,0 +1,226 @@
+"""train.py as a user runs it: in this process where that is enough, killed in one of its own where it matters."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import build
+import train
+from utils.checkpoint import checkpoint_path, list_checkpoints, load_checkpoint
+from utils.entry_point import run_entry_point
+
+
+def run(config: Path, *arguments: str) -> None:
+    train.main(["--config", str(config), *arguments])
+
+
+def checkpoint(config: Path, step: int, name: str = "tiny") -> dict[str, Any]:
+    return load_checkpoint(checkpoint_path(config.parent / "runs" / name, step))
+
+
+def assert_equal(first: object, second: object, where: str = "state") -> None:
+    """Exact equality of nested dicts, lists and tensors."""
+    if isinstance(first, torch.Tensor):
+        assert isinstance(second, torch.Tensor)
+        assert torch.equal(first, second), where
+    elif isinstance(first, dict):
+        assert isinstance(second, dict)
+        assert first.keys() == second.keys(), where
+        for key in first:
+            assert_equal(first[key], second[key], f"{where}.{key}")
+    elif isinstance(first, list | tuple):
+        assert isinstance(second, list | tuple)
+        assert len(first) == len(second), where
+        for number, (a, b) in enumerate(zip(first, second, strict=True)):
+            assert_equal(a, b, f"{where}[{number}]")
+    else:
+        assert first == second, where
+
+
+def without_config(state: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in state.items() if key != "config"}
+
+
+@pytest.mark.parametrize("retain_graph", ["true", "false"])
+def test_a_run_leaves_its_configuration_log_events_and_checkpoint(tiny_config: Path, retain_graph: str) -> None:
+    run(tiny_config, f"train.retain_graph={retain_graph}")
+    names = sorted(path.name.split(".")[0] for path in (tiny_config.parent / "runs" / "tiny").iterdir())
+    assert names == ["checkpoint-00000004", "config", "events", "log"]
+    state = checkpoint(tiny_config, 4)
+    assert state["step"] == 4
+    assert state["config"]["generator"]["base_channels"] == 4
+
+
+def test_six_steps_kill_and_six_more_equal_twelve(tiny_config: Path) -> None:
+    settings = ["checkpoint.every_steps=6", "train.decay_epochs=2", "train.epochs=1"]
+    run(tiny_config, *settings, "train.max_steps=12", "run.name=whole")
+
+    command = [sys.executable, "train.py", "--config", str(tiny_config), *settings, "train.max_steps=12"]
+    # sums come out differently, in their last bits, on another number of threads
+    one_thread = os.environ | {"OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=one_thread)
+    saved = checkpoint_path(tiny_config.parent / "runs" / "tiny", 6)
+    deadline = time.monotonic() + 60
+    while not saved.exists() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert [path.name for path in list_checkpoints(saved.parent)] == [saved.name]
+
+    run(tiny_config, *settings, "train.max_steps=12")
+    assert_equal(without_config(checkpoint(tiny_config, 12)), without_config(checkpoint(tiny_config, 12, "whole")))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["amp.opt_level=O1", "amp.dtype=float16"],
+        ["amp.opt_level=O1", "amp.dtype=bfloat16"],
+        ["train.accumulation_steps=2", "train.retain_graph=false"],
+        ["data.workers=2", "generator.norm=batch", "discriminator.norm=batch"],
+    ],
+    ids=lambda settings: settings[-1],
+)
+def test_resume_is_exact(tiny_config: Path, settings: list[str]) -> None:
+    run(tiny_config, *settings, "train.max_steps=7", "run.name=whole")
+    run(tiny_config, *settings, "train.max_steps=3")
+    run(tiny_config, *settings, "train.max_steps=7")
+    assert_equal(without_config(checkpoint(tiny_config, 7)), without_config(checkpoint(tiny_config, 7, "whole")))
+
+
+def test_another_seed_gives_another_run(tiny_config: Path) -> None:
+    """The negative control of the tests above."""
+    run(tiny_config)
+    run(tiny_config, "run.seed=1", "run.name=other")
+    first, second = checkpoint(tiny_config, 4), checkpoint(tiny_config, 4, "other")
+    with pytest.raises(AssertionError, match="stem"):
+        assert_equal(first["generator"]["network"], second["generator"]["network"])
+
+
+def test_only_the_newest_checkpoints_are_kept(tiny_config: Path) -> None:
+    run(tiny_config, "train.max_steps=5", "checkpoint.every_steps=1", "checkpoint.keep=2")
+    names = [path.stem for path in list_checkpoints(tiny_config.parent / "runs" / "tiny")]
+    assert names == ["checkpoint-00000004", "checkpoint-00000005"]
+
+
+def test_a_finished_run_says_so_and_can_be_extended(tiny_config: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run(tiny_config)
+    run(tiny_config)
+    assert "finished at step 4" in capfd.readouterr().out
+    run(tiny_config, "train.max_steps=6")
+    assert "changed since: train.max_steps 4 -> 6" in capfd.readouterr().out
+    assert checkpoint(tiny_config, 6)["step"] == 6
+
+
+def test_never_starts_anew_and_keeps_the_old_run(tiny_config: Path) -> None:
+    run(tiny_config)
+    run(tiny_config, "--resume", "never", "train.max_steps=2")
+    runs = tiny_config.parent / "runs"
+    assert [path.name for path in list_checkpoints(runs / "tiny")] == ["checkpoint-00000002.pt"]
+    assert [path.name for path in list_checkpoints(runs / "tiny.1")] == ["checkpoint-00000004.pt"]
+
+
+def test_a_run_can_start_from_another(tiny_config: Path) -> None:
+    run(tiny_config)
+    run(tiny_config, "run.name=more", "--resume", str(tiny_config.parent / "runs" / "tiny"), "train.max_steps=5")
+    assert [path.name for path in list_checkpoints(tiny_config.parent / "runs" / "more")] == ["checkpoint-00000005.pt"]
+
+
+def test_a_changed_batch_size_goes_on_at_the_same_place_of_the_epoch(tiny_config: Path) -> None:
+    run(tiny_config, "train.max_steps=7")  # 5 samples make an epoch: 2 into the second
+    run(tiny_config, "train.max_steps=8", "train.batch_size=2")
+    state = checkpoint(tiny_config, 8)
+    assert (state["epoch"], state["samples_into_epoch"]) == (2, 0)
+
+
+def test_adam_settings_come_from_the_configuration_not_from_the_checkpoint(tiny_config: Path) -> None:
+    run(tiny_config)
+    run(tiny_config, "train.max_steps=5", "optimizer.beta1=0.25")
+    assert checkpoint(tiny_config, 5)["generator"]["optimizer"]["param_groups"][0]["betas"] == (0.25, 0.999)
+
+
+def test_a_dry_run_prints_the_plan_and_writes_nothing(tiny_config: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run(tiny_config, "--dry-run", "train.batch_size=2")
+    out = capfd.readouterr().out
+    assert "5 samples, the first is facade_00000 32x32" in out
+    assert "4 steps of 2 x 1 samples, 2 batches an epoch, 200 epochs" in out
+    assert "generator " in out
+    assert not (tiny_config.parent / "runs").exists()
+
+
+def test_the_printed_configuration_is_a_configuration(tiny_config: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run(tiny_config, "--print-config", "run.seed=9")
+    printed = tiny_config.with_name("printed.yaml")
+    printed.write_text(capfd.readouterr().out)
+    run(printed, "--print-config")
+    assert capfd.readouterr().out == printed.read_text()
+    assert "seed: 9" in printed.read_text()
+
+
+def test_it_trains_on_pix2pixhds_folders(tiny_config: Path, label_data_set: Path) -> None:
+    run(
+        tiny_config,
+        "data.layout=paired_folders",
+        f"data.root={label_data_set}",
+        "data.n_classes=5",
+        "data.preprocess=scale_width_and_crop",
+        "data.load_width=48",
+        "data.crop_width=32",
+        "data.crop_height=16",
+    )
+    assert checkpoint(tiny_config, 4)["step"] == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run.sed=1"], "unknown key run.sed; did you mean 'seed'?"),
+        (["data.layout=paired_folders", "data.root=nowhere"], "data.root: nowhere: no such folder"),
+        (["data.n_classes=3"], "data.n_classes is 3, synthetic_facades has 12: leave it out"),
+        (["train.batch_size=6"], "the train split has 5 samples, fewer than train.batch_size x processes = 6"),
+        (["data.validation_split=valid"], "synthetic_facades has no split 'valid', only train, val, test"),
+        (["loss.vgg=1", "loss.vgg_weights=nowhere.pth"], "loss.vgg_weights: nowhere.pth: no such file"),
+        (["--resume", "nowhere"], "--resume nowhere: neither a checkpoint nor a run folder that holds one"),
+        (["run.root=/proc/none"], "/proc/none"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_a_mistake_ends_in_one_line_and_exit_code_2(
+    tiny_config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["train.py", "--config", str(tiny_config), *arguments])
+    assert run_entry_point(train.main, build.USER_ERRORS) == 2
+    error = capfd.readouterr().err
+    assert error.startswith("error: ")
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_other_networks_than_the_checkpoints_are_refused_and_nothing_is_lost(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run(tiny_config)
+    arguments = ["train.py", "--config", str(tiny_config), "generator.n_blocks=3"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    assert run_entry_point(train.main, build.USER_ERRORS) == 2
+    assert "was trained with generator.n_blocks=1, now it is 3: set it back" in capfd.readouterr().err
+    assert checkpoint(tiny_config, 4)["step"] == 4
+
+
+def test_the_command_needs_no_traceback_to_tell_a_mistake(tiny_config: Path) -> None:
+    command = [sys.executable, "train.py", "--config", str(tiny_config), "train.epochs=-1"]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 2
+    assert result.stderr.count("\n") == 1
+    assert "train.epochs is -1" in result.stderr

@@ -1,0 +1,94 @@
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from utils.checkpoint import (
+    FORMAT_VERSION,
+    CheckpointError,
+    checkpoint_path,
+    list_checkpoints,
+    load_checkpoint,
+    remove_old_checkpoints,
+    save_checkpoint,
+)
+
+
+def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
+    path = checkpoint_path(tmp_path, 12)
+    save_checkpoint(path, {"step": 12, "weights": {"a": torch.arange(3.0)}, "names": ["x", None]})
+    state = load_checkpoint(path)
+    assert state["step"] == 12
+    assert state["names"] == ["x", None]
+    assert torch.equal(state["weights"]["a"], torch.arange(3.0))
+    assert [p.name for p in tmp_path.iterdir()] == ["checkpoint-00000012.pt"]
+
+
+def test_a_failed_write_leaves_the_old_checkpoint_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = checkpoint_path(tmp_path, 1)
+    save_checkpoint(path, {"step": 1})
+
+    def full_disk(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        save_checkpoint(path, {"step": 2})
+    assert load_checkpoint(path)["step"] == 1
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_newest_is_the_one_of_the_highest_step(tmp_path: Path) -> None:
+    for step in (5, 100_000_000, 20):
+        save_checkpoint(checkpoint_path(tmp_path, step), {"step": step})
+    (tmp_path / "checkpoint-best.pt").touch()
+    assert [load_checkpoint(path)["step"] for path in list_checkpoints(tmp_path)] == [5, 20, 100_000_000]
+
+
+@pytest.mark.parametrize(("keep", "kept"), [(2, [20, 30]), (5, [10, 20, 30]), (0, [10, 20, 30])])
+def test_the_newest_are_kept(tmp_path: Path, keep: int, kept: list[int]) -> None:
+    for step in (10, 20, 30):
+        save_checkpoint(checkpoint_path(tmp_path, step), {"step": step})
+    remove_old_checkpoints(tmp_path, keep)
+    assert [load_checkpoint(path)["step"] for path in list_checkpoints(tmp_path)] == kept
+
+
+@pytest.mark.parametrize("content", [b"", b"<html>", b"junk" * 100])
+def test_what_is_no_checkpoint_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "checkpoint-00000001.pt"
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"checkpoint-00000001\.pt: damaged or no checkpoint"):
+        load_checkpoint(path)
+
+
+def test_a_truncated_checkpoint_is_refused(tmp_path: Path) -> None:
+    path = checkpoint_path(tmp_path, 1)
+    save_checkpoint(path, {"weights": torch.zeros(1000)})
+    path.write_bytes(path.read_bytes()[:-500])
+    with pytest.raises(CheckpointError, match="damaged"):
+        load_checkpoint(path)
+
+
+def test_weights_of_others_and_later_formats_are_refused(tmp_path: Path) -> None:
+    torch.save({"model.1.weight": torch.zeros(1)}, tmp_path / "latest_net_G.pth")
+    with pytest.raises(CheckpointError, match="not a checkpoint of this application"):
+        load_checkpoint(tmp_path / "latest_net_G.pth")
+    save_checkpoint(tmp_path / "new.pt", {})
+    state = torch.load(tmp_path / "new.pt", weights_only=True) | {"format_version": FORMAT_VERSION + 1}
+    torch.save(state, tmp_path / "new.pt")
+    with pytest.raises(CheckpointError, match=f"has format version {FORMAT_VERSION + 1}.* update it"):
+        load_checkpoint(tmp_path / "new.pt")
+
+
+def test_code_in_a_file_is_not_run(tmp_path: Path) -> None:
+    class Gadget:
+        def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+            return (Path.touch, (tmp_path / "executed",))
+
+    torch.save({"format": Gadget()}, tmp_path / "evil.pt")
+    with pytest.raises(CheckpointError):
+        load_checkpoint(tmp_path / "evil.pt")
+    assert not (tmp_path / "executed").exists()
