@@ -171,7 +171,8 @@ class Training:
         """The one transfer of losses from device to host: to the log and to TensorBoard."""
         losses = self.game.means.take(self.world)
         images_per_s = stopwatch.lap(self.position.step) * self.joint_batch_size * self.config.train.accumulation_steps
-        scalars = {**losses, "progress/epoch": float(self.epoch), "progress/images_per_s": images_per_s}
+        epoch = (self.position.batches - 1) // self.batches_per_epoch + 1  # of the step just made, from 1
+        scalars = {**losses, "progress/epoch": float(epoch), "progress/images_per_s": images_per_s}
         for name, player in self.game.players.items():
             scalars[f"learning_rate/{name}"] = player.learning_rate
             scalars[f"amp/scale/{name}"] = player.scaler.get_scale()
@@ -180,7 +181,7 @@ class Training:
         terms = "  ".join(f"{tag.removeprefix('loss/')} {value:.3f}" for tag, value in losses.items())
         skipped = sum(int(player.skipped_steps) for player in self.game.players.values())
         logger.info(
-            f"step {self.position.step:>6}/{self.total_steps}  epoch {self.epoch + 1:>3}  {images_per_s:6.1f} images/s"
+            f"step {self.position.step:>6}/{self.total_steps}  epoch {epoch:>3}  {images_per_s:6.1f} images/s"
             f"  {terms}" + (f"  skipped {skipped}" if skipped else "")
         )
 

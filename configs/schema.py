@@ -131,7 +131,7 @@ class DataConfig:
             crop_height=self.crop_height,
         )
         if self.layout != "synthetic_facades":
-            require(self.root != "", "data.root", "empty", f"the folder of the {self.layout} data set")
+            require(self.root != "", "data.root", "empty", "the folder of the data set: add data.root=FOLDER")
         if self.layout == "side_by_side":
             require(self.n_classes == 0, "data.n_classes", self.n_classes, "0: side_by_side holds RGB images")
             require(not self.instance_edges, "data.instance_edges", True, "false: side_by_side has no instances")

@@ -11,9 +11,9 @@ class Board:
     """Writes scalars and images by their tags, which are paths such as `loss/G/l1`; writes nothing without a folder."""
 
     def __init__(self, run_folder: Path | None, first_step: int) -> None:
-        """Start at `first_step`; events of later steps that an interrupted run left are hidden from the curves."""
-        purge_step = first_step if first_step > 1 else None
-        self._writer = SummaryWriter(str(run_folder), purge_step=purge_step) if run_folder else None
+        """Start at `first_step`; what an interrupted run wrote of that step and later is hidden from the curves."""
+        # In a run's first session too: TensorBoard takes its first mark of a start for no restart, and hides nothing.
+        self._writer = SummaryWriter(str(run_folder), purge_step=first_step) if run_folder else None
 
     def write_scalars(self, values: Mapping[str, float], step: int) -> None:
         """Add one point to each curve."""

@@ -1,0 +1,75 @@
+"""Two real processes, started as a user starts them, against one process on the joint batch."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import train
+from utils.checkpoint import checkpoint_path, load_checkpoint
+
+STEPS = 3
+
+
+def run_with_torchrun(config: Path, *arguments: str) -> str:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    result = subprocess.run(
+        [*command, "train.py", "--config", str(config), *arguments],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def distance(first: dict[str, Tensor], second: dict[str, Tensor]) -> float:
+    return torch.stack([(first[key] - second[key]).norm() for key in first]).norm().item()
+
+
+def weights(config: Path, name: str, player: str) -> dict[str, Tensor]:
+    state = load_checkpoint(checkpoint_path(config.parent / "runs" / name, STEPS))
+    return dict(state[player]["network"])
+
+
+@pytest.mark.parametrize(
+    "settings", [[], ["train.retain_graph=false", "train.accumulation_steps=2"]], ids=["kept graph", "sequence"]
+)
+def test_two_processes_train_like_one_on_the_joint_batch(tiny_config: Path, settings: list[str]) -> None:
+    common = [f"train.max_steps={STEPS}", "data.synthetic.train_samples=12", "optimizer.learning_rate=1e-3", *settings]
+    output = run_with_torchrun(tiny_config, *common, "run.name=two")
+    assert output.count("saved ") == 1  # rank 0 alone writes
+    assert "cpu, 2 processes" in output
+    train.main(["--config", str(tiny_config), *common, "run.name=one", "train.batch_size=2"])
+    train.main(["--config", str(tiny_config), *common, "run.name=half", "train.batch_size=1"])
+    for player in ("generator", "discriminator"):
+        one, two, half = (weights(tiny_config, name, player) for name in ("one", "two", "half"))
+        # Adam turns rounding noise in a gradient near zero into a step, so single weights cannot be compared; half
+        # the batch, which is what a rank alone would see, tells how far apart different gradients lead.
+        assert distance(two, one) < 0.05 * distance(half, one)
+
+
+def test_a_run_of_two_processes_goes_on_with_one(tiny_config: Path) -> None:
+    run_with_torchrun(tiny_config, "train.max_steps=3", "data.synthetic.train_samples=12")
+    train.main(["--config", str(tiny_config), "train.max_steps=5", "data.synthetic.train_samples=12"])
+    state = load_checkpoint(checkpoint_path(tiny_config.parent / "runs" / "tiny", 5))
+    assert state["samples_into_epoch"] == 3 * 2 + 2 * 1
+
+
+def test_a_mistake_ends_every_process_with_its_line(tiny_config: Path) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    result = subprocess.run(
+        [*command, "train.py", "--config", str(tiny_config), "train.batch_size=3"],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert result.returncode != 0
+    assert "error: the train split has 5 samples, fewer than train.batch_size x processes = 6" in result.stderr
+    assert 'train.py", line' not in result.stderr

@@ -1,0 +1,165 @@
+"""test.py as a user runs it. Its module is loaded from its file: `import test` would be Python's own package."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+
+import build
+import train
+from data.image_files import read_rgb
+from tests.conftest import save_image
+from utils.checkpoint import CheckpointError, checkpoint_path
+from utils.entry_point import run_entry_point
+
+
+@pytest.fixture(scope="session")
+def cli() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("translate_cli", "test.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def run_folder(tiny_config: Path) -> Path:
+    train.main(["--config", str(tiny_config)])
+    return tiny_config.parent / "runs" / "tiny"
+
+
+def pixels(folder: Path) -> dict[str, torch.Tensor]:
+    return {path.stem: read_rgb(path).int() for path in folder.glob("facade_*.png")}
+
+
+def test_the_test_split_is_translated_with_names_sheet_and_metrics(
+    cli: ModuleType, run_folder: Path, tmp_path: Path
+) -> None:
+    cli.main(["--checkpoint", str(run_folder), "--output", str(tmp_path / "out")])
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == [
+        "contact_sheet.png",
+        "facade_00000.png",
+        "facade_00001.png",
+        "facade_00002.png",
+        "metrics.json",
+    ]
+    assert read_rgb(tmp_path / "out" / "facade_00000.png").shape == (3, 32, 32)
+    report = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert set(report["images"]) == {"facade_00000", "facade_00001", "facade_00002"}
+    assert set(report["mean"]) == {"l1", "psnr", "ssim", "sharpness"}
+    l1 = [image["l1"] for image in report["images"].values()]
+    assert report["mean"]["l1"] == pytest.approx(sum(l1) / 3)
+    assert 0 < report["constant_color_floor"]["l1"] < 0.3
+    assert report["step"] == 4
+
+
+def test_the_picture_is_what_the_generator_makes_of_the_source(
+    cli: ModuleType, run_folder: Path, tmp_path: Path
+) -> None:
+    from data.conditioning import condition, images_to_uint8
+    from data.synthetic_facades import SyntheticFacades
+
+    cli.main(["--checkpoint", str(run_folder), "--output", str(tmp_path / "out"), "--opt-level", "O0"])
+    trained = cli.load_trained(run_folder)
+    generator = build.build_generator(trained.config)
+    generator.load_state_dict(trained.weights)
+    sample = SyntheticFacades(split="test", seed=0, n_samples=3, height=32, width=32).read(1)
+    assert sample.instances is not None
+    with torch.no_grad():
+        fake = generator.eval()(condition(sample.source[None], sample.instances[None], n_classes=12))
+    assert torch.equal(read_rgb(tmp_path / "out" / "facade_00001.png"), images_to_uint8(fake)[0])
+
+
+@pytest.mark.parametrize("level", [["O1"], ["O3"], ["O3", "--dtype", "float16"], ["O0", "--batch-size", "2"]])
+def test_every_precision_and_batch_size_gives_nearly_the_same(
+    cli: ModuleType, run_folder: Path, tmp_path: Path, level: list[str]
+) -> None:
+    arguments = ["--checkpoint", str(run_folder), "--output"]
+    cli.main([*arguments, str(tmp_path / "float32"), "--opt-level", "O0"])
+    cli.main([*arguments, str(tmp_path / "other"), "--opt-level", *level])
+    exact, other = pixels(tmp_path / "float32"), pixels(tmp_path / "other")
+    assert exact.keys() == other.keys()
+    assert max((exact[name] - other[name]).abs().float().mean().item() for name in exact) < 1.5
+    assert max((exact[name] - other[name]).abs().max().item() for name in exact) <= (16 if level[0] != "O0" else 1)
+
+
+def test_the_newest_run_is_translated_to_a_folder_of_its_name_by_default(
+    cli: ModuleType, tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train.main(["--config", str(tiny_config), "run.name=older"])
+    train.main(["--config", str(tiny_config), "run.name=newer"])
+    monkeypatch.chdir(tmp_path)
+    cli.main([])
+    assert (tmp_path / "results" / "newer" / "test_step4" / "facade_00002.png").is_file()
+
+
+def test_a_folder_of_label_maps_is_translated_with_sub_folders_and_sizes(
+    cli: ModuleType, run_folder: Path, tmp_path: Path
+) -> None:
+    for name, size in (("a", (32, 48)), ("b/c", (45, 32))):
+        labels = np.random.default_rng(0).integers(0, 12, size, dtype=np.uint8)
+        save_image(tmp_path / "in" / f"{name}.png", labels)
+        save_image(tmp_path / "inst" / f"{name}.png", labels.astype(np.uint16))
+    arguments = ["--checkpoint", str(run_folder), "--input", str(tmp_path / "in"), "--batch-size", "4"]
+    cli.main([*arguments, "--instances", str(tmp_path / "inst"), "--output", str(tmp_path / "out")])
+    assert read_rgb(tmp_path / "out" / "a.png").shape == (3, 32, 48)
+    assert read_rgb(tmp_path / "out" / "b" / "c.png").shape == (3, 44, 32)  # rounded to what can be halved twice
+    assert not (tmp_path / "out" / "metrics.json").exists()
+
+
+def test_targets_of_a_folder_are_compared(cli: ModuleType, tiny_config: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for split in ("train", "test"):
+        for name in ("x", "y"):
+            for side in "AB":
+                save_image(tmp_path / f"{split}_{side}" / f"{name}.png", rng.integers(0, 255, (32, 32, 3), np.uint8))
+    settings = ["data.layout=paired_folders", f"data.root={tmp_path}", "data.instance_edges=false"]
+    train.main(["--config", str(tiny_config), *settings])
+    arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--output"]
+    cli.main([*arguments, str(tmp_path / "by_split")])
+    folders = ["--input", str(tmp_path / "test_A"), "--targets", str(tmp_path / "test_B")]
+    cli.main([*arguments, str(tmp_path / "by_folder"), *folders])
+    assert (tmp_path / "by_split" / "metrics.json").read_text() == (tmp_path / "by_folder" / "metrics.json").read_text()
+
+
+def test_a_run_without_checkpoint_is_told(cli: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CheckpointError, match="no run with a checkpoint in runs: train one first"):
+        cli.main([])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(CheckpointError, match="--checkpoint empty: the folder holds no checkpoint"):
+        cli.main(["--checkpoint", "empty"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--input", "nowhere", "--instances", "nowhere"], "nowhere: no such folder"),
+        (["--input", "configs"], "name their folder with --instances DIR"),
+        (["--split", "valid"], "no split 'valid'"),
+        (["--checkpoint", "nowhere.pt"], "nowhere.pt: no such checkpoint file"),
+        (["--checkpoint", "pyproject.toml"], "pyproject.toml: damaged or no checkpoint"),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, list) else "",
+)
+def test_a_mistake_ends_in_one_line_and_exit_code_2(
+    cli: ModuleType,
+    run_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["test.py", "--checkpoint", str(checkpoint_path(run_folder, 4)), *arguments])
+    assert run_entry_point(cli.main, build.USER_ERRORS) == 2
+    error = capfd.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
