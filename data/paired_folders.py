@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from data.batch import DataError, Sample
@@ -11,15 +12,23 @@ from data.layout import check_equal_size, checked_classes
 _LISTED = 5
 
 
+@dataclass(frozen=True)
+class _Files:
+    name: str
+    source: Path
+    target: Path | None
+    instances: Path | None
+
+
 class PairedFolders:
     """Samples whose maps lie in separate folders under the same name.
 
-    source_folder: label maps (n_classes > 0) or RGB images.
+    source_folder: label maps (n_classes > 0) or RGB images; a sample has the name of its source.
     target_folder: RGB images; None where none exist.
     instance_folder: instance maps; None to do without.
 
     Names may end differently as long as all names of a folder end alike from a `_`, `-` or `.` on: Cityscapes'
-    `x_gtFine_labelIds.png` and `x_leftImg8bit.png` are both `x`.
+    `x_gtFine_labelIds.png` and `x_leftImg8bit.png` are partners.
     """
 
     def __init__(
@@ -33,55 +42,62 @@ class PairedFolders:
     ) -> None:
         self.n_classes = n_classes
         self._ignore_id = ignore_id
-        self._sources = find_images(source_folder)
-        if not self._sources:
-            raise DataError(f"{source_folder}: holds no image")
-        partners = {folder: find_images(folder) for folder in (target_folder, instance_folder) if folder}
-        folders = [source_folder, *partners]
-        indices = _matched([self._sources, *partners.values()], folders)
-        self.names = sorted(indices[0])
-        self._sources = indices[0]
-        by_folder = dict(zip(partners, indices[1:], strict=True))
-        self._targets = by_folder[target_folder] if target_folder else None
-        self._instances = by_folder[instance_folder] if instance_folder else None
+        self._files = _match(source_folder, target_folder, instance_folder)
 
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self._files)
 
     def read(self, index: int) -> Sample:
         """The maps of sample `index` at full size; DataError where a file cannot be used."""
-        name = self.names[index]
-        path = self._sources[name]
+        files = self._files[index]
         if self.n_classes:
-            ids = read_ids(path)
-            source = checked_classes(ids, path, n_classes=self.n_classes, ignore_id=self._ignore_id)
+            ids = read_ids(files.source)
+            source = checked_classes(ids, files.source, n_classes=self.n_classes, ignore_id=self._ignore_id)
         else:
-            source = read_rgb(path)
+            source = read_rgb(files.source)
         instances = target = None
-        if self._instances is not None:
-            instances = read_ids(self._instances[name])
-            check_equal_size(source, path, instances, self._instances[name])
-        if self._targets is not None:
-            target = read_rgb(self._targets[name])
-            check_equal_size(source, path, target, self._targets[name])
-        return Sample(name=name, source=source, instances=instances, target=target)
+        if files.instances is not None:
+            instances = read_ids(files.instances)
+            check_equal_size(source, files.source, instances, files.instances)
+        if files.target is not None:
+            target = read_rgb(files.target)
+            check_equal_size(source, files.source, target, files.target)
+        return Sample(name=files.name, source=source, instances=instances, target=target)
 
 
-def _matched(indices: Sequence[dict[str, Path]], folders: Sequence[Path]) -> list[dict[str, Path]]:
-    """The same indices once every name has its partners; DataError lists what has none."""
-    if _have_equal_names(indices):
-        return list(indices)
-    shortened = [_without_common_ending(index) for index in indices]
-    if _have_equal_names(shortened):
-        return shortened
-    complaints = []
+def _match(source_folder: Path, target_folder: Path | None, instance_folder: Path | None) -> list[_Files]:
+    """The files of each sample, sorted by name; DataError lists what has no partner."""
+    folders = [folder for folder in (source_folder, target_folder, instance_folder) if folder is not None]
+    indices = [find_images(folder) for folder in folders]
+    if not indices[0]:
+        raise DataError(f"{source_folder}: holds no image")
+    matching = indices
+    if not _have_equal_names(indices):
+        matching = [_without_common_ending(index) for index in indices]
+    if not _have_equal_names(matching):
+        raise DataError(f"files without a partner of the same name: {_list_unmatched(folders, indices)}")
+    by_folder = dict(zip(folders, matching, strict=True))
+    names = {path: name for name, path in indices[0].items()}
+    return [
+        _Files(
+            name=names[source],
+            source=source,
+            target=by_folder[target_folder][key] if target_folder else None,
+            instances=by_folder[instance_folder][key] if instance_folder else None,
+        )
+        for key, source in sorted(matching[0].items())
+    ]
+
+
+def _list_unmatched(folders: Sequence[Path], indices: Sequence[dict[str, Path]]) -> str:
     everywhere = set.intersection(*(set(index) for index in indices))
-    for index, folder in zip(indices, folders, strict=True):
+    complaints = []
+    for folder, index in zip(folders, indices, strict=True):
         alone = sorted(set(index) - everywhere)
         if alone:
             more = f" and {len(alone) - _LISTED} more" if len(alone) > _LISTED else ""
             complaints.append(f"{len(alone)} in {folder}: {', '.join(alone[:_LISTED])}{more}")
-    raise DataError(f"files without a partner of the same name: {'; '.join(complaints)}")
+    return "; ".join(complaints)
 
 
 def _have_equal_names(indices: Sequence[dict[str, Path]]) -> bool:

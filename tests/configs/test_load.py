@@ -1,6 +1,9 @@
 import ast
-from dataclasses import FrozenInstanceError, fields, is_dataclass
+import re
+from dataclasses import FrozenInstanceError, fields
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -103,16 +106,40 @@ def test_a_configuration_cannot_be_changed() -> None:
         Config().run.seed = 1  # type: ignore[misc]
 
 
-def test_every_key_is_documented_where_it_is_defined() -> None:
+def documented_fields(section: type) -> dict[str, str]:
+    """The text below each field of a section of the schema."""
     tree = ast.parse(Path(schema.__file__).read_text())
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef) and is_dataclass(getattr(schema, node.name)) and node.name != "Config":
-            documented = {
-                field.target.id
-                for field, after in zip(node.body, node.body[1:], strict=False)
-                if isinstance(field, ast.AnnAssign)
-                and isinstance(field.target, ast.Name)
-                and isinstance(after, ast.Expr)
-                and isinstance(after.value, ast.Constant)
-            }
-            assert documented == {field.name for field in fields(getattr(schema, node.name))}, node.name
+    body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == section.__name__)
+    return {
+        field.target.id: " ".join(str(text.value.value).split())
+        for field, text in pairwise(body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+    }
+
+
+@pytest.mark.parametrize("section", [field.name for field in fields(Config)] + ["synthetic"])
+def test_every_key_is_documented_where_it_is_defined_and_in_the_reference_file(section: str) -> None:
+    config = Config()
+    settings = config.data.synthetic if section == "synthetic" else getattr(config, section)
+    documented = documented_fields(type(settings))
+    assert list(documented) == [field.name for field in fields(settings)]
+    comments = " ".join(Path("configs/reference.yaml").read_text().replace("#", "").split())
+    for key, text in documented.items():
+        assert f"{text} {key}:" in comments
+
+
+def test_the_reference_file_holds_every_default() -> None:
+    config = load_config(Path("configs/reference.yaml"))
+    assert config_differences(Config(), config) == {"run.name": ("unnamed", "reference")}
+    keys = set(re.findall(r"^ *(\w+):", Path("configs/reference.yaml").read_text(), re.MULTILINE))
+    assert keys == {key for path in config_keys(config_to_dict(config)) for key in path.split(".")}
+
+
+def config_keys(values: dict[str, Any], prefix: str = "") -> list[str]:
+    keys = []
+    for key, value in values.items():
+        keys += [prefix + key, *(config_keys(value, f"{prefix}{key}.") if isinstance(value, dict) else [])]
+    return keys

@@ -30,7 +30,7 @@ def rgb_folders(root: Path) -> PairedFolders:
 
 def test_labels_instances_and_photos_are_read(label_data_set: Path) -> None:
     layout = label_folders(label_data_set)
-    assert layout.names == ["a", "b", "c"]
+    assert [layout.read(index).name for index in range(len(layout))] == ["a", "b", "c"]
     sample = layout.read(0)
     assert sample.instances is not None
     assert sample.target is not None
@@ -51,13 +51,16 @@ def test_pairs_are_matched_by_name_not_by_order(tmp_path: Path) -> None:
         assert torch.equal(sample.source + 100, sample.target)
 
 
-def test_names_may_end_differently_by_folder(tmp_path: Path) -> None:
-    for city in ("aachen_000000_000019", "bochum_000001_000019"):
-        save_image(tmp_path / "train_label" / f"{city}_gtFine_labelIds.png", GREY)
-        save_image(tmp_path / "train_inst" / f"{city}_gtFine_instanceIds.png", GREY)
-        save_image(tmp_path / "train_img" / f"{city}_leftImg8bit.png", RGB)
-    # _000019 ends all names of all folders too, so the part that differs is what is left
-    assert label_folders(tmp_path).names == ["aachen_000000", "bochum_000001"]
+def test_names_may_end_differently_by_folder_and_a_sample_has_that_of_its_source(tmp_path: Path) -> None:
+    for value, city in enumerate(("aachen_000000_000019", "bochum_000001_000019")):
+        save_image(tmp_path / "train_label" / f"{city}_gtFine_labelIds.png", GREY + np.uint8(value))
+        save_image(tmp_path / "train_inst" / f"{city}_gtFine_instanceIds.png", GREY + np.uint8(value))
+        save_image(tmp_path / "train_img" / f"{city}_leftImg8bit.png", RGB + np.uint8(value))
+    sample = label_folders(tmp_path).read(1)
+    assert sample.name == "bochum_000001_000019_gtFine_labelIds"
+    assert sample.instances is not None
+    assert sample.target is not None
+    assert sample.source.unique() == sample.instances.unique() == sample.target.unique() == 1
 
 
 def test_what_has_no_partner_is_listed_by_folder(tmp_path: Path) -> None:
