@@ -74,8 +74,10 @@ class Game:
                 fake = self.generator.network(source) if kept_fake is None else kept_fake
                 # the bare module: its own gradients are not wanted, so no process waits for them
                 fake_judged = self.discriminator.module(source, fake)
-                with torch.no_grad():
-                    real_judged = self.discriminator.module(source, target)
+                real_judged = []
+                if self.objective.needs("feature_matching"):
+                    with torch.no_grad():
+                        real_judged = self.discriminator.module(source, target)
                 g_loss = self._generator_loss(fake, target, fake_judged, real_judged)
             self.generator.backward(g_loss / len(batches))
         self.generator.step()

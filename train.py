@@ -13,11 +13,11 @@ import torch
 import build
 from adversarial_step import build_game
 from configs.load import config_differences, config_from_dict, config_to_dict, config_to_yaml, load_config
-from configs.schema import Config
+from configs.schema import Config, ConfigError
 from data.batch import Batch, DataError, Sample
 from data.layout import Layout
 from data.loader import TrainingDataset, read_fixed, training_batches
-from data.sampler import TrainingSampler
+from data.sampler import SampleKey, TrainingSampler
 from translator import Translator
 from utils.checkpoint import (
     CheckpointError,
@@ -35,6 +35,8 @@ from utils.run_folder import log_file, log_to_console, logger, set_aside
 from utils.schedule import linear_decay
 from utils.stopwatch import Stopwatch
 from utils.tensorboard import Board
+
+CHECKED_SAMPLES = 100  # by --dry-run
 
 
 @dataclass
@@ -66,6 +68,7 @@ class Training:
                 f"the train split has {len(self.layout)} samples, fewer than train.batch_size x processes = "
                 f"{self.joint_batch_size}: lower train.batch_size"
             )
+        self._check_scales()
         self.validation_samples = read_validation_samples(config, self.layout) if world.is_main else []
         self.game = build_game(config, world)
         self.translator = Translator(
@@ -80,8 +83,8 @@ class Training:
     @property
     def total_steps(self) -> int:
         """The step at which the run is finished."""
-        batches = self.config.total_epochs * self.batches_per_epoch
-        steps = -(-batches // self.config.train.accumulation_steps)
+        batches_to_go = max(self.config.total_epochs * self.batches_per_epoch - self.position.batches, 0)
+        steps = self.position.step + -(-batches_to_go // self.config.train.accumulation_steps)
         return min(steps, self.config.train.max_steps or steps)
 
     @property
@@ -93,17 +96,18 @@ class Training:
         """Train from the present position to the end."""
         settings, position = self.config, self.position
         step = self.game.step_with_kept_graph if settings.train.retain_graph else self.game.step_in_sequence
+        total_steps = self.total_steps
         with closing(Board(self.folder if self.world.is_main else None, first_step=position.step + 1)) as board:
             stopwatch = Stopwatch(position.step)
             stream = self._batches()
-            while position.step < self.total_steps:
+            while position.step < total_steps:
                 self._set_learning_rate()
                 step([batch.to(self.world.device) for batch in islice(stream, settings.train.accumulation_steps)])
                 position.step += 1
                 position.batches += settings.train.accumulation_steps
-                is_last = position.step == self.total_steps
+                is_last = position.step == total_steps
                 if is_last or position.step % settings.log.every_steps == 0:
-                    self._report(board, stopwatch)
+                    self._report(board, stopwatch, total_steps)
                 if is_last or position.step % settings.log.images_every_steps == 0:
                     self._validate(board)
                 if is_last or position.step % settings.checkpoint.every_steps == 0:
@@ -145,6 +149,16 @@ class Training:
         self.position.batches = state["epoch"] * self.batches_per_epoch + batches_into_epoch
         logger.info("going on from %s", path)
 
+    def _check_scales(self) -> None:
+        """Refuse scales at which nothing is left of an image: a norm needs more than one pixel."""
+        sample = read_fixed(self.layout, self.preprocessing, 0)
+        n_scales, side = self.config.discriminator.n_scales, min(sample.source.shape[-2:])
+        if side <= 2 ** (n_scales - 1):
+            raise ConfigError(
+                f"discriminator.n_scales is {n_scales}, but images whose shorter side is {side} pixels can be halved "
+                f"only {(side - 1).bit_length() - 1} times: lower it"
+            )
+
     def _batches(self) -> Iterator[Batch]:
         sampler = TrainingSampler(
             n_samples=len(self.layout),
@@ -167,7 +181,7 @@ class Training:
         for player in self.game.players.values():
             player.learning_rate = self.config.optimizer.learning_rate * factor
 
-    def _report(self, board: Board, stopwatch: Stopwatch) -> None:
+    def _report(self, board: Board, stopwatch: Stopwatch, total_steps: int) -> None:
         """The one transfer of losses from device to host: to the log and to TensorBoard."""
         losses = self.game.means.take(self.world)
         images_per_s = stopwatch.lap(self.position.step) * self.joint_batch_size * self.config.train.accumulation_steps
@@ -181,7 +195,7 @@ class Training:
         terms = "  ".join(f"{tag.removeprefix('loss/')} {value:.3f}" for tag, value in losses.items())
         skipped = sum(int(player.skipped_steps) for player in self.game.players.values())
         logger.info(
-            f"step {self.position.step:>6}/{self.total_steps}  epoch {epoch:>3}  {images_per_s:6.1f} images/s"
+            f"step {self.position.step:>6}/{total_steps}  epoch {epoch:>3}  {images_per_s:6.1f} images/s"
             f"  {terms}" + (f"  skipped {skipped}" if skipped else "")
         )
 
@@ -239,6 +253,22 @@ def find_checkpoint(run_folder: Path, resume: str) -> Path | None:
     return checkpoints[-1] if checkpoints else None
 
 
+def check_samples(training: Training) -> str:
+    """Load up to CHECKED_SAMPLES training samples from all over the data set, as training would.
+
+    Raises:
+        DataError: one of them cannot be used.
+    """
+    dataset = TrainingDataset(training.layout, training.preprocessing, training.config.run.seed)
+    n_samples = len(training.layout)
+    indices = range(0, n_samples, -(-n_samples // CHECKED_SAMPLES))
+    for index in indices:
+        loaded = dataset[SampleKey(epoch=0, index=index)]
+        if isinstance(loaded, DataError):
+            raise loaded
+    return f"checked        {len(indices)} of {n_samples} training samples: good"
+
+
 def describe(training: Training) -> str:
     """The plan in words: networks, data, steps."""
     config, world = training.config, training.world
@@ -278,7 +308,7 @@ def train(config: Config, world: World, resume: str) -> None:
         if world.is_main:
             (training.folder / "config.yaml").write_text(config_to_yaml(config), encoding="utf-8")
         if training.position.step >= training.total_steps:
-            logger.info("finished at step %d; raise train.epochs to go on", training.position.step)
+            logger.info("finished at step %d; raise train.epochs or train.max_steps to go on", training.position.step)
             return
         training.run()
         logger.info("finished: python test.py --checkpoint %s", training.folder)
@@ -292,8 +322,7 @@ def main(argv: Sequence[str]) -> None:
         "--resume",
         default="auto",
         metavar="auto|never|PATH",
-        help="go on from the run's newest "
-        "checkpoint (auto), start anew (never), or start from a checkpoint or run (PATH)",
+        help="go on from the run's newest checkpoint (auto), start anew (never), or start from a checkpoint or run",
     )
     parser.add_argument("--print-config", action="store_true", help="print the resolved configuration and stop")
     parser.add_argument("--dry-run", action="store_true", help="build everything, check the data, print the plan")
@@ -306,7 +335,9 @@ def main(argv: Sequence[str]) -> None:
     with joined_world(config.run.device) as world:
         log_to_console(world.is_main)
         if arguments.dry_run:
-            logger.info(describe(Training(config, world)))
+            training = Training(config, world)
+            logger.info(describe(training))
+            logger.info(check_samples(training))
             return
         train(config, world, arguments.resume)
 

@@ -331,9 +331,9 @@ class Config:
         else:
             sizes = {}
         for key, size in sizes.items():
-            nearest = max(1, round(size / multiple)) * multiple
-            expected = f"a multiple of {multiple} (2**generator.n_downsamplings), for instance {nearest}"
-            require(size % multiple == 0, f"data.{key}", size, expected)
+            nearest = max(2, round(size / multiple)) * multiple
+            expected = f"a multiple of {multiple} (2**generator.n_downsamplings) above it, for instance {nearest}"
+            require(size % multiple == 0 and size > multiple, f"data.{key}", size, expected)
 
     @property
     def size_multiple(self) -> int:

@@ -1,5 +1,6 @@
 """Layout + preprocessing + sampler -> batches."""
 
+import signal
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -53,12 +54,18 @@ def training_batches(
         num_workers=n_workers,
         collate_fn=_collate,
         pin_memory=pin_memory,
+        worker_init_fn=_leave_interrupts_to_the_parent,
         generator=torch.Generator(),  # its own: the loader must not draw from the stream of the networks' noise
     )
     for batch in loader:
         if isinstance(batch, DataError):
             raise batch
         yield batch
+
+
+def _leave_interrupts_to_the_parent(_worker: int) -> None:
+    """Ctrl-C reaches every process of a terminal; the parent ends its workers without their tracebacks."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _collate(samples: Sequence[Loaded]) -> Batch | DataError:

@@ -110,7 +110,8 @@ class Preprocessing:
                 return _whole(self._rounded(height), self._rounded(width))
 
     def _rounded(self, length: float) -> int:
-        return max(1, round(length / self.size_multiple)) * self.size_multiple
+        """The nearest multiple; at least two, because reflection at the lowest resolution needs a second pixel."""
+        return max(2, round(length / self.size_multiple)) * self.size_multiple
 
 
 def place(sample: Sample, placement: Placement, source_is_ids: bool) -> Sample:

@@ -8,13 +8,23 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import build
 import train
+from data.batch import DataError
+from tests.conftest import save_image
 from utils.checkpoint import checkpoint_path, list_checkpoints, load_checkpoint
 from utils.entry_point import run_entry_point
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < deadline, path
+        time.sleep(0.001)
 
 
 def run(config: Path, *arguments: str) -> None:
@@ -67,9 +77,7 @@ def test_six_steps_kill_and_six_more_equal_twelve(tiny_config: Path) -> None:
     one_thread = os.environ | {"OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=one_thread)
     saved = checkpoint_path(tiny_config.parent / "runs" / "tiny", 6)
-    deadline = time.monotonic() + 60
-    while not saved.exists() and time.monotonic() < deadline:
-        time.sleep(0.001)
+    wait_for(saved)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     assert [path.name for path in list_checkpoints(saved.parent)] == [saved.name]
@@ -149,10 +157,18 @@ def test_adam_settings_come_from_the_configuration_not_from_the_checkpoint(tiny_
 def test_a_dry_run_prints_the_plan_and_writes_nothing(tiny_config: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run(tiny_config, "--dry-run", "train.batch_size=2")
     out = capfd.readouterr().out
+    assert "checked        5 of 5 training samples: good" in out
     assert "5 samples, the first is facade_00000 32x32" in out
     assert "4 steps of 2 x 1 samples, 2 batches an epoch, 200 epochs" in out
     assert "generator " in out
     assert not (tiny_config.parent / "runs").exists()
+
+
+def test_a_dry_run_finds_a_bad_sample(tiny_config: Path, label_data_set: Path) -> None:
+    save_image(label_data_set / "train_label" / "c.png", np.full((32, 64), 9, dtype=np.uint8))
+    settings = ["data.layout=paired_folders", f"data.root={label_data_set}", "data.n_classes=5"]
+    with pytest.raises(DataError, match=r"c\.png: pixel \(row 0, column 0\) holds id 9"):
+        run(tiny_config, *settings, "--dry-run")
 
 
 def test_the_printed_configuration_is_a_configuration(tiny_config: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -189,6 +205,7 @@ def test_it_trains_on_pix2pixhds_folders(tiny_config: Path, label_data_set: Path
         (["loss.vgg=1", "loss.vgg_weights=nowhere.pth"], "loss.vgg_weights: nowhere.pth: no such file"),
         (["--resume", "nowhere"], "--resume nowhere: neither a checkpoint nor a run folder that holds one"),
         (["run.root=/proc/none"], "/proc/none"),
+        (["discriminator.n_scales=6"], "discriminator.n_scales is 6, but images whose shorter side is 32 pixels can"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
@@ -224,3 +241,33 @@ def test_the_command_needs_no_traceback_to_tell_a_mistake(tiny_config: Path) -> 
     assert result.returncode == 2
     assert result.stderr.count("\n") == 1
     assert "train.epochs is -1" in result.stderr
+
+
+def test_an_interrupt_says_how_to_go_on(tiny_config: Path) -> None:
+    command = [sys.executable, "train.py", "--config", str(tiny_config), "train.max_steps=100000", "data.workers=2"]
+    process = subprocess.Popen(
+        [*command, "checkpoint.every_steps=5"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    wait_for(checkpoint_path(tiny_config.parent / "runs" / "tiny", 5))
+    os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C in a terminal: to the workers too
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert error == "interrupted; the same command goes on from the last checkpoint\n"
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("retain_graph", ["true", "false"])
+def test_it_trains_and_goes_on_on_a_gpu(tiny_config: Path, dtype: str, retain_graph: str) -> None:
+    settings = ["run.device=cuda", "amp.opt_level=O1", f"amp.dtype={dtype}", f"train.retain_graph={retain_graph}"]
+    run(tiny_config, *settings, "data.workers=1", "train.max_steps=30")
+    run(tiny_config, *settings, "data.workers=1", "train.max_steps=60")
+    state = checkpoint(tiny_config, 60)
+    for player in ("generator", "discriminator"):
+        assert all(weight.isfinite().all() for weight in state[player]["network"].values())
+        assert state[player]["skipped_steps"] < 30

@@ -70,10 +70,14 @@ def joined_world(device: str) -> Iterator[World]:
     chosen = choose_device(device, index=int(os.environ.get("LOCAL_RANK", "0")))
     if chosen.type == "cuda":
         torch.cuda.set_device(chosen)
+        torch.backends.cudnn.benchmark = True  # training repeats its shapes
     if size == 1:
         yield World(rank, size, chosen)
         return
-    dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+    if chosen.type == "cuda":
+        dist.init_process_group("nccl", device_id=chosen)
+    else:
+        dist.init_process_group("gloo")
     try:
         yield World(rank, size, chosen)
     finally:

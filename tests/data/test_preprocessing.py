@@ -48,6 +48,11 @@ def test_whole_images_are_tested_at_multiples(mode: Mode) -> None:
     assert not placement.flip
 
 
+def test_a_tiny_image_is_enlarged_to_what_the_generator_takes() -> None:
+    placement = SETTINGS.fixed(coordinate_sample(1, 3))
+    assert (placement.height, placement.width) == (16, 16)
+
+
 def test_every_map_of_a_sample_is_cut_by_the_same_draw() -> None:
     sample = coordinate_sample(60, 120)
     settings = replace(SETTINGS, mode="crop")
