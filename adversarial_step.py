@@ -10,7 +10,7 @@ from torch.optim import Adam
 import build
 from configs.schema import Config
 from data.batch import Batch
-from data.conditioning import condition, images_to_float
+from data.conditioning import Conditioning, images_to_float
 from losses.objective import GeneratorObjective, Translation, discriminator_terms
 from models.patch_discriminator import Judgement
 from utils.distributed import World, synchronized
@@ -27,7 +27,7 @@ class Game:
     discriminator: Player
     objective: GeneratorObjective
     precision: Precision
-    n_classes: int
+    conditioning: Conditioning
     judges_jointly: bool
     """Whether real and translated images share a pass of the discriminator; not where it mixes their statistics."""
     means: RunningMeans = field(default_factory=RunningMeans)
@@ -43,15 +43,18 @@ class Game:
         The networks step after both backward passes, because a step changes weights that the other's graph needs.
         """
         for source, target in self._passes(batches):
-            with self.precision.autocast():
-                fake = self.generator.network(source)
-                fake_judged, real_judged = self._judge(source, fake, target)
-                d_loss = self._discriminator_loss(fake_judged, real_judged)
-                g_loss = self._generator_loss(fake, target, fake_judged, real_judged)
-            self.discriminator.backward(d_loss / len(batches), retain_graph=True)
-            self.generator.backward(g_loss / len(batches))
+            self._joint_pass(source, target, share=1 / len(batches))
         self.discriminator.step()
         self.generator.step()
+
+    def _joint_pass(self, source: Tensor, target: Tensor, share: float) -> None:
+        with self.precision.autocast():
+            fake = self.generator.network(source)
+            fake_judged, real_judged = self._judge(source, fake, target)
+            d_loss = self._discriminator_loss(fake_judged, real_judged)
+            g_loss = self._generator_loss(fake, target, fake_judged, real_judged)
+        self.discriminator.backward(d_loss * share, retain_graph=True)
+        self.generator.backward(g_loss * share)
 
     def step_in_sequence(self, batches: Sequence[Batch]) -> None:
         """pix2pix's update: the discriminator steps first, then judges the translation again for the generator.
@@ -59,28 +62,38 @@ class Game:
         With one batch the translation is made once; more graphs than one would cost the memory that accumulation is
         there to save, so with more it is made twice.
         """
+        keeps_graph = len(batches) == 1
         kept_fake: Tensor | None = None
         for source, target in self._passes(batches):
-            with self.precision.autocast():
-                with torch.set_grad_enabled(len(batches) == 1):
-                    fake = self.generator.network(source)
-                fake_judged, real_judged = self._judge(source, fake.detach(), target)
-                d_loss = self._discriminator_loss(fake_judged, real_judged)
-            self.discriminator.backward(d_loss / len(batches))
-            kept_fake = fake if len(batches) == 1 else None
+            fake = self._discriminator_pass(source, target, share=1 / len(batches), keeps_graph=keeps_graph)
+            kept_fake = fake if keeps_graph else None
         self.discriminator.step()
         for source, target in self._passes(batches):
-            with self.precision.autocast():
-                fake = self.generator.network(source) if kept_fake is None else kept_fake
-                # the bare module: its own gradients are not wanted, so no process waits for them
-                fake_judged = self.discriminator.module(source, fake)
-                real_judged = []
-                if self.objective.needs("feature_matching"):
-                    with torch.no_grad():
-                        real_judged = self.discriminator.module(source, target)
-                g_loss = self._generator_loss(fake, target, fake_judged, real_judged)
-            self.generator.backward(g_loss / len(batches))
+            self._generator_pass(source, target, share=1 / len(batches), fake=kept_fake)
         self.generator.step()
+
+    def _discriminator_pass(self, source: Tensor, target: Tensor, share: float, keeps_graph: bool) -> Tensor:
+        with self.precision.autocast():
+            with torch.set_grad_enabled(keeps_graph):
+                fake: Tensor = self.generator.network(source)
+            d_loss = self._discriminator_loss(*self._judge(source, fake.detach(), target))
+        self.discriminator.backward(d_loss * share)
+        return fake
+
+    def _generator_pass(self, source: Tensor, target: Tensor, share: float, fake: Tensor | None) -> None:
+        # The bare discriminator: its own gradients are not wanted, so no process waits for them.
+        judge = self.discriminator.module
+        fake_judged: list[Judgement] = []
+        real_judged: list[Judgement] = []
+        with self.precision.autocast():
+            fake = self.generator.network(source) if fake is None else fake
+            if self.objective.needs("adversarial") or self.objective.needs("feature_matching"):
+                fake_judged = judge(source, fake)
+            if self.objective.needs("feature_matching"):
+                with torch.no_grad():
+                    real_judged = judge(source, target)
+            g_loss = self._generator_loss(fake, target, fake_judged, real_judged)
+        self.generator.backward(g_loss * share)
 
     def _passes(self, batches: Sequence[Batch]) -> Iterator[tuple[Tensor, Tensor]]:
         """Source (N, C, H, W) and target (N, 3, H, W) of each batch; gradients are averaged in the last pass."""
@@ -91,7 +104,7 @@ class Game:
                 synchronized(self.discriminator.network, is_last),
             ):
                 assert batch.target is not None
-                yield condition(batch.source, batch.instances, self.n_classes), images_to_float(batch.target)
+                yield self.conditioning(batch), images_to_float(batch.target)
 
     def _judge(self, source: Tensor, fake: Tensor, target: Tensor) -> tuple[list[Judgement], list[Judgement]]:
         """The discriminator's judgements of the translated and of the real images."""
@@ -134,7 +147,7 @@ def build_game(config: Config, world: World) -> Game:
     if not world.is_main:
         perceptual = build.build_perceptual_loss(config)
     if perceptual is not None:
-        perceptual.to(world.device)
+        perceptual.to(world.device).to(memory_format=build.memory_format(world.device))
     torch.manual_seed(config.run.seed + world.rank)  # noise differs by process
     generator, discriminator = (_make_player(module, config, world, precision) for module in modules)
     return Game(
@@ -142,15 +155,13 @@ def build_game(config: Config, world: World) -> Game:
         discriminator=discriminator,
         objective=build.build_objective(config, perceptual),
         precision=precision,
-        n_classes=build.number_of_classes(config.data),
+        conditioning=build.build_conditioning(config.data),
         judges_jointly=config.discriminator.norm == "instance",
     )
 
 
 def _make_player(module: nn.Module, config: Config, world: World, precision: Precision) -> Player:
-    if world.device.type == "cuda":  # the layout of its tensor cores; a CPU has blocked layouts of its own
-        module.to(memory_format=torch.channels_last)
-    module.to(world.device)
+    module.to(world.device).to(memory_format=build.memory_format(world.device))
     settings = config.optimizer
     return Player(
         network=world.wrap(module),

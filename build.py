@@ -7,23 +7,23 @@ from torch import Tensor, nn
 
 from configs.schema import Config, ConfigError, DataConfig
 from data.batch import DataError
-from data.conditioning import source_channels
+from data.conditioning import Conditioning
 from data.facade_renderer import CLASS_COLORS, CLASS_NAMES
 from data.layout import Layout
 from data.paired_folders import PairedFolders
 from data.preprocessing import Preprocessing
 from data.side_by_side import SideBySide
-from data.synthetic_facades import SyntheticFacades
+from data.synthetic_facades import SPLITS, SyntheticFacades
 from losses.objective import GeneratorObjective
 from losses.perceptual import PerceptualLoss, VGG19Features, WeightsError, load_vgg19_weights
 from models import DISCRIMINATORS, GENERATORS
 from models.initialization import initialize
 from utils.checkpoint import CheckpointError
-from utils.distributed import DeviceError
+from utils.distributed import DeviceError, PeerLostError
 from utils.label_colors import label_colors
 
 # What the user can mend: an entry point tells it in one line.
-USER_ERRORS = (ConfigError, DataError, CheckpointError, WeightsError, DeviceError, OSError)
+USER_ERRORS = (ConfigError, DataError, CheckpointError, WeightsError, DeviceError, PeerLostError, OSError)
 
 
 def number_of_classes(data: DataConfig) -> int:
@@ -38,6 +38,27 @@ def number_of_classes(data: DataConfig) -> int:
 def class_colors(data: DataConfig) -> Tensor:
     """(K, 3) uint8 colours that show the label maps."""
     return torch.from_numpy(CLASS_COLORS) if data.layout == "synthetic_facades" else label_colors(data.n_classes)
+
+
+def build_conditioning(data: DataConfig) -> Conditioning:
+    """What the networks are given of a batch."""
+    return Conditioning(n_classes=number_of_classes(data), instance_edges=data.instance_edges)
+
+
+def memory_format(device: torch.device) -> torch.memory_format:
+    """The layout of a GPU's tensor cores is channels last; a CPU has blocked layouts of its own."""
+    return torch.channels_last if device.type == "cuda" else torch.contiguous_format
+
+
+def has_split(data: DataConfig, split: str) -> bool:
+    """Whether the data set has the sources of a split."""
+    match data.layout:
+        case "synthetic_facades":
+            return split in SPLITS
+        case "side_by_side":
+            return (_existing(data.root) / split).is_dir()
+        case "paired_folders":
+            return _source_and_target_folder(data, split)[0].is_dir()
 
 
 def build_layout(data: DataConfig, seed: int, split: str, *, needs_targets: bool) -> Layout:
@@ -73,7 +94,7 @@ def build_generator(config: Config) -> nn.Module:
     """The generator with initial weights from torch's global random generator."""
     settings = config.generator
     generator = GENERATORS[settings.name](
-        in_channels=source_channels(number_of_classes(config.data), config.data.instance_edges),
+        in_channels=build_conditioning(config.data).channels,
         base_channels=settings.base_channels,
         n_downsamplings=settings.n_downsamplings,
         n_blocks=settings.n_blocks,
@@ -87,7 +108,7 @@ def build_discriminator(config: Config) -> nn.Module:
     """The discriminator with initial weights from torch's global random generator."""
     settings = config.discriminator
     discriminator = DISCRIMINATORS[settings.name](
-        source_channels=source_channels(number_of_classes(config.data), config.data.instance_edges),
+        source_channels=build_conditioning(config.data).channels,
         base_channels=settings.base_channels,
         n_layers=settings.n_layers,
         n_scales=settings.n_scales,
@@ -140,22 +161,27 @@ def _build_synthetic_facades(data: DataConfig, seed: int, split: str) -> Layout:
 
 
 def _build_paired_folders(data: DataConfig, split: str, needs_targets: bool) -> Layout:
-    root = _existing(data.root)
-    default_source, default_target = ("{split}_label", "{split}_img") if data.n_classes else ("{split}_A", "{split}_B")
-    source = root / (data.source_folder or default_source).replace("{split}", split)
-    target = root / (data.target_folder or default_target).replace("{split}", split)
-    if data.direction == "BtoA":
-        source, target = target, source
+    source, target = _source_and_target_folder(data, split)
+    instances = _existing(data.root) / data.instance_folder.replace("{split}", split)
     return PairedFolders(
         source_folder=source,
         target_folder=target if needs_targets or target.is_dir() else None,
-        instance_folder=root / data.instance_folder.replace("{split}", split) if data.instance_edges else None,
+        instance_folder=instances if data.instance_edges else None,
         n_classes=data.n_classes,
         ignore_id=data.ignore_id,
     )
 
 
+def _source_and_target_folder(data: DataConfig, split: str) -> tuple[Path, Path]:
+    root = _existing(data.root)
+    default_source, default_target = ("{split}_label", "{split}_img") if data.n_classes else ("{split}_A", "{split}_B")
+    source = root / (data.source_folder or default_source).replace("{split}", split)
+    target = root / (data.target_folder or default_target).replace("{split}", split)
+    return (source, target) if data.direction == "AtoB" else (target, source)
+
+
 def _existing(root: str) -> Path:
-    if not Path(root).is_dir():
-        raise DataError(f"data.root: {root}: no such folder")
-    return Path(root)
+    folder = Path(root).expanduser()
+    if not folder.is_dir():
+        raise DataError(f"data.root: {root}: no such folder; add data.root=FOLDER to the command")
+    return folder

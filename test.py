@@ -28,6 +28,7 @@ from utils.pictures import picture_table
 from utils.precision import Precision, choose_precision
 from utils.run_folder import log_to_console, logger, newest_run
 
+SHEET = "contact_sheet"
 SHEET_SAMPLES = 24
 SHEET_WIDTH = 1200  # pixels
 
@@ -41,8 +42,10 @@ class Trained:
     weights: dict[str, Tensor]
 
 
-def load_trained(checkpoint: Path | None) -> Trained:
+def load_trained(checkpoint: Path | None, overrides: Sequence[str]) -> Trained:
     """Read a checkpoint file, the newest checkpoint of a run folder, or (None) that of the newest run.
+
+    overrides: `section.key=value` in place of the checkpoint's settings, for a data set that has moved.
 
     Raises:
         CheckpointError: there is none, or it cannot be used.
@@ -53,24 +56,33 @@ def load_trained(checkpoint: Path | None) -> Trained:
     if chosen.is_dir():
         checkpoints = list_checkpoints(chosen)
         if not checkpoints:
-            raise CheckpointError(f"--checkpoint {chosen}: the folder holds no checkpoint; train it first")
+            runs = ", ".join(sorted({str(path.parent) for path in chosen.glob("*/checkpoint-*.pt")})) or "none"
+            raise CheckpointError(f"--checkpoint {chosen}: the folder holds no checkpoint; runs below it: {runs}")
         chosen = checkpoints[-1]
-    state = load_checkpoint(chosen)
+    state = load_checkpoint(chosen, needed_keys=["config", "step", "generator"])
     logger.info("checkpoint   %s", chosen)
-    config = config_from_dict(state["config"], str(chosen))
-    return Trained(config, state["step"], state["generator"]["network"])
+    return Trained(
+        config_from_dict(state["config"], str(chosen), overrides), state["step"], state["generator"]["network"]
+    )
 
 
 def build_translator(trained: Trained, device: torch.device, opt_level: str, dtype: str) -> Translator:
     """The generator on `device` in the precision of an opt level; O3 casts the weights once."""
     precision = choose_precision(opt_level, dtype, device)
     generator = build.build_generator(trained.config)
-    generator.load_state_dict(trained.weights)
+    try:
+        generator.load_state_dict(trained.weights)
+    except RuntimeError as error:
+        raise CheckpointError(f"the checkpoint's weights do not fit its configuration: {error}") from error
     weights_dtype = precision.compute_dtype if opt_level == "O3" else torch.float32
-    generator.to(device, weights_dtype)
-    if opt_level == "O3":
-        precision = Precision(device.type, torch.float32)  # nothing is left for autocast to do
-    return Translator(generator, precision, weights_dtype, device, build.class_colors(trained.config.data))
+    return Translator(
+        generator=generator.to(device, weights_dtype).to(memory_format=build.memory_format(device)),
+        conditioning=build.build_conditioning(trained.config.data),
+        precision=Precision(device.type, torch.float32) if opt_level == "O3" else precision,  # no autocast in O3
+        weights_dtype=weights_dtype,
+        device=device,
+        colors=build.class_colors(trained.config.data),
+    )
 
 
 def build_input(config: Config, arguments: argparse.Namespace) -> Layout:
@@ -91,6 +103,17 @@ def build_input(config: Config, arguments: argparse.Namespace) -> Layout:
         n_classes=build.number_of_classes(config.data),
         ignore_id=config.data.ignore_id,
     )
+
+
+def check_output(output: Path, arguments: argparse.Namespace, layout: Layout) -> None:
+    """Raise DataError where results would overwrite what they are made of, or each other."""
+    for folder in (arguments.input, arguments.instances, arguments.targets):
+        if folder is not None and (
+            output.resolve() == folder.resolve() or folder.resolve() in output.resolve().parents
+        ):
+            raise DataError(f"--output {output} lies in {folder}, which is read: choose another folder")
+    if SHEET in layout.names:
+        raise DataError(f"an input is called {SHEET}, as the contact sheet among the results: rename it")
 
 
 def read_batches(layout: Layout, config: Config, batch_size: int) -> Iterator[list[Sample]]:
@@ -137,9 +160,9 @@ def translate_all(trained: Trained, translator: Translator, layout: Layout, outp
             if len(sheet) < SHEET_SAMPLES:
                 shown = [translator.show_source(sample), fake, sample.target]
                 sheet.append([image for image in shown if image is not None])
-    write_png(output / "contact_sheet.png", contact_sheet(sheet))
+    write_png(output / f"{SHEET}.png", contact_sheet(sheet))
     logger.info("translated   %d images: %s", len(layout), output)
-    logger.info("at a glance  %s", output / "contact_sheet.png")
+    logger.info("at a glance  %s", output / f"{SHEET}.png")
     if metrics:
         report_metrics(metrics, floor.l1(), trained.step, output / "metrics.json")
 
@@ -147,22 +170,21 @@ def translate_all(trained: Trained, translator: Translator, layout: Layout, outp
 def report_metrics(metrics: dict[str, ImageMetrics], floor_l1: float, step: int, path: Path) -> None:
     """Print the means and write them with each image's figures as JSON."""
     mean = mean_metrics(list(metrics.values()))
-    improvement = 1 - mean.l1 / floor_l1 if floor_l1 > 0 else 0.0
+    below_floor = 1 - mean.l1 / floor_l1 if floor_l1 > 0 else 0.0
     report = {
         "step": step,
         "n_images": len(metrics),
-        "mean": asdict(mean),
+        "mean": asdict(mean) | {"sharpness": mean.sharpness},
         "constant_color_floor": {"l1": floor_l1},
-        "l1_below_floor": improvement,
-        "images": {name: asdict(values) for name, values in metrics.items()},
+        "l1_below_floor": below_floor,
+        "images": {name: asdict(m) | {"sharpness": m.sharpness} for name, m in metrics.items()},
     }
     path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     logger.info(
         f"metrics      L1 {mean.l1:.4f}  PSNR {mean.psnr:.2f} dB  SSIM {mean.ssim:.3f}  sharpness {mean.sharpness:.2f}"
     )
-    logger.info(
-        f"floor        L1 {floor_l1:.4f} for the best constant colour per class; ours is {improvement:.1%} below"
-    )
+    comparison = f"{abs(below_floor):.1%} {'below' if below_floor >= 0 else 'ABOVE'}"
+    logger.info(f"floor        L1 {floor_l1:.4f}, best constant colour per class; ours is {comparison}")
     logger.info("figures      %s", path)
 
 
@@ -171,7 +193,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Translate images with a trained generator.")
     add = parser.add_argument
     add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help="run folder or checkpoint; default: newest in runs/")
-    add("--input", type=Path, metavar="DIR", help="folder of sources; default: the data set's test split")
+    add("--input", type=Path, metavar="DIR", help="folder of sources, without targets; default: test split")
     add("--instances", type=Path, metavar="DIR", help="folder of instance maps for --input")
     add("--targets", type=Path, metavar="DIR", help="folder of targets for --input, to compare with")
     add("--split", metavar="NAME", help="split of the data set, where there is no --input")
@@ -180,7 +202,13 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--dtype", choices=("auto", "float16", "bfloat16"), default="auto", help="low precision of O1 and O3")
     add("--batch-size", type=_positive, default=1, metavar="N")
     add("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    return parser.parse_args(argv)
+    add("overrides", nargs="*", metavar="section.key=value", help="settings in place of the checkpoint's")
+    arguments = parser.parse_intermixed_args(argv)
+    if arguments.input is None and (arguments.instances or arguments.targets):
+        parser.error("--instances and --targets go with --input")
+    if arguments.input is not None and arguments.split:
+        parser.error("--split goes with the data set, not with --input")
+    return arguments
 
 
 def _positive(text: str) -> int:
@@ -194,12 +222,13 @@ def main(argv: Sequence[str]) -> None:
     arguments = parse_arguments(argv)
     log_to_console(is_main=True)
     device = choose_device(arguments.device)
-    trained = load_trained(arguments.checkpoint)
+    trained = load_trained(arguments.checkpoint, arguments.overrides)
     layout = build_input(trained.config, arguments)
     translator = build_translator(trained, device, arguments.opt_level, arguments.dtype)
     what = arguments.input.resolve().name if arguments.input else arguments.split or trained.config.data.test_split
-    default_output = Path("results") / trained.config.run.name / f"{what}_step{trained.step}"
-    translate_all(trained, translator, layout, arguments.output or default_output, arguments.batch_size)
+    output = arguments.output or Path("results") / trained.config.run.name / f"{what}_step{trained.step}"
+    check_output(output, arguments, layout)
+    translate_all(trained, translator, layout, output, arguments.batch_size)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """YAML file + command-line overrides -> Config, and back."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,18 +26,12 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not a text file ({error.reason} at byte {error.start})") from error
-    config = _merge(_schema(), _parse(text, str(path)), str(path))
-    for override in overrides:
-        key, equals, _ = override.partition("=")
-        if not (key and equals):
-            raise ConfigError(f"{override!r} on the command line: write section.key=value, for instance run.seed=1")
-        config = _merge(config, _parse_override(override), f"{override!r} on the command line")
-    return _to_object(config, f"{path} with the command line" if overrides else str(path))
+    return _resolve(_parse(text, str(path)), overrides, str(path))
 
 
-def config_from_dict(values: dict[str, Any], origin: str) -> Config:
-    """The Config that `config_to_dict` took apart; `origin` names it in errors."""
-    return _to_object(_merge(_schema(), OmegaConf.create(values), origin), origin)
+def config_from_dict(values: dict[str, Any], origin: str, overrides: Sequence[str] = ()) -> Config:
+    """The Config that `config_to_dict` took apart, with overrides; `origin` names it in errors."""
+    return _resolve(OmegaConf.create(values), overrides, origin)
 
 
 def config_to_dict(config: Config) -> dict[str, Any]:
@@ -51,21 +46,35 @@ def config_to_yaml(config: Config) -> str:
 
 def config_differences(old: Config, new: Config) -> dict[str, tuple[object, object]]:
     """The settings that differ: `section.key` -> (old value, new value)."""
-    before, after = _flatten(config_to_dict(old)), _flatten(config_to_dict(new))
+    before, after = settings_by_key(old), settings_by_key(new)
     return {key: (before[key], after[key]) for key in after if before[key] != after[key]}
 
 
-def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-    return flat
+def settings_by_key(config: Config) -> dict[str, object]:
+    """`section.key` -> value, in the order of the schema."""
+
+    def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, object]:
+        flat: dict[str, object] = {}
+        for key, value in values.items():
+            flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+        return flat
+
+    return flatten(config_to_dict(config))
 
 
-def _schema() -> DictConfig:
-    schema = OmegaConf.structured(Config)
-    OmegaConf.set_readonly(schema, False)  # frozen dataclasses come read-only; the merge is made before they exist
-    return schema
+def _resolve(values: DictConfig, overrides: Sequence[str], origin: str) -> Config:
+    config = OmegaConf.structured(Config)
+    OmegaConf.set_readonly(config, False)  # frozen dataclasses come read-only; the merge is made before they exist
+    config = _merge(config, values, origin)
+    for override in overrides:
+        config = _merge(config, _parse_override(override), f"{override!r} on the command line")
+    try:
+        return cast(Config, OmegaConf.to_object(config))
+    except (ConfigError, OmegaConfBaseException) as error:
+        # OmegaConf wraps what a section's own check raises
+        cause = error if isinstance(error, ConfigError) else error.__cause__
+        message = str(cause if isinstance(cause, ConfigError) else error).splitlines()[0]
+        raise ConfigError(f"{origin}{' with the command line' if overrides else ''}: {message}") from error
 
 
 def _parse(text: str, origin: str) -> DictConfig:
@@ -77,17 +86,47 @@ def _parse(text: str, origin: str) -> DictConfig:
         raise ConfigError(f"{origin}{line}: not valid YAML: {getattr(error, 'problem', error)}") from error
     if not isinstance(parsed, DictConfig):
         raise ConfigError(f"{origin}: expected sections such as `run:` and `data:`, found a list")
+    for section in [key for key in parsed if OmegaConf.is_missing(parsed, key) or parsed[key] is None]:
+        del parsed[section]  # a section whose keys are all commented out
     return parsed
 
 
 def _parse_override(override: str) -> DictConfig:
+    key, equals, value = override.partition("=")
+    if not (equals and all(key.split("."))):
+        raise ConfigError(f"{override!r} on the command line: write section.key=value, for instance run.seed=1")
     try:
-        return OmegaConf.from_dotlist([override])
+        parsed = OmegaConf.from_dotlist([override])
     except (YAMLError, OmegaConfBaseException) as error:
         raise ConfigError(f"{override!r} on the command line: the value is not valid YAML") from error
+    if key in _TEXT_KEYS and value != "null":
+        OmegaConf.update(parsed, key, value)  # as typed: a run may be called 1e3, or no
+    return parsed
+
+
+def _text_keys(settings: object, prefix: str = "") -> Iterator[str]:
+    """`section.key` of every setting that is free text."""
+    for setting in fields(cast(Any, settings)):
+        value = getattr(settings, setting.name)
+        if is_dataclass(value):
+            yield from _text_keys(value, f"{prefix}{setting.name}.")
+        elif setting.type in (str, str | None):
+            yield prefix + setting.name
+
+
+_TEXT_KEYS = frozenset(_text_keys(Config()))
 
 
 def _merge(base: DictConfig, update: DictConfig, origin: str) -> DictConfig:
+    for section in map(str, update):
+        if section in base and not isinstance(update[section], DictConfig):
+            raise ConfigError(f"{origin}: {section} is a section; write {section}.key=value or keys below it")
+    for text_key in _TEXT_KEYS:
+        value = OmegaConf.select(update, text_key)
+        if value is not None and not isinstance(value, str):
+            raise ConfigError(
+                f"{origin}: {text_key} is read as {value!r}; put it in quotes to have it as it is written"
+            )
     try:
         return cast(DictConfig, OmegaConf.merge(base, update))
     except ConfigKeyError as error:
@@ -99,15 +138,3 @@ def _merge(base: DictConfig, update: DictConfig, origin: str) -> DictConfig:
         key = getattr(error, "full_key", None)
         where = f"{origin}: {key}" if key else origin
         raise ConfigError(f"{where}: {str(error).splitlines()[0]}") from error
-
-
-def _to_object(config: DictConfig, origin: str) -> Config:
-    try:
-        return cast(Config, OmegaConf.to_object(config))
-    except ConfigError as error:
-        raise ConfigError(f"{origin}: {error}") from error
-    except OmegaConfBaseException as error:
-        # OmegaConf wraps what a section's own check raises
-        cause = error.__cause__
-        message = str(cause) if isinstance(cause, ConfigError) else str(error).splitlines()[0]
-        raise ConfigError(f"{origin}: {message}") from error

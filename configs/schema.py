@@ -42,8 +42,8 @@ class RunConfig:
     """auto: a GPU where there is one."""
 
     def __post_init__(self) -> None:
-        is_folder_name = self.name not in ("", ".", "..") and not set(self.name) & set('/\\:*?"<>|\0')
-        require(is_folder_name, "run.name", repr(self.name), "a name that can be a folder")
+        is_folder_name = self.name.strip(". ") and self.name.isprintable() and not set(self.name) & set('/\\:*?"<>|')
+        require(bool(is_folder_name), "run.name", repr(self.name), "a name that can be a folder")
         require(0 <= self.seed < 2**32, "run.seed", self.seed, "0 to 4294967295")
 
 
@@ -100,7 +100,7 @@ class DataConfig:
     preprocess: Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop", "none"] = "scale_width"
     """resize_and_crop: to load_width x load_height, then a random crop. scale_width: to load_width, height in
     proportion. scale_width_and_crop: that, then a random crop. crop: a random crop of the image as it is.
-    none: the image as it is, rounded to what the generator can halve."""
+    none: the image as it is, but for the nearest size that the generator can halve."""
     load_width: int = 1024
     """Width after resizing, in pixels."""
     load_height: int = 512

@@ -1,7 +1,11 @@
 """On the device: uint8 maps -> what the networks see, and back. Nothing else converts ranges."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
+
+from data.batch import Batch
 
 
 def images_to_float(images: Tensor) -> Tensor:
@@ -32,16 +36,29 @@ def instance_edges(instances: Tensor) -> Tensor:
     return edges.float()
 
 
-def source_channels(n_classes: int, has_instance_edges: bool) -> int:
-    """Number of channels of `condition`'s result."""
-    return (n_classes or 3) + int(has_instance_edges)
+@dataclass(frozen=True)
+class Conditioning:
+    """What the networks are conditioned on.
 
-
-def condition(source: Tensor, instances: Tensor | None, n_classes: int) -> Tensor:
-    """What the networks are conditioned on, (N, C, H, W) float32.
-
-    The order of pix2pixHD: one-hot labels (or the RGB image in [-1, 1] where n_classes is 0), then the instance
-    edges where instances are given.
+    n_classes: number of classes of the label maps; 0 where sources are RGB images.
+    instance_edges: whether the edges between instances are given as one more channel.
     """
-    channels = one_hot(source, n_classes) if n_classes else images_to_float(source)
-    return channels if instances is None else torch.cat([channels, instance_edges(instances)], dim=1)
+
+    n_classes: int
+    instance_edges: bool
+
+    @property
+    def channels(self) -> int:
+        """Number of channels of the condition."""
+        return (self.n_classes or 3) + int(self.instance_edges)
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """(N, channels, H, W) float32 on the batch's device, in the order of pix2pixHD.
+
+        One-hot labels, or the RGB image in [-1, 1]; then the instance edges.
+        """
+        source = one_hot(batch.source, self.n_classes) if self.n_classes else images_to_float(batch.source)
+        if not self.instance_edges:
+            return source
+        assert batch.instances is not None
+        return torch.cat([source, instance_edges(batch.instances)], dim=1)

@@ -63,11 +63,12 @@ def read_rgb(path: Path) -> Tensor:
         DataError: the file is missing, damaged, too large or of an unknown format.
     """
     image = _decode(path)
-    if image.mode.startswith("I;16") or image.mode == "I":
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM"):  # PGM of 16 bits
         grey = (np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)
         pixels = np.repeat(grey[..., None], 3, axis=2)
-    elif image.mode == "F":
-        raise DataError(f"{path}: holds floating-point pixels, expected an 8- or 16-bit image")
+    elif image.mode in ("I", "F"):
+        kind = "32-bit integers" if image.mode == "I" else "floating-point numbers"
+        raise DataError(f"{path}: holds {kind}, expected an 8- or 16-bit image")
     else:
         pixels = np.array(image.convert("RGB"))
     return torch.from_numpy(pixels).permute(2, 0, 1)

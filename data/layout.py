@@ -1,5 +1,6 @@
 """What every layout offers, and the checks that layouts on disk share."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -15,6 +16,11 @@ class Layout(Protocol):
     @property
     def n_classes(self) -> int:
         """Number of classes; 0 where the source is an RGB image."""
+        ...
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the samples, by index."""
         ...
 
     def __len__(self) -> int:

@@ -1,7 +1,7 @@
 """Layout + preprocessing + sampler -> batches."""
 
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 
 import numpy as np
 import torch
@@ -42,7 +42,7 @@ def read_fixed(layout: Layout, preprocessing: Preprocessing, index: int) -> Samp
 
 def training_batches(
     dataset: TrainingDataset, sampler: TrainingSampler, *, n_workers: int, pin_memory: bool
-) -> Iterator[Batch]:
+) -> Generator[Batch]:
     """The endless stream of batches.
 
     Raises:
@@ -54,7 +54,7 @@ def training_batches(
         num_workers=n_workers,
         collate_fn=_collate,
         pin_memory=pin_memory,
-        worker_init_fn=_leave_interrupts_to_the_parent,
+        worker_init_fn=_leave_signals_to_the_parent,
         generator=torch.Generator(),  # its own: the loader must not draw from the stream of the networks' noise
     )
     for batch in loader:
@@ -63,9 +63,10 @@ def training_batches(
         yield batch
 
 
-def _leave_interrupts_to_the_parent(_worker: int) -> None:
-    """Ctrl-C reaches every process of a terminal; the parent ends its workers without their tracebacks."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _leave_signals_to_the_parent(_worker: int) -> None:
+    """Ctrl-C, and often SIGTERM, reach every process of a group: the parent decides, and ends its workers itself."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _collate(samples: Sequence[Loaded]) -> Batch | DataError:

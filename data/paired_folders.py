@@ -12,6 +12,9 @@ from data.layout import check_equal_size, checked_classes
 _LISTED = 5
 
 
+_Index = dict[str, Path]  # name -> file
+
+
 @dataclass(frozen=True)
 class _Files:
     name: str
@@ -27,8 +30,8 @@ class PairedFolders:
     target_folder: RGB images; None where none exist.
     instance_folder: instance maps; None to do without.
 
-    Names may end differently as long as all names of a folder end alike from a `_`, `-` or `.` on: Cityscapes'
-    `x_gtFine_labelIds.png` and `x_leftImg8bit.png` are partners.
+    Names may end in different words as long as all names of a folder end alike: Cityscapes' `x_gtFine_labelIds.png` and
+    `x_leftImg8bit.png` are partners.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class PairedFolders:
         self.n_classes = n_classes
         self._ignore_id = ignore_id
         self._files = _match(source_folder, target_folder, instance_folder)
+        self.names = [files.name for files in self._files]
 
     def __len__(self) -> int:
         return len(self._files)
@@ -71,11 +75,10 @@ def _match(source_folder: Path, target_folder: Path | None, instance_folder: Pat
     indices = [find_images(folder) for folder in folders]
     if not indices[0]:
         raise DataError(f"{source_folder}: holds no image")
-    matching = indices
-    if not _have_equal_names(indices):
-        matching = [_without_common_ending(index) for index in indices]
-    if not _have_equal_names(matching):
-        raise DataError(f"files without a partner of the same name: {_list_unmatched(folders, indices)}")
+    shortened = [_without_common_ending(index) for index in indices]
+    matching = min(indices, shortened, key=_count_unmatched)
+    if _count_unmatched(matching):
+        raise DataError(f"files without a partner of the same name: {_list_unmatched(folders, matching)}")
     by_folder = dict(zip(folders, matching, strict=True))
     names = {path: name for name, path in indices[0].items()}
     return [
@@ -89,24 +92,35 @@ def _match(source_folder: Path, target_folder: Path | None, instance_folder: Pat
     ]
 
 
-def _list_unmatched(folders: Sequence[Path], indices: Sequence[dict[str, Path]]) -> str:
-    everywhere = set.intersection(*(set(index) for index in indices))
+def _unmatched(index: _Index, indices: Sequence[_Index]) -> set[str]:
+    return {name for name in index if not all(name in other for other in indices)}
+
+
+def _count_unmatched(indices: Sequence[_Index]) -> int:
+    return sum(len(_unmatched(index, indices)) for index in indices)
+
+
+def _list_unmatched(folders: Sequence[Path], indices: Sequence[_Index]) -> str:
     complaints = []
     for folder, index in zip(folders, indices, strict=True):
-        alone = sorted(set(index) - everywhere)
+        alone = sorted(index[name].name for name in _unmatched(index, indices))
         if alone:
             more = f" and {len(alone) - _LISTED} more" if len(alone) > _LISTED else ""
             complaints.append(f"{len(alone)} in {folder}: {', '.join(alone[:_LISTED])}{more}")
     return "; ".join(complaints)
 
 
-def _have_equal_names(indices: Sequence[dict[str, Path]]) -> bool:
-    return all(set(index) == set(indices[0]) for index in indices)
+def _without_common_ending(index: _Index) -> _Index:
+    """The index by names less the longest ending of words, as `_gtFine_labelIds`, that several names share.
 
-
-def _without_common_ending(index: dict[str, Path]) -> dict[str, Path]:
-    endings = [name[start.start() :] for name in list(index)[:1] for start in re.finditer(r"[_.-]", name)]
-    for ending in endings:  # the longest first
-        if all(name.endswith(ending) for name in index):
+    A number is no such word: frames 1 and 2 stay different. Nor has a single name an ending.
+    """
+    if len(index) < 2:
+        return index
+    first = next(iter(index))
+    for start in re.finditer(r"[_.-]", first):  # the longest ending first
+        ending = first[start.start() :]
+        is_words = all(re.search(r"[A-Za-z]", word) for word in re.split(r"[_.-]", ending)[1:])
+        if is_words and all(name.endswith(ending) for name in index):
             return {name.removesuffix(ending): path for name, path in index.items()}
     return index

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torchvision.models import vgg19
 
 torch.set_num_threads(1)  # tiny networks: more threads only wait for each other
 
@@ -54,6 +55,20 @@ def label_data_set(tmp_path: Path) -> Path:
             save_image(root / f"{split}_inst" / f"{name}.png", (labels.astype(np.uint16) * 1000 + 7))
             save_image(root / f"{split}_img" / f"{name}.jpg", photo)
     return root
+
+
+@pytest.fixture(scope="session")
+def vgg19_weights() -> dict[str, torch.Tensor]:
+    """VGG19's convolutions in torchvision's names, random: its layers are right, its values mean nothing."""
+    with torch.device("meta"):
+        shapes = {key: value.shape for key, value in vgg19().features.state_dict().items()}
+    generator = torch.Generator().manual_seed(0)
+    return {
+        f"features.{key}": torch.randn(shape, generator=generator) * (2 / shape[1:].numel()) ** 0.5
+        if len(shape) == 4
+        else torch.zeros(shape)
+        for key, shape in shapes.items()
+    }
 
 
 def save_image(path: Path, pixels: np.ndarray) -> None:

@@ -1,5 +1,6 @@
 """The step against a plain reference: three discriminator passes, no kept graph, float64."""
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Adam
 
 from adversarial_step import Game
+from data.conditioning import Conditioning
 from losses.adversarial import lsgan
 from losses.feature_matching import feature_matching
 from losses.objective import GeneratorObjective
@@ -33,7 +35,7 @@ class TensorGame(Game):
 
 
 def make_player(network: nn.Module, scaler: torch.amp.GradScaler, max_norm: float | None, lr: float) -> Player:
-    return Player(network, network, Adam(network.parameters(), lr=lr, betas=(0.5, 0.999)), scaler, max_norm)
+    return Player(network, network, Adam(network.parameters(), lr=lr, betas=(0.5, 0.999), fused=True), scaler, max_norm)
 
 
 def make_scaler(precision: Precision) -> torch.amp.GradScaler:
@@ -59,7 +61,7 @@ def make_game(
         discriminator=make_player(discriminator.to(dtype), make_scaler(precision), max_norm, lr),
         objective=GeneratorObjective(weights, None),
         precision=precision,
-        n_classes=0,
+        conditioning=Conditioning(n_classes=0, instance_edges=False),
         judges_jointly=norm == "instance",
     )
 
@@ -190,6 +192,21 @@ def test_an_overflow_skips_that_optimizers_step_and_lowers_that_scale_alone(
     assert all(not torch.equal(p, old) for p, old in zip(bad.parameters, before[poisoned], strict=True))
 
 
+@pytest.mark.parametrize("compute_dtype", [torch.float32, torch.bfloat16])
+def test_without_a_scaler_too_a_broken_gradient_changes_nothing(compute_dtype: torch.dtype) -> None:
+    game = make_game(dtype=torch.float32, compute_dtype=compute_dtype)
+    game.step_with_kept_graph([make_pair(dtype=torch.float32)])  # type: ignore[list-item]
+    before = [parameter.clone() for parameter in game.generator.parameters]
+    optimizer_before = copy.deepcopy(game.generator.optimizer.state_dict())
+    handle = game.generator.parameters[0].register_hook(lambda gradient: gradient * torch.nan)
+    game.step_with_kept_graph([make_pair(dtype=torch.float32)])  # type: ignore[list-item]
+    handle.remove()
+    assert int(game.generator.skipped_steps) == 1
+    assert int(game.discriminator.skipped_steps) == 0
+    assert all(torch.equal(p, old) for p, old in zip(game.generator.parameters, before, strict=True))
+    torch.testing.assert_close(game.generator.optimizer.state_dict(), optimizer_before, rtol=0, atol=0)
+
+
 def test_fifty_steps_on_two_images_lower_their_distance() -> None:
     game = make_game(weights={"adversarial": 1.0, "l1": 10.0}, dtype=torch.float32, lr=2e-3)
     source, target = make_pair(dtype=torch.float32)
@@ -214,7 +231,7 @@ def test_three_steps_reproduce_pix2pixhds_training(reference: dict[str, Any]) ->
         discriminator=make_player(discriminator, precision.make_scaler(), None, config["lr"]),
         objective=GeneratorObjective({"adversarial": 1.0, "feature_matching": config["lambda_feat"]}, None),
         precision=precision,
-        n_classes=0,
+        conditioning=Conditioning(n_classes=0, instance_edges=False),
         judges_jointly=True,
     )
     for source, target, recorded in zip(case["source"], case["target"], case["losses"], strict=True):

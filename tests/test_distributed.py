@@ -61,15 +61,23 @@ def test_a_run_of_two_processes_goes_on_with_one(tiny_config: Path) -> None:
     assert state["samples_into_epoch"] == 3 * 2 + 2 * 1
 
 
-def test_a_mistake_ends_every_process_with_its_line(tiny_config: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train.batch_size=3"], "the train split has 5 samples, fewer than train.batch_size x processes = 6"),
+        (["data.validation_split=valid"], "no split 'valid'"),  # only the main process reads that split
+    ],
+    ids=["on both", "on one"],
+)
+def test_a_mistake_ends_every_process_without_tracebacks(tiny_config: Path, arguments: list[str], message: str) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     result = subprocess.run(
-        [*command, "train.py", "--config", str(tiny_config), "train.batch_size=3"],
+        [*command, "train.py", "--config", str(tiny_config), *arguments],
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=120,
     )
     assert result.returncode != 0
-    assert "error: the train split has 5 samples, fewer than train.batch_size x processes = 6" in result.stderr
+    assert f"error: {message}" in result.stderr or message in result.stderr
     assert 'train.py", line' not in result.stderr

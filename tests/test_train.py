@@ -1,6 +1,7 @@
 """train.py as a user runs it: in this process where that is enough, killed in one of its own where it matters."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -18,6 +19,9 @@ from data.batch import DataError
 from tests.conftest import save_image
 from utils.checkpoint import checkpoint_path, list_checkpoints, load_checkpoint
 from utils.entry_point import run_entry_point
+
+# Sums come out differently, in their last bits, on another number of threads than this process's.
+ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1"}
 
 
 def wait_for(path: Path) -> None:
@@ -69,18 +73,18 @@ def test_a_run_leaves_its_configuration_log_events_and_checkpoint(tiny_config: P
 
 
 def test_six_steps_kill_and_six_more_equal_twelve(tiny_config: Path) -> None:
-    settings = ["checkpoint.every_steps=6", "train.decay_epochs=2", "train.epochs=1"]
+    settings = ["checkpoint.every_steps=6", "checkpoint.keep=0", "train.epochs=1"]
+    settings += ["data.synthetic.train_samples=4", "train.decay_epochs=1000"]
     run(tiny_config, *settings, "train.max_steps=12", "run.name=whole")
 
-    command = [sys.executable, "train.py", "--config", str(tiny_config), *settings, "train.max_steps=12"]
-    # sums come out differently, in their last bits, on another number of threads
-    one_thread = os.environ | {"OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=one_thread)
+    command = [sys.executable, "train.py", "--config", str(tiny_config), *settings, "train.max_steps=1000"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=ONE_THREAD)
     saved = checkpoint_path(tiny_config.parent / "runs" / "tiny", 6)
     wait_for(saved)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
-    assert [path.name for path in list_checkpoints(saved.parent)] == [saved.name]
+    for later in list_checkpoints(saved.parent)[1:]:  # however late the signal came
+        later.unlink()
 
     run(tiny_config, *settings, "train.max_steps=12")
     assert_equal(without_config(checkpoint(tiny_config, 12)), without_config(checkpoint(tiny_config, 12, "whole")))
@@ -135,6 +139,14 @@ def test_never_starts_anew_and_keeps_the_old_run(tiny_config: Path) -> None:
     assert [path.name for path in list_checkpoints(runs / "tiny.1")] == ["checkpoint-00000004.pt"]
 
 
+def test_going_back_to_an_earlier_checkpoint_keeps_the_later_ones_elsewhere(tiny_config: Path) -> None:
+    run(tiny_config, "train.max_steps=6", "checkpoint.every_steps=2")
+    runs = tiny_config.parent / "runs"
+    run(tiny_config, "train.max_steps=3", "--resume", str(checkpoint_path(runs / "tiny", 2)))
+    assert [path.stem[-1] for path in list_checkpoints(runs / "tiny")] == ["3"]
+    assert [path.stem[-1] for path in list_checkpoints(runs / "tiny.1")] == ["2", "4", "6"]
+
+
 def test_a_run_can_start_from_another(tiny_config: Path) -> None:
     run(tiny_config)
     run(tiny_config, "run.name=more", "--resume", str(tiny_config.parent / "runs" / "tiny"), "train.max_steps=5")
@@ -157,9 +169,9 @@ def test_adam_settings_come_from_the_configuration_not_from_the_checkpoint(tiny_
 def test_a_dry_run_prints_the_plan_and_writes_nothing(tiny_config: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run(tiny_config, "--dry-run", "train.batch_size=2")
     out = capfd.readouterr().out
-    assert "checked        5 of 5 training samples: good" in out
+    assert "checked        5 of 5 training samples, and both networks on a batch of them: good" in out
     assert "5 samples, the first is facade_00000 32x32" in out
-    assert "4 steps of 2 x 1 samples, 2 batches an epoch, 200 epochs" in out
+    assert "step 0 to 4, each of 2 x 1 samples; 2 batches an epoch, 200 epochs" in out
     assert "generator " in out
     assert not (tiny_config.parent / "runs").exists()
 
@@ -178,6 +190,54 @@ def test_the_printed_configuration_is_a_configuration(tiny_config: Path, capfd: 
     run(printed, "--print-config")
     assert capfd.readouterr().out == printed.read_text()
     assert "seed: 9" in printed.read_text()
+
+
+def test_it_trains_without_instance_edges(tiny_config: Path) -> None:
+    run(tiny_config, "data.instance_edges=false", "--dry-run")
+    run(tiny_config, "data.instance_edges=false")
+    assert checkpoint(tiny_config, 4)["generator"]["network"]["stem.1.weight"].shape[1] == 12
+
+
+def test_the_defaults_train(tiny_config: Path) -> None:
+    sizes = ["generator.base_channels=2", "generator.n_downsamplings=2", "generator.n_blocks=1"]
+    sizes += ["discriminator.base_channels=2", "train.max_steps=1", "loss.vgg=0", "data.workers=0"]
+    run(Path("configs/reference.yaml"), *sizes, f"run.root={tiny_config.parent / 'runs'}", "run.name=defaults")
+    assert checkpoint(tiny_config, 1, "defaults")["step"] == 1
+
+
+def test_it_trains_with_the_perceptual_loss_from_a_local_file(
+    tiny_config: Path, vgg19_weights: dict[str, torch.Tensor], capfd: pytest.CaptureFixture[str]
+) -> None:
+    torch.save(vgg19_weights, tiny_config.with_name("vgg19.pth"))
+    run(tiny_config, "loss.vgg=10", f"loss.vgg_weights={tiny_config.with_name('vgg19.pth')}", "train.max_steps=2")
+    assert " G/vgg " in capfd.readouterr().out
+
+
+def test_settings_without_effect_are_told(tiny_config: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run(tiny_config, "--dry-run", "amp.dtype=float16", "data.direction=BtoA")
+    assert "without effect data.direction=BtoA, amp.dtype=float16" in capfd.readouterr().out
+
+
+def test_a_full_disk_is_told_with_the_path(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run(tiny_config, "train.max_steps=2")
+    size = checkpoint_path(tiny_config.parent / "runs" / "tiny", 2).stat().st_size
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    monkeypatch.setattr(sys, "argv", ["train.py", "--config", str(tiny_config)])
+    before = signal.signal(
+        signal.SIGXFSZ, signal.SIG_IGN
+    )  # a write beyond the limit is then an error as a full disk is
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, limit[1]))
+    try:
+        assert run_entry_point(train.main, build.USER_ERRORS) == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, before)
+    error = capfd.readouterr().err
+    assert "checkpoint-00000004.pt" in error
+    assert error.count("\n") == 1
+    assert checkpoint(tiny_config, 2)["step"] == 2
 
 
 def test_it_trains_on_pix2pixhds_folders(tiny_config: Path, label_data_set: Path) -> None:
@@ -205,7 +265,10 @@ def test_it_trains_on_pix2pixhds_folders(tiny_config: Path, label_data_set: Path
         (["loss.vgg=1", "loss.vgg_weights=nowhere.pth"], "loss.vgg_weights: nowhere.pth: no such file"),
         (["--resume", "nowhere"], "--resume nowhere: neither a checkpoint nor a run folder that holds one"),
         (["run.root=/proc/none"], "/proc/none"),
-        (["discriminator.n_scales=6"], "discriminator.n_scales is 6, but images whose shorter side is 32 pixels can"),
+        (
+            ["discriminator.n_scales=6"],
+            "the shorter side of facade_00000 has 32 pixels, enough for 5 scales: lower it",
+        ),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
@@ -243,20 +306,31 @@ def test_the_command_needs_no_traceback_to_tell_a_mistake(tiny_config: Path) -> 
     assert "train.epochs is -1" in result.stderr
 
 
-def test_an_interrupt_says_how_to_go_on(tiny_config: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_stopped_saves_itself_and_goes_on_exactly(tiny_config: Path, number: signal.Signals) -> None:
     command = [sys.executable, "train.py", "--config", str(tiny_config), "train.max_steps=100000", "data.workers=2"]
     process = subprocess.Popen(
-        [*command, "checkpoint.every_steps=5"],
-        stdout=subprocess.DEVNULL,
+        [*command, "log.every_steps=1", "log.images_every_steps=1"],
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        env=ONE_THREAD,
     )
-    wait_for(checkpoint_path(tiny_config.parent / "runs" / "tiny", 5))
-    os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C in a terminal: to the workers too
+    assert process.stdout is not None
+    while not process.stdout.readline().startswith("step"):
+        assert process.poll() is None
+    os.killpg(process.pid, number)  # as Ctrl-C in a terminal: to the workers too
     _, error = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert error == "interrupted; the same command goes on from the last checkpoint\n"
+    assert process.returncode == 128 + number
+    (saved,) = list_checkpoints(tiny_config.parent / "runs" / "tiny")
+    step = load_checkpoint(saved)["step"]
+    assert error == f"stopped by {number.name} and saved at step {step}; the same command goes on from there\n"
+
+    run(tiny_config, f"train.max_steps={step + 3}")
+    run(tiny_config, f"train.max_steps={step + 3}", "run.name=whole")
+    resumed, whole = checkpoint(tiny_config, step + 3), checkpoint(tiny_config, step + 3, "whole")
+    assert_equal(without_config(resumed), without_config(whole))
 
 
 @pytest.mark.gpu

@@ -12,7 +12,10 @@ import torch
 
 import build
 import train
-from data.image_files import read_rgb
+from data.batch import Batch, DataError
+from data.conditioning import images_to_uint8
+from data.image_files import read_ids, read_rgb
+from data.synthetic_facades import SyntheticFacades
 from tests.conftest import save_image
 from utils.checkpoint import CheckpointError, checkpoint_path
 from utils.entry_point import run_entry_point
@@ -54,7 +57,7 @@ def test_the_test_split_is_translated_with_names_sheet_and_metrics(
     assert read_rgb(tmp_path / "out" / "facade_00000.png").shape == (3, 32, 32)
     report = json.loads((tmp_path / "out" / "metrics.json").read_text())
     assert set(report["images"]) == {"facade_00000", "facade_00001", "facade_00002"}
-    assert set(report["mean"]) == {"l1", "psnr", "ssim", "sharpness"}
+    assert set(report["mean"]) == {"l1", "psnr", "ssim", "gradient", "target_gradient", "sharpness"}
     l1 = [image["l1"] for image in report["images"].values()]
     assert report["mean"]["l1"] == pytest.approx(sum(l1) / 3)
     assert 0 < report["constant_color_floor"]["l1"] < 0.3
@@ -64,17 +67,13 @@ def test_the_test_split_is_translated_with_names_sheet_and_metrics(
 def test_the_picture_is_what_the_generator_makes_of_the_source(
     cli: ModuleType, run_folder: Path, tmp_path: Path
 ) -> None:
-    from data.conditioning import condition, images_to_uint8
-    from data.synthetic_facades import SyntheticFacades
-
     cli.main(["--checkpoint", str(run_folder), "--output", str(tmp_path / "out"), "--opt-level", "O0"])
-    trained = cli.load_trained(run_folder)
+    trained = cli.load_trained(run_folder, [])
     generator = build.build_generator(trained.config)
     generator.load_state_dict(trained.weights)
     sample = SyntheticFacades(split="test", seed=0, n_samples=3, height=32, width=32).read(1)
-    assert sample.instances is not None
     with torch.no_grad():
-        fake = generator.eval()(condition(sample.source[None], sample.instances[None], n_classes=12))
+        fake = generator.eval()(build.build_conditioning(trained.config.data)(Batch.of([sample])))
     assert torch.equal(read_rgb(tmp_path / "out" / "facade_00001.png"), images_to_uint8(fake)[0])
 
 
@@ -130,12 +129,55 @@ def test_targets_of_a_folder_are_compared(cli: ModuleType, tiny_config: Path, tm
     assert (tmp_path / "by_split" / "metrics.json").read_text() == (tmp_path / "by_folder" / "metrics.json").read_text()
 
 
+def test_results_never_overwrite_what_they_are_made_of(cli: ModuleType, run_folder: Path, tmp_path: Path) -> None:
+    labels = np.zeros((32, 32), dtype=np.uint8)
+    for folder in ("in", "inst"):
+        save_image(tmp_path / folder / "a.png", labels)
+    arguments = [
+        "--checkpoint",
+        str(run_folder),
+        "--input",
+        str(tmp_path / "in"),
+        "--instances",
+        str(tmp_path / "inst"),
+    ]
+    for output in ("in", "in/out", "inst"):
+        with pytest.raises(DataError, match=f"--output .*{output} lies in .*, which is read"):
+            cli.main([*arguments, "--output", str(tmp_path / output)])
+    for folder in ("in", "inst"):
+        save_image(tmp_path / folder / "contact_sheet.png", labels)
+    with pytest.raises(DataError, match="an input is called contact_sheet"):
+        cli.main([*arguments, "--output", str(tmp_path / "out")])
+    assert read_ids(tmp_path / "in" / "a.png").eq(0).all()
+
+
+def test_a_data_set_that_has_moved_is_found_by_an_override(
+    cli: ModuleType, tiny_config: Path, label_data_set: Path, tmp_path: Path
+) -> None:
+    settings = ["data.layout=paired_folders", f"data.root={label_data_set}", "data.n_classes=5"]
+    train.main(["--config", str(tiny_config), *settings])
+    label_data_set.rename(tmp_path / "moved")
+    run_folder = tiny_config.parent / "runs" / "tiny"
+    cli.main(["--checkpoint", str(run_folder), "--output", str(tmp_path / "out"), f"data.root={tmp_path / 'moved'}"])
+    assert (tmp_path / "out" / "d.png").is_file()
+
+
+def test_flags_that_need_others_are_refused(cli: ModuleType, capfd: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--targets", "x"], ["--input", "x", "--split", "test"], ["--batch-size", "0"]):
+        with pytest.raises(SystemExit, match="2"):
+            cli.main(arguments)
+    error = capfd.readouterr().err
+    assert "--instances and --targets go with --input" in error
+    assert "--split goes with the data set" in error
+    assert "'0' is not a whole number above 0" in error
+
+
 def test_a_run_without_checkpoint_is_told(cli: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(CheckpointError, match="no run with a checkpoint in runs: train one first"):
         cli.main([])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(CheckpointError, match="--checkpoint empty: the folder holds no checkpoint"):
+    with pytest.raises(CheckpointError, match="empty: the folder holds no checkpoint; runs below it: none"):
         cli.main(["--checkpoint", "empty"])
 
 
@@ -145,6 +187,10 @@ def test_a_run_without_checkpoint_is_told(cli: ModuleType, tmp_path: Path, monke
         (["--input", "nowhere", "--instances", "nowhere"], "nowhere: no such folder"),
         (["--input", "configs"], "name their folder with --instances DIR"),
         (["--split", "valid"], "no split 'valid'"),
+        (
+            ["data.root=nowhere", "data.layout=paired_folders"],
+            "data.root: nowhere: no such folder; add data.root=FOLDER",
+        ),
         (["--checkpoint", "nowhere.pt"], "nowhere.pt: no such checkpoint file"),
         (["--checkpoint", "pyproject.toml"], "pyproject.toml: damaged or no checkpoint"),
     ],

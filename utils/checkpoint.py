@@ -2,8 +2,9 @@
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import torch
 
@@ -31,25 +32,27 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
     """Write `state`, tensors and plain types only, so that `path` is at any instant whole or not there.
 
     Raises:
-        OSError: the disk is full or not writable; what `path` held before is still there.
+        OSError: the disk is full or not writable, with the path; what `path` held before is still there.
     """
     temporary = path.with_name(f".{path.name}.writing")
     try:
-        with temporary.open("wb") as file:  # a file object: torch's own writer turns a full disk into a RuntimeError
-            torch.save({"format": FORMAT, "format_version": FORMAT_VERSION, **state}, file)
+        with temporary.open("wb") as file:
+            _serialize({"format": FORMAT, "format_version": FORMAT_VERSION, **state}, file)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         temporary.unlink(missing_ok=True)
     _sync_folder(path.parent)
 
 
-def load_checkpoint(path: Path) -> dict[str, Any]:
+def load_checkpoint(path: Path, needed_keys: Sequence[str] = ()) -> dict[str, Any]:
     """The state that `save_checkpoint` wrote, on the CPU.
 
     Raises:
-        CheckpointError: there is no such file, it is damaged, or it is not one of this application's.
+        CheckpointError: there is no such file, it is damaged or not one of this application's, or lacks a key.
     """
     if not path.is_file():
         raise CheckpointError(f"{path}: no such checkpoint file")
@@ -59,11 +62,14 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: damaged or no checkpoint; use an earlier one of the run") from error
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise CheckpointError(f"{path}: not a checkpoint of this application")
-    if state["format_version"] != FORMAT_VERSION:
+    if state.get("format_version") != FORMAT_VERSION:
         raise CheckpointError(
-            f"{path}: has format version {state['format_version']}, this version of the application reads "
+            f"{path}: has format version {state.get('format_version')}, this version of the application reads "
             f"{FORMAT_VERSION}; update it"
         )
+    missing = [key for key in needed_keys if key not in state]
+    if missing:
+        raise CheckpointError(f"{path}: lacks {', '.join(missing)}; use another checkpoint of the run")
     return cast(dict[str, Any], state)
 
 
@@ -71,6 +77,17 @@ def remove_old_checkpoints(run_folder: Path, keep: int) -> None:
     """Delete all but the newest `keep` checkpoints; 0 keeps all."""
     for path in list_checkpoints(run_folder)[:-keep] if keep else []:
         path.unlink()
+
+
+def _serialize(state: dict[str, Any], file: IO[bytes]) -> None:
+    """torch.save, but a full disk is the OSError that it is: torch's writer hides it behind a RuntimeError."""
+    try:
+        torch.save(state, file)
+    except RuntimeError as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, OSError):
+            cause = cause.__context__
+        raise (cause or error) from None
 
 
 def _sync_folder(folder: Path) -> None:

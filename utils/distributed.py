@@ -11,6 +11,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+_SIGNS_OF_A_LOST_PEER = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
+
 
 @dataclass(frozen=True)
 class World:
@@ -64,7 +66,8 @@ def joined_world(device: str) -> Iterator[World]:
     device: "auto", "cpu" or "cuda".
 
     Raises:
-        ValueError: there is no GPU for this process.
+        DeviceError: there is no GPU for this process.
+        PeerLostError: another process ended in the middle of the work.
     """
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     chosen = choose_device(device, index=int(os.environ.get("LOCAL_RANK", "0")))
@@ -80,8 +83,18 @@ def joined_world(device: str) -> Iterator[World]:
         dist.init_process_group("gloo")
     try:
         yield World(rank, size, chosen)
+    except RuntimeError as error:
+        if any(sign in str(error) for sign in _SIGNS_OF_A_LOST_PEER):
+            raise PeerLostError(
+                f"process {rank}: another process of this run has ended; its message says why"
+            ) from error
+        raise
     finally:
         dist.destroy_process_group()
+
+
+class PeerLostError(RuntimeError):
+    """Another process has ended, so this one cannot go on."""
 
 
 class DeviceError(ValueError):

@@ -1,44 +1,59 @@
 """How close translated images are to their targets, and how close a constant colour per class would be."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 from typing import cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torchmetrics.functional.image import peak_signal_noise_ratio, structural_similarity_index_measure
+
+MAX_PSNR = 100.0  # dB, in place of infinity for equal images
+_SSIM_WINDOW = 11  # pixels
 
 
 @dataclass(frozen=True)
 class ImageMetrics:
-    """One translated image against its target.
+    """A translated image against its target, or the mean of such figures over many.
 
     l1: mean absolute difference, 0 to 1 for black against white; lower is better.
-    psnr: peak signal-to-noise ratio in dB; higher is better.
+    psnr: peak signal-to-noise ratio in dB, at most MAX_PSNR; higher is better.
     ssim: structural similarity (Wang et al. 2004; Gaussian window of 11 pixels, sigma 1.5), up to 1.
-    sharpness: mean gradient magnitude of the translated image over the target's; below 1 blurred, above 1 noisy.
+    gradient, target_gradient: mean gradient magnitude of the translated image and of the target, 0 to 1.
     """
 
     l1: float
     psnr: float
     ssim: float
-    sharpness: float
+    gradient: float
+    target_gradient: float
+
+    @property
+    def sharpness(self) -> float:
+        """Gradient magnitude over that of the target: below 1 blurred, above 1 noisy."""
+        return self.gradient / max(self.target_gradient, 1e-6)
 
 
 def image_metrics(fake: Tensor, target: Tensor) -> ImageMetrics:
-    """Compare two (3, H, W) uint8 images of at least 11x11 pixels."""
+    """Compare two (3, H, W) uint8 images; for SSIM, sides smaller than its window are extended by their edges."""
     fake, target = (image.unsqueeze(0).float() / 255 for image in (fake, target))
+    missing = [max(0, _SSIM_WINDOW - side) for side in fake.shape[-2:]]
+    wide_fake, wide_target = (
+        F.pad(image, (0, missing[1], 0, missing[0]), mode="replicate") for image in (fake, target)
+    )
     return ImageMetrics(
         l1=float((fake - target).abs().mean()),
-        psnr=float(peak_signal_noise_ratio(fake, target, data_range=1.0)),
-        ssim=float(cast(Tensor, structural_similarity_index_measure(fake, target, data_range=1.0))),
-        sharpness=float(mean_gradient_magnitude(fake) / mean_gradient_magnitude(target).clamp(min=1e-6)),
+        psnr=min(MAX_PSNR, float(peak_signal_noise_ratio(fake, target, data_range=1.0))),
+        ssim=float(cast(Tensor, structural_similarity_index_measure(wide_fake, wide_target, data_range=1.0))),
+        gradient=float(mean_gradient_magnitude(fake)),
+        target_gradient=float(mean_gradient_magnitude(target)),
     )
 
 
-def mean_metrics(metrics: list[ImageMetrics]) -> ImageMetrics:
-    """The mean of each metric."""
-    means = torch.tensor([[m.l1, m.psnr, m.ssim, m.sharpness] for m in metrics], dtype=torch.float64).mean(0)
-    return ImageMetrics(*means.tolist())
+def mean_metrics(metrics: Sequence[ImageMetrics]) -> ImageMetrics:
+    """The mean of each figure; hence the sharpness of the mean is that of all images together."""
+    return ImageMetrics(*torch.tensor([astuple(m) for m in metrics], dtype=torch.float64).mean(0).tolist())
 
 
 def mean_gradient_magnitude(images: Tensor) -> Tensor:

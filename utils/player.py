@@ -16,6 +16,7 @@ class Player:
 
     network: what a training pass calls; under DDP it averages gradients over the processes.
     module: the same network, bare.
+    optimizer: fused, which leaves out an update whose `found_inf` is set on the device.
     skipped_steps: 0-d int64 on the device: updates left out because a gradient was not finite.
     """
 
@@ -35,14 +36,18 @@ class Player:
         self.scaler.scale(loss).backward(retain_graph=retain_graph, inputs=self.parameters)
 
     def step(self) -> None:
-        """Update the weights from the gathered gradients; one that is not finite skips this player's update alone."""
+        """Update the weights from the gathered gradients; one that is not finite skips this player's update alone.
+
+        The device decides that, in every precision, without asking the host.
+        """
         self.scaler.unscale_(self.optimizer)
-        if self.scaler.is_enabled() or self.max_gradient_norm is not None:
-            norm = get_total_norm([p.grad for p in self.parameters if p.grad is not None])
-            if self.scaler.is_enabled():
-                self.skipped_steps += norm.isfinite().logical_not()
-            if self.max_gradient_norm is not None:
-                clip_grads_with_norm_(self.parameters, self.max_gradient_norm, norm)
+        norm = get_total_norm([p.grad for p in self.parameters if p.grad is not None])
+        is_broken = norm.isfinite().logical_not()
+        self.skipped_steps += is_broken
+        if self.max_gradient_norm is not None:
+            clip_grads_with_norm_(self.parameters, self.max_gradient_norm, norm)
+        if not self.scaler.is_enabled():  # otherwise the scaler tells the optimizer by the same attribute
+            self.optimizer.found_inf = is_broken.float()  # type: ignore[attr-defined]
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from utils.checkpoint import list_checkpoints
-
 logger = logging.getLogger("pairgan")
 
 
@@ -17,15 +15,15 @@ def newest_run(root: Path) -> Path | None:
     return max(written, key=lambda folder: written[folder], default=None)
 
 
-def set_aside(run_folder: Path) -> None:
-    """Rename a run that holds checkpoints, so that a new one can take its name and nothing is lost."""
-    if not list_checkpoints(run_folder):
-        return
+def set_aside(run_folder: Path) -> Path | None:
+    """Rename a run, so that a new one can take its name and nothing is lost; returns where it is now, if it was."""
+    if not run_folder.is_dir() or not any(run_folder.iterdir()):
+        return None
     number = 1
     while (aside := run_folder.with_name(f"{run_folder.name}.{number}")).exists():
         number += 1
     run_folder.rename(aside)
-    logger.info("the run that was in %s is kept in %s", run_folder, aside)
+    return aside
 
 
 def log_to_console(is_main: bool) -> None:

@@ -10,6 +10,7 @@ import pytest
 from configs import schema
 from configs.load import config_differences, config_from_dict, config_to_dict, config_to_yaml, load_config
 from configs.schema import Config, ConfigError
+from configs.unused import unused_settings
 
 CONFIG_FILES = sorted(Path("configs").glob("*.yaml"))
 
@@ -70,6 +71,11 @@ def test_scientific_notation_is_a_number(tmp_path: Path) -> None:
         ("data: {preprocess: crop, crop_height: 16}", [], r"data\.crop_height is 16, .* instance 32"),
         ("data: {preprocess: resize_and_crop, crop_width: 2048}", [], r"no more than the load size 1024x512"),
         ("data: {layout: side_by_side, root: x, n_classes: 3}", [], r"data\.n_classes is 3, expected 0"),
+        ("run: {name: 1e3}", [], r"run\.name is read as 1000\.0; put it in quotes"),
+        ("run: {name: no}", [], r"run\.name is read as False; put it in quotes"),
+        ("run: 5", [], r"run is a section; write run\.key=value"),
+        ("", ["data=5"], r"data is a section; write data\.key=value"),
+        ("", ["run..name=3"], r"'run\.\.name=3' on the command line: write section\.key=value"),
         ("", ["run.seed"], r"'run\.seed' on the command line: write section\.key=value"),
         ("", ["run.sed=1"], r"'run\.sed=1' on the command line: unknown key run\.sed; did you mean 'seed'\?"),
         ("", ["run.name=[1"], r"on the command line: the value is not valid YAML"),
@@ -81,6 +87,22 @@ def test_a_mistake_is_named_with_key_value_and_expectation(
     with pytest.raises(ConfigError, match=message) as error:
         load(tmp_path, text, *overrides)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["no", "1e3", "007", "1_000", "x #y"])
+def test_text_on_the_command_line_is_taken_as_typed(tmp_path: Path, name: str) -> None:
+    assert load(tmp_path, "", f"run.name={name}").run.name == name
+
+
+def test_null_unsets_a_text_and_an_empty_section_changes_nothing(tmp_path: Path) -> None:
+    assert load(tmp_path, "loss: {vgg_weights: x}", "loss.vgg_weights=null").loss.vgg_weights is None
+    assert load(tmp_path, "run:\nloss:\n") == Config()
+
+
+def test_only_changed_settings_without_effect_are_listed(tmp_path: Path) -> None:
+    assert unused_settings(Config()) == []
+    config = load(tmp_path, "data: {crop_width: 256}\ngenerator: {init: kaiming, init_gain: 1}\nloss: {vgg: 0}")
+    assert unused_settings(config) == ["data.crop_width=256", "generator.init_gain=1.0"]
 
 
 def test_a_missing_file_is_told_with_its_neighbours(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@ from typing import Any
 
 import torch
 
-from data.conditioning import condition, images_to_float, images_to_uint8, instance_edges, one_hot, source_channels
+from data.batch import Batch
+from data.conditioning import Conditioning, images_to_float, images_to_uint8, instance_edges, one_hot
 
 
 def test_every_level_survives_the_way_to_floats_and_back() -> None:
@@ -30,11 +31,17 @@ def test_edges_equal_the_originals(reference: dict[str, Any]) -> None:
 def test_the_condition_is_labels_then_edges() -> None:
     labels = torch.tensor([[[[0, 1]]]], dtype=torch.uint8)
     instances = torch.tensor([[[[5, 6]]]], dtype=torch.int32)
-    assert condition(labels, instances, n_classes=2).tolist() == [[[[1, 0]], [[0, 1]], [[1, 1]]]]
-    assert condition(labels, instances, n_classes=2).shape[1] == source_channels(2, has_instance_edges=True)
+    batch = Batch(("x",), labels, instances, None)
+    conditioning = Conditioning(n_classes=2, instance_edges=True)
+    assert conditioning(batch).tolist() == [[[[1, 0]], [[0, 1]], [[1, 1]]]]
+    assert conditioning.channels == 3
+    without_edges = Conditioning(n_classes=2, instance_edges=False)
+    assert without_edges(batch).tolist() == [[[[1, 0]], [[0, 1]]]]
+    assert without_edges.channels == 2
 
 
 def test_the_condition_of_an_rgb_source_is_the_image() -> None:
     image = torch.randint(0, 256, (1, 3, 4, 4), dtype=torch.uint8)
-    assert torch.equal(condition(image, None, n_classes=0), images_to_float(image))
-    assert source_channels(0, has_instance_edges=False) == 3
+    conditioning = Conditioning(n_classes=0, instance_edges=False)
+    assert torch.equal(conditioning(Batch(("x",), image, None, None)), images_to_float(image))
+    assert conditioning.channels == 3

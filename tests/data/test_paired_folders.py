@@ -68,8 +68,29 @@ def test_what_has_no_partner_is_listed_by_folder(tmp_path: Path) -> None:
         save_image(tmp_path / "A" / f"{name}.png", RGB)
     for name in ("b", "d"):
         save_image(tmp_path / "B" / f"{name}.png", RGB)
-    with pytest.raises(DataError, match=r"without a partner .*: 2 in .*A: a, c; 1 in .*B: d"):
+    with pytest.raises(DataError, match=r"without a partner .*: 2 in .*A: a\.png, c\.png; 1 in .*B: d\.png"):
         rgb_folders(tmp_path)
+
+
+def test_a_missing_file_is_found_among_names_with_different_endings(tmp_path: Path) -> None:
+    for number in range(4):
+        save_image(tmp_path / "A" / f"frame_{number}_labels.png", RGB)
+        if number != 2:
+            save_image(tmp_path / "B" / f"frame_{number}_photo.png", RGB)
+    with pytest.raises(DataError, match=r"same name: 1 in .*A: frame_2_labels\.png$"):
+        rgb_folders(tmp_path)
+
+
+def test_numbers_and_single_files_are_no_endings(tmp_path: Path) -> None:
+    for folder, names in {"A": ["x_1", "y_1"], "B": ["x_2", "y_2"]}.items():
+        for name in names:
+            save_image(tmp_path / folder / f"{name}.png", RGB)
+    with pytest.raises(DataError, match="without a partner"):
+        rgb_folders(tmp_path)
+    for folder, name in {"A": "photo_cat", "B": "photo_dog"}.items():
+        save_image(tmp_path / "single" / folder / f"{name}.png", RGB)
+    with pytest.raises(DataError, match="without a partner"):
+        rgb_folders(tmp_path / "single")
 
 
 def test_an_empty_folder_is_named(tmp_path: Path) -> None:

@@ -10,23 +10,10 @@ from torchvision.models import vgg19
 from losses.perceptual import LAYERS, PerceptualLoss, VGG19Features, WeightsError, load_vgg19_weights
 
 
-@pytest.fixture(scope="module")
-def weights() -> dict[str, Tensor]:
-    with torch.device("meta"):
-        shapes = {key: value.shape for key, value in vgg19().features.state_dict().items()}
-    generator = torch.Generator().manual_seed(0)
-    return {
-        f"features.{key}": torch.randn(shape, generator=generator) * (2 / shape[1:].numel()) ** 0.5
-        if len(shape) == 4
-        else torch.zeros(shape)
-        for key, shape in shapes.items()
-    }
-
-
-def test_features_are_those_of_torchvisions_layers(weights: dict[str, Tensor]) -> None:
+def test_features_are_those_of_torchvisions_layers(vgg19_weights: dict[str, Tensor]) -> None:
     with torch.device("meta"):
         layers = vgg19().features
-    layers.load_state_dict({k.removeprefix("features."): v for k, v in weights.items()}, assign=True)
+    layers.load_state_dict({k.removeprefix("features."): v for k, v in vgg19_weights.items()}, assign=True)
     x = image = torch.randn(1, 3, 32, 32).clamp(-1, 1)
     expected = []
     with torch.no_grad():
@@ -34,11 +21,11 @@ def test_features_are_those_of_torchvisions_layers(weights: dict[str, Tensor]) -
             x = layer(x)
             if number in LAYERS:
                 expected.append(x.clone())
-        torch.testing.assert_close(VGG19Features(weights)(image), expected)
+        torch.testing.assert_close(VGG19Features(vgg19_weights)(image), expected)
 
 
-def test_only_the_translated_image_gets_a_gradient(weights: dict[str, Tensor]) -> None:
-    loss = PerceptualLoss(VGG19Features(weights))
+def test_only_the_translated_image_gets_a_gradient(vgg19_weights: dict[str, Tensor]) -> None:
+    loss = PerceptualLoss(VGG19Features(vgg19_weights))
     fake, target = (torch.randn(1, 3, 32, 32, requires_grad=True) for _ in range(2))
     loss(fake, target).backward()
     assert fake.grad is not None
@@ -48,17 +35,17 @@ def test_only_the_translated_image_gets_a_gradient(weights: dict[str, Tensor]) -
     assert loss(fake, fake) == 0
 
 
-def test_imagenet_normalization_changes_the_input(weights: dict[str, Tensor]) -> None:
+def test_imagenet_normalization_changes_the_input(vgg19_weights: dict[str, Tensor]) -> None:
     image = torch.full((1, 3, 32, 32), 2 * 0.485 - 1)
-    plain = VGG19Features(weights)(image)[0]
-    normalized = VGG19Features(weights, imagenet_normalization=True)(image)[0]
+    plain = VGG19Features(vgg19_weights)(image)[0]
+    normalized = VGG19Features(vgg19_weights, imagenet_normalization=True)(image)[0]
     assert normalized[:, :, 5, 5].abs().mean() != plain[:, :, 5, 5].abs().mean()
 
 
-def test_weights_are_read_from_a_local_file(tmp_path: Path, weights: dict[str, Tensor]) -> None:
-    torch.save(weights, tmp_path / "vgg19.pth")
+def test_weights_are_read_from_a_local_file(tmp_path: Path, vgg19_weights: dict[str, Tensor]) -> None:
+    torch.save(vgg19_weights, tmp_path / "vgg19.pth")
     loaded = load_vgg19_weights(tmp_path / "vgg19.pth")
-    assert torch.equal(loaded["features.28.weight"], weights["features.28.weight"])
+    assert torch.equal(loaded["features.28.weight"], vgg19_weights["features.28.weight"])
 
 
 def test_without_network_the_message_names_file_address_size_and_both_ways_out(

@@ -83,6 +83,16 @@ def test_weights_of_others_and_later_formats_are_refused(tmp_path: Path) -> None
         load_checkpoint(tmp_path / "new.pt")
 
 
+def test_a_checkpoint_that_lacks_something_is_refused(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path / "half.pt", {"step": 1})
+    assert load_checkpoint(tmp_path / "half.pt", needed_keys=["step"])["step"] == 1
+    with pytest.raises(CheckpointError, match=r"half\.pt: lacks config, generator; use another"):
+        load_checkpoint(tmp_path / "half.pt", needed_keys=["step", "config", "generator"])
+    torch.save({"format": "pairgan-training"}, tmp_path / "bare.pt")
+    with pytest.raises(CheckpointError, match="has format version None"):
+        load_checkpoint(tmp_path / "bare.pt")
+
+
 def test_code_in_a_file_is_not_run(tmp_path: Path) -> None:
     class Gadget:
         def __reduce__(self) -> tuple[object, tuple[object, ...]]:

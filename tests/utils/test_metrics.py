@@ -15,7 +15,7 @@ def test_an_image_equals_itself() -> None:
     assert metrics.l1 == 0
     assert metrics.ssim == pytest.approx(1)
     assert metrics.sharpness == pytest.approx(1)
-    assert metrics.psnr == float("inf")
+    assert metrics.psnr == 100
 
 
 def test_a_uniform_difference_has_its_known_figures() -> None:
@@ -30,6 +30,16 @@ def test_blur_lowers_the_sharpness() -> None:
     image = noise_image(0)
     blurred = torch.nn.functional.avg_pool2d(image.float(), 3, 1, 1).to(torch.uint8)
     assert image_metrics(blurred, image).sharpness < 0.6
+
+
+def test_images_smaller_than_the_window_of_ssim_have_metrics() -> None:
+    assert image_metrics(noise_image(0, 4, 30), noise_image(1, 4, 30)).ssim < 0.9
+
+
+def test_a_black_target_does_not_spoil_the_mean_sharpness() -> None:
+    black = torch.zeros_like(noise_image(0))
+    mean = mean_metrics([image_metrics(noise_image(0), black), *[image_metrics(noise_image(1), noise_image(1))] * 9])
+    assert mean.sharpness == pytest.approx(10 / 9, rel=0.05)
 
 
 def test_the_mean_is_taken_of_each_metric() -> None:

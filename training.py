@@ -1,0 +1,236 @@
+"""One run: a game, its data, and the folder where it writes; the loop, checkpoints, log and TensorBoard."""
+
+from collections.abc import Generator
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import torch
+
+import build
+from adversarial_step import build_game
+from configs.load import config_differences, config_from_dict, config_to_dict
+from configs.schema import Config
+from data.batch import Batch, DataError, Sample
+from data.layout import Layout
+from data.loader import TrainingDataset, read_fixed, training_batches
+from data.sampler import TrainingSampler
+from translator import Translator
+from utils.checkpoint import (
+    CheckpointError,
+    checkpoint_path,
+    load_checkpoint,
+    remove_old_checkpoints,
+    save_checkpoint,
+)
+from utils.distributed import World
+from utils.pictures import picture_table
+from utils.random_state import random_state, restore_random_state
+from utils.run_folder import logger
+from utils.schedule import linear_decay
+from utils.stop_request import Interrupted, StopRequest
+from utils.stopwatch import Stopwatch
+from utils.tensorboard import Board
+
+
+@dataclass
+class Position:
+    """How far a run has come: steps made, and joint batches (of all processes) taken from the data."""
+
+    step: int = 0
+    batches: int = 0
+
+
+class Training:
+    """One run: a game, its data, and the folder where it writes."""
+
+    def __init__(self, config: Config, world: World) -> None:
+        """Build everything and check the data; nothing is written yet.
+
+        Raises:
+            build.USER_ERRORS: a setting, the data or a weights file cannot be used.
+        """
+        self.config = config
+        self.world = world
+        self.folder = Path(config.run.root) / config.run.name
+        self.layout = build.build_layout(config.data, config.run.seed, "train", needs_targets=True)
+        self.preprocessing = build.build_preprocessing(config)
+        self.joint_batch_size = config.train.batch_size * world.size
+        self.batches_per_epoch = len(self.layout) // self.joint_batch_size
+        if self.batches_per_epoch == 0:
+            raise DataError(
+                f"the train split has {len(self.layout)} samples, fewer than train.batch_size x processes = "
+                f"{self.joint_batch_size}: lower train.batch_size"
+            )
+        self.validation_samples = read_validation_samples(config, self.layout) if world.is_main else []
+        self.game = build_game(config, world)
+        self.translator = Translator(
+            generator=self.game.generator.module,
+            conditioning=self.game.conditioning,
+            precision=self.game.precision,
+            weights_dtype=torch.float32,
+            device=world.device,
+            colors=build.class_colors(config.data),
+        )
+        self.position = Position()
+
+    @property
+    def total_steps(self) -> int:
+        """The step at which the run is finished."""
+        batches_to_go = max(self.config.total_epochs * self.batches_per_epoch - self.position.batches, 0)
+        steps = self.position.step + -(-batches_to_go // self.config.train.accumulation_steps)
+        return min(steps, self.config.train.max_steps or steps)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next step, from 0."""
+        return self.position.batches // self.batches_per_epoch
+
+    def run(self) -> None:
+        """Train from the present position to the end.
+
+        Raises:
+            Interrupted: a signal asked the (single) process to stop; everything is saved.
+        """
+        settings, position, total_steps = self.config, self.position, self.total_steps
+        step = self.game.step_with_kept_graph if settings.train.retain_graph else self.game.step_in_sequence
+        # Processes that stop at different steps would wait for each other, so many are left to the signal itself.
+        stop_request = StopRequest() if self.world.size == 1 else nullcontext(StopRequest())
+        board = Board(self.folder if self.world.is_main else None, first_step=position.step + 1)
+        with closing(board), closing(self._batches()) as stream, stop_request as stop:
+            stopwatch = Stopwatch(position.step)
+            while position.step < total_steps:
+                self._set_learning_rate()
+                step([batch.to(self.world.device) for batch in islice(stream, settings.train.accumulation_steps)])
+                position.step += 1
+                position.batches += settings.train.accumulation_steps
+                is_last = position.step == total_steps
+                if is_last or position.step % settings.log.every_steps == 0:
+                    self._report(board, stopwatch, total_steps)
+                if is_last or position.step % settings.log.images_every_steps == 0:
+                    self._validate(board)
+                if is_last or stop.signal_number or position.step % settings.checkpoint.every_steps == 0:
+                    self.save()
+                if stop.signal_number and not is_last:
+                    raise Interrupted(stop.signal_number, position.step)
+
+    def save(self) -> None:
+        """Write a checkpoint: everything needed to go on as if never stopped."""
+        random_states = self.world.gather(random_state(self.world.device))
+        if not self.world.is_main:
+            return
+        state = {
+            **self._position_state(),
+            "config": config_to_dict(self.config),
+            **{name: player.state_dict() for name, player in self.game.players.items()},
+            "random_states": random_states,
+        }
+        path = checkpoint_path(self.folder, self.position.step)
+        save_checkpoint(path, state)
+        remove_old_checkpoints(self.folder, self.config.checkpoint.keep)
+        logger.info("saved %s", path)
+
+    def restore(self, path: Path) -> None:
+        """Go on from a checkpoint, whatever the batch size and the number of processes that wrote it.
+
+        Raises:
+            CheckpointError: the file cannot be used, or its networks differ from the configuration's.
+        """
+        state = load_checkpoint(
+            path, needed_keys=[*self._position_state(), *self.game.players, "random_states", "config"]
+        )
+        check_same_networks(config_from_dict(state["config"], str(path)), self.config, path)
+        for name, player in self.game.players.items():
+            try:
+                player.load_state_dict(state[name])
+            except (RuntimeError, KeyError, ValueError) as error:
+                raise CheckpointError(f"{path}: its {name} does not fit: {error}") from error
+        if self.world.rank < len(state["random_states"]):
+            restore_random_state(state["random_states"][self.world.rank], self.world.device)
+        batches_into_epoch = state["samples_into_epoch"] // self.joint_batch_size
+        self.position.step = state["step"]
+        self.position.batches = state["epoch"] * self.batches_per_epoch + batches_into_epoch
+        logger.info("going on from %s", path)
+
+    def _position_state(self) -> dict[str, int]:
+        """The position as a checkpoint holds it: independent of batch size and number of processes."""
+        epoch, batches = divmod(self.position.batches, self.batches_per_epoch)
+        samples_into_epoch = batches * self.joint_batch_size
+        return {"step": self.position.step, "epoch": epoch, "samples_into_epoch": samples_into_epoch}
+
+    def _batches(self) -> Generator[Batch]:
+        sampler = TrainingSampler(
+            n_samples=len(self.layout),
+            batch_size=self.config.train.batch_size,
+            seed=self.config.run.seed,
+            rank=self.world.rank,
+            world_size=self.world.size,
+            first_batch=self.position.batches,
+        )
+        return training_batches(
+            TrainingDataset(self.layout, self.preprocessing, self.config.run.seed),
+            sampler,
+            n_workers=self.config.data.workers,
+            pin_memory=self.world.device.type == "cuda",
+        )
+
+    def _set_learning_rate(self) -> None:
+        train = self.config.train
+        factor = linear_decay(self.epoch, constant_epochs=train.epochs, decay_epochs=train.decay_epochs)
+        for player in self.game.players.values():
+            player.learning_rate = self.config.optimizer.learning_rate * factor
+
+    def _report(self, board: Board, stopwatch: Stopwatch, total_steps: int) -> None:
+        """The one transfer of losses from device to host: to the log and to TensorBoard."""
+        losses = self.game.means.take(self.world)
+        images_per_s = stopwatch.lap(self.position.step) * self.joint_batch_size * self.config.train.accumulation_steps
+        epoch = (self.position.batches - 1) // self.batches_per_epoch + 1  # of the step just made, from 1
+        scalars = {**losses, "progress/epoch": float(epoch), "progress/images_per_s": images_per_s}
+        for name, player in self.game.players.items():
+            scalars[f"learning_rate/{name}"] = player.learning_rate
+            scalars[f"amp/scale/{name}"] = player.scaler.get_scale()
+            scalars[f"amp/skipped_steps/{name}"] = float(player.skipped_steps)
+        board.write_scalars(scalars, self.position.step)
+        terms = "  ".join(f"{tag.removeprefix('loss/')} {value:.3f}" for tag, value in losses.items())
+        skipped = sum(int(player.skipped_steps) for player in self.game.players.values())
+        logger.info(
+            f"step {self.position.step:>6}/{total_steps}  epoch {epoch:>3}  {images_per_s:6.1f} images/s"
+            f"  {terms}" + (f"  skipped {skipped}" if skipped else "")
+        )
+
+    def _validate(self, board: Board) -> None:
+        """Show the validation samples; the main process alone, on the bare network, so that no other waits."""
+        rows, distances = [], []
+        for sample in self.validation_samples:
+            assert sample.target is not None
+            fake = self.translator.translate(Batch.of([sample]))[0]
+            rows.append([self.translator.show_source(sample), fake, sample.target])
+            distances.append((fake.float() - sample.target.float()).abs().mean().item() / 255)
+        if rows:
+            board.write_image("validation/source_translated_target", picture_table(rows), self.position.step)
+            board.write_scalars({"validation/l1": sum(distances) / len(distances)}, self.position.step)
+
+
+def read_validation_samples(config: Config, train_layout: Layout) -> list[Sample]:
+    """The samples that are shown during training; training samples where the data set has no validation split."""
+    split = config.data.validation_split or ("val" if build.has_split(config.data, "val") else None)
+    layout = build.build_layout(config.data, config.run.seed, split, needs_targets=True) if split else train_layout
+    preprocessing = build.build_preprocessing(config)
+    return [read_fixed(layout, preprocessing, index) for index in range(min(config.log.n_images, len(layout)))]
+
+
+def check_same_networks(saved: Config, wanted: Config, path: Path) -> None:
+    """Raise CheckpointError where a checkpoint's networks have another form; log other changed settings."""
+    changes = config_differences(saved, wanted)
+    for key, (old, new) in changes.items():
+        if key.startswith(("generator.", "discriminator.")) and ".init" not in key:
+            raise CheckpointError(
+                f"{path} was trained with {key}={old}, now it is {new}: set it back, or start anew with "
+                "--resume never or another run.name"
+            )
+    old_condition, new_condition = (build.build_conditioning(config.data) for config in (saved, wanted))
+    if old_condition != new_condition:
+        raise CheckpointError(f"{path} was trained on {old_condition}, now it is {new_condition}: set data.* back")
+    if changes:
+        logger.info("changed since: %s", ", ".join(f"{key} {old} -> {new}" for key, (old, new) in changes.items()))
