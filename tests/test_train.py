@@ -225,9 +225,7 @@ def test_a_full_disk_is_told_with_the_path(
     size = checkpoint_path(tiny_config.parent / "runs" / "tiny", 2).stat().st_size
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     monkeypatch.setattr(sys, "argv", ["train.py", "--config", str(tiny_config)])
-    before = signal.signal(
-        signal.SIGXFSZ, signal.SIG_IGN
-    )  # a write beyond the limit is then an error as a full disk is
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # so that a write beyond the limit is a mere error
     resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, limit[1]))
     try:
         assert run_entry_point(train.main, build.USER_ERRORS) == 2
