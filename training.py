@@ -106,14 +106,15 @@ class Training:
                 position.step += 1
                 position.batches += settings.train.accumulation_steps
                 is_last = position.step == total_steps
+                stop_signal = stop.signal_number  # asked once: it can come at any moment
                 if is_last or position.step % settings.log.every_steps == 0:
                     self._report(board, stopwatch, total_steps)
                 if is_last or position.step % settings.log.images_every_steps == 0:
                     self._validate(board)
-                if is_last or stop.signal_number or position.step % settings.checkpoint.every_steps == 0:
+                if is_last or stop_signal or position.step % settings.checkpoint.every_steps == 0:
                     self.save()
-                if stop.signal_number and not is_last:
-                    raise Interrupted(stop.signal_number, position.step)
+                if stop_signal and not is_last:
+                    raise Interrupted(stop_signal, position.step)
 
     def save(self) -> None:
         """Write a checkpoint: everything needed to go on as if never stopped."""

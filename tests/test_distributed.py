@@ -15,15 +15,19 @@ from utils.checkpoint import checkpoint_path, load_checkpoint
 STEPS = 3
 
 
-def run_with_torchrun(config: Path, *arguments: str) -> str:
+def launch(config: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    result = subprocess.run(
+    return subprocess.run(
         [*command, "train.py", "--config", str(config), *arguments],
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=120,
     )
+
+
+def run_with_torchrun(config: Path, *arguments: str) -> str:
+    result = launch(config, *arguments)
     assert result.returncode == 0, result.stderr
     return result.stdout
 
@@ -70,14 +74,7 @@ def test_a_run_of_two_processes_goes_on_with_one(tiny_config: Path) -> None:
     ids=["on both", "on one"],
 )
 def test_a_mistake_ends_every_process_without_tracebacks(tiny_config: Path, arguments: list[str], message: str) -> None:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    result = subprocess.run(
-        [*command, "train.py", "--config", str(tiny_config), *arguments],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    result = launch(tiny_config, *arguments)
     assert result.returncode != 0
     assert message in result.stderr
     assert 'train.py", line' not in result.stderr
