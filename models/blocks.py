@@ -2,9 +2,12 @@
 
 from typing import Literal
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 Norm = Literal["instance", "batch"]
+Upsample = Literal["transposed", "nearest", "bilinear", "residual"]
+Padding = Literal["zeros", "reflect"]
 
 
 def make_norm(norm: Norm, channels: int) -> nn.Module:
@@ -16,21 +19,93 @@ def make_norm(norm: Norm, channels: int) -> nn.Module:
             return nn.BatchNorm2d(channels)
 
 
-class ResidualBlock(nn.Module):
-    """x + norm(conv(ReLU(norm(conv(x))))), reflection padded, with no ReLU after the sum (pix2pixHD)."""
+def make_stem(in_channels: int, out_channels: int, norm: Norm) -> nn.Sequential:
+    """The 7x7 convolution with which the generators of pix2pixHD begin: reflection padded, norm, ReLU."""
+    return nn.Sequential(
+        nn.ReflectionPad2d(3),
+        nn.Conv2d(in_channels, out_channels, kernel_size=7, bias=False),
+        make_norm(norm, out_channels),
+        nn.ReLU(inplace=True),
+    )
 
-    def __init__(self, channels: int, *, norm: Norm) -> None:
+
+def make_head(in_channels: int, out_channels: int) -> nn.Sequential:
+    """The 7x7 convolution with which they end: reflection padded, tanh."""
+    return nn.Sequential(nn.ReflectionPad2d(3), nn.Conv2d(in_channels, out_channels, kernel_size=7), nn.Tanh())
+
+
+def make_down(in_channels: int, out_channels: int, norm: Norm, padding: Padding) -> nn.Sequential:
+    """Halve the sides: strided 3x3 convolution, norm, ReLU. Reflection avoids light spots at borders."""
+    return nn.Sequential(
+        nn.Conv2d(in_channels, out_channels, kernel_size=3, stride=2, padding=1, padding_mode=padding, bias=False),
+        make_norm(norm, out_channels),
+        nn.ReLU(inplace=True),
+    )
+
+
+def make_up(in_channels: int, out_channels: int, norm: Norm, upsample: Upsample) -> nn.Module:
+    """Double the sides.
+
+    transposed: 3x3 transposed convolution, norm, ReLU, as the originals. nearest, bilinear: interpolation, then a
+    reflection padded 3x3 convolution, norm, ReLU, which leave no checkerboard (Odena et al. 2016). residual: see
+    ResidualUpsampling.
+    """
+    if upsample == "residual":
+        return ResidualUpsampling(in_channels, out_channels, norm=norm)
+    if upsample == "transposed":
+        layers: list[nn.Module] = [
+            nn.ConvTranspose2d(
+                in_channels, out_channels, kernel_size=3, stride=2, padding=1, output_padding=1, bias=False
+            )
+        ]
+    else:
+        layers = [nn.Upsample(scale_factor=2, mode=upsample), *_padded_conv3(in_channels, out_channels)]
+    return nn.Sequential(*layers, make_norm(norm, out_channels), nn.ReLU(inplace=True))
+
+
+class ResidualBlock(nn.Module):
+    """x + norm(conv(ReLU(norm(conv(x))))), reflection padded, with no ReLU after the sum (pix2pixHD).
+
+    dropout: drop half of the activations between the convolutions, the noise of pix2pix.
+    """
+
+    def __init__(self, channels: int, *, norm: Norm, dropout: bool = False) -> None:
         super().__init__()
         self.body = nn.Sequential(
-            nn.ReflectionPad2d(1),
-            nn.Conv2d(channels, channels, kernel_size=3, bias=False),
+            *_padded_conv3(channels, channels),
             make_norm(norm, channels),
             nn.ReLU(inplace=True),
-            nn.ReflectionPad2d(1),
-            nn.Conv2d(channels, channels, kernel_size=3, bias=False),
+            *([nn.Dropout(0.5)] if dropout else []),
+            *_padded_conv3(channels, channels),
             make_norm(norm, channels),
         )
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, C, H, W) -> (N, C, H, W); H and W of at least 2."""
         return x + self.body(x)
+
+
+class ResidualUpsampling(nn.Module):
+    """Pre-activation block that doubles the sides: ReLU(norm), upsample, conv, ReLU(norm), conv, plus the shortcut."""
+
+    def __init__(self, in_channels: int, out_channels: int, *, norm: Norm) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            make_norm(norm, in_channels),
+            nn.ReLU(inplace=True),
+            nn.Upsample(scale_factor=2, mode="nearest"),
+            *_padded_conv3(in_channels, out_channels),
+            make_norm(norm, out_channels),
+            nn.ReLU(inplace=True),
+            *_padded_conv3(out_channels, out_channels),
+        )
+        self.shortcut = nn.Conv2d(in_channels, out_channels, kernel_size=1, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, in_channels, H, W) -> (N, out_channels, 2 H, 2 W)."""
+        # the 1x1 convolution and the nearest neighbour commute, and at the low resolution it costs a quarter
+        return self.body(x) + F.interpolate(self.shortcut(x), scale_factor=2, mode="nearest")
+
+
+def _padded_conv3(in_channels: int, out_channels: int) -> list[nn.Module]:
+    return [nn.ReflectionPad2d(1), nn.Conv2d(in_channels, out_channels, kernel_size=3, bias=False)]

@@ -1,18 +1,47 @@
-"""pix2pixHD's global generator."""
+"""pix2pixHD's global generator, which is also pix2pix's ResNet generator."""
 
 from itertools import pairwise
 
 from torch import Tensor, nn
 
-from models.blocks import Norm, ResidualBlock, make_norm
+from models.blocks import Norm, Padding, ResidualBlock, Upsample, make_down, make_head, make_stem, make_up
 
 
-class GlobalGenerator(nn.Module):
+class GlobalTrunk(nn.Module):
+    """The global generator without its last convolution: (N, in_channels, H, W) -> (N, base_channels, H, W)."""
+
+    def __init__(
+        self,
+        *,
+        in_channels: int,
+        base_channels: int = 64,
+        n_downsamplings: int = 4,
+        n_blocks: int = 9,
+        norm: Norm = "instance",
+        dropout: bool = False,
+        upsample: Upsample = "transposed",
+        padding: Padding = "zeros",
+    ) -> None:
+        super().__init__()
+        widths = [base_channels * 2**level for level in range(n_downsamplings + 1)]
+        self.stem = make_stem(in_channels, base_channels, norm)
+        self.downs = nn.Sequential(*(make_down(narrow, wide, norm, padding) for narrow, wide in pairwise(widths)))
+        self.blocks = nn.Sequential(*(ResidualBlock(widths[-1], norm=norm, dropout=dropout) for _ in range(n_blocks)))
+        self.ups = nn.Sequential(
+            *(make_up(wide, narrow, norm, upsample) for wide, narrow in pairwise(reversed(widths)))
+        )
+
+    def forward(self, source: Tensor) -> Tensor:
+        """(N, in_channels, H, W) -> (N, base_channels, H, W)."""
+        return self.ups(self.blocks(self.downs(self.stem(source))))
+
+
+class GlobalGenerator(GlobalTrunk):
     """Encoder, residual blocks, decoder (Wang et al. 2018, section 3.1; Johnson et al. 2016).
 
     A 7x7 stem, `n_downsamplings` strided convolutions that double the channels, `n_blocks` residual blocks, as many
-    transposed convolutions, a 7x7 head with tanh. No convolution before a norm has a bias: the norm takes the mean
-    away.
+    upsamplings, a 7x7 head with tanh. No convolution before a norm has a bias: the norm takes the mean away. With 2
+    downsamplings it is pix2pix's ResNet generator (6 or 9 blocks, dropout).
     """
 
     def __init__(
@@ -24,41 +53,25 @@ class GlobalGenerator(nn.Module):
         n_downsamplings: int = 4,
         n_blocks: int = 9,
         norm: Norm = "instance",
+        dropout: bool = False,
+        upsample: Upsample = "transposed",
+        padding: Padding = "zeros",
     ) -> None:
-        super().__init__()
-        widths = [base_channels * 2**level for level in range(n_downsamplings + 1)]
-        self.stem = nn.Sequential(
-            nn.ReflectionPad2d(3),
-            nn.Conv2d(in_channels, base_channels, kernel_size=7, bias=False),
-            make_norm(norm, base_channels),
-            nn.ReLU(inplace=True),
+        super().__init__(
+            in_channels=in_channels,
+            base_channels=base_channels,
+            n_downsamplings=n_downsamplings,
+            n_blocks=n_blocks,
+            norm=norm,
+            dropout=dropout,
+            upsample=upsample,
+            padding=padding,
         )
-        self.downs = nn.Sequential(*(_down(narrow, wide, norm) for narrow, wide in pairwise(widths)))
-        self.blocks = nn.Sequential(*(ResidualBlock(widths[-1], norm=norm) for _ in range(n_blocks)))
-        self.ups = nn.Sequential(*(_up(wide, narrow, norm) for wide, narrow in pairwise(reversed(widths))))
-        self.head = nn.Sequential(
-            nn.ReflectionPad2d(3), nn.Conv2d(base_channels, out_channels, kernel_size=7), nn.Tanh()
-        )
+        self.head = make_head(base_channels, out_channels)
 
     def forward(self, source: Tensor) -> Tensor:
         """Translate (N, in_channels, H, W) into (N, out_channels, H, W) in [-1, 1].
 
         H and W are multiples of 2**n_downsamplings, and at least twice that.
         """
-        return self.head(self.ups(self.blocks(self.downs(self.stem(source)))))
-
-
-def _down(in_channels: int, out_channels: int, norm: Norm) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Conv2d(in_channels, out_channels, kernel_size=3, stride=2, padding=1, bias=False),
-        make_norm(norm, out_channels),
-        nn.ReLU(inplace=True),
-    )
-
-
-def _up(in_channels: int, out_channels: int, norm: Norm) -> nn.Sequential:
-    return nn.Sequential(
-        nn.ConvTranspose2d(in_channels, out_channels, kernel_size=3, stride=2, padding=1, output_padding=1, bias=False),
-        make_norm(norm, out_channels),
-        nn.ReLU(inplace=True),
-    )
+        return self.head(super().forward(source))

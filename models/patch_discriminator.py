@@ -30,25 +30,35 @@ class Judgement(NamedTuple):
 class PatchDiscriminator(nn.Module):
     """PatchGAN: `n_layers` strided 4x4 convolutions, one of stride 1, and one to the logits (Isola et al. 2017).
 
-    Padding 2 as in pix2pixHD, so that a side grows by one where it is not halved.
+    padding: 2 in pix2pixHD, where a side that is not halved grows by one; 1 in pix2pix, where it shrinks by one.
+    max_channels: where doubling the channels ends; pix2pixHD's 512, in pix2pix 8 * base_channels.
     """
 
     def __init__(
-        self, *, in_channels: int, base_channels: int = 64, n_layers: int = 3, norm: Norm = "instance"
+        self,
+        *,
+        in_channels: int,
+        base_channels: int = 64,
+        n_layers: int = 3,
+        norm: Norm = "instance",
+        padding: int = 2,
+        max_channels: int = 512,
     ) -> None:
         super().__init__()
-        widths = [min(base_channels * 2**level, MAX_CHANNELS) for level in range(n_layers + 1)]
-        first = nn.Sequential(_conv4(in_channels, widths[0], stride=2, bias=True), nn.LeakyReLU(0.2, inplace=True))
+        widths = [min(base_channels * 2**level, max_channels) for level in range(n_layers + 1)]
+        first = nn.Sequential(
+            _conv4(in_channels, widths[0], stride=2, padding=padding, bias=True), nn.LeakyReLU(0.2, inplace=True)
+        )
         inner = [
             nn.Sequential(
-                _conv4(widths[level - 1], widths[level], stride=2 if level < n_layers else 1, bias=False),
-                make_norm(norm, widths[level]),
+                _conv4(widths[k - 1], widths[k], stride=2 if k < n_layers else 1, padding=padding, bias=False),
+                make_norm(norm, widths[k]),
                 nn.LeakyReLU(0.2, inplace=True),
             )
-            for level in range(1, n_layers + 1)
+            for k in range(1, n_layers + 1)
         ]
         self.layers = nn.ModuleList([first, *inner])
-        self.head = _conv4(widths[-1], 1, stride=1, bias=True)
+        self.head = _conv4(widths[-1], 1, stride=1, padding=padding, bias=True)
 
     def forward(self, x: Tensor) -> Judgement:
         """Judge (N, in_channels, H, W)."""
@@ -60,7 +70,10 @@ class PatchDiscriminator(nn.Module):
 
 
 class MultiscalePatchDiscriminator(nn.Module):
-    """One PatchGAN for each level of an image pyramid (Wang et al. 2018, section 3.2)."""
+    """One PatchGAN for each level of an image pyramid (Wang et al. 2018, section 3.2).
+
+    With one scale and padding 1 it is pix2pix's 70x70 PatchGAN.
+    """
 
     def __init__(
         self,
@@ -71,6 +84,8 @@ class MultiscalePatchDiscriminator(nn.Module):
         n_layers: int = 3,
         n_scales: int = 2,
         norm: Norm = "instance",
+        padding: int = 2,
+        max_channels: int = 512,
     ) -> None:
         super().__init__()
         self.scales = nn.ModuleList(
@@ -79,6 +94,8 @@ class MultiscalePatchDiscriminator(nn.Module):
                 base_channels=base_channels,
                 n_layers=n_layers,
                 norm=norm,
+                padding=padding,
+                max_channels=max_channels,
             )
             for _ in range(n_scales)
         )
@@ -97,5 +114,5 @@ class MultiscalePatchDiscriminator(nn.Module):
         return judgements
 
 
-def _conv4(in_channels: int, out_channels: int, *, stride: int, bias: bool) -> nn.Conv2d:
-    return nn.Conv2d(in_channels, out_channels, kernel_size=4, stride=stride, padding=2, bias=bias)
+def _conv4(in_channels: int, out_channels: int, *, stride: int, padding: int, bias: bool) -> nn.Conv2d:
+    return nn.Conv2d(in_channels, out_channels, kernel_size=4, stride=stride, padding=padding, bias=bias)

@@ -39,7 +39,8 @@ def tiny_config(tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def reference() -> dict[str, Any]:
     """Inputs, weights and outputs of the original networks; see tests/reference/README.md."""
-    return torch.load(Path(__file__).parent / "reference" / "pix2pixhd.pt", weights_only=True)
+    folder = Path(__file__).parent / "reference"
+    return {name: case for file in folder.glob("*.pt") for name, case in torch.load(file, weights_only=True).items()}
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from losses.feature_matching import feature_matching
 from losses.objective import GeneratorObjective
 from models.blocks import Norm
 from models.global_generator import GlobalGenerator
+from models.original_weights import import_original
 from models.patch_discriminator import Judgement, MultiscalePatchDiscriminator
-from tests.originals import discriminator_weights, generator_weights
 from utils.player import Player
 from utils.precision import Precision
 
@@ -216,15 +216,14 @@ def test_fifty_steps_on_two_images_lower_their_distance() -> None:
     assert (game.generator.module(source) - target).abs().mean().item() < 0.8 * distance
 
 
+def original(weights: dict[str, Tensor]) -> nn.Module:
+    return import_original({name: weight.double() for name, weight in weights.items()}).network
+
+
 def test_three_steps_reproduce_pix2pixhds_training(reference: dict[str, Any]) -> None:
     case = reference["pix2pixhd_training"]
     config = case["config"]
-    generator = GlobalGenerator(
-        in_channels=3, base_channels=config["ngf"], n_downsamplings=config["n_downsample"], n_blocks=config["n_blocks"]
-    ).double()
-    discriminator = MultiscalePatchDiscriminator(source_channels=3, base_channels=config["ndf"]).double()
-    generator.load_state_dict(generator_weights(case["generator_before"], generator))
-    discriminator.load_state_dict(discriminator_weights(case["discriminator_before"], discriminator))
+    generator, discriminator = original(case["generator_before"]), original(case["discriminator_before"])
     precision = Precision("cpu", torch.float32)
     game = TensorGame(
         generator=make_player(generator, precision.make_scaler(), None, config["lr"]),
@@ -244,9 +243,7 @@ def test_three_steps_reproduce_pix2pixhds_training(reference: dict[str, Any]) ->
         assert losses["loss/G/feature_matching"] * 10 == pytest.approx(recorded["G_GAN_Feat"], rel=1e-9)
         assert losses["loss/D/fake"] == pytest.approx(recorded["D_fake"], rel=1e-9)
         assert losses["loss/D/real"] == pytest.approx(recorded["D_real"], rel=1e-9)
-    after = generator_weights(case["generator_after"], generator)
-    torch.testing.assert_close(generator.state_dict(), after, rtol=1e-9, atol=1e-9, check_dtype=False)
-    after = discriminator_weights(case["discriminator_after"], discriminator)
-    torch.testing.assert_close(discriminator.state_dict(), after, rtol=1e-9, atol=1e-9, check_dtype=False)
+    for network, after in ((generator, "generator_after"), (discriminator, "discriminator_after")):
+        torch.testing.assert_close(network.state_dict(), original(case[after]).state_dict(), rtol=1e-9, atol=1e-9)
     output = generator(case["source"][0].double())
     torch.testing.assert_close(output, case["output_after"], rtol=1e-9, atol=1e-9)

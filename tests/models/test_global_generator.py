@@ -1,10 +1,7 @@
-from typing import Any
-
 import pytest
 import torch
 
 from models.global_generator import GlobalGenerator
-from tests.originals import generator_weights
 
 # pix2pixHD's parameters (in channels -> count), less the biases that it has before norms
 ORIGINAL_PARAMETERS = {36: 182_546_755, 39: 182_556_163, 3: 182_443_267}
@@ -17,22 +14,6 @@ def test_the_full_size_has_the_originals_parameters(in_channels: int) -> None:
         generator = GlobalGenerator(in_channels=in_channels)
     count = sum(parameter.numel() for parameter in generator.parameters())
     assert count == ORIGINAL_PARAMETERS[in_channels] - BIASES_BEFORE_NORMS
-
-
-@pytest.mark.parametrize("case", ["global_rgb", "global_label_edge", "global_batchnorm"])
-def test_outputs_equal_the_originals(reference: dict[str, Any], case: str) -> None:
-    recorded = reference[f"pix2pixhd_{case}"]
-    config = recorded["config"]
-    generator = GlobalGenerator(
-        in_channels=config["in_channels"],
-        base_channels=config["ngf"],
-        n_downsamplings=config["n_downsample"],
-        n_blocks=config["n_blocks"],
-        norm=config["norm"],
-    )
-    generator.double().eval().load_state_dict(generator_weights(recorded["state_dict"], generator))
-    output = generator(recorded["inputs"][0].double())
-    torch.testing.assert_close(output, recorded["output"], rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize(("height", "width"), [(32, 32), (32, 64), (48, 16)])

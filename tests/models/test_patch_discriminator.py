@@ -1,10 +1,7 @@
-from typing import Any
-
 import pytest
 import torch
 
 from models.patch_discriminator import MultiscalePatchDiscriminator
-from tests.originals import discriminator_weights
 
 ORIGINAL_PARAMETERS = {2: 5_603_202, 3: 8_404_803}  # by number of scales, 39 channels
 BIASES_BEFORE_NORMS = 128 + 256 + 512  # of each scale
@@ -15,18 +12,6 @@ def test_the_full_size_has_the_originals_parameters(n_scales: int) -> None:
     discriminator = MultiscalePatchDiscriminator(source_channels=36, n_scales=n_scales)
     count = sum(parameter.numel() for parameter in discriminator.parameters())
     assert count == ORIGINAL_PARAMETERS[n_scales] - n_scales * BIASES_BEFORE_NORMS
-
-
-@pytest.mark.parametrize("n_scales", [2, 3])
-def test_features_and_logits_equal_the_originals(reference: dict[str, Any], n_scales: int) -> None:
-    recorded = reference[f"pix2pixhd_discriminator_{n_scales}"]
-    discriminator = MultiscalePatchDiscriminator(source_channels=3, base_channels=3, n_scales=n_scales)
-    discriminator.double().load_state_dict(discriminator_weights(recorded["state_dict"], discriminator))
-    pair = recorded["inputs"][0].double()
-    judgements = discriminator(pair[:, :3], pair[:, 3:])
-    for judgement, expected in zip(judgements, recorded["output"], strict=True):
-        for activation, recorded_activation in zip([*judgement.features, judgement.logits], expected, strict=True):
-            torch.testing.assert_close(activation, recorded_activation, rtol=1e-12, atol=1e-12)
 
 
 def test_patches_of_a_1024x512_image_are_the_originals() -> None:

@@ -1,0 +1,88 @@
+"""pix2pixHD's coarse-to-fine generator."""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from models.blocks import Norm, Padding, ResidualBlock, Upsample, make_down, make_head, make_stem, make_up
+from models.global_generator import GlobalTrunk
+
+
+class EnhancerLevel(nn.Module):
+    """One enhancer: the finer source, halved, is added to what comes from below; blocks and an upsampling follow."""
+
+    def __init__(
+        self,
+        *,
+        in_channels: int,
+        channels: int,
+        n_blocks: int,
+        norm: Norm,
+        upsample: Upsample,
+        padding: Padding,
+    ) -> None:
+        super().__init__()
+        self.stem = make_stem(in_channels, channels, norm)
+        self.down = make_down(channels, 2 * channels, norm, padding)
+        self.blocks = nn.Sequential(*(ResidualBlock(2 * channels, norm=norm) for _ in range(n_blocks)))
+        self.up = make_up(2 * channels, channels, norm, upsample)
+
+    def forward(self, source: Tensor, coarse: Tensor) -> Tensor:
+        """Source (N, in_channels, H, W) and coarse features (N, 2 C, H/2, W/2) -> features (N, C, H, W)."""
+        return self.up(self.blocks(self.down(self.stem(source)) + coarse))
+
+
+class LocalEnhancer(nn.Module):
+    """A global generator at the lowest resolution and `n_enhancers` levels that double it (Wang et al. 2018, 3.1).
+
+    base_channels is the width of the finest level; the trunk has 2**n_enhancers times that.
+    """
+
+    def __init__(
+        self,
+        *,
+        in_channels: int,
+        out_channels: int = 3,
+        base_channels: int = 32,
+        n_downsamplings: int = 4,
+        n_blocks: int = 9,
+        n_enhancers: int = 1,
+        n_enhancer_blocks: int = 3,
+        norm: Norm = "instance",
+        upsample: Upsample = "transposed",
+        padding: Padding = "zeros",
+    ) -> None:
+        super().__init__()
+        self.trunk = GlobalTrunk(
+            in_channels=in_channels,
+            base_channels=base_channels * 2**n_enhancers,
+            n_downsamplings=n_downsamplings,
+            n_blocks=n_blocks,
+            norm=norm,
+            upsample=upsample,
+            padding=padding,
+        )
+        self.enhancers = nn.ModuleList(
+            EnhancerLevel(
+                in_channels=in_channels,
+                channels=base_channels * 2**level,
+                n_blocks=n_enhancer_blocks,
+                norm=norm,
+                upsample=upsample,
+                padding=padding,
+            )
+            for level in reversed(range(n_enhancers))
+        )
+        self.head = make_head(base_channels, out_channels)
+
+    def forward(self, source: Tensor) -> Tensor:
+        """Translate (N, in_channels, H, W) into (N, out_channels, H, W) in [-1, 1].
+
+        H and W are multiples of 2**(n_downsamplings + n_enhancers), and at least twice that.
+        """
+        pyramid = [source]
+        for _ in self.enhancers:
+            pyramid.append(F.avg_pool2d(pyramid[-1], kernel_size=3, stride=2, padding=1, count_include_pad=False))
+        features = self.trunk(pyramid.pop())
+        for enhancer in self.enhancers:
+            features = enhancer(pyramid.pop(), features)
+        return self.head(features)

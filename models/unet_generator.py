@@ -1,0 +1,69 @@
+"""pix2pix's U-Net."""
+
+import torch
+from torch import Tensor, nn
+
+from models.blocks import Norm, make_norm
+
+
+class UnetGenerator(nn.Module):
+    """Encoder and decoder with a skip at every resolution (Isola et al. 2017, section 6.1.1).
+
+    `n_downsamplings` (at least 5) strided convolutions down, as many transposed ones up; channels double up to 8 times
+    base_channels. 8 levels are pix2pix's unet_256, 7 its unet_128. Dropout in the decoder's inner levels is the noise
+    of pix2pix. As there, a convolution that no norm follows has a bias with instance norm and none with batch norm,
+    but for the last, which always has one.
+    """
+
+    def __init__(
+        self,
+        *,
+        in_channels: int,
+        out_channels: int = 3,
+        base_channels: int = 64,
+        n_downsamplings: int = 8,
+        norm: Norm = "batch",
+        dropout: bool = True,
+    ) -> None:
+        super().__init__()
+        if n_downsamplings < 5:
+            raise ValueError(f"a U-Net has at least 5 downsamplings, not {n_downsamplings}")
+        widths = [base_channels * min(2**level, 8) for level in range(n_downsamplings)]
+        has_bias = norm == "instance"
+        innermost = n_downsamplings - 1
+        self.downs = nn.ModuleList([_conv4(in_channels, widths[0], bias=has_bias)])
+        for level in range(1, n_downsamplings):
+            is_bare = level == innermost  # one pixel is left there, which a norm would make 0
+            layers = [nn.LeakyReLU(0.2), _conv4(widths[level - 1], widths[level], bias=is_bare and has_bias)]
+            self.downs.append(nn.Sequential(*layers, *([] if is_bare else [make_norm(norm, widths[level])])))
+        self.ups = nn.ModuleList()
+        for level in range(innermost, 0, -1):
+            width_in = widths[level] * (1 if level == innermost else 2)
+            layers = [nn.ReLU(), _up_conv4(width_in, widths[level - 1], bias=False), make_norm(norm, widths[level - 1])]
+            if dropout and 4 <= level < innermost:
+                layers.append(nn.Dropout(0.5))
+            self.ups.append(nn.Sequential(*layers))
+        self.head = nn.Sequential(nn.ReLU(), _up_conv4(2 * widths[0], out_channels, bias=True), nn.Tanh())
+
+    def forward(self, source: Tensor) -> Tensor:
+        """Translate (N, in_channels, H, W) into (N, out_channels, H, W) in [-1, 1].
+
+        H and W are multiples of 2**n_downsamplings.
+        """
+        skips = []
+        x = source
+        for down in self.downs:
+            x = down(x)
+            skips.append(x)
+        skips.pop()
+        for up in self.ups:
+            x = torch.cat([skips.pop(), up(x)], dim=1)
+        return self.head(x)
+
+
+def _conv4(in_channels: int, out_channels: int, *, bias: bool) -> nn.Conv2d:
+    return nn.Conv2d(in_channels, out_channels, kernel_size=4, stride=2, padding=1, bias=bias)
+
+
+def _up_conv4(in_channels: int, out_channels: int, *, bias: bool) -> nn.ConvTranspose2d:
+    return nn.ConvTranspose2d(in_channels, out_channels, kernel_size=4, stride=2, padding=1, bias=bias)

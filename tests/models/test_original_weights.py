@@ -1,0 +1,123 @@
+"""Networks of pix2pixHD and pix2pix: read from recorded weights, they compute what was recorded.
+
+Written back, they have the originals' names and shapes.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from models.original_names import OriginalWeightsError
+from models.original_weights import ImportedNetwork, export_original, import_original
+
+REFERENCE = Path(__file__).parents[1] / "reference"
+FULL_SIZE = json.loads((REFERENCE / "state_dict_keys.json").read_text())
+CASES = [
+    "pix2pixhd_global_rgb",
+    "pix2pixhd_global_label_edge",
+    "pix2pixhd_global_batchnorm",
+    "pix2pixhd_local_1",
+    "pix2pix_unet_batch",
+    "pix2pix_unet_instance",
+    "pix2pix_resnet_batch_dropout",
+    "pix2pix_resnet_instance",
+]
+DISCRIMINATORS = [
+    "pix2pixhd_discriminator_2",
+    "pix2pixhd_discriminator_3",
+    "pix2pixhd_discriminator_2_no_features",
+    "pix2pix_patchgan_batch",
+    "pix2pix_patchgan_instance",
+]
+
+
+def imported(case: dict[str, Any]) -> ImportedNetwork:
+    found = import_original({key: value.double() for key, value in case["state_dict"].items()})
+    found.network.double().eval()
+    return found
+
+
+def assert_close(actual: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-12 * expected.abs().max().item())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_generators_compute_what_the_originals_compute(reference: dict[str, Any], name: str) -> None:
+    case = reference[name]
+    assert_close(imported(case).network(case["inputs"][0].double()), case["output"])
+
+
+def test_the_encoder_computes_what_the_original_computes(reference: dict[str, Any]) -> None:
+    case = reference["pix2pixhd_encoder"]
+    image, instances = case["inputs"]
+    assert_close(imported(case).network(image.double(), instances), case["output"])
+
+
+@pytest.mark.parametrize("name", DISCRIMINATORS)
+def test_discriminators_compute_what_the_originals_compute(reference: dict[str, Any], name: str) -> None:
+    case = reference[name]
+    pair = case["inputs"][0].double()
+    judgements = imported(case).network(pair[:, :3], pair[:, 3:])
+    output = case["output"] if isinstance(case["output"], list) else [[case["output"]]]
+    for judgement, expected in zip(judgements, output, strict=True):
+        activations = expected if isinstance(expected, list) else [expected]
+        assert_close(judgement.logits, activations[-1])
+        if len(activations) > 1:
+            for feature, expected_feature in zip(judgement.features, activations[:-1], strict=True):
+                assert_close(feature, expected_feature)
+
+
+@pytest.mark.parametrize("name", FULL_SIZE)
+def test_full_size_networks_come_and_go_with_the_originals_names_and_shapes(name: str) -> None:
+    shapes = {key: tuple(shape) for key, shape in FULL_SIZE[name]["keys"].items()}
+    with torch.device("meta"):
+        weights = {
+            key: torch.empty(shape, dtype=torch.int64 if "tracked" in key else torch.float32)
+            for key, shape in shapes.items()
+        }
+    found = import_original(weights)
+    network: nn.Module = found.network.to_empty(device="cpu")
+    back = export_original(network, found.scheme, biases_before_norms=found.has_biases_before_norms)
+    assert {key: tuple(value.shape) for key, value in back.items()} == shapes
+
+
+@pytest.mark.parametrize("name", [*CASES, *DISCRIMINATORS, "pix2pixhd_encoder"])
+def test_what_is_written_back_computes_the_same_again(reference: dict[str, Any], name: str) -> None:
+    found = imported(reference[name])
+    back = export_original(found.network, found.scheme, biases_before_norms=found.has_biases_before_norms)
+    assert back.keys() == reference[name]["state_dict"].keys()
+    again = import_original(back).network.state_dict()
+    torch.testing.assert_close(again, found.network.state_dict(), rtol=0, atol=0, check_dtype=False)
+
+
+def test_prefixes_and_old_statistics_of_instance_norm_do_no_harm(reference: dict[str, Any]) -> None:
+    case = reference["pix2pix_resnet_instance"]
+    old = {f"module.{key}": value for key, value in case["state_dict"].items()}
+    for number in (2, 5, 8):
+        old[f"module.model.{number}.running_mean"] = torch.rand(3)
+        old[f"module.model.{number}.running_var"] = torch.rand(3)
+    network = import_original(old).network.double().eval()
+    assert_close(network(case["inputs"][0].double()), case["output"])
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({}, "found no tensors"),
+        ({"conv1.weight": torch.zeros(64, 3, 7, 7)}, r"expected a generator, .* found conv1\.weight \[64, 3, 7, 7\]"),
+        ({"model.1.weight": torch.zeros(4, 3, 7, 7)}, "original's encoder network, but does not fit"),
+    ],
+)
+def test_what_is_no_original_is_told(weights: dict[str, Tensor], message: str) -> None:
+    with pytest.raises(OriginalWeightsError, match=message):
+        import_original(weights)
+
+
+def test_a_surplus_layer_is_told(reference: dict[str, Any]) -> None:
+    weights = reference["pix2pixhd_global_rgb"]["state_dict"] | {"extra.weight": torch.zeros(1)}
+    with pytest.raises(OriginalWeightsError, match=r"extra\.weight is unknown"):
+        import_original(weights)
