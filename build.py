@@ -16,14 +16,29 @@ from data.side_by_side import SideBySide
 from data.synthetic_facades import SPLITS, SyntheticFacades
 from losses.objective import GeneratorObjective
 from losses.perceptual import PerceptualLoss, VGG19Features, WeightsError, load_vgg19_weights
-from models import DISCRIMINATORS, GENERATORS
+from models.global_generator import GlobalGenerator
 from models.initialization import initialize
+from models.local_enhancer import LocalEnhancer
+from models.original_names import OriginalWeightsError
+from models.patch_discriminator import MultiscalePatchDiscriminator
+from models.pixel_discriminator import PixelDiscriminator
+from models.spectral_norm import add_spectral_norm
+from models.unet_generator import UnetGenerator
 from utils.checkpoint import CheckpointError
 from utils.distributed import DeviceError, PeerLostError
 from utils.label_colors import label_colors
 
 # What the user can mend: an entry point tells it in one line.
-USER_ERRORS = (ConfigError, DataError, CheckpointError, WeightsError, DeviceError, PeerLostError, OSError)
+USER_ERRORS = (
+    ConfigError,
+    DataError,
+    CheckpointError,
+    OriginalWeightsError,
+    WeightsError,
+    DeviceError,
+    PeerLostError,
+    OSError,
+)
 
 
 def number_of_classes(data: DataConfig) -> int:
@@ -87,35 +102,71 @@ def build_preprocessing(config: Config) -> Preprocessing:
         crop_width=data.crop_width,
         flip=data.flip,
         size_multiple=config.size_multiple,
+        min_size=config.min_size,
     )
 
 
 def build_generator(config: Config) -> nn.Module:
     """The generator with initial weights from torch's global random generator."""
-    settings = config.generator
-    generator = GENERATORS[settings.name](
-        in_channels=build_conditioning(config.data).channels,
-        base_channels=settings.base_channels,
-        n_downsamplings=settings.n_downsamplings,
-        n_blocks=settings.n_blocks,
-        norm=settings.norm,
-    )
+    settings, in_channels = config.generator, build_conditioning(config.data).channels
+    generator: nn.Module
+    match settings.name:
+        case "global":
+            generator = GlobalGenerator(
+                in_channels=in_channels,
+                base_channels=settings.base_channels,
+                n_downsamplings=settings.n_downsamplings,
+                n_blocks=settings.n_blocks,
+                norm=settings.norm,
+                dropout=settings.dropout,
+                upsample=settings.upsample,
+                padding=settings.padding,
+            )
+        case "local":
+            generator = LocalEnhancer(
+                in_channels=in_channels,
+                base_channels=settings.base_channels,
+                n_downsamplings=settings.n_downsamplings,
+                n_blocks=settings.n_blocks,
+                n_enhancers=settings.n_enhancers,
+                n_enhancer_blocks=settings.n_enhancer_blocks,
+                norm=settings.norm,
+                upsample=settings.upsample,
+                padding=settings.padding,
+            )
+        case "unet":
+            generator = UnetGenerator(
+                in_channels=in_channels,
+                base_channels=settings.base_channels,
+                n_downsamplings=settings.n_downsamplings,
+                norm=settings.norm,
+                dropout=settings.dropout,
+            )
     initialize(generator, settings.init, settings.init_gain)
-    return generator
+    return add_spectral_norm(generator) if settings.spectral_norm else generator
 
 
 def build_discriminator(config: Config) -> nn.Module:
     """The discriminator with initial weights from torch's global random generator."""
-    settings = config.discriminator
-    discriminator = DISCRIMINATORS[settings.name](
-        source_channels=build_conditioning(config.data).channels,
-        base_channels=settings.base_channels,
-        n_layers=settings.n_layers,
-        n_scales=settings.n_scales,
-        norm=settings.norm,
-    )
+    settings, source_channels = config.discriminator, build_conditioning(config.data).channels
+    discriminator: nn.Module
+    match settings.name:
+        case "multiscale_patch":
+            discriminator = MultiscalePatchDiscriminator(
+                source_channels=source_channels,
+                base_channels=settings.base_channels,
+                n_layers=settings.n_layers,
+                n_scales=settings.n_scales,
+                norm=settings.norm,
+                padding=settings.padding,
+                max_channels=settings.max_channels,
+            )
+        case "pixel":
+            discriminator = PixelDiscriminator(
+                source_channels=source_channels, base_channels=settings.base_channels, norm=settings.norm
+            )
     initialize(discriminator, settings.init, settings.init_gain)
-    return discriminator
+    return add_spectral_norm(discriminator) if settings.spectral_norm else discriminator
 
 
 def build_perceptual_loss(config: Config) -> PerceptualLoss | None:

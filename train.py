@@ -9,7 +9,7 @@ import torch
 
 import build
 from configs.load import config_to_yaml, load_config
-from configs.schema import Config, ConfigError
+from configs.schema import Config, ConfigError, DiscriminatorConfig
 from configs.unused import unused_settings
 from data.batch import Batch, DataError, Sample
 from data.conditioning import images_to_float
@@ -51,7 +51,7 @@ def check_samples(training: Training) -> str:
         loaded = dataset[SampleKey(epoch=0, index=index)]
         if isinstance(loaded, DataError):
             raise loaded
-        check_scales(training.config.discriminator.n_scales, loaded)
+        check_scales(training.config.discriminator, loaded)
         samples.append(loaded)
     batch = Batch.of(samples[:batch_size]).to(training.world.device)
     assert batch.target is not None
@@ -62,10 +62,10 @@ def check_samples(training: Training) -> str:
     return f"checked        {len(indices)} of {n_samples} training samples, and both networks on a batch of them: good"
 
 
-def check_scales(n_scales: int, sample: Sample) -> None:
+def check_scales(discriminator: DiscriminatorConfig, sample: Sample) -> None:
     """Raise ConfigError where nothing is left of a sample at the lowest scale: a norm needs more than one pixel."""
-    side = min(sample.source.shape[-2:])
-    if side <= 2 ** (n_scales - 1):
+    side, n_scales = min(sample.source.shape[-2:]), discriminator.n_scales
+    if discriminator.name == "multiscale_patch" and side <= 2 ** (n_scales - 1):
         raise ConfigError(
             f"discriminator.n_scales is {n_scales}, but the shorter side of {sample.name} has {side} pixels, "
             f"enough for {(side - 1).bit_length()} scales: lower it"
@@ -76,7 +76,7 @@ def describe(training: Training) -> list[str]:
     """The plan in words: networks, data, steps."""
     config, world = training.config, training.world
     sample = read_fixed(training.layout, training.preprocessing, 0)
-    check_scales(config.discriminator.n_scales, sample)
+    check_scales(config.discriminator, sample)
     counts = [
         f"{name:<14} {sum(p.numel() for p in player.parameters):>12,} parameters"
         for name, player in training.game.players.items()

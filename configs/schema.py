@@ -150,16 +150,31 @@ class DataConfig:
 class GeneratorConfig:
     """The network that translates."""
 
-    name: Literal["global"] = "global"
-    """global: pix2pixHD's global generator."""
+    name: Literal["global", "local", "unet"] = "global"
+    """global: pix2pixHD's global generator; with n_downsamplings 2 it is pix2pix's ResNet generator. local: pix2pixHD's
+    local enhancer. unet: pix2pix's U-Net."""
     base_channels: int = 64
-    """Channels after the first convolution (ngf); each downsampling doubles them."""
+    """Channels after the first convolution (ngf); each downsampling doubles them, in a U-Net up to 8 times."""
     n_downsamplings: int = 4
-    """Number of halvings; the sides of an image must be multiples of 2**n_downsamplings."""
+    """Number of halvings; the sides of an image must be multiples of 2**n_downsamplings. A U-Net needs 5; 8 is
+    pix2pix's unet_256."""
     n_blocks: int = 9
-    """Number of residual blocks at the lowest resolution."""
+    """Number of residual blocks at the lowest resolution; a U-Net has none."""
+    n_enhancers: int = 1
+    """local: number of resolutions above the global generator's, each a further halving."""
+    n_enhancer_blocks: int = 3
+    """local: number of residual blocks of each enhancer."""
     norm: Literal["instance", "batch"] = "instance"
     """Normalisation layer."""
+    dropout: bool = False
+    """global, unet: drop half of the inner activations in training, the noise of pix2pix."""
+    upsample: Literal["transposed", "nearest", "bilinear", "residual"] = "transposed"
+    """global, local: transposed convolution, as the originals; interpolation and convolution, which leave no
+    checkerboard; or residual blocks."""
+    padding: Literal["zeros", "reflect"] = "zeros"
+    """global, local: border of the strided convolutions; reflect avoids light spots there."""
+    spectral_norm: bool = False
+    """Divide the weights of every convolution by their largest singular value."""
     init: Literal["normal", "xavier", "kaiming", "orthogonal"] = "normal"
     """Distribution of the initial convolution weights."""
     init_gain: float = 0.02
@@ -168,20 +183,32 @@ class GeneratorConfig:
     def __post_init__(self) -> None:
         require_at_least(1, "generator", base_channels=self.base_channels, n_downsamplings=self.n_downsamplings)
         require_at_least(0, "generator", n_blocks=self.n_blocks, init_gain=self.init_gain)
+        require_at_least(1, "generator", n_enhancers=self.n_enhancers)
+        require_at_least(0, "generator", n_enhancer_blocks=self.n_enhancer_blocks)
+        if self.name == "unet":
+            expected = "at least 5 for generator.name=unet"
+            require(self.n_downsamplings >= 5, "generator.n_downsamplings", self.n_downsamplings, expected)
 
 
 @dataclass(frozen=True)
 class DiscriminatorConfig:
     """The network that tells translated from real."""
 
-    name: Literal["multiscale_patch"] = "multiscale_patch"
-    """multiscale_patch: pix2pixHD's PatchGAN on an image pyramid."""
+    name: Literal["multiscale_patch", "pixel"] = "multiscale_patch"
+    """multiscale_patch: pix2pixHD's PatchGAN on an image pyramid; with n_scales 1 and padding 1 it is pix2pix's. pixel:
+    pix2pix's 1x1 convolutions."""
     base_channels: int = 64
-    """Channels after the first convolution (ndf); each layer doubles them, up to 512."""
+    """Channels after the first convolution (ndf); each layer doubles them, up to max_channels."""
+    max_channels: int = 512
+    """multiscale_patch: most channels of a layer."""
     n_layers: int = 3
-    """Number of strided layers of each PatchGAN."""
+    """multiscale_patch: number of strided layers of each PatchGAN."""
     n_scales: int = 2
-    """Number of resolutions that are judged, each half of the one before."""
+    """multiscale_patch: number of resolutions that are judged, each half of the one before."""
+    padding: int = 2
+    """multiscale_patch: zeros around each layer's input, in pixels; 1 in pix2pix."""
+    spectral_norm: bool = False
+    """Divide the weights of every convolution by their largest singular value."""
     norm: Literal["instance", "batch"] = "instance"
     """Normalisation layer."""
     init: Literal["normal", "xavier", "kaiming", "orthogonal"] = "normal"
@@ -191,7 +218,8 @@ class DiscriminatorConfig:
 
     def __post_init__(self) -> None:
         require_at_least(1, "discriminator", base_channels=self.base_channels, n_layers=self.n_layers)
-        require_at_least(1, "discriminator", n_scales=self.n_scales)
+        require_at_least(1, "discriminator", n_scales=self.n_scales, max_channels=self.max_channels)
+        require_at_least(1, "discriminator", padding=self.padding)
         require_at_least(0, "discriminator", init_gain=self.init_gain)
 
 
@@ -323,7 +351,7 @@ class Config:
 
     def __post_init__(self) -> None:
         """Check the sizes that the user typed against what the generator can halve."""
-        multiple = self.size_multiple
+        multiple, least = self.size_multiple, self.min_size
         if self.data.preprocess in SIZED_BY_CROP:
             sizes = {"crop_width": self.data.crop_width, "crop_height": self.data.crop_height}
         elif self.data.preprocess == "scale_width":
@@ -331,14 +359,20 @@ class Config:
         else:
             sizes = {}
         for key, size in sizes.items():
-            nearest = max(2, round(size / multiple)) * multiple
-            expected = f"a multiple of {multiple} (2**generator.n_downsamplings) above it, for instance {nearest}"
-            require(size % multiple == 0 and size > multiple, f"data.{key}", size, expected)
+            nearest = max(least, round(size / multiple) * multiple)
+            expected = f"a multiple of {multiple}, at least {least}, for this generator; for instance {nearest}"
+            require(size % multiple == 0 and size >= least, f"data.{key}", size, expected)
 
     @property
     def size_multiple(self) -> int:
         """What the sides of an image must be multiples of, in pixels."""
-        return 2**self.generator.n_downsamplings
+        generator = self.generator
+        return 2 ** (generator.n_downsamplings + (generator.n_enhancers if generator.name == "local" else 0))
+
+    @property
+    def min_size(self) -> int:
+        """The shortest side of an image, in pixels: reflection at the lowest resolution needs a second pixel there."""
+        return self.size_multiple * (1 if self.generator.name == "unet" else 2)
 
     @property
     def total_epochs(self) -> int:

@@ -5,6 +5,17 @@ from dataclasses import fields
 from configs.load import settings_by_key
 from configs.schema import Config
 
+_ENHANCERS = ["generator.n_enhancers", "generator.n_enhancer_blocks"]
+_UNUSED_BY_GENERATOR = {
+    "global": _ENHANCERS,
+    "local": ["generator.dropout"],
+    "unet": [*_ENHANCERS, "generator.n_blocks", "generator.upsample", "generator.padding"],
+}
+_UNUSED_BY_DISCRIMINATOR = {
+    "multiscale_patch": [],
+    "pixel": [f"discriminator.{key}" for key in ("max_channels", "n_layers", "n_scales", "padding")],
+}
+
 
 def unused_settings(config: Config) -> list[str]:
     """`section.key=value` of every setting that was changed from its default and is not used."""
@@ -24,6 +35,7 @@ def unused_settings(config: Config) -> list[str]:
         unused += ["data.load_height"]
     if data.preprocess in ("scale_width", "none"):
         unused += ["data.crop_width", "data.crop_height"]
+    unused += _UNUSED_BY_GENERATOR[generator.name] + _UNUSED_BY_DISCRIMINATOR[discriminator.name]
     unused += ["generator.init_gain"] if generator.init == "kaiming" else []
     unused += ["discriminator.init_gain"] if discriminator.init == "kaiming" else []
     unused += ["loss.vgg_weights", "loss.vgg_imagenet_normalization"] if config.loss.vgg == 0 else []

@@ -54,6 +54,7 @@ class Preprocessing:
 
     size_multiple: what the sides must be multiples of. Where a side follows from the image (the height of
         scale_width, both sides of none) it is rounded to that.
+    min_size: the least such side.
     """
 
     mode: Mode
@@ -63,6 +64,7 @@ class Preprocessing:
     crop_width: int
     flip: bool
     size_multiple: int
+    min_size: int
 
     def draw(self, sample: Sample, rng: np.random.Generator) -> Placement:
         """A random placement for training.
@@ -110,8 +112,7 @@ class Preprocessing:
                 return _whole(self._rounded(height), self._rounded(width))
 
     def _rounded(self, length: float) -> int:
-        """The nearest multiple; at least two, because reflection at the lowest resolution needs a second pixel."""
-        return max(2, round(length / self.size_multiple)) * self.size_multiple
+        return max(self.min_size, round(length / self.size_multiple) * self.size_multiple)
 
 
 def place(sample: Sample, placement: Placement, source_is_ids: bool) -> Sample:

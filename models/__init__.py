@@ -1,7 +1,1 @@
-"""Networks, by the names that a configuration uses."""
-
-from models.global_generator import GlobalGenerator
-from models.patch_discriminator import MultiscalePatchDiscriminator
-
-GENERATORS = {"global": GlobalGenerator}
-DISCRIMINATORS = {"multiscale_patch": MultiscalePatchDiscriminator}
+"""Networks, their parts, their initial weights, and the originals' weight files."""

@@ -192,6 +192,25 @@ def test_the_printed_configuration_is_a_configuration(tiny_config: Path, capfd: 
     assert "seed: 9" in printed.read_text()
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["generator.name=local", "generator.n_enhancer_blocks=1", "data.synthetic.width=64"],
+        ["generator.name=unet", "generator.n_downsamplings=5", "generator.dropout=true", "generator.norm=batch"],
+        ["generator.upsample=residual", "generator.padding=reflect", "generator.spectral_norm=true"],
+        ["discriminator.name=pixel", "discriminator.norm=batch", "discriminator.spectral_norm=true"],
+        ["discriminator.n_scales=1", "discriminator.padding=1", "train.retain_graph=false"],
+    ],
+    ids=lambda settings: settings[0],
+)
+def test_every_network_trains_and_resumes_exactly(tiny_config: Path, settings: list[str]) -> None:
+    run(tiny_config, *settings, "--dry-run")
+    run(tiny_config, *settings, "train.max_steps=4", "run.name=whole")
+    run(tiny_config, *settings, "train.max_steps=2")
+    run(tiny_config, *settings, "train.max_steps=4")
+    assert_equal(without_config(checkpoint(tiny_config, 4)), without_config(checkpoint(tiny_config, 4, "whole")))
+
+
 def test_it_trains_without_instance_edges(tiny_config: Path) -> None:
     run(tiny_config, "data.instance_edges=false", "--dry-run")
     run(tiny_config, "data.instance_edges=false")

@@ -65,7 +65,7 @@ def test_scientific_notation_is_a_number(tmp_path: Path) -> None:
         (
             "data: {load_width: 1000}",
             [],
-            r"data\.load_width is 1000, .* multiple of 16 .* instance 992",
+            r"data\.load_width is 1000, .* multiple of 16, at least 32, .* instance 992",
         ),
         ("data: {preprocess: crop, crop_height: 100}", [], r"data\.crop_height is 100, expected a multiple of 16"),
         ("data: {preprocess: crop, crop_height: 16}", [], r"data\.crop_height is 16, .* instance 32"),

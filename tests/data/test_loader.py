@@ -15,7 +15,7 @@ from data.synthetic_facades import SyntheticFacades
 from tests.conftest import save_image
 
 CROPS = Preprocessing(
-    mode="crop", load_height=1, load_width=1, crop_height=16, crop_width=16, flip=True, size_multiple=8
+    mode="crop", load_height=1, load_width=1, crop_height=16, crop_width=16, flip=True, size_multiple=8, min_size=16
 )
 
 

@@ -10,7 +10,7 @@ from data.batch import DataError, Sample
 from data.preprocessing import Mode, Placement, Preprocessing, place
 
 SETTINGS = Preprocessing(
-    mode="none", load_height=48, load_width=96, crop_height=32, crop_width=64, flip=True, size_multiple=8
+    mode="none", load_height=48, load_width=96, crop_height=32, crop_width=64, flip=True, size_multiple=8, min_size=16
 )
 
 

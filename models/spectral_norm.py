@@ -1,0 +1,12 @@
+"""Spectral normalisation (Miyato et al. 2018)."""
+
+from torch import nn
+from torch.nn.utils.parametrizations import spectral_norm
+
+
+def add_spectral_norm(network: nn.Module) -> nn.Module:
+    """Divide the weights of every convolution of `network` by their largest singular value, in place; returns it."""
+    for module in list(network.modules()):
+        if isinstance(module, nn.Conv2d | nn.ConvTranspose2d):
+            spectral_norm(module)
+    return network
