@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -12,71 +12,32 @@ from torch import Tensor
 from torchvision.transforms.v2.functional import resize
 
 import build
-from configs.load import config_from_dict
 from configs.schema import Config
 from data.batch import Batch, DataError, Sample
 from data.image_files import write_png
 from data.layout import Layout
 from data.loader import read_fixed
 from data.paired_folders import PairedFolders
+from trained import Trained, find_checkpoint_file, load_trained
 from translator import Translator
-from utils.checkpoint import CheckpointError, list_checkpoints, load_checkpoint
 from utils.distributed import choose_device
 from utils.entry_point import run_entry_point
 from utils.metrics import ConstantColorFloor, ImageMetrics, image_metrics, mean_metrics
 from utils.pictures import picture_table
 from utils.precision import Precision, choose_precision
-from utils.run_folder import log_to_console, logger, newest_run
+from utils.run_folder import log_to_console, logger
 
 SHEET = "contact_sheet"
 SHEET_SAMPLES = 24
 SHEET_WIDTH = 1200  # pixels
 
 
-@dataclass(frozen=True)
-class Trained:
-    """A generator as a checkpoint holds it: its configuration, the step it has reached, its weights by name."""
-
-    config: Config
-    step: int
-    weights: dict[str, Tensor]
-
-
-def load_trained(checkpoint: Path | None, overrides: Sequence[str]) -> Trained:
-    """Read a checkpoint file, the newest checkpoint of a run folder, or (None) that of the newest run.
-
-    overrides: `section.key=value` in place of the checkpoint's settings, for a data set that has moved.
-
-    Raises:
-        CheckpointError: there is none, or it cannot be used.
-    """
-    chosen = checkpoint or newest_run(Path("runs"))
-    if chosen is None:
-        raise CheckpointError("no run with a checkpoint in runs: train one first, or name one with --checkpoint")
-    if chosen.is_dir():
-        checkpoints = list_checkpoints(chosen)
-        if not checkpoints:
-            runs = ", ".join(sorted({str(path.parent) for path in chosen.glob("*/checkpoint-*.pt")})) or "none"
-            raise CheckpointError(f"--checkpoint {chosen}: the folder holds no checkpoint; runs below it: {runs}")
-        chosen = checkpoints[-1]
-    state = load_checkpoint(chosen, needed_keys=["config", "step", "generator"])
-    logger.info("checkpoint   %s", chosen)
-    return Trained(
-        config_from_dict(state["config"], str(chosen), overrides), state["step"], state["generator"]["network"]
-    )
-
-
 def build_translator(trained: Trained, device: torch.device, opt_level: str, dtype: str) -> Translator:
     """The generator on `device` in the precision of an opt level; O3 casts the weights once."""
     precision = choose_precision(opt_level, dtype, device)
-    generator = build.build_generator(trained.config)
-    try:
-        generator.load_state_dict(trained.weights)
-    except RuntimeError as error:
-        raise CheckpointError(f"the checkpoint's weights do not fit its configuration: {error}") from error
     weights_dtype = precision.compute_dtype if opt_level == "O3" else torch.float32
     return Translator(
-        generator=generator.to(device, weights_dtype).to(memory_format=build.memory_format(device)),
+        generator=trained.generator.to(device, weights_dtype).to(memory_format=build.memory_format(device)),
         conditioning=build.build_conditioning(trained.config.data),
         precision=Precision(device.type, torch.float32) if opt_level == "O3" else precision,  # no autocast in O3
         weights_dtype=weights_dtype,
@@ -85,12 +46,15 @@ def build_translator(trained: Trained, device: torch.device, opt_level: str, dty
     )
 
 
-def build_input(config: Config, arguments: argparse.Namespace) -> Layout:
+def build_input(trained: Trained, arguments: argparse.Namespace) -> Layout:
     """What is to be translated: the folder of --input, or a split of the data set that the generator learned from.
 
     Raises:
         DataError: a folder is missing or empty, or lacks partners.
     """
+    config = trained.config
+    if arguments.input is None and trained.step is None:
+        raise DataError(f"{trained.file} tells no data set: name a folder of sources with --input DIR")
     if arguments.input is None:
         split = arguments.split or config.data.test_split
         return build.build_layout(config.data, config.run.seed, split, needs_targets=False)
@@ -167,7 +131,7 @@ def translate_all(trained: Trained, translator: Translator, layout: Layout, outp
         report_metrics(metrics, floor.l1(), trained.step, output / "metrics.json")
 
 
-def report_metrics(metrics: dict[str, ImageMetrics], floor_l1: float, step: int, path: Path) -> None:
+def report_metrics(metrics: dict[str, ImageMetrics], floor_l1: float, step: int | None, path: Path) -> None:
     """Print the means and write them with each image's figures as JSON."""
     mean = mean_metrics(list(metrics.values()))
     below_floor = 1 - mean.l1 / floor_l1 if floor_l1 > 0 else 0.0
@@ -192,7 +156,12 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description="Translate images with a trained generator.")
     add = parser.add_argument
-    add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help="run folder or checkpoint; default: newest in runs/")
+    add(
+        "--checkpoint",
+        type=Path,
+        metavar="RUN_OR_FILE",
+        help="run folder, checkpoint, or weights of pix2pixHD or pix2pix (…_net_G.pth); default: newest in runs/",
+    )
     add("--input", type=Path, metavar="DIR", help="folder of sources, without targets; default: test split")
     add("--instances", type=Path, metavar="DIR", help="folder of instance maps for --input")
     add("--targets", type=Path, metavar="DIR", help="folder of targets for --input, to compare with")
@@ -222,11 +191,15 @@ def main(argv: Sequence[str]) -> None:
     arguments = parse_arguments(argv)
     log_to_console(is_main=True)
     device = choose_device(arguments.device)
-    trained = load_trained(arguments.checkpoint, arguments.overrides)
-    layout = build_input(trained.config, arguments)
+    file = find_checkpoint_file(arguments.checkpoint)
+    trained = load_trained(file, arguments.overrides, has_instances=arguments.instances is not None)
+    logger.info("checkpoint   %s", file)
+    layout = build_input(trained, arguments)
     translator = build_translator(trained, device, arguments.opt_level, arguments.dtype)
     what = arguments.input.resolve().name if arguments.input else arguments.split or trained.config.data.test_split
-    output = arguments.output or Path("results") / trained.config.run.name / f"{what}_step{trained.step}"
+    output = arguments.output or Path("results") / trained.config.run.name / (
+        what if trained.step is None else f"{what}_step{trained.step}"
+    )
     check_output(output, arguments, layout)
     translate_all(trained, translator, layout, output, arguments.batch_size)
 

@@ -48,11 +48,11 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
     _sync_folder(path.parent)
 
 
-def load_checkpoint(path: Path, needed_keys: Sequence[str] = ()) -> dict[str, Any]:
-    """The state that `save_checkpoint` wrote, on the CPU.
+def read_weights_file(path: Path) -> dict[str, Any]:
+    """What torch.save wrote to `path`, a dict of tensors and plain types, on the CPU; no code in it is run.
 
     Raises:
-        CheckpointError: there is no such file, it is damaged or not one of this application's, or lacks a key.
+        CheckpointError: there is no such file, or it is damaged or no such dict.
     """
     if not path.is_file():
         raise CheckpointError(f"{path}: no such checkpoint file")
@@ -60,7 +60,30 @@ def load_checkpoint(path: Path, needed_keys: Sequence[str] = ()) -> dict[str, An
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # whatever a damaged file leads the unpickler to
         raise CheckpointError(f"{path}: damaged or no checkpoint; use an earlier one of the run") from error
-    if not isinstance(state, dict) or state.get("format") != FORMAT:
+    if not isinstance(state, dict):
+        raise CheckpointError(f"{path}: not a checkpoint, but a {type(state).__name__}")
+    return cast(dict[str, Any], state)
+
+
+def is_training_state(state: dict[str, Any]) -> bool:
+    """Whether a file's content is a checkpoint of this application, not bare weights."""
+    return state.get("format") == FORMAT
+
+
+def load_checkpoint(path: Path, needed_keys: Sequence[str] = ()) -> dict[str, Any]:
+    """The state that `save_checkpoint` wrote, on the CPU.
+
+    Raises:
+        CheckpointError: there is no such file, it is damaged or not one of this application's, or lacks a key.
+    """
+    state = read_weights_file(path)
+    check_training_state(state, path, needed_keys)
+    return state
+
+
+def check_training_state(state: dict[str, Any], path: Path, needed_keys: Sequence[str]) -> None:
+    """Raise CheckpointError unless `state`, read from `path`, is a checkpoint that this version can use."""
+    if not is_training_state(state):
         raise CheckpointError(f"{path}: not a checkpoint of this application")
     if state.get("format_version") != FORMAT_VERSION:
         raise CheckpointError(
@@ -70,7 +93,6 @@ def load_checkpoint(path: Path, needed_keys: Sequence[str] = ()) -> dict[str, An
     missing = [key for key in needed_keys if key not in state]
     if missing:
         raise CheckpointError(f"{path}: lacks {', '.join(missing)}; use another checkpoint of the run")
-    return cast(dict[str, Any], state)
 
 
 def remove_old_checkpoints(run_folder: Path, keep: int) -> None:

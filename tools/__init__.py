@@ -1,0 +1,1 @@
+"""The smaller entry points, one job each."""

@@ -1,0 +1,118 @@
+"""A trained generator, from a checkpoint of ours or from a weight file of pix2pixHD or pix2pix."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+import build
+from configs.load import apply_overrides, config_from_dict
+from configs.schema import Config, DataConfig, GeneratorConfig, RunConfig
+from data.conditioning import Conditioning
+from models.global_generator import GlobalGenerator
+from models.local_enhancer import LocalEnhancer
+from models.original_names import OriginalWeightsError
+from models.original_weights import import_original
+from models.unet_generator import UnetGenerator
+from utils.checkpoint import (
+    CheckpointError,
+    check_training_state,
+    is_training_state,
+    list_checkpoints,
+    read_weights_file,
+)
+from utils.run_folder import newest_run
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A generator with its weights, on the CPU.
+
+    config: how it was trained; for an original's file, what its shapes tell.
+    step: steps it was trained for; None for an original's file, which does not say.
+    """
+
+    file: Path
+    config: Config
+    step: int | None
+    generator: nn.Module
+
+
+def find_checkpoint_file(checkpoint: Path | None) -> Path:
+    """A checkpoint file, the newest checkpoint of a run folder, or (None) that of the newest run.
+
+    Raises:
+        CheckpointError: there is none.
+    """
+    chosen = checkpoint or newest_run(Path("runs"))
+    if chosen is None:
+        raise CheckpointError("no run with a checkpoint in runs: train one first, or name one with --checkpoint")
+    if not chosen.is_dir():
+        return chosen
+    checkpoints = list_checkpoints(chosen)
+    if not checkpoints:
+        runs = ", ".join(sorted({str(path.parent) for path in chosen.glob("*/checkpoint-*.pt")})) or "none"
+        raise CheckpointError(f"--checkpoint {chosen}: the folder holds no checkpoint; runs below it: {runs}")
+    return checkpoints[-1]
+
+
+def load_trained(file: Path, overrides: Sequence[str] = (), *, has_instances: bool = False) -> Trained:
+    """Read a generator.
+
+    overrides: `section.key=value` in place of the settings that the file tells.
+    has_instances: whether an original's last input channel is the instances' edges; its file does not say.
+
+    Raises:
+        CheckpointError, OriginalWeightsError, ConfigError: the file or an override cannot be used.
+    """
+    state = read_weights_file(file)
+    if not is_training_state(state):
+        return _load_original(file, state, overrides, has_instances)
+    check_training_state(state, file, needed_keys=["config", "step", "generator"])
+    config = config_from_dict(state["config"], str(file), overrides)
+    generator = build.build_generator(config)
+    try:
+        generator.load_state_dict(state["generator"]["network"])
+    except RuntimeError as error:
+        raise CheckpointError(f"{file}: its weights do not fit its configuration: {error}") from error
+    return Trained(file, config, state["step"], generator)
+
+
+def _load_original(file: Path, state: dict[str, Any], overrides: Sequence[str], has_instances: bool) -> Trained:
+    try:
+        generator = import_original(state).network
+    except OriginalWeightsError as error:
+        raise OriginalWeightsError(f"{file}: {error}") from error
+    config = Config(
+        run=RunConfig(name=file.stem),
+        data=DataConfig(
+            layout="paired_folders",
+            root=".",
+            n_classes=_n_classes(generator, has_instances),
+            instance_edges=has_instances,
+            preprocess="none",
+        ),
+        generator=_generator_config(file, generator),
+    )
+    return Trained(file, apply_overrides(config, overrides, str(file)), None, generator)
+
+
+def _n_classes(generator: nn.Module, has_instances: bool) -> int:
+    """Three channels are an RGB image, any other number one-hot labels."""
+    first = next(module for module in generator.modules() if isinstance(module, nn.Conv2d))
+    channels = first.in_channels - int(has_instances)
+    return 0 if channels == Conditioning(n_classes=0, instance_edges=False).channels else channels
+
+
+def _generator_config(file: Path, generator: nn.Module) -> GeneratorConfig:
+    match generator:
+        case GlobalGenerator():
+            return GeneratorConfig(name="global", n_downsamplings=len(generator.downs))
+        case LocalEnhancer():
+            n_downsamplings, n_enhancers = len(generator.trunk.downs), len(generator.enhancers)
+            return GeneratorConfig(name="local", n_downsamplings=n_downsamplings, n_enhancers=n_enhancers)
+        case UnetGenerator():
+            return GeneratorConfig(name="unet", n_downsamplings=len(generator.downs))
+    raise OriginalWeightsError(f"{file}: holds a {type(generator).__name__}, expected a generator (…_net_G.pth)")
