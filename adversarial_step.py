@@ -11,7 +11,7 @@ import build
 from configs.schema import Config
 from data.batch import Batch
 from data.conditioning import Conditioning, images_to_float
-from losses.objective import GeneratorObjective, Translation, discriminator_terms
+from losses.objective import DiscriminatorObjective, GeneratorObjective, Translation
 from models.patch_discriminator import Judgement
 from utils.distributed import World, synchronized
 from utils.player import Player
@@ -26,6 +26,7 @@ class Game:
     generator: Player
     discriminator: Player
     objective: GeneratorObjective
+    discriminator_objective: DiscriminatorObjective
     precision: Precision
     conditioning: Conditioning
     judges_jointly: bool
@@ -51,10 +52,16 @@ class Game:
         with self.precision.autocast():
             fake = self.generator.network(source)
             fake_judged, real_judged = self._judge(source, fake, target)
-            d_loss = self._discriminator_loss(fake_judged, real_judged)
+            d_loss = self._discriminator_loss(source, fake, target, fake_judged, real_judged)
             g_loss = self._generator_loss(fake, target, fake_judged, real_judged)
         self.discriminator.backward(d_loss * share, retain_graph=True)
         self.generator.backward(g_loss * share)
+
+    def step_discriminator(self, batches: Sequence[Batch]) -> None:
+        """An update of the discriminator alone, for more of them than of the generator."""
+        for source, target in self._passes(batches):
+            self._discriminator_pass(source, target, share=1 / len(batches), keeps_graph=False)
+        self.discriminator.step()
 
     def step_in_sequence(self, batches: Sequence[Batch]) -> None:
         """pix2pix's update: the discriminator steps first, then judges the translation again for the generator.
@@ -76,7 +83,8 @@ class Game:
         with self.precision.autocast():
             with torch.set_grad_enabled(keeps_graph):
                 fake: Tensor = self.generator.network(source)
-            d_loss = self._discriminator_loss(*self._judge(source, fake.detach(), target))
+            fake_judged, real_judged = self._judge(source, fake.detach(), target)
+            d_loss = self._discriminator_loss(source, fake, target, fake_judged, real_judged)
         self.discriminator.backward(d_loss * share)
         return fake
 
@@ -114,8 +122,22 @@ class Game:
         both = [scale.halves() for scale in judge(torch.cat([source, source]), torch.cat([fake, target]))]
         return [fake_half for fake_half, _ in both], [real_half for _, real_half in both]
 
-    def _discriminator_loss(self, fake_judged: list[Judgement], real_judged: list[Judgement]) -> Tensor:
-        terms = discriminator_terms([scale.logits for scale in fake_judged], [scale.logits for scale in real_judged])
+    def _discriminator_loss(
+        self,
+        source: Tensor,
+        fake: Tensor,
+        target: Tensor,
+        fake_judged: list[Judgement],
+        real_judged: list[Judgement],
+    ) -> Tensor:
+        def judge(images: Tensor) -> list[Tensor]:
+            # for penalties: the gradient of a gradient wants float32
+            with torch.autocast(images.device.type, enabled=False):
+                return [scale.logits for scale in self.discriminator.module(source, images)]
+
+        terms = self.discriminator_objective(
+            [scale.logits for scale in fake_judged], [scale.logits for scale in real_judged], judge, fake, target
+        )
         self.means.add(terms, "loss/D/")
         return terms["total"]
 
@@ -154,6 +176,7 @@ def build_game(config: Config, world: World) -> Game:
         generator=generator,
         discriminator=discriminator,
         objective=build.build_objective(config, perceptual),
+        discriminator_objective=build.build_discriminator_objective(config),
         precision=precision,
         conditioning=build.build_conditioning(config.data),
         judges_jointly=config.discriminator.norm == "instance",

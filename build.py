@@ -14,7 +14,8 @@ from data.paired_folders import PairedFolders
 from data.preprocessing import Preprocessing
 from data.side_by_side import SideBySide
 from data.synthetic_facades import SPLITS, SyntheticFacades
-from losses.objective import GeneratorObjective
+from losses.adversarial import AdversarialLoss
+from losses.objective import DiscriminatorObjective, GeneratorObjective
 from losses.perceptual import PerceptualLoss, VGG19Features, WeightsError, load_vgg19_weights
 from models.global_generator import GlobalGenerator
 from models.initialization import initialize
@@ -191,7 +192,20 @@ def build_objective(config: Config, perceptual: PerceptualLoss | None) -> Genera
         "l1": settings.l1,
         "vgg": settings.vgg,
     }
-    return GeneratorObjective(weights, perceptual)
+    return GeneratorObjective(weights, adversarial=_build_adversarial_loss(config), perceptual=perceptual)
+
+
+def build_discriminator_objective(config: Config) -> DiscriminatorObjective:
+    """The discriminator's loss terms."""
+    return DiscriminatorObjective(
+        adversarial=_build_adversarial_loss(config),
+        gradient_penalty=config.loss.gradient_penalty,
+        r1=config.loss.r1,
+    )
+
+
+def _build_adversarial_loss(config: Config) -> AdversarialLoss:
+    return AdversarialLoss(mode=config.loss.gan_mode, over_scales=config.loss.over_scales)
 
 
 def _build_synthetic_facades(data: DataConfig, seed: int, split: str) -> Layout:

@@ -89,7 +89,7 @@ def describe(training: Training) -> list[str]:
         f"data           {len(training.layout)} samples, the first is {sample.name} "
         f"{sample.source.shape[-1]}x{sample.source.shape[-2]}",
         f"plan           step {training.position.step} to {training.total_steps}, each of {training.joint_batch_size} "
-        f"x {config.train.accumulation_steps} samples; {training.batches_per_epoch} batches an epoch, "
+        f"x {config.batches_per_step} samples; {training.batches_per_epoch} batches an epoch, "
         f"{config.total_epochs} epochs",
         f"device         {world.device}, {world.size} process{'es' if world.size > 1 else ''}, {precision}",
         *([f"without effect {', '.join(unused)}"] if unused else []),

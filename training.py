@@ -1,6 +1,6 @@
 """One run: a game, its data, and the folder where it writes; the loop, checkpoints, log and TensorBoard."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from itertools import islice
@@ -28,7 +28,7 @@ from utils.distributed import World
 from utils.pictures import picture_table
 from utils.random_state import random_state, restore_random_state
 from utils.run_folder import logger
-from utils.schedule import linear_decay
+from utils.schedule import learning_rate_factor
 from utils.stop_request import Interrupted, StopRequest
 from utils.stopwatch import Stopwatch
 from utils.tensorboard import Board
@@ -79,7 +79,7 @@ class Training:
     def total_steps(self) -> int:
         """The step at which the run is finished."""
         batches_to_go = max(self.config.total_epochs * self.batches_per_epoch - self.position.batches, 0)
-        steps = self.position.step + -(-batches_to_go // self.config.train.accumulation_steps)
+        steps = self.position.step + -(-batches_to_go // self.config.batches_per_step)
         return min(steps, self.config.train.max_steps or steps)
 
     @property
@@ -102,9 +102,11 @@ class Training:
             stopwatch = Stopwatch(position.step)
             while position.step < total_steps:
                 self._set_learning_rate()
-                step([batch.to(self.world.device) for batch in islice(stream, settings.train.accumulation_steps)])
+                for _ in range(settings.train.discriminator_steps - 1):
+                    self.game.step_discriminator(self._take(stream))
+                step(self._take(stream))
                 position.step += 1
-                position.batches += settings.train.accumulation_steps
+                position.batches += settings.batches_per_step
                 is_last = position.step == total_steps
                 stop_signal = stop.signal_number  # asked once: it can come at any moment
                 if is_last or position.step % settings.log.every_steps == 0:
@@ -176,16 +178,26 @@ class Training:
             pin_memory=self.world.device.type == "cuda",
         )
 
+    def _take(self, stream: Iterator[Batch]) -> list[Batch]:
+        return [batch.to(self.world.device) for batch in islice(stream, self.config.train.accumulation_steps)]
+
     def _set_learning_rate(self) -> None:
-        train = self.config.train
-        factor = linear_decay(self.epoch, constant_epochs=train.epochs, decay_epochs=train.decay_epochs)
-        for player in self.game.players.values():
-            player.learning_rate = self.config.optimizer.learning_rate * factor
+        train, optimizer = self.config.train, self.config.optimizer
+        factor = learning_rate_factor(
+            optimizer.decay,
+            self.epoch,
+            constant_epochs=train.epochs,
+            decay_epochs=train.decay_epochs,
+            step_epochs=optimizer.step_epochs,
+        )
+        rate = optimizer.discriminator_learning_rate
+        self.game.generator.learning_rate = factor * optimizer.learning_rate
+        self.game.discriminator.learning_rate = factor * (optimizer.learning_rate if rate is None else rate)
 
     def _report(self, board: Board, stopwatch: Stopwatch, total_steps: int) -> None:
         """The one transfer of losses from device to host: to the log and to TensorBoard."""
         losses = self.game.means.take(self.world)
-        images_per_s = stopwatch.lap(self.position.step) * self.joint_batch_size * self.config.train.accumulation_steps
+        images_per_s = stopwatch.lap(self.position.step) * self.joint_batch_size * self.config.batches_per_step
         epoch = (self.position.batches - 1) // self.batches_per_epoch + 1  # of the step just made, from 1
         scalars = {**losses, "progress/epoch": float(epoch), "progress/images_per_s": images_per_s}
         for name, player in self.game.players.items():

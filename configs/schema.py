@@ -228,7 +228,16 @@ class LossConfig:
     """Weights of the generator's loss terms; a term of weight 0 is not computed."""
 
     adversarial: float = 1.0
-    """Least-squares GAN term (LSGAN), summed over the discriminator's scales."""
+    """The adversarial term, of kind gan_mode."""
+    gan_mode: Literal["lsgan", "vanilla", "hinge", "wgan"] = "lsgan"
+    """lsgan: squared distance (pix2pixHD). vanilla: binary cross-entropy (pix2pix). hinge. wgan: the bare mean, which
+    wants gradient_penalty."""
+    over_scales: Literal["sum", "mean"] = "sum"
+    """How the adversarial losses of the discriminator's scales are put together; pix2pixHD takes the sum."""
+    gradient_penalty: float = 0.0
+    """Weight of the WGAN gradient penalty in the discriminator's loss; 10 in its paper."""
+    r1: float = 0.0
+    """Weight of the R1 penalty in the discriminator's loss."""
     feature_matching: float = 10.0
     """L1 between the discriminator's features of translated and real image."""
     l1: float = 0.0
@@ -243,6 +252,7 @@ class LossConfig:
     def __post_init__(self) -> None:
         weights = {"adversarial": self.adversarial, "feature_matching": self.feature_matching}
         require_at_least(0, "loss", **weights, l1=self.l1, vgg=self.vgg)
+        require_at_least(0, "loss", gradient_penalty=self.gradient_penalty, r1=self.r1)
         total = sum(weights.values()) + self.l1 + self.vgg
         require(total > 0, "loss", "all 0", "at least one loss weight above 0")
 
@@ -253,6 +263,13 @@ class OptimizerConfig:
 
     learning_rate: float = 2e-4
     """Learning rate before the decay."""
+    discriminator_learning_rate: float | None = None
+    """Learning rate of the discriminator, where it is to differ (TTUR, Heusel et al. 2017)."""
+    decay: Literal["linear", "linear_pix2pix", "step", "cosine"] = "linear"
+    """linear: full for train.epochs, then falling to 0 as in pix2pixHD. linear_pix2pix: the same as in pix2pix, which
+    begins one epoch earlier. step: a tenth after every step_epochs. cosine: half a wave over all epochs."""
+    step_epochs: int = 50
+    """step: epochs between two falls."""
     beta1: float = 0.5
     """Decay of the mean of the gradients."""
     beta2: float = 0.999
@@ -261,7 +278,9 @@ class OptimizerConfig:
     """Clip the norm of each network's gradients to this, after unscaling. Default: no clipping."""
 
     def __post_init__(self) -> None:
-        require_at_least(0, "optimizer", learning_rate=self.learning_rate)
+        rates = {"learning_rate": self.learning_rate, "discriminator_learning_rate": self.discriminator_learning_rate}
+        require_at_least(0, "optimizer", **rates)
+        require_at_least(1, "optimizer", step_epochs=self.step_epochs)
         for key, beta in (("beta1", self.beta1), ("beta2", self.beta2)):
             require(0 <= beta < 1, f"optimizer.{key}", beta, "0 <= beta < 1")
         limit = self.max_gradient_norm
@@ -293,6 +312,8 @@ class TrainConfig:
     """Samples per process in one forward pass."""
     accumulation_steps: int = 1
     """Forward and backward passes whose gradients are averaged into one step."""
+    discriminator_steps: int = 1
+    """Updates of the discriminator for each of the generator, each on samples of its own."""
     retain_graph: bool = True
     """true: judge each translation once and keep the graph for both losses (pix2pixHD's update). false: step the
     discriminator first, then judge again for the generator (pix2pix's update)."""
@@ -302,6 +323,7 @@ class TrainConfig:
         require(self.epochs + self.decay_epochs > 0, "train.epochs + train.decay_epochs", 0, "at least 1 epoch")
         require_at_least(1, "train", max_steps=self.max_steps, batch_size=self.batch_size)
         require_at_least(1, "train", accumulation_steps=self.accumulation_steps)
+        require_at_least(1, "train", discriminator_steps=self.discriminator_steps)
 
 
 @dataclass(frozen=True)
@@ -373,6 +395,11 @@ class Config:
     def min_size(self) -> int:
         """The shortest side of an image, in pixels: reflection at the lowest resolution needs a second pixel there."""
         return self.size_multiple * (1 if self.generator.name == "unet" else 2)
+
+    @property
+    def batches_per_step(self) -> int:
+        """Batches of a process that one step takes."""
+        return self.train.accumulation_steps * self.train.discriminator_steps
 
     @property
     def total_epochs(self) -> int:

@@ -39,6 +39,7 @@ def unused_settings(config: Config) -> list[str]:
     unused += ["generator.init_gain"] if generator.init == "kaiming" else []
     unused += ["discriminator.init_gain"] if discriminator.init == "kaiming" else []
     unused += ["loss.vgg_weights", "loss.vgg_imagenet_normalization"] if config.loss.vgg == 0 else []
+    unused += ["optimizer.step_epochs"] if config.optimizer.decay != "step" else []
     unused += ["amp.dtype"] if config.amp.opt_level == "O0" else []
     values, defaults = settings_by_key(config), settings_by_key(Config())
     return [f"{key}={values[key]}" for key in dict.fromkeys(unused) if values[key] != defaults[key]]

@@ -1,16 +1,58 @@
-"""Least-squares GAN (Mao et al. 2017)."""
+"""The adversarial losses, on the discriminator's logits."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+GanMode = Literal["lsgan", "vanilla", "hinge", "wgan"]
+ScaleReduction = Literal["sum", "mean"]
 
-def lsgan(logits: Sequence[Tensor], *, is_real: bool) -> Tensor:
-    """Mean squared distance of the logits from 1 (real) or 0 (fake), summed over the scales as in pix2pixHD.
 
-    logits: (N, 1, H_s, W_s) for each scale. Returns a 0-d tensor; float32 under autocast.
+@dataclass(frozen=True)
+class AdversarialLoss:
+    """Logits (N, 1, H_s, W_s) of each scale -> a 0-d loss, float32 under autocast.
+
+    mode: lsgan, squared distance from 1 (real) or 0 (fake; Mao et al. 2017); vanilla, binary cross-entropy
+        (Goodfellow et al. 2014, with the non-saturating loss of the generator); hinge (Lim & Ye 2017); wgan, the bare
+        mean (Arjovsky et al. 2017), which wants a gradient penalty.
+    over_scales: how the scales are put together; pix2pixHD takes the sum.
     """
-    aim = torch.ones_like if is_real else torch.zeros_like
-    return torch.stack([F.mse_loss(scale, aim(scale)) for scale in logits]).sum()
+
+    mode: GanMode = "lsgan"
+    over_scales: ScaleReduction = "sum"
+
+    def generator(self, fake_logits: Sequence[Tensor]) -> Tensor:
+        """Small where translated images pass for real."""
+        match self.mode:
+            case "lsgan" | "vanilla":
+                return self._reduce([self._distance(scale, is_real=True) for scale in fake_logits])
+            case "hinge" | "wgan":
+                return self._reduce([-_at_least_float32(scale).mean() for scale in fake_logits])
+
+    def discriminator(self, logits: Sequence[Tensor], *, is_real: bool) -> Tensor:
+        """Small where images are known for what they are."""
+        sign = -1.0 if is_real else 1.0
+        match self.mode:
+            case "lsgan" | "vanilla":
+                return self._reduce([self._distance(scale, is_real=is_real) for scale in logits])
+            case "hinge":
+                return self._reduce([F.relu(1.0 + sign * _at_least_float32(scale)).mean() for scale in logits])
+            case "wgan":
+                return self._reduce([sign * _at_least_float32(scale).mean() for scale in logits])
+
+    def _distance(self, logits: Tensor, *, is_real: bool) -> Tensor:
+        aim = torch.ones_like(logits) if is_real else torch.zeros_like(logits)
+        distance = F.mse_loss if self.mode == "lsgan" else F.binary_cross_entropy_with_logits
+        return distance(logits, aim)
+
+    def _reduce(self, scales: Sequence[Tensor]) -> Tensor:
+        stacked = torch.stack(list(scales))
+        return stacked.sum() if self.over_scales == "sum" else stacked.mean()
+
+
+def _at_least_float32(logits: Tensor) -> Tensor:
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))

@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from losses.adversarial import lsgan
+from losses.adversarial import AdversarialLoss
 from losses.feature_matching import feature_matching
+from losses.gradient_penalty import Judge, r1_penalty, wgan_gradient_penalty
 from losses.perceptual import PerceptualLoss
 
 
@@ -30,20 +31,19 @@ class Translation:
 
 Term = Callable[[Translation], Tensor]
 
-# The names are the keys of `loss:` in the configuration. `vgg` joins them where its network is given.
-GENERATOR_LOSSES: dict[str, Term] = {
-    "adversarial": lambda x: lsgan(x.fake_logits, is_real=True),
-    "feature_matching": lambda x: feature_matching(x.fake_features, x.real_features),
-    "l1": lambda x: F.l1_loss(x.fake, x.target),
-}
-
 
 class GeneratorObjective:
     """Σ weight * term over the terms whose weight is not 0; the others are not computed."""
 
-    def __init__(self, weights: Mapping[str, float], perceptual: PerceptualLoss | None) -> None:
-        """`weights` by the names of GENERATOR_LOSSES and `vgg`; `perceptual` where the weight of vgg is not 0."""
-        terms = dict(GENERATOR_LOSSES)
+    def __init__(
+        self, weights: Mapping[str, float], *, adversarial: AdversarialLoss, perceptual: PerceptualLoss | None
+    ) -> None:
+        """`weights` by the names of the terms, the keys of `loss:`; `perceptual` where that of vgg is not 0."""
+        terms: dict[str, Term] = {
+            "adversarial": lambda x: adversarial.generator(x.fake_logits),
+            "feature_matching": lambda x: feature_matching(x.fake_features, x.real_features),
+            "l1": lambda x: F.l1_loss(x.fake, x.target),
+        }
         if perceptual is not None:
             terms["vgg"] = lambda x: perceptual(x.fake, x.target)
         self.weights = {name: weight for name, weight in weights.items() if weight != 0}
@@ -60,8 +60,31 @@ class GeneratorObjective:
         return {**terms, "total": torch.stack(weighted).sum()}
 
 
-def discriminator_terms(fake_logits: Sequence[Tensor], real_logits: Sequence[Tensor]) -> dict[str, Tensor]:
-    """The discriminator's terms `fake` and `real`, and as `total` half their sum (pix2pixHD)."""
-    fake = lsgan(fake_logits, is_real=False)
-    real = lsgan(real_logits, is_real=True)
-    return {"fake": fake, "real": real, "total": 0.5 * (fake + real)}
+@dataclass(frozen=True)
+class DiscriminatorObjective:
+    """Half the sum of the losses on translated and real images (both originals), and penalties by their weights.
+
+    gradient_penalty: weight of the WGAN gradient penalty; 10 in its paper.
+    r1: weight of the R1 penalty.
+    """
+
+    adversarial: AdversarialLoss
+    gradient_penalty: float = 0.0
+    r1: float = 0.0
+
+    def __call__(
+        self, fake_logits: Sequence[Tensor], real_logits: Sequence[Tensor], judge: Judge, fake: Tensor, real: Tensor
+    ) -> dict[str, Tensor]:
+        """The terms by name, unweighted, and `total`; `judge` gives the logits of images (N, 3, H, W) for penalties."""
+        terms = {
+            "fake": self.adversarial.discriminator(fake_logits, is_real=False),
+            "real": self.adversarial.discriminator(real_logits, is_real=True),
+        }
+        total = 0.5 * (terms["fake"] + terms["real"])
+        if self.gradient_penalty:
+            terms["gradient_penalty"] = wgan_gradient_penalty(judge, fake, real)
+            total = total + self.gradient_penalty * terms["gradient_penalty"]
+        if self.r1:
+            terms["r1"] = r1_penalty(judge, real)
+            total = total + self.r1 * terms["r1"]
+        return {**terms, "total": total}

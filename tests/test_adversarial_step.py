@@ -11,9 +11,9 @@ from torch.optim import Adam
 
 from adversarial_step import Game
 from data.conditioning import Conditioning
-from losses.adversarial import lsgan
+from losses.adversarial import AdversarialLoss
 from losses.feature_matching import feature_matching
-from losses.objective import GeneratorObjective
+from losses.objective import DiscriminatorObjective, GeneratorObjective
 from models.blocks import Norm
 from models.global_generator import GlobalGenerator
 from models.original_weights import import_original
@@ -24,6 +24,7 @@ from utils.precision import Precision
 Pair = tuple[Tensor, Tensor]
 Step = Callable[["TensorGame", Sequence[Any]], None]
 BOTH_ORDERS = pytest.mark.parametrize("step", [Game.step_with_kept_graph, Game.step_in_sequence])
+LSGAN = AdversarialLoss("lsgan", "sum")
 WEIGHTS = {"adversarial": 1.0, "feature_matching": 10.0, "l1": 5.0}
 
 
@@ -51,6 +52,9 @@ def make_game(
     compute_dtype: torch.dtype = torch.float32,
     max_norm: float | None = None,
     lr: float = 2e-4,
+    adversarial: AdversarialLoss = LSGAN,
+    gradient_penalty: float = 0.0,
+    r1: float = 0.0,
 ) -> TensorGame:
     torch.manual_seed(0)
     generator = GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1, norm=norm)
@@ -59,7 +63,8 @@ def make_game(
     return TensorGame(
         generator=make_player(generator.to(dtype), make_scaler(precision), max_norm, lr),
         discriminator=make_player(discriminator.to(dtype), make_scaler(precision), max_norm, lr),
-        objective=GeneratorObjective(weights, None),
+        objective=GeneratorObjective(weights, adversarial=adversarial, perceptual=None),
+        discriminator_objective=DiscriminatorObjective(adversarial, gradient_penalty=gradient_penalty, r1=r1),
         precision=precision,
         conditioning=Conditioning(n_classes=0, instance_edges=False),
         judges_jointly=norm == "instance",
@@ -107,8 +112,8 @@ def test_both_orders_give_the_gradients_of_three_plain_passes(step: Step, norm: 
     generator, discriminator = reference.generator.module, reference.discriminator.module
     fake = generator(source)
     d_loss = 0.5 * (
-        lsgan(logits(discriminator(source, fake.detach())), is_real=False)
-        + lsgan(logits(discriminator(source, target)), is_real=True)
+        LSGAN.discriminator(logits(discriminator(source, fake.detach())), is_real=False)
+        + LSGAN.discriminator(logits(discriminator(source, target)), is_real=True)
     )
     expected_d = reference_gradients(discriminator, d_loss)
     if step is Game.step_in_sequence:  # the generator is judged by the discriminator after its step
@@ -119,7 +124,7 @@ def test_both_orders_give_the_gradients_of_three_plain_passes(step: Step, norm: 
     with torch.no_grad():
         real_features = features(discriminator(source, target))
     g_loss = (
-        lsgan(logits(judged), is_real=True)
+        LSGAN.generator(logits(judged))
         + 10 * feature_matching(features(judged), real_features)
         + 5 * (fake - target).abs().mean()
     )
@@ -216,33 +221,80 @@ def test_fifty_steps_on_two_images_lower_their_distance() -> None:
     assert (game.generator.module(source) - target).abs().mean().item() < 0.8 * distance
 
 
+@pytest.mark.parametrize("compute_dtype", [torch.float32, torch.bfloat16])
+@BOTH_ORDERS
+def test_penalties_train_the_discriminator(step: Step, compute_dtype: torch.dtype) -> None:
+    weights = {"adversarial": 1.0}
+    for settings in ({"gradient_penalty": 10.0}, {"r1": 1.0}):
+        games = [
+            make_game(weights=weights, dtype=torch.float32, compute_dtype=compute_dtype, **penalty)  # type: ignore[arg-type]
+            for penalty in ({}, settings)
+        ]
+        plain, penalized = (capture_gradients(game.discriminator) for game in games)
+        for game in games:
+            step(game, [make_pair(dtype=torch.float32)])
+        assert all(gradient.isfinite().all() for gradient in penalized.values())
+        assert any(not torch.allclose(plain[name], penalized[name], rtol=0.05) for name in plain)
+
+
+def test_extra_discriminator_steps_leave_the_generator_alone() -> None:
+    game = make_game()
+    before = {name: [p.clone() for p in player.parameters] for name, player in game.players.items()}
+    game.step_discriminator([make_pair()])  # type: ignore[list-item]
+    assert all(torch.equal(p, old) for p, old in zip(game.generator.parameters, before["generator"], strict=True))
+    pairs = zip(game.discriminator.parameters, before["discriminator"], strict=True)
+    assert all(not torch.equal(p, old) for p, old in pairs)
+
+
 def original(weights: dict[str, Tensor]) -> nn.Module:
     return import_original({name: weight.double() for name, weight in weights.items()}).network
 
 
-def test_three_steps_reproduce_pix2pixhds_training(reference: dict[str, Any]) -> None:
-    case = reference["pix2pixhd_training"]
+@pytest.mark.parametrize(
+    ("case_name", "adversarial", "loss_names"),
+    [
+        (
+            "pix2pixhd_training",
+            LSGAN,
+            {"G_GAN": "G/adversarial", "G_GAN_Feat": "G/feature_matching", "D_fake": "D/fake", "D_real": "D/real"},
+        ),
+        (
+            "pix2pix_training",
+            AdversarialLoss("vanilla", "sum"),
+            {"G_GAN": "G/adversarial", "G_L1": "G/l1", "D_fake": "D/fake", "D_real": "D/real"},
+        ),
+    ],
+)
+def test_three_steps_reproduce_the_originals_training(
+    reference: dict[str, Any], case_name: str, adversarial: AdversarialLoss, loss_names: dict[str, str]
+) -> None:
+    case, is_hd = reference[case_name], case_name == "pix2pixhd_training"
     config = case["config"]
     generator, discriminator = original(case["generator_before"]), original(case["discriminator_before"])
+    weights = {"adversarial": 1.0} | (
+        {"feature_matching": config["lambda_feat"]} if is_hd else {"l1": config["lambda_l1"]}
+    )
     precision = Precision("cpu", torch.float32)
     game = TensorGame(
         generator=make_player(generator, precision.make_scaler(), None, config["lr"]),
         discriminator=make_player(discriminator, precision.make_scaler(), None, config["lr"]),
-        objective=GeneratorObjective({"adversarial": 1.0, "feature_matching": config["lambda_feat"]}, None),
+        objective=GeneratorObjective(weights, adversarial=adversarial, perceptual=None),
+        discriminator_objective=DiscriminatorObjective(adversarial),
         precision=precision,
         conditioning=Conditioning(n_classes=0, instance_edges=False),
         judges_jointly=True,
     )
+    step = game.step_with_kept_graph if is_hd else game.step_in_sequence
     for source, target, recorded in zip(case["source"], case["target"], case["losses"], strict=True):
         losses: dict[str, float] = {}
         game.means.add = lambda values, prefix, seen=losses: seen.update(  # type: ignore[method-assign,misc]
-            {prefix + name: value.item() for name, value in values.items()}
+            {prefix.removeprefix("loss/") + name: value.item() for name, value in values.items()}
         )
-        game.step_with_kept_graph([(source.double(), target.double())])  # type: ignore[list-item]
-        assert losses["loss/G/adversarial"] == pytest.approx(recorded["G_GAN"], rel=1e-9)
-        assert losses["loss/G/feature_matching"] * 10 == pytest.approx(recorded["G_GAN_Feat"], rel=1e-9)
-        assert losses["loss/D/fake"] == pytest.approx(recorded["D_fake"], rel=1e-9)
-        assert losses["loss/D/real"] == pytest.approx(recorded["D_real"], rel=1e-9)
+        step([(source.double(), target.double())])  # type: ignore[list-item]
+        for name, value in recorded.items():
+            ours = loss_names[name]
+            weight = weights.get(ours.removeprefix("G/"), 1.0)
+            assert losses[ours] * weight == pytest.approx(value, rel=1e-9), name
     for network, after in ((generator, "generator_after"), (discriminator, "discriminator_after")):
         torch.testing.assert_close(network.state_dict(), original(case[after]).state_dict(), rtol=1e-9, atol=1e-9)
     output = generator(case["source"][0].double())

@@ -199,11 +199,13 @@ def test_the_printed_configuration_is_a_configuration(tiny_config: Path, capfd: 
         ["generator.name=unet", "generator.n_downsamplings=5", "generator.dropout=true", "generator.norm=batch"],
         ["generator.upsample=residual", "generator.padding=reflect", "generator.spectral_norm=true"],
         ["discriminator.name=pixel", "discriminator.norm=batch", "discriminator.spectral_norm=true"],
-        ["discriminator.n_scales=1", "discriminator.padding=1", "train.retain_graph=false"],
+        ["discriminator.n_scales=1", "discriminator.padding=1", "train.retain_graph=false", "loss.gan_mode=vanilla"],
+        ["loss.gan_mode=wgan", "loss.gradient_penalty=10", "train.discriminator_steps=2"],
+        ["loss.gan_mode=hinge", "loss.r1=1", "optimizer.discriminator_learning_rate=4e-4", "optimizer.decay=cosine"],
     ],
     ids=lambda settings: settings[0],
 )
-def test_every_network_trains_and_resumes_exactly(tiny_config: Path, settings: list[str]) -> None:
+def test_every_network_and_loss_trains_and_resumes_exactly(tiny_config: Path, settings: list[str]) -> None:
     run(tiny_config, *settings, "--dry-run")
     run(tiny_config, *settings, "train.max_steps=4", "run.name=whole")
     run(tiny_config, *settings, "train.max_steps=2")

@@ -1,11 +1,29 @@
 """Learning rate as a pure function of the epoch."""
 
+import math
+from typing import Literal
 
-def linear_decay(epoch: int, *, constant_epochs: int, decay_epochs: int) -> float:
-    """Factor of the learning rate in `epoch` (from 0): 1, then falling linearly to 1/decay_epochs in the last epoch.
+Decay = Literal["linear", "linear_pix2pix", "step", "cosine"]
 
-    pix2pixHD lowers the rate at the end of an epoch, so the first of the decay epochs still runs at the full rate.
+
+def learning_rate_factor(
+    decay: Decay, epoch: int, *, constant_epochs: int, decay_epochs: int, step_epochs: int
+) -> float:
+    """Factor of the learning rate in `epoch`, from 0.
+
+    linear: 1 for constant_epochs and one more, then falling to 1/decay_epochs in the last epoch (pix2pixHD, which
+        lowers the rate at the end of an epoch).
+    linear_pix2pix: 1 for constant_epochs, then falling to 1/(decay_epochs + 1) in the last epoch (pix2pix).
+    step: a tenth after every step_epochs.
+    cosine: from 1 along half a wave, to 0 at the end of all epochs (Loshchilov & Hutter 2017, without restarts).
     """
-    if epoch <= constant_epochs:
-        return 1.0
-    return 1.0 - (epoch - constant_epochs) / decay_epochs
+    decayed = epoch - constant_epochs
+    match decay:
+        case "linear":
+            return 1.0 if decayed <= 0 else 1.0 - decayed / decay_epochs
+        case "linear_pix2pix":
+            return 1.0 - max(0, decayed + 1) / (decay_epochs + 1)
+        case "step":
+            return float(0.1 ** (epoch // step_epochs))
+        case "cosine":
+            return 0.5 * (1.0 + math.cos(math.pi * epoch / (constant_epochs + decay_epochs)))

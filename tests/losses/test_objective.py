@@ -1,12 +1,14 @@
-from typing import Any
+import math
+from typing import Any, get_args
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from losses.adversarial import lsgan
+from losses.adversarial import AdversarialLoss, GanMode, ScaleReduction
 from losses.feature_matching import feature_matching
-from losses.objective import GeneratorObjective, Translation, discriminator_terms
+from losses.gradient_penalty import r1_penalty, wgan_gradient_penalty
+from losses.objective import DiscriminatorObjective, GeneratorObjective, Translation
 from losses.perceptual import PerceptualLoss
 
 
@@ -21,13 +23,25 @@ def logits(case: list[list[Tensor]]) -> list[Tensor]:
 def test_terms_equal_the_originals(reference: dict[str, Any]) -> None:
     case = reference["pix2pixhd_losses"]
     fake, real = case["fake"], case["real"]
-    assert lsgan(logits(fake), is_real=True).item() == pytest.approx(case["lsgan_fake_as_real"].item(), rel=1e-12)
-    assert lsgan(logits(fake), is_real=False).item() == pytest.approx(case["lsgan_fake_as_fake"].item(), rel=1e-12)
-    assert lsgan(logits(real), is_real=True).item() == pytest.approx(case["lsgan_real_as_real"].item(), rel=1e-12)
+    lsgan = AdversarialLoss("lsgan", "sum")
+    assert lsgan.generator(logits(fake)).item() == pytest.approx(case["lsgan_fake_as_real"].item(), rel=1e-12)
+    fake_as_fake = lsgan.discriminator(logits(fake), is_real=False)
+    assert fake_as_fake.item() == pytest.approx(case["lsgan_fake_as_fake"].item(), rel=1e-12)
+    real_as_real = lsgan.discriminator(logits(real), is_real=True)
+    assert real_as_real.item() == pytest.approx(case["lsgan_real_as_real"].item(), rel=1e-12)
     matching = 10 * feature_matching(features(fake), features(real))
     assert matching.item() == pytest.approx(case["feature_matching_times_10"].item(), rel=1e-12)
-    total = discriminator_terms(logits(fake), logits(real))["total"]
-    assert total.item() == pytest.approx(case["loss_d"].item(), rel=1e-12)
+    terms = DiscriminatorObjective(lsgan)(logits(fake), logits(real), no_judge, torch.zeros(1), torch.zeros(1))
+    assert terms["total"].item() == pytest.approx(case["loss_d"].item(), rel=1e-12)
+    assert set(terms) == {"fake", "real", "total"}
+
+
+def no_judge(images: Tensor) -> list[Tensor]:
+    raise AssertionError("a penalty of weight 0 was computed")
+
+
+def generator_objective(weights: dict[str, float], perceptual: PerceptualLoss | None = None) -> GeneratorObjective:
+    return GeneratorObjective(weights, adversarial=AdversarialLoss(), perceptual=perceptual)
 
 
 def test_equal_features_match() -> None:
@@ -48,7 +62,7 @@ def example_translation() -> Translation:
 
 
 def test_the_total_is_the_weighted_sum_of_the_terms() -> None:
-    terms = GeneratorObjective({"adversarial": 2.0, "feature_matching": 3.0, "l1": 5.0}, None)(example_translation())
+    terms = generator_objective({"adversarial": 2.0, "feature_matching": 3.0, "l1": 5.0})(example_translation())
     assert {name: value.item() for name, value in terms.items()} == {
         "adversarial": 1.0,
         "feature_matching": 4.0,  # one layer weighs 4
@@ -63,12 +77,50 @@ def test_a_weight_of_zero_computes_nothing() -> None:
             raise AssertionError("a term of weight 0 was computed")
 
     untouchable = PerceptualLoss(Untouchable(), layer_weights=(1.0,))
-    objective = GeneratorObjective({"adversarial": 0.0, "feature_matching": 0.0, "l1": 1.0, "vgg": 0.0}, untouchable)
+    objective = generator_objective({"adversarial": 0.0, "feature_matching": 0.0, "l1": 1.0, "vgg": 0.0}, untouchable)
     assert set(objective(example_translation())) == {"l1", "total"}
 
 
 def test_losses_are_float32_under_autocast() -> None:
     low = [torch.randn(1, 1, 4, 4, dtype=torch.bfloat16)]
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert lsgan(low, is_real=True).dtype == torch.float32
+        for mode in get_args(GanMode):
+            assert AdversarialLoss(mode).generator(low).dtype == torch.float32
+            assert AdversarialLoss(mode).discriminator(low, is_real=True).dtype == torch.float32
         assert feature_matching([low], [low]).dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("mode", "generator", "real", "fake"),
+    [
+        # at a logit of x = 0.5: known values of each loss
+        ("lsgan", 0.25, 0.25, 0.25),
+        ("vanilla", math.log1p(math.exp(-0.5)), math.log1p(math.exp(-0.5)), math.log1p(math.exp(0.5))),
+        ("hinge", -0.5, 0.5, 1.5),
+        ("wgan", -0.5, -0.5, 0.5),
+    ],
+)
+@pytest.mark.parametrize(("over_scales", "times"), [("sum", 2), ("mean", 1)])
+def test_each_mode_has_its_known_values(
+    mode: GanMode, generator: float, real: float, fake: float, over_scales: ScaleReduction, times: int
+) -> None:
+    loss = AdversarialLoss(mode, over_scales)
+    scales = [torch.full((2, 1, 4, 4), 0.5, dtype=torch.float64), torch.full((2, 1, 3, 3), 0.5, dtype=torch.float64)]
+    assert loss.generator(scales).item() == pytest.approx(times * generator)
+    assert loss.discriminator(scales, is_real=True).item() == pytest.approx(times * real)
+    assert loss.discriminator(scales, is_real=False).item() == pytest.approx(times * fake)
+
+
+def test_penalties_of_a_linear_discriminator_are_known() -> None:
+    weight = torch.randn(1, 3, 4, 4, dtype=torch.float64, requires_grad=True)
+
+    def judge(images: Tensor) -> list[Tensor]:
+        return [(weight * images).sum(dim=(1, 2, 3))]  # its gradient is the weight, wherever
+
+    fake, real = torch.randn(2, 5, 3, 4, 4, dtype=torch.float64)
+    norm = weight.norm().item()
+    penalty = wgan_gradient_penalty(judge, fake, real)
+    assert penalty.item() == pytest.approx((norm - 1) ** 2)
+    assert r1_penalty(judge, real).item() == pytest.approx(0.5 * norm**2)
+    (gradient,) = torch.autograd.grad(penalty, weight)
+    torch.testing.assert_close(gradient, (2 * (norm - 1) / norm * weight).detach())

@@ -1,16 +1,49 @@
-from utils.schedule import linear_decay
+import pytest
+import torch
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, StepLR
+
+from utils.schedule import Decay, learning_rate_factor
+
+CONSTANT, DECAYING = 3, 4
+
+
+def factors(decay: Decay) -> list[float]:
+    return [
+        learning_rate_factor(decay, epoch, constant_epochs=CONSTANT, decay_epochs=DECAYING, step_epochs=2)
+        for epoch in range(CONSTANT + DECAYING)
+    ]
 
 
 def test_the_rate_is_pix2pixhds_in_every_epoch() -> None:
     # pix2pixHD lowers the rate at the end of epoch e (from 1) if e > niter
-    niter, niter_decay, rate, expected = 3, 4, 1.0, []
-    for epoch in range(1, niter + niter_decay + 1):
+    rate, expected = 1.0, []
+    for epoch in range(1, CONSTANT + DECAYING + 1):
         expected.append(rate)
-        if epoch > niter:
-            rate -= 1 / niter_decay
-    rates = [linear_decay(epoch, constant_epochs=niter, decay_epochs=niter_decay) for epoch in range(7)]
-    assert rates == expected == [1, 1, 1, 1, 0.75, 0.5, 0.25]
+        if epoch > CONSTANT:
+            rate -= 1 / DECAYING
+    assert factors("linear") == expected == [1, 1, 1, 1, 0.75, 0.5, 0.25]
+
+
+def scheduler(decay: Decay, optimizer: Optimizer) -> LRScheduler:
+    if decay == "step":
+        return StepLR(optimizer, step_size=2, gamma=0.1)
+    if decay == "cosine":
+        return CosineAnnealingLR(optimizer, T_max=CONSTANT + DECAYING)
+    # pix2pix's rule, with its epoch_count of 1
+    return LambdaLR(optimizer, lambda epoch: 1.0 - max(0, epoch + 1 - CONSTANT) / (DECAYING + 1))
+
+
+@pytest.mark.parametrize("decay", ["linear_pix2pix", "step", "cosine"])
+def test_the_other_rates_are_those_of_torchs_schedulers(decay: Decay) -> None:
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    schedule, expected = scheduler(decay, optimizer), []
+    for _ in range(CONSTANT + DECAYING):
+        expected.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    assert factors(decay) == pytest.approx(expected)
 
 
 def test_without_decay_the_rate_stays() -> None:
-    assert linear_decay(5, constant_epochs=6, decay_epochs=0) == 1
+    assert learning_rate_factor("linear", 5, constant_epochs=6, decay_epochs=0, step_epochs=1) == 1
