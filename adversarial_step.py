@@ -103,6 +103,14 @@ class Game:
             g_loss = self._generator_loss(fake, target, fake_judged, real_judged)
         self.generator.backward(g_loss * share)
 
+    def rehearse(self, batch: Batch) -> None:
+        """Compute what a step computes of a batch but for gradients, to see that networks and losses take it."""
+        for source, target in self._passes([batch]):
+            with torch.no_grad(), self.precision.autocast():
+                fake = self.generator.network(source)
+                fake_judged, real_judged = self._judge(source, fake, target)
+                self._generator_loss(fake, target, fake_judged, real_judged)
+
     def _passes(self, batches: Sequence[Batch]) -> Iterator[tuple[Tensor, Tensor]]:
         """Source (N, C, H, W) and target (N, 3, H, W) of each batch; gradients are averaged in the last pass."""
         for number, batch in enumerate(batches, start=1):

@@ -74,7 +74,7 @@ def has_split(data: DataConfig, split: str) -> bool:
         case "side_by_side":
             return (_existing(data.root) / split).is_dir()
         case "paired_folders":
-            return _source_and_target_folder(data, split)[0].is_dir()
+            return _names_split(data, split) and _source_and_target_folder(data, split)[0].is_dir()
 
 
 def build_layout(data: DataConfig, seed: int, split: str, *, needs_targets: bool) -> Layout:
@@ -179,7 +179,8 @@ def build_perceptual_loss(config: Config) -> PerceptualLoss | None:
     settings = config.loss
     if settings.vgg == 0:
         return None
-    weights = load_vgg19_weights(Path(settings.vgg_weights) if settings.vgg_weights else None)
+    path = Path(settings.vgg_weights).expanduser() if settings.vgg_weights else None
+    weights = load_vgg19_weights(path)
     return PerceptualLoss(VGG19Features(weights, imagenet_normalization=settings.vgg_imagenet_normalization))
 
 
@@ -226,6 +227,11 @@ def _build_synthetic_facades(data: DataConfig, seed: int, split: str) -> Layout:
 
 
 def _build_paired_folders(data: DataConfig, split: str, needs_targets: bool) -> Layout:
+    if not _names_split(data, split):
+        raise DataError(
+            f"data.source_folder={data.source_folder} has no {{split}}, so train is the only split, and there is no "
+            f"{split}: name another folder with --input DIR, or choose --split train"
+        )
     source, target = _source_and_target_folder(data, split)
     instances = _existing(data.root) / data.instance_folder.replace("{split}", split)
     return PairedFolders(
@@ -235,6 +241,11 @@ def _build_paired_folders(data: DataConfig, split: str, needs_targets: bool) -> 
         n_classes=data.n_classes,
         ignore_id=data.ignore_id,
     )
+
+
+def _names_split(data: DataConfig, split: str) -> bool:
+    """Whether a split has a folder of its own; two freely named folders are the training data."""
+    return split == "train" or data.source_folder is None or "{split}" in data.source_folder
 
 
 def _source_and_target_folder(data: DataConfig, split: str) -> tuple[Path, Path]:

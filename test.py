@@ -69,13 +69,15 @@ def build_input(trained: Trained, arguments: argparse.Namespace) -> Layout:
     )
 
 
-def check_output(output: Path, arguments: argparse.Namespace, layout: Layout) -> None:
+def check_output(output: Path, layout: Layout) -> None:
     """Raise DataError where results would overwrite what they are made of, or each other."""
-    for folder in (arguments.input, arguments.instances, arguments.targets):
-        if folder is not None and (
-            output.resolve() == folder.resolve() or folder.resolve() in output.resolve().parents
-        ):
-            raise DataError(f"--output {output} lies in {folder}, which is read: choose another folder")
+    written = output.resolve()
+    for folder in layout.folders:
+        if folder.resolve() in (written, *written.parents):
+            raise DataError(f"the output {output} lies in {folder}, which is read: choose another --output")
+    results = {(output / f"{name}.png").resolve() for name in layout.names}
+    if overwritten := results & {path.resolve() for path in layout.files}:
+        raise DataError(f"the output would overwrite {min(overwritten)}, which is read: choose another --output")
     if SHEET in layout.names:
         raise DataError(f"an input is called {SHEET}, as the contact sheet among the results: rename it")
 
@@ -197,10 +199,10 @@ def main(argv: Sequence[str]) -> None:
     layout = build_input(trained, arguments)
     translator = build_translator(trained, device, arguments.opt_level, arguments.dtype)
     what = arguments.input.resolve().name if arguments.input else arguments.split or trained.config.data.test_split
-    output = arguments.output or Path("results") / trained.config.run.name / (
+    output = arguments.output or Path("results") / trained.name / (
         what if trained.step is None else f"{what}_step{trained.step}"
     )
-    check_output(output, arguments, layout)
+    check_output(output, layout)
     translate_all(trained, translator, layout, output, arguments.batch_size)
 
 

@@ -5,14 +5,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-
 import build
 from configs.load import config_to_yaml, load_config
-from configs.schema import Config, ConfigError, DiscriminatorConfig
+from configs.schema import Config, ConfigError
 from configs.unused import unused_settings
 from data.batch import Batch, DataError, Sample
-from data.conditioning import images_to_float
 from data.loader import TrainingDataset, read_fixed
 from data.sampler import SampleKey
 from training import Training
@@ -22,6 +19,7 @@ from utils.entry_point import run_entry_point
 from utils.run_folder import log_file, log_to_console, logger, set_aside
 
 CHECKED_SAMPLES = 100  # by --dry-run
+VGG_MIN_SIDE = 16  # pixels, which four poolings make one
 
 
 def find_checkpoint(run_folder: Path, resume: str) -> Path | None:
@@ -38,7 +36,7 @@ def find_checkpoint(run_folder: Path, resume: str) -> Path | None:
 
 
 def check_samples(training: Training) -> str:
-    """Load up to CHECKED_SAMPLES training samples from all over the data set, and let both networks see a batch.
+    """Load up to CHECKED_SAMPLES training samples from all over the data set, and judge a batch of them.
 
     Raises:
         ConfigError, DataError: a sample cannot be used, or is too small for the discriminator.
@@ -46,29 +44,31 @@ def check_samples(training: Training) -> str:
     dataset = TrainingDataset(training.layout, training.preprocessing, training.config.run.seed)
     n_samples, batch_size = len(training.layout), training.config.train.batch_size
     indices = range(0, n_samples, -(-n_samples // max(CHECKED_SAMPLES, batch_size)))
-    samples = []
+    samples: list[Sample] = []
     for index in indices:
         loaded = dataset[SampleKey(epoch=0, index=index)]
         if isinstance(loaded, DataError):
             raise loaded
-        check_scales(training.config.discriminator, loaded)
-        samples.append(loaded)
-    batch = Batch.of(samples[:batch_size]).to(training.world.device)
-    assert batch.target is not None
-    fake = training.translator.translate(batch)
-    with torch.inference_mode():
-        condition, device = training.game.conditioning(batch), training.world.device
-        training.game.discriminator.module(condition, images_to_float(fake.to(device)))
-    return f"checked        {len(indices)} of {n_samples} training samples, and both networks on a batch of them: good"
+        check_size(training.config, loaded)
+        samples += [loaded] if len(samples) < batch_size else []
+    training.game.rehearse(Batch.of(samples).to(training.world.device))
+    return (
+        f"checked        {len(indices)} of {n_samples} training samples, networks and losses on a batch of them: good"
+    )
 
 
-def check_scales(discriminator: DiscriminatorConfig, sample: Sample) -> None:
-    """Raise ConfigError where nothing is left of a sample at the lowest scale: a norm needs more than one pixel."""
-    side, n_scales = min(sample.source.shape[-2:]), discriminator.n_scales
-    if discriminator.name == "multiscale_patch" and side <= 2 ** (n_scales - 1):
+def check_size(config: Config, sample: Sample) -> None:
+    """Raise ConfigError where nothing would be left of a sample at the lowest resolution that judges it."""
+    side, discriminator = min(sample.source.shape[-2:]), config.discriminator
+    if discriminator.name == "multiscale_patch" and side <= 2 ** (discriminator.n_scales - 1):
         raise ConfigError(
-            f"discriminator.n_scales is {n_scales}, but the shorter side of {sample.name} has {side} pixels, "
-            f"enough for {(side - 1).bit_length()} scales: lower it"
+            f"discriminator.n_scales is {discriminator.n_scales}, but the shorter side of {sample.name} has {side} "
+            f"pixels, enough for {(side - 1).bit_length()} scales: lower it"
+        )
+    if config.loss.vgg and side < VGG_MIN_SIDE:
+        raise ConfigError(
+            f"loss.vgg is {config.loss.vgg:g}, but the shorter side of {sample.name} has {side} pixels, and VGG19 "
+            f"needs {VGG_MIN_SIDE}: use larger images or loss.vgg=0"
         )
 
 
@@ -76,7 +76,7 @@ def describe(training: Training) -> list[str]:
     """The plan in words: networks, data, steps."""
     config, world = training.config, training.world
     sample = read_fixed(training.layout, training.preprocessing, 0)
-    check_scales(config.discriminator, sample)
+    check_size(config, sample)
     counts = [
         f"{name:<14} {sum(p.numel() for p in player.parameters):>12,} parameters"
         for name, player in training.game.players.items()
@@ -107,14 +107,15 @@ def dry_run(training: Training, resume: str) -> None:
 
 def prepare_folder(folder: Path, resume: str, checkpoint: Path | None) -> None:
     """Make the run's folder; a run that is in the way of one that starts elsewhere is set aside."""
-    goes_on = resume == "auto" or (checkpoint is not None and checkpoint in list_checkpoints(folder)[-1:])
-    aside = None if goes_on else set_aside(folder)
-    if aside:
-        logger.info("the run that was in %s is kept in %s", folder, aside)
+    newest = [path.resolve() for path in list_checkpoints(folder)[-1:]]
+    goes_on = resume == "auto" or (checkpoint is not None and checkpoint.resolve() in newest)
     try:
+        aside = None if goes_on else set_aside(folder)
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"run.root, run.name: cannot make the folder {folder}: {error.strerror}") from error
+    if aside:
+        logger.info("the run that was in %s is kept in %s", folder, aside)
 
 
 def train(config: Config, world: World, resume: str) -> None:
@@ -123,14 +124,15 @@ def train(config: Config, world: World, resume: str) -> None:
     checkpoint = find_checkpoint(training.folder, resume)
     if checkpoint:
         training.restore(checkpoint)
-    world.barrier()  # every process has read the checkpoint before its run may be set aside
+    plan = describe(training)
+    if training.position.step >= training.total_steps:
+        logger.info("finished at step %d; raise train.epochs or train.max_steps to go on", training.position.step)
+        return
+    world.barrier()  # every process has read the checkpoint, and nothing stands against the run, which may move another
     if world.is_main:
         prepare_folder(training.folder, resume, checkpoint)
     with log_file(training.folder / "log.txt" if world.is_main else None):
-        if training.position.step >= training.total_steps:
-            logger.info("finished at step %d; raise train.epochs or train.max_steps to go on", training.position.step)
-            return
-        for line in describe(training):
+        for line in plan:
             logger.info(line)
         if world.is_main:
             (training.folder / "config.yaml").write_text(config_to_yaml(config), encoding="utf-8")

@@ -39,6 +39,11 @@ class Trained:
     step: int | None
     generator: nn.Module
 
+    @property
+    def name(self) -> str:
+        """The name of the run's folder, or of an original's file."""
+        return self.file.stem if self.step is None else self.file.resolve().parent.name
+
 
 def find_checkpoint_file(checkpoint: Path | None) -> Path:
     """A checkpoint file, the newest checkpoint of a run folder, or (None) that of the newest run.

@@ -53,7 +53,7 @@ class Training:
         """
         self.config = config
         self.world = world
-        self.folder = Path(config.run.root) / config.run.name
+        self.folder = Path(config.run.root).expanduser() / config.run.name
         self.layout = build.build_layout(config.data, config.run.seed, "train", needs_targets=True)
         self.preprocessing = build.build_preprocessing(config)
         self.joint_batch_size = config.train.batch_size * world.size
@@ -151,7 +151,8 @@ class Training:
                 raise CheckpointError(f"{path}: its {name} does not fit: {error}") from error
         if self.world.rank < len(state["random_states"]):
             restore_random_state(state["random_states"][self.world.rank], self.world.device)
-        batches_into_epoch = state["samples_into_epoch"] // self.joint_batch_size
+        # not more than an epoch holds, should the data set have become smaller
+        batches_into_epoch = min(state["samples_into_epoch"] // self.joint_batch_size, self.batches_per_epoch)
         self.position.step = state["step"]
         self.position.batches = state["epoch"] * self.batches_per_epoch + batches_into_epoch
         logger.info("going on from %s", path)

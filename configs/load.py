@@ -57,14 +57,14 @@ def config_differences(old: Config, new: Config) -> dict[str, tuple[object, obje
 
 def settings_by_key(config: Config) -> dict[str, object]:
     """`section.key` -> value, in the order of the schema."""
+    return _flatten(config_to_dict(config))
 
-    def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, object]:
-        flat: dict[str, object] = {}
-        for key, value in values.items():
-            flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-        return flat
 
-    return flatten(config_to_dict(config))
+def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, object]:
+    flat: dict[str, object] = {}
+    for key, value in values.items():
+        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
 
 
 def _resolve(values: DictConfig, overrides: Sequence[str], origin: str) -> Config:
@@ -89,10 +89,13 @@ def _parse(text: str, origin: str) -> DictConfig:
         mark = getattr(error, "problem_mark", None)
         line = "" if mark is None else f", line {mark.line + 1}"
         raise ConfigError(f"{origin}{line}: not valid YAML: {getattr(error, 'problem', error)}") from error
+    except AssertionError as error:  # a bare number or word
+        raise ConfigError(f"{origin}: expected sections such as `run:` and `data:`") from error
     if not isinstance(parsed, DictConfig):
         raise ConfigError(f"{origin}: expected sections such as `run:` and `data:`, found a list")
-    for section in [key for key in parsed if OmegaConf.is_missing(parsed, key) or parsed[key] is None]:
-        del parsed[section]  # a section whose keys are all commented out
+    for section in fields(Config):
+        if section.name in parsed and parsed[section.name] is None:
+            del parsed[section.name]  # its keys are all commented out
     return parsed
 
 
@@ -100,13 +103,14 @@ def _parse_override(override: str) -> DictConfig:
     key, equals, value = override.partition("=")
     if not (equals and all(key.split("."))):
         raise ConfigError(f"{override!r} on the command line: write section.key=value, for instance run.seed=1")
+    if key in _TEXT_KEYS and value != "null":  # as typed: a run may be called 1e3, or no
+        parsed = OmegaConf.create({})
+        OmegaConf.update(parsed, key, value)
+        return parsed
     try:
-        parsed = OmegaConf.from_dotlist([override])
+        return OmegaConf.from_dotlist([override])
     except (YAMLError, OmegaConfBaseException) as error:
         raise ConfigError(f"{override!r} on the command line: the value is not valid YAML") from error
-    if key in _TEXT_KEYS and value != "null":
-        OmegaConf.update(parsed, key, value)  # as typed: a run may be called 1e3, or no
-    return parsed
 
 
 def _text_keys(settings: object, prefix: str = "") -> Iterator[str]:
@@ -123,15 +127,15 @@ _TEXT_KEYS = frozenset(_text_keys(Config()))
 
 
 def _merge(base: DictConfig, update: DictConfig, origin: str) -> DictConfig:
-    for section in map(str, update):
-        if section in base and not isinstance(update[section], DictConfig):
+    values = cast(dict[str, Any], OmegaConf.to_container(update, resolve=False))
+    for section, content in values.items():
+        if section in base and not isinstance(content, dict):
             raise ConfigError(f"{origin}: {section} is a section; write {section}.key=value or keys below it")
-    for text_key in _TEXT_KEYS:
-        value = OmegaConf.select(update, text_key)
-        if value is not None and not isinstance(value, str):
-            raise ConfigError(
-                f"{origin}: {text_key} is read as {value!r}; put it in quotes to have it as it is written"
-            )
+    for key, value in _flatten(values).items():
+        if isinstance(value, str) and "${" in value:
+            raise ConfigError(f"{origin}: {key} holds ${{...}}, which is not supported; write the value itself")
+        if key in _TEXT_KEYS and not isinstance(value, str | None):
+            raise ConfigError(f"{origin}: {key} is read as {value!r}; put it in quotes to have it as written")
     try:
         return cast(DictConfig, OmegaConf.merge(base, update))
     except ConfigKeyError as error:
@@ -140,6 +144,6 @@ def _merge(base: DictConfig, update: DictConfig, origin: str) -> DictConfig:
         hint = f"did you mean {suggestion}?" if suggestion else f"known here: {known}"
         raise ConfigError(f"{origin}: unknown key {error.full_key}; {hint}") from error
     except (OmegaConfBaseException, TypeError) as error:
-        key = getattr(error, "full_key", None)
-        where = f"{origin}: {key}" if key else origin
+        wrong_key = getattr(error, "full_key", None)
+        where = f"{origin}: {wrong_key}" if wrong_key else origin
         raise ConfigError(f"{where}: {str(error).splitlines()[0]}") from error

@@ -42,7 +42,12 @@ class RunConfig:
     """auto: a GPU where there is one."""
 
     def __post_init__(self) -> None:
-        is_folder_name = self.name.strip(". ") and self.name.isprintable() and not set(self.name) & set('/\\:*?"<>|')
+        is_folder_name = (
+            self.name.strip(".")
+            and self.name == self.name.strip()
+            and self.name.isprintable()
+            and not set(self.name) & set('/\\:*?"<>|')
+        )
         require(bool(is_folder_name), "run.name", repr(self.name), "a name that can be a folder")
         require(0 <= self.seed < 2**32, "run.seed", self.seed, "0 to 4294967295")
 
@@ -82,8 +87,8 @@ class DataConfig:
     root: str = ""
     """Folder of the data set; unused by synthetic_facades."""
     source_folder: str | None = None
-    """paired_folders: folder of the sources under root, `{split}` allowed. Default {split}_label where
-    n_classes is set, otherwise {split}_A."""
+    """paired_folders: folder of the sources under root; `{split}` becomes train, val or test. Default {split}_label
+    where n_classes is set, otherwise {split}_A."""
     target_folder: str | None = None
     """paired_folders: folder of the targets. Default {split}_img where n_classes is set, otherwise {split}_B."""
     instance_folder: str = "{split}_inst"
@@ -178,7 +183,7 @@ class GeneratorConfig:
     init: Literal["normal", "xavier", "kaiming", "orthogonal"] = "normal"
     """Distribution of the initial convolution weights."""
     init_gain: float = 0.02
-    """Scale of the initial weights: standard deviation of normal, gain of xavier and orthogonal."""
+    """Scale of the initial weights: standard deviation of normal and of batch norm's, gain of xavier and orthogonal."""
 
     def __post_init__(self) -> None:
         require_at_least(1, "generator", base_channels=self.base_channels, n_downsamplings=self.n_downsamplings)

@@ -26,7 +26,9 @@ def unused_settings(config: Config) -> list[str]:
     else:
         unused += [f"data.synthetic.{field.name}" for field in fields(data.synthetic)]
     if data.layout != "paired_folders":
-        unused += ["data.source_folder", "data.target_folder", "data.instance_folder"]
+        unused += ["data.source_folder", "data.target_folder"]
+    if data.layout != "paired_folders" or not data.instance_edges:
+        unused += ["data.instance_folder"]
     if data.n_classes == 0:
         unused += ["data.ignore_id"]
     if data.preprocess in ("crop", "none"):
@@ -36,8 +38,9 @@ def unused_settings(config: Config) -> list[str]:
     if data.preprocess in ("scale_width", "none"):
         unused += ["data.crop_width", "data.crop_height"]
     unused += _UNUSED_BY_GENERATOR[generator.name] + _UNUSED_BY_DISCRIMINATOR[discriminator.name]
-    unused += ["generator.init_gain"] if generator.init == "kaiming" else []
-    unused += ["discriminator.init_gain"] if discriminator.init == "kaiming" else []
+    for section, network in (("generator", generator), ("discriminator", discriminator)):
+        if network.init == "kaiming" and network.norm == "instance":  # batch norm's weights are drawn with the gain too
+            unused += [f"{section}.init_gain"]
     unused += ["loss.vgg_weights", "loss.vgg_imagenet_normalization"] if config.loss.vgg == 0 else []
     unused += ["optimizer.step_epochs"] if config.optimizer.decay != "step" else []
     unused += ["amp.dtype"] if config.amp.opt_level == "O0" else []

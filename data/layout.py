@@ -23,6 +23,16 @@ class Layout(Protocol):
         """The names of the samples, by index."""
         ...
 
+    @property
+    def folders(self) -> Sequence[Path]:
+        """The folders that it reads."""
+        ...
+
+    @property
+    def files(self) -> Sequence[Path]:
+        """The files that it reads."""
+        ...
+
     def __len__(self) -> int:
         """Number of samples."""
         ...

@@ -47,6 +47,8 @@ class PairedFolders:
         self._ignore_id = ignore_id
         self._files = _match(source_folder, target_folder, instance_folder)
         self.names = [files.name for files in self._files]
+        self.folders = [folder for folder in (source_folder, target_folder, instance_folder) if folder]
+        self.files = [path for files in self._files for path in (files.source, files.target, files.instances) if path]
 
     def __len__(self) -> int:
         return len(self._files)

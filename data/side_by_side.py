@@ -19,6 +19,8 @@ class SideBySide:
         if not self._paths:
             raise DataError(f"{folder}: holds no image")
         self.names = sorted(self._paths)
+        self.folders = [folder]
+        self.files = list(self._paths.values())
 
     def __len__(self) -> int:
         return len(self.names)

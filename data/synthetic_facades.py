@@ -1,5 +1,7 @@
 """A data set of procedural house fronts, drawn when they are read: nothing is downloaded or stored."""
 
+from pathlib import Path
+
 import numpy as np
 import torch
 
@@ -30,6 +32,8 @@ class SyntheticFacades:
             raise ValueError(f"facades need at least {MIN_SIDE} x {MIN_SIDE} pixels, not {height} x {width}")
         self._seed = (seed, SPLITS.index(split))
         self._size = (height, width)
+        self.folders: tuple[Path, ...] = ()
+        self.files: tuple[Path, ...] = ()
         self.names = tuple(f"facade_{index:05d}" for index in range(n_samples))
 
     @property

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import cast
 
 import torch
@@ -79,31 +78,36 @@ def load_vgg19_weights(path: Path | None) -> dict[str, Tensor]:
     """torchvision's state dict of VGG19, from a local file or from torch's cache, downloading it where missing.
 
     Raises:
-        WeightsError: the file cannot be read, or the download fails.
+        WeightsError: the file cannot be read or is of another network, or the download fails.
     """
-    weights = VGG19_Weights.IMAGENET1K_V1
+    url = VGG19_Weights.IMAGENET1K_V1.url
     if path is not None:
-        return _read(path)
-    cached = Path(torch.hub.get_dir()) / "checkpoints" / Path(weights.url).name
-    try:
-        return weights.get_state_dict(progress=True, check_hash=True, weights_only=True, map_location="cpu")
-    except (OSError, RuntimeError, UnpicklingError, EOFError) as error:
-        raise WeightsError(
-            f"loss.vgg needs VGG19's weights, {cached.name} (548 MB), which are not in {cached.parent} and could not "
-            f"be downloaded from {weights.url} ({error}): fetch that file elsewhere and set loss.vgg_weights=FILE, "
-            "or do without by loss.vgg=0"
-        ) from error
+        return _read(path, f"expected torchvision's {Path(url).name} in loss.vgg_weights")
+    cached = Path(torch.hub.get_dir()) / "checkpoints" / Path(url).name
+    if not cached.is_file():
+        try:
+            cached.parent.mkdir(parents=True, exist_ok=True)
+            torch.hub.download_url_to_file(url, str(cached), hash_prefix=cached.stem.rsplit("-", 1)[1])
+        except (OSError, RuntimeError) as error:
+            raise WeightsError(
+                f"loss.vgg needs VGG19's weights, {cached.name} (548 MB), which are not in {cached.parent} and could "
+                f"not be downloaded from {url} ({error}): fetch that file elsewhere and set loss.vgg_weights=FILE, or "
+                "do without by loss.vgg=0"
+            ) from error
+    return _read(cached, f"delete it, and it will be downloaded again from {url}")
 
 
-def _read(path: Path) -> dict[str, Tensor]:
-    hint = f"expected torchvision's {Path(VGG19_Weights.IMAGENET1K_V1.url).name}"
+def _read(path: Path, way_out: str) -> dict[str, Tensor]:
     if not path.is_file():
-        raise WeightsError(f"loss.vgg_weights: {path}: no such file; {hint}")
+        raise WeightsError(f"{path}: no such file; {way_out}")
     try:
         state_dict = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # whatever a damaged file leads the unpickler to
-        raise WeightsError(f"loss.vgg_weights: {path}: cannot be read as weights; {hint}") from error
-    last = f"features.{LAYERS[-1] - 1}.weight"
-    if not isinstance(state_dict, dict) or last not in state_dict:
-        raise WeightsError(f"loss.vgg_weights: {path}: holds no {last}; {hint}")
-    return state_dict
+        raise WeightsError(f"{path}: cannot be read as weights; {way_out}") from error
+    with torch.device("meta"):
+        expected = vgg19().features[: LAYERS[-1] + 1].state_dict()
+    for key, value in expected.items():
+        found = state_dict.get(f"features.{key}") if isinstance(state_dict, dict) else None
+        if not isinstance(found, Tensor) or found.shape != value.shape:
+            raise WeightsError(f"{path}: holds no features.{key} of shape {list(value.shape)}; {way_out}")
+    return cast(dict[str, Tensor], state_dict)

@@ -212,6 +212,16 @@ def test_without_a_scaler_too_a_broken_gradient_changes_nothing(compute_dtype: t
     torch.testing.assert_close(game.generator.optimizer.state_dict(), optimizer_before, rtol=0, atol=0)
 
 
+def test_a_sum_of_squares_that_overflows_is_no_broken_gradient() -> None:
+    game = make_game(dtype=torch.float32)
+    before = [parameter.clone() for parameter in game.generator.parameters]
+    handle = game.generator.parameters[0].register_hook(lambda gradient: gradient.sign() * 1e25)
+    game.step_with_kept_graph([make_pair(dtype=torch.float32)])  # type: ignore[list-item]
+    handle.remove()
+    assert int(game.generator.skipped_steps) == 0
+    assert all(not torch.equal(p, old) for p, old in zip(game.generator.parameters[1:], before[1:], strict=True))
+
+
 def test_fifty_steps_on_two_images_lower_their_distance() -> None:
     game = make_game(weights={"adversarial": 1.0, "l1": 10.0}, dtype=torch.float32, lr=2e-3)
     source, target = make_pair(dtype=torch.float32)

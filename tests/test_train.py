@@ -1,5 +1,6 @@
 """train.py as a user runs it: in this process where that is enough, killed in one of its own where it matters."""
 
+import contextlib
 import os
 import resource
 import signal
@@ -15,6 +16,7 @@ import torch
 
 import build
 import train
+from configs.schema import ConfigError
 from data.batch import DataError
 from tests.conftest import save_image
 from utils.checkpoint import checkpoint_path, list_checkpoints, load_checkpoint
@@ -147,6 +149,51 @@ def test_going_back_to_an_earlier_checkpoint_keeps_the_later_ones_elsewhere(tiny
     assert [path.stem[-1] for path in list_checkpoints(runs / "tiny.1")] == ["2", "4", "6"]
 
 
+@pytest.mark.parametrize("mistake", ["discriminator.n_scales=6", "train.max_steps=4"])
+def test_a_run_is_set_aside_only_for_one_that_can_start(tiny_config: Path, mistake: str) -> None:
+    run(tiny_config, "train.max_steps=4", "checkpoint.every_steps=2")
+    folder = tiny_config.parent / "runs" / "tiny"
+    resume = ["--resume", str(checkpoint_path(folder, 4))] if "max_steps" in mistake else ["--resume", "never"]
+    with contextlib.suppress(ConfigError):
+        run(tiny_config, mistake, *resume)
+    assert len(list_checkpoints(folder)) == 2
+    assert not folder.with_name("tiny.1").exists()
+
+
+def test_the_runs_own_newest_checkpoint_is_known_by_any_spelling(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tiny_config)
+    config = tiny_config.resolve()
+    monkeypatch.chdir(tiny_config.parent)
+    run(config, "--resume", "runs/../runs/tiny", "train.max_steps=5")
+    assert len(list_checkpoints(tiny_config.parent / "runs" / "tiny")) == 2
+
+
+def test_a_folder_of_other_files_is_not_moved(tiny_config: Path) -> None:
+    photos = tiny_config.parent / "runs" / "tiny"
+    photos.mkdir(parents=True)
+    (photos / "holiday.jpg").touch()
+    with pytest.raises(ConfigError, match="it holds files that are not of a run"):
+        run(tiny_config, "--resume", "never")
+    assert (photos / "holiday.jpg").exists()
+
+
+def test_a_smaller_data_set_is_gone_on_with_in_the_next_epoch(tiny_config: Path) -> None:
+    run(tiny_config, "data.synthetic.train_samples=50", "train.max_steps=40")
+    run(tiny_config, "data.synthetic.train_samples=5", "train.max_steps=41")
+    state = checkpoint(tiny_config, 41)
+    assert (state["epoch"], state["samples_into_epoch"]) == (1, 1)
+
+
+def test_images_too_small_for_vgg_are_told(tiny_config: Path, vgg19_weights: dict[str, torch.Tensor]) -> None:
+    torch.save(vgg19_weights, tiny_config.with_name("vgg19.pth"))
+    settings = ["loss.vgg=1", f"loss.vgg_weights={tiny_config.with_name('vgg19.pth')}", "data.preprocess=crop"]
+    sizes = ["data.crop_width=8", "data.crop_height=32"]
+    with pytest.raises(ConfigError, match="shorter side of facade_00000 has 8 pixels, and VGG19 needs 16"):
+        run(tiny_config, *settings, *sizes, "--dry-run")
+
+
 def test_a_run_can_start_from_another(tiny_config: Path) -> None:
     run(tiny_config)
     run(tiny_config, "run.name=more", "--resume", str(tiny_config.parent / "runs" / "tiny"), "train.max_steps=5")
@@ -169,7 +216,7 @@ def test_adam_settings_come_from_the_configuration_not_from_the_checkpoint(tiny_
 def test_a_dry_run_prints_the_plan_and_writes_nothing(tiny_config: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run(tiny_config, "--dry-run", "train.batch_size=2")
     out = capfd.readouterr().out
-    assert "checked        5 of 5 training samples, and both networks on a batch of them: good" in out
+    assert "checked        5 of 5 training samples, networks and losses on a batch of them: good" in out
     assert "5 samples, the first is facade_00000 32x32" in out
     assert "step 0 to 4, each of 2 x 1 samples; 2 batches an epoch, 200 epochs" in out
     assert "generator " in out
@@ -281,7 +328,10 @@ def test_it_trains_on_pix2pixhds_folders(tiny_config: Path, label_data_set: Path
         (["data.n_classes=3"], "data.n_classes is 3, synthetic_facades has 12: leave it out"),
         (["train.batch_size=6"], "the train split has 5 samples, fewer than train.batch_size x processes = 6"),
         (["data.validation_split=valid"], "synthetic_facades has no split 'valid', only train, val, test"),
-        (["loss.vgg=1", "loss.vgg_weights=nowhere.pth"], "loss.vgg_weights: nowhere.pth: no such file"),
+        (
+            ["loss.vgg=1", "loss.vgg_weights=nowhere.pth"],
+            "nowhere.pth: no such file; expected torchvision's vgg19-dcbb9e9d.pth in loss.vgg_weights",
+        ),
         (["--resume", "nowhere"], "--resume nowhere: neither a checkpoint nor a run folder that holds one"),
         (["run.root=/proc/none"], "/proc/none"),
         (
@@ -344,7 +394,8 @@ def test_a_run_that_is_stopped_saves_itself_and_goes_on_exactly(tiny_config: Pat
     assert process.returncode == 128 + number
     (saved,) = list_checkpoints(tiny_config.parent / "runs" / "tiny")
     step = load_checkpoint(saved)["step"]
-    assert error == f"stopped by {number.name} and saved at step {step}; the same command goes on from there\n"
+    told = f"stopped by {number.name} and saved at step {step}; the same command, without --resume, goes on from there"
+    assert error == f"{told}\n"
 
     run(tiny_config, f"train.max_steps={step + 3}")
     run(tiny_config, f"train.max_steps={step + 3}", "run.name=whole")

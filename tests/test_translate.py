@@ -145,13 +145,40 @@ def test_results_never_overwrite_what_they_are_made_of(cli: ModuleType, run_fold
         str(tmp_path / "inst"),
     ]
     for output in ("in", "in/out", "inst"):
-        with pytest.raises(DataError, match=f"--output .*{output} lies in .*, which is read"):
+        with pytest.raises(DataError, match=f"output .*{output} lies in .*, which is read"):
             cli.main([*arguments, "--output", str(tmp_path / output)])
     for folder in ("in", "inst"):
         save_image(tmp_path / folder / "contact_sheet.png", labels)
     with pytest.raises(DataError, match="an input is called contact_sheet"):
         cli.main([*arguments, "--output", str(tmp_path / "out")])
     assert read_ids(tmp_path / "in" / "a.png").eq(0).all()
+
+
+def test_the_data_set_itself_is_not_overwritten(cli: ModuleType, tiny_config: Path, label_data_set: Path) -> None:
+    settings = ["data.layout=paired_folders", f"data.root={label_data_set}", "data.n_classes=5"]
+    train.main(["--config", str(tiny_config), *settings])
+    arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--output"]
+    with pytest.raises(DataError, match="test_label lies in .*test_label, which is read"):
+        cli.main([*arguments, str(label_data_set / "test_label")])
+    links = label_data_set.parent / "links"
+    for folder in ("test_label", "test_inst"):
+        (links / folder).mkdir(parents=True)
+        (links / folder / "d.png").symlink_to(label_data_set / folder / "d.png")
+    folders = ["--input", str(links / "test_label"), "--instances", str(links / "test_inst")]
+    with pytest.raises(DataError, match=r"would overwrite .*d\.png, which is read"):
+        cli.main([*arguments, str(label_data_set / "test_label"), *folders])
+
+
+def test_two_freely_named_folders_have_no_test_split(cli: ModuleType, tiny_config: Path, tmp_path: Path) -> None:
+    for folder in ("edges", "shoes"):
+        save_image(tmp_path / folder / "x.png", np.zeros((32, 32, 3), dtype=np.uint8))
+    settings = ["data.layout=paired_folders", f"data.root={tmp_path}", "data.instance_edges=false"]
+    train.main(["--config", str(tiny_config), *settings, "data.source_folder=edges", "data.target_folder=shoes"])
+    arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--output", str(tmp_path / "out")]
+    with pytest.raises(DataError, match=r"data\.source_folder=edges has no \{split\}, .* there is no test: .*--input"):
+        cli.main(arguments)
+    cli.main([*arguments, "--split", "train"])
+    assert (tmp_path / "out" / "x.png").is_file()
 
 
 def test_a_data_set_that_has_moved_is_found_by_an_override(

@@ -18,7 +18,7 @@ def run_entry_point(main: Callable[[Sequence[str]], None], user_errors: tuple[ty
         sys.stderr.write(f"error: {' '.join(str(error).split())}\n")
         return 2
     except Interrupted as interruption:
-        sys.stderr.write(f"{interruption}; the same command goes on from there\n")
+        sys.stderr.write(f"{interruption}; the same command, without --resume, goes on from there\n")
         return interruption.exit_code
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")

@@ -1,5 +1,6 @@
 """One network of the game, with the optimizer and the scaler that are its own."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,11 +42,12 @@ class Player:
         The device decides that, in every precision, without asking the host.
         """
         self.scaler.unscale_(self.optimizer)
-        norm = get_total_norm([p.grad for p in self.parameters if p.grad is not None])
-        is_broken = norm.isfinite().logical_not()
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        largest = get_total_norm(gradients, norm_type=math.inf)  # unlike a sum of squares it cannot overflow
+        is_broken = largest.isfinite().logical_not()
         self.skipped_steps += is_broken
         if self.max_gradient_norm is not None:
-            clip_grads_with_norm_(self.parameters, self.max_gradient_norm, norm)
+            clip_grads_with_norm_(self.parameters, self.max_gradient_norm, get_total_norm(gradients))
         if not self.scaler.is_enabled():  # otherwise the scaler tells the optimizer by the same attribute
             self.optimizer.found_inf = is_broken.float()  # type: ignore[attr-defined]
         self.scaler.step(self.optimizer)

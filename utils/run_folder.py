@@ -16,9 +16,15 @@ def newest_run(root: Path) -> Path | None:
 
 
 def set_aside(run_folder: Path) -> Path | None:
-    """Rename a run, so that a new one can take its name and nothing is lost; returns where it is now, if it was."""
+    """Rename a run, so that a new one can take its name and nothing is lost; returns where it is now, if it was.
+
+    Raises:
+        FileExistsError: the folder holds files, but no run.
+    """
     if not run_folder.is_dir() or not any(run_folder.iterdir()):
         return None
+    if not any((run_folder / name).exists() for name in ("config.yaml", "log.txt")):
+        raise FileExistsError(17, "it holds files that are not of a run", str(run_folder))
     number = 1
     while (aside := run_folder.with_name(f"{run_folder.name}.{number}")).exists():
         number += 1
@@ -28,6 +34,7 @@ def set_aside(run_folder: Path) -> Path | None:
 
 def log_to_console(is_main: bool) -> None:
     """Send the application's messages to standard output; processes other than the main one only warn."""
+    logging.raiseExceptions = False  # a closed pipe, as of `| head`, is no fault of a message
     logger.handlers.clear()
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(logging.Formatter("%(message)s"))

@@ -78,7 +78,12 @@ def test_scientific_notation_is_a_number(tmp_path: Path) -> None:
         ("", ["run..name=3"], r"'run\.\.name=3' on the command line: write section\.key=value"),
         ("", ["run.seed"], r"'run\.seed' on the command line: write section\.key=value"),
         ("", ["run.sed=1"], r"'run\.sed=1' on the command line: unknown key run\.sed; did you mean 'seed'\?"),
-        ("", ["run.name=[1"], r"on the command line: the value is not valid YAML"),
+        ("", ["run.seed=[1"], r"on the command line: the value is not valid YAML"),
+        ("", ["run.name=${run.seed}"], r"run\.name holds \$\{\.\.\.\}, which is not supported"),
+        ('run: {name: "${oc.env:HOME}"}', [], r"run\.name holds \$\{\.\.\.\}, which is not supported"),
+        ("5", [], r"expected sections"),
+        ("just text", [], r"unknown key just text"),
+        ("lossss:", [], r"unknown key lossss"),
     ],
 )
 def test_a_mistake_is_named_with_key_value_and_expectation(
@@ -89,7 +94,7 @@ def test_a_mistake_is_named_with_key_value_and_expectation(
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["no", "1e3", "007", "1_000", "x #y"])
+@pytest.mark.parametrize("name", ["no", "1e3", "007", "1_000", "x #y", "[1", "a{b}"])
 def test_text_on_the_command_line_is_taken_as_typed(tmp_path: Path, name: str) -> None:
     assert load(tmp_path, "", f"run.name={name}").run.name == name
 

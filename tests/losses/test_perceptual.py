@@ -35,11 +35,12 @@ def test_only_the_translated_image_gets_a_gradient(vgg19_weights: dict[str, Tens
     assert loss(fake, fake) == 0
 
 
-def test_imagenet_normalization_changes_the_input(vgg19_weights: dict[str, Tensor]) -> None:
-    image = torch.full((1, 3, 32, 32), 2 * 0.485 - 1)
-    plain = VGG19Features(vgg19_weights)(image)[0]
-    normalized = VGG19Features(vgg19_weights, imagenet_normalization=True)(image)[0]
-    assert normalized[:, :, 5, 5].abs().mean() != plain[:, :, 5, 5].abs().mean()
+def test_imagenet_normalization_is_torchvisions(vgg19_weights: dict[str, Tensor]) -> None:
+    image = torch.rand(1, 3, 32, 32)
+    mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+    expected = VGG19Features(vgg19_weights)((image - mean.view(1, 3, 1, 1)) / std.view(1, 3, 1, 1))
+    normalized = VGG19Features(vgg19_weights, imagenet_normalization=True)(2 * image - 1)
+    torch.testing.assert_close(normalized, expected)
 
 
 def test_weights_are_read_from_a_local_file(tmp_path: Path, vgg19_weights: dict[str, Tensor]) -> None:
@@ -53,6 +54,7 @@ def test_without_network_the_message_names_file_address_size_and_both_ways_out(
 ) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # nothing listens there
+    monkeypatch.setenv("no_proxy", "")
     with pytest.raises(WeightsError) as error:
         load_vgg19_weights(None)
     message = str(error.value)
@@ -65,11 +67,21 @@ def test_an_unusable_local_file_is_named(tmp_path: Path, content: bytes | None, 
     path = tmp_path / "vgg.pth"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(WeightsError, match=f"vgg.pth: {reason}; expected torchvision's vgg19-"):
+    with pytest.raises(WeightsError, match=f"vgg.pth: {reason}; expected torchvision's vgg19-.* in loss.vgg_weights"):
         load_vgg19_weights(path)
 
 
-def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
-    torch.save({"conv.weight": torch.zeros(1)}, tmp_path / "other.pth")
-    with pytest.raises(WeightsError, match=r"other\.pth: holds no features\.28\.weight"):
-        load_vgg19_weights(tmp_path / "other.pth")
+def test_weights_of_another_network_are_refused(tmp_path: Path, vgg19_weights: dict[str, Tensor]) -> None:
+    for weights in ({"conv.weight": torch.zeros(1)}, {"features.28.weight": vgg19_weights["features.28.weight"]}):
+        torch.save(weights, tmp_path / "other.pth")
+        with pytest.raises(WeightsError, match=r"other\.pth: holds no features\.0\.weight of shape \[64, 3, 3, 3\]"):
+            load_vgg19_weights(tmp_path / "other.pth")
+
+
+def test_a_damaged_file_in_the_cache_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    cached = tmp_path / "hub" / "checkpoints" / "vgg19-dcbb9e9d.pth"
+    cached.parent.mkdir(parents=True)
+    cached.write_bytes(b"half a download")
+    with pytest.raises(WeightsError, match=r"vgg19-dcbb9e9d\.pth: cannot be read as weights; delete it"):
+        load_vgg19_weights(None)
