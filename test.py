@@ -169,6 +169,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--targets", type=Path, metavar="DIR", help="folder of targets for --input, to compare with")
     add("--split", metavar="NAME", help="split of the data set, where there is no --input")
     add("--output", type=Path, metavar="DIR", help="default: results/RUN/SPLIT_stepSTEP")
+    add("--weights", choices=("ema", "raw"), default="ema", help="ema: the moving average, where the run has one")
     add("--opt-level", choices=("O0", "O1", "O3"), default="O1", help="float32, autocast, weights cast once")
     add("--dtype", choices=("auto", "float16", "bfloat16"), default="auto", help="low precision of O1 and O3")
     add("--batch-size", type=_positive, default=1, metavar="N")
@@ -194,7 +195,12 @@ def main(argv: Sequence[str]) -> None:
     log_to_console(is_main=True)
     device = choose_device(arguments.device)
     file = find_checkpoint_file(arguments.checkpoint)
-    trained = load_trained(file, arguments.overrides, has_instances=arguments.instances is not None)
+    trained = load_trained(
+        file,
+        arguments.overrides,
+        has_instances=arguments.instances is not None,
+        raw_weights=arguments.weights == "raw",
+    )
     logger.info("checkpoint   %s", file)
     layout = build_input(trained, arguments)
     translator = build_translator(trained, device, arguments.opt_level, arguments.dtype)

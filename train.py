@@ -12,6 +12,8 @@ from configs.unused import unused_settings
 from data.batch import Batch, DataError, Sample
 from data.loader import TrainingDataset, read_fixed
 from data.sampler import SampleKey
+from models.transfer import transfer_weights
+from trained import find_checkpoint_file, load_discriminator, load_trained
 from training import Training
 from utils.checkpoint import CheckpointError, list_checkpoints
 from utils.distributed import World, joined_world
@@ -101,8 +103,36 @@ def dry_run(training: Training, resume: str) -> None:
     checkpoint = find_checkpoint(training.folder, resume)
     if checkpoint:
         training.restore(checkpoint)
+    else:
+        initialize_networks(training)
     for line in [*describe(training), check_samples(training)]:
         logger.info(line)
+
+
+def initialize_networks(training: Training) -> None:
+    """Start the networks of a new run from the weights that `init` names, and tell what was taken."""
+    init, game = training.config.init, training.game
+    for key, setting, player in (
+        ("generator", init.generator, game.generator),
+        ("discriminator", init.discriminator, game.discriminator),
+    ):
+        if setting is None:
+            continue
+        file = find_checkpoint_file(Path(setting).expanduser())
+        source = load_trained(file).generator if key == "generator" else load_discriminator(file)
+        transfer = transfer_weights(source, player.module)
+        if not transfer.loaded:
+            raise ConfigError(
+                f"init.{key}: nothing of {file} has a place in this {key}; it holds {transfer.left[0]}, …"
+            )
+        counts = f"{len(transfer.loaded)} tensors loaded from {file}"
+        logger.info(f"init.{key}  {counts}; left: {_some(transfer.left)}; new: {_some(transfer.new)}")
+
+
+def _some(names: list[str]) -> str:
+    if not names:
+        return "none"
+    return names[0] if len(names) == 1 else f"{names[0]} … {names[-1]} ({len(names)})"
 
 
 def prepare_folder(folder: Path, resume: str, checkpoint: Path | None) -> None:
@@ -124,6 +154,8 @@ def train(config: Config, world: World, resume: str) -> None:
     checkpoint = find_checkpoint(training.folder, resume)
     if checkpoint:
         training.restore(checkpoint)
+    else:
+        initialize_networks(training)
     plan = describe(training)
     if training.position.step >= training.total_steps:
         logger.info("finished at step %d; raise train.epochs or train.max_steps to go on", training.position.step)

@@ -15,6 +15,8 @@ from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer
 from models.original_names import OriginalWeightsError
 from models.original_weights import import_original
+from models.patch_discriminator import MultiscalePatchDiscriminator
+from models.pixel_discriminator import PixelDiscriminator
 from models.unet_generator import UnetGenerator
 from utils.checkpoint import (
     CheckpointError,
@@ -59,13 +61,16 @@ def find_checkpoint_file(checkpoint: Path | None) -> Path:
     checkpoints = list_checkpoints(chosen)
     if not checkpoints:
         runs = ", ".join(sorted({str(path.parent) for path in chosen.glob("*/checkpoint-*.pt")})) or "none"
-        raise CheckpointError(f"--checkpoint {chosen}: the folder holds no checkpoint; runs below it: {runs}")
+        raise CheckpointError(f"{chosen}: the folder holds no checkpoint; runs below it: {runs}")
     return checkpoints[-1]
 
 
-def load_trained(file: Path, overrides: Sequence[str] = (), *, has_instances: bool = False) -> Trained:
-    """Read a generator.
+def load_trained(
+    file: Path, overrides: Sequence[str] = (), *, has_instances: bool = False, raw_weights: bool = False
+) -> Trained:
+    """Read a generator; of a checkpoint that holds a moving average of its weights, that average.
 
+    raw_weights: take the weights as they were trained all the same.
     overrides: `section.key=value` in place of the settings that the file tells.
     has_instances: whether an original's last input channel is the instances' edges; its file does not say.
 
@@ -78,18 +83,47 @@ def load_trained(file: Path, overrides: Sequence[str] = (), *, has_instances: bo
     check_training_state(state, file, needed_keys=["config", "step", "generator"])
     config = config_from_dict(state["config"], str(file), overrides)
     generator = build.build_generator(config)
+    weights = state["generator"]["network"]
+    if "generator_average" in state and not raw_weights:
+        averaged = state["generator_average"].items()
+        weights = {name.removeprefix("module."): value for name, value in averaged if name.startswith("module.")}
     try:
-        generator.load_state_dict(state["generator"]["network"])
+        generator.load_state_dict(weights)
     except RuntimeError as error:
         raise CheckpointError(f"{file}: its weights do not fit its configuration: {error}") from error
     return Trained(file, config, state["step"], generator)
 
 
-def _load_original(file: Path, state: dict[str, Any], overrides: Sequence[str], has_instances: bool) -> Trained:
+def load_discriminator(file: Path) -> nn.Module:
+    """Read a discriminator, from a checkpoint or from an original's file.
+
+    Raises:
+        CheckpointError, OriginalWeightsError, ConfigError: the file cannot be used, or holds another network.
+    """
+    state = read_weights_file(file)
+    if not is_training_state(state):
+        network = _import(file, state)
+        if not isinstance(network, MultiscalePatchDiscriminator | PixelDiscriminator):
+            raise OriginalWeightsError(f"{file}: holds a {type(network).__name__}, expected a discriminator")
+        return network
+    check_training_state(state, file, needed_keys=["config", "discriminator"])
+    discriminator = build.build_discriminator(config_from_dict(state["config"], str(file)))
     try:
-        generator = import_original(state).network
+        discriminator.load_state_dict(state["discriminator"]["network"])
+    except RuntimeError as error:
+        raise CheckpointError(f"{file}: its weights do not fit its configuration: {error}") from error
+    return discriminator
+
+
+def _import(file: Path, state: dict[str, Any]) -> nn.Module:
+    try:
+        return import_original(state).network
     except OriginalWeightsError as error:
         raise OriginalWeightsError(f"{file}: {error}") from error
+
+
+def _load_original(file: Path, state: dict[str, Any], overrides: Sequence[str], has_instances: bool) -> Trained:
+    generator = _import(file, state)
     config = Config(
         run=RunConfig(name=file.stem),
         data=DataConfig(

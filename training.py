@@ -25,6 +25,7 @@ from utils.checkpoint import (
     save_checkpoint,
 )
 from utils.distributed import World
+from utils.ema import make_average
 from utils.pictures import picture_table
 from utils.random_state import random_state, restore_random_state
 from utils.run_folder import logger
@@ -65,8 +66,10 @@ class Training:
             )
         self.validation_samples = read_validation_samples(config, self.layout) if world.is_main else []
         self.game = build_game(config, world)
+        generator, decay = self.game.generator.module, config.train.ema_decay
+        self.average = make_average(generator, decay) if decay else None
         self.translator = Translator(
-            generator=self.game.generator.module,
+            generator=self.average.module if self.average else generator,
             conditioning=self.game.conditioning,
             precision=self.game.precision,
             weights_dtype=torch.float32,
@@ -105,6 +108,8 @@ class Training:
                 for _ in range(settings.train.discriminator_steps - 1):
                     self.game.step_discriminator(self._take(stream))
                 step(self._take(stream))
+                if self.average:
+                    self.average.update_parameters(self.game.generator.module)
                 position.step += 1
                 position.batches += settings.batches_per_step
                 is_last = position.step == total_steps
@@ -128,6 +133,7 @@ class Training:
             "config": config_to_dict(self.config),
             **{name: player.state_dict() for name, player in self.game.players.items()},
             "random_states": random_states,
+            **({"generator_average": self.average.state_dict()} if self.average else {}),
         }
         path = checkpoint_path(self.folder, self.position.step)
         save_checkpoint(path, state)
@@ -149,6 +155,9 @@ class Training:
                 player.load_state_dict(state[name])
             except (RuntimeError, KeyError, ValueError) as error:
                 raise CheckpointError(f"{path}: its {name} does not fit: {error}") from error
+        if self.average:
+            self.average.module.load_state_dict(state["generator"]["network"])  # where it starts, unless there was one
+            self.average.load_state_dict(state.get("generator_average", self.average.state_dict()))
         if self.world.rank < len(state["random_states"]):
             restore_random_state(state["random_states"][self.world.rank], self.world.device)
         # not more than an epoch holds, should the data set have become smaller

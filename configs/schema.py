@@ -229,6 +229,17 @@ class DiscriminatorConfig:
 
 
 @dataclass(frozen=True)
+class InitConfig:
+    """Weights to start a new run from; a run that goes on has its own."""
+
+    generator: str | None = None
+    """Checkpoint, run folder, or weight file of pix2pixHD or pix2pix. What has a place in the generator is taken; a
+    global generator becomes the trunk of a local one."""
+    discriminator: str | None = None
+    """The same for the discriminator; one with fewer scales keeps the resolutions that it judged."""
+
+
+@dataclass(frozen=True)
 class LossConfig:
     """Weights of the generator's loss terms; a term of weight 0 is not computed."""
 
@@ -319,6 +330,9 @@ class TrainConfig:
     """Forward and backward passes whose gradients are averaged into one step."""
     discriminator_steps: int = 1
     """Updates of the discriminator for each of the generator, each on samples of its own."""
+    ema_decay: float = 0.0
+    """Decay of the moving average of the generator's weights, which is shown in validation and used by test.py; 0.999
+    is usual. 0: no average."""
     retain_graph: bool = True
     """true: judge each translation once and keep the graph for both losses (pix2pixHD's update). false: step the
     discriminator first, then judge again for the generator (pix2pix's update)."""
@@ -329,6 +343,7 @@ class TrainConfig:
         require_at_least(1, "train", max_steps=self.max_steps, batch_size=self.batch_size)
         require_at_least(1, "train", accumulation_steps=self.accumulation_steps)
         require_at_least(1, "train", discriminator_steps=self.discriminator_steps)
+        require(0 <= self.ema_decay < 1, "train.ema_decay", self.ema_decay, "0 <= decay < 1")
 
 
 @dataclass(frozen=True)
@@ -369,6 +384,7 @@ class Config:
     data: DataConfig = field(default_factory=DataConfig)
     generator: GeneratorConfig = field(default_factory=GeneratorConfig)
     discriminator: DiscriminatorConfig = field(default_factory=DiscriminatorConfig)
+    init: InitConfig = field(default_factory=InitConfig)
     loss: LossConfig = field(default_factory=LossConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     amp: AmpConfig = field(default_factory=AmpConfig)

@@ -18,6 +18,8 @@ import build
 import train
 from configs.schema import ConfigError
 from data.batch import DataError
+from models.original_names import OriginalWeightsError
+from models.original_weights import import_original
 from tests.conftest import save_image
 from utils.checkpoint import checkpoint_path, list_checkpoints, load_checkpoint
 from utils.entry_point import run_entry_point
@@ -99,6 +101,7 @@ def test_six_steps_kill_and_six_more_equal_twelve(tiny_config: Path) -> None:
         ["amp.opt_level=O1", "amp.dtype=bfloat16"],
         ["train.accumulation_steps=2", "train.retain_graph=false"],
         ["data.workers=2", "generator.norm=batch", "discriminator.norm=batch"],
+        ["train.ema_decay=0.5", "generator.norm=batch", "generator.spectral_norm=true"],
     ],
     ids=lambda settings: settings[-1],
 )
@@ -107,6 +110,15 @@ def test_resume_is_exact(tiny_config: Path, settings: list[str]) -> None:
     run(tiny_config, *settings, "train.max_steps=3")
     run(tiny_config, *settings, "train.max_steps=7")
     assert_equal(without_config(checkpoint(tiny_config, 7)), without_config(checkpoint(tiny_config, 7, "whole")))
+
+
+def test_an_average_can_begin_in_the_middle_of_a_run(tiny_config: Path) -> None:
+    run(tiny_config, "train.max_steps=2")
+    run(tiny_config, "train.max_steps=3", "train.ema_decay=0.5")
+    state = checkpoint(tiny_config, 3)
+    assert state["generator_average"]["n_averaged"] == 1
+    name = "stem.1.weight"
+    assert torch.equal(state["generator_average"][f"module.{name}"], state["generator"]["network"][name])
 
 
 def test_another_seed_gives_another_run(tiny_config: Path) -> None:
@@ -258,6 +270,32 @@ def test_every_network_and_loss_trains_and_resumes_exactly(tiny_config: Path, se
     run(tiny_config, *settings, "train.max_steps=2")
     run(tiny_config, *settings, "train.max_steps=4")
     assert_equal(without_config(checkpoint(tiny_config, 4)), without_config(checkpoint(tiny_config, 4, "whole")))
+
+
+def test_a_new_run_starts_from_weights_of_the_originals_and_of_other_runs(
+    tiny_config: Path, reference: dict[str, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    torch.save(reference["pix2pixhd_global_label_edge"]["state_dict"], tiny_config.with_name("latest_net_G.pth"))
+    network = ["generator.base_channels=3", "generator.n_downsamplings=3", "generator.n_blocks=2"]
+    init = f"init.generator={tiny_config.with_name('latest_net_G.pth')}"
+    run(tiny_config, *network, init, "train.max_steps=1", "optimizer.learning_rate=0")
+    # another number of classes: all but the first convolution is taken over
+    report = capfd.readouterr().out
+    assert "init.generator  12 tensors loaded from" in report
+    assert "left: stem.1.weight; new: stem.1.weight" in report
+    theirs = import_original(reference["pix2pixhd_global_label_edge"]["state_dict"]).network.state_dict()
+    ours = checkpoint(tiny_config, 1)["generator"]["network"]
+    assert torch.equal(ours["blocks.0.body.1.weight"], theirs["blocks.0.body.1.weight"])
+
+    run_folder = tiny_config.parent / "runs" / "tiny"
+    settings = [*network, f"init.generator={run_folder}", f"init.discriminator={run_folder}", "run.name=second"]
+    run(tiny_config, *settings, "train.max_steps=1", "optimizer.learning_rate=0")
+    second = checkpoint(tiny_config, 1, "second")
+    for player in ("generator", "discriminator"):
+        assert_equal(second[player]["network"], checkpoint(tiny_config, 1)[player]["network"])
+
+    with pytest.raises(OriginalWeightsError, match=r"latest_net_G\.pth: holds a GlobalGenerator, expected a discrimin"):
+        run(tiny_config, f"init.discriminator={tiny_config.with_name('latest_net_G.pth')}", "run.name=third")
 
 
 def test_it_trains_without_instance_edges(tiny_config: Path) -> None:

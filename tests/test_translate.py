@@ -22,7 +22,7 @@ from data.synthetic_facades import SyntheticFacades
 from models.original_names import OriginalWeightsError
 from tests.conftest import save_image
 from trained import load_trained
-from utils.checkpoint import CheckpointError, checkpoint_path
+from utils.checkpoint import CheckpointError, checkpoint_path, load_checkpoint
 from utils.entry_point import run_entry_point
 
 
@@ -93,6 +93,22 @@ def test_every_precision_and_batch_size_gives_nearly_the_same(
     assert max((exact[name] - other[name]).abs().max().item() for name in exact) <= (16 if level[0] != "O0" else 1)
 
 
+def test_the_average_of_the_weights_is_used_unless_the_raw_ones_are_wanted(
+    cli: ModuleType, tiny_config: Path, tmp_path: Path
+) -> None:
+    train.main(["--config", str(tiny_config), "train.ema_decay=0.5"])
+    run_folder = tiny_config.parent / "runs" / "tiny"
+    pictures = {}
+    for weights in ([], ["--weights", "ema"], ["--weights", "raw"]):
+        cli.main(["--checkpoint", str(run_folder), "--output", str(tmp_path / "out"), *weights])
+        pictures[" ".join(weights)] = pixels(tmp_path / "out")["facade_00000"]
+    assert torch.equal(pictures[""], pictures["--weights ema"])
+    assert not torch.equal(pictures[""], pictures["--weights raw"])
+    state = load_checkpoint(checkpoint_path(run_folder, 4))
+    average = load_trained(checkpoint_path(run_folder, 4)).generator.state_dict()
+    assert torch.equal(average["stem.1.weight"], state["generator_average"]["module.stem.1.weight"])
+
+
 def test_the_newest_run_is_translated_to_a_folder_of_its_name_by_default(
     cli: ModuleType, tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,7 +174,7 @@ def test_the_data_set_itself_is_not_overwritten(cli: ModuleType, tiny_config: Pa
     settings = ["data.layout=paired_folders", f"data.root={label_data_set}", "data.n_classes=5"]
     train.main(["--config", str(tiny_config), *settings])
     arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--output"]
-    with pytest.raises(DataError, match="test_label lies in .*test_label, which is read"):
+    with pytest.raises(DataError, match=r"test_label lies in .*test_label, which is read"):
         cli.main([*arguments, str(label_data_set / "test_label")])
     links = label_data_set.parent / "links"
     for folder in ("test_label", "test_inst"):

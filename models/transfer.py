@@ -1,0 +1,54 @@
+"""Starting a network from the weights of another."""
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from models.global_generator import GlobalGenerator
+from models.local_enhancer import LocalEnhancer
+from models.patch_discriminator import MultiscalePatchDiscriminator
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What became of the weights, by name.
+
+    loaded: taken over, in the names of the network that was started.
+    left: those of the other network that have no place in it, in its names.
+    new: those of the started network that keep their initial values.
+    """
+
+    loaded: list[str]
+    left: list[str]
+    new: list[str]
+
+
+def transfer_weights(source: nn.Module, target: nn.Module) -> Transfer:
+    """Copy the weights of `source` that have a place of the same shape in `target`, in place.
+
+    A global generator becomes the trunk of a local enhancer, as in pix2pixHD's step from 512p to 1024p. A discriminator
+    with fewer scales judges the same resolutions as before: the scales that are added see higher ones.
+    """
+    state = target.state_dict()
+    loaded: dict[str, Tensor] = {}
+    left = []
+    for name, value in source.state_dict().items():
+        place = _place(name, source, target)
+        if place in state and state[place].shape == value.shape:
+            loaded[place] = value
+        else:
+            left.append(name)
+    target.load_state_dict(state | loaded)
+    return Transfer(list(loaded), left, [name for name in state if name not in loaded])
+
+
+def _place(name: str, source: nn.Module, target: nn.Module) -> str:
+    match source, target:
+        case GlobalGenerator(), LocalEnhancer():
+            return name if name.startswith("head.") else f"trunk.{name}"
+        case MultiscalePatchDiscriminator(), MultiscalePatchDiscriminator():
+            _, number, rest = name.split(".", 2)
+            # scale 0 is the full resolution, so what was the full resolution of less is a later one of more
+            return f"scales.{int(number) + len(target.scales) - len(source.scales)}.{rest}"
+        case _:
+            return name

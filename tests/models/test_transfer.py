@@ -1,0 +1,29 @@
+import pytest
+import torch
+
+from models.global_generator import GlobalGenerator
+from models.local_enhancer import LocalEnhancer
+from models.patch_discriminator import MultiscalePatchDiscriminator
+from models.transfer import transfer_weights
+
+
+def test_a_global_generator_becomes_the_trunk_of_a_local_one() -> None:
+    sizes = {"in_channels": 3, "n_downsamplings": 2, "n_blocks": 1}
+    small = GlobalGenerator(base_channels=8, **sizes)  # type: ignore[arg-type]
+    large = LocalEnhancer(base_channels=4, n_enhancer_blocks=1, **sizes)  # type: ignore[arg-type]
+    transfer = transfer_weights(small, large)
+    features = torch.nn.Sequential(small.stem, small.downs, small.blocks, small.ups)
+    source = torch.randn(1, 3, 16, 16)
+    assert torch.equal(large.trunk(source), features(source))
+    assert transfer.left == ["head.1.weight"]  # of another width
+    assert all(name.startswith(("enhancers.", "head.1.weight")) for name in transfer.new)
+
+
+@pytest.mark.parametrize(("n_before", "n_after"), [(2, 3), (3, 2), (2, 2)])
+def test_the_scales_of_a_discriminator_keep_their_resolutions(n_before: int, n_after: int) -> None:
+    before = MultiscalePatchDiscriminator(source_channels=3, base_channels=2, n_scales=n_before)
+    after = MultiscalePatchDiscriminator(source_channels=3, base_channels=2, n_scales=n_after)
+    transfer_weights(before, after)
+    for scale in range(1, min(n_before, n_after) + 1):  # from the lowest resolution
+        for first, second in zip(before.scales[-scale].parameters(), after.scales[-scale].parameters(), strict=True):
+            assert torch.equal(first, second)

@@ -1,0 +1,14 @@
+"""Moving average of a network's weights."""
+
+from torch import nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+
+def make_average(network: nn.Module, decay: float) -> AveragedModel:
+    """A copy of `network` that `update_parameters` pulls towards it: weights average, statistics are taken over.
+
+    Its count of updates stays on the CPU, where asking for it keeps no device waiting.
+    """
+    average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(decay))
+    average.requires_grad_(False)
+    return average
