@@ -202,6 +202,11 @@ def main(argv: Sequence[str]) -> None:
         raw_weights=arguments.weights == "raw",
     )
     logger.info("checkpoint   %s", file)
+    if trained.step is None:
+        n_classes, has_edges = trained.config.data.n_classes, trained.config.data.instance_edges
+        source = f"label maps of {n_classes} classes" if n_classes else "RGB images"
+        hint = "" if has_edges or not n_classes else " (if one is the instances' edges: --instances DIR)"
+        logger.info(f"translates   {source}{' and instance edges' if has_edges else ''}{hint}")
     layout = build_input(trained, arguments)
     translator = build_translator(trained, device, arguments.opt_level, arguments.dtype)
     what = arguments.input.resolve().name if arguments.input else arguments.split or trained.config.data.test_split

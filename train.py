@@ -103,14 +103,14 @@ def dry_run(training: Training, resume: str) -> None:
     checkpoint = find_checkpoint(training.folder, resume)
     if checkpoint:
         training.restore(checkpoint)
-    else:
-        initialize_networks(training)
-    for line in [*describe(training), check_samples(training)]:
+    started_from = [] if checkpoint else initialize_networks(training)
+    for line in [*describe(training), *started_from, check_samples(training)]:
         logger.info(line)
 
 
-def initialize_networks(training: Training) -> None:
-    """Start the networks of a new run from the weights that `init` names, and tell what was taken."""
+def initialize_networks(training: Training) -> list[str]:
+    """Start the networks of a new run from the weights that `init` names; returns what was taken, in words."""
+    report = []
     init, game = training.config.init, training.game
     for key, setting, player in (
         ("generator", init.generator, game.generator),
@@ -126,7 +126,8 @@ def initialize_networks(training: Training) -> None:
                 f"init.{key}: nothing of {file} has a place in this {key}; it holds {transfer.left[0]}, …"
             )
         counts = f"{len(transfer.loaded)} tensors loaded from {file}"
-        logger.info(f"init.{key}  {counts}; left: {_some(transfer.left)}; new: {_some(transfer.new)}")
+        report.append(f"init.{key}  {counts}; left: {_some(transfer.left)}; new: {_some(transfer.new)}")
+    return report
 
 
 def _some(names: list[str]) -> str:
@@ -152,11 +153,12 @@ def train(config: Config, world: World, resume: str) -> None:
     """Build, find the place to go on from, and run to the end."""
     training = Training(config, world)
     checkpoint = find_checkpoint(training.folder, resume)
+    started_from: list[str] = []
     if checkpoint:
         training.restore(checkpoint)
     else:
-        initialize_networks(training)
-    plan = describe(training)
+        started_from = initialize_networks(training)
+    plan = [*describe(training), *started_from]
     if training.position.step >= training.total_steps:
         logger.info("finished at step %d; raise train.epochs or train.max_steps to go on", training.position.step)
         return

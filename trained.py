@@ -124,24 +124,31 @@ def _import(file: Path, state: dict[str, Any]) -> nn.Module:
 
 def _load_original(file: Path, state: dict[str, Any], overrides: Sequence[str], has_instances: bool) -> Trained:
     generator = _import(file, state)
+    generator_config = _generator_config(file, generator)
     config = Config(
         run=RunConfig(name=file.stem),
         data=DataConfig(
             layout="paired_folders",
             root=".",
-            n_classes=_n_classes(generator, has_instances),
+            n_classes=_n_classes(file, generator, has_instances),
             instance_edges=has_instances,
             preprocess="none",
         ),
-        generator=_generator_config(file, generator),
+        generator=generator_config,
     )
     return Trained(file, apply_overrides(config, overrides, str(file)), None, generator)
 
 
-def _n_classes(generator: nn.Module, has_instances: bool) -> int:
-    """Three channels are an RGB image, any other number one-hot labels."""
-    first = next(module for module in generator.modules() if isinstance(module, nn.Conv2d))
-    channels = first.in_channels - int(has_instances)
+def _n_classes(file: Path, generator: nn.Module, has_instances: bool) -> int:
+    """Three channels are an RGB image, any other number one-hot labels; the output must be an RGB image."""
+    convolutions = [module for module in generator.modules() if isinstance(module, nn.Conv2d | nn.ConvTranspose2d)]
+    channels, out_channels = convolutions[0].in_channels - int(has_instances), convolutions[-1].out_channels
+    if channels < 2 or out_channels != 3:
+        edges = " beside the instances' edges" if has_instances else ""
+        raise OriginalWeightsError(
+            f"{file}: translates {channels} channels{edges} into {out_channels}; label maps or RGB images into RGB "
+            "images can be translated"
+        )
     return 0 if channels == Conditioning(n_classes=0, instance_edges=False).channels else channels
 
 

@@ -283,7 +283,8 @@ class OptimizerConfig:
     """Learning rate of the discriminator, where it is to differ (TTUR, Heusel et al. 2017)."""
     decay: Literal["linear", "linear_pix2pix", "step", "cosine"] = "linear"
     """linear: full for train.epochs, then falling to 0 as in pix2pixHD. linear_pix2pix: the same as in pix2pix, which
-    begins one epoch earlier. step: a tenth after every step_epochs. cosine: half a wave over all epochs."""
+    begins one epoch earlier. step: a tenth after every step_epochs. cosine: half a wave over all epochs, where
+    pix2pix's ends with train.epochs."""
     step_epochs: int = 50
     """step: epochs between two falls."""
     beta1: float = 0.5
@@ -321,7 +322,8 @@ class TrainConfig:
     epochs: int = 100
     """Epochs at the full learning rate (pix2pixHD's niter)."""
     decay_epochs: int = 100
-    """Epochs after those, in which the learning rate falls linearly to 0 (niter_decay)."""
+    """Epochs after those, in which the learning rate falls to 0 by the linear decays (niter_decay); step and cosine run
+    over all epochs."""
     max_steps: int | None = None
     """Stop after this many steps, wherever the epochs stand. Default: no limit."""
     batch_size: int = 1

@@ -3,7 +3,7 @@
 from dataclasses import fields
 
 from configs.load import settings_by_key
-from configs.schema import Config
+from configs.schema import Config, DataConfig, DiscriminatorConfig, GeneratorConfig
 
 _ENHANCERS = ["generator.n_enhancers", "generator.n_enhancer_blocks"]
 _UNUSED_BY_GENERATOR = {
@@ -19,7 +19,17 @@ _UNUSED_BY_DISCRIMINATOR = {
 
 def unused_settings(config: Config) -> list[str]:
     """`section.key=value` of every setting that was changed from its default and is not used."""
-    data, generator, discriminator = config.data, config.generator, config.discriminator
+    unused = [*_unused_of_data(config.data), *_unused_of_networks(config.generator, config.discriminator)]
+    unused += ["loss.vgg_weights", "loss.vgg_imagenet_normalization"] if config.loss.vgg == 0 else []
+    if config.discriminator.name == "pixel" or config.discriminator.n_scales == 1:
+        unused += ["loss.over_scales"]
+    unused += ["optimizer.step_epochs"] if config.optimizer.decay != "step" else []
+    unused += ["amp.dtype"] if config.amp.opt_level == "O0" else []
+    values, defaults = settings_by_key(config), settings_by_key(Config())
+    return [f"{key}={values[key]}" for key in dict.fromkeys(unused) if values[key] != defaults[key]]
+
+
+def _unused_of_data(data: DataConfig) -> list[str]:
     unused: list[str] = []
     if data.layout == "synthetic_facades":
         unused += ["data.root", "data.direction", "data.ignore_id"]
@@ -29,20 +39,22 @@ def unused_settings(config: Config) -> list[str]:
         unused += ["data.source_folder", "data.target_folder"]
     if data.layout != "paired_folders" or not data.instance_edges:
         unused += ["data.instance_folder"]
-    if data.n_classes == 0:
-        unused += ["data.ignore_id"]
-    if data.preprocess in ("crop", "none"):
-        unused += ["data.load_width"]
-    if data.preprocess != "resize_and_crop":
-        unused += ["data.load_height"]
-    if data.preprocess in ("scale_width", "none"):
-        unused += ["data.crop_width", "data.crop_height"]
-    unused += _UNUSED_BY_GENERATOR[generator.name] + _UNUSED_BY_DISCRIMINATOR[discriminator.name]
-    for section, network in (("generator", generator), ("discriminator", discriminator)):
-        if network.init == "kaiming" and network.norm == "instance":  # batch norm's weights are drawn with the gain too
-            unused += [f"{section}.init_gain"]
-    unused += ["loss.vgg_weights", "loss.vgg_imagenet_normalization"] if config.loss.vgg == 0 else []
-    unused += ["optimizer.step_epochs"] if config.optimizer.decay != "step" else []
-    unused += ["amp.dtype"] if config.amp.opt_level == "O0" else []
-    values, defaults = settings_by_key(config), settings_by_key(Config())
-    return [f"{key}={values[key]}" for key in dict.fromkeys(unused) if values[key] != defaults[key]]
+    unused += ["data.ignore_id"] if data.n_classes == 0 else []
+    unused += ["data.load_width"] if data.preprocess in ("crop", "none") else []
+    unused += ["data.load_height"] if data.preprocess != "resize_and_crop" else []
+    unused += ["data.crop_width", "data.crop_height"] if data.preprocess in ("scale_width", "none") else []
+    return unused
+
+
+def _unused_of_networks(generator: GeneratorConfig, discriminator: DiscriminatorConfig) -> list[str]:
+    unused = [*_UNUSED_BY_GENERATOR[generator.name], *_UNUSED_BY_DISCRIMINATOR[discriminator.name]]
+    if (generator.name, generator.n_downsamplings) == ("unet", 5) or (generator.name, generator.n_blocks) == (
+        "global",
+        0,
+    ):
+        unused += ["generator.dropout"]  # there is no layer for it
+    if generator.init == "kaiming" and generator.norm == "instance":  # batch norm's weights are drawn with the gain too
+        unused += ["generator.init_gain"]
+    if discriminator.init == "kaiming" and discriminator.norm == "instance":
+        unused += ["discriminator.init_gain"]
+    return unused

@@ -9,9 +9,11 @@ A file is a state dict; its names and shapes alone tell which network it belongs
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from models.original_names import Layer, OriginalWeightsError, Scheme, layers_of
 from models.original_sizes import BUILDERS, Weights
@@ -32,12 +34,15 @@ class ImportedNetwork:
     has_biases_before_norms: bool
 
 
-def import_original(state_dict: Mapping[str, torch.Tensor]) -> ImportedNetwork:
+def import_original(state_dict: Mapping[Any, Any]) -> ImportedNetwork:
     """The network of ours that computes what the original with these weights computes.
 
     Raises:
         OriginalWeightsError: the names or shapes are of no network of pix2pixHD or pix2pix.
     """
+    if not all(isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in state_dict.items()):
+        found = ", ".join(f"{key}: {type(value).__name__}" for key, value in list(state_dict.items())[:3])
+        raise OriginalWeightsError(f"expected tensors by name, found {found}")
     weights = {key.removeprefix("module."): value for key, value in state_dict.items()}
     scheme = _recognize(weights)
     try:
@@ -46,7 +51,7 @@ def import_original(state_dict: Mapping[str, torch.Tensor]) -> ImportedNetwork:
         layers = list(layers_of(network, scheme))
         converted = _to_ours(weights, layers, network)
         network.load_state_dict(converted, assign=True)
-    except (KeyError, RuntimeError) as error:
+    except (KeyError, IndexError, ValueError, RuntimeError) as error:
         raise OriginalWeightsError(f"looks like the original's {scheme} network, but does not fit: {error}") from error
     has_biases = any(layer.our_norm and f"{layer.original}.bias" in weights for layer in layers)
     return ImportedNetwork(network.requires_grad_(), scheme, has_biases)
@@ -58,6 +63,7 @@ def export_original(network: nn.Module, scheme: Scheme, *, biases_before_norms: 
     Raises:
         OriginalWeightsError: the original has no such network (another upsampling, spectral norm).
     """
+    _refuse_what_the_originals_lack(network)
     state = {key: value.detach().cpu() for key, value in network.state_dict().items()}
     weights: Weights = {}
     try:
@@ -77,6 +83,16 @@ def export_original(network: nn.Module, scheme: Scheme, *, biases_before_norms: 
     if state:
         raise OriginalWeightsError(f"the original has no such network: {next(iter(state))} has no place there")
     return weights
+
+
+def _refuse_what_the_originals_lack(network: nn.Module) -> None:
+    for module in network.modules():
+        if is_parametrized(module):
+            raise OriginalWeightsError("the original has no such network: spectral_norm")
+        if isinstance(module, nn.Upsample):
+            raise OriginalWeightsError("the original has no such network: upsample other than transposed")
+        if isinstance(module, nn.Conv2d) and module.padding_mode != "zeros":
+            raise OriginalWeightsError(f"the original has no such network: padding={module.padding_mode}")
 
 
 def _recognize(weights: Weights) -> Scheme:

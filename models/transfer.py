@@ -29,17 +29,26 @@ def transfer_weights(source: nn.Module, target: nn.Module) -> Transfer:
     A global generator becomes the trunk of a local enhancer, as in pix2pixHD's step from 512p to 1024p. A discriminator
     with fewer scales judges the same resolutions as before: the scales that are added see higher ones.
     """
+    places = {_plain(name): name for name in target.state_dict() if _plain(name)}
     state = target.state_dict()
     loaded: dict[str, Tensor] = {}
     left = []
     for name, value in source.state_dict().items():
-        place = _place(name, source, target)
-        if place in state and state[place].shape == value.shape:
-            loaded[place] = value
-        else:
-            left.append(name)
+        if plain := _plain(name):
+            place = places.get(_place(plain, source, target))
+            if place is not None and state[place].shape == value.shape:
+                loaded[place] = value
+            else:
+                left.append(plain)
     target.load_state_dict(state | loaded)
-    return Transfer(list(loaded), left, [name for name in state if name not in loaded])
+    return Transfer(list(loaded), left, [plain for plain, name in places.items() if name not in loaded])
+
+
+def _plain(name: str) -> str:
+    """The name of a weight without spectral normalisation, of whose own state nothing is taken ("")."""
+    if "._u" in name or "._v" in name:
+        return ""
+    return name.replace("parametrizations.weight.original", "weight")
 
 
 def _place(name: str, source: nn.Module, target: nn.Module) -> str:

@@ -274,6 +274,12 @@ def test_other_weight_files_are_told(cli: ModuleType, reference: dict[str, Any],
         cli.main(["--checkpoint", str(tmp_path / "latest_net_D.pth"), "--input", "x"])
     with pytest.raises(OriginalWeightsError, match=r"other\.pth: expected .* found conv\.weight \[2, 3, 3, 3\]"):
         cli.main(["--checkpoint", str(tmp_path / "other.pth"), "--input", "x"])
+    grey = {
+        k: v[:, :1] if k == "model.1.weight" else v for k, v in reference["pix2pixhd_global_rgb"]["state_dict"].items()
+    }
+    torch.save(grey, tmp_path / "grey_net_G.pth")
+    with pytest.raises(OriginalWeightsError, match=r"grey_net_G\.pth: translates 1 channels into 3; label maps or RGB"):
+        cli.main(["--checkpoint", str(tmp_path / "grey_net_G.pth"), "--input", "x"])
     with pytest.raises(DataError, match=r"latest_net_G\.pth tells no data set: name a folder"):
         cli.main(["--checkpoint", str(tmp_path / "latest_net_G.pth")])
 

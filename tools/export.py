@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from torch import nn
 
 import build
 from models.global_generator import GlobalGenerator
@@ -13,30 +14,51 @@ from models.local_enhancer import LocalEnhancer
 from models.original_names import OriginalWeightsError, Scheme
 from models.original_weights import export_original, import_original
 from models.unet_generator import UnetGenerator
-from trained import Trained, find_checkpoint_file, load_trained
+from trained import find_checkpoint_file, load_trained
 from utils.entry_point import run_entry_point
 from utils.run_folder import log_to_console, logger
 
 SCHEMES: dict[type, Scheme] = {GlobalGenerator: "global", LocalEnhancer: "local", UnetGenerator: "unet"}
+FAMILIES: dict[Scheme, tuple[str, ...]] = {
+    "global": ("pix2pixHD", "pix2pix"),
+    "local": ("pix2pixHD",),
+    "unet": ("pix2pix",),
+}
 
 
-def write_original(trained: Trained, path: Path, family: str) -> None:
-    """Write the state dict that pix2pixHD or pix2pix would load, and check that it reads back the same.
+def choose_family(generator: nn.Module, wanted: str | None) -> str:
+    """The family that has this generator: with dropout pix2pix, otherwise pix2pixHD where both have it.
+
+    Raises:
+        OriginalWeightsError: the wanted family has no such network.
+    """
+    families = FAMILIES[SCHEMES[type(generator)]]
+    if any(isinstance(module, nn.Dropout) for module in generator.modules()):
+        families = tuple(family for family in families if family == "pix2pix")
+    if wanted is not None and wanted not in families:
+        raise OriginalWeightsError(f"--family {wanted} has no such generator, only {', '.join(families)}")
+    return wanted or families[0]
+
+
+def write_original(generator: nn.Module, path: Path, family: str) -> None:
+    """Write the state dict that the family would load, and check that it reads back the same.
 
     Raises:
         OriginalWeightsError: the family has no such network.
     """
-    generator = trained.generator
-    scheme = SCHEMES[type(generator)]
+    has_instance_norm = any(isinstance(module, nn.InstanceNorm2d) for module in generator.modules())
     # pix2pixHD has a bias before every norm, pix2pix only before instance norm
-    has_biases = family == "pix2pixHD" or trained.config.generator.norm == "instance"
-    weights = export_original(generator, scheme, biases_before_norms=has_biases)
+    weights = export_original(
+        generator, SCHEMES[type(generator)], biases_before_norms=family == "pix2pixHD" or has_instance_norm
+    )
     again = import_original(weights).network.state_dict()
     for key, value in generator.state_dict().items():
         if not torch.equal(again[key], value):
             raise OriginalWeightsError(f"{path}: {key} does not read back as it was written")
     path.parent.mkdir(parents=True, exist_ok=True)
-    torch.save(weights, path)
+    temporary = path.with_name(f".{path.name}.writing")
+    torch.save(weights, temporary)
+    temporary.replace(path)
     logger.info("wrote %s: %d tensors in the format of %s", path, len(weights), family)
 
 
@@ -46,14 +68,16 @@ def main(argv: Sequence[str]) -> None:
     add = parser.add_argument
     add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help="run folder or checkpoint; default: newest in runs/")
     add("--format", choices=("original",), required=True, help="original: the weight file of pix2pixHD or pix2pix")
-    add("--family", choices=("pix2pixHD", "pix2pix"), help="default: pix2pix for a U-Net, otherwise pix2pixHD")
+    add("--family", choices=("pix2pixHD", "pix2pix"), help="default: pix2pix where only that has the network")
+    add("--weights", choices=("ema", "raw"), default="ema", help="ema: the moving average, where the run has one")
     add("--output", type=Path, metavar="FILE", help="default: latest_net_G.pth beside the checkpoint")
     arguments = parser.parse_args(argv)
     log_to_console(is_main=True)
-    trained = load_trained(find_checkpoint_file(arguments.checkpoint))
-    default_family = "pix2pix" if trained.config.generator.name == "unet" else "pix2pixHD"
+    trained = load_trained(find_checkpoint_file(arguments.checkpoint), raw_weights=arguments.weights == "raw")
     output = arguments.output or trained.file.with_name("latest_net_G.pth")
-    write_original(trained, output, arguments.family or default_family)
+    if output.exists():
+        raise FileExistsError(17, "is there already; choose another --output", str(output))
+    write_original(trained.generator, output, choose_family(trained.generator, arguments.family))
 
 
 if __name__ == "__main__":

@@ -110,9 +110,13 @@ def test_prefixes_and_old_statistics_of_instance_norm_do_no_harm(reference: dict
         ({}, "found no tensors"),
         ({"conv1.weight": torch.zeros(64, 3, 7, 7)}, r"expected a generator, .* found conv1\.weight \[64, 3, 7, 7\]"),
         ({"model.1.weight": torch.zeros(4, 3, 7, 7)}, "original's encoder network, but does not fit"),
+        ({"model.model.0.weight": torch.zeros(4, 3, 4, 4)}, "original's unet network, but does not fit"),
+        ({"scale0_layer0.0.weight": torch.zeros(4)}, "original's multiscale network, but does not fit"),
+        ({"epoch": 3, "state_dict": {}}, "expected tensors by name, found epoch: int, state_dict: dict"),
+        ({0: torch.zeros(1)}, "expected tensors by name, found 0: Tensor"),
     ],
 )
-def test_what_is_no_original_is_told(weights: dict[str, Tensor], message: str) -> None:
+def test_what_is_no_original_is_told(weights: dict[str, Any], message: str) -> None:
     with pytest.raises(OriginalWeightsError, match=message):
         import_original(weights)
 

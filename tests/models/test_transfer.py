@@ -4,6 +4,7 @@ import torch
 from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer
 from models.patch_discriminator import MultiscalePatchDiscriminator
+from models.spectral_norm import add_spectral_norm
 from models.transfer import transfer_weights
 
 
@@ -27,3 +28,13 @@ def test_the_scales_of_a_discriminator_keep_their_resolutions(n_before: int, n_a
     for scale in range(1, min(n_before, n_after) + 1):  # from the lowest resolution
         for first, second in zip(before.scales[-scale].parameters(), after.scales[-scale].parameters(), strict=True):
             assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("normalized", ["source", "target"])
+def test_weights_come_and_go_with_spectral_norm(normalized: str) -> None:
+    sizes = {"in_channels": 3, "base_channels": 2, "n_downsamplings": 1, "n_blocks": 1}
+    source, target = GlobalGenerator(**sizes), GlobalGenerator(**sizes)  # type: ignore[arg-type]
+    add_spectral_norm(source if normalized == "source" else target)
+    transfer = transfer_weights(source, target)
+    assert (transfer.left, transfer.new) == ([], [])
+    assert len(transfer.loaded) == 7

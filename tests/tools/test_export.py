@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from trained import load_trained
 def exported(config: Path, *settings: str, family: str | None = None) -> dict[str, torch.Tensor]:
     train.main(["--config", str(config), "train.max_steps=1", *settings])
     run_folder = config.parent / "runs" / "tiny"
+    (run_folder / "latest_net_G.pth").unlink(missing_ok=True)
     arguments = ["--checkpoint", str(run_folder), "--format", "original"]
     export.main([*arguments, *(["--family", family] if family else [])])
     return dict(torch.load(run_folder / "latest_net_G.pth", weights_only=True))
@@ -39,10 +41,40 @@ def test_biases_before_norms_are_the_familys(tiny_config: Path) -> None:
     norm = "generator.norm=batch"
     weights = exported(tiny_config, norm)
     assert torch.equal(weights["model.1.bias"], torch.zeros(4))
-    assert "model.1.bias" not in exported(tiny_config, norm, "run.name=tiny", family="pix2pix")
+    assert "model.1.bias" not in exported(tiny_config, norm, family="pix2pix")
+    assert "model.1.bias" not in exported(tiny_config, norm, "generator.dropout=true", "--resume", "never")
 
 
-def test_what_the_originals_do_not_have_is_refused(tiny_config: Path) -> None:
-    for setting in ("generator.spectral_norm=true", "generator.upsample=residual"):
-        with pytest.raises(OriginalWeightsError, match="the original has no such network"):
-            exported(tiny_config, setting, "--resume", "never")
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("generator.spectral_norm=true", "no such network: spectral_norm"),
+        ("generator.upsample=residual", "no such network: upsample"),
+        ("generator.upsample=nearest", "no such network: upsample"),
+        ("generator.padding=reflect", "no such network: padding=reflect"),
+        ("generator.dropout=true", "--family pix2pixHD has no such generator, only pix2pix"),
+    ],
+)
+def test_what_the_originals_do_not_have_is_refused(tiny_config: Path, setting: str, message: str) -> None:
+    with pytest.raises(OriginalWeightsError, match=message):
+        exported(tiny_config, setting, family="pix2pixHD")
+
+
+def test_nothing_is_overwritten(tiny_config: Path) -> None:
+    exported(tiny_config)
+    original = tiny_config.parent / "runs" / "tiny" / "latest_net_G.pth"
+    before = original.read_bytes()
+    for checkpoint in (original.parent, original):
+        with pytest.raises(FileExistsError, match="is there already; choose another --output"):
+            export.main(["--checkpoint", str(checkpoint), "--format", "original"])
+    assert original.read_bytes() == before
+
+
+def test_a_batch_norm_unet_of_the_originals_comes_back_with_its_names(
+    reference: dict[str, Any], tmp_path: Path
+) -> None:
+    weights = reference["pix2pix_unet_batch"]["state_dict"]
+    torch.save(weights, tmp_path / "latest_net_G.pth")
+    arguments = ["--checkpoint", str(tmp_path / "latest_net_G.pth"), "--format", "original"]
+    export.main([*arguments, "--output", str(tmp_path / "back.pth")])
+    assert torch.load(tmp_path / "back.pth", weights_only=True).keys() == weights.keys()
