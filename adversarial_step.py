@@ -170,11 +170,7 @@ def build_game(config: Config, world: World) -> Game:
     torch.manual_seed(config.run.seed)
     precision = choose_precision(config.amp.opt_level, config.amp.dtype, world.device)
     modules = [build.build_generator(config), build.build_discriminator(config)]
-    perceptual = None
-    if world.is_main:
-        perceptual = build.build_perceptual_loss(config)
-    world.barrier()  # the main process alone downloads weights, the others read what it fetched
-    if not world.is_main:
+    with world.main_first():
         perceptual = build.build_perceptual_loss(config)
     if perceptual is not None:
         perceptual.to(world.device).to(memory_format=build.memory_format(world.device))

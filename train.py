@@ -98,16 +98,6 @@ def describe(training: Training) -> list[str]:
     ]
 
 
-def dry_run(training: Training, resume: str) -> None:
-    """Check everything and say what would be done."""
-    checkpoint = find_checkpoint(training.folder, resume)
-    if checkpoint:
-        training.restore(checkpoint)
-    started_from = [] if checkpoint else initialize_networks(training)
-    for line in [*describe(training), *started_from, check_samples(training)]:
-        logger.info(line)
-
-
 def initialize_networks(training: Training) -> list[str]:
     """Start the networks of a new run from the weights that `init` names; returns what was taken, in words."""
     report = []
@@ -136,6 +126,23 @@ def _some(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} … {names[-1]} ({len(names)})"
 
 
+def go_on_or_start(training: Training, resume: str) -> tuple[Path | None, list[str]]:
+    """Bring the networks to where the run begins; returns the checkpoint, if there is one, and the plan in words."""
+    checkpoint = find_checkpoint(training.folder, resume)
+    if checkpoint:
+        training.restore(checkpoint)
+        return checkpoint, describe(training)
+    started_from = initialize_networks(training)
+    return None, [*describe(training), *started_from]
+
+
+def dry_run(training: Training, resume: str) -> None:
+    """Check everything and say what would be done."""
+    _, plan = go_on_or_start(training, resume)
+    for line in [*plan, check_samples(training)]:
+        logger.info(line)
+
+
 def prepare_folder(folder: Path, resume: str, checkpoint: Path | None) -> None:
     """Make the run's folder; a run that is in the way of one that starts elsewhere is set aside."""
     newest = [path.resolve() for path in list_checkpoints(folder)[-1:]]
@@ -152,13 +159,7 @@ def prepare_folder(folder: Path, resume: str, checkpoint: Path | None) -> None:
 def train(config: Config, world: World, resume: str) -> None:
     """Build, find the place to go on from, and run to the end."""
     training = Training(config, world)
-    checkpoint = find_checkpoint(training.folder, resume)
-    started_from: list[str] = []
-    if checkpoint:
-        training.restore(checkpoint)
-    else:
-        started_from = initialize_networks(training)
-    plan = [*describe(training), *started_from]
+    checkpoint, plan = go_on_or_start(training, resume)
     if training.position.step >= training.total_steps:
         logger.info("finished at step %d; raise train.epochs or train.max_steps to go on", training.position.step)
         return

@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 import build
-from configs.load import apply_overrides, config_from_dict
+from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config, DataConfig, GeneratorConfig, RunConfig
 from data.conditioning import Conditioning
 from models.global_generator import GlobalGenerator
@@ -136,7 +136,7 @@ def _load_original(file: Path, state: dict[str, Any], overrides: Sequence[str], 
         ),
         generator=generator_config,
     )
-    return Trained(file, apply_overrides(config, overrides, str(file)), None, generator)
+    return Trained(file, config_from_dict(config_to_dict(config), str(file), overrides), None, generator)
 
 
 def _n_classes(file: Path, generator: nn.Module, has_instances: bool) -> int:

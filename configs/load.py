@@ -34,11 +34,6 @@ def config_from_dict(values: dict[str, Any], origin: str, overrides: Sequence[st
     return _resolve(OmegaConf.create(values), overrides, origin)
 
 
-def apply_overrides(config: Config, overrides: Sequence[str], origin: str) -> Config:
-    """The configuration with `section.key=value` in place of its own settings; `origin` names it in errors."""
-    return config_from_dict(config_to_dict(config), origin, overrides)
-
-
 def config_to_dict(config: Config) -> dict[str, Any]:
     """The settings as nested dicts of plain types, as a checkpoint holds them."""
     return cast(dict[str, Any], OmegaConf.to_container(OmegaConf.structured(config)))

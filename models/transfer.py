@@ -1,6 +1,7 @@
 """Starting a network from the weights of another."""
 
 from dataclasses import dataclass
+from typing import cast
 
 from torch import Tensor, nn
 
@@ -29,19 +30,29 @@ def transfer_weights(source: nn.Module, target: nn.Module) -> Transfer:
     A global generator becomes the trunk of a local enhancer, as in pix2pixHD's step from 512p to 1024p. A discriminator
     with fewer scales judges the same resolutions as before: the scales that are added see higher ones.
     """
-    places = {_plain(name): name for name in target.state_dict() if _plain(name)}
     state = target.state_dict()
+    places = {plain: name for name in state if (plain := _plain(name))}
     loaded: dict[str, Tensor] = {}
     left = []
-    for name, value in source.state_dict().items():
-        if plain := _plain(name):
-            place = places.get(_place(plain, source, target))
-            if place is not None and state[place].shape == value.shape:
-                loaded[place] = value
-            else:
-                left.append(plain)
+    for plain, value in _effective_weights(source).items():
+        place = places.get(_place(plain, source, target))
+        if place is not None and state[place].shape == value.shape:
+            loaded[place] = value
+        else:
+            left.append(plain)
     target.load_state_dict(state | loaded)
     return Transfer(list(loaded), left, [plain for plain, name in places.items() if name not in loaded])
+
+
+def _effective_weights(network: nn.Module) -> dict[str, Tensor]:
+    """The weights that a network computes with, by plain names: with spectral normalisation, the divided ones."""
+    weights = {}
+    for name, value in network.state_dict().items():
+        if plain := _plain(name):
+            is_divided = plain != name
+            module = network.get_submodule(plain.rpartition(".")[0])
+            weights[plain] = cast(Tensor, module.weight).detach() if is_divided else value
+    return weights
 
 
 def _plain(name: str) -> str:

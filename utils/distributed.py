@@ -53,6 +53,15 @@ class World:
         dist.all_gather_object(values, value)
         return values
 
+    @contextmanager
+    def main_first(self) -> Iterator[None]:
+        """The others enter once the main process has left: it downloads, they read what it fetched."""
+        if not self.is_main:
+            self.barrier()
+        yield
+        if self.is_main:
+            self.barrier()
+
     def barrier(self) -> None:
         """Wait until every process is here."""
         if self.size > 1:

@@ -1,0 +1,222 @@
+"""Stopping and going on: whatever ended a run, the next one ends with the same bits as if nothing had happened."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import build
+import train
+from configs.schema import ConfigError
+from tests.runs import assert_equal, checkpoint, run, wait_for, without_config
+from utils.checkpoint import checkpoint_path, list_checkpoints, load_checkpoint
+from utils.entry_point import run_entry_point
+
+# Sums come out differently, in their last bits, on another number of threads than this process's.
+ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1"}
+
+
+def test_six_steps_kill_and_six_more_equal_twelve(tiny_config: Path) -> None:
+    settings = ["checkpoint.every_steps=6", "checkpoint.keep=0", "train.epochs=1"]
+    settings += ["data.synthetic.train_samples=4", "train.decay_epochs=1000"]
+    run(tiny_config, *settings, "train.max_steps=12", "run.name=whole")
+
+    command = [sys.executable, "train.py", "--config", str(tiny_config), *settings, "train.max_steps=1000"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=ONE_THREAD)
+    saved = checkpoint_path(tiny_config.parent / "runs" / "tiny", 6)
+    wait_for(saved)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    for later in list_checkpoints(saved.parent)[1:]:  # however late the signal came
+        later.unlink()
+
+    run(tiny_config, *settings, "train.max_steps=12")
+    assert_equal(without_config(checkpoint(tiny_config, 12)), without_config(checkpoint(tiny_config, 12, "whole")))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["amp.opt_level=O1", "amp.dtype=float16"],
+        ["amp.opt_level=O1", "amp.dtype=bfloat16"],
+        ["train.accumulation_steps=2", "train.retain_graph=false"],
+        ["data.workers=2", "generator.norm=batch", "discriminator.norm=batch"],
+        ["train.ema_decay=0.5", "generator.norm=batch", "generator.spectral_norm=true"],
+    ],
+    ids=lambda settings: settings[-1],
+)
+def test_resume_is_exact(tiny_config: Path, settings: list[str]) -> None:
+    run(tiny_config, *settings, "train.max_steps=7", "run.name=whole")
+    run(tiny_config, *settings, "train.max_steps=3")
+    run(tiny_config, *settings, "train.max_steps=7")
+    assert_equal(without_config(checkpoint(tiny_config, 7)), without_config(checkpoint(tiny_config, 7, "whole")))
+
+
+def test_an_average_can_begin_in_the_middle_of_a_run(tiny_config: Path) -> None:
+    run(tiny_config, "train.max_steps=2")
+    run(tiny_config, "train.max_steps=3", "train.ema_decay=0.5")
+    state = checkpoint(tiny_config, 3)
+    assert state["generator_average"]["n_averaged"] == 1
+    name = "stem.1.weight"
+    assert torch.equal(state["generator_average"][f"module.{name}"], state["generator"]["network"][name])
+
+
+def test_another_seed_gives_another_run(tiny_config: Path) -> None:
+    """The negative control of the tests above."""
+    run(tiny_config)
+    run(tiny_config, "run.seed=1", "run.name=other")
+    first, second = checkpoint(tiny_config, 4), checkpoint(tiny_config, 4, "other")
+    with pytest.raises(AssertionError, match="stem"):
+        assert_equal(first["generator"]["network"], second["generator"]["network"])
+
+
+def test_only_the_newest_checkpoints_are_kept(tiny_config: Path) -> None:
+    run(tiny_config, "train.max_steps=5", "checkpoint.every_steps=1", "checkpoint.keep=2")
+    names = [path.stem for path in list_checkpoints(tiny_config.parent / "runs" / "tiny")]
+    assert names == ["checkpoint-00000004", "checkpoint-00000005"]
+
+
+def test_a_finished_run_says_so_and_can_be_extended(tiny_config: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run(tiny_config)
+    run(tiny_config)
+    assert "finished at step 4" in capfd.readouterr().out
+    run(tiny_config, "train.max_steps=6")
+    assert "changed since: train.max_steps 4 -> 6" in capfd.readouterr().out
+    assert checkpoint(tiny_config, 6)["step"] == 6
+
+
+def test_never_starts_anew_and_keeps_the_old_run(tiny_config: Path) -> None:
+    run(tiny_config)
+    run(tiny_config, "--resume", "never", "train.max_steps=2")
+    runs = tiny_config.parent / "runs"
+    assert [path.name for path in list_checkpoints(runs / "tiny")] == ["checkpoint-00000002.pt"]
+    assert [path.name for path in list_checkpoints(runs / "tiny.1")] == ["checkpoint-00000004.pt"]
+
+
+def test_going_back_to_an_earlier_checkpoint_keeps_the_later_ones_elsewhere(tiny_config: Path) -> None:
+    run(tiny_config, "train.max_steps=6", "checkpoint.every_steps=2")
+    runs = tiny_config.parent / "runs"
+    run(tiny_config, "train.max_steps=3", "--resume", str(checkpoint_path(runs / "tiny", 2)))
+    assert [path.stem[-1] for path in list_checkpoints(runs / "tiny")] == ["3"]
+    assert [path.stem[-1] for path in list_checkpoints(runs / "tiny.1")] == ["2", "4", "6"]
+
+
+@pytest.mark.parametrize("mistake", ["discriminator.n_scales=6", "train.max_steps=4"])
+def test_a_run_is_set_aside_only_for_one_that_can_start(tiny_config: Path, mistake: str) -> None:
+    run(tiny_config, "train.max_steps=4", "checkpoint.every_steps=2")
+    folder = tiny_config.parent / "runs" / "tiny"
+    resume = ["--resume", str(checkpoint_path(folder, 4))] if "max_steps" in mistake else ["--resume", "never"]
+    with contextlib.suppress(ConfigError):
+        run(tiny_config, mistake, *resume)
+    assert len(list_checkpoints(folder)) == 2
+    assert not folder.with_name("tiny.1").exists()
+
+
+def test_the_runs_own_newest_checkpoint_is_known_by_any_spelling(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tiny_config)
+    config = tiny_config.resolve()
+    monkeypatch.chdir(tiny_config.parent)
+    run(config, "--resume", "runs/../runs/tiny", "train.max_steps=5")
+    assert len(list_checkpoints(tiny_config.parent / "runs" / "tiny")) == 2
+
+
+def test_a_folder_of_other_files_is_not_moved(tiny_config: Path) -> None:
+    photos = tiny_config.parent / "runs" / "tiny"
+    photos.mkdir(parents=True)
+    (photos / "holiday.jpg").touch()
+    with pytest.raises(ConfigError, match="it holds files that are not of a run"):
+        run(tiny_config, "--resume", "never")
+    assert (photos / "holiday.jpg").exists()
+
+
+def test_a_smaller_data_set_is_gone_on_with_in_the_next_epoch(tiny_config: Path) -> None:
+    run(tiny_config, "data.synthetic.train_samples=50", "train.max_steps=40")
+    run(tiny_config, "data.synthetic.train_samples=5", "train.max_steps=41")
+    state = checkpoint(tiny_config, 41)
+    assert (state["epoch"], state["samples_into_epoch"]) == (1, 1)
+
+
+def test_a_run_can_start_from_another(tiny_config: Path) -> None:
+    run(tiny_config)
+    run(tiny_config, "run.name=more", "--resume", str(tiny_config.parent / "runs" / "tiny"), "train.max_steps=5")
+    assert [path.name for path in list_checkpoints(tiny_config.parent / "runs" / "more")] == ["checkpoint-00000005.pt"]
+
+
+def test_a_changed_batch_size_goes_on_at_the_same_place_of_the_epoch(tiny_config: Path) -> None:
+    run(tiny_config, "train.max_steps=7")  # 5 samples make an epoch: 2 into the second
+    run(tiny_config, "train.max_steps=8", "train.batch_size=2")
+    state = checkpoint(tiny_config, 8)
+    assert (state["epoch"], state["samples_into_epoch"]) == (2, 0)
+
+
+def test_adam_settings_come_from_the_configuration_not_from_the_checkpoint(tiny_config: Path) -> None:
+    run(tiny_config)
+    run(tiny_config, "train.max_steps=5", "optimizer.beta1=0.25")
+    assert checkpoint(tiny_config, 5)["generator"]["optimizer"]["param_groups"][0]["betas"] == (0.25, 0.999)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["generator.name=local", "generator.n_enhancer_blocks=1", "data.synthetic.width=64"],
+        ["generator.name=unet", "generator.n_downsamplings=5", "generator.dropout=true", "generator.norm=batch"],
+        ["generator.upsample=residual", "generator.padding=reflect", "generator.spectral_norm=true"],
+        ["discriminator.name=pixel", "discriminator.norm=batch", "discriminator.spectral_norm=true"],
+        ["discriminator.n_scales=1", "discriminator.padding=1", "train.retain_graph=false", "loss.gan_mode=vanilla"],
+        ["loss.gan_mode=wgan", "loss.gradient_penalty=10", "train.discriminator_steps=2"],
+        ["loss.gan_mode=hinge", "loss.r1=1", "optimizer.discriminator_learning_rate=4e-4", "optimizer.decay=cosine"],
+    ],
+    ids=lambda settings: settings[0],
+)
+def test_every_network_and_loss_trains_and_resumes_exactly(tiny_config: Path, settings: list[str]) -> None:
+    run(tiny_config, *settings, "--dry-run")
+    run(tiny_config, *settings, "train.max_steps=4", "run.name=whole")
+    run(tiny_config, *settings, "train.max_steps=2")
+    run(tiny_config, *settings, "train.max_steps=4")
+    assert_equal(without_config(checkpoint(tiny_config, 4)), without_config(checkpoint(tiny_config, 4, "whole")))
+
+
+def test_other_networks_than_the_checkpoints_are_refused_and_nothing_is_lost(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run(tiny_config)
+    arguments = ["train.py", "--config", str(tiny_config), "generator.n_blocks=3"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    assert run_entry_point(train.main, build.USER_ERRORS) == 2
+    assert "was trained with generator.n_blocks=1, now it is 3: set it back" in capfd.readouterr().err
+    assert checkpoint(tiny_config, 4)["step"] == 4
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_stopped_saves_itself_and_goes_on_exactly(tiny_config: Path, number: signal.Signals) -> None:
+    command = [sys.executable, "train.py", "--config", str(tiny_config), "train.max_steps=100000", "data.workers=2"]
+    process = subprocess.Popen(
+        [*command, "log.every_steps=1", "log.images_every_steps=1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=ONE_THREAD,
+    )
+    assert process.stdout is not None
+    while not process.stdout.readline().startswith("step"):
+        assert process.poll() is None
+    os.killpg(process.pid, number)  # as Ctrl-C in a terminal: to the workers too
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    (saved,) = list_checkpoints(tiny_config.parent / "runs" / "tiny")
+    step = load_checkpoint(saved)["step"]
+    told = f"stopped by {number.name} and saved at step {step}; the same command, without --resume, goes on from there"
+    assert error == f"{told}\n"
+
+    run(tiny_config, f"train.max_steps={step + 3}")
+    run(tiny_config, f"train.max_steps={step + 3}", "run.name=whole")
+    resumed, whole = checkpoint(tiny_config, step + 3), checkpoint(tiny_config, step + 3, "whole")
+    assert_equal(without_config(resumed), without_config(whole))
