@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Adam
 
 import build
 from configs.schema import Config
@@ -14,9 +13,23 @@ from data.conditioning import Conditioning, images_to_float
 from losses.objective import DiscriminatorObjective, GeneratorObjective, Translation
 from models.patch_discriminator import Judgement
 from utils.distributed import World, synchronized
-from utils.player import Player
+from utils.image_pool import ImagePool
+from utils.player import Player, make_adam
 from utils.precision import Precision, choose_precision
 from utils.running_means import RunningMeans
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a pass works on.
+
+    source: (N, C, H, W) condition that both networks see. target: (N, 3, H, W) in [-1, 1].
+    generator_inputs: what the generator is called with: the source, and instance features or what they are made from.
+    """
+
+    source: Tensor
+    target: Tensor
+    generator_inputs: tuple[Tensor, ...]
 
 
 @dataclass
@@ -31,6 +44,7 @@ class Game:
     conditioning: Conditioning
     judges_jointly: bool
     """Whether real and translated images share a pass of the discriminator; not where it mixes their statistics."""
+    pool: ImagePool | None = None
     means: RunningMeans = field(default_factory=RunningMeans)
 
     @property
@@ -43,24 +57,27 @@ class Game:
 
         The networks step after both backward passes, because a step changes weights that the other's graph needs.
         """
-        for source, target in self._passes(batches):
-            self._joint_pass(source, target, share=1 / len(batches))
+        for scene in self._passes(batches):
+            self._joint_pass(scene, share=1 / len(batches))
         self.discriminator.step()
         self.generator.step()
 
-    def _joint_pass(self, source: Tensor, target: Tensor, share: float) -> None:
+    def _joint_pass(self, scene: Scene, share: float) -> None:
         with self.precision.autocast():
-            fake = self.generator.network(source)
-            fake_judged, real_judged = self._judge(source, fake, target)
-            d_loss = self._discriminator_loss(source, fake, target, fake_judged, real_judged)
-            g_loss = self._generator_loss(fake, target, fake_judged, real_judged)
+            fake = self.generator.network(*scene.generator_inputs)
+            pairs = [(scene.source, fake), (scene.source, scene.target)]
+            if self.pool:
+                pairs.append(self.pool.exchange(scene.source, fake))
+            fake_judged, real_judged, *pooled = self._judge(*pairs)
+            d_loss = self._discriminator_loss(scene, fake, pooled[0] if pooled else fake_judged, real_judged)
+            g_loss = self._generator_loss(scene, fake, fake_judged, real_judged)
         self.discriminator.backward(d_loss * share, retain_graph=True)
         self.generator.backward(g_loss * share)
 
     def step_discriminator(self, batches: Sequence[Batch]) -> None:
         """An update of the discriminator alone, for more of them than of the generator."""
-        for source, target in self._passes(batches):
-            self._discriminator_pass(source, target, share=1 / len(batches), keeps_graph=False)
+        for scene in self._passes(batches):
+            self._discriminator_pass(scene, share=1 / len(batches), keeps_graph=False)
         self.discriminator.step()
 
     def step_in_sequence(self, batches: Sequence[Batch]) -> None:
@@ -71,48 +88,49 @@ class Game:
         """
         keeps_graph = len(batches) == 1
         kept_fake: Tensor | None = None
-        for source, target in self._passes(batches):
-            fake = self._discriminator_pass(source, target, share=1 / len(batches), keeps_graph=keeps_graph)
+        for scene in self._passes(batches):
+            fake = self._discriminator_pass(scene, share=1 / len(batches), keeps_graph=keeps_graph)
             kept_fake = fake if keeps_graph else None
         self.discriminator.step()
-        for source, target in self._passes(batches):
-            self._generator_pass(source, target, share=1 / len(batches), fake=kept_fake)
+        for scene in self._passes(batches):
+            self._generator_pass(scene, share=1 / len(batches), fake=kept_fake)
         self.generator.step()
 
-    def _discriminator_pass(self, source: Tensor, target: Tensor, share: float, keeps_graph: bool) -> Tensor:
+    def _discriminator_pass(self, scene: Scene, share: float, keeps_graph: bool) -> Tensor:
         with self.precision.autocast():
             with torch.set_grad_enabled(keeps_graph):
-                fake: Tensor = self.generator.network(source)
-            fake_judged, real_judged = self._judge(source, fake.detach(), target)
-            d_loss = self._discriminator_loss(source, fake, target, fake_judged, real_judged)
+                fake: Tensor = self.generator.network(*scene.generator_inputs)
+            judged = self.pool.exchange(scene.source, fake) if self.pool else (scene.source, fake.detach())
+            fake_judged, real_judged = self._judge(judged, (scene.source, scene.target))
+            d_loss = self._discriminator_loss(scene, fake, fake_judged, real_judged)
         self.discriminator.backward(d_loss * share)
         return fake
 
-    def _generator_pass(self, source: Tensor, target: Tensor, share: float, fake: Tensor | None) -> None:
+    def _generator_pass(self, scene: Scene, share: float, fake: Tensor | None) -> None:
         # The bare discriminator: its own gradients are not wanted, so no process waits for them.
         judge = self.discriminator.module
         fake_judged: list[Judgement] = []
         real_judged: list[Judgement] = []
         with self.precision.autocast():
-            fake = self.generator.network(source) if fake is None else fake
+            fake = self.generator.network(*scene.generator_inputs) if fake is None else fake
             if self.objective.needs("adversarial") or self.objective.needs("feature_matching"):
-                fake_judged = judge(source, fake)
+                fake_judged = judge(scene.source, fake)
             if self.objective.needs("feature_matching"):
                 with torch.no_grad():
-                    real_judged = judge(source, target)
-            g_loss = self._generator_loss(fake, target, fake_judged, real_judged)
+                    real_judged = judge(scene.source, scene.target)
+            g_loss = self._generator_loss(scene, fake, fake_judged, real_judged)
         self.generator.backward(g_loss * share)
 
     def rehearse(self, batch: Batch) -> None:
         """Compute what a step computes of a batch but for gradients, to see that networks and losses take it."""
-        for source, target in self._passes([batch]):
+        for scene in self._passes([batch]):
             with torch.no_grad(), self.precision.autocast():
-                fake = self.generator.network(source)
-                fake_judged, real_judged = self._judge(source, fake, target)
-                self._generator_loss(fake, target, fake_judged, real_judged)
+                fake = self.generator.network(*scene.generator_inputs)
+                fake_judged, real_judged = self._judge((scene.source, fake), (scene.source, scene.target))
+                self._generator_loss(scene, fake, fake_judged, real_judged)
 
-    def _passes(self, batches: Sequence[Batch]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Source (N, C, H, W) and target (N, 3, H, W) of each batch; gradients are averaged in the last pass."""
+    def _passes(self, batches: Sequence[Batch]) -> Iterator[Scene]:
+        """The scene of each batch; gradients are averaged in the last pass."""
         for number, batch in enumerate(batches, start=1):
             is_last = number == len(batches)
             with (
@@ -120,42 +138,39 @@ class Game:
                 synchronized(self.discriminator.network, is_last),
             ):
                 assert batch.target is not None
-                yield self.conditioning(batch), images_to_float(batch.target)
+                source = self.conditioning(batch)
+                yield Scene(source, images_to_float(batch.target), self.conditioning.generator_inputs(batch, source))
 
-    def _judge(self, source: Tensor, fake: Tensor, target: Tensor) -> tuple[list[Judgement], list[Judgement]]:
-        """The discriminator's judgements of the translated and of the real images."""
+    def _judge(self, *pairs: tuple[Tensor, Tensor]) -> list[list[Judgement]]:
+        """The discriminator's judgements of each pair of a source and an image; in one pass where that is the same."""
         judge = self.discriminator.network
-        if not self.judges_jointly:
-            return judge(source, fake), judge(source, target)
-        both = [scale.halves() for scale in judge(torch.cat([source, source]), torch.cat([fake, target]))]
-        return [fake_half for fake_half, _ in both], [real_half for _, real_half in both]
+        if not self.judges_jointly or len({image.shape for _, image in pairs}) > 1:
+            return [judge(source, image) for source, image in pairs]
+        sources, images = zip(*pairs, strict=True)
+        scales = [scale.parts(len(pairs)) for scale in judge(torch.cat(sources), torch.cat(images))]
+        return [list(judged) for judged in zip(*scales, strict=True)]
 
     def _discriminator_loss(
-        self,
-        source: Tensor,
-        fake: Tensor,
-        target: Tensor,
-        fake_judged: list[Judgement],
-        real_judged: list[Judgement],
+        self, scene: Scene, fake: Tensor, fake_judged: list[Judgement], real_judged: list[Judgement]
     ) -> Tensor:
         def judge(images: Tensor) -> list[Tensor]:
             # for penalties: the gradient of a gradient wants float32
             with torch.autocast(images.device.type, enabled=False):
-                return [scale.logits for scale in self.discriminator.module(source, images)]
+                return [scale.logits for scale in self.discriminator.module(scene.source, images)]
 
         terms = self.discriminator_objective(
-            [scale.logits for scale in fake_judged], [scale.logits for scale in real_judged], judge, fake, target
+            [scale.logits for scale in fake_judged], [scale.logits for scale in real_judged], judge, fake, scene.target
         )
         self.means.add(terms, "loss/D/")
         return terms["total"]
 
     def _generator_loss(
-        self, fake: Tensor, target: Tensor, fake_judged: list[Judgement], real_judged: list[Judgement]
+        self, scene: Scene, fake: Tensor, fake_judged: list[Judgement], real_judged: list[Judgement]
     ) -> Tensor:
         terms = self.objective(
             Translation(
                 fake=fake,
-                target=target,
+                target=scene.target,
                 fake_logits=[scale.logits for scale in fake_judged],
                 fake_features=[scale.features for scale in fake_judged],
                 real_features=[scale.features for scale in real_judged],
@@ -182,8 +197,9 @@ def build_game(config: Config, world: World) -> Game:
         objective=build.build_objective(config, perceptual),
         discriminator_objective=build.build_discriminator_objective(config),
         precision=precision,
-        conditioning=build.build_conditioning(config.data),
+        conditioning=build.build_conditioning(config),
         judges_jointly=config.discriminator.norm == "instance",
+        pool=ImagePool(config.train.pool_size) if config.train.pool_size else None,
     )
 
 
@@ -191,10 +207,13 @@ def _make_player(module: nn.Module, config: Config, world: World, precision: Pre
     module.to(world.device).to(memory_format=build.memory_format(world.device))
     settings = config.optimizer
     return Player(
-        network=world.wrap(module),
         module=module,
-        optimizer=Adam(
-            module.parameters(), lr=settings.learning_rate, betas=(settings.beta1, settings.beta2), fused=True
+        wrap=world.wrap,
+        optimizer=make_adam(
+            module,
+            learning_rate=settings.learning_rate,
+            betas=(settings.beta1, settings.beta2),
+            weight_decay=settings.weight_decay,
         ),
         scaler=precision.make_scaler(),
         max_gradient_norm=settings.max_gradient_norm,

@@ -17,6 +17,7 @@ from data.synthetic_facades import SPLITS, SyntheticFacades
 from losses.adversarial import AdversarialLoss
 from losses.objective import DiscriminatorObjective, GeneratorObjective
 from losses.perceptual import PerceptualLoss, VGG19Features, WeightsError, load_vgg19_weights
+from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
 from models.global_generator import GlobalGenerator
 from models.initialization import initialize
 from models.local_enhancer import LocalEnhancer
@@ -56,9 +57,14 @@ def class_colors(data: DataConfig) -> Tensor:
     return torch.from_numpy(CLASS_COLORS) if data.layout == "synthetic_facades" else label_colors(data.n_classes)
 
 
-def build_conditioning(data: DataConfig) -> Conditioning:
+def build_conditioning(config: Config) -> Conditioning:
     """What the networks are given of a batch."""
-    return Conditioning(n_classes=number_of_classes(data), instance_edges=data.instance_edges)
+    return Conditioning(
+        n_classes=number_of_classes(config.data),
+        instance_edges=config.data.instance_edges,
+        features=config.features.origin if config.features.n_channels else "none",
+        regions=config.features.regions,
+    )
 
 
 def memory_format(device: torch.device) -> torch.memory_format:
@@ -77,19 +83,20 @@ def has_split(data: DataConfig, split: str) -> bool:
             return _names_split(data, split) and _source_and_target_folder(data, split)[0].is_dir()
 
 
-def build_layout(data: DataConfig, seed: int, split: str, *, needs_targets: bool) -> Layout:
+def build_layout(config: Config, split: str, *, needs_targets: bool) -> Layout:
     """One split of the data set. Where no targets are needed, they are given if they are there.
 
     Raises:
         DataError: a folder is missing or empty, or a file has no partner.
     """
+    data = config.data
     match data.layout:
         case "synthetic_facades":
-            return _build_synthetic_facades(data, seed, split)
+            return _build_synthetic_facades(data, config.run.seed, split)
         case "side_by_side":
             return SideBySide(folder=_existing(data.root) / split, a_to_b=data.direction == "AtoB")
         case "paired_folders":
-            return _build_paired_folders(data, split, needs_targets)
+            return _build_paired_folders(data, build_conditioning(config), split, needs_targets)
 
 
 def build_preprocessing(config: Config) -> Preprocessing:
@@ -108,8 +115,9 @@ def build_preprocessing(config: Config) -> Preprocessing:
 
 
 def build_generator(config: Config) -> nn.Module:
-    """The generator with initial weights from torch's global random generator."""
-    settings, in_channels = config.generator, build_conditioning(config.data).channels
+    """The generator with initial weights from torch's global random generator, and with its encoder if it has one."""
+    settings, features = config.generator, config.features
+    in_channels = build_conditioning(config).channels + features.n_channels
     generator: nn.Module
     match settings.name:
         case "global":
@@ -144,12 +152,31 @@ def build_generator(config: Config) -> nn.Module:
                 dropout=settings.dropout,
             )
     initialize(generator, settings.init, settings.init_gain)
-    return add_spectral_norm(generator) if settings.spectral_norm else generator
+    if settings.spectral_norm:
+        generator = add_spectral_norm(generator)
+    if not config.has_encoder:
+        return generator
+    encoder = FeatureEncoder(
+        n_features=features.n_channels,
+        base_channels=features.base_channels,
+        n_downsamplings=features.n_downsamplings,
+        norm=settings.norm,
+    )
+    initialize(encoder, settings.init, settings.init_gain)
+    return FeatureConditionedGenerator(generator, encoder)
+
+
+def global_part(generator: nn.Module) -> list[str]:
+    """The beginnings of the names of a local generator's parameters below its finest enhancer."""
+    if isinstance(generator, FeatureConditionedGenerator):
+        return [f"generator.{prefix}" for prefix in global_part(generator.generator)]
+    assert isinstance(generator, LocalEnhancer), type(generator)
+    return ["trunk", *(f"enhancers.{number}" for number in range(len(generator.enhancers) - 1))]
 
 
 def build_discriminator(config: Config) -> nn.Module:
     """The discriminator with initial weights from torch's global random generator."""
-    settings, source_channels = config.discriminator, build_conditioning(config.data).channels
+    settings, source_channels = config.discriminator, build_conditioning(config).channels
     discriminator: nn.Module
     match settings.name:
         case "multiscale_patch":
@@ -226,7 +253,7 @@ def _build_synthetic_facades(data: DataConfig, seed: int, split: str) -> Layout:
     )
 
 
-def _build_paired_folders(data: DataConfig, split: str, needs_targets: bool) -> Layout:
+def _build_paired_folders(data: DataConfig, conditioning: Conditioning, split: str, needs_targets: bool) -> Layout:
     if not _names_split(data, split):
         raise DataError(
             f"data.source_folder={data.source_folder} has no {{split}}, so train is the only split, and there is no "
@@ -234,10 +261,12 @@ def _build_paired_folders(data: DataConfig, split: str, needs_targets: bool) -> 
         )
     source, target = _source_and_target_folder(data, split)
     instances = _existing(data.root) / data.instance_folder.replace("{split}", split)
+    features = _existing(data.root) / data.feature_folder.replace("{split}", split)
     return PairedFolders(
         source_folder=source,
         target_folder=target if needs_targets or target.is_dir() else None,
-        instance_folder=instances if data.instance_edges else None,
+        instance_folder=instances if conditioning.needs_instances else None,
+        feature_folder=features if conditioning.features == "precomputed" else None,
         n_classes=data.n_classes,
         ignore_id=data.ignore_id,
     )

@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -12,14 +12,17 @@ from torch import Tensor
 from torchvision.transforms.v2.functional import resize
 
 import build
-from configs.schema import Config
+from configs.schema import Config, ConfigError
 from data.batch import Batch, DataError, Sample
 from data.image_files import write_png
 from data.layout import Layout
 from data.loader import read_fixed
 from data.paired_folders import PairedFolders
+from models.feature_clusters import FILE_NAME, FeatureClusters
+from models.feature_encoder import FeatureConditionedGenerator
 from trained import Trained, find_checkpoint_file, load_trained
-from translator import Translator
+from translator import Look, Translator
+from utils.checkpoint import CheckpointError, read_weights_file
 from utils.distributed import choose_device
 from utils.entry_point import run_entry_point
 from utils.metrics import ConstantColorFloor, ImageMetrics, image_metrics, mean_metrics
@@ -32,41 +35,95 @@ SHEET_SAMPLES = 24
 SHEET_WIDTH = 1200  # pixels
 
 
-def build_translator(trained: Trained, device: torch.device, opt_level: str, dtype: str) -> Translator:
+def choose_look(trained: Trained, arguments: argparse.Namespace) -> Look | None:
+    """The clusters to draw instance features from; None where there are no features, or the samples give them.
+
+    Raises:
+        CheckpointError, ConfigError: the clusters' file cannot be used, or the generator takes no features.
+    """
+    n_features = trained.config.features.n_channels
+    if n_features == 0:
+        if arguments.features or arguments.clusters:
+            raise ConfigError(f"{trained.file}: takes no instance features; leave --features and --clusters out")
+        return None
+    file = arguments.clusters or trained.file.parent / FILE_NAME
+    if arguments.features == "given" or not (arguments.clusters or arguments.features or file.is_file()):
+        return None
+    if not file.is_file():
+        raise CheckpointError(f"{file}: no such file; python -m tools.cluster_features writes it")
+    clusters = load_clusters(file)
+    if clusters.n_channels != n_features:
+        raise CheckpointError(f"{file}: has {clusters.n_channels} features, {trained.file} takes {n_features}")
+    return Look(clusters, arguments.seed)
+
+
+def load_clusters(file: Path) -> FeatureClusters:
+    """Read feature clusters; CheckpointError where the file holds none."""
+    try:
+        return FeatureClusters.from_state(read_weights_file(file))
+    except ValueError as error:
+        raise CheckpointError(f"{file}: {error}") from error
+
+
+def settings_for(trained: Trained, look: Look | None) -> Config:
+    """The settings of the samples to translate; to draw a look, they need instances and no maps of features."""
+    if look is None:
+        return trained.config
+    features = replace(trained.config.features, origin="encoded", n_downsamplings=1)
+    return replace(trained.config, features=features)
+
+
+def build_translator(
+    trained: Trained, look: Look | None, device: torch.device, opt_level: str, dtype: str
+) -> Translator:
     """The generator on `device` in the precision of an opt level; O3 casts the weights once."""
     precision = choose_precision(opt_level, dtype, device)
     weights_dtype = precision.compute_dtype if opt_level == "O3" else torch.float32
+    generator = trained.generator
+    if look is not None and isinstance(generator, FeatureConditionedGenerator):
+        generator = generator.generator
     return Translator(
-        generator=trained.generator.to(device, weights_dtype).to(memory_format=build.memory_format(device)),
-        conditioning=build.build_conditioning(trained.config.data),
+        generator=generator.to(device, weights_dtype).to(memory_format=build.memory_format(device)),
+        conditioning=build.build_conditioning(settings_for(trained, look)),
         precision=Precision(device.type, torch.float32) if opt_level == "O3" else precision,  # no autocast in O3
         weights_dtype=weights_dtype,
         device=device,
         colors=build.class_colors(trained.config.data),
+        look=look,
     )
 
 
-def build_input(trained: Trained, arguments: argparse.Namespace) -> Layout:
+def build_input(trained: Trained, look: Look | None, arguments: argparse.Namespace) -> Layout:
     """What is to be translated: the folder of --input, or a split of the data set that the generator learned from.
 
     Raises:
         DataError: a folder is missing or empty, or lacks partners.
     """
-    config = trained.config
+    config = settings_for(trained, look)
+    conditioning = build.build_conditioning(config)
     if arguments.input is None and trained.step is None:
         raise DataError(f"{trained.file} tells no data set: name a folder of sources with --input DIR")
     if arguments.input is None:
-        split = arguments.split or config.data.test_split
-        return build.build_layout(config.data, config.run.seed, split, needs_targets=False)
-    if config.data.instance_edges and arguments.instances is None:
-        raise DataError("--input: this generator needs instance maps too; name their folder with --instances DIR")
-    return PairedFolders(
-        source_folder=arguments.input,
-        target_folder=arguments.targets,
-        instance_folder=arguments.instances if config.data.instance_edges else None,
-        n_classes=build.number_of_classes(config.data),
-        ignore_id=config.data.ignore_id,
-    )
+        layout = build.build_layout(config, arguments.split or config.data.test_split, needs_targets=False)
+    else:
+        if conditioning.needs_instances and arguments.instances is None:
+            raise DataError("--input: this generator needs instance maps too; name their folder with --instances DIR")
+        if conditioning.features == "precomputed" and arguments.feature_maps is None:
+            raise DataError("--input: this generator needs features too: --clusters FILE, or maps: --feature-maps DIR")
+        layout = PairedFolders(
+            source_folder=arguments.input,
+            target_folder=arguments.targets,
+            instance_folder=arguments.instances if conditioning.needs_instances else None,
+            feature_folder=arguments.feature_maps if conditioning.features == "precomputed" else None,
+            n_classes=conditioning.n_classes,
+            ignore_id=config.data.ignore_id,
+        )
+    if look is None and conditioning.features == "encoded" and layout.read(0).target is None:
+        raise DataError(
+            "this generator encodes its instance features from targets, and there are none: write clusters to draw "
+            f"from with python -m tools.cluster_features --checkpoint {trained.file}"
+        )
+    return layout
 
 
 def check_output(output: Path, layout: Layout) -> None:
@@ -117,7 +174,8 @@ def translate_all(trained: Trained, translator: Translator, layout: Layout, outp
     metrics: dict[str, ImageMetrics] = {}
     floor = ConstantColorFloor(layout.n_classes)
     sheet: list[list[Tensor]] = []
-    for samples in read_batches(layout, trained.config, batch_size):
+    config = settings_for(trained, translator.look)
+    for samples in read_batches(layout, config, batch_size):
         for sample, fake in zip(samples, translator.translate(Batch.of(samples)), strict=True):
             write_png(output / f"{sample.name}.png", fake)
             if sample.target is not None:
@@ -167,6 +225,15 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--input", type=Path, metavar="DIR", help="folder of sources, without targets; default: test split")
     add("--instances", type=Path, metavar="DIR", help="folder of instance maps for --input")
     add("--targets", type=Path, metavar="DIR", help="folder of targets for --input, to compare with")
+    add("--features", choices=("sampled", "given"), help="instance features: drawn from clusters, or the samples' own")
+    add(
+        "--clusters",
+        type=Path,
+        metavar="FILE",
+        help=f"clusters to draw from; default: {FILE_NAME} beside the checkpoint",
+    )
+    add("--feature-maps", type=Path, metavar="DIR", help="folder of precomputed feature maps for --input")
+    add("--seed", type=int, default=0, metavar="N", help="of the draw; another seed gives other looks")
     add("--split", metavar="NAME", help="split of the data set, where there is no --input")
     add("--output", type=Path, metavar="DIR", help="default: results/RUN/SPLIT_stepSTEP")
     add("--weights", choices=("ema", "raw"), default="ema", help="ema: the moving average, where the run has one")
@@ -176,8 +243,10 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--device", choices=("auto", "cpu", "cuda"), default="auto")
     add("overrides", nargs="*", metavar="section.key=value", help="settings in place of the checkpoint's")
     arguments = parser.parse_intermixed_args(argv)
-    if arguments.input is None and (arguments.instances or arguments.targets):
-        parser.error("--instances and --targets go with --input")
+    if arguments.input is None and (arguments.instances or arguments.targets or arguments.feature_maps):
+        parser.error("--instances, --targets and --feature-maps go with --input")
+    if arguments.seed < 0:
+        parser.error(f"--seed {arguments.seed}: expected a whole number from 0")
     if arguments.input is not None and arguments.split:
         parser.error("--split goes with the data set, not with --input")
     return arguments
@@ -187,6 +256,13 @@ def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
+
+
+def _n_features_of_original(arguments: argparse.Namespace) -> int:
+    """An original's file does not say how many of its input channels are features; what is given for them does."""
+    if arguments.clusters:
+        return load_clusters(arguments.clusters).n_channels
+    return 3 if arguments.feature_maps else 0
 
 
 def main(argv: Sequence[str]) -> None:
@@ -199,6 +275,7 @@ def main(argv: Sequence[str]) -> None:
         file,
         arguments.overrides,
         has_instances=arguments.instances is not None,
+        n_features=_n_features_of_original(arguments),
         raw_weights=arguments.weights == "raw",
     )
     logger.info("checkpoint   %s", file)
@@ -207,8 +284,9 @@ def main(argv: Sequence[str]) -> None:
         source = f"label maps of {n_classes} classes" if n_classes else "RGB images"
         hint = "" if has_edges or not n_classes else " (if one is the instances' edges: --instances DIR)"
         logger.info(f"translates   {source}{' and instance edges' if has_edges else ''}{hint}")
-    layout = build_input(trained, arguments)
-    translator = build_translator(trained, device, arguments.opt_level, arguments.dtype)
+    look = choose_look(trained, arguments)
+    layout = build_input(trained, look, arguments)
+    translator = build_translator(trained, look, device, arguments.opt_level, arguments.dtype)
     what = arguments.input.resolve().name if arguments.input else arguments.split or trained.config.data.test_split
     output = arguments.output or Path("results") / trained.name / (
         what if trained.step is None else f"{what}_step{trained.step}"

@@ -13,11 +13,12 @@ from data.batch import Batch, DataError, Sample
 from data.loader import TrainingDataset, read_fixed
 from data.sampler import SampleKey
 from models.transfer import transfer_weights
-from trained import find_checkpoint_file, load_discriminator, load_trained
+from trained import NetworkKind, find_checkpoint_file, load_network
 from training import Training
 from utils.checkpoint import CheckpointError, list_checkpoints
 from utils.distributed import World, joined_world
 from utils.entry_point import run_entry_point
+from utils.player import Player
 from utils.run_folder import log_file, log_to_console, logger, set_aside
 
 CHECKED_SAMPLES = 100  # by --dry-run
@@ -79,10 +80,7 @@ def describe(training: Training) -> list[str]:
     config, world = training.config, training.world
     sample = read_fixed(training.layout, training.preprocessing, 0)
     check_size(config, sample)
-    counts = [
-        f"{name:<14} {sum(p.numel() for p in player.parameters):>12,} parameters"
-        for name, player in training.game.players.items()
-    ]
+    counts = [f"{name:<14} {_count_parameters(player)}" for name, player in training.game.players.items()]
     precision = str(training.game.precision.compute_dtype).removeprefix("torch.")
     unused = unused_settings(config)
     return [
@@ -98,19 +96,26 @@ def describe(training: Training) -> list[str]:
     ]
 
 
+def _count_parameters(player: Player) -> str:
+    n_parameters = sum(parameter.numel() for parameter in player.module.parameters())
+    n_trained = sum(parameter.numel() for parameter in player.parameters)
+    return f"{n_parameters:>12,} parameters{f', {n_trained:,} of them trained' if n_trained < n_parameters else ''}"
+
+
 def initialize_networks(training: Training) -> list[str]:
     """Start the networks of a new run from the weights that `init` names; returns what was taken, in words."""
     report = []
     init, game = training.config.init, training.game
-    for key, setting, player in (
+    files: list[tuple[NetworkKind, str | None, Player]] = [
         ("generator", init.generator, game.generator),
+        ("encoder", init.encoder, game.generator),
         ("discriminator", init.discriminator, game.discriminator),
-    ):
+    ]
+    for key, setting, player in files:
         if setting is None:
             continue
         file = find_checkpoint_file(Path(setting).expanduser())
-        source = load_trained(file).generator if key == "generator" else load_discriminator(file)
-        transfer = transfer_weights(source, player.module)
+        transfer = transfer_weights(load_network(file, key), player.module)
         if not transfer.loaded:
             raise ConfigError(
                 f"init.{key}: nothing of {file} has a place in this {key}; it holds {transfer.left[0]}, …"

@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torch import nn
 
 import build
 from configs.load import config_from_dict, config_to_dict
-from configs.schema import Config, DataConfig, GeneratorConfig, RunConfig
+from configs.schema import Config, DataConfig, FeaturesConfig, GeneratorConfig, RunConfig
 from data.conditioning import Conditioning
+from models.feature_encoder import FeatureEncoder
 from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer
 from models.original_names import OriginalWeightsError
@@ -26,6 +27,8 @@ from utils.checkpoint import (
     read_weights_file,
 )
 from utils.run_folder import newest_run
+
+NetworkKind = Literal["generator", "encoder", "discriminator"]
 
 
 @dataclass(frozen=True)
@@ -66,20 +69,26 @@ def find_checkpoint_file(checkpoint: Path | None) -> Path:
 
 
 def load_trained(
-    file: Path, overrides: Sequence[str] = (), *, has_instances: bool = False, raw_weights: bool = False
+    file: Path,
+    overrides: Sequence[str] = (),
+    *,
+    has_instances: bool = False,
+    n_features: int = 0,
+    raw_weights: bool = False,
 ) -> Trained:
     """Read a generator; of a checkpoint that holds a moving average of its weights, that average.
 
     raw_weights: take the weights as they were trained all the same.
     overrides: `section.key=value` in place of the settings that the file tells.
-    has_instances: whether an original's last input channel is the instances' edges; its file does not say.
+    has_instances: whether one of an original's input channels is the instances' edges; its file does not say.
+    n_features: how many of an original's input channels are instance features.
 
     Raises:
         CheckpointError, OriginalWeightsError, ConfigError: the file or an override cannot be used.
     """
     state = read_weights_file(file)
     if not is_training_state(state):
-        return _load_original(file, state, overrides, has_instances)
+        return _load_original(file, state, overrides, has_instances, n_features)
     check_training_state(state, file, needed_keys=["config", "step", "generator"])
     config = config_from_dict(state["config"], str(file), overrides)
     generator = build.build_generator(config)
@@ -94,18 +103,27 @@ def load_trained(
     return Trained(file, config, state["step"], generator)
 
 
-def load_discriminator(file: Path) -> nn.Module:
-    """Read a discriminator, from a checkpoint or from an original's file.
+def load_network(file: Path, kind: NetworkKind) -> nn.Module:
+    """Read one network, from a checkpoint or from an original's file; a checkpoint's generator has its encoder with it.
 
     Raises:
         CheckpointError, OriginalWeightsError, ConfigError: the file cannot be used, or holds another network.
     """
     state = read_weights_file(file)
-    if not is_training_state(state):
-        network = _import(file, state)
-        if not isinstance(network, MultiscalePatchDiscriminator | PixelDiscriminator):
-            raise OriginalWeightsError(f"{file}: holds a {type(network).__name__}, expected a discriminator")
-        return network
+    if is_training_state(state):
+        return _load_discriminator(file, state) if kind == "discriminator" else load_trained(file).generator
+    network = _import(file, state)
+    expected: dict[str, tuple[type, ...]] = {
+        "generator": (GlobalGenerator, LocalEnhancer, UnetGenerator),
+        "encoder": (FeatureEncoder,),
+        "discriminator": (MultiscalePatchDiscriminator, PixelDiscriminator),
+    }
+    if not isinstance(network, expected[kind]):
+        raise OriginalWeightsError(f"{file}: holds a {type(network).__name__}, expected a {kind}")
+    return network
+
+
+def _load_discriminator(file: Path, state: dict[str, Any]) -> nn.Module:
     check_training_state(state, file, needed_keys=["config", "discriminator"])
     discriminator = build.build_discriminator(config_from_dict(state["config"], str(file)))
     try:
@@ -122,7 +140,9 @@ def _import(file: Path, state: dict[str, Any]) -> nn.Module:
         raise OriginalWeightsError(f"{file}: {error}") from error
 
 
-def _load_original(file: Path, state: dict[str, Any], overrides: Sequence[str], has_instances: bool) -> Trained:
+def _load_original(
+    file: Path, state: dict[str, Any], overrides: Sequence[str], has_instances: bool, n_features: int
+) -> Trained:
     generator = _import(file, state)
     generator_config = _generator_config(file, generator)
     config = Config(
@@ -130,23 +150,25 @@ def _load_original(file: Path, state: dict[str, Any], overrides: Sequence[str], 
         data=DataConfig(
             layout="paired_folders",
             root=".",
-            n_classes=_n_classes(file, generator, has_instances),
+            n_classes=_n_classes(file, generator, has_instances, n_features),
             instance_edges=has_instances,
             preprocess="none",
         ),
         generator=generator_config,
+        features=FeaturesConfig(n_channels=n_features, origin="precomputed"),
     )
     return Trained(file, config_from_dict(config_to_dict(config), str(file), overrides), None, generator)
 
 
-def _n_classes(file: Path, generator: nn.Module, has_instances: bool) -> int:
+def _n_classes(file: Path, generator: nn.Module, has_instances: bool, n_features: int) -> int:
     """Three channels are an RGB image, any other number one-hot labels; the output must be an RGB image."""
     convolutions = [module for module in generator.modules() if isinstance(module, nn.Conv2d | nn.ConvTranspose2d)]
-    channels, out_channels = convolutions[0].in_channels - int(has_instances), convolutions[-1].out_channels
+    channels = convolutions[0].in_channels - int(has_instances) - n_features
+    out_channels = convolutions[-1].out_channels
     if channels < 2 or out_channels != 3:
-        edges = " beside the instances' edges" if has_instances else ""
+        beside = " beside the instances' edges or features" if has_instances or n_features else ""
         raise OriginalWeightsError(
-            f"{file}: translates {channels} channels{edges} into {out_channels}; label maps or RGB images into RGB "
+            f"{file}: translates {channels} channels{beside} into {out_channels}; label maps or RGB images into RGB "
             "images can be translated"
         )
     return 0 if channels == Conditioning(n_classes=0, instance_edges=False).channels else channels

@@ -1,5 +1,6 @@
 """One run: a game, its data, and the folder where it writes; the loop, checkpoints, log and TensorBoard."""
 
+import math
 from collections.abc import Generator, Iterator
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import torch
 import build
 from adversarial_step import build_game
 from configs.load import config_differences, config_from_dict, config_to_dict
-from configs.schema import Config
+from configs.schema import Config, ConfigError
 from data.batch import Batch, DataError, Sample
 from data.layout import Layout
 from data.loader import TrainingDataset, read_fixed, training_batches
@@ -29,7 +30,7 @@ from utils.ema import make_average
 from utils.pictures import picture_table
 from utils.random_state import random_state, restore_random_state
 from utils.run_folder import logger
-from utils.schedule import learning_rate_factor
+from utils.schedule import Plateau, learning_rate_factor
 from utils.stop_request import Interrupted, StopRequest
 from utils.stopwatch import Stopwatch
 from utils.tensorboard import Board
@@ -55,7 +56,7 @@ class Training:
         self.config = config
         self.world = world
         self.folder = Path(config.run.root).expanduser() / config.run.name
-        self.layout = build.build_layout(config.data, config.run.seed, "train", needs_targets=True)
+        self.layout = build.build_layout(config, "train", needs_targets=True)
         self.preprocessing = build.build_preprocessing(config)
         self.joint_batch_size = config.train.batch_size * world.size
         self.batches_per_epoch = len(self.layout) // self.joint_batch_size
@@ -77,6 +78,10 @@ class Training:
             colors=build.class_colors(config.data),
         )
         self.position = Position()
+        optimizer = config.optimizer
+        self.plateau = Plateau(optimizer.plateau_epochs) if optimizer.decay == "plateau" else None
+        self._frozen: dict[str, list[str]] = {}
+        self._freeze()
 
     @property
     def total_steps(self) -> int:
@@ -104,6 +109,8 @@ class Training:
         with closing(board), closing(self._batches()) as stream, stop_request as stop:
             stopwatch = Stopwatch(position.step)
             while position.step < total_steps:
+                epoch = self.epoch
+                self._freeze()
                 self._set_learning_rate()
                 for _ in range(settings.train.discriminator_steps - 1):
                     self.game.step_discriminator(self._take(stream))
@@ -118,6 +125,8 @@ class Training:
                     self._report(board, stopwatch, total_steps)
                 if is_last or position.step % settings.log.images_every_steps == 0:
                     self._validate(board)
+                if self.plateau and self.epoch > epoch:
+                    self.plateau.update(self.world.gather(self._validate(board))[0])
                 if is_last or stop_signal or position.step % settings.checkpoint.every_steps == 0:
                     self.save()
                 if stop_signal and not is_last:
@@ -126,6 +135,8 @@ class Training:
     def save(self) -> None:
         """Write a checkpoint: everything needed to go on as if never stopped."""
         random_states = self.world.gather(random_state(self.world.device))
+        pool = self.game.pool
+        pools = self.world.gather(pool.state_dict()) if pool else None
         if not self.world.is_main:
             return
         state = {
@@ -134,6 +145,8 @@ class Training:
             **{name: player.state_dict() for name, player in self.game.players.items()},
             "random_states": random_states,
             **({"generator_average": self.average.state_dict()} if self.average else {}),
+            **({"pools": pools} if pools else {}),
+            **({"plateau": self.plateau.state_dict()} if self.plateau else {}),
         }
         path = checkpoint_path(self.folder, self.position.step)
         save_checkpoint(path, state)
@@ -158,6 +171,11 @@ class Training:
         if self.average:
             self.average.module.load_state_dict(state["generator"]["network"])  # where it starts, unless there was one
             self.average.load_state_dict(state.get("generator_average", self.average.state_dict()))
+        if self.plateau and "plateau" in state:
+            self.plateau.load_state_dict(state["plateau"])
+        pools = state.get("pools", [])
+        if self.game.pool and self.world.rank < len(pools):
+            self.game.pool.load_state_dict(pools[self.world.rank], self.world.device)
         if self.world.rank < len(state["random_states"]):
             restore_random_state(state["random_states"][self.world.rank], self.world.device)
         # not more than an epoch holds, should the data set have become smaller
@@ -191,15 +209,41 @@ class Training:
     def _take(self, stream: Iterator[Batch]) -> list[Batch]:
         return [batch.to(self.world.device) for batch in islice(stream, self.config.train.accumulation_steps)]
 
+    def _freeze(self) -> None:
+        """Freeze what the present epoch freezes, where that is another than before.
+
+        Raises:
+            ConfigError: a network has no such part, or nothing would be left to train.
+        """
+        train, generator = self.config.train, self.game.generator
+        is_global_frozen = self.epoch < train.freeze_global_epochs
+        global_part = build.global_part(generator.module) if is_global_frozen else []
+        frozen = {
+            "generator": [*train.freeze_generator, *global_part],
+            "discriminator": train.freeze_discriminator,
+        }
+        for name, prefixes in frozen.items():
+            if prefixes == self._frozen.get(name, []):
+                continue
+            try:
+                self.game.players[name].freeze(prefixes)
+            except ValueError as error:
+                raise ConfigError(f"train.freeze_{name}: {error}") from error
+        self._frozen = frozen
+
     def _set_learning_rate(self) -> None:
         train, optimizer = self.config.train, self.config.optimizer
-        factor = learning_rate_factor(
-            optimizer.decay,
-            self.epoch,
-            constant_epochs=train.epochs,
-            decay_epochs=train.decay_epochs,
-            step_epochs=optimizer.step_epochs,
-        )
+        if optimizer.decay == "plateau":
+            assert self.plateau is not None
+            factor = self.plateau.factor
+        else:
+            factor = learning_rate_factor(
+                optimizer.decay,
+                self.epoch,
+                constant_epochs=train.epochs,
+                decay_epochs=train.decay_epochs,
+                step_epochs=optimizer.step_epochs,
+            )
         rate = optimizer.discriminator_learning_rate
         self.game.generator.learning_rate = factor * optimizer.learning_rate
         self.game.discriminator.learning_rate = factor * (optimizer.learning_rate if rate is None else rate)
@@ -222,23 +266,29 @@ class Training:
             f"  {terms}" + (f"  skipped {skipped}" if skipped else "")
         )
 
-    def _validate(self, board: Board) -> None:
-        """Show the validation samples; the main process alone, on the bare network, so that no other waits."""
+    def _validate(self, board: Board) -> float:
+        """Show the validation samples; the main process alone, on the bare network, so that no other waits.
+
+        Returns their mean L1 in [0, 1]; NaN on the other processes, which have none.
+        """
         rows, distances = [], []
         for sample in self.validation_samples:
             assert sample.target is not None
             fake = self.translator.translate(Batch.of([sample]))[0]
             rows.append([self.translator.show_source(sample), fake, sample.target])
             distances.append((fake.float() - sample.target.float()).abs().mean().item() / 255)
-        if rows:
-            board.write_image("validation/source_translated_target", picture_table(rows), self.position.step)
-            board.write_scalars({"validation/l1": sum(distances) / len(distances)}, self.position.step)
+        if not rows:
+            return math.nan
+        l1 = sum(distances) / len(distances)
+        board.write_image("validation/source_translated_target", picture_table(rows), self.position.step)
+        board.write_scalars({"validation/l1": l1}, self.position.step)
+        return l1
 
 
 def read_validation_samples(config: Config, train_layout: Layout) -> list[Sample]:
     """The samples that are shown during training; training samples where the data set has no validation split."""
     split = config.data.validation_split or ("val" if build.has_split(config.data, "val") else None)
-    layout = build.build_layout(config.data, config.run.seed, split, needs_targets=True) if split else train_layout
+    layout = build.build_layout(config, split, needs_targets=True) if split else train_layout
     preprocessing = build.build_preprocessing(config)
     return [read_fixed(layout, preprocessing, index) for index in range(min(config.log.n_images, len(layout)))]
 
@@ -247,12 +297,12 @@ def check_same_networks(saved: Config, wanted: Config, path: Path) -> None:
     """Raise CheckpointError where a checkpoint's networks have another form; log other changed settings."""
     changes = config_differences(saved, wanted)
     for key, (old, new) in changes.items():
-        if key.startswith(("generator.", "discriminator.")) and ".init" not in key:
+        if key.startswith(("generator.", "discriminator.", "features.")) and ".init" not in key:
             raise CheckpointError(
                 f"{path} was trained with {key}={old}, now it is {new}: set it back, or start anew with "
                 "--resume never or another run.name"
             )
-    old_condition, new_condition = (build.build_conditioning(config.data) for config in (saved, wanted))
+    old_condition, new_condition = (build.build_conditioning(config) for config in (saved, wanted))
     if old_condition != new_condition:
         raise CheckpointError(f"{path} was trained on {old_condition}, now it is {new_condition}: set data.* back")
     if changes:

@@ -1,14 +1,34 @@
 """A generator at work: samples in, 8-bit images out; shared by training's validation and by test.py."""
 
+import zlib
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from data.batch import Batch, Sample
 from data.conditioning import Conditioning, images_to_uint8
+from models.feature_clusters import FeatureClusters
 from utils.label_colors import colorize
 from utils.precision import Precision
+
+
+@dataclass(frozen=True)
+class Look:
+    """Instance features drawn from clusters: the same for an image of the same name and seed, whatever is beside it."""
+
+    clusters: FeatureClusters
+    seed: int
+
+    def __call__(self, batch: Batch, regions: Tensor) -> Tensor:
+        """(N, C, H, W) float32 features for regions (N, 1, H, W)."""
+        features = []
+        for name, source, region in zip(batch.names, batch.source, regions, strict=True):
+            rng = np.random.default_rng([self.seed, zlib.crc32(name.encode())])
+            classes = source if len(source) == 1 else torch.zeros_like(region)  # RGB images have one class
+            features.append(self.clusters.sample(classes[None], region[None], rng))
+        return torch.cat(features)
 
 
 @dataclass(frozen=True)
@@ -17,6 +37,7 @@ class Translator:
 
     weights_dtype: the dtype of the generator's weights; its input is cast to that.
     colors: (K, 3) uint8 colours of the classes; unused where sources are RGB images.
+    look: where instance features come from, if not from the samples.
     """
 
     generator: nn.Module
@@ -25,17 +46,26 @@ class Translator:
     weights_dtype: torch.dtype
     device: torch.device
     colors: Tensor
+    look: Look | None = None
 
     @torch.inference_mode()
     def translate(self, batch: Batch) -> Tensor:
         """(N, 3, H, W) uint8 images on the CPU; leaves the generator in the mode it was in."""
         was_training = self.generator.training
         self.generator.eval()
-        source = self.conditioning(batch.to(self.device))
         with self.precision.autocast():
-            fake = self.generator(source.to(self.weights_dtype))
+            fake = self.generator(*self._generator_inputs(batch.to(self.device)))
         self.generator.train(was_training)
         return images_to_uint8(fake).cpu()
+
+    def _generator_inputs(self, batch: Batch) -> list[Tensor]:
+        condition = self.conditioning(batch)
+        if self.look is None:
+            inputs = self.conditioning.generator_inputs(batch, condition)
+        else:
+            features = self.look(batch, self.conditioning.region_map(batch))
+            inputs = (torch.cat([condition, features], dim=1),)
+        return [x.to(self.weights_dtype) if x.is_floating_point() else x for x in inputs]
 
     def show_source(self, sample: Sample) -> Tensor:
         """The source as (3, H, W) uint8 RGB, a label map in its colours."""

@@ -92,7 +92,9 @@ class DataConfig:
     target_folder: str | None = None
     """paired_folders: folder of the targets. Default {split}_img where n_classes is set, otherwise {split}_B."""
     instance_folder: str = "{split}_inst"
-    """paired_folders: folder of the instance maps, read when instance_edges is true."""
+    """paired_folders: folder of the instance maps, read when instance_edges is true or features are encoded."""
+    feature_folder: str = "{split}_feat"
+    """paired_folders: folder of precomputed feature maps, read when features.origin is precomputed."""
     direction: Literal["AtoB", "BtoA"] = "AtoB"
     """RGB pairs: which side is translated into which."""
     n_classes: int = 0
@@ -229,6 +231,29 @@ class DiscriminatorConfig:
 
 
 @dataclass(frozen=True)
+class FeaturesConfig:
+    """pix2pixHD's instance features: the look of each instance, given to the generator beside the source."""
+
+    n_channels: int = 0
+    """Number of channels of the features; 3 in pix2pixHD. 0: no features."""
+    origin: Literal["encoded", "precomputed"] = "encoded"
+    """encoded: from the target, by an encoder that is trained along. precomputed: read from data.feature_folder, where
+    tools.precompute_features writes them; they have 3 channels."""
+    regions: Literal["instances", "labels"] = "instances"
+    """What shares its features: the pixels of an instance, or all of a class."""
+    base_channels: int = 16
+    """encoded: channels after the encoder's first convolution (nef)."""
+    n_downsamplings: int = 4
+    """encoded: number of the encoder's halvings."""
+
+    def __post_init__(self) -> None:
+        require_at_least(0, "features", n_channels=self.n_channels)
+        require_at_least(1, "features", base_channels=self.base_channels, n_downsamplings=self.n_downsamplings)
+        if self.origin == "precomputed":
+            require(self.n_channels in (0, 3), "features.n_channels", self.n_channels, "3: precomputed maps are images")
+
+
+@dataclass(frozen=True)
 class InitConfig:
     """Weights to start a new run from; a run that goes on has its own."""
 
@@ -237,6 +262,8 @@ class InitConfig:
     global generator becomes the trunk of a local one."""
     discriminator: str | None = None
     """The same for the discriminator; one with fewer scales keeps the resolutions that it judged."""
+    encoder: str | None = None
+    """Weight file of pix2pixHD's feature encoder, which the originals keep apart."""
 
 
 @dataclass(frozen=True)
@@ -281,22 +308,29 @@ class OptimizerConfig:
     """Learning rate before the decay."""
     discriminator_learning_rate: float | None = None
     """Learning rate of the discriminator, where it is to differ (TTUR, Heusel et al. 2017)."""
-    decay: Literal["linear", "linear_pix2pix", "step", "cosine"] = "linear"
+    decay: Literal["linear", "linear_pix2pix", "step", "plateau", "cosine"] = "linear"
     """linear: full for train.epochs, then falling to 0 as in pix2pixHD. linear_pix2pix: the same as in pix2pix, which
-    begins one epoch earlier. step: a tenth after every step_epochs. cosine: half a wave over all epochs, where
-    pix2pix's ends with train.epochs."""
+    begins one epoch earlier. step: a tenth after every step_epochs. plateau: a fifth when the validation samples' L1
+    has not fallen by 1 % for more than plateau_epochs. cosine: half a wave over all epochs, where pix2pix's ends with
+    train.epochs."""
     step_epochs: int = 50
     """step: epochs between two falls."""
+    plateau_epochs: int = 5
+    """plateau: epochs without progress that are borne."""
     beta1: float = 0.5
     """Decay of the mean of the gradients."""
     beta2: float = 0.999
     """Decay of the mean of their squares."""
     max_gradient_norm: float | None = None
     """Clip the norm of each network's gradients to this, after unscaling. Default: no clipping."""
+    weight_decay: float = 0.0
+    """Share of each convolution weight that a step at learning rate 1 takes away (AdamW, Loshchilov & Hutter 2019);
+    biases and norms are spared."""
 
     def __post_init__(self) -> None:
         rates = {"learning_rate": self.learning_rate, "discriminator_learning_rate": self.discriminator_learning_rate}
         require_at_least(0, "optimizer", **rates)
+        require_at_least(0, "optimizer", weight_decay=self.weight_decay, plateau_epochs=self.plateau_epochs)
         require_at_least(1, "optimizer", step_epochs=self.step_epochs)
         for key, beta in (("beta1", self.beta1), ("beta2", self.beta2)):
             require(0 <= beta < 1, f"optimizer.{key}", beta, "0 <= beta < 1")
@@ -338,6 +372,16 @@ class TrainConfig:
     retain_graph: bool = True
     """true: judge each translation once and keep the graph for both losses (pix2pixHD's update). false: step the
     discriminator first, then judge again for the generator (pix2pix's update)."""
+    pool_size: int = 0
+    """Earlier translations that are kept to be judged, half of the time, in place of the present ones (Shrivastava et
+    al. 2017). They take memory, and room in checkpoints. 0: none."""
+    freeze_global_epochs: int = 0
+    """generator.name=local: epochs in which only its finest enhancer is trained (pix2pixHD's niter_fix_global)."""
+    freeze_generator: list[str] = field(default_factory=list)
+    """Parts of the generator that are not trained, by the beginnings of their parameters' names: [stem, downs.0]. A
+    name that is not there is answered with those that are. Batch norm's statistics go on."""
+    freeze_discriminator: list[str] = field(default_factory=list)
+    """The same for the discriminator."""
 
     def __post_init__(self) -> None:
         require_at_least(0, "train", epochs=self.epochs, decay_epochs=self.decay_epochs)
@@ -345,6 +389,7 @@ class TrainConfig:
         require_at_least(1, "train", max_steps=self.max_steps, batch_size=self.batch_size)
         require_at_least(1, "train", accumulation_steps=self.accumulation_steps)
         require_at_least(1, "train", discriminator_steps=self.discriminator_steps)
+        require_at_least(0, "train", pool_size=self.pool_size, freeze_global_epochs=self.freeze_global_epochs)
         require(0 <= self.ema_decay < 1, "train.ema_decay", self.ema_decay, "0 <= decay < 1")
 
 
@@ -385,6 +430,7 @@ class Config:
     run: RunConfig = field(default_factory=RunConfig)
     data: DataConfig = field(default_factory=DataConfig)
     generator: GeneratorConfig = field(default_factory=GeneratorConfig)
+    features: FeaturesConfig = field(default_factory=FeaturesConfig)
     discriminator: DiscriminatorConfig = field(default_factory=DiscriminatorConfig)
     init: InitConfig = field(default_factory=InitConfig)
     loss: LossConfig = field(default_factory=LossConfig)
@@ -395,7 +441,32 @@ class Config:
     log: LogConfig = field(default_factory=LogConfig)
 
     def __post_init__(self) -> None:
-        """Check the sizes that the user typed against what the generator can halve."""
+        """Check what one section wants of another."""
+        self._check_features()
+        if self.generator.name != "local":
+            frozen_epochs = self.train.freeze_global_epochs
+            expected = "0 where generator.name is not local"
+            require(frozen_epochs == 0, "train.freeze_global_epochs", frozen_epochs, expected)
+        self._check_sizes()
+
+    def _check_features(self) -> None:
+        features, data = self.features, self.data
+        if not self.has_encoder:
+            require(self.init.encoder is None, "init.encoder", self.init.encoder, "null where no features are encoded")
+        if features.n_channels == 0:
+            return
+        if features.origin == "precomputed":
+            expected = "encoded where data.layout is not paired_folders"
+            require(data.layout == "paired_folders", "features.origin", features.origin, expected)
+        elif features.regions == "instances":
+            expected = "labels: side_by_side has no instances"
+            require(data.layout != "side_by_side", "features.regions", features.regions, expected)
+        if features.regions == "labels":
+            has_labels = data.n_classes > 0 or data.layout == "synthetic_facades"
+            require(has_labels, "features.regions", features.regions, "instances where data.n_classes is 0")
+
+    def _check_sizes(self) -> None:
+        """The sizes that the user typed against what the networks can halve."""
         multiple, least = self.size_multiple, self.min_size
         if self.data.preprocess in SIZED_BY_CROP:
             sizes = {"crop_width": self.data.crop_width, "crop_height": self.data.crop_height}
@@ -412,7 +483,13 @@ class Config:
     def size_multiple(self) -> int:
         """What the sides of an image must be multiples of, in pixels."""
         generator = self.generator
-        return 2 ** (generator.n_downsamplings + (generator.n_enhancers if generator.name == "local" else 0))
+        halvings = generator.n_downsamplings + (generator.n_enhancers if generator.name == "local" else 0)
+        return 2 ** max(halvings, self.features.n_downsamplings if self.has_encoder else 0)
+
+    @property
+    def has_encoder(self) -> bool:
+        """Whether the generator has a feature encoder that is trained with it."""
+        return self.features.n_channels > 0 and self.features.origin == "encoded"
 
     @property
     def min_size(self) -> int:

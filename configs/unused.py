@@ -3,7 +3,7 @@
 from dataclasses import fields
 
 from configs.load import settings_by_key
-from configs.schema import Config, DataConfig, DiscriminatorConfig, GeneratorConfig
+from configs.schema import Config, DiscriminatorConfig, FeaturesConfig, GeneratorConfig
 
 _ENHANCERS = ["generator.n_enhancers", "generator.n_enhancer_blocks"]
 _UNUSED_BY_GENERATOR = {
@@ -19,17 +19,27 @@ _UNUSED_BY_DISCRIMINATOR = {
 
 def unused_settings(config: Config) -> list[str]:
     """`section.key=value` of every setting that was changed from its default and is not used."""
-    unused = [*_unused_of_data(config.data), *_unused_of_networks(config.generator, config.discriminator)]
+    unused = [*_unused_of_data(config), *_unused_of_networks(config.generator, config.discriminator)]
     unused += ["loss.vgg_weights", "loss.vgg_imagenet_normalization"] if config.loss.vgg == 0 else []
     if config.discriminator.name == "pixel" or config.discriminator.n_scales == 1:
         unused += ["loss.over_scales"]
+    unused += _unused_of_features(config.features)
     unused += ["optimizer.step_epochs"] if config.optimizer.decay != "step" else []
+    unused += ["optimizer.plateau_epochs"] if config.optimizer.decay != "plateau" else []
     unused += ["amp.dtype"] if config.amp.opt_level == "O0" else []
     values, defaults = settings_by_key(config), settings_by_key(Config())
     return [f"{key}={values[key]}" for key in dict.fromkeys(unused) if values[key] != defaults[key]]
 
 
-def _unused_of_data(data: DataConfig) -> list[str]:
+def _unused_of_features(features: FeaturesConfig) -> list[str]:
+    encoder = ["features.base_channels", "features.n_downsamplings"]
+    if features.n_channels == 0:
+        return ["features.origin", "features.regions", *encoder]
+    return [] if features.origin == "encoded" else encoder
+
+
+def _unused_of_data(config: Config) -> list[str]:
+    data, features = config.data, config.features
     unused: list[str] = []
     if data.layout == "synthetic_facades":
         unused += ["data.root", "data.direction", "data.ignore_id"]
@@ -37,8 +47,11 @@ def _unused_of_data(data: DataConfig) -> list[str]:
         unused += [f"data.synthetic.{field.name}" for field in fields(data.synthetic)]
     if data.layout != "paired_folders":
         unused += ["data.source_folder", "data.target_folder"]
-    if data.layout != "paired_folders" or not data.instance_edges:
+    needs_instances = data.instance_edges or (features.n_channels > 0 and features.regions == "instances")
+    if data.layout != "paired_folders" or not needs_instances:
         unused += ["data.instance_folder"]
+    if features.n_channels == 0 or features.origin == "encoded":
+        unused += ["data.feature_folder"]
     unused += ["data.ignore_id"] if data.n_classes == 0 else []
     unused += ["data.load_width"] if data.preprocess in ("crop", "none") else []
     unused += ["data.load_height"] if data.preprocess != "resize_and_crop" else []

@@ -1,6 +1,6 @@
 """What a sample and a batch are: shapes, dtypes and ranges, written once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -21,12 +21,14 @@ class Sample:
         for more. Of K classes the ids are 0 .. K-1; K itself marks an ignored pixel.
     instances: (1, H, W) int32 instance ids, or None.
     target: (3, H, W) uint8 RGB image, or None where none exists.
+    features: (3, H, W) uint8 map of precomputed instance features, or None.
     """
 
     name: str
     source: Tensor
     instances: Tensor | None
     target: Tensor | None
+    features: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Batch:
     source: Tensor
     instances: Tensor | None
     target: Tensor | None
+    features: Tensor | None = None
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> Self:
@@ -54,25 +57,22 @@ class Batch:
             source=torch.stack([sample.source for sample in samples]),
             instances=_stack([sample.instances for sample in samples]),
             target=_stack([sample.target for sample in samples]),
+            features=_stack([sample.features for sample in samples]),
         )
 
     def to(self, device: torch.device) -> Self:
         """The batch on `device`; the copy is asynchronous where the batch is pinned."""
-        return type(self)(
-            names=self.names,
-            source=self.source.to(device, non_blocking=True),
-            instances=None if self.instances is None else self.instances.to(device, non_blocking=True),
-            target=None if self.target is None else self.target.to(device, non_blocking=True),
-        )
+        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> Self:
         """The batch in page-locked memory; torch's DataLoader calls this."""
-        return type(self)(
-            names=self.names,
-            source=self.source.pin_memory(),
-            instances=None if self.instances is None else self.instances.pin_memory(),
-            target=None if self.target is None else self.target.pin_memory(),
-        )
+        return self._map(Tensor.pin_memory)
+
+    def _map(self, function: Callable[[Tensor], Tensor]) -> Self:
+        def of(tensor: Tensor | None) -> Tensor | None:
+            return None if tensor is None else function(tensor)
+
+        return type(self)(self.names, function(self.source), of(self.instances), of(self.target), of(self.features))
 
 
 def _stack(maps: Sequence[Tensor | None]) -> Tensor | None:

@@ -1,6 +1,7 @@
 """On the device: uint8 maps -> what the networks see, and back. Nothing else converts ranges."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -36,21 +37,35 @@ def instance_edges(instances: Tensor) -> Tensor:
     return edges.float()
 
 
+Features = Literal["none", "encoded", "precomputed"]
+Regions = Literal["instances", "labels"]
+
+
 @dataclass(frozen=True)
 class Conditioning:
     """What the networks are conditioned on.
 
     n_classes: number of classes of the label maps; 0 where sources are RGB images.
     instance_edges: whether the edges between instances are given as one more channel.
+    features: instance features for the generator alone: "encoded" from the target by a network that is part of it,
+        or "precomputed", read with the sample.
+    regions: the map whose ids are the instances of the features.
     """
 
     n_classes: int
     instance_edges: bool
+    features: Features = "none"
+    regions: Regions = "instances"
 
     @property
     def channels(self) -> int:
-        """Number of channels of the condition."""
+        """Number of channels of the condition, without features."""
         return (self.n_classes or 3) + int(self.instance_edges)
+
+    @property
+    def needs_instances(self) -> bool:
+        """Whether samples must have an instance map; precomputed features need none."""
+        return self.instance_edges or (self.features == "encoded" and self.regions == "instances")
 
     def __call__(self, batch: Batch) -> Tensor:
         """(N, channels, H, W) float32 on the batch's device, in the order of pix2pixHD.
@@ -62,3 +77,26 @@ class Conditioning:
             return source
         assert batch.instances is not None
         return torch.cat([source, instance_edges(batch.instances)], dim=1)
+
+    def generator_inputs(self, batch: Batch, condition: Tensor) -> tuple[Tensor, ...]:
+        """What the generator is called with, given the batch and its condition (N, channels, H, W).
+
+        The condition; with precomputed features, in [-1, 1], these in more channels of it; or condition, target and
+        regions, from which the generator encodes them.
+        """
+        match self.features:
+            case "none":
+                return (condition,)
+            case "precomputed":
+                assert batch.features is not None
+                return (torch.cat([condition, images_to_float(batch.features)], dim=1),)
+            case "encoded":
+                assert batch.target is not None
+                return condition, images_to_float(batch.target), self.region_map(batch)
+
+    def region_map(self, batch: Batch) -> Tensor:
+        """(N, 1, H, W) integer ids of the regions that share their features."""
+        if self.regions == "labels":
+            return batch.source
+        assert batch.instances is not None
+        return batch.instances

@@ -21,6 +21,7 @@ class _Files:
     source: Path
     target: Path | None
     instances: Path | None
+    features: Path | None
 
 
 class PairedFolders:
@@ -29,6 +30,7 @@ class PairedFolders:
     source_folder: label maps (n_classes > 0) or RGB images; a sample has the name of its source.
     target_folder: RGB images; None where none exist.
     instance_folder: instance maps; None to do without.
+    feature_folder: maps of precomputed instance features, stored as RGB images; None to do without.
 
     Names may end in different words as long as all names of a folder end alike: Cityscapes' `x_gtFine_labelIds.png` and
     `x_leftImg8bit.png` are partners.
@@ -40,15 +42,22 @@ class PairedFolders:
         source_folder: Path,
         target_folder: Path | None,
         instance_folder: Path | None,
+        feature_folder: Path | None = None,
         n_classes: int,
         ignore_id: int | None,
     ) -> None:
         self.n_classes = n_classes
         self._ignore_id = ignore_id
-        self._files = _match(source_folder, target_folder, instance_folder)
+        folders = (source_folder, target_folder, instance_folder, feature_folder)
+        self._files = _match(*folders)
         self.names = [files.name for files in self._files]
-        self.folders = [folder for folder in (source_folder, target_folder, instance_folder) if folder]
-        self.files = [path for files in self._files for path in (files.source, files.target, files.instances) if path]
+        self.folders = [folder for folder in folders if folder]
+        self.files = [
+            path
+            for files in self._files
+            for path in (files.source, files.target, files.instances, files.features)
+            if path
+        ]
 
     def __len__(self) -> int:
         return len(self._files)
@@ -61,19 +70,21 @@ class PairedFolders:
             source = checked_classes(ids, files.source, n_classes=self.n_classes, ignore_id=self._ignore_id)
         else:
             source = read_rgb(files.source)
-        instances = target = None
+        instances = target = features = None
         if files.instances is not None:
             instances = read_ids(files.instances)
             check_equal_size(source, files.source, instances, files.instances)
         if files.target is not None:
             target = read_rgb(files.target)
             check_equal_size(source, files.source, target, files.target)
-        return Sample(name=files.name, source=source, instances=instances, target=target)
+        if files.features is not None:
+            features = read_rgb(files.features)  # of any size: 512p features serve 1024p too
+        return Sample(name=files.name, source=source, instances=instances, target=target, features=features)
 
 
-def _match(source_folder: Path, target_folder: Path | None, instance_folder: Path | None) -> list[_Files]:
+def _match(source_folder: Path, *partner_folders: Path | None) -> list[_Files]:
     """The files of each sample, sorted by name; DataError lists what has no partner."""
-    folders = [folder for folder in (source_folder, target_folder, instance_folder) if folder is not None]
+    folders = [folder for folder in (source_folder, *partner_folders) if folder is not None]
     indices = [find_images(folder) for folder in folders]
     if not indices[0]:
         raise DataError(f"{source_folder}: holds no image")
@@ -84,12 +95,7 @@ def _match(source_folder: Path, target_folder: Path | None, instance_folder: Pat
     by_folder = dict(zip(folders, matching, strict=True))
     names = {path: name for name, path in indices[0].items()}
     return [
-        _Files(
-            name=names[source],
-            source=source,
-            target=by_folder[target_folder][key] if target_folder else None,
-            instances=by_folder[instance_folder][key] if instance_folder else None,
-        )
+        _Files(names[source], source, *(by_folder[folder][key] if folder else None for folder in partner_folders))
         for key, source in sorted(matching[0].items())
     ]
 

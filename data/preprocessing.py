@@ -34,7 +34,7 @@ class Placement:
         return self._cut(image)
 
     def ids(self, ids: Tensor) -> Tensor:
-        """Place a (1, H, W) integer map; nearest neighbour by indexing, exact for every dtype."""
+        """Place a (C, H, W) integer map; nearest neighbour by indexing, exact for every dtype."""
         height, width = ids.shape[-2:]
         if (height, width) != (self.height, self.width):
             rows = ((torch.arange(self.height) + 0.5) * (height / self.height)).long()
@@ -122,6 +122,8 @@ def place(sample: Sample, placement: Placement, source_is_ids: bool) -> Sample:
         source=placement.ids(sample.source) if source_is_ids else placement.image(sample.source),
         instances=None if sample.instances is None else placement.ids(sample.instances),
         target=None if sample.target is None else placement.image(sample.target),
+        # constant in each instance, and to stay so
+        features=None if sample.features is None else placement.ids(sample.features),
     )
 
 

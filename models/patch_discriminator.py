@@ -20,11 +20,13 @@ class Judgement(NamedTuple):
     features: list[Tensor]
     logits: Tensor
 
-    def halves(self) -> tuple["Judgement", "Judgement"]:
-        """The judgements of the first and of the last N/2 images."""
-        features = [layer.chunk(2) for layer in self.features]
-        first, last = self.logits.chunk(2)
-        return Judgement([layer[0] for layer in features], first), Judgement([layer[1] for layer in features], last)
+    def parts(self, n_parts: int) -> list["Judgement"]:
+        """The judgements of the first N / n_parts images, of the next, and so on."""
+        layers = [layer.chunk(n_parts) for layer in self.features]
+        return [
+            Judgement([layer[part] for layer in layers], logits)
+            for part, logits in enumerate(self.logits.chunk(n_parts))
+        ]
 
 
 class PatchDiscriminator(nn.Module):

@@ -5,6 +5,7 @@ from typing import cast
 
 from torch import Tensor, nn
 
+from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
 from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer
 from models.patch_discriminator import MultiscalePatchDiscriminator
@@ -28,8 +29,10 @@ def transfer_weights(source: nn.Module, target: nn.Module) -> Transfer:
     """Copy the weights of `source` that have a place of the same shape in `target`, in place.
 
     A global generator becomes the trunk of a local enhancer, as in pix2pixHD's step from 512p to 1024p. A discriminator
-    with fewer scales judges the same resolutions as before: the scales that are added see higher ones.
+    with fewer scales judges the same resolutions as before: the scales that are added see higher ones. Of a generator
+    and its feature encoder, what the other side has is meant.
     """
+    source, target = _counterparts(source, target)
     state = target.state_dict()
     places = {plain: name for name in state if (plain := _plain(name))}
     loaded: dict[str, Tensor] = {}
@@ -42,6 +45,20 @@ def transfer_weights(source: nn.Module, target: nn.Module) -> Transfer:
             left.append(plain)
     target.load_state_dict(state | loaded)
     return Transfer(list(loaded), left, [plain for plain, name in places.items() if name not in loaded])
+
+
+def _counterparts(source: nn.Module, target: nn.Module) -> tuple[nn.Module, nn.Module]:
+    match source, target:
+        case FeatureConditionedGenerator(), FeatureConditionedGenerator():
+            return source, target
+        case FeatureEncoder(), FeatureConditionedGenerator():
+            return source, target.encoder
+        case FeatureConditionedGenerator(), _:
+            return source.generator, target
+        case _, FeatureConditionedGenerator():
+            return source, target.generator
+        case _:
+            return source, target
 
 
 def _effective_weights(network: nn.Module) -> dict[str, Tensor]:

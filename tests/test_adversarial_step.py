@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.optim import Adam
 
-from adversarial_step import Game
+from adversarial_step import Game, Scene
 from data.conditioning import Conditioning
 from losses.adversarial import AdversarialLoss
 from losses.feature_matching import feature_matching
@@ -18,7 +17,7 @@ from models.blocks import Norm
 from models.global_generator import GlobalGenerator
 from models.original_weights import import_original
 from models.patch_discriminator import Judgement, MultiscalePatchDiscriminator
-from utils.player import Player
+from utils.player import Player, make_adam
 from utils.precision import Precision
 
 Pair = tuple[Tensor, Tensor]
@@ -31,12 +30,14 @@ WEIGHTS = {"adversarial": 1.0, "feature_matching": 10.0, "l1": 5.0}
 class TensorGame(Game):
     """A game on (source, target) pairs as they are, so that it can be played in float64."""
 
-    def _passes(self, batches: Sequence[Any]) -> Iterator[Pair]:
-        yield from batches
+    def _passes(self, batches: Sequence[Any]) -> Iterator[Scene]:
+        for source, target in batches:
+            yield Scene(source, target, generator_inputs=(source,))
 
 
 def make_player(network: nn.Module, scaler: torch.amp.GradScaler, max_norm: float | None, lr: float) -> Player:
-    return Player(network, network, Adam(network.parameters(), lr=lr, betas=(0.5, 0.999), fused=True), scaler, max_norm)
+    adam = make_adam(network, learning_rate=lr, betas=(0.5, 0.999), weight_decay=0)
+    return Player(network, lambda module: module, adam, scaler, max_norm)
 
 
 def make_scaler(precision: Precision) -> torch.amp.GradScaler:

@@ -13,6 +13,7 @@ import train
 from utils.checkpoint import checkpoint_path, load_checkpoint
 
 STEPS = 3
+TWO_EPOCHS = ["data.synthetic.train_samples=4"]  # one of two joint batches, and the beginning of another
 
 
 def launch(config: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -42,10 +43,18 @@ def weights(config: Path, name: str, player: str) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize(
-    "settings", [[], ["train.retain_graph=false", "train.accumulation_steps=2"]], ids=["kept graph", "sequence"]
+    "settings",
+    [
+        [],
+        ["train.retain_graph=false", "train.accumulation_steps=2"],
+        ["generator.name=local", "generator.n_enhancer_blocks=1", "train.freeze_global_epochs=1", *TWO_EPOCHS],
+        ["features.n_channels=2", "features.n_downsamplings=2"],
+    ],
+    ids=["kept graph", "sequence", "two stages", "features"],
 )
 def test_two_processes_train_like_one_on_the_joint_batch(tiny_config: Path, settings: list[str]) -> None:
-    common = [f"train.max_steps={STEPS}", "data.synthetic.train_samples=12", "optimizer.learning_rate=1e-3", *settings]
+    common = [f"train.max_steps={STEPS}", "data.synthetic.train_samples=12", "optimizer.learning_rate=1e-3"]
+    common += ["data.synthetic.height=64", "data.synthetic.width=64", *settings]
     output = run_with_torchrun(tiny_config, *common, "run.name=two")
     assert output.count("saved ") == 1  # rank 0 alone writes
     assert "cpu, 2 processes" in output

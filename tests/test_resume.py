@@ -12,9 +12,12 @@ import torch
 
 import build
 import train
+from configs.load import load_config
 from configs.schema import ConfigError
 from tests.runs import assert_equal, checkpoint, run, wait_for, without_config
+from training import Training
 from utils.checkpoint import checkpoint_path, list_checkpoints, load_checkpoint
+from utils.distributed import World
 from utils.entry_point import run_entry_point
 
 # Sums come out differently, in their last bits, on another number of threads than this process's.
@@ -158,8 +161,12 @@ def test_a_changed_batch_size_goes_on_at_the_same_place_of_the_epoch(tiny_config
 
 def test_adam_settings_come_from_the_configuration_not_from_the_checkpoint(tiny_config: Path) -> None:
     run(tiny_config)
-    run(tiny_config, "train.max_steps=5", "optimizer.beta1=0.25")
-    assert checkpoint(tiny_config, 5)["generator"]["optimizer"]["param_groups"][0]["betas"] == (0.25, 0.999)
+    settings = ["train.max_steps=5", "optimizer.beta1=0.25", "optimizer.weight_decay=0.5"]
+    training = Training(load_config(tiny_config, settings), World(0, 1, torch.device("cpu")))
+    training.restore(checkpoint_path(tiny_config.parent / "runs" / "tiny", 4))
+    weights, spared = training.game.generator.optimizer.param_groups
+    assert weights["betas"] == spared["betas"] == (0.25, 0.999)
+    assert (weights["weight_decay"], spared["weight_decay"]) == (0.5, 0)
 
 
 @pytest.mark.parametrize(
@@ -172,6 +179,11 @@ def test_adam_settings_come_from_the_configuration_not_from_the_checkpoint(tiny_
         ["discriminator.n_scales=1", "discriminator.padding=1", "train.retain_graph=false", "loss.gan_mode=vanilla"],
         ["loss.gan_mode=wgan", "loss.gradient_penalty=10", "train.discriminator_steps=2"],
         ["loss.gan_mode=hinge", "loss.r1=1", "optimizer.discriminator_learning_rate=4e-4", "optimizer.decay=cosine"],
+        ["features.n_channels=2", "features.n_downsamplings=1", "train.ema_decay=0.5"],
+        ["features.n_channels=1", "features.regions=labels", "features.n_downsamplings=4", "train.retain_graph=false"],
+        ["train.pool_size=2", "train.batch_size=2"],
+        ["train.pool_size=3", "train.retain_graph=false", "train.discriminator_steps=2"],
+        ["train.freeze_generator=[stem,blocks]", "train.freeze_discriminator=[scales.0]", "optimizer.weight_decay=0.1"],
     ],
     ids=lambda settings: settings[0],
 )
@@ -181,6 +193,40 @@ def test_every_network_and_loss_trains_and_resumes_exactly(tiny_config: Path, se
     run(tiny_config, *settings, "train.max_steps=2")
     run(tiny_config, *settings, "train.max_steps=4")
     assert_equal(without_config(checkpoint(tiny_config, 4)), without_config(checkpoint(tiny_config, 4, "whole")))
+
+
+TWO_STAGES = ["generator.name=local", "data.synthetic.width=64", "generator.n_enhancers=2", "data.synthetic.height=64"]
+TWO_STAGES += ["generator.n_enhancer_blocks=1", "train.freeze_global_epochs=1", "data.synthetic.train_samples=3"]
+
+
+@pytest.mark.parametrize("stop", [2, 3, 4])
+def test_two_stage_training_resumes_exactly_in_either_phase(tiny_config: Path, stop: int) -> None:
+    run(tiny_config, *TWO_STAGES, "train.max_steps=5", "run.name=whole")
+    run(tiny_config, *TWO_STAGES, f"train.max_steps={stop}")
+    run(tiny_config, *TWO_STAGES, "train.max_steps=5")
+    assert_equal(without_config(checkpoint(tiny_config, 5)), without_config(checkpoint(tiny_config, 5, "whole")))
+
+
+def test_only_the_finest_enhancer_trains_in_the_first_stage_and_all_in_the_second(tiny_config: Path) -> None:
+    run(tiny_config, *TWO_STAGES, "train.max_steps=5", "checkpoint.every_steps=1", "checkpoint.keep=0")
+    states = [checkpoint(tiny_config, step)["generator"] for step in (1, 3, 5)]
+    weights = [state["network"] for state in states]
+    in_first = {name for name in weights[0] if not torch.equal(weights[0][name], weights[1][name])}
+    assert in_first == {name for name in weights[0] if name.startswith(("enhancers.1.", "head."))}
+    assert states[1]["optimizer"].keys() == in_first  # nothing was computed for the others
+    assert all(not torch.equal(weights[1][name], weights[2][name]) for name in weights[0])
+    assert states[2]["optimizer"]["trunk.stem.1.weight"]["step"] == 2
+    assert states[2]["optimizer"]["head.1.weight"]["step"] == 5
+
+
+def test_a_plateau_lowers_the_rate_and_is_remembered(tiny_config: Path) -> None:
+    settings = ["optimizer.decay=plateau", "optimizer.plateau_epochs=0", "optimizer.learning_rate=1e-12"]
+    settings += ["data.synthetic.train_samples=2"]
+    run(tiny_config, *settings, "train.max_steps=8", "run.name=whole")
+    assert checkpoint(tiny_config, 8, "whole")["plateau"]["factor"] == pytest.approx(0.2**3)  # after epochs 2, 3, 4
+    run(tiny_config, *settings, "train.max_steps=5")
+    run(tiny_config, *settings, "train.max_steps=8")
+    assert_equal(without_config(checkpoint(tiny_config, 8)), without_config(checkpoint(tiny_config, 8, "whole")))
 
 
 def test_other_networks_than_the_checkpoints_are_refused_and_nothing_is_lost(

@@ -76,7 +76,7 @@ def test_the_picture_is_what_the_generator_makes_of_the_source(
     trained = load_trained(checkpoint_path(run_folder, 4))
     sample = SyntheticFacades(split="test", seed=0, n_samples=3, height=32, width=32).read(1)
     with torch.no_grad():
-        fake = trained.generator.eval()(build.build_conditioning(trained.config.data)(Batch.of([sample])))
+        fake = trained.generator.eval()(build.build_conditioning(trained.config)(Batch.of([sample])))
     assert torch.equal(read_rgb(tmp_path / "out" / "facade_00001.png"), images_to_uint8(fake)[0])
 
 
@@ -289,7 +289,7 @@ def test_flags_that_need_others_are_refused(cli: ModuleType, capfd: pytest.Captu
         with pytest.raises(SystemExit, match="2"):
             cli.main(arguments)
     error = capfd.readouterr().err
-    assert "--instances and --targets go with --input" in error
+    assert "--instances, --targets and --feature-maps go with --input" in error
     assert "--split goes with the data set" in error
     assert "'0' is not a whole number above 0" in error
 

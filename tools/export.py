@@ -9,17 +9,25 @@ import torch
 from torch import nn
 
 import build
+from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
 from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer
 from models.original_names import OriginalWeightsError, Scheme
 from models.original_weights import export_original, import_original
 from models.unet_generator import UnetGenerator
 from trained import find_checkpoint_file, load_trained
+from utils.checkpoint import write_weights_file
 from utils.entry_point import run_entry_point
 from utils.run_folder import log_to_console, logger
 
-SCHEMES: dict[type, Scheme] = {GlobalGenerator: "global", LocalEnhancer: "local", UnetGenerator: "unet"}
+SCHEMES: dict[type, Scheme] = {
+    GlobalGenerator: "global",
+    LocalEnhancer: "local",
+    UnetGenerator: "unet",
+    FeatureEncoder: "encoder",
+}
 FAMILIES: dict[Scheme, tuple[str, ...]] = {
+    "encoder": ("pix2pixHD",),
     "global": ("pix2pixHD", "pix2pix"),
     "local": ("pix2pixHD",),
     "unet": ("pix2pix",),
@@ -40,25 +48,22 @@ def choose_family(generator: nn.Module, wanted: str | None) -> str:
     return wanted or families[0]
 
 
-def write_original(generator: nn.Module, path: Path, family: str) -> None:
+def write_original(network: nn.Module, path: Path, family: str) -> None:
     """Write the state dict that the family would load, and check that it reads back the same.
 
     Raises:
         OriginalWeightsError: the family has no such network.
     """
-    has_instance_norm = any(isinstance(module, nn.InstanceNorm2d) for module in generator.modules())
+    has_instance_norm = any(isinstance(module, nn.InstanceNorm2d) for module in network.modules())
     # pix2pixHD has a bias before every norm, pix2pix only before instance norm
     weights = export_original(
-        generator, SCHEMES[type(generator)], biases_before_norms=family == "pix2pixHD" or has_instance_norm
+        network, SCHEMES[type(network)], biases_before_norms=family == "pix2pixHD" or has_instance_norm
     )
     again = import_original(weights).network.state_dict()
-    for key, value in generator.state_dict().items():
+    for key, value in network.state_dict().items():
         if not torch.equal(again[key], value):
             raise OriginalWeightsError(f"{path}: {key} does not read back as it was written")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.writing")
-    torch.save(weights, temporary)
-    temporary.replace(path)
+    write_weights_file(path, weights)
     logger.info("wrote %s: %d tensors in the format of %s", path, len(weights), family)
 
 
@@ -75,9 +80,18 @@ def main(argv: Sequence[str]) -> None:
     log_to_console(is_main=True)
     trained = load_trained(find_checkpoint_file(arguments.checkpoint), raw_weights=arguments.weights == "raw")
     output = arguments.output or trained.file.with_name("latest_net_G.pth")
-    if output.exists():
-        raise FileExistsError(17, "is there already; choose another --output", str(output))
-    write_original(trained.generator, output, choose_family(trained.generator, arguments.family))
+    files = {output: trained.generator}
+    if isinstance(trained.generator, FeatureConditionedGenerator):  # the originals keep the encoder apart
+        encoder_name = output.name.replace("_G.", "_E.") if "_G." in output.name else f"E_{output.name}"
+        files = {
+            output: trained.generator.generator,
+            output.with_name(encoder_name): trained.generator.encoder,
+        }
+    for path in files:
+        if path.exists():
+            raise FileExistsError(17, "is there already; choose another --output", str(path))
+    for path, network in files.items():
+        write_original(network, path, choose_family(network, arguments.family))
 
 
 if __name__ == "__main__":

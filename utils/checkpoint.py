@@ -9,7 +9,8 @@ from typing import IO, Any, cast
 import torch
 
 FORMAT = "pairgan-training"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+READABLE_VERSIONS = (1, 2)  # 1 keeps the optimizers' state by position, 2 by parameter name
 _FILE_NAME = re.compile(r"checkpoint-(\d{8,})\.pt")
 
 
@@ -29,15 +30,21 @@ def list_checkpoints(run_folder: Path) -> list[Path]:
 
 
 def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
-    """Write `state`, tensors and plain types only, so that `path` is at any instant whole or not there.
+    """Write a run's `state`, tensors and plain types only, so that `path` is at any instant whole or not there.
 
     Raises:
         OSError: the disk is full or not writable, with the path; what `path` held before is still there.
     """
+    write_weights_file(path, {"format": FORMAT, "format_version": FORMAT_VERSION, **state})
+
+
+def write_weights_file(path: Path, state: dict[str, Any]) -> None:
+    """Write what `read_weights_file` reads, as `save_checkpoint` does, and the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.writing")
     try:
         with temporary.open("wb") as file:
-            _serialize({"format": FORMAT, "format_version": FORMAT_VERSION, **state}, file)
+            _serialize(state, file)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -85,10 +92,10 @@ def check_training_state(state: dict[str, Any], path: Path, needed_keys: Sequenc
     """Raise CheckpointError unless `state`, read from `path`, is a checkpoint that this version can use."""
     if not is_training_state(state):
         raise CheckpointError(f"{path}: not a checkpoint of this application")
-    if state.get("format_version") != FORMAT_VERSION:
+    if state.get("format_version") not in READABLE_VERSIONS:
         raise CheckpointError(
             f"{path}: has format version {state.get('format_version')}, this version of the application reads "
-            f"{FORMAT_VERSION}; update it"
+            f"{' and '.join(map(str, READABLE_VERSIONS))}; update it"
         )
     missing = [key for key in needed_keys if key not in state]
     if missing:

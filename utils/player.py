@@ -1,6 +1,7 @@
 """One network of the game, with the optimizer and the scaler that are its own."""
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,22 +16,47 @@ from torch.optim import Adam
 class Player:
     """Generator or discriminator.
 
-    network: what a training pass calls; under DDP it averages gradients over the processes.
-    module: the same network, bare.
-    optimizer: fused, which leaves out an update whose `found_inf` is set on the device.
+    module: the network.
+    wrap: makes of it what a training pass calls, which under DDP averages gradients over the processes.
+    optimizer: of all its parameters; fused, which leaves out an update whose `found_inf` is set on the device.
+    network: the wrapped module.
+    parameters: those that are trained at present.
     skipped_steps: 0-d int64 on the device: updates left out because a gradient was not finite.
     """
 
-    network: nn.Module
     module: nn.Module
+    wrap: Callable[[nn.Module], nn.Module]
     optimizer: Adam
     scaler: GradScaler
     max_gradient_norm: float | None
+    network: nn.Module = field(init=False)
+    parameters: list[nn.Parameter] = field(init=False)
     skipped_steps: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
-        self.parameters = list(self.module.parameters())
+        self.freeze([])
         self.skipped_steps = torch.zeros((), dtype=torch.int64, device=self.parameters[0].device)
+
+    def freeze(self, prefixes: Sequence[str]) -> None:
+        """Train from now on all but the parameters whose names begin with one of `prefixes`, in whole words.
+
+        For the frozen ones no gradient is computed. What the optimizer knows of them stays until they are trained
+        again.
+
+        Raises:
+            ValueError: no parameter has such a name, or none would be left.
+        """
+        names = [name for name, _ in self.module.named_parameters()]
+        for prefix in prefixes:
+            if not any(_begins_with(name, prefix) for name in names):
+                parts = ", ".join(dict.fromkeys(_part(name) for name in names))
+                raise ValueError(f"no parameter's name begins with {prefix!r}; the parts are {parts}")
+        for name, parameter in self.module.named_parameters():
+            parameter.requires_grad_(not any(_begins_with(name, prefix) for prefix in prefixes))
+        self.parameters = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+        if not self.parameters:
+            raise ValueError("nothing would be left to train")
+        self.network = self.wrap(self.module)  # DDP knows only what was trained when it wrapped
 
     def backward(self, loss: Tensor, *, retain_graph: bool = False) -> None:
         """Add the gradients of a 0-d loss to this player's parameters, and to no others."""
@@ -65,10 +91,12 @@ class Player:
             group["lr"] = value
 
     def state_dict(self) -> dict[str, Any]:
-        """Weights, optimizer, scaler and count of skipped steps, as plain types."""
+        """Weights, optimizer's state by parameter, scaler and count of skipped steps, as plain types."""
+        states = self.optimizer.state
+        named = self.module.named_parameters()
         return {
             "network": self.module.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "optimizer": {name: states[parameter] for name, parameter in named if parameter in states},
             "scaler": self.scaler.state_dict(),
             "skipped_steps": int(self.skipped_steps),
         }
@@ -79,8 +107,33 @@ class Player:
         A scaler that only one of the two runs uses starts anew.
         """
         self.module.load_state_dict(state["network"])
+        names = {parameter: name for name, parameter in self.module.named_parameters()}
+        saved = state["optimizer"]
+        if "param_groups" in saved:  # checkpoints of format version 1 have it by position
+            saved = {name: saved["state"][i] for i, name in enumerate(names.values()) if i in saved["state"]}
+        in_order = [names[parameter] for group in self.optimizer.param_groups for parameter in group["params"]]
+        by_position = {i: saved[name] for i, name in enumerate(in_order) if name in saved}
         settings = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": state["optimizer"]["state"], "param_groups": settings})
+        self.optimizer.load_state_dict({"state": by_position, "param_groups": settings})
         if self.scaler.is_enabled() and state["scaler"]:  # the state of a disabled scaler is empty
             self.scaler.load_state_dict(state["scaler"])
         self.skipped_steps.fill_(state["skipped_steps"])
+
+
+def make_adam(module: nn.Module, *, learning_rate: float, betas: tuple[float, float], weight_decay: float) -> Adam:
+    """Fused Adam of all parameters; the weight decay, decoupled as AdamW's, spares biases and norms."""
+    weights = [parameter for parameter in module.parameters() if parameter.dim() > 1]
+    spared = [parameter for parameter in module.parameters() if parameter.dim() <= 1]
+    groups = [{"params": weights, "weight_decay": weight_decay}, {"params": spared, "weight_decay": 0.0}]
+    return Adam(groups, lr=learning_rate, betas=betas, decoupled_weight_decay=True, fused=True)
+
+
+def _begins_with(name: str, prefix: str) -> bool:
+    return f"{name}.".startswith(f"{prefix.removesuffix('.')}.")
+
+
+def _part(name: str) -> str:
+    """The part of a network that a parameter belongs to: its module's name up to the first number."""
+    words = name.split(".")
+    numbers = [place for place, word in enumerate(words) if word.isdecimal()]
+    return ".".join(words[: numbers[0] + 1] if numbers and numbers[0] else words[:1])

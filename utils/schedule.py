@@ -1,6 +1,7 @@
-"""Learning rate as a pure function of the epoch."""
+"""Learning rate: a pure function of the epoch, or of the progress made."""
 
 import math
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 Decay = Literal["linear", "linear_pix2pix", "step", "cosine"]
@@ -27,3 +28,35 @@ def learning_rate_factor(
             return float(0.1 ** (epoch // step_epochs))
         case "cosine":
             return 0.5 * (1.0 + math.cos(math.pi * epoch / (constant_epochs + decay_epochs)))
+
+
+@dataclass
+class Plateau:
+    """Factor of the learning rate that falls to a fifth when progress stops, by pix2pix's numbers.
+
+    patience: epochs without progress that are borne; progress is a metric 1 % below the best.
+    """
+
+    patience: int
+    factor: float = 1.0
+    best: float = math.inf
+    bad_epochs: int = 0
+
+    def update(self, metric: float) -> None:
+        """Take note of an epoch's metric, which is to fall."""
+        if metric < self.best * 0.99:
+            self.best, self.bad_epochs = metric, 0
+            return
+        self.bad_epochs += 1
+        if self.bad_epochs > self.patience:
+            self.factor, self.bad_epochs = self.factor * 0.2, 0
+
+    def state_dict(self) -> dict[str, float]:
+        """What changes."""
+        state = asdict(self)
+        del state["patience"]
+        return state
+
+    def load_state_dict(self, state: dict[str, float]) -> None:
+        """Go on from what `state_dict` gave."""
+        self.factor, self.best, self.bad_epochs = state["factor"], state["best"], int(state["bad_epochs"])

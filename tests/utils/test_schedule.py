@@ -1,9 +1,11 @@
+import math
+
 import pytest
 import torch
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, StepLR
+from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, ReduceLROnPlateau, StepLR
 
-from utils.schedule import Decay, learning_rate_factor
+from utils.schedule import Decay, Plateau, learning_rate_factor
 
 CONSTANT, DECAYING = 3, 4
 
@@ -43,6 +45,41 @@ def test_the_other_rates_are_those_of_torchs_schedulers(decay: Decay) -> None:
         optimizer.step()
         schedule.step()
     assert factors(decay) == pytest.approx(expected)
+
+
+def test_a_plateau_is_that_of_torchs_scheduler_with_pix2pixs_numbers() -> None:
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    scheduler = ReduceLROnPlateau(optimizer, factor=0.2, threshold=0.01, patience=2)
+    plateau = Plateau(patience=2)
+    metrics = [
+        1.0,
+        0.5,
+        0.499,
+        0.498,
+        0.497,
+        0.6,
+        0.4,
+        0.5,
+        0.5,
+        0.5,
+        0.5,
+        0.1,
+        0.0995,
+        0.2,
+        0.2,
+        0.2,
+        float("nan"),
+        0.3,
+    ]
+    for epoch, metric in enumerate(metrics):
+        plateau.update(metric)
+        scheduler.step(metric)
+        assert plateau.factor == pytest.approx(optimizer.param_groups[0]["lr"])
+        if epoch == 8:  # in the middle of a plateau
+            resumed = Plateau(patience=2)
+            resumed.load_state_dict(plateau.state_dict())
+            plateau = resumed
+    assert plateau.factor < 0.01
 
 
 def test_without_decay_the_rate_stays() -> None:

@@ -1,0 +1,58 @@
+"""Checkpoints of every format that the application has had are gone on with and translated with."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from build import build_conditioning
+from tests.runs import run
+from trained import load_trained
+from utils.checkpoint import FORMAT_VERSION, checkpoint_path, load_checkpoint
+
+FOLDER = Path(__file__).parent / "checkpoints"
+FILES = sorted(FOLDER.glob("version_*.pt"))
+
+
+def go_on(file: Path, tmp_path: Path) -> dict[str, Any]:
+    """The run of a file, copied to tmp_path, after a step at learning rate 0."""
+    folder = tmp_path / "runs" / "tiny"
+    folder.mkdir(parents=True)
+    shutil.copy(file, checkpoint_path(folder, 3))
+    config = tmp_path / "config.yaml"
+    config.write_text((FOLDER / "config.yaml").read_text())
+    run(config, f"run.root={tmp_path / 'runs'}", "train.max_steps=4", "optimizer.learning_rate=0")
+    return load_checkpoint(checkpoint_path(folder, 4))
+
+
+def test_there_is_a_checkpoint_of_every_format() -> None:
+    assert [path.stem for path in FILES] == [f"version_{number}" for number in range(1, FORMAT_VERSION + 1)]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
+def test_a_run_goes_on_from_it(file: Path, tmp_path: Path) -> None:
+    before, after = load_checkpoint(file), go_on(file, tmp_path)
+    assert after["step"] == 4
+    for player in ("generator", "discriminator"):
+        weights = before[player]["network"]
+        trained = [name for name in weights if "running" not in name and "num_batches" not in name]
+        for name in trained:
+            assert torch.equal(after[player]["network"][name], weights[name]), name
+        states = before[player]["optimizer"]
+        by_name = dict(zip(trained, states["state"].values(), strict=True)) if "state" in states else states
+        for name, state in by_name.items():
+            assert state["step"] == 3
+            moment = after[player]["optimizer"][name]["exp_avg_sq"]
+            assert after[player]["optimizer"][name]["step"] == 4
+            assert moment.shape == state["exp_avg_sq"].shape
+            assert (moment >= 0.999 * state["exp_avg_sq"]).all(), name  # beta2 of what was there, and more
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
+def test_it_translates(file: Path) -> None:
+    trained = load_trained(file)
+    assert trained.step == 3
+    source = torch.zeros(1, build_conditioning(trained.config).channels, 16, 16)
+    assert trained.generator.eval()(source).shape == (1, 3, 16, 16)

@@ -1,0 +1,70 @@
+"""Cluster the instance features of each class, for test.py to draw looks from.
+
+python -m tools.cluster_features [--checkpoint RUN] [--output FILE]
+"""
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+import build
+from configs.schema import ConfigError
+from models.feature_clusters import FILE_NAME, FeatureClusters, RegionFeatures
+from tools.encoded_features import EncodedSample, add_arguments, open_split
+from utils.checkpoint import write_weights_file
+from utils.entry_point import run_entry_point
+from utils.run_folder import log_to_console, logger
+
+MIN_SHARE = 1 / 64  # of the image: smaller instances say little of their class (pix2pixHD)
+
+
+def cluster(samples: Iterable[EncodedSample], n_clusters: int) -> FeatureClusters:
+    """k-means of the features of each class's instances that cover more than MIN_SHARE of their image.
+
+    Raises:
+        ConfigError: scikit-learn is not installed, or no instance is large enough.
+    """
+    try:
+        from sklearn.cluster import KMeans
+    except ImportError as error:
+        raise ConfigError("scikit-learn is not installed: python -m pip install scikit-learn") from error
+    by_class: dict[int, list[Tensor]] = {}
+    for sample in samples:
+        found = RegionFeatures.of(sample.features, sample.classes, sample.regions)
+        for class_id in found.classes[found.shares > MIN_SHARE].unique().tolist():
+            chosen = (found.classes == class_id) & (found.shares > MIN_SHARE)
+            by_class.setdefault(class_id, []).append(found.features[chosen].cpu())
+    if not by_class:
+        raise ConfigError(f"no instance covers more than {MIN_SHARE:.1%} of its image: there is nothing to cluster")
+    centers = {}
+    for class_id, parts in sorted(by_class.items()):
+        features = torch.cat(parts)
+        distinct = len(features.unique(dim=0))
+        means = KMeans(min(n_clusters, distinct), n_init=10, random_state=0).fit(features.numpy())
+        centers[class_id] = torch.from_numpy(means.cluster_centers_).float()
+        logger.info("class %3d     %5d instances, %2d clusters", class_id, len(features), len(centers[class_id]))
+    return FeatureClusters(centers)
+
+
+def main(argv: Sequence[str]) -> None:
+    """Parse the command line and do what it says."""
+    parser = argparse.ArgumentParser(description="Cluster the instance features of each class.")
+    add_arguments(parser)
+    parser.add_argument("--clusters", type=int, default=10, metavar="N", help="most clusters of a class; default: 10")
+    parser.add_argument("--output", type=Path, metavar="FILE", help=f"default: {FILE_NAME} beside the checkpoint")
+    arguments = parser.parse_intermixed_args(argv)
+    if arguments.clusters < 1:
+        parser.error(f"--clusters {arguments.clusters}: expected at least 1")
+    log_to_console(is_main=True)
+    split = open_split(arguments)
+    output = arguments.output or split.file.parent / FILE_NAME
+    write_weights_file(output, cluster(split, arguments.clusters).state_dict())
+    logger.info("from %d images: %s", len(split), output)
+
+
+if __name__ == "__main__":
+    sys.exit(run_entry_point(main, build.USER_ERRORS))

@@ -1,0 +1,94 @@
+"""The instance features that a trained encoder sees in a split of its data set."""
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+import build
+from configs.load import load_config
+from configs.schema import Config, ConfigError
+from data.batch import Batch
+from data.conditioning import images_to_float
+from data.layout import Layout
+from data.loader import read_fixed
+from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
+from trained import find_checkpoint_file, load_network, load_trained
+from utils.checkpoint import is_training_state, read_weights_file
+from utils.distributed import choose_device
+
+
+@dataclass(frozen=True)
+class EncodedSample:
+    """One image. features: (1, C, H, W) in [-1, 1]; classes and regions: (1, 1, H, W) integer ids."""
+
+    name: str
+    features: Tensor
+    classes: Tensor
+    regions: Tensor
+
+
+@dataclass(frozen=True)
+class EncodedSplit:
+    """A split of a data set, seen by an encoder. file: where the encoder was read."""
+
+    file: Path
+    config: Config
+    layout: Layout
+    encoder: FeatureEncoder
+    device: torch.device
+
+    def __len__(self) -> int:
+        return len(self.layout)
+
+    def __iter__(self) -> Iterator[EncodedSample]:
+        preprocessing, conditioning = build.build_preprocessing(self.config), build.build_conditioning(self.config)
+        for index in range(len(self.layout)):
+            batch = Batch.of([read_fixed(self.layout, preprocessing, index)]).to(self.device)
+            assert batch.target is not None
+            regions = conditioning.region_map(batch)
+            with torch.inference_mode():
+                features = self.encoder(images_to_float(batch.target), regions)
+            classes = batch.source if conditioning.n_classes else torch.zeros_like(regions)
+            yield EncodedSample(batch.names[0], features, classes, regions)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments that `open_split` reads."""
+    add = parser.add_argument
+    add(
+        "--checkpoint",
+        type=Path,
+        metavar="RUN_OR_FILE",
+        help="run with an encoder, or pix2pixHD's latest_net_E.pth; default: newest in runs/",
+    )
+    add("--config", type=Path, metavar="FILE", help="for latest_net_E.pth: the configuration that names the data set")
+    add("--split", default="train", metavar="NAME", help="default: train")
+    add("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    add("overrides", nargs="*", metavar="section.key=value", help="settings in place of the checkpoint's or the file's")
+
+
+def open_split(arguments: argparse.Namespace) -> EncodedSplit:
+    """What the command line names.
+
+    Raises:
+        ConfigError, CheckpointError, OriginalWeightsError, DataError: a file cannot be used, or has no encoder.
+    """
+    file = find_checkpoint_file(arguments.checkpoint)
+    if is_training_state(read_weights_file(file)):
+        trained = load_trained(file, arguments.overrides)
+        if not isinstance(trained.generator, FeatureConditionedGenerator):
+            raise ConfigError(f"{file}: its generator has no feature encoder (features.n_channels is 0)")
+        encoder, config = trained.generator.encoder, trained.config
+    else:
+        network = load_network(file, "encoder")
+        assert isinstance(network, FeatureEncoder)
+        if arguments.config is None:
+            raise ConfigError(f"{file} tells no data set: name one with --config FILE")
+        encoder, config = network, load_config(arguments.config, ["features.n_channels=3", *arguments.overrides])
+    device = choose_device(arguments.device)
+    layout = build.build_layout(config, arguments.split, needs_targets=True)
+    return EncodedSplit(file, config, layout, encoder.to(device).eval(), device)

@@ -1,0 +1,51 @@
+"""Write the instance features of a split as images, for runs with features.origin=precomputed.
+
+python -m tools.precompute_features [--checkpoint RUN] [--split train] [--output DIR]
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import build
+from configs.schema import ConfigError
+from data.conditioning import images_to_uint8
+from data.image_files import write_png
+from tools.encoded_features import EncodedSplit, add_arguments, open_split
+from utils.entry_point import run_entry_point
+from utils.run_folder import log_to_console, logger
+
+
+def write_maps(split: EncodedSplit, folder: Path) -> None:
+    """Write FOLDER/NAME.png for each sample: its features as an RGB image, at the size that the encoder saw.
+
+    Raises:
+        ConfigError: the features have not the 3 channels of an image, or the folder is not empty.
+    """
+    if split.config.features.n_channels != 3:
+        raise ConfigError(f"{split.file}: has {split.config.features.n_channels} features, an image holds 3")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise ConfigError(f"{folder}: is not empty; choose another --output, or remove it")
+    for sample in split:
+        write_png(folder / f"{sample.name}.png", images_to_uint8(sample.features[0]))
+    logger.info("wrote %d feature maps: %s", len(split), folder)
+
+
+def main(argv: Sequence[str]) -> None:
+    """Parse the command line and do what it says."""
+    parser = argparse.ArgumentParser(description="Write the instance features of a split as images.")
+    add_arguments(parser)
+    parser.add_argument(
+        "--output", type=Path, metavar="DIR", help="default: data.feature_folder in the data set's folder"
+    )
+    arguments = parser.parse_intermixed_args(argv)
+    log_to_console(is_main=True)
+    split = open_split(arguments)
+    data = split.config.data
+    folder = Path(data.root).expanduser() / data.feature_folder.replace("{split}", arguments.split)
+    write_maps(split, arguments.output or folder)
+
+
+if __name__ == "__main__":
+    sys.exit(run_entry_point(main, build.USER_ERRORS))

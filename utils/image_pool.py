@@ -1,0 +1,49 @@
+"""Earlier translations, for the discriminator not to forget them."""
+
+import torch
+from torch import Tensor
+
+Pair = tuple[Tensor, Tensor]
+"""The condition (1, C, H, W) of a translation, and the translation (1, 3, H, W)."""
+
+
+class ImagePool:
+    """Up to `size` earlier translations; half of the time one of them is judged in place of a present one.
+
+    Shrivastava et al. 2017, section 2.3, as pix2pixHD and pix2pix have it: a new translation that is not judged takes
+    the place of the one that is. Draws come from torch's global generator of the CPU.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._pairs: list[Pair] = []
+
+    def exchange(self, source: Tensor, fake: Tensor) -> Pair:
+        """What is to be judged: (N, C, H, W) conditions and (N, 3, H, W) translations without graph."""
+        pairs = zip(source.split(1), fake.detach().split(1), strict=True)
+        sources, fakes = zip(*(self._exchange_one(pair) for pair in pairs), strict=True)
+        return torch.cat(sources), torch.cat(fakes)
+
+    def _exchange_one(self, pair: Pair) -> Pair:
+        if len(self._pairs) < self._size:
+            self._pairs.append(_copy(pair))
+            return pair
+        place = int(torch.randint(self._size, ()))
+        earlier = self._pairs[place]
+        if torch.rand(()) < 0.5 or earlier[0].shape != pair[0].shape:  # images of a batch have one size
+            return pair
+        self._pairs[place] = _copy(pair)
+        return earlier
+
+    def state_dict(self) -> list[Pair]:
+        """The pairs, on the CPU."""
+        return [(source.cpu(), fake.cpu()) for source, fake in self._pairs]
+
+    def load_state_dict(self, pairs: list[Pair], device: torch.device) -> None:
+        """Go on with the pairs that `state_dict` gave, or with as many as there is room for."""
+        self._pairs = [(source.to(device), fake.to(device)) for source, fake in pairs[: self._size]]
+
+
+def _copy(pair: Pair) -> Pair:
+    """A part of a batch, kept, would keep the whole of it in memory."""
+    return pair[0].clone(), pair[1].clone()
