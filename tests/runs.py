@@ -1,7 +1,11 @@
 """What tests of whole runs share."""
 
+import importlib.util
+import sys
 import time
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -15,6 +19,22 @@ def wait_for(path: Path) -> None:
     while not path.exists():
         assert time.monotonic() < deadline, path
         time.sleep(0.001)
+
+
+@cache
+def translation_script() -> ModuleType:
+    """test.py as a module, loaded from its file: `import test` would be Python's own package."""
+    spec = importlib.util.spec_from_file_location("translate_cli", "test.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def translate(*arguments: str) -> None:
+    translation_script().main(list(arguments))
 
 
 def run(config: Path, *arguments: str) -> None:

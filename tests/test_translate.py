@@ -1,6 +1,5 @@
-"""test.py as a user runs it. Its module is loaded from its file: `import test` would be Python's own package."""
+"""test.py as a user runs it."""
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -21,6 +20,7 @@ from data.paired_folders import PairedFolders
 from data.synthetic_facades import SyntheticFacades
 from models.original_names import OriginalWeightsError
 from tests.conftest import save_image
+from tests.runs import translation_script
 from trained import load_trained
 from utils.checkpoint import CheckpointError, checkpoint_path, load_checkpoint
 from utils.entry_point import run_entry_point
@@ -28,13 +28,7 @@ from utils.entry_point import run_entry_point
 
 @pytest.fixture(scope="session")
 def cli() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("translate_cli", "test.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    return translation_script()
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ def test_a_plateau_is_that_of_torchs_scheduler_with_pix2pixs_numbers() -> None:
         0.2,
         0.2,
         0.2,
-        float("nan"),
+        math.nan,
         0.3,
     ]
     for epoch, metric in enumerate(metrics):

@@ -1,0 +1,74 @@
+import numpy as np
+import pytest
+import torch
+
+from models.feature_clusters import FeatureClusters, RegionFeatures
+
+CENTERS = {1: torch.tensor([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]]), 2: torch.tensor([[-1.0, 1.0]])}
+INSTANCES = torch.tensor([[7, 7, 26001, 26001], [7, 7, 26002, 5], [9, 9, 26002, 5]]).view(1, 1, 3, 4)
+CLASSES = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 3], [2, 2, 1, 3]], dtype=torch.uint8).view(1, 1, 3, 4)
+
+
+def sample(seed: int) -> torch.Tensor:
+    return FeatureClusters(CENTERS).sample(CLASSES, INSTANCES, np.random.default_rng(seed))
+
+
+def test_each_instance_has_one_look_of_its_class() -> None:
+    features = sample(0)
+    assert features.shape == (1, 2, 3, 4)
+    for instance in INSTANCES.unique():
+        inside = (INSTANCES[0, 0] == instance).nonzero()
+        looks = features[0, :, inside[:, 0], inside[:, 1]].T.unique(dim=0)
+        assert len(looks) == 1
+        class_id = int(CLASSES[0, 0, inside[0, 0], inside[0, 1]])
+        allowed = CENTERS.get(class_id, torch.zeros(1, 2))  # class 3 has no clusters
+        assert (looks[0] == allowed).all(dim=1).any()
+
+
+def test_every_look_of_a_class_is_drawn_and_the_seed_decides() -> None:
+    assert torch.equal(sample(3), sample(3))
+    drawn = {float(sample(seed)[0, 0, 0, 0]) for seed in range(40)}
+    assert drawn == {float(center[0]) for center in CENTERS[1]}
+
+
+def test_instances_of_a_class_are_drawn_each_for_itself() -> None:
+    pairs = {(float(sample(seed)[0, 0, 0, 2]), float(sample(seed)[0, 0, 1, 2])) for seed in range(60)}
+    assert len(pairs) == 9
+
+
+def test_the_features_of_regions_are_gathered_with_class_and_share() -> None:
+    features = torch.stack([INSTANCES.float(), -INSTANCES.float()], dim=1).view(1, 2, 3, 4)
+    regions = RegionFeatures.of(features, CLASSES, INSTANCES)
+    found = {
+        float(look[0]): (int(class_id), float(share))
+        for look, class_id, share in zip(regions.features, regions.classes, regions.shares, strict=True)
+    }
+    assert found == {
+        5: (3, pytest.approx(2 / 12)),
+        7: (1, pytest.approx(4 / 12)),
+        9: (2, pytest.approx(2 / 12)),
+        26001: (1, pytest.approx(2 / 12)),
+        26002: (1, pytest.approx(2 / 12)),
+    }
+    assert torch.equal(regions.features[:, 1], -regions.features[:, 0])
+
+
+def test_they_come_back_from_their_state() -> None:
+    again = FeatureClusters.from_state(FeatureClusters(CENTERS).state_dict())
+    assert again.n_channels == 2
+    assert all(torch.equal(again.centers[key], CENTERS[key]) for key in CENTERS)
+
+
+@pytest.mark.parametrize(
+    ("state", "complaint"),
+    [
+        ({}, "holds no feature clusters"),
+        ({"feature_clusters": {}}, "holds no feature clusters"),
+        ({"feature_clusters": {1: torch.zeros(3)}}, "are no"),
+        ({"feature_clusters": {1: torch.zeros(0, 3)}}, "are no"),
+        ({"feature_clusters": {1: torch.zeros(1, 3), 2: torch.zeros(1, 2)}}, "differ in their number of channels"),
+    ],
+)
+def test_a_state_of_something_else_is_told(state: dict[str, object], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        FeatureClusters.from_state(state)

@@ -1,0 +1,199 @@
+"""Instance features from end to end: trained, clustered, precomputed, exported, drawn."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import train
+from configs.schema import ConfigError
+from data.batch import Batch, DataError
+from data.conditioning import images_to_float, images_to_uint8
+from data.image_files import read_ids, read_rgb
+from models.feature_clusters import FILE_NAME, FeatureClusters
+from models.original_weights import import_original
+from tests.runs import assert_equal, checkpoint, run, translate, without_config
+from tools import cluster_features, export, precompute_features
+from tools.encoded_features import EncodedSample
+from trained import load_trained
+from utils.checkpoint import CheckpointError, checkpoint_path, read_weights_file, write_weights_file
+
+FEATURES = ["features.n_channels=3", "features.n_downsamplings=2", "features.base_channels=2", "train.max_steps=2"]
+FOLDERS = ["data.layout=paired_folders", "data.n_classes=5", "data.instance_edges=true"]
+
+
+@pytest.fixture
+def run_folder(tiny_config: Path) -> Path:
+    run(tiny_config, *FEATURES)
+    return tiny_config.parent / "runs" / "tiny"
+
+
+@pytest.fixture
+def folder_run(tiny_config: Path, label_data_set: Path) -> Path:
+    """A run on pix2pixHD's folders."""
+    run(tiny_config, *FEATURES, *FOLDERS, f"data.root={label_data_set}", "run.name=folders")
+    return tiny_config.parent / "runs" / "folders"
+
+
+def pictures(folder: Path) -> dict[str, torch.Tensor]:
+    return {path.stem: read_rgb(path) for path in folder.glob("*.png") if path.stem != "contact_sheet"}
+
+
+def test_the_encoder_is_trained_with_the_generator(tiny_config: Path) -> None:
+    run(tiny_config, *FEATURES, "checkpoint.every_steps=1")
+    first, second = (checkpoint(tiny_config, step)["generator"]["network"] for step in (1, 2))
+    encoder = [name for name in first if name.startswith("encoder.")]
+    assert len(encoder) > 4
+    assert all(not torch.equal(first[name], second[name]) for name in encoder)
+
+
+def test_looks_are_drawn_by_seed_whatever_the_batch(run_folder: Path, tmp_path: Path) -> None:
+    cluster_features.main(["--checkpoint", str(run_folder), "--clusters", "3"])
+    assert (run_folder / FILE_NAME).is_file()
+
+    def drawn(name: str, *arguments: str) -> dict[str, torch.Tensor]:
+        output = tmp_path / name
+        translate("--checkpoint", str(run_folder), "--output", str(output), "--opt-level", "O0", *arguments)
+        return pictures(output)
+
+    first = drawn("first")
+    assert_equal(first, drawn("again", "--batch-size", "3"))
+    other = drawn("other", "--seed", "1")
+    assert any(not torch.equal(first[name], other[name]) for name in first)
+    drawn("low", "--opt-level", "O3")
+
+
+def test_given_features_are_those_of_the_targets(run_folder: Path, tmp_path: Path) -> None:
+    output = tmp_path / "given"
+    translate("--checkpoint", str(run_folder), "--output", str(output), "--opt-level", "O0", "--features", "given")
+    import build
+
+    trained = load_trained(checkpoint_path(run_folder, 2))
+    layout = build.build_layout(trained.config, "test", needs_targets=True)
+    batch = Batch.of([layout.read(0)])
+    source = build.build_conditioning(trained.config)(batch)
+    assert batch.target is not None
+    with torch.no_grad():
+        fake = trained.generator.eval()(source, images_to_float(batch.target), batch.instances)
+    assert torch.equal(pictures(output)[layout.names[0]], images_to_uint8(fake)[0])
+
+
+def test_precomputed_maps_train_and_resume_and_translate(
+    tiny_config: Path, label_data_set: Path, folder_run: Path, tmp_path: Path
+) -> None:
+    precompute_features.main(["--checkpoint", str(folder_run)])
+    precompute_features.main(["--checkpoint", str(folder_run), "--split", "test"])
+    maps = pictures(label_data_set / "train_feat")
+    assert maps.keys() == {"a", "b", "c"}
+    instances = read_ids(label_data_set / "train_inst" / "a.png")
+    for instance in instances.unique():
+        assert maps["a"][:, instances[0] == instance].unique(dim=1).shape[1] == 1
+
+    settings = [*FOLDERS, f"data.root={label_data_set}", "features.n_channels=3", "features.origin=precomputed"]
+    run(tiny_config, *settings, "run.name=whole", "train.max_steps=4")
+    run(tiny_config, *settings, "run.name=pre", "train.max_steps=2")
+    run(tiny_config, *settings, "run.name=pre", "train.max_steps=4")
+    whole, resumed = checkpoint(tiny_config, 4, "whole"), checkpoint(tiny_config, 4, "pre")
+    assert_equal(without_config(whole), without_config(resumed))
+
+    trained = str(tiny_config.parent / "runs" / "pre")
+    translate("--checkpoint", trained, "--output", str(tmp_path / "split"))
+    given = ["--input", str(label_data_set / "test_label"), "--instances", str(label_data_set / "test_inst")]
+    maps_given = [*given, "--feature-maps", str(label_data_set / "test_feat")]
+    translate("--checkpoint", trained, "--output", str(tmp_path / "maps"), *maps_given)
+    assert_equal(pictures(tmp_path / "split"), pictures(tmp_path / "maps"))
+    with pytest.raises(DataError, match="--clusters FILE, or maps: --feature-maps DIR"):
+        translate("--checkpoint", trained, "--output", str(tmp_path / "none"), *given)
+    cluster_features.main(["--checkpoint", str(folder_run), "--output", str(tmp_path / "clusters.pt")])
+    drawn = [*given, "--clusters", str(tmp_path / "clusters.pt")]
+    translate("--checkpoint", trained, "--output", str(tmp_path / "drawn"), *drawn)
+    assert pictures(tmp_path / "drawn").keys() == {"d"}
+
+
+def test_maps_are_not_written_over_others(folder_run: Path, label_data_set: Path) -> None:
+    (label_data_set / "train_feat").mkdir()
+    (label_data_set / "train_feat" / "notes.txt").touch()
+    with pytest.raises(ConfigError, match="is not empty"):
+        precompute_features.main(["--checkpoint", str(folder_run)])
+
+
+def test_the_originals_files_cluster_and_translate_as_the_run_they_come_from(
+    tiny_config: Path, label_data_set: Path, folder_run: Path, tmp_path: Path
+) -> None:
+    export.main(["--checkpoint", str(folder_run), "--format", "original"])
+    generator, encoder = folder_run / "latest_net_G.pth", folder_run / "latest_net_E.pth"
+    cluster_features.main(["--checkpoint", str(folder_run), "--output", str(tmp_path / "ours.pt")])
+    config = ["--config", str(tiny_config), *FOLDERS, f"data.root={label_data_set}"]
+    cluster_features.main(["--checkpoint", str(encoder), "--output", str(tmp_path / "theirs.pt"), *config])
+    ours, theirs = (read_weights_file(tmp_path / f"{side}.pt") for side in ("ours", "theirs"))
+    assert_equal(ours, theirs)
+
+    arguments = ["--input", str(label_data_set / "test_label"), "--instances", str(label_data_set / "test_inst")]
+    arguments += ["--clusters", str(tmp_path / "ours.pt"), "--opt-level", "O0", "--output"]
+    translate("--checkpoint", str(folder_run), *arguments, str(tmp_path / "ours"))
+    translate("--checkpoint", str(generator), *arguments, str(tmp_path / "theirs"))
+    assert_equal(pictures(tmp_path / "ours"), pictures(tmp_path / "theirs"))
+
+
+def test_a_run_starts_from_the_originals_generator_and_encoder(
+    tiny_config: Path, folder_run: Path, label_data_set: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    export.main(["--checkpoint", str(folder_run), "--format", "original"])
+    settings = [f"init.generator={folder_run / 'latest_net_G.pth'}", f"init.encoder={folder_run / 'latest_net_E.pth'}"]
+    settings += [*FEATURES, *FOLDERS, f"data.root={label_data_set}", "optimizer.learning_rate=0", "train.max_steps=1"]
+    run(tiny_config, *settings, "run.name=started")
+    told = capfd.readouterr().out
+    assert "init.encoder" in told
+    assert "new: none" in told.partition("init.encoder")[2]
+    weights = checkpoint(tiny_config, 1, "started")["generator"]["network"]
+    assert_equal(weights, read_weights_file(checkpoint_path(folder_run, 2))["generator"]["network"])
+
+
+def test_without_targets_or_clusters_the_way_out_is_told(
+    folder_run: Path, label_data_set: Path, tmp_path: Path
+) -> None:
+    arguments = ["--checkpoint", str(folder_run), "--output", str(tmp_path / "out")]
+    arguments += ["--input", str(label_data_set / "test_label"), "--instances", str(label_data_set / "test_inst")]
+    with pytest.raises(DataError, match=r"python -m tools\.cluster_features --checkpoint"):
+        translate(*arguments)
+    with pytest.raises(CheckpointError, match=r"no such file; python -m tools\.cluster_features"):
+        translate(*arguments, "--features", "sampled")
+    write_weights_file(tmp_path / "two.pt", FeatureClusters({1: torch.zeros(1, 2)}).state_dict())
+    with pytest.raises(CheckpointError, match="has 2 features"):
+        translate(*arguments, "--clusters", str(tmp_path / "two.pt"))
+
+
+def test_a_run_without_features_refuses_clusters(tiny_config: Path, tmp_path: Path) -> None:
+    train.main(["--config", str(tiny_config)])
+    run_folder = str(tiny_config.parent / "runs" / "tiny")
+    with pytest.raises(ConfigError, match="takes no instance features"):
+        translate("--checkpoint", run_folder, "--features", "given", "--output", str(tmp_path / "out"))
+    with pytest.raises(ConfigError, match="has no feature encoder"):
+        cluster_features.main(["--checkpoint", run_folder])
+
+
+def encoded(value: float, class_id: int, area: int) -> EncodedSample:
+    """An image of 32x32 whose first rows are one instance of `area` pixels; the rest is of class 9."""
+    instances = (torch.arange(1024) >= area).long().view(1, 1, 32, 32)
+    features = torch.where(instances.bool(), torch.zeros(1, 2, 32, 32), torch.full((1, 2, 32, 32), value))
+    return EncodedSample("x", features, torch.where(instances.bool(), 9, class_id), instances)
+
+
+def test_clusters_are_found_and_small_instances_left_out() -> None:
+    rng = np.random.default_rng(0)
+    samples = [encoded(center + 0.01 * rng.standard_normal(), 1, 300) for center in (-0.5, 0.5) for _ in range(5)]
+    samples += [encoded(0.9, 2, 16), encoded(0.7, 3, 17)]  # 1/64 of the image is 16 pixels
+    clusters = cluster_features.cluster(samples, n_clusters=2)
+    assert clusters.centers.keys() == {1, 3, 9}
+    assert clusters.centers[1][:, 0].sort().values.tolist() == pytest.approx([-0.5, 0.5], abs=0.02)
+    assert clusters.centers[3].shape == (1, 2)
+    with pytest.raises(ConfigError, match="nothing to cluster"):
+        cluster_features.cluster([], n_clusters=2)
+
+
+def test_exported_files_are_the_originals(folder_run: Path) -> None:
+    export.main(["--checkpoint", str(folder_run), "--format", "original"])
+    weights = {name: read_weights_file(folder_run / f"latest_net_{name}.pth") for name in "GE"}
+    assert weights["G"]["model.1.weight"].shape[1] == 5 + 1 + 3
+    assert import_original(weights["E"]).scheme == "encoder"
