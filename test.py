@@ -74,10 +74,11 @@ def settings_for(trained: Trained, look: Look | None) -> Config:
 
 
 def build_translator(
-    trained: Trained, look: Look | None, device: torch.device, opt_level: str, dtype: str
+    trained: Trained, look: Look | None, device: torch.device, arguments: argparse.Namespace
 ) -> Translator:
     """The generator on `device` in the precision of an opt level; O3 casts the weights once."""
-    precision = choose_precision(opt_level, dtype, device)
+    opt_level = arguments.opt_level
+    precision = choose_precision(opt_level, arguments.dtype, device)
     weights_dtype = precision.compute_dtype if opt_level == "O3" else torch.float32
     generator = trained.generator
     if look is not None and isinstance(generator, FeatureConditionedGenerator):
@@ -90,6 +91,7 @@ def build_translator(
         device=device,
         colors=build.class_colors(trained.config.data),
         look=look,
+        noise_seed=arguments.seed if arguments.noise else None,
     )
 
 
@@ -233,7 +235,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         help=f"clusters to draw from; default: {FILE_NAME} beside the checkpoint",
     )
     add("--feature-maps", type=Path, metavar="DIR", help="folder of precomputed feature maps for --input")
-    add("--seed", type=int, default=0, metavar="N", help="of the draw; another seed gives other looks")
+    add("--noise", action="store_true", help="dropout and each image's own batch statistics, as pix2pix tests")
+    add("--seed", type=int, default=0, metavar="N", help="of what is drawn: looks from clusters, and noise")
     add("--split", metavar="NAME", help="split of the data set, where there is no --input")
     add("--output", type=Path, metavar="DIR", help="default: results/RUN/SPLIT_stepSTEP")
     add("--weights", choices=("ema", "raw"), default="ema", help="ema: the moving average, where the run has one")
@@ -245,6 +248,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     arguments = parser.parse_intermixed_args(argv)
     if arguments.input is None and (arguments.instances or arguments.targets or arguments.feature_maps):
         parser.error("--instances, --targets and --feature-maps go with --input")
+    if arguments.noise and arguments.batch_size > 1:
+        parser.error("--noise takes one image at a time: leave --batch-size out")
     if arguments.seed < 0:
         parser.error(f"--seed {arguments.seed}: expected a whole number from 0")
     if arguments.input is not None and arguments.split:
@@ -286,7 +291,7 @@ def main(argv: Sequence[str]) -> None:
         logger.info(f"translates   {source}{' and instance edges' if has_edges else ''}{hint}")
     look = choose_look(trained, arguments)
     layout = build_input(trained, look, arguments)
-    translator = build_translator(trained, look, device, arguments.opt_level, arguments.dtype)
+    translator = build_translator(trained, look, device, arguments)
     what = arguments.input.resolve().name if arguments.input else arguments.split or trained.config.data.test_split
     output = arguments.output or Path("results") / trained.name / (
         what if trained.step is None else f"{what}_step{trained.step}"

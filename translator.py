@@ -25,10 +25,15 @@ class Look:
         """(N, C, H, W) float32 features for regions (N, 1, H, W)."""
         features = []
         for name, source, region in zip(batch.names, batch.source, regions, strict=True):
-            rng = np.random.default_rng([self.seed, zlib.crc32(name.encode())])
+            rng = np.random.default_rng(image_seed(self.seed, name))
             classes = source if len(source) == 1 else torch.zeros_like(region)  # RGB images have one class
             features.append(self.clusters.sample(classes[None], region[None], rng))
         return torch.cat(features)
+
+
+def image_seed(seed: int, name: str) -> int:
+    """A seed for what is drawn for one image, whatever is translated beside it."""
+    return zlib.crc32(f"{seed}/{name}".encode())
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,8 @@ class Translator:
     weights_dtype: the dtype of the generator's weights; its input is cast to that.
     colors: (K, 3) uint8 colours of the classes; unused where sources are RGB images.
     look: where instance features come from, if not from the samples.
+    noise_seed: translate as the generator was trained, with dropout as noise, drawn by this seed and the image's name,
+        and batch norm by the image's own statistics (pix2pix's way to test). None: evaluation mode.
     """
 
     generator: nn.Module
@@ -47,12 +54,16 @@ class Translator:
     device: torch.device
     colors: Tensor
     look: Look | None = None
+    noise_seed: int | None = None
 
     @torch.inference_mode()
     def translate(self, batch: Batch) -> Tensor:
-        """(N, 3, H, W) uint8 images on the CPU; leaves the generator in the mode it was in."""
+        """(N, 3, H, W) uint8 images on the CPU; leaves the generator in the mode it was in. With noise N is 1."""
         was_training = self.generator.training
-        self.generator.eval()
+        self.generator.train(self.noise_seed is not None)
+        if self.noise_seed is not None:
+            assert len(batch.names) == 1, batch.names
+            torch.manual_seed(image_seed(self.noise_seed, batch.names[0]))
         with self.precision.autocast():
             fake = self.generator(*self._generator_inputs(batch.to(self.device)))
         self.generator.train(was_training)

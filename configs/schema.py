@@ -458,9 +458,8 @@ class Config:
         if features.origin == "precomputed":
             expected = "encoded where data.layout is not paired_folders"
             require(data.layout == "paired_folders", "features.origin", features.origin, expected)
-        elif features.regions == "instances":
-            expected = "labels: side_by_side has no instances"
-            require(data.layout != "side_by_side", "features.regions", features.regions, expected)
+        expected = "0: side_by_side has neither instances nor labels"
+        require(data.layout != "side_by_side", "features.n_channels", features.n_channels, expected)
         if features.regions == "labels":
             has_labels = data.n_classes > 0 or data.layout == "synthetic_facades"
             require(has_labels, "features.regions", features.regions, "instances where data.n_classes is 0")

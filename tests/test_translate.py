@@ -22,6 +22,7 @@ from models.original_names import OriginalWeightsError
 from tests.conftest import save_image
 from tests.runs import translation_script
 from trained import load_trained
+from translator import image_seed
 from utils.checkpoint import CheckpointError, checkpoint_path, load_checkpoint
 from utils.entry_point import run_entry_point
 
@@ -101,6 +102,30 @@ def test_the_average_of_the_weights_is_used_unless_the_raw_ones_are_wanted(
     state = load_checkpoint(checkpoint_path(run_folder, 4))
     average = load_trained(checkpoint_path(run_folder, 4)).generator.state_dict()
     assert torch.equal(average["stem.1.weight"], state["generator_average"]["module.stem.1.weight"])
+
+
+def test_noise_is_drawn_by_seed_and_name_and_evaluation_has_none(
+    cli: ModuleType, tiny_config: Path, tmp_path: Path
+) -> None:
+    train.main(["--config", str(tiny_config), "generator.dropout=true", "generator.norm=batch"])
+    run_folder = str(tiny_config.parent / "runs" / "tiny")
+
+    def translated(name: str, *arguments: str) -> dict[str, torch.Tensor]:
+        cli.main(["--checkpoint", run_folder, "--output", str(tmp_path / name), "--opt-level", "O0", *arguments])
+        return pixels(tmp_path / name)
+
+    plain, noisy, again = translated("a"), translated("b", "--noise"), translated("c", "--noise")
+    other = translated("d", "--noise", "--seed", "1")
+    for name in plain:
+        assert torch.equal(noisy[name], again[name])
+        assert not torch.equal(noisy[name], other[name])
+        assert not torch.equal(noisy[name], plain[name])
+    trained = load_trained(checkpoint_path(Path(run_folder), 4))
+    sample = SyntheticFacades(split="test", seed=0, n_samples=3, height=32, width=32).read(1)
+    torch.manual_seed(image_seed(0, sample.name))
+    with torch.no_grad():
+        fake = trained.generator.train()(build.build_conditioning(trained.config)(Batch.of([sample])))
+    assert torch.equal(noisy[sample.name], images_to_uint8(fake)[0].int())
 
 
 def test_the_newest_run_is_translated_to_a_folder_of_its_name_by_default(

@@ -60,6 +60,21 @@ def test_scientific_notation_is_a_number(tmp_path: Path) -> None:
         ("optimizer: {max_gradient_norm: 0}", [], r"optimizer\.max_gradient_norm is 0"),
         ("loss: {adversarial: 0, feature_matching: 0, vgg: 0}", [], r"at least one loss weight above 0"),
         ("amp: {opt_level: O7}", [], r"amp\.opt_level: Invalid value 'O7', expected one of \['O0', 'O1'\]"),
+        ("train: {freeze_global_epochs: 3}", [], r"train\.freeze_global_epochs is 3, expected 0 where"),
+        ("train: {pool_size: -1}", [], r"train\.pool_size is -1"),
+        ("init: {encoder: x}", [], r"init\.encoder is x, expected null where no features are encoded"),
+        ("features: {n_channels: 2, origin: precomputed}", [], r"features\.n_channels is 2, expected 3"),
+        ("features: {n_channels: 3, origin: precomputed}", [], r"expected encoded where data\.layout is not paired"),
+        (
+            "{data: {layout: side_by_side, root: x}, features: {n_channels: 3}}",
+            [],
+            r"features\.n_channels is 3, expected 0: side_by_side has neither instances nor labels",
+        ),
+        (
+            "{data: {layout: paired_folders, root: x}, features: {n_channels: 3, regions: labels}}",
+            [],
+            r"features\.regions is labels, expected instances where data\.n_classes is 0",
+        ),
         ("generator: {norm: spectral}", [], r"generator\.norm: Invalid value 'spectral'"),
         ("data: {layout: paired_folders}", [], r"data\.root is empty, expected the folder"),
         (

@@ -1,0 +1,134 @@
+"""Every recipe: its networks are the originals', and it trains, on images and networks made small."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import build
+from configs.load import load_config
+from models.original_weights import export_original
+from tests.conftest import save_image
+from tests.runs import run, translate
+from tools import cluster_features
+from tools.export import SCHEMES
+
+RECIPES = sorted(path for path in Path("configs").glob("*.yaml") if path.stem not in ("reference", "demo"))
+ORIGINALS = json.loads((Path(__file__).parents[1] / "reference" / "state_dict_keys.json").read_text())
+NETWORKS = {
+    "pix2pixhd_512p": ("pix2pixHD_G_global_label35_inst(in36)", "pix2pixHD_D_numD2_label35_inst(in39)"),
+    "pix2pixhd_512p_features": ("pix2pixHD_G_global_label35_inst_feat(in39)", "pix2pixHD_D_numD2_label35_inst(in39)"),
+    "pix2pixhd_1024p_24gb": ("pix2pixHD_G_local_ngf32_label35_inst(in36)", "pix2pixHD_D_numD3_label35_inst(in39)"),
+    "pix2pixhd_1024p_12gb": ("pix2pixHD_G_local_ngf32_label35_inst(in36)", "pix2pixHD_D_numD3_label35_inst(in39)"),
+    "pix2pix_facades": ("junyanz_G_unet_256_batch", "junyanz_D_basic_batch(in6)"),
+    "pix2pix_maps": ("junyanz_G_unet_256_batch", "junyanz_D_basic_batch(in6)"),
+    "pix2pix_edges": ("junyanz_G_unet_256_batch", "junyanz_D_basic_batch(in6)"),
+}
+SMALL = ["generator.base_channels=2", "discriminator.base_channels=2", "data.workers=0", "train.max_steps=2"]
+SMALL += ["run.device=cpu", "train.batch_size=1"]
+SMALL_BY_PREPROCESS = {
+    "scale_width": ["data.load_width=128"],
+    "resize_and_crop": [f"data.{key}=256" for key in ("load_width", "load_height", "crop_width", "crop_height")],
+    "crop": ["data.crop_width=64", "data.crop_height=64"],
+    "none": [],
+}
+
+
+@pytest.fixture
+def data_sets(tmp_path: Path) -> dict[str, Path]:
+    """Two pairs and a test sample in each layout."""
+    rng = np.random.default_rng(0)
+    for split in ("train", "val", "test"):
+        for name in ("x", "y"):
+            ids = rng.integers(0, 35, (4, 8), np.uint8).repeat(16, 0).repeat(16, 1)
+            photo = rng.integers(0, 255, (64, 128, 3), np.uint8)
+            save_image(tmp_path / "halves" / split / f"{name}.png", photo)
+            for side in "AB":
+                save_image(tmp_path / "folders" / f"{split}_{side}" / f"{name}.png", photo)
+            save_image(tmp_path / "labels" / f"{split}_label" / f"{name}.png", ids)
+            save_image(tmp_path / "labels" / f"{split}_inst" / f"{name}.png", ids.astype(np.uint16) * 1000)
+            save_image(tmp_path / "labels" / f"{split}_img" / f"{name}.png", photo)
+    return {name: tmp_path / name for name in ("halves", "folders", "labels")}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_networks_are_the_originals_at_full_size(name: str) -> None:
+    config = load_config(Path("configs") / f"{name}.yaml", ["data.root=/data"])
+    with torch.device("meta"):
+        generator, discriminator = build.build_generator(config), build.build_discriminator(config)
+    for network in (generator, discriminator):
+        network.to_empty(device="cpu")
+    bare = generator.get_submodule("generator") if config.has_encoder else generator
+    is_hd = name.startswith("pix2pixhd")
+    scheme = "multiscale" if is_hd else "patch"
+    found = (
+        export_original(bare, SCHEMES[type(bare)], biases_before_norms=is_hd),
+        export_original(discriminator, scheme, biases_before_norms=is_hd),  # type: ignore[arg-type]
+    )
+    for weights, original in zip(found, NETWORKS[name], strict=True):
+        shapes = {key: tuple(shape) for key, shape in ORIGINALS[original]["keys"].items()}
+        assert {key: tuple(value.shape) for key, value in weights.items()} == shapes
+
+
+def settings_of(recipe: Path, data_sets: dict[str, Path], vgg19_weights: dict[str, torch.Tensor]) -> list[str]:
+    """Overrides that make a recipe small; its losses, updates and schedules stay."""
+    text = recipe.read_text()
+    config = load_config(recipe, ["data.root=/data"])
+    layout = "halves" if "side_by_side" in text else "labels" if config.data.n_classes else "folders"
+    settings = [f"data.root={data_sets[layout]}", *SMALL, *SMALL_BY_PREPROCESS[config.data.preprocess]]
+    settings += [] if config.generator.name == "unet" else ["generator.n_blocks=1"]
+    if config.loss.vgg:
+        weights = data_sets["halves"].parent / "vgg19.pth"
+        torch.save(vgg19_weights, weights)
+        settings += [f"loss.vgg_weights={weights}"]
+    return settings
+
+
+# label maps are translated one way
+@pytest.mark.parametrize(
+    ("recipe", "direction"),
+    [
+        (path, way)
+        for path in RECIPES
+        for way in ("AtoB", "BtoA")
+        if way == "AtoB" or "n_classes" not in path.read_text()
+    ],
+    ids=lambda value: value.stem if isinstance(value, Path) else value,
+)
+def test_it_trains_and_translates(
+    recipe: Path, direction: str, data_sets: dict[str, Path], vgg19_weights: dict[str, torch.Tensor], tmp_path: Path
+) -> None:
+    config = load_config(recipe, ["data.root=/data"])
+    settings = [*settings_of(recipe, data_sets, vgg19_weights), f"run.root={tmp_path / 'runs'}"]
+    for part in ("generator", "discriminator"):  # a 1024p recipe begins with a run of the 512p one
+        if getattr(config.init, part):
+            first = Path("configs/pix2pixhd_512p.yaml")
+            begin = [*settings_of(first, data_sets, vgg19_weights), f"run.root={tmp_path / 'runs'}"]
+            run(first, *begin, "generator.base_channels=4")
+            settings += [f"init.{part}={tmp_path / 'runs' / 'pix2pixhd_512p'}"]
+    run(recipe, *settings, f"data.direction={direction}")
+    run_folder = tmp_path / "runs" / recipe.stem
+    assert (run_folder / "checkpoint-00000002.pt").is_file()
+    if config.has_encoder:
+        cluster_features.main(["--checkpoint", str(run_folder)])
+    translate("--checkpoint", str(run_folder), "--output", str(tmp_path / "out"))
+    assert (tmp_path / "out" / "x.png").is_file()
+
+
+def test_features_of_a_512p_run_go_into_the_1024p_recipe(
+    data_sets: dict[str, Path], vgg19_weights: dict[str, torch.Tensor], tmp_path: Path
+) -> None:
+    """The commands in the head of the recipe."""
+    from tools import precompute_features
+
+    first, second = (Path(f"configs/{name}.yaml") for name in ("pix2pixhd_512p_features", "pix2pixhd_1024p_24gb"))
+    root = [f"run.root={tmp_path / 'runs'}"]
+    run(first, *settings_of(first, data_sets, vgg19_weights), *root, "generator.base_channels=4")
+    before = str(tmp_path / "runs" / first.stem)
+    precompute_features.main(["--checkpoint", before])
+    settings = [f"init.generator={before}", f"init.discriminator={before}", "features.n_channels=3"]
+    settings += ["features.origin=precomputed", "run.name=pix2pixhd_1024p_features", "data.validation_split=train"]
+    run(second, *settings_of(second, data_sets, vgg19_weights), *root, *settings)
+    assert (tmp_path / "runs" / "pix2pixhd_1024p_features" / "checkpoint-00000002.pt").is_file()
