@@ -108,7 +108,7 @@ class Game:
 
     def _generator_pass(self, scene: Scene, share: float, fake: Tensor | None) -> None:
         # The bare discriminator: its own gradients are not wanted, so no process waits for them.
-        judge = self.discriminator.module
+        judge = self.discriminator.computing
         fake_judged: list[Judgement] = []
         real_judged: list[Judgement] = []
         with self.precision.autocast():
@@ -156,7 +156,7 @@ class Game:
         def judge(images: Tensor) -> list[Tensor]:
             # for penalties: the gradient of a gradient wants float32
             with torch.autocast(images.device.type, enabled=False):
-                return [scale.logits for scale in self.discriminator.module(scene.source, images)]
+                return [scale.logits for scale in self.discriminator.computing(scene.source, images)]
 
         terms = self.discriminator_objective(
             [scale.logits for scale in fake_judged], [scale.logits for scale in real_judged], judge, fake, scene.target
@@ -206,8 +206,10 @@ def build_game(config: Config, world: World) -> Game:
 def _make_player(module: nn.Module, config: Config, world: World, precision: Precision) -> Player:
     module.to(world.device).to(memory_format=build.memory_format(world.device))
     settings = config.optimizer
+    computing = precision.computing(module)
     return Player(
         module=module,
+        computing=computing,
         wrap=world.wrap,
         optimizer=make_adam(
             module,

@@ -1,5 +1,9 @@
 """Config -> parts: the one place that turns settings into data, networks and losses, shared by the entry points."""
 
+import getpass
+import hashlib
+import os
+import tempfile
 from pathlib import Path
 
 import torch
@@ -7,6 +11,7 @@ from torch import Tensor, nn
 
 from configs.schema import Config, ConfigError, DataConfig
 from data.batch import DataError
+from data.cache import CachedLayout, SampleCache
 from data.conditioning import Conditioning
 from data.facade_renderer import CLASS_COLORS, CLASS_NAMES
 from data.layout import Layout
@@ -17,6 +22,7 @@ from data.synthetic_facades import SPLITS, SyntheticFacades
 from losses.adversarial import AdversarialLoss
 from losses.objective import DiscriminatorObjective, GeneratorObjective
 from losses.perceptual import PerceptualLoss, VGG19Features, WeightsError, load_vgg19_weights
+from models.blocks import recompute_stages
 from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
 from models.global_generator import GlobalGenerator
 from models.initialization import initialize
@@ -41,6 +47,11 @@ USER_ERRORS = (
     PeerLostError,
     OSError,
 )
+
+
+CACHE_NAME = "samples"
+_SHARED_MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
+_MEMORY_CACHE = f"pairgan-{getpass.getuser()}"
 
 
 def number_of_classes(data: DataConfig) -> int:
@@ -114,6 +125,40 @@ def build_preprocessing(config: Config) -> Preprocessing:
     )
 
 
+def build_training_layout(config: Config, layout: Layout, run_folder: Path) -> Layout:
+    """The training split behind its cache, if there is to be one."""
+    folder = cache_folder(config, run_folder)
+    if folder is None:
+        return layout
+    cache = SampleCache(folder, max_bytes=int(config.data.cache_gib * 2**30))
+    return CachedLayout(layout, build_preprocessing(config), cache)
+
+
+def cache_folder(config: Config, run_folder: Path) -> Path | None:
+    """Where samples are kept; processes of one run share their memory."""
+    match config.data.cache:
+        case "none":
+            return None
+        case "disk":
+            return Path(config.data.cache_folder).expanduser() / CACHE_NAME
+        case "memory":
+            run = hashlib.sha256(str(run_folder.resolve()).encode()).hexdigest()[:16]
+            return _SHARED_MEMORY / f"{_MEMORY_CACHE}-{run}"
+
+
+def memory_caches() -> list[Path]:
+    """The folders of data.cache=memory that runs of this user have left behind."""
+    return sorted(_SHARED_MEMORY.glob(f"{_MEMORY_CACHE}-*"))
+
+
+def count_workers(data: DataConfig, processes_per_machine: int) -> int:
+    """Loader processes of each training process."""
+    if isinstance(data.workers, int):
+        return data.workers
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(8, cores // (2 * processes_per_machine)))
+
+
 def build_generator(config: Config) -> nn.Module:
     """The generator with initial weights from torch's global random generator, and with its encoder if it has one."""
     settings, features = config.generator, config.features
@@ -154,6 +199,8 @@ def build_generator(config: Config) -> nn.Module:
     initialize(generator, settings.init, settings.init_gain)
     if settings.spectral_norm:
         generator = add_spectral_norm(generator)
+    if config.train.activation_checkpointing:
+        recompute_stages(generator)
     if not config.has_encoder:
         return generator
     encoder = FeatureEncoder(
@@ -163,6 +210,8 @@ def build_generator(config: Config) -> nn.Module:
         norm=settings.norm,
     )
     initialize(encoder, settings.init, settings.init_gain)
+    if config.train.activation_checkpointing:
+        recompute_stages(encoder)
     return FeatureConditionedGenerator(generator, encoder)
 
 
@@ -208,7 +257,12 @@ def build_perceptual_loss(config: Config) -> PerceptualLoss | None:
         return None
     path = Path(settings.vgg_weights).expanduser() if settings.vgg_weights else None
     weights = load_vgg19_weights(path)
-    return PerceptualLoss(VGG19Features(weights, imagenet_normalization=settings.vgg_imagenet_normalization))
+    network = VGG19Features(
+        weights,
+        imagenet_normalization=settings.vgg_imagenet_normalization,
+        recomputes=config.train.activation_checkpointing,
+    )
+    return PerceptualLoss(network)
 
 
 def build_objective(config: Config, perceptual: PerceptualLoss | None) -> GeneratorObjective:

@@ -22,12 +22,13 @@ from models.feature_clusters import FILE_NAME, FeatureClusters
 from models.feature_encoder import FeatureConditionedGenerator
 from trained import Trained, find_checkpoint_file, load_trained
 from translator import Look, Translator
+from utils.allocator import keep_freed_memory
 from utils.checkpoint import CheckpointError, read_weights_file
 from utils.distributed import choose_device
 from utils.entry_point import run_entry_point
 from utils.metrics import ConstantColorFloor, ImageMetrics, image_metrics, mean_metrics
 from utils.pictures import picture_table
-from utils.precision import Precision, choose_precision
+from utils.precision import choose_precision
 from utils.run_folder import log_to_console, logger
 
 SHEET = "contact_sheet"
@@ -76,18 +77,15 @@ def settings_for(trained: Trained, look: Look | None) -> Config:
 def build_translator(
     trained: Trained, look: Look | None, device: torch.device, arguments: argparse.Namespace
 ) -> Translator:
-    """The generator on `device` in the precision of an opt level; O3 casts the weights once."""
-    opt_level = arguments.opt_level
-    precision = choose_precision(opt_level, arguments.dtype, device)
-    weights_dtype = precision.compute_dtype if opt_level == "O3" else torch.float32
+    """The generator on `device` in the precision of an opt level; O2 and O3 cast the weights once."""
+    precision = choose_precision(arguments.opt_level, arguments.dtype, device)
     generator = trained.generator
     if look is not None and isinstance(generator, FeatureConditionedGenerator):
         generator = generator.generator
     return Translator(
-        generator=generator.to(device, weights_dtype).to(memory_format=build.memory_format(device)),
+        generator=precision.computing(generator.to(device)).to(memory_format=build.memory_format(device)),
         conditioning=build.build_conditioning(settings_for(trained, look)),
-        precision=Precision(device.type, torch.float32) if opt_level == "O3" else precision,  # no autocast in O3
-        weights_dtype=weights_dtype,
+        precision=precision,
         device=device,
         colors=build.class_colors(trained.config.data),
         look=look,
@@ -240,8 +238,13 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--split", metavar="NAME", help="split of the data set, where there is no --input")
     add("--output", type=Path, metavar="DIR", help="default: results/RUN/SPLIT_stepSTEP")
     add("--weights", choices=("ema", "raw"), default="ema", help="ema: the moving average, where the run has one")
-    add("--opt-level", choices=("O0", "O1", "O3"), default="O1", help="float32, autocast, weights cast once")
-    add("--dtype", choices=("auto", "float16", "bfloat16"), default="auto", help="low precision of O1 and O3")
+    add(
+        "--opt-level",
+        choices=("O0", "O1", "O2", "O3"),
+        default="O1",
+        help="float32, autocast, weights cast once but for norms, all cast",
+    )
+    add("--dtype", choices=("auto", "float16", "bfloat16"), default="auto", help="low precision of O1, O2, O3")
     add("--batch-size", type=_positive, default=1, metavar="N")
     add("--device", choices=("auto", "cpu", "cuda"), default="auto")
     add("overrides", nargs="*", metavar="section.key=value", help="settings in place of the checkpoint's")
@@ -275,6 +278,8 @@ def main(argv: Sequence[str]) -> None:
     arguments = parse_arguments(argv)
     log_to_console(is_main=True)
     device = choose_device(arguments.device)
+    if device.type == "cpu":
+        keep_freed_memory()
     file = find_checkpoint_file(arguments.checkpoint)
     trained = load_trained(
         file,

@@ -15,6 +15,7 @@ from data.sampler import SampleKey
 from models.transfer import transfer_weights
 from trained import NetworkKind, find_checkpoint_file, load_network
 from training import Training
+from utils.allocator import keep_freed_memory
 from utils.checkpoint import CheckpointError, list_checkpoints
 from utils.distributed import World, joined_world
 from utils.entry_point import run_entry_point
@@ -116,6 +117,7 @@ def initialize_networks(training: Training) -> list[str]:
             continue
         file = find_checkpoint_file(Path(setting).expanduser())
         transfer = transfer_weights(load_network(file, key), player.module)
+        player.load_weights(player.module.state_dict())
         if not transfer.loaded:
             raise ConfigError(
                 f"init.{key}: nothing of {file} has a place in this {key}; it holds {transfer.left[0]}, …"
@@ -163,6 +165,8 @@ def prepare_folder(folder: Path, resume: str, checkpoint: Path | None) -> None:
 
 def train(config: Config, world: World, resume: str) -> None:
     """Build, find the place to go on from, and run to the end."""
+    if world.device.type == "cpu":
+        keep_freed_memory()
     training = Training(config, world)
     checkpoint, plan = go_on_or_start(training, resume)
     if training.position.step >= training.total_steps:

@@ -1,13 +1,12 @@
 """One run: a game, its data, and the folder where it writes; the loop, checkpoints, log and TensorBoard."""
 
 import math
+import shutil
 from collections.abc import Generator, Iterator
-from contextlib import closing, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-
-import torch
 
 import build
 from adversarial_step import build_game
@@ -34,6 +33,7 @@ from utils.schedule import Plateau, learning_rate_factor
 from utils.stop_request import Interrupted, StopRequest
 from utils.stopwatch import Stopwatch
 from utils.tensorboard import Board
+from utils.trace import Trace
 
 
 @dataclass
@@ -73,11 +73,11 @@ class Training:
             generator=self.average.module if self.average else generator,
             conditioning=self.game.conditioning,
             precision=self.game.precision,
-            weights_dtype=torch.float32,
             device=world.device,
             colors=build.class_colors(config.data),
         )
         self.position = Position()
+        self.stopwatch = Stopwatch()
         optimizer = config.optimizer
         self.plateau = Plateau(optimizer.plateau_epochs) if optimizer.decay == "plateau" else None
         self._frozen: dict[str, list[str]] = {}
@@ -106,8 +106,15 @@ class Training:
         # Processes that stop at different steps would wait for each other, so many are left to the signal itself.
         stop_request = StopRequest() if self.world.size == 1 else nullcontext(StopRequest())
         board = Board(self.folder if self.world.is_main else None, first_step=position.step + 1)
-        with closing(board), closing(self._batches()) as stream, stop_request as stop:
-            stopwatch = Stopwatch(position.step)
+        trace = Trace(self.folder / "trace.json.gz", settings.train.profile_steps if self.world.is_main else 0)
+        with (
+            self._temporary_cache(),
+            closing(board),
+            closing(self._batches()) as stream,
+            closing(trace),
+            stop_request as stop,
+        ):
+            self.stopwatch.start(position.step)
             while position.step < total_steps:
                 epoch = self.epoch
                 self._freeze()
@@ -119,10 +126,11 @@ class Training:
                     self.average.update_parameters(self.game.generator.module)
                 position.step += 1
                 position.batches += settings.batches_per_step
+                trace.step()
                 is_last = position.step == total_steps
                 stop_signal = stop.signal_number  # asked once: it can come at any moment
                 if is_last or position.step % settings.log.every_steps == 0:
-                    self._report(board, stopwatch, total_steps)
+                    self._report(board, total_steps)
                 if is_last or position.step % settings.log.images_every_steps == 0:
                     self._validate(board)
                 if self.plateau and self.epoch > epoch:
@@ -191,6 +199,7 @@ class Training:
         return {"step": self.position.step, "epoch": epoch, "samples_into_epoch": samples_into_epoch}
 
     def _batches(self) -> Generator[Batch]:
+        layout = build.build_training_layout(self.config, self.layout, self.folder)
         sampler = TrainingSampler(
             n_samples=len(self.layout),
             batch_size=self.config.train.batch_size,
@@ -200,14 +209,26 @@ class Training:
             first_batch=self.position.batches,
         )
         return training_batches(
-            TrainingDataset(self.layout, self.preprocessing, self.config.run.seed),
+            TrainingDataset(layout, self.preprocessing, self.config.run.seed),
             sampler,
-            n_workers=self.config.data.workers,
+            n_workers=build.count_workers(self.config.data, self.world.local_size),
             pin_memory=self.world.device.type == "cuda",
         )
 
+    @contextmanager
+    def _temporary_cache(self) -> Iterator[None]:
+        """What data.cache=memory holds goes when the run ends; files that another process still reads go with it."""
+        try:
+            yield
+        finally:
+            folder = build.cache_folder(self.config, self.folder)
+            if folder and self.config.data.cache == "memory":
+                shutil.rmtree(folder, ignore_errors=True)
+
     def _take(self, stream: Iterator[Batch]) -> list[Batch]:
-        return [batch.to(self.world.device) for batch in islice(stream, self.config.train.accumulation_steps)]
+        with self.stopwatch.waiting():
+            batches = list(islice(stream, self.config.train.accumulation_steps))
+        return [batch.to(self.world.device) for batch in batches]
 
     def _freeze(self) -> None:
         """Freeze what the present epoch freezes, where that is another than before.
@@ -248,12 +269,14 @@ class Training:
         self.game.generator.learning_rate = factor * optimizer.learning_rate
         self.game.discriminator.learning_rate = factor * (optimizer.learning_rate if rate is None else rate)
 
-    def _report(self, board: Board, stopwatch: Stopwatch, total_steps: int) -> None:
+    def _report(self, board: Board, total_steps: int) -> None:
         """The one transfer of losses from device to host: to the log and to TensorBoard."""
         losses = self.game.means.take(self.world)
-        images_per_s = stopwatch.lap(self.position.step) * self.joint_batch_size * self.config.batches_per_step
+        lap = self.stopwatch.lap(self.position.step)
+        images_per_s = lap.steps_per_s * self.joint_batch_size * self.config.batches_per_step
         epoch = (self.position.batches - 1) // self.batches_per_epoch + 1  # of the step just made, from 1
         scalars = {**losses, "progress/epoch": float(epoch), "progress/images_per_s": images_per_s}
+        scalars["progress/waiting_for_data"] = lap.waiting_share
         for name, player in self.game.players.items():
             scalars[f"learning_rate/{name}"] = player.learning_rate
             scalars[f"amp/scale/{name}"] = player.scaler.get_scale()
@@ -263,6 +286,7 @@ class Training:
         skipped = sum(int(player.skipped_steps) for player in self.game.players.values())
         logger.info(
             f"step {self.position.step:>6}/{total_steps}  epoch {epoch:>3}  {images_per_s:6.1f} images/s"
+            f"  {lap.waiting_share:4.0%} waiting for data"
             f"  {terms}" + (f"  skipped {skipped}" if skipped else "")
         )
 

@@ -40,7 +40,6 @@ def image_seed(seed: int, name: str) -> int:
 class Translator:
     """Translates batches with one generator, as evaluation needs it.
 
-    weights_dtype: the dtype of the generator's weights; its input is cast to that.
     colors: (K, 3) uint8 colours of the classes; unused where sources are RGB images.
     look: where instance features come from, if not from the samples.
     noise_seed: translate as the generator was trained, with dropout as noise, drawn by this seed and the image's name,
@@ -50,7 +49,6 @@ class Translator:
     generator: nn.Module
     conditioning: Conditioning
     precision: Precision
-    weights_dtype: torch.dtype
     device: torch.device
     colors: Tensor
     look: Look | None = None
@@ -69,14 +67,12 @@ class Translator:
         self.generator.train(was_training)
         return images_to_uint8(fake).cpu()
 
-    def _generator_inputs(self, batch: Batch) -> list[Tensor]:
+    def _generator_inputs(self, batch: Batch) -> tuple[Tensor, ...]:
         condition = self.conditioning(batch)
         if self.look is None:
-            inputs = self.conditioning.generator_inputs(batch, condition)
-        else:
-            features = self.look(batch, self.conditioning.region_map(batch))
-            inputs = (torch.cat([condition, features], dim=1),)
-        return [x.to(self.weights_dtype) if x.is_floating_point() else x for x in inputs]
+            return self.conditioning.generator_inputs(batch, condition)
+        features = self.look(batch, self.conditioning.region_map(batch))
+        return (torch.cat([condition, features], dim=1),)
 
     def show_source(self, sample: Sample) -> Tensor:
         """The source as (3, H, W) uint8 RGB, a label map in its colours."""

@@ -122,13 +122,23 @@ class DataConfig:
     """Split whose first samples are shown during training. Default: val, or train where there is no val."""
     test_split: str = "test"
     """Split that test.py translates unless told otherwise."""
-    workers: int = 2
-    """Loader processes per training process; 0 loads in the training process itself."""
+    workers: int | str = "auto"
+    """Loader processes per training process; 0 loads in the training process itself. auto: one for every two cores that
+    a process has, at most 8."""
+    cache: Literal["none", "memory", "disk"] = "none"
+    """Keep decoded and resized samples, as uint8, for later epochs: in the machine's memory until the run ends, or in
+    data.cache_folder for later runs too. What changes on disk is read anew."""
+    cache_folder: str = "~/.cache/pairgan"
+    """disk: where. python -m tools.clear_cache empties it."""
+    cache_gib: float = 16.0
+    """Most that is kept, in GiB; samples beyond it are decoded each time."""
     synthetic: SyntheticConfig = field(default_factory=SyntheticConfig)
     """Sizes of the embedded data set."""
 
     def __post_init__(self) -> None:
-        require_at_least(0, "data", n_classes=self.n_classes, workers=self.workers, ignore_id=self.ignore_id)
+        require_at_least(0, "data", n_classes=self.n_classes, ignore_id=self.ignore_id, cache_gib=self.cache_gib)
+        is_count = isinstance(self.workers, int) and self.workers >= 0
+        require(is_count or self.workers == "auto", "data.workers", self.workers, "a number of at least 0, or auto")
         require_at_least(
             1,
             "data",
@@ -342,11 +352,12 @@ class OptimizerConfig:
 class AmpConfig:
     """Mixed precision, switched like apex's opt levels."""
 
-    opt_level: Literal["O0", "O1"] = "O1"
-    """O0: float32 everywhere. O1: float32 weights, autocast in the networks."""
+    opt_level: Literal["O0", "O1", "O2", "O3"] = "O1"
+    """O0: float32 everywhere. O1: float32 weights, autocast in the networks. O2: weights in the low precision, norms
+    and the optimizers' master weights in float32. O3: all in the low precision, the optimizers too; for comparison."""
     dtype: Literal["auto", "float16", "bfloat16"] = "auto"
-    """Low precision of O1. float16 scales the losses, with a GradScaler for each optimizer. auto: bfloat16 where
-    the device computes in it, otherwise float16 on a GPU and float32 on a CPU."""
+    """Low precision of O1, O2 and O3. float16 scales the losses, with a GradScaler for each optimizer. auto: bfloat16
+    where the device computes in it, otherwise float16 on a GPU and float32 on a CPU."""
 
 
 @dataclass(frozen=True)
@@ -372,6 +383,12 @@ class TrainConfig:
     retain_graph: bool = True
     """true: judge each translation once and keep the graph for both losses (pix2pixHD's update). false: step the
     discriminator first, then judge again for the generator (pix2pix's update)."""
+    activation_checkpointing: bool = False
+    """Keep only the activations between the stages of generator and VGG, and compute those within again in the backward
+    pass: less memory, more time. Not with batch norm, which would count its statistics twice."""
+    profile_steps: int = 0
+    """Steps of which to write a trace of torch.profiler, after 10 others, to trace.json.gz in the run's folder, for
+    ui.perfetto.dev. 0: none."""
     pool_size: int = 0
     """Earlier translations that are kept to be judged, half of the time, in place of the present ones (Shrivastava et
     al. 2017). They take memory, and room in checkpoints. 0: none."""
@@ -390,6 +407,7 @@ class TrainConfig:
         require_at_least(1, "train", accumulation_steps=self.accumulation_steps)
         require_at_least(1, "train", discriminator_steps=self.discriminator_steps)
         require_at_least(0, "train", pool_size=self.pool_size, freeze_global_epochs=self.freeze_global_epochs)
+        require_at_least(0, "train", profile_steps=self.profile_steps)
         require(0 <= self.ema_decay < 1, "train.ema_decay", self.ema_decay, "0 <= decay < 1")
 
 
@@ -442,6 +460,17 @@ class Config:
 
     def __post_init__(self) -> None:
         """Check what one section wants of another."""
+        level, decay = self.amp.opt_level, self.train.ema_decay
+        if self.loss.gradient_penalty or self.loss.r1:
+            expected = "O0 or O1 where loss.gradient_penalty or loss.r1 is set: their gradients need float32"
+            require(level in ("O0", "O1"), "amp.opt_level", level, expected)
+        if level == "O3":
+            require(
+                decay == 0, "train.ema_decay", decay, "0 with amp.opt_level=O3: its weights are too coarse to average"
+            )
+        if self.generator.norm == "batch":
+            recomputes = self.train.activation_checkpointing
+            require(not recomputes, "train.activation_checkpointing", recomputes, "false with generator.norm=batch")
         self._check_features()
         if self.generator.name != "local":
             frozen_epochs = self.train.freeze_global_epochs

@@ -37,9 +37,19 @@ class Layout(Protocol):
         """Number of samples."""
         ...
 
+    def identity(self, index: int) -> str:
+        """What the content of sample `index` depends on; another text where it may have changed."""
+        ...
+
     def read(self, index: int) -> Sample:
         """Sample `index` at full size; DataError where its files cannot be used."""
         ...
+
+
+def file_identity(paths: Sequence[Path]) -> str:
+    """Names, sizes and times of files: another text once one of them is written to or replaced."""
+    states = [(path.resolve(), path.stat()) for path in paths]
+    return " ".join(f"{path}:{state.st_size}:{state.st_mtime_ns}:{state.st_ino}" for path, state in states)
 
 
 def checked_classes(ids: Tensor, path: Path, *, n_classes: int, ignore_id: int | None) -> Tensor:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from data.batch import DataError, Sample
 from data.image_files import find_images, read_ids, read_rgb
-from data.layout import check_equal_size, checked_classes
+from data.layout import check_equal_size, checked_classes, file_identity
 
 _LISTED = 5
 
@@ -61,6 +61,21 @@ class PairedFolders:
 
     def __len__(self) -> int:
         return len(self._files)
+
+    def identity(self, index: int) -> str:
+        """See Layout."""
+        files = self._files[index]
+        maps = {
+            "source": files.source,
+            "target": files.target,
+            "instances": files.instances,
+            "features": files.features,
+        }
+        present = {kind: path for kind, path in maps.items() if path}
+        try:
+            return f"{list(present)} {file_identity(list(present.values()))} {self.n_classes} {self._ignore_id}"
+        except OSError as error:
+            raise DataError(f"{error.filename}: {error.strerror}") from error
 
     def read(self, index: int) -> Sample:
         """The maps of sample `index` at full size; DataError where a file cannot be used."""

@@ -72,7 +72,7 @@ class Preprocessing:
         Raises:
             DataError: the resized sample is smaller than the crop.
         """
-        whole = self._resized(*sample.source.shape[-2:])
+        whole = self.whole(sample)
         flip = self.flip and bool(rng.random() < 0.5)
         if self.mode in ("scale_width", "none"):
             return replace(whole, flip=flip)
@@ -90,6 +90,15 @@ class Preprocessing:
             crop_width=self.crop_width,
             flip=flip,
         )
+
+    def whole(self, sample: Sample) -> Placement:
+        """The part of every draw that no chance decides: the resized sample, not cut and not mirrored."""
+        return self._resized(*sample.source.shape[-2:])
+
+    @property
+    def size_rule(self) -> str:
+        """What `whole` depends on beside the sample."""
+        return f"{self.mode} {self.load_height} {self.load_width} {self.size_multiple} {self.min_size}"
 
     def fixed(self, sample: Sample) -> Placement:
         """The placement of the whole image, for validation and testing: no crop, no mirroring."""

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from data.batch import DataError, Sample
 from data.image_files import find_images, read_rgb
+from data.layout import file_identity
 
 
 class SideBySide:
@@ -24,6 +25,14 @@ class SideBySide:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def identity(self, index: int) -> str:
+        """See Layout."""
+        path = self._paths[self.names[index]]
+        try:
+            return f"halves {file_identity([path])} {self._a_to_b}"
+        except OSError as error:
+            raise DataError(f"{path}: {error.strerror}") from error
 
     def read(self, index: int) -> Sample:
         """Both halves of image `index` at full size; DataError where the file cannot be used."""

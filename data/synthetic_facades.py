@@ -44,6 +44,10 @@ class SyntheticFacades:
     def __len__(self) -> int:
         return len(self.names)
 
+    def identity(self, index: int) -> str:
+        """See Layout."""
+        return f"synthetic_facades {self._seed} {self._size} {index}"
+
     def read(self, index: int) -> Sample:
         """Draw sample `index`, 0 .. len - 1.
 

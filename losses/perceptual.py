@@ -8,6 +8,7 @@ from typing import cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from torchvision.models import VGG19_Weights, vgg19
 
 # relu1_1, relu2_1, relu3_1, relu4_1, relu5_1 in torchvision's numbering, and pix2pixHD's weights of their L1
@@ -24,8 +25,13 @@ class WeightsError(ValueError):
 class VGG19Features(nn.Module):
     """The activations of VGG19 that the loss compares; frozen."""
 
-    def __init__(self, state_dict: Mapping[str, Tensor], *, imagenet_normalization: bool = False) -> None:
-        """Take VGG19's convolutions from `state_dict`, in torchvision's names."""
+    def __init__(
+        self, state_dict: Mapping[str, Tensor], *, imagenet_normalization: bool = False, recomputes: bool = False
+    ) -> None:
+        """Take VGG19's convolutions from `state_dict`, in torchvision's names.
+
+        recomputes: keep only the activations that the loss compares, and compute the others again in the backward pass.
+        """
         super().__init__()
         with torch.device("meta"):  # 548 MB that would only be overwritten or dropped
             layers = vgg19().features[: LAYERS[-1] + 1]
@@ -35,6 +41,7 @@ class VGG19Features(nn.Module):
         bounds = [0, *(layer + 1 for layer in LAYERS)]
         self.slices = nn.ModuleList(cast(nn.Sequential, layers)[start:end] for start, end in pairwise(bounds))
         self.imagenet_normalization = imagenet_normalization
+        self.recomputes = recomputes
         self.eval().requires_grad_(False)
 
     def forward(self, images: Tensor) -> list[Tensor]:
@@ -42,7 +49,7 @@ class VGG19Features(nn.Module):
         x = imagenet_normalized(images) if self.imagenet_normalization else images
         features = []
         for part in self.slices:
-            x = part(x)
+            x = checkpoint(part, x, use_reentrant=False) if self.recomputes and torch.is_grad_enabled() else part(x)
             features.append(x)
         return features
 

@@ -1,13 +1,40 @@
 """The parts that networks are made of."""
 
-from typing import Literal
+from typing import Literal, cast
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 Norm = Literal["instance", "batch"]
 Upsample = Literal["transposed", "nearest", "bilinear", "residual"]
 Padding = Literal["zeros", "reflect"]
+
+
+class Stage(nn.Sequential):
+    """Layers in a row whose inner activations can be computed again in the backward pass instead of being kept.
+
+    recomputes: whether they are (Chen et al. 2016, "Training deep nets with sublinear memory cost").
+    """
+
+    recomputes = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        """As nn.Sequential."""
+        if self.recomputes and torch.is_grad_enabled():
+            return cast(Tensor, checkpoint(super().forward, x, use_reentrant=False))
+        return cast(Tensor, super().forward(x))
+
+
+def recompute_stages(network: nn.Module) -> None:
+    """From now on keep only what lies between the stages of a network, in place.
+
+    Batch norm would count the statistics of a pass twice: for networks without it.
+    """
+    for module in network.modules():
+        if isinstance(module, Stage):
+            module.recomputes = True
 
 
 def make_norm(norm: Norm, channels: int) -> nn.Module:
@@ -19,9 +46,9 @@ def make_norm(norm: Norm, channels: int) -> nn.Module:
             return nn.BatchNorm2d(channels)
 
 
-def make_stem(in_channels: int, out_channels: int, norm: Norm) -> nn.Sequential:
+def make_stem(in_channels: int, out_channels: int, norm: Norm) -> Stage:
     """The 7x7 convolution with which the generators of pix2pixHD begin: reflection padded, norm, ReLU."""
-    return nn.Sequential(
+    return Stage(
         nn.ReflectionPad2d(3),
         nn.Conv2d(in_channels, out_channels, kernel_size=7, bias=False),
         make_norm(norm, out_channels),
@@ -34,9 +61,9 @@ def make_head(in_channels: int, out_channels: int) -> nn.Sequential:
     return nn.Sequential(nn.ReflectionPad2d(3), nn.Conv2d(in_channels, out_channels, kernel_size=7), nn.Tanh())
 
 
-def make_down(in_channels: int, out_channels: int, norm: Norm, padding: Padding) -> nn.Sequential:
+def make_down(in_channels: int, out_channels: int, norm: Norm, padding: Padding) -> Stage:
     """Halve the sides: strided 3x3 convolution, norm, ReLU. Reflection avoids light spots at borders."""
-    return nn.Sequential(
+    return Stage(
         nn.Conv2d(in_channels, out_channels, kernel_size=3, stride=2, padding=1, padding_mode=padding, bias=False),
         make_norm(norm, out_channels),
         nn.ReLU(inplace=True),
@@ -60,7 +87,7 @@ def make_up(in_channels: int, out_channels: int, norm: Norm, upsample: Upsample)
         ]
     else:
         layers = [nn.Upsample(scale_factor=2, mode=upsample), *_padded_conv3(in_channels, out_channels)]
-    return nn.Sequential(*layers, make_norm(norm, out_channels), nn.ReLU(inplace=True))
+    return Stage(*layers, make_norm(norm, out_channels), nn.ReLU(inplace=True))
 
 
 class ResidualBlock(nn.Module):
@@ -71,7 +98,7 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, channels: int, *, norm: Norm, dropout: bool = False) -> None:
         super().__init__()
-        self.body = nn.Sequential(
+        self.body = Stage(
             *_padded_conv3(channels, channels),
             make_norm(norm, channels),
             nn.ReLU(inplace=True),
@@ -90,7 +117,7 @@ class ResidualUpsampling(nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int, *, norm: Norm) -> None:
         super().__init__()
-        self.body = nn.Sequential(
+        self.body = Stage(
             make_norm(norm, in_channels),
             nn.ReLU(inplace=True),
             nn.Upsample(scale_factor=2, mode="nearest"),

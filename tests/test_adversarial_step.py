@@ -37,7 +37,7 @@ class TensorGame(Game):
 
 def make_player(network: nn.Module, scaler: torch.amp.GradScaler, max_norm: float | None, lr: float) -> Player:
     adam = make_adam(network, learning_rate=lr, betas=(0.5, 0.999), weight_decay=0)
-    return Player(network, lambda module: module, adam, scaler, max_norm)
+    return Player(network, network, lambda module: module, adam, scaler, max_norm)
 
 
 def make_scaler(precision: Precision) -> torch.amp.GradScaler:
@@ -60,7 +60,7 @@ def make_game(
     torch.manual_seed(0)
     generator = GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1, norm=norm)
     discriminator = MultiscalePatchDiscriminator(source_channels=3, base_channels=4, n_layers=2, norm=norm)
-    precision = Precision("cpu", compute_dtype)
+    precision = Precision("cpu", compute_dtype, "O1")
     return TensorGame(
         generator=make_player(generator.to(dtype), make_scaler(precision), max_norm, lr),
         discriminator=make_player(discriminator.to(dtype), make_scaler(precision), max_norm, lr),
@@ -285,7 +285,7 @@ def test_three_steps_reproduce_the_originals_training(
     weights = {"adversarial": 1.0} | (
         {"feature_matching": config["lambda_feat"]} if is_hd else {"l1": config["lambda_l1"]}
     )
-    precision = Precision("cpu", torch.float32)
+    precision = Precision("cpu", torch.float32, "O0")
     game = TensorGame(
         generator=make_player(generator, precision.make_scaler(), None, config["lr"]),
         discriminator=make_player(discriminator, precision.make_scaler(), None, config["lr"]),

@@ -47,6 +47,11 @@ def test_six_steps_kill_and_six_more_equal_twelve(tiny_config: Path) -> None:
     [
         ["amp.opt_level=O1", "amp.dtype=float16"],
         ["amp.opt_level=O1", "amp.dtype=bfloat16"],
+        ["amp.opt_level=O2", "generator.norm=batch", "train.ema_decay=0.5", "amp.dtype=float16"],
+        ["amp.opt_level=O2", "generator.spectral_norm=true", "amp.dtype=bfloat16"],
+        ["amp.opt_level=O3", "train.retain_graph=false", "amp.dtype=bfloat16"],
+        ["amp.opt_level=O3", "amp.dtype=float16"],
+        ["data.workers=1", "data.cache=memory"],
         ["train.accumulation_steps=2", "train.retain_graph=false"],
         ["data.workers=2", "generator.norm=batch", "discriminator.norm=batch"],
         ["train.ema_decay=0.5", "generator.norm=batch", "generator.spectral_norm=true"],

@@ -21,6 +21,8 @@ class World:
     rank: int
     size: int
     device: torch.device
+    local_size: int = 1
+    """Processes on this machine."""
 
     @property
     def is_main(self) -> bool:
@@ -91,7 +93,7 @@ def joined_world(device: str) -> Iterator[World]:
     else:
         dist.init_process_group("gloo")
     try:
-        yield World(rank, size, chosen)
+        yield World(rank, size, chosen, local_size=int(os.environ.get("LOCAL_WORLD_SIZE", size)))
     except RuntimeError as error:
         if any(sign in str(error) for sign in _SIGNS_OF_A_LOST_PEER):
             raise PeerLostError(

@@ -1,19 +1,42 @@
-"""How fast steps go."""
+"""How fast steps go, and what they wait for."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Lap:
+    """steps_per_s: speed. waiting_share: share of the time spent in `waiting`, 0 to 1."""
+
+    steps_per_s: float
+    waiting_share: float
 
 
 class Stopwatch:
-    """Steps per second between laps."""
+    """Speed between laps, and the share of waiting in them."""
 
-    def __init__(self, step: int) -> None:
-        """Start at `step`."""
+    def __init__(self) -> None:
+        """Start at step 0."""
+        self.start(0)
+
+    def start(self, step: int) -> None:
+        """Begin a lap at `step`."""
         self._step = step
         self._time_s = time.perf_counter()
+        self._waited_s = 0.0
 
-    def lap(self, step: int) -> float:
-        """Steps per second since the last lap, or the start, up to `step`."""
-        now_s = time.perf_counter()
-        steps_per_s = (step - self._step) / (now_s - self._time_s)
-        self._step, self._time_s = step, now_s
-        return steps_per_s
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Count the time within as waiting."""
+        begin_s = time.perf_counter()
+        yield
+        self._waited_s += time.perf_counter() - begin_s
+
+    def lap(self, step: int) -> Lap:
+        """The lap that ends at `step`; another begins."""
+        elapsed_s = time.perf_counter() - self._time_s
+        lap = Lap((step - self._step) / elapsed_s, self._waited_s / elapsed_s)
+        self.start(step)
+        return lap

@@ -59,7 +59,7 @@ def test_scientific_notation_is_a_number(tmp_path: Path) -> None:
         ("optimizer: {learning_rate: .nan}", [], r"optimizer\.learning_rate is nan"),
         ("optimizer: {max_gradient_norm: 0}", [], r"optimizer\.max_gradient_norm is 0"),
         ("loss: {adversarial: 0, feature_matching: 0, vgg: 0}", [], r"at least one loss weight above 0"),
-        ("amp: {opt_level: O7}", [], r"amp\.opt_level: Invalid value 'O7', expected one of \['O0', 'O1'\]"),
+        ("amp: {opt_level: O7}", [], r"amp\.opt_level: Invalid value 'O7', expected one of \['O0', 'O1', 'O2', 'O3'\]"),
         ("train: {freeze_global_epochs: 3}", [], r"train\.freeze_global_epochs is 3, expected 0 where"),
         ("train: {pool_size: -1}", [], r"train\.pool_size is -1"),
         ("init: {encoder: x}", [], r"init\.encoder is x, expected null where no features are encoded"),

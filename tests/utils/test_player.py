@@ -12,7 +12,7 @@ def make_player(weight_decay: float = 0.0) -> Player:
     torch.manual_seed(0)
     network = GlobalGenerator(in_channels=3, base_channels=2, n_downsamplings=1, n_blocks=12, norm="batch")
     adam = make_adam(network, learning_rate=0.1, betas=(0.5, 0.999), weight_decay=weight_decay)
-    return Player(network, lambda module: module, adam, torch.amp.GradScaler("cpu", enabled=False), None)
+    return Player(network, network, lambda module: module, adam, torch.amp.GradScaler("cpu", enabled=False), None)
 
 
 def step(player: Player) -> None:

@@ -1,7 +1,8 @@
 import pytest
 import torch
+from torch import nn
 
-from utils.precision import choose_precision
+from utils.precision import OptLevel, choose_precision
 
 CPU = torch.device("cpu")
 
@@ -15,7 +16,7 @@ CPU = torch.device("cpu")
         ("O3", "bfloat16", torch.bfloat16),
     ],
 )
-def test_the_opt_level_and_the_dtype_decide(opt_level: str, dtype: str, expected: torch.dtype) -> None:
+def test_the_opt_level_and_the_dtype_decide(opt_level: OptLevel, dtype: str, expected: torch.dtype) -> None:
     precision = choose_precision(opt_level, dtype, CPU)
     assert precision.compute_dtype == expected
     with precision.autocast():
@@ -30,6 +31,31 @@ def test_only_float16_scales_its_losses() -> None:
     assert choose_precision("O1", "float16", CPU).make_scaler().is_enabled()
     assert not choose_precision("O1", "bfloat16", CPU).make_scaler().is_enabled()
     assert not choose_precision("O0", "auto", CPU).make_scaler().is_enabled()
+
+
+def test_without_master_weights_nothing_is_scaled() -> None:
+    assert choose_precision("O2", "float16", CPU).make_scaler().is_enabled()
+    assert not choose_precision("O3", "float16", CPU).make_scaler().is_enabled()
+
+
+@pytest.mark.parametrize("level", ["O0", "O1"])
+def test_float32_weights_compute_themselves(level: OptLevel) -> None:
+    network = nn.Conv2d(1, 1, 1)
+    assert choose_precision(level, "bfloat16", CPU).computing(network) is network
+
+
+def test_o2_computes_with_a_low_copy_that_shares_the_norms() -> None:
+    network = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2))
+    low = choose_precision("O2", "bfloat16", CPU).computing(network)
+    assert low[0].weight.dtype == torch.bfloat16  # type: ignore[index]
+    assert network[0].weight.dtype == torch.float32
+    assert low[1] is network[1]  # type: ignore[index]
+
+
+def test_o3_casts_everything() -> None:
+    network = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2))
+    assert choose_precision("O3", "bfloat16", CPU).computing(network) is network
+    assert {p.dtype for p in network.parameters()} == {torch.bfloat16}
 
 
 @pytest.mark.gpu

@@ -1,0 +1,59 @@
+"""What is measured: configurations at full size and at the demo's, and batches for them."""
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torchvision.models import vgg19
+
+from configs.load import config_from_dict, config_to_dict
+from configs.schema import Config
+from data.batch import Batch
+
+N_CLASSES = 35
+DEMO = ["generator.base_channels=32", "generator.n_downsamplings=2", "generator.n_blocks=4"]
+DEMO += ["discriminator.base_channels=32", "loss.vgg=0", "loss.l1=20"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A size of networks and images. settings: what differs from pix2pixHD's at full size."""
+
+    name: str
+    height: int
+    width: int
+    batch_size: int = 1
+    settings: tuple[str, ...] = ()
+
+    def config(self, *settings: str) -> Config:
+        """The configuration with further settings."""
+        common = [
+            "data.layout=paired_folders",
+            "data.root=.",
+            f"data.n_classes={N_CLASSES}",
+            "data.instance_edges=true",
+        ]
+        common += ["data.preprocess=none", f"loss.vgg_weights={random_vgg19()}", *self.settings, *settings]
+        return config_from_dict(config_to_dict(Config()), self.name, common)
+
+    def batch(self, device: torch.device) -> Batch:
+        """Random labels, instances and photos of the case's size."""
+        generator = torch.Generator().manual_seed(0)
+        size = (self.batch_size, 1, self.height, self.width)
+        labels = torch.randint(N_CLASSES, size, dtype=torch.uint8, generator=generator)
+        photo = torch.randint(256, (size[0], 3, *size[2:]), dtype=torch.uint8, generator=generator)
+        names = tuple(str(number) for number in range(self.batch_size))
+        return Batch(names, labels, labels.int(), photo).to(device)
+
+
+def random_vgg19() -> Path:
+    """A file of random weights in VGG19's shapes: speed does not ask for values."""
+    path = Path(tempfile.gettempdir()) / "pairgan_random_vgg19.pth"
+    if not path.is_file():
+        torch.manual_seed(0)
+        weights = {f"features.{key}": value for key, value in vgg19().features.state_dict().items()}
+        partial = path.with_suffix(f".{torch.initial_seed()}")
+        torch.save(weights, partial)
+        partial.replace(path)
+    return path

@@ -1,0 +1,37 @@
+"""Figures as JSON, with where they were measured, and as a table."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bench.measure import Surroundings
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def write_report(name: str, device: torch.device, rows: Sequence[dict[str, Any]], results: Path = RESULTS) -> Path:
+    """Write RESULTS/NAME_DEVICE.json, and print the rows as a Markdown table; columns are those of the first row."""
+    path = results / f"{name}_{device.type}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    surroundings = asdict(Surroundings.here(device))
+    path.write_text(json.dumps({"surroundings": surroundings, "rows": list(rows)}, indent=2) + "\n")
+    print(
+        f"\n{name}: {surroundings['device']}, torch {surroundings['torch_version']}, commit {surroundings['commit']}\n"
+    )
+    print(markdown_table(rows))
+    return path
+
+
+def markdown_table(rows: Sequence[dict[str, Any]]) -> str:
+    """Rows of equal keys as a Markdown table."""
+    columns = list(rows[0])
+    lines = [columns, ["---"] * len(columns), *([_cell(row[column]) for column in columns] for row in rows)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _cell(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,66 @@
+"""Recomputing the stages of a network changes neither outputs nor gradients, and keeps less."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from losses.perceptual import PerceptualLoss, VGG19Features
+from models.blocks import recompute_stages
+from models.feature_encoder import FeatureEncoder
+from models.global_generator import GlobalGenerator
+from models.local_enhancer import LocalEnhancer
+
+NETWORKS: list[Callable[[], nn.Module]] = [
+    lambda: GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=2, dropout=True),
+    lambda: GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1, upsample="residual"),
+    lambda: LocalEnhancer(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1, n_enhancer_blocks=1),
+    lambda: FeatureEncoder(base_channels=4, n_downsamplings=2).network,
+]
+
+
+def outcome(network: nn.Module, x: Tensor) -> tuple[Tensor, dict[str, Tensor], int]:
+    """Output, gradients by name, and bytes that were kept for the backward pass."""
+    kept: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    torch.manual_seed(1)
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        output = network(x)
+    output.square().mean().backward()
+    return (
+        output,
+        {name: p.grad.clone() for name, p in network.named_parameters() if p.grad is not None},
+        sum(kept.values()),
+    )
+
+
+@pytest.mark.parametrize("make", NETWORKS)
+def test_outputs_and_gradients_are_the_same_and_less_is_kept(make: Callable[[], nn.Module]) -> None:
+    torch.manual_seed(0)
+    plain, recomputing = make().double(), make().double()
+    recomputing.load_state_dict(plain.state_dict())
+    recompute_stages(recomputing)
+    x = torch.randn(1, 3, 64, 64, dtype=torch.float64)
+    output, gradients, kept = outcome(plain, x)
+    again, gradients_again, kept_again = outcome(recomputing, x)
+    torch.testing.assert_close(again, output, rtol=0, atol=0)
+    torch.testing.assert_close(gradients_again, gradients, rtol=1e-12, atol=1e-15)
+    assert kept_again < 0.75 * kept
+
+
+def test_vgg_too(vgg19_weights: dict[str, Tensor]) -> None:
+    image, target = torch.rand(2, 1, 3, 32, 32)
+    results = []
+    for recomputes in (False, True):
+        loss = PerceptualLoss(VGG19Features(vgg19_weights, recomputes=recomputes))
+        fake = image.clone().requires_grad_()
+        value = loss(fake, target)
+        value.backward()
+        assert fake.grad is not None
+        results.append((value, fake.grad))
+    torch.testing.assert_close(results[0], results[1])

@@ -1,0 +1,83 @@
+"""apex's four opt levels train to nearly the same, and each other's checkpoints go on at any of them."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from configs.load import load_config
+from tests.runs import checkpoint, run, translate
+from training import Training
+from utils.checkpoint import checkpoint_path
+from utils.distributed import World
+
+SETTINGS = ["train.max_steps=6", "amp.dtype=bfloat16", "generator.norm=batch"]
+
+
+def weights(config: Path, name: str, step: int = 6) -> Tensor:
+    network = checkpoint(config, step, name)["generator"]["network"]
+    return torch.cat([value.float().flatten() for key, value in network.items() if "running" not in key])
+
+
+def trained(config: Path, level: str) -> Tensor:
+    run(config, *SETTINGS, f"amp.opt_level={level}", f"run.name={level}")
+    return weights(config, level)
+
+
+def test_every_level_moves_the_weights_nearly_alike(tiny_config: Path) -> None:
+    run(tiny_config, *SETTINGS, "optimizer.learning_rate=0", "amp.opt_level=O0", "run.name=start")
+    start, exact = weights(tiny_config, "start"), trained(tiny_config, "O0")
+    moved = (exact - start).norm()
+    for level, allowed in (("O1", 0.5), ("O2", 0.5), ("O3", 0.8)):
+        low = trained(tiny_config, level)
+        assert 0 < (low - exact).norm() < allowed * moved, level
+
+
+def test_master_weights_are_saved_in_float32_and_compute_in_the_low_precision(tiny_config: Path) -> None:
+    run(tiny_config, *SETTINGS, "amp.opt_level=O2")
+    saved = checkpoint(tiny_config, 6)["generator"]
+    weight = saved["network"]["head.1.weight"]
+    assert weight.dtype == saved["optimizer"]["head.1.weight"]["exp_avg"].dtype == torch.float32
+    assert not torch.equal(weight, weight.bfloat16().float())  # more than the low precision holds
+
+    training = Training(load_config(tiny_config, [*SETTINGS, "amp.opt_level=O2"]), World(0, 1, torch.device("cpu")))
+    training.restore(checkpoint_path(tiny_config.parent / "runs" / "tiny", 6))
+    player = training.game.generator
+    copied = player.computing.get_parameter("head.1.weight")
+    assert torch.equal(copied, weight.bfloat16())
+    assert player.computing.get_submodule("stem.2") is player.module.get_submodule("stem.2")
+
+
+def test_o3_saves_the_low_precision(tiny_config: Path) -> None:
+    run(tiny_config, *SETTINGS, "amp.opt_level=O3")
+    assert checkpoint(tiny_config, 6)["generator"]["network"]["head.1.weight"].dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize(("first", "then"), [("O0", "O2"), ("O2", "O1"), ("O1", "O3"), ("O3", "O0")])
+def test_a_run_goes_on_at_another_level(tiny_config: Path, first: str, then: str, tmp_path: Path) -> None:
+    run(tiny_config, *SETTINGS, f"amp.opt_level={first}")
+    run(tiny_config, *SETTINGS, f"amp.opt_level={then}", "train.max_steps=8")
+    state = checkpoint(tiny_config, 8)["generator"]
+    assert state["network"]["head.1.weight"].dtype == (torch.bfloat16 if then == "O3" else torch.float32)
+    assert state["optimizer"]["head.1.weight"]["step"] == 8
+    translate("--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--output", str(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("step", ["train.retain_graph=true", "train.retain_graph=false"])
+def test_an_overflow_in_float16_skips_an_update_with_master_weights_too(tiny_config: Path, step: str) -> None:
+    settings = ["amp.dtype=float16", "amp.opt_level=O2", step, "train.max_steps=3", "loss.l1=1e9"]
+    run(tiny_config, *settings)
+    state = checkpoint(tiny_config, 3)["generator"]
+    assert state["skipped_steps"] == 3
+    assert state["scaler"]["scale"] < 65536
+
+
+def test_frozen_parts_stay_in_both_copies(tiny_config: Path) -> None:
+    settings = [*SETTINGS, "amp.opt_level=O2", "train.freeze_generator=[stem]"]
+    run(tiny_config, *settings, "train.max_steps=1", "optimizer.learning_rate=0", "run.name=start")
+    run(tiny_config, *settings)
+    before, after = checkpoint(tiny_config, 1, "start"), checkpoint(tiny_config, 6)
+    name = "stem.1.weight"
+    assert torch.equal(before["generator"]["network"][name], after["generator"]["network"][name])
+    assert name not in after["generator"]["optimizer"]

@@ -1,0 +1,29 @@
+"""Remove what data.cache has kept: python -m tools.clear_cache [--folder DIR]."""
+
+import argparse
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import build
+from configs.schema import DataConfig
+from utils.entry_point import run_entry_point
+from utils.run_folder import log_to_console, logger
+
+
+def main(argv: Sequence[str]) -> None:
+    """Parse the command line and do what it says."""
+    parser = argparse.ArgumentParser(description="Remove the samples that data.cache has kept, of all runs.")
+    default = DataConfig().cache_folder
+    parser.add_argument("--folder", type=Path, default=Path(default), metavar="DIR", help=f"default: {default}")
+    arguments = parser.parse_args(argv)
+    log_to_console(is_main=True)
+    for folder in [arguments.folder.expanduser() / build.CACHE_NAME, *build.memory_caches()]:
+        if folder.is_dir():
+            shutil.rmtree(folder)
+            logger.info("removed %s", folder)
+
+
+if __name__ == "__main__":
+    sys.exit(run_entry_point(main, build.USER_ERRORS))
