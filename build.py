@@ -21,33 +21,17 @@ from data.side_by_side import SideBySide
 from data.synthetic_facades import SPLITS, SyntheticFacades
 from losses.adversarial import AdversarialLoss
 from losses.objective import DiscriminatorObjective, GeneratorObjective
-from losses.perceptual import PerceptualLoss, VGG19Features, WeightsError, load_vgg19_weights
+from losses.perceptual import PerceptualLoss, VGG19Features, load_vgg19_weights
 from models.blocks import recompute_stages
 from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
 from models.global_generator import GlobalGenerator
 from models.initialization import initialize
 from models.local_enhancer import LocalEnhancer
-from models.original_names import OriginalWeightsError
 from models.patch_discriminator import MultiscalePatchDiscriminator
 from models.pixel_discriminator import PixelDiscriminator
 from models.spectral_norm import add_spectral_norm
 from models.unet_generator import UnetGenerator
-from utils.checkpoint import CheckpointError
-from utils.distributed import DeviceError, PeerLostError
 from utils.label_colors import label_colors
-
-# What the user can mend: an entry point tells it in one line.
-USER_ERRORS = (
-    ConfigError,
-    DataError,
-    CheckpointError,
-    OriginalWeightsError,
-    WeightsError,
-    DeviceError,
-    PeerLostError,
-    OSError,
-)
-
 
 CACHE_NAME = "samples"
 _SHARED_MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())

@@ -51,7 +51,7 @@ class Training:
         """Build everything and check the data; nothing is written yet.
 
         Raises:
-            build.USER_ERRORS: a setting, the data or a weights file cannot be used.
+            entry_point.user_errors(): a setting, the data or a weights file cannot be used.
         """
         self.config = config
         self.world = world

@@ -3,8 +3,10 @@
 import platform
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +40,60 @@ def time_alternating(
             synchronize(device)
             times[name].append(time.perf_counter() - begin)
     return times
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What a process of its own took. seconds: of each call. answer: its last word, for instance its peak memory."""
+
+    seconds: list[float]
+    answer: float
+
+
+def serve_steps(work: Work, device: torch.device) -> None:
+    """The side of a process that `time_processes` has started: one call for each line, answered by its seconds."""
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        print(time_alternating({"": work}, device, repeats=1, warm_up=0)[""][0], flush=True)
+
+
+def time_processes(commands: Mapping[str, list[str]], repeats: int) -> dict[str, Timed]:
+    """Sides that need settings of a whole process: each in one of its own, all alive, working in turns A B A B …."""
+    with ExitStack() as stack:
+        processes: dict[str, subprocess.Popen[str]] = {}
+        for name, command in commands.items():
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            processes[name] = stack.enter_context(process)
+            _answer(process)  # ready
+        seconds: dict[str, list[float]] = {name: [] for name in commands}
+        for _ in range(repeats):
+            for name, process in processes.items():
+                assert process.stdin is not None
+                process.stdin.write("go\n")
+                process.stdin.flush()
+                seconds[name].append(float(_answer(process)))
+        timed = {}
+        for name, process in processes.items():
+            assert process.stdin is not None
+            process.stdin.close()
+            timed[name] = Timed(seconds[name], float(_answer(process)))
+        return timed
+
+
+def _answer(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        raise RuntimeError(f"a measuring process ended with code {process.wait()}")
+    return line
+
+
+def peak_memory_bytes(device: torch.device) -> int:
+    """The most memory that this process has held so far: on a GPU the device's, otherwise its resident set (Linux)."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
 
 
 def median(values: list[float]) -> float:

@@ -4,8 +4,6 @@ python -m bench.train_step [--repeats N] [--case NAME …]
 """
 
 import argparse
-import resource
-import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -15,11 +13,12 @@ import torch
 import build
 from adversarial_step import Game, build_game
 from bench.cases import DEMO, Case
-from bench.measure import convolution_rate, count_flop, median, time_alternating
+from bench.measure import convolution_rate, count_flop, median, peak_memory_bytes, serve_steps, time_processes
 from bench.reference_update import ReferenceUpdate
 from bench.report import write_report
 from configs.schema import Config
 from data.conditioning import images_to_float
+from utils.allocator import keep_freed_memory
 from utils.distributed import World, choose_device
 from utils.precision import OptLevel, choose_precision
 
@@ -63,51 +62,49 @@ def make_side(case: Case, side: str, device: torch.device) -> Callable[[], objec
     return lambda: reference.step(conditioning(batch), images_to_float(target))
 
 
-def peak_memory(case: Case, side: str, device: torch.device) -> float:
-    """GiB that two steps take in a process of their own, beyond what importing the program takes."""
-    command = [sys.executable, "-m", "bench.train_step", "--peak-memory", case.name, side, str(device)]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+def serve(case: Case, side: str, device: torch.device) -> None:
+    """In a process of the side's own: after its warm-up, a step for every line of input, answered by its seconds.
 
-
-def print_peak_memory(case: Case, side: str, device: torch.device) -> None:
-    """The child's part of `peak_memory`."""
+    The reference runs in the memory allocator's default, as pix2pixHD does; the others as train.py does. The end of
+    the input is answered by the peak of the memory in GiB, beyond what the imported program takes.
+    """
     case.config()  # VGG's weights are there
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    if device.type == "cpu" and SIDES[side] is not None:
+        keep_freed_memory()
+    before = peak_memory_bytes(device)
     step = make_side(case, side, device)
-    step()
-    step()
-    if device.type == "cuda":
-        taken = torch.cuda.max_memory_allocated(device)
-    else:
-        taken = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
-    print(taken / 2**30)
+    for _ in range(2):
+        step()
+    serve_steps(step, device)
+    print((peak_memory_bytes(device) - before) / 2**30, flush=True)
 
 
 def measure(case: Case, device: torch.device, repeats: int) -> list[dict[str, Any]]:
     """A row for each side."""
-    sides = {side: make_side(case, side, device) for side in SIDES}
-    flop = count_flop(sides["float32"])
-    times = time_alternating(sides, device, repeats=repeats)
-    del sides
+    command = [sys.executable, "-m", "bench.train_step", "--serve", case.name]
+    timed = time_processes({side: [*command, side, str(device)] for side in SIDES}, repeats)
+    flop = count_flop(make_side(case, "float32", device))
     rows = []
-    for side, seconds in times.items():
+    for side, result in timed.items():
         settings = SIDES[side]
         level: OptLevel = "O0" if settings is None or "amp.opt_level=O0" in settings else "O1"
         dtype = choose_precision(level, "auto", device).compute_dtype
         rate = convolution_rate(device, dtype)
-        ratios = [ours / theirs for theirs, ours in zip(seconds, times["reference"], strict=True)]
+        reference = timed["reference"]
+        ratios = [theirs / ours for theirs, ours in zip(reference.seconds, result.seconds, strict=True)]
         rows.append(
             {
                 "case": case.name,
                 "side": side,
                 "dtype": str(dtype).removeprefix("torch."),
-                "s": median(seconds),
-                "images/s": case.batch_size / median(seconds),
-                "times the reference": median(ratios),
+                "s": median(result.seconds),
+                "images/s": case.batch_size / median(result.seconds),
+                "times as fast": median(ratios),
                 "TFLOP": flop / 1e12,
                 "convolution TFLOP/s": rate / 1e12,
-                "share of it": flop / median(seconds) / rate,
-                "peak GiB": peak_memory(case, side, device),
+                "share of it": flop / median(result.seconds) / rate,
+                "peak GiB": result.answer,
+                "memory ratio": result.answer / reference.answer,
             }
         )
     return rows
@@ -119,12 +116,12 @@ def main() -> None:
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--case", nargs="*", help="names of cases; default: all of the device")
-    parser.add_argument("--peak-memory", nargs=3, metavar=("CASE", "SIDE", "DEVICE"), help=argparse.SUPPRESS)
+    parser.add_argument("--serve", nargs=3, metavar=("CASE", "SIDE", "DEVICE"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     cases = {case.name: case for case in [*CPU_CASES, *GPU_CASES]}
-    if arguments.peak_memory:
-        name, side, device_name = arguments.peak_memory
-        print_peak_memory(cases[name], side, torch.device(device_name))
+    if arguments.serve:
+        name, side, device_name = arguments.serve
+        serve(cases[name], side, torch.device(device_name))
         return
     device = choose_device(arguments.device)
     chosen = arguments.case or [case.name for case in (GPU_CASES if device.type == "cuda" else CPU_CASES)]

@@ -7,6 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from models.wide_convolution import WideConv2d
+
 Norm = Literal["instance", "batch"]
 Upsample = Literal["transposed", "nearest", "bilinear", "residual"]
 Padding = Literal["zeros", "reflect"]
@@ -135,4 +137,4 @@ class ResidualUpsampling(nn.Module):
 
 
 def _padded_conv3(in_channels: int, out_channels: int) -> list[nn.Module]:
-    return [nn.ReflectionPad2d(1), nn.Conv2d(in_channels, out_channels, kernel_size=3, bias=False)]
+    return [nn.ReflectionPad2d(1), WideConv2d(in_channels, out_channels, kernel_size=3, bias=False)]

@@ -10,15 +10,14 @@ from pathlib import Path
 import pytest
 import torch
 
-import build
 import train
 from configs.load import load_config
 from configs.schema import ConfigError
+from entry_point import run_entry_point
 from tests.runs import assert_equal, checkpoint, run, wait_for, without_config
 from training import Training
 from utils.checkpoint import checkpoint_path, list_checkpoints, load_checkpoint
 from utils.distributed import World
-from utils.entry_point import run_entry_point
 
 # Sums come out differently, in their last bits, on another number of threads than this process's.
 ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -240,7 +239,7 @@ def test_other_networks_than_the_checkpoints_are_refused_and_nothing_is_lost(
     run(tiny_config)
     arguments = ["train.py", "--config", str(tiny_config), "generator.n_blocks=3"]
     monkeypatch.setattr(sys, "argv", arguments)
-    assert run_entry_point(train.main, build.USER_ERRORS) == 2
+    assert run_entry_point(train.main) == 2
     assert "was trained with generator.n_blocks=1, now it is 3: set it back" in capfd.readouterr().err
     assert checkpoint(tiny_config, 4)["step"] == 4
 

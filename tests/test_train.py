@@ -11,16 +11,15 @@ import numpy as np
 import pytest
 import torch
 
-import build
 import train
 from configs.schema import ConfigError
 from data.batch import DataError
+from entry_point import run_entry_point
 from models.original_names import OriginalWeightsError
 from models.original_weights import import_original
 from tests.conftest import save_image
 from tests.runs import assert_equal, checkpoint, run
 from utils.checkpoint import checkpoint_path
-from utils.entry_point import run_entry_point
 
 
 @pytest.mark.parametrize("retain_graph", ["true", "false"])
@@ -129,7 +128,7 @@ def test_a_full_disk_is_told_with_the_path(
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # so that a write beyond the limit is a mere error
     resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, limit[1]))
     try:
-        assert run_entry_point(train.main, build.USER_ERRORS) == 2
+        assert run_entry_point(train.main) == 2
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
         signal.signal(signal.SIGXFSZ, before)
@@ -182,7 +181,7 @@ def test_a_mistake_ends_in_one_line_and_exit_code_2(
     message: str,
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["train.py", "--config", str(tiny_config), *arguments])
-    assert run_entry_point(train.main, build.USER_ERRORS) == 2
+    assert run_entry_point(train.main) == 2
     error = capfd.readouterr().err
     assert error.startswith("error: ")
     assert message in error

@@ -18,13 +18,13 @@ from data.conditioning import Conditioning, images_to_uint8
 from data.image_files import read_ids, read_rgb
 from data.paired_folders import PairedFolders
 from data.synthetic_facades import SyntheticFacades
+from entry_point import run_entry_point
 from models.original_names import OriginalWeightsError
 from tests.conftest import save_image
 from tests.runs import translation_script
 from trained import load_trained
 from translator import image_seed
 from utils.checkpoint import CheckpointError, checkpoint_path, load_checkpoint
-from utils.entry_point import run_entry_point
 
 
 @pytest.fixture(scope="session")
@@ -346,7 +346,7 @@ def test_a_mistake_ends_in_one_line_and_exit_code_2(
     message: str,
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["test.py", "--checkpoint", str(checkpoint_path(run_folder, 4)), *arguments])
-    assert run_entry_point(cli.main, build.USER_ERRORS) == 2
+    assert run_entry_point(cli.main) == 2
     error = capfd.readouterr().err
     assert message in error
     assert error.count("\n") == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import build
 from configs.schema import DataConfig
-from utils.entry_point import run_entry_point
+from entry_point import run_entry_point
 from utils.run_folder import log_to_console, logger
 
 
@@ -26,4 +26,4 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_entry_point(main, build.USER_ERRORS))
+    sys.exit(run_entry_point(main))

@@ -11,12 +11,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-import build
 from configs.schema import ConfigError
+from entry_point import run_entry_point
 from models.feature_clusters import FILE_NAME, FeatureClusters, RegionFeatures
 from tools.encoded_features import EncodedSample, add_arguments, open_split
 from utils.checkpoint import write_weights_file
-from utils.entry_point import run_entry_point
 from utils.run_folder import log_to_console, logger
 
 MIN_SHARE = 1 / 64  # of the image: smaller instances say little of their class (pix2pixHD)
@@ -67,4 +66,4 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_entry_point(main, build.USER_ERRORS))
+    sys.exit(run_entry_point(main))

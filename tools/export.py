@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-import build
+from entry_point import run_entry_point
 from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
 from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer
@@ -17,7 +17,6 @@ from models.original_weights import export_original, import_original
 from models.unet_generator import UnetGenerator
 from trained import find_checkpoint_file, load_trained
 from utils.checkpoint import write_weights_file
-from utils.entry_point import run_entry_point
 from utils.run_folder import log_to_console, logger
 
 SCHEMES: dict[type, Scheme] = {
@@ -95,4 +94,4 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_entry_point(main, build.USER_ERRORS))
+    sys.exit(run_entry_point(main))

@@ -8,12 +8,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import build
 from configs.schema import ConfigError
 from data.conditioning import images_to_uint8
 from data.image_files import write_png
+from entry_point import run_entry_point
 from tools.encoded_features import EncodedSplit, add_arguments, open_split
-from utils.entry_point import run_entry_point
 from utils.run_folder import log_to_console, logger
 
 
@@ -48,4 +47,4 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_entry_point(main, build.USER_ERRORS))
+    sys.exit(run_entry_point(main))

@@ -1,0 +1,192 @@
+"""How a run begins: the place to go on from, initial weights, checks, the plan in words, its folder."""
+
+from pathlib import Path
+
+from configs.load import config_to_yaml
+from configs.schema import Config, ConfigError
+from configs.unused import unused_settings
+from data.batch import Batch, DataError, Sample
+from data.loader import TrainingDataset, read_fixed
+from data.sampler import SampleKey
+from models.transfer import transfer_weights
+from trained import NetworkKind, find_checkpoint_file, load_network
+from training import Training
+from utils.allocator import keep_freed_memory
+from utils.checkpoint import CheckpointError, list_checkpoints
+from utils.distributed import World, joined_world
+from utils.player import Player
+from utils.run_folder import log_file, log_to_console, logger, set_aside
+
+CHECKED_SAMPLES = 100  # by --dry-run
+VGG_MIN_SIDE = 16  # pixels, which four poolings make one
+
+
+def find_checkpoint(run_folder: Path, resume: str) -> Path | None:
+    """The checkpoint to go on from: the run's newest ("auto"), none ("never"), or the newest of a path."""
+    if resume == "never":
+        return None
+    folder = run_folder if resume == "auto" else Path(resume)
+    if folder.is_file():
+        return folder
+    checkpoints = list_checkpoints(folder)
+    if not checkpoints and resume != "auto":
+        raise CheckpointError(f"--resume {resume}: neither a checkpoint nor a run folder that holds one")
+    return checkpoints[-1] if checkpoints else None
+
+
+def check_samples(training: Training) -> str:
+    """Load up to CHECKED_SAMPLES training samples from all over the data set, and judge a batch of them.
+
+    Raises:
+        ConfigError, DataError: a sample cannot be used, or is too small for the discriminator.
+    """
+    dataset = TrainingDataset(training.layout, training.preprocessing, training.config.run.seed)
+    n_samples, batch_size = len(training.layout), training.config.train.batch_size
+    indices = range(0, n_samples, -(-n_samples // max(CHECKED_SAMPLES, batch_size)))
+    samples: list[Sample] = []
+    for index in indices:
+        loaded = dataset[SampleKey(epoch=0, index=index)]
+        if isinstance(loaded, DataError):
+            raise loaded
+        check_size(training.config, loaded)
+        samples += [loaded] if len(samples) < batch_size else []
+    training.game.rehearse(Batch.of(samples).to(training.world.device))
+    return (
+        f"checked        {len(indices)} of {n_samples} training samples, networks and losses on a batch of them: good"
+    )
+
+
+def check_size(config: Config, sample: Sample) -> None:
+    """Raise ConfigError where nothing would be left of a sample at the lowest resolution that judges it."""
+    side, discriminator = min(sample.source.shape[-2:]), config.discriminator
+    if discriminator.name == "multiscale_patch" and side <= 2 ** (discriminator.n_scales - 1):
+        raise ConfigError(
+            f"discriminator.n_scales is {discriminator.n_scales}, but the shorter side of {sample.name} has {side} "
+            f"pixels, enough for {(side - 1).bit_length()} scales: lower it"
+        )
+    if config.loss.vgg and side < VGG_MIN_SIDE:
+        raise ConfigError(
+            f"loss.vgg is {config.loss.vgg:g}, but the shorter side of {sample.name} has {side} pixels, and VGG19 "
+            f"needs {VGG_MIN_SIDE}: use larger images or loss.vgg=0"
+        )
+
+
+def describe(training: Training) -> list[str]:
+    """The plan in words: networks, data, steps."""
+    config, world = training.config, training.world
+    sample = read_fixed(training.layout, training.preprocessing, 0)
+    check_size(config, sample)
+    counts = [f"{name:<14} {_count_parameters(player)}" for name, player in training.game.players.items()]
+    precision = str(training.game.precision.compute_dtype).removeprefix("torch.")
+    unused = unused_settings(config)
+    return [
+        f"run            {training.folder}",
+        *counts,
+        f"data           {len(training.layout)} samples, the first is {sample.name} "
+        f"{sample.source.shape[-1]}x{sample.source.shape[-2]}",
+        f"plan           step {training.position.step} to {training.total_steps}, each of {training.joint_batch_size} "
+        f"x {config.batches_per_step} samples; {training.batches_per_epoch} batches an epoch, "
+        f"{config.total_epochs} epochs",
+        f"device         {world.device}, {world.size} process{'es' if world.size > 1 else ''}, {precision}",
+        *([f"without effect {', '.join(unused)}"] if unused else []),
+    ]
+
+
+def _count_parameters(player: Player) -> str:
+    n_parameters = sum(parameter.numel() for parameter in player.module.parameters())
+    n_trained = sum(parameter.numel() for parameter in player.parameters)
+    return f"{n_parameters:>12,} parameters{f', {n_trained:,} of them trained' if n_trained < n_parameters else ''}"
+
+
+def initialize_networks(training: Training) -> list[str]:
+    """Start the networks of a new run from the weights that `init` names; returns what was taken, in words."""
+    report = []
+    init, game = training.config.init, training.game
+    files: list[tuple[NetworkKind, str | None, Player]] = [
+        ("generator", init.generator, game.generator),
+        ("encoder", init.encoder, game.generator),
+        ("discriminator", init.discriminator, game.discriminator),
+    ]
+    for key, setting, player in files:
+        if setting is None:
+            continue
+        file = find_checkpoint_file(Path(setting).expanduser())
+        transfer = transfer_weights(load_network(file, key), player.module)
+        player.load_weights(player.module.state_dict())
+        if not transfer.loaded:
+            raise ConfigError(
+                f"init.{key}: nothing of {file} has a place in this {key}; it holds {transfer.left[0]}, …"
+            )
+        counts = f"{len(transfer.loaded)} tensors loaded from {file}"
+        report.append(f"init.{key}  {counts}; left: {_some(transfer.left)}; new: {_some(transfer.new)}")
+    return report
+
+
+def _some(names: list[str]) -> str:
+    if not names:
+        return "none"
+    return names[0] if len(names) == 1 else f"{names[0]} … {names[-1]} ({len(names)})"
+
+
+def go_on_or_start(training: Training, resume: str) -> tuple[Path | None, list[str]]:
+    """Bring the networks to where the run begins; returns the checkpoint, if there is one, and the plan in words."""
+    checkpoint = find_checkpoint(training.folder, resume)
+    if checkpoint:
+        training.restore(checkpoint)
+        return checkpoint, describe(training)
+    started_from = initialize_networks(training)
+    return None, [*describe(training), *started_from]
+
+
+def dry_run(training: Training, resume: str) -> None:
+    """Check everything and say what would be done."""
+    _, plan = go_on_or_start(training, resume)
+    for line in [*plan, check_samples(training)]:
+        logger.info(line)
+
+
+def prepare_folder(folder: Path, resume: str, checkpoint: Path | None) -> None:
+    """Make the run's folder; a run that is in the way of one that starts elsewhere is set aside."""
+    newest = [path.resolve() for path in list_checkpoints(folder)[-1:]]
+    goes_on = resume == "auto" or (checkpoint is not None and checkpoint.resolve() in newest)
+    try:
+        aside = None if goes_on else set_aside(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"run.root, run.name: cannot make the folder {folder}: {error.strerror}") from error
+    if aside:
+        logger.info("the run that was in %s is kept in %s", folder, aside)
+
+
+def train(config: Config, world: World, resume: str) -> None:
+    """Build, find the place to go on from, and run to the end."""
+    if world.device.type == "cpu":
+        keep_freed_memory()
+    training = Training(config, world)
+    checkpoint, plan = go_on_or_start(training, resume)
+    if training.position.step >= training.total_steps:
+        logger.info("finished at step %d; raise train.epochs or train.max_steps to go on", training.position.step)
+        return
+    world.barrier()  # every process has read the checkpoint, and nothing stands against the run, which may move another
+    if world.is_main:
+        prepare_folder(training.folder, resume, checkpoint)
+    with log_file(training.folder / "log.txt" if world.is_main else None):
+        for line in plan:
+            logger.info(line)
+        if world.is_main:
+            (training.folder / "config.yaml").write_text(config_to_yaml(config), encoding="utf-8")
+        training.run()
+        logger.info("finished: python test.py --checkpoint %s", training.folder)
+
+
+def launch(config: Config, resume: str, *, is_dry_run: bool) -> None:
+    """Join the processes of the run, and train, or only say what would be done.
+
+    resume: as in `find_checkpoint`.
+    """
+    with joined_world(config.run.device) as world:
+        log_to_console(world.is_main)
+        if is_dry_run:
+            dry_run(Training(config, world), resume)
+        else:
+            train(config, world, resume)
