@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 import build
-from configs.schema import Config
+from configs.schema import Config, ConfigError
 from data.batch import Batch
-from data.conditioning import Conditioning, images_to_float
+from data.conditioning import Conditioning
 from losses.objective import DiscriminatorObjective, GeneratorObjective, Translation
 from models.patch_discriminator import Judgement
 from utils.distributed import World, synchronized
@@ -23,7 +23,7 @@ from utils.running_means import RunningMeans
 class Scene:
     """What a pass works on.
 
-    source: (N, C, H, W) condition that both networks see. target: (N, 3, H, W) in [-1, 1].
+    source: (N, C, H, W) condition that both networks see. target: (N, 3 or 1, H, W) in [-1, 1].
     generator_inputs: what the generator is called with: the source, and instance features or what they are made from.
     """
 
@@ -137,9 +137,9 @@ class Game:
                 synchronized(self.generator.network, is_last),
                 synchronized(self.discriminator.network, is_last),
             ):
-                assert batch.target is not None
                 source = self.conditioning(batch)
-                yield Scene(source, images_to_float(batch.target), self.conditioning.generator_inputs(batch, source))
+                inputs = self.conditioning.generator_inputs(batch, source)
+                yield Scene(source, self.conditioning.target(batch), inputs)
 
     def _judge(self, *pairs: tuple[Tensor, Tensor]) -> list[list[Judgement]]:
         """The discriminator's judgements of each pair of a source and an image; in one pass where that is the same."""
@@ -182,6 +182,10 @@ class Game:
 
 def build_game(config: Config, world: World) -> Game:
     """Networks, optimizers and losses with initial weights, on the device of `world`."""
+    if config.train.pool_size and world.size > 1:
+        raise ConfigError(
+            f"train.pool_size is {config.train.pool_size}, expected 0 with several processes: each would have its own"
+        )
     torch.manual_seed(config.run.seed)
     precision = choose_precision(config.amp.opt_level, config.amp.dtype, world.device)
     modules = [build.build_generator(config), build.build_discriminator(config)]

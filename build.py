@@ -57,6 +57,8 @@ def build_conditioning(config: Config) -> Conditioning:
     return Conditioning(
         n_classes=number_of_classes(config.data),
         instance_edges=config.data.instance_edges,
+        source_channels=config.data.source_channels,
+        target_channels=config.data.target_channels,
         features=config.features.origin if config.features.n_channels else "none",
         regions=config.features.regions,
     )
@@ -152,6 +154,7 @@ def build_generator(config: Config) -> nn.Module:
         case "global":
             generator = GlobalGenerator(
                 in_channels=in_channels,
+                out_channels=config.data.target_channels,
                 base_channels=settings.base_channels,
                 n_downsamplings=settings.n_downsamplings,
                 n_blocks=settings.n_blocks,
@@ -163,6 +166,7 @@ def build_generator(config: Config) -> nn.Module:
         case "local":
             generator = LocalEnhancer(
                 in_channels=in_channels,
+                out_channels=config.data.target_channels,
                 base_channels=settings.base_channels,
                 n_downsamplings=settings.n_downsamplings,
                 n_blocks=settings.n_blocks,
@@ -175,6 +179,7 @@ def build_generator(config: Config) -> nn.Module:
         case "unet":
             generator = UnetGenerator(
                 in_channels=in_channels,
+                out_channels=config.data.target_channels,
                 base_channels=settings.base_channels,
                 n_downsamplings=settings.n_downsamplings,
                 norm=settings.norm,
@@ -188,6 +193,7 @@ def build_generator(config: Config) -> nn.Module:
     if not config.has_encoder:
         return generator
     encoder = FeatureEncoder(
+        in_channels=config.data.target_channels,
         n_features=features.n_channels,
         base_channels=features.base_channels,
         n_downsamplings=features.n_downsamplings,
@@ -215,6 +221,7 @@ def build_discriminator(config: Config) -> nn.Module:
         case "multiscale_patch":
             discriminator = MultiscalePatchDiscriminator(
                 source_channels=source_channels,
+                image_channels=config.data.target_channels,
                 base_channels=settings.base_channels,
                 n_layers=settings.n_layers,
                 n_scales=settings.n_scales,
@@ -224,7 +231,10 @@ def build_discriminator(config: Config) -> nn.Module:
             )
         case "pixel":
             discriminator = PixelDiscriminator(
-                source_channels=source_channels, base_channels=settings.base_channels, norm=settings.norm
+                source_channels=source_channels,
+                image_channels=config.data.target_channels,
+                base_channels=settings.base_channels,
+                norm=settings.norm,
             )
     initialize(discriminator, settings.init, settings.init_gain)
     return add_spectral_norm(discriminator) if settings.spectral_norm else discriminator

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torchvision.transforms.v2.functional import resize
 
 import build
@@ -50,7 +50,7 @@ class Request:
     split: str | None
     output: Path | None
     weights: Literal["ema", "raw"]
-    opt_level: OptLevel
+    opt_level: OptLevel | None
     dtype: Literal["auto", "float16", "bfloat16"]
     batch_size: int
     device: Literal["auto", "cpu", "cuda"]
@@ -76,15 +76,42 @@ def choose_look(trained: Trained, request: Request) -> Look | None:
     clusters = load_clusters(file)
     if clusters.n_channels != n_features:
         raise CheckpointError(f"{file}: has {clusters.n_channels} features, {trained.file} takes {n_features}")
-    return Look(clusters, request.seed)
+    return Look(clusters, request.seed, has_classes=build.number_of_classes(trained.config.data) > 0)
 
 
 def load_clusters(file: Path) -> FeatureClusters:
     """Read feature clusters; CheckpointError where the file holds none."""
+    if file.suffix == ".npy":
+        raise CheckpointError(
+            f"{file}: pix2pixHD's clusters cannot be read safely; make them anew with python -m tools.cluster_features "
+            "--checkpoint latest_net_E.pth --config FILE"
+        )
+    state = read_weights_file(file)
     try:
-        return FeatureClusters.from_state(read_weights_file(file))
+        return FeatureClusters.from_state(state)
     except ValueError as error:
         raise CheckpointError(f"{file}: {error}") from error
+
+
+def report_features(trained: Trained, look: Look | None, request: Request) -> None:
+    """Say where instance features come from, and which options have no effect."""
+    features = trained.config.features
+    if look is not None:
+        made = look.clusters.step
+        outdated = f", made at step {made}" if made is not None and made != trained.step else ""
+        logger.info(f"features     drawn from clusters by seed {look.seed}{outdated}")
+    elif features.n_channels:
+        logger.info("features     %s", "of the targets" if features.origin == "encoded" else "precomputed")
+    conditioning = build.build_conditioning(settings_for(trained, look))
+    has_noise = any(isinstance(part, nn.Dropout | nn.BatchNorm2d) for part in trained.generator.modules())
+    unused = {
+        "--instances": request.instances and not conditioning.needs_instances,
+        "--feature-maps": request.feature_maps and conditioning.features != "precomputed",
+        "--clusters": request.clusters and look is None,
+        "--noise": request.noise and not has_noise,
+    }
+    if any(unused.values()):
+        logger.info("without effect  %s", ", ".join(option for option, is_unused in unused.items() if is_unused))
 
 
 def settings_for(trained: Trained, look: Look | None) -> Config:
@@ -97,7 +124,9 @@ def settings_for(trained: Trained, look: Look | None) -> Config:
 
 def build_translator(trained: Trained, look: Look | None, device: torch.device, request: Request) -> Translator:
     """The generator on `device` in the precision of an opt level; O2 and O3 cast the weights once."""
-    precision = choose_precision(request.opt_level, request.dtype, device)
+    # what the original gives is in float32
+    level = request.opt_level or ("O1" if trained.step is not None else "O0")
+    precision = choose_precision(level, request.dtype, device)
     generator = trained.generator
     if look is not None and isinstance(generator, FeatureConditionedGenerator):
         generator = generator.generator
@@ -126,7 +155,8 @@ def build_input(trained: Trained, look: Look | None, request: Request) -> Layout
         layout = build.build_layout(config, request.split or config.data.test_split, needs_targets=False)
     else:
         if conditioning.needs_instances and request.instances is None:
-            raise DataError("--input: this generator needs instance maps too; name their folder with --instances DIR")
+            other = ", or set features.regions=labels" if look and not config.data.instance_edges else ""
+            raise DataError(f"--input: this generator needs instance maps too: --instances DIR{other}")
         if conditioning.features == "precomputed" and request.feature_maps is None:
             raise DataError("--input: this generator needs features too: --clusters FILE, or maps: --feature-maps DIR")
         layout = PairedFolders(
@@ -254,17 +284,23 @@ def translate(request: Request) -> None:
         request.overrides,
         has_instances=request.instances is not None,
         n_features=_n_features_of_original(request),
+        features_are_drawn=request.clusters is not None,
         raw_weights=request.weights == "raw",
     )
     logger.info("checkpoint   %s", file)
     if trained.step is None:
         n_classes, has_edges = trained.config.data.n_classes, trained.config.data.instance_edges
         source = f"label maps of {n_classes} classes" if n_classes else "RGB images"
-        hint = "" if has_edges or not n_classes else " (if one is the instances' edges: --instances DIR)"
+        hint = (
+            ""
+            if has_edges or not n_classes
+            else " (if some are instance edges or features: --instances DIR, --clusters FILE)"
+        )
         logger.info(f"translates   {source}{' and instance edges' if has_edges else ''}{hint}")
     look = choose_look(trained, request)
     layout = build_input(trained, look, request)
     translator = build_translator(trained, look, device, request)
+    report_features(trained, look, request)
     what = request.input.resolve().name if request.input else request.split or trained.config.data.test_split
     output = request.output or Path("results") / trained.name / (
         what if trained.step is None else f"{what}_step{trained.step}"

@@ -30,8 +30,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--split", metavar="NAME", help="split of the data set, where there is no --input")
     add("--output", type=Path, metavar="DIR", help="default: results/RUN/SPLIT_stepSTEP")
     add("--weights", choices=("ema", "raw"), default="ema", help="ema: the moving average, where the run has one")
-    levels = "float32; autocast; weights cast once, but for norms; all cast once"
-    add("--opt-level", choices=("O0", "O1", "O2", "O3"), default="O1", help=levels)
+    levels = "float32, for the originals' files the default; autocast, the default; weights cast once; norms too"
+    add("--opt-level", choices=("O0", "O1", "O2", "O3"), help=levels)
     add("--dtype", choices=("auto", "float16", "bfloat16"), default="auto", help="low precision of O1, O2, O3")
     add("--batch-size", type=_positive, default=1, metavar="N")
     add("--device", choices=("auto", "cpu", "cuda"), default="auto")

@@ -10,8 +10,7 @@ from torch import nn
 import build
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config, DataConfig, FeaturesConfig, GeneratorConfig, RunConfig
-from data.conditioning import Conditioning
-from models.feature_encoder import FeatureEncoder
+from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
 from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer
 from models.original_names import OriginalWeightsError
@@ -74,6 +73,7 @@ def load_trained(
     *,
     has_instances: bool = False,
     n_features: int = 0,
+    features_are_drawn: bool = False,
     raw_weights: bool = False,
 ) -> Trained:
     """Read a generator; of a checkpoint that holds a moving average of its weights, that average.
@@ -81,14 +81,14 @@ def load_trained(
     raw_weights: take the weights as they were trained all the same.
     overrides: `section.key=value` in place of the settings that the file tells.
     has_instances: whether one of an original's input channels is the instances' edges; its file does not say.
-    n_features: how many of an original's input channels are instance features.
+    n_features: how many of an original's input channels are instance features, which are drawn, or else precomputed.
 
     Raises:
         CheckpointError, OriginalWeightsError, ConfigError: the file or an override cannot be used.
     """
     state = read_weights_file(file)
     if not is_training_state(state):
-        return _load_original(file, state, overrides, has_instances, n_features)
+        return _load_original(file, state, overrides, has_instances, n_features, features_are_drawn)
     check_training_state(state, file, needed_keys=["config", "step", "generator"])
     config = config_from_dict(state["config"], str(file), overrides)
     generator = build.build_generator(config)
@@ -111,7 +111,14 @@ def load_network(file: Path, kind: NetworkKind) -> nn.Module:
     """
     state = read_weights_file(file)
     if is_training_state(state):
-        return _load_discriminator(file, state) if kind == "discriminator" else load_trained(file).generator
+        if kind == "discriminator":
+            return _load_discriminator(file, state)
+        generator = load_trained(file).generator
+        if kind == "generator":
+            return generator
+        if not isinstance(generator, FeatureConditionedGenerator):
+            raise CheckpointError(f"{file}: its generator has no feature encoder")
+        return generator.encoder
     network = _import(file, state)
     expected: dict[str, tuple[type, ...]] = {
         "generator": (GlobalGenerator, LocalEnhancer, UnetGenerator),
@@ -141,37 +148,46 @@ def _import(file: Path, state: dict[str, Any]) -> nn.Module:
 
 
 def _load_original(
-    file: Path, state: dict[str, Any], overrides: Sequence[str], has_instances: bool, n_features: int
+    file: Path,
+    state: dict[str, Any],
+    overrides: Sequence[str],
+    has_instances: bool,
+    n_features: int,
+    features_are_drawn: bool,
 ) -> Trained:
     generator = _import(file, state)
     generator_config = _generator_config(file, generator)
+    channels, out_channels = _channels(file, generator, has_instances, n_features)
+    is_image = channels in (1, 3)  # any other number are one-hot labels
     config = Config(
         run=RunConfig(name=file.stem),
         data=DataConfig(
             layout="paired_folders",
             root=".",
-            n_classes=_n_classes(file, generator, has_instances, n_features),
+            n_classes=0 if is_image else channels,
+            source_channels=channels if is_image else 3,
+            target_channels=out_channels,
             instance_edges=has_instances,
             preprocess="none",
         ),
         generator=generator_config,
-        features=FeaturesConfig(n_channels=n_features, origin="precomputed"),
+        features=FeaturesConfig(n_channels=n_features, origin="encoded" if features_are_drawn else "precomputed"),
     )
     return Trained(file, config_from_dict(config_to_dict(config), str(file), overrides), None, generator)
 
 
-def _n_classes(file: Path, generator: nn.Module, has_instances: bool, n_features: int) -> int:
-    """Three channels are an RGB image, any other number one-hot labels; the output must be an RGB image."""
+def _channels(file: Path, generator: nn.Module, has_instances: bool, n_features: int) -> tuple[int, int]:
+    """Channels of the source, without edges and features, and of the target."""
     convolutions = [module for module in generator.modules() if isinstance(module, nn.Conv2d | nn.ConvTranspose2d)]
     channels = convolutions[0].in_channels - int(has_instances) - n_features
     out_channels = convolutions[-1].out_channels
-    if channels < 2 or out_channels != 3:
+    if channels < 1 or out_channels not in (1, 3):
         beside = " beside the instances' edges or features" if has_instances or n_features else ""
         raise OriginalWeightsError(
-            f"{file}: translates {channels} channels{beside} into {out_channels}; label maps or RGB images into RGB "
-            "images can be translated"
+            f"{file}: translates {channels} channels{beside} into {out_channels}; label maps, RGB or grey images into "
+            "RGB or grey ones can be translated"
         )
-    return 0 if channels == Conditioning(n_classes=0, instance_edges=False).channels else channels
+    return channels, out_channels
 
 
 def _generator_config(file: Path, generator: nn.Module) -> GeneratorConfig:

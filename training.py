@@ -131,10 +131,11 @@ class Training:
                 stop_signal = stop.signal_number  # asked once: it can come at any moment
                 if is_last or position.step % settings.log.every_steps == 0:
                     self._report(board, total_steps)
-                if is_last or position.step % settings.log.images_every_steps == 0:
-                    self._validate(board)
-                if self.plateau and self.epoch > epoch:
-                    self.plateau.update(self.world.gather(self._validate(board))[0])
+                is_plateau_due = self.plateau is not None and self.epoch > epoch
+                if is_last or is_plateau_due or position.step % settings.log.images_every_steps == 0:
+                    l1 = self._validate(board)
+                    if self.plateau and is_plateau_due:
+                        self.plateau.update(self.world.gather(l1)[0])
                 if is_last or stop_signal or position.step % settings.checkpoint.every_steps == 0:
                     self.save()
                 if stop_signal and not is_last:
@@ -143,8 +144,6 @@ class Training:
     def save(self) -> None:
         """Write a checkpoint: everything needed to go on as if never stopped."""
         random_states = self.world.gather(random_state(self.world.device))
-        pool = self.game.pool
-        pools = self.world.gather(pool.state_dict()) if pool else None
         if not self.world.is_main:
             return
         state = {
@@ -153,7 +152,7 @@ class Training:
             **{name: player.state_dict() for name, player in self.game.players.items()},
             "random_states": random_states,
             **({"generator_average": self.average.state_dict()} if self.average else {}),
-            **({"pools": pools} if pools else {}),
+            **({"pool": self.game.pool.state_dict()} if self.game.pool else {}),
             **({"plateau": self.plateau.state_dict()} if self.plateau else {}),
         }
         path = checkpoint_path(self.folder, self.position.step)
@@ -181,15 +180,15 @@ class Training:
             self.average.load_state_dict(state.get("generator_average", self.average.state_dict()))
         if self.plateau and "plateau" in state:
             self.plateau.load_state_dict(state["plateau"])
-        pools = state.get("pools", [])
-        if self.game.pool and self.world.rank < len(pools):
-            self.game.pool.load_state_dict(pools[self.world.rank], self.world.device)
+        if self.game.pool:
+            self.game.pool.load_state_dict(state.get("pool", []), self.world.device)
         if self.world.rank < len(state["random_states"]):
             restore_random_state(state["random_states"][self.world.rank], self.world.device)
         # not more than an epoch holds, should the data set have become smaller
         batches_into_epoch = min(state["samples_into_epoch"] // self.joint_batch_size, self.batches_per_epoch)
         self.position.step = state["step"]
         self.position.batches = state["epoch"] * self.batches_per_epoch + batches_into_epoch
+        self._freeze()
         logger.info("going on from %s", path)
 
     def _position_state(self) -> dict[str, int]:

@@ -20,13 +20,15 @@ class Look:
 
     clusters: FeatureClusters
     seed: int
+    has_classes: bool
+    """Whether sources are label maps; RGB images have one class."""
 
     def __call__(self, batch: Batch, regions: Tensor) -> Tensor:
         """(N, C, H, W) float32 features for regions (N, 1, H, W)."""
         features = []
         for name, source, region in zip(batch.names, batch.source, regions, strict=True):
             rng = np.random.default_rng(image_seed(self.seed, name))
-            classes = source if len(source) == 1 else torch.zeros_like(region)  # RGB images have one class
+            classes = source if self.has_classes else torch.zeros_like(region)
             features.append(self.clusters.sample(classes[None], region[None], rng))
         return torch.cat(features)
 
@@ -65,7 +67,7 @@ class Translator:
         with self.precision.autocast():
             fake = self.generator(*self._generator_inputs(batch.to(self.device)))
         self.generator.train(was_training)
-        return images_to_uint8(fake).cpu()
+        return images_to_uint8(fake).expand(-1, 3, -1, -1).cpu()  # grey as RGB
 
     def _generator_inputs(self, batch: Batch) -> tuple[Tensor, ...]:
         condition = self.conditioning(batch)

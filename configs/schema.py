@@ -100,6 +100,10 @@ class DataConfig:
     n_classes: int = 0
     """Number of classes of a label map; ids are 0 .. n_classes-1. 0: the source is an RGB image.
     synthetic_facades knows its own number."""
+    source_channels: int = 3
+    """Channels that the networks see of an RGB source: 3, or 1 for its brightness alone."""
+    target_channels: int = 3
+    """Channels that are translated into: 3, or 1 for grey."""
     ignore_id: int | None = None
     """Id of pixels without a class (255 in many data sets): they become zeros in every one-hot channel."""
     instance_edges: bool = False
@@ -137,6 +141,8 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         require_at_least(0, "data", n_classes=self.n_classes, ignore_id=self.ignore_id, cache_gib=self.cache_gib)
+        for key, n_channels in (("source_channels", self.source_channels), ("target_channels", self.target_channels)):
+            require(n_channels in (1, 3), f"data.{key}", n_channels, "1 or 3")
         is_count = isinstance(self.workers, int) and self.workers >= 0
         require(is_count or self.workers == "auto", "data.workers", self.workers, "a number of at least 0, or auto")
         require_at_least(
@@ -396,7 +402,7 @@ class TrainConfig:
     """generator.name=local: epochs in which only its finest enhancer is trained (pix2pixHD's niter_fix_global)."""
     freeze_generator: list[str] = field(default_factory=list)
     """Parts of the generator that are not trained, by the beginnings of their parameters' names: [stem, downs.0]. A
-    name that is not there is answered with those that are. Batch norm's statistics go on."""
+    name that is not there is answered with those that are. Batch norm's statistics and spectral norm's go on."""
     freeze_discriminator: list[str] = field(default_factory=list)
     """The same for the discriminator."""
 
@@ -408,6 +414,9 @@ class TrainConfig:
         require_at_least(1, "train", discriminator_steps=self.discriminator_steps)
         require_at_least(0, "train", pool_size=self.pool_size, freeze_global_epochs=self.freeze_global_epochs)
         require_at_least(0, "train", profile_steps=self.profile_steps)
+        for key, prefixes in (("generator", self.freeze_generator), ("discriminator", self.freeze_discriminator)):
+            are_names = [prefix for prefix in prefixes if prefix] == [str(prefix) for prefix in prefixes]
+            require(are_names, f"train.freeze_{key}", prefixes, "a list of names: [stem,downs.0]")
         require(0 <= self.ema_decay < 1, "train.ema_decay", self.ema_decay, "0 <= decay < 1")
 
 

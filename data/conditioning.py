@@ -19,6 +19,14 @@ def images_to_uint8(images: Tensor) -> Tensor:
     return images.float().add(1.0).mul_(127.5).round_().clamp_(0, 255).to(torch.uint8)
 
 
+def _with_channels(images: Tensor, n_channels: int) -> Tensor:
+    """(N, 3, H, W) RGB as it is, or (N, 1, H, W) its brightness as pix2pix weighs it (ITU-R BT.601)."""
+    if n_channels == 3:
+        return images
+    weights = torch.tensor((0.299, 0.587, 0.114), device=images.device).view(1, 3, 1, 1)
+    return (images * weights).sum(dim=1, keepdim=True)
+
+
 def one_hot(labels: Tensor, n_classes: int) -> Tensor:
     """(N, 1, H, W) class ids -> (N, K, H, W) float32 in {0, 1}; an ignored pixel is 0 in every channel."""
     classes = torch.arange(n_classes, device=labels.device, dtype=labels.dtype).view(1, -1, 1, 1)
@@ -47,6 +55,8 @@ class Conditioning:
 
     n_classes: number of classes of the label maps; 0 where sources are RGB images.
     instance_edges: whether the edges between instances are given as one more channel.
+    source_channels: 3 for an RGB source, 1 for its brightness alone.
+    target_channels: 3 for RGB targets, 1 for their brightness alone.
     features: instance features for the generator alone: "encoded" from the target by a network that is part of it,
         or "precomputed", read with the sample.
     regions: the map whose ids are the instances of the features.
@@ -54,13 +64,15 @@ class Conditioning:
 
     n_classes: int
     instance_edges: bool
+    source_channels: int = 3
+    target_channels: int = 3
     features: Features = "none"
     regions: Regions = "instances"
 
     @property
     def channels(self) -> int:
         """Number of channels of the condition, without features."""
-        return (self.n_classes or 3) + int(self.instance_edges)
+        return (self.n_classes or self.source_channels) + int(self.instance_edges)
 
     @property
     def needs_instances(self) -> bool:
@@ -72,11 +84,19 @@ class Conditioning:
 
         One-hot labels, or the RGB image in [-1, 1]; then the instance edges.
         """
-        source = one_hot(batch.source, self.n_classes) if self.n_classes else images_to_float(batch.source)
+        if self.n_classes:
+            source = one_hot(batch.source, self.n_classes)
+        else:
+            source = _with_channels(images_to_float(batch.source), self.source_channels)
         if not self.instance_edges:
             return source
         assert batch.instances is not None
         return torch.cat([source, instance_edges(batch.instances)], dim=1)
+
+    def target(self, batch: Batch) -> Tensor:
+        """(N, target_channels, H, W) float32 in [-1, 1]; for a batch that has targets."""
+        assert batch.target is not None
+        return _with_channels(images_to_float(batch.target), self.target_channels)
 
     def generator_inputs(self, batch: Batch, condition: Tensor) -> tuple[Tensor, ...]:
         """What the generator is called with, given the batch and its condition (N, channels, H, W).
@@ -91,8 +111,7 @@ class Conditioning:
                 assert batch.features is not None
                 return (torch.cat([condition, images_to_float(batch.features)], dim=1),)
             case "encoded":
-                assert batch.target is not None
-                return condition, images_to_float(batch.target), self.region_map(batch)
+                return condition, self.target(batch), self.region_map(batch)
 
     def region_map(self, batch: Batch) -> Tensor:
         """(N, 1, H, W) integer ids of the regions that share their features."""

@@ -45,7 +45,8 @@ class VGG19Features(nn.Module):
         self.eval().requires_grad_(False)
 
     def forward(self, images: Tensor) -> list[Tensor]:
-        """Features of (N, 3, H, W) images in [-1, 1], one (N, C_l, H_l, W_l) for each of the 5 layers."""
+        """Features of (N, 3 or 1, H, W) images in [-1, 1], one (N, C_l, H_l, W_l) for each of the 5 layers."""
+        images = images.expand(-1, 3, -1, -1)
         x = imagenet_normalized(images) if self.imagenet_normalization else images
         features = []
         for part in self.slices:

@@ -18,9 +18,11 @@ class FeatureClusters:
     """Cluster centres of the features of each class (Wang et al. 2018, section 3.4).
 
     centers: class id -> (n_clusters, C) float32 in [-1, 1].
+    step: of the training whose encoder made them; None where that is not known.
     """
 
     centers: dict[int, Tensor]
+    step: int | None = None
 
     @property
     def n_channels(self) -> int:
@@ -46,7 +48,7 @@ class FeatureClusters:
 
     def state_dict(self) -> dict[str, Any]:
         """Tensors and plain types, for a file."""
-        return {_KEY: dict(self.centers)}
+        return {_KEY: dict(self.centers), "step": self.step}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
@@ -57,12 +59,12 @@ class FeatureClusters:
         """
         centers = state.get(_KEY)
         if not isinstance(centers, dict) or not centers:
-            raise ValueError("holds no feature clusters; tools.cluster_features writes them")
+            raise ValueError("holds no feature clusters; python -m tools.cluster_features writes them")
         if not all(isinstance(c, Tensor) and c.dim() == 2 and len(c) for c in centers.values()):
             raise ValueError("its feature clusters are no (n_clusters, C) tensors")
         if len({c.shape[1] for c in centers.values()}) != 1:
             raise ValueError("its feature clusters differ in their number of channels")
-        return cls({int(key): value.float() for key, value in centers.items()})
+        return cls({int(key): value.float() for key, value in centers.items()}, state.get("step"))
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,9 @@ class FeatureEncoder(nn.Module):
         norm: Norm = "instance",
     ) -> None:
         super().__init__()
+        self.in_channels = in_channels
+        self.n_features = n_features
+        self.n_downsamplings = n_downsamplings
         self.network = GlobalGenerator(
             in_channels=in_channels,
             out_channels=n_features,

@@ -12,9 +12,9 @@ WIDE_WEIGHTS = 2**23  # 1024 x 1024 x 3 x 3 and more; for narrower ones the libr
 class WideConv2d(nn.Conv2d):
     """nn.Conv2d without padding, stride and bias, for the residual blocks at the lowest resolution.
 
-    On a CPU in a low dtype the gradient of a wide weight is made as one matrix product: the library's convolution takes 3
-    times as long for 1024 channels at 16x16, 1.2 times at 32x64 (2 cores with AVX-512 bf16), and there lies most of the
-    time of a step of the full-size generator.
+    On a CPU in a low dtype the gradient of a wide weight is made as one matrix product: the library's convolution takes
+    3 times as long for 1024 channels at 16x16, 1.2 times at 32x64 (2 cores with AVX-512 bf16), and there lies most of
+    the time of a step of the full-size generator.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -25,7 +25,7 @@ class WideConv2d(nn.Conv2d):
         if dtype == torch.float32:  # here the library is the faster one
             return super().forward(x)
         with torch.autocast("cpu", enabled=False):
-            result: Tensor = _Convolution.apply(x.to(dtype), self.weight.to(dtype))  # type: ignore[no-untyped-call]
+            result: Tensor = _Convolution.apply(x.to(dtype), self.weight.to(dtype))
         return result
 
 

@@ -223,6 +223,34 @@ def test_a_sum_of_squares_that_overflows_is_no_broken_gradient() -> None:
     assert all(not torch.equal(p, old) for p, old in zip(game.generator.parameters[1:], before[1:], strict=True))
 
 
+class OnlyEarlier:
+    """A pool that always shows one earlier pair."""
+
+    def __init__(self, pair: Pair) -> None:
+        self.pair = pair
+
+    def exchange(self, _source: Tensor, _fake: Tensor) -> Pair:
+        return self.pair
+
+
+@pytest.mark.parametrize("norm", ["instance", "batch"])
+@pytest.mark.parametrize("size", [32, 48])
+@pytest.mark.parametrize("step", [Game.step_with_kept_graph, Game.step_in_sequence, Game.step_discriminator])
+def test_the_discriminator_is_trained_on_what_the_pool_shows(step: Step, size: int, norm: Norm) -> None:
+    game, reference = make_game(norm=norm), make_game(norm=norm)
+    source, target = make_pair()
+    earlier = (torch.randn(2, 3, size, size).double(), torch.rand(2, 3, size, size).double())
+    game.pool = OnlyEarlier(earlier)  # type: ignore[assignment]
+    gradients = capture_gradients(game.discriminator)
+    step(game, [(source, target)])
+    judge = reference.discriminator.module
+    expected = 0.5 * (
+        LSGAN.discriminator(logits(judge(*earlier)), is_real=False)
+        + LSGAN.discriminator(logits(judge(source, target)), is_real=True)
+    )
+    torch.testing.assert_close(gradients, reference_gradients(judge, expected), rtol=1e-9, atol=1e-12)
+
+
 def test_fifty_steps_on_two_images_lower_their_distance() -> None:
     game = make_game(weights={"adversarial": 1.0, "l1": 10.0}, dtype=torch.float32, lr=2e-3)
     source, target = make_pair(dtype=torch.float32)

@@ -223,11 +223,40 @@ def test_only_the_finest_enhancer_trains_in_the_first_stage_and_all_in_the_secon
     assert states[2]["optimizer"]["head.1.weight"]["step"] == 5
 
 
+def test_the_encoder_trains_in_the_first_stage_too(tiny_config: Path) -> None:
+    features = ["features.n_channels=1", "features.n_downsamplings=2"]
+    run(tiny_config, *TWO_STAGES, *features, "train.max_steps=2", "checkpoint.every_steps=1")
+    first, second = (checkpoint(tiny_config, step)["generator"]["network"] for step in (1, 2))
+    changed = {name for name in first if not torch.equal(first[name], second[name])}
+    assert changed == {n for n in first if n.startswith(("generator.enhancers.1.", "generator.head.", "encoder."))}
+
+
+def test_frozen_parts_of_either_network_stay(tiny_config: Path) -> None:
+    settings = ["train.freeze_generator=[stem]", "train.freeze_discriminator=[scales.1]", "checkpoint.every_steps=1"]
+    run(tiny_config, *settings, "train.max_steps=2")
+    first, second = checkpoint(tiny_config, 1), checkpoint(tiny_config, 2)
+    for player, prefix in (("generator", "stem."), ("discriminator", "scales.1.")):
+        before, after = first[player]["network"], second[player]["network"]
+        same = {name for name in before if torch.equal(before[name], after[name])}
+        assert same == {name for name in before if name.startswith(prefix)}
+
+
+@pytest.mark.parametrize("dtypes", [("bfloat16", "float16"), ("float16", "bfloat16")])
+def test_a_pool_is_gone_on_with_in_another_precision(tiny_config: Path, dtypes: tuple[str, str]) -> None:
+    run(tiny_config, "train.pool_size=2", f"amp.dtype={dtypes[0]}", "amp.opt_level=O1", "train.max_steps=4")
+    run(tiny_config, "train.pool_size=2", f"amp.dtype={dtypes[1]}", "amp.opt_level=O1", "train.max_steps=9")
+
+
 def test_a_plateau_lowers_the_rate_and_is_remembered(tiny_config: Path) -> None:
     settings = ["optimizer.decay=plateau", "optimizer.plateau_epochs=0", "optimizer.learning_rate=1e-12"]
     settings += ["data.synthetic.train_samples=2"]
     run(tiny_config, *settings, "train.max_steps=8", "run.name=whole")
     assert checkpoint(tiny_config, 8, "whole")["plateau"]["factor"] == pytest.approx(0.2**3)  # after epochs 2, 3, 4
+    training = Training(load_config(tiny_config, settings), World(0, 1, torch.device("cpu")))
+    training.restore(checkpoint_path(tiny_config.parent / "runs" / "whole", 8))
+    training._set_learning_rate()
+    for player in training.game.players.values():
+        assert player.learning_rate == pytest.approx(1e-12 * 0.2**3)
     run(tiny_config, *settings, "train.max_steps=5")
     run(tiny_config, *settings, "train.max_steps=8")
     assert_equal(without_config(checkpoint(tiny_config, 8)), without_config(checkpoint(tiny_config, 8, "whole")))

@@ -241,8 +241,6 @@ def test_a_file_of_the_originals_gives_the_originals_pictures(
         str(tmp_path / "latest_net_G.pth"),
         "--input",
         str(tmp_path / "in"),
-        "--opt-level",
-        "O0",
     ]
     if n_classes:
         save_image(tmp_path / "inst" / "x.png", rng.integers(0, 9, shape, dtype=np.uint16))
@@ -293,14 +291,33 @@ def test_other_weight_files_are_told(cli: ModuleType, reference: dict[str, Any],
         cli.main(["--checkpoint", str(tmp_path / "latest_net_D.pth"), "--input", "x"])
     with pytest.raises(OriginalWeightsError, match=r"other\.pth: expected .* found conv\.weight \[2, 3, 3, 3\]"):
         cli.main(["--checkpoint", str(tmp_path / "other.pth"), "--input", "x"])
-    grey = {
-        k: v[:, :1] if k == "model.1.weight" else v for k, v in reference["pix2pixhd_global_rgb"]["state_dict"].items()
-    }
-    torch.save(grey, tmp_path / "grey_net_G.pth")
-    with pytest.raises(OriginalWeightsError, match=r"grey_net_G\.pth: translates 1 channels into 3; label maps or RGB"):
-        cli.main(["--checkpoint", str(tmp_path / "grey_net_G.pth"), "--input", "x"])
+    two = dict(reference["pix2pixhd_global_rgb"]["state_dict"])
+    for key in ("model.19.weight", "model.19.bias"):
+        two[key] = two[key][:2]
+    torch.save(two, tmp_path / "two_net_G.pth")
+    with pytest.raises(OriginalWeightsError, match=r"two_net_G\.pth: translates 3 channels into 2; label maps, RGB or"):
+        cli.main(["--checkpoint", str(tmp_path / "two_net_G.pth"), "--input", "x"])
     with pytest.raises(DataError, match=r"latest_net_G\.pth tells no data set: name a folder"):
         cli.main(["--checkpoint", str(tmp_path / "latest_net_G.pth")])
+
+
+def test_an_original_for_grey_images_translates_them(
+    cli: ModuleType, reference: dict[str, Any], tmp_path: Path
+) -> None:
+    weights = dict(reference["pix2pixhd_global_rgb"]["state_dict"])
+    weights["model.1.weight"] = weights["model.1.weight"].sum(dim=1, keepdim=True)
+    for key in ("model.19.weight", "model.19.bias"):
+        weights[key] = weights[key][:1]
+    torch.save(weights, tmp_path / "latest_net_G.pth")
+    grey = np.random.default_rng(0).integers(0, 255, (32, 32), np.uint8)
+    save_image(tmp_path / "in" / "x.png", grey)
+    arguments = ["--checkpoint", str(tmp_path / "latest_net_G.pth"), "--input", str(tmp_path / "in")]
+    cli.main([*arguments, "--output", str(tmp_path / "out")])
+    source = torch.from_numpy(grey).view(1, 1, 32, 32).float() / 127.5 - 1
+    expected = images_to_uint8(original_forward(weights, source))[0]
+    found = read_rgb(tmp_path / "out" / "x.png")
+    assert (found[:1].int() - expected.int()).abs().max() <= 1
+    assert torch.equal(found[0], found[2])
 
 
 def test_flags_that_need_others_are_refused(cli: ModuleType, capfd: pytest.CaptureFixture[str]) -> None:
@@ -326,7 +343,7 @@ def test_a_run_without_checkpoint_is_told(cli: ModuleType, tmp_path: Path, monke
     ("arguments", "message"),
     [
         (["--input", "nowhere", "--instances", "nowhere"], "nowhere: no such folder"),
-        (["--input", "configs"], "name their folder with --instances DIR"),
+        (["--input", "configs"], "needs instance maps too: --instances DIR"),
         (["--split", "valid"], "no split 'valid'"),
         (
             ["data.root=nowhere", "data.layout=paired_folders", "data.n_classes=12"],

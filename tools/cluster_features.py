@@ -15,13 +15,13 @@ from configs.schema import ConfigError
 from entry_point import run_entry_point
 from models.feature_clusters import FILE_NAME, FeatureClusters, RegionFeatures
 from tools.encoded_features import EncodedSample, add_arguments, open_split
-from utils.checkpoint import write_weights_file
+from utils.checkpoint import read_weights_file, write_weights_file
 from utils.run_folder import log_to_console, logger
 
 MIN_SHARE = 1 / 64  # of the image: smaller instances say little of their class (pix2pixHD)
 
 
-def cluster(samples: Iterable[EncodedSample], n_clusters: int) -> FeatureClusters:
+def cluster(samples: Iterable[EncodedSample], n_clusters: int, step: int | None = None) -> FeatureClusters:
     """k-means of the features of each class's instances that cover more than MIN_SHARE of their image.
 
     Raises:
@@ -42,11 +42,25 @@ def cluster(samples: Iterable[EncodedSample], n_clusters: int) -> FeatureCluster
     centers = {}
     for class_id, parts in sorted(by_class.items()):
         features = torch.cat(parts)
+        if not features.isfinite().all():
+            raise ConfigError("the encoder's features are not finite: its weights are damaged")
         distinct = len(features.unique(dim=0))
         means = KMeans(min(n_clusters, distinct), n_init=10, random_state=0).fit(features.numpy())
         centers[class_id] = torch.from_numpy(means.cluster_centers_).float()
         logger.info("class %3d     %5d instances, %2d clusters", class_id, len(features), len(centers[class_id]))
-    return FeatureClusters(centers)
+    return FeatureClusters(centers, step)
+
+
+def check_output(output: Path) -> None:
+    """Raise FileExistsError where something other than earlier clusters would be written over."""
+    if not output.exists():
+        return
+    try:
+        FeatureClusters.from_state(read_weights_file(output))
+    except ValueError as error:
+        raise FileExistsError(
+            17, "is there already and holds no clusters; choose another --output", str(output)
+        ) from error
 
 
 def main(argv: Sequence[str]) -> None:
@@ -61,7 +75,8 @@ def main(argv: Sequence[str]) -> None:
     log_to_console(is_main=True)
     split = open_split(arguments)
     output = arguments.output or split.file.parent / FILE_NAME
-    write_weights_file(output, cluster(split, arguments.clusters).state_dict())
+    check_output(output)
+    write_weights_file(output, cluster(split, arguments.clusters, split.step).state_dict())
     logger.info("from %d images: %s", len(split), output)
 
 

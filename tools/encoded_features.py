@@ -12,7 +12,6 @@ import build
 from configs.load import load_config
 from configs.schema import Config, ConfigError
 from data.batch import Batch
-from data.conditioning import images_to_float
 from data.layout import Layout
 from data.loader import read_fixed
 from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
@@ -33,9 +32,10 @@ class EncodedSample:
 
 @dataclass(frozen=True)
 class EncodedSplit:
-    """A split of a data set, seen by an encoder. file: where the encoder was read."""
+    """A split of a data set, seen by an encoder. file: where the encoder was read; step: at which it was saved."""
 
     file: Path
+    step: int | None
     config: Config
     layout: Layout
     encoder: FeatureEncoder
@@ -48,10 +48,9 @@ class EncodedSplit:
         preprocessing, conditioning = build.build_preprocessing(self.config), build.build_conditioning(self.config)
         for index in range(len(self.layout)):
             batch = Batch.of([read_fixed(self.layout, preprocessing, index)]).to(self.device)
-            assert batch.target is not None
             regions = conditioning.region_map(batch)
             with torch.inference_mode():
-                features = self.encoder(images_to_float(batch.target), regions)
+                features = self.encoder(conditioning.target(batch), regions)
             classes = batch.source if conditioning.n_classes else torch.zeros_like(regions)
             yield EncodedSample(batch.names[0], features, classes, regions)
 
@@ -81,14 +80,23 @@ def open_split(arguments: argparse.Namespace) -> EncodedSplit:
     if is_training_state(read_weights_file(file)):
         trained = load_trained(file, arguments.overrides)
         if not isinstance(trained.generator, FeatureConditionedGenerator):
-            raise ConfigError(f"{file}: its generator has no feature encoder (features.n_channels is 0)")
-        encoder, config = trained.generator.encoder, trained.config
+            raise ConfigError(f"{file}: its generator has no feature encoder")
+        if arguments.config is not None:
+            raise ConfigError(f"--config: {file} has its own configuration; change it with section.key=value")
+        encoder, config, step = trained.generator.encoder, trained.config, trained.step
     else:
         network = load_network(file, "encoder")
         assert isinstance(network, FeatureEncoder)
         if arguments.config is None:
             raise ConfigError(f"{file} tells no data set: name one with --config FILE")
-        encoder, config = network, load_config(arguments.config, ["features.n_channels=3", *arguments.overrides])
+        shape = [f"features.n_channels={network.n_features}", f"features.n_downsamplings={network.n_downsamplings}"]
+        shape += [
+            f"data.target_channels={network.in_channels}",
+            "features.origin=encoded",
+            "generator.name=global",
+            "generator.n_downsamplings=1",
+        ]
+        encoder, config, step = network, load_config(arguments.config, [*arguments.overrides, *shape]), None
     device = choose_device(arguments.device)
     layout = build.build_layout(config, arguments.split, needs_targets=True)
-    return EncodedSplit(file, config, layout, encoder.to(device).eval(), device)
+    return EncodedSplit(file, step, config, layout, encoder.to(device).eval(), device)

@@ -89,8 +89,9 @@ def main(argv: Sequence[str]) -> None:
     for path in files:
         if path.exists():
             raise FileExistsError(17, "is there already; choose another --output", str(path))
+    families = {path: choose_family(network, arguments.family) for path, network in files.items()}
     for path, network in files.items():
-        write_original(network, path, choose_family(network, arguments.family))
+        write_original(network, path, families[path])
 
 
 if __name__ == "__main__":

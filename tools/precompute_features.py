@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import build
 from configs.schema import ConfigError
 from data.conditioning import images_to_uint8
 from data.image_files import write_png
@@ -22,8 +23,8 @@ def write_maps(split: EncodedSplit, folder: Path) -> None:
     Raises:
         ConfigError: the features have not the 3 channels of an image, or the folder is not empty.
     """
-    if split.config.features.n_channels != 3:
-        raise ConfigError(f"{split.file}: has {split.config.features.n_channels} features, an image holds 3")
+    if split.encoder.n_features != 3:
+        raise ConfigError(f"{split.file}: has {split.encoder.n_features} features, an image holds 3")
     if folder.is_dir() and any(folder.iterdir()):
         raise ConfigError(f"{folder}: is not empty; choose another --output, or remove it")
     for sample in split:
@@ -42,8 +43,13 @@ def main(argv: Sequence[str]) -> None:
     log_to_console(is_main=True)
     split = open_split(arguments)
     data = split.config.data
+    if data.layout != "paired_folders":
+        raise ConfigError(f"data.layout is {data.layout}, expected paired_folders: no other reads feature maps")
     folder = Path(data.root).expanduser() / data.feature_folder.replace("{split}", arguments.split)
     write_maps(split, arguments.output or folder)
+    has_validation = data.validation_split is None and build.has_split(data, "val")
+    if arguments.split == "train" and has_validation:
+        logger.info("the data set has val too, which training shows: --split val writes its maps")
 
 
 if __name__ == "__main__":

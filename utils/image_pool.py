@@ -19,21 +19,24 @@ class ImagePool:
         self._pairs: list[Pair] = []
 
     def exchange(self, source: Tensor, fake: Tensor) -> Pair:
-        """What is to be judged: (N, C, H, W) conditions and (N, 3, H, W) translations without graph."""
-        pairs = zip(source.split(1), fake.detach().split(1), strict=True)
-        sources, fakes = zip(*(self._exchange_one(pair) for pair in pairs), strict=True)
+        """What is to be judged: (N, C, H, W) conditions and (N, 3, H, W) float32 translations without graph.
+
+        One that is alone may be exchanged for one of another size.
+        """
+        pairs = zip(source.split(1), fake.detach().float().split(1), strict=True)
+        sources, fakes = zip(*(self._exchange_one(pair, is_alone=len(source) == 1) for pair in pairs), strict=True)
         return torch.cat(sources), torch.cat(fakes)
 
-    def _exchange_one(self, pair: Pair) -> Pair:
+    def _exchange_one(self, pair: Pair, is_alone: bool) -> Pair:
         if len(self._pairs) < self._size:
             self._pairs.append(_copy(pair))
             return pair
         place = int(torch.randint(self._size, ()))
-        earlier = self._pairs[place]
-        if torch.rand(()) < 0.5 or earlier[0].shape != pair[0].shape:  # images of a batch have one size
+        if torch.rand(()) < 0.5:
             return pair
-        self._pairs[place] = _copy(pair)
-        return earlier
+        earlier, self._pairs[place] = self._pairs[place], _copy(pair)
+        # the images of a batch have one size; an earlier one of another goes unseen
+        return earlier if is_alone or earlier[0].shape == pair[0].shape else pair
 
     def state_dict(self) -> list[Pair]:
         """The pairs, on the CPU."""

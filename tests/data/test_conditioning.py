@@ -1,6 +1,8 @@
 from typing import Any
 
+import numpy as np
 import torch
+from PIL import Image
 
 from data.batch import Batch
 from data.conditioning import Conditioning, images_to_float, images_to_uint8, instance_edges, one_hot
@@ -45,3 +47,25 @@ def test_the_condition_of_an_rgb_source_is_the_image() -> None:
     conditioning = Conditioning(n_classes=0, instance_edges=False)
     assert torch.equal(conditioning(Batch(("x",), image, None, None)), images_to_float(image))
     assert conditioning.channels == 3
+
+
+def test_brightness_alone_is_one_channel_as_pillow_weighs_it() -> None:
+    image = torch.randint(0, 256, (1, 3, 4, 4), dtype=torch.uint8)
+    conditioning = Conditioning(n_classes=0, instance_edges=False, source_channels=1, target_channels=1)
+    batch = Batch(("x",), image, None, image)
+    assert conditioning.channels == 1
+    grey = np.array(Image.fromarray(image[0].permute(1, 2, 0).numpy()).convert("L"))
+    for seen in (conditioning(batch), conditioning.target(batch)):
+        assert seen.shape == (1, 1, 4, 4)
+        assert ((seen[0, 0] + 1) * 127.5 - torch.from_numpy(grey)).abs().max() < 1.01
+
+
+def test_features_of_labels_share_the_regions_of_classes() -> None:
+    labels = torch.randint(0, 3, (1, 1, 4, 4), dtype=torch.uint8)
+    batch = Batch(("x",), labels, labels.int() * 10, labels.expand(-1, 3, -1, -1))
+    by_label = Conditioning(n_classes=3, instance_edges=False, features="encoded", regions="labels")
+    by_instance = Conditioning(n_classes=3, instance_edges=False, features="encoded", regions="instances")
+    assert torch.equal(by_label.generator_inputs(batch, by_label(batch))[2], labels)
+    assert torch.equal(by_instance.generator_inputs(batch, by_instance(batch))[2], labels.int() * 10)
+    assert by_instance.needs_instances
+    assert not by_label.needs_instances

@@ -16,7 +16,7 @@ from models.original_weights import import_original
 from tests.runs import assert_equal, checkpoint, run, translate, without_config
 from tools import cluster_features, export, precompute_features
 from tools.encoded_features import EncodedSample
-from trained import load_trained
+from trained import load_network, load_trained
 from utils.checkpoint import CheckpointError, checkpoint_path, read_weights_file, write_weights_file
 
 FEATURES = ["features.n_channels=3", "features.n_downsamplings=2", "features.base_channels=2", "train.max_steps=2"]
@@ -61,7 +61,9 @@ def test_looks_are_drawn_by_seed_whatever_the_batch(run_folder: Path, tmp_path: 
     assert_equal(first, drawn("again", "--batch-size", "3"))
     other = drawn("other", "--seed", "1")
     assert any(not torch.equal(first[name], other[name]) for name in first)
-    drawn("low", "--opt-level", "O3")
+    for level in ("O2", "O3"):
+        drawn(level, "--opt-level", level)
+        drawn(f"given{level}", "--opt-level", level, "--features", "given")
 
 
 def test_given_features_are_those_of_the_targets(run_folder: Path, tmp_path: Path) -> None:
@@ -87,6 +89,11 @@ def test_precomputed_maps_train_and_resume_and_translate(
     maps = pictures(label_data_set / "train_feat")
     assert maps.keys() == {"a", "b", "c"}
     instances = read_ids(label_data_set / "train_inst" / "a.png")
+    trained_encoder = load_network(checkpoint_path(folder_run, 2), "encoder")
+    photo = images_to_float(read_rgb(label_data_set / "train_img" / "a.jpg")[None])
+    with torch.no_grad():
+        features = trained_encoder.eval()(photo, instances[None])
+    assert torch.equal(maps["a"], images_to_uint8(features)[0])
     for instance in instances.unique():
         assert maps["a"][:, instances[0] == instance].unique(dim=1).shape[1] == 1
 
@@ -127,7 +134,8 @@ def test_the_originals_files_cluster_and_translate_as_the_run_they_come_from(
     config = ["--config", str(tiny_config), *FOLDERS, f"data.root={label_data_set}"]
     cluster_features.main(["--checkpoint", str(encoder), "--output", str(tmp_path / "theirs.pt"), *config])
     ours, theirs = (read_weights_file(tmp_path / f"{side}.pt") for side in ("ours", "theirs"))
-    assert_equal(ours, theirs)
+    assert_equal(ours["feature_clusters"], theirs["feature_clusters"])
+    assert (ours["step"], theirs["step"]) == (2, None)
 
     arguments = ["--input", str(label_data_set / "test_label"), "--instances", str(label_data_set / "test_inst")]
     arguments += ["--clusters", str(tmp_path / "ours.pt"), "--opt-level", "O0", "--output"]
@@ -162,6 +170,88 @@ def test_without_targets_or_clusters_the_way_out_is_told(
     write_weights_file(tmp_path / "two.pt", FeatureClusters({1: torch.zeros(1, 2)}).state_dict())
     with pytest.raises(CheckpointError, match="has 2 features"):
         translate(*arguments, "--clusters", str(tmp_path / "two.pt"))
+
+
+def test_the_encoder_of_a_run_is_taken_alone(tiny_config: Path, run_folder: Path) -> None:
+    run(tiny_config, *FEATURES, "run.name=other", "run.seed=5")
+    other = run_folder.with_name("other")
+    settings = [*FEATURES, f"init.generator={run_folder}", f"init.encoder={other}", "optimizer.learning_rate=0"]
+    run(tiny_config, *settings, "train.max_steps=1", "run.name=both")
+    weights = checkpoint(tiny_config, 1, "both")["generator"]["network"]
+    for name, value in weights.items():
+        source = "other" if name.startswith("encoder.") else "tiny"
+        assert torch.equal(value, checkpoint(tiny_config, 2, source)["generator"]["network"][name]), name
+    run(tiny_config, "run.name=plain")
+    with pytest.raises(CheckpointError, match="has no feature encoder"):
+        run(tiny_config, *FEATURES, f"init.encoder={run_folder.with_name('plain')}", "run.name=new")
+
+
+def test_clusters_take_the_place_of_clusters_alone(run_folder: Path, tmp_path: Path) -> None:
+    saved = checkpoint_path(run_folder, 2)
+    for output in (saved, tmp_path):
+        with pytest.raises(FileExistsError, match="holds no clusters"):
+            cluster_features.main(["--checkpoint", str(run_folder), "--output", str(output)])
+    assert read_weights_file(saved)["step"] == 2
+    for _ in range(2):
+        cluster_features.main(["--checkpoint", str(run_folder)])
+
+
+def test_where_features_come_from_is_told_and_what_has_no_effect(
+    tiny_config: Path, run_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def told(*arguments: str) -> str:
+        capfd.readouterr()
+        translate("--checkpoint", str(run_folder), "--output", str(tmp_path / "out"), *arguments)
+        return capfd.readouterr().out
+
+    assert "features     of the targets" in told()
+    cluster_features.main(["--checkpoint", str(run_folder)])
+    output = told()
+    assert "features     drawn from clusters by seed 0" in output
+    assert "made at step" not in output
+    run(tiny_config, *FEATURES, "train.max_steps=3")
+    assert "made at step 2" in told()
+    output = told("--features", "given", "--clusters", str(run_folder / FILE_NAME), "--noise")
+    assert "without effect  --clusters, --noise" in output
+
+
+def test_other_numbers_of_features_and_halvings_than_usual(
+    tiny_config: Path, label_data_set: Path, tmp_path: Path
+) -> None:
+    config = [*FOLDERS, f"data.root={label_data_set}"]
+    settings = [*FEATURES, "features.n_channels=5", "features.n_downsamplings=4", *config]
+    run(tiny_config, *settings)
+    run_folder = tiny_config.parent / "runs" / "tiny"
+    export.main(["--checkpoint", str(run_folder), "--format", "original"])
+    encoder = ["--checkpoint", str(run_folder / "latest_net_E.pth"), "--config", str(tiny_config), *config]
+    cluster_features.main([*encoder, "--output", str(tmp_path / "five.pt")])
+    arguments = ["--input", str(label_data_set / "test_label"), "--instances", str(label_data_set / "test_inst")]
+    generator = ["--checkpoint", str(run_folder / "latest_net_G.pth"), "--clusters", str(tmp_path / "five.pt")]
+    translate(*generator, *arguments, "--output", str(tmp_path / "out"))
+    with pytest.raises(ConfigError, match="has 5 features, an image holds 3"):
+        precompute_features.main(encoder)
+
+
+def test_sources_that_are_images_have_one_class(tiny_config: Path, label_data_set: Path, tmp_path: Path) -> None:
+    settings = [*FEATURES, "data.layout=paired_folders", "data.n_classes=0", "data.source_folder={split}_img"]
+    settings += ["data.target_folder={split}_img", f"data.root={label_data_set}", "data.instance_edges=false"]
+    run(tiny_config, *settings)
+    run_folder = tiny_config.parent / "runs" / "tiny"
+    cluster_features.main(["--checkpoint", str(run_folder)])
+    assert list(read_weights_file(run_folder / FILE_NAME)["feature_clusters"]) == [0]
+    translate("--checkpoint", str(run_folder), "--output", str(tmp_path / "out"))
+
+
+def test_the_clusters_of_pix2pixhd_are_not_read(run_folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "features_clustered_010.npy"
+    file.write_bytes(b"\x93NUMPY")
+    with pytest.raises(CheckpointError, match=r"make them anew with python -m tools\.cluster_features"):
+        translate("--checkpoint", str(run_folder), "--clusters", str(file), "--output", str(tmp_path / "out"))
+
+
+def test_damaged_features_are_not_clustered() -> None:
+    with pytest.raises(ConfigError, match="not finite"):
+        cluster_features.cluster([encoded(float("nan"), 1, 300)], n_clusters=2)
 
 
 def test_a_run_without_features_refuses_clusters(tiny_config: Path, tmp_path: Path) -> None:

@@ -43,13 +43,28 @@ def test_a_batch_is_exchanged_image_by_image_and_without_graph() -> None:
     assert not images.requires_grad
 
 
-def test_images_of_another_size_are_left_in_the_pool() -> None:
+def test_a_batch_keeps_its_size_and_another_size_leaves_the_pool() -> None:
+    torch.manual_seed(0)
+    pool = ImagePool(2)
+    pool.exchange(*pair(1, n=2))
+    for _ in range(20):
+        source, _ = pool.exchange(torch.zeros(2, 2, 8, 8), torch.zeros(2, 3, 8, 8))
+        assert source.shape == (2, 2, 8, 8)
+    assert all(source.shape[-1] == 8 for source, _ in pool.state_dict())
+
+
+def test_one_image_may_be_exchanged_for_one_of_another_size() -> None:
     torch.manual_seed(0)
     pool = ImagePool(1)
     pool.exchange(*pair(1))
-    for _ in range(20):
-        source, _ = pool.exchange(torch.zeros(1, 2, 8, 8), torch.zeros(1, 3, 8, 8))
-        assert source.shape[-1] == 8
+    sizes = {pool.exchange(torch.zeros(1, 2, 8, 8), torch.zeros(1, 3, 8, 8))[0].shape[-1] for _ in range(20)}
+    assert sizes == {4, 8}
+
+
+def test_translations_of_any_dtype_are_kept_in_float32() -> None:
+    pool = ImagePool(2)
+    source, fake = pair(1)
+    assert pool.exchange(source, fake.bfloat16())[1].dtype == torch.float32
 
 
 def test_it_goes_on_from_its_state() -> None:
