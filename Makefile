@@ -1,12 +1,13 @@
 # make demo    train the demo on embedded data and translate its test split (minutes on 2 cores)
 # make test    run the tests          make check   lint, format, types
+# make bench   measure training, translation and data on this machine, into bench/results (a CPU: 10 minutes)
 # Each sets up .venv on its first call.  Another interpreter: make PYTHON=python3.13 demo
 
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: setup demo test check
+.PHONY: setup demo test check bench
 
 setup: $(INSTALLED)
 
@@ -30,3 +31,9 @@ check: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy .
+
+bench: $(INSTALLED)
+	$(BIN)/python -m bench.train_step
+	$(BIN)/python -m bench.inference
+	$(BIN)/python -m bench.data
+	$(BIN)/python -m bench.scaling

@@ -125,7 +125,7 @@ def settings_for(trained: Trained, look: Look | None) -> Config:
 def build_translator(trained: Trained, look: Look | None, device: torch.device, request: Request) -> Translator:
     """The generator on `device` in the precision of an opt level; O2 and O3 cast the weights once."""
     # what the original gives is in float32
-    level = request.opt_level or ("O1" if trained.step is not None else "O0")
+    level = request.opt_level or ("O2" if trained.step is not None else "O0")
     precision = choose_precision(level, request.dtype, device)
     generator = trained.generator
     if look is not None and isinstance(generator, FeatureConditionedGenerator):

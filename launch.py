@@ -160,7 +160,7 @@ def prepare_folder(folder: Path, resume: str, checkpoint: Path | None) -> None:
 
 def train(config: Config, world: World, resume: str) -> None:
     """Build, find the place to go on from, and run to the end."""
-    if world.device.type == "cpu":
+    if world.device.type == "cpu" and not config.train.activation_checkpointing:
         keep_freed_memory()
     training = Training(config, world)
     checkpoint, plan = go_on_or_start(training, resume)

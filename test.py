@@ -30,7 +30,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--split", metavar="NAME", help="split of the data set, where there is no --input")
     add("--output", type=Path, metavar="DIR", help="default: results/RUN/SPLIT_stepSTEP")
     add("--weights", choices=("ema", "raw"), default="ema", help="ema: the moving average, where the run has one")
-    levels = "float32, for the originals' files the default; autocast, the default; weights cast once; norms too"
+    levels = "float32, default for the originals' files; autocast; weights cast once, the default; norms too"
     add("--opt-level", choices=("O0", "O1", "O2", "O3"), help=levels)
     add("--dtype", choices=("auto", "float16", "bfloat16"), default="auto", help="low precision of O1, O2, O3")
     add("--batch-size", type=_positive, default=1, metavar="N")

@@ -62,7 +62,7 @@ def _lsgan(judgements: Judgements, aim: float) -> Tensor:
 
 def _feature_matching(fake: Judgements, real: Judgements) -> Tensor:
     distances = [
-        F.l1_loss(f, r.detach()) / len(fake)
+        F.l1_loss(f, r.detach()) * 4 / len(fake_scale.features) / len(fake)
         for fake_scale, real_scale in zip(fake, real, strict=True)
         for f, r in zip(fake_scale.features, real_scale.features, strict=True)
     ]

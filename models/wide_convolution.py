@@ -43,7 +43,9 @@ class _Convolution(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         for_x = for_weight = None
         if ctx.needs_input_grad[0]:
-            for_x = F.conv_transpose2d(gradient, weight)
+            for_x = torch.ops.aten.convolution_backward(
+                gradient, x, weight, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True, False, False]
+            )[0]
         if ctx.needs_input_grad[1]:
             patches = F.unfold(x, weight.shape[2:]).transpose(0, 1).flatten(1)  # (C k k, N positions)
             outputs = gradient.transpose(0, 1).flatten(1)  # (out_channels, N positions)

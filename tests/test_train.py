@@ -1,5 +1,8 @@
 """train.py as a user runs it."""
 
+import gzip
+import json
+import re
 import resource
 import signal
 import subprocess
@@ -208,3 +211,26 @@ def test_it_trains_and_goes_on_on_a_gpu(tiny_config: Path, dtype: str, retain_gr
     for player in ("generator", "discriminator"):
         assert all(weight.isfinite().all() for weight in state[player]["network"].values())
         assert state[player]["skipped_steps"] < 30
+
+
+def test_a_trace_of_some_steps_is_written(tiny_config: Path) -> None:
+    run(tiny_config, "train.max_steps=13", "train.profile_steps=2")
+    with gzip.open(tiny_config.parent / "runs" / "tiny" / "trace.json.gz") as file:
+        events = json.load(file)["traceEvents"]
+    names = [str(event.get("name")) for event in events]
+    assert sum(name.startswith("ProfilerStep#") for name in names) >= 2
+    assert any("convolution_backward" in name for name in names)
+
+
+def test_the_log_tells_the_time_spent_waiting_for_data(tiny_config: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run(tiny_config)
+    assert re.search(r"images/s +\d+% waiting for data", capfd.readouterr().out)
+
+
+@pytest.mark.parametrize("script", ["train.py", "test.py"])
+def test_help_needs_no_torch(script: str) -> None:
+    code = f"import runpy, sys; sys.argv = ['{script}', '--help']; runpy.run_path('{script}', run_name='__main__')"
+    check = f"import atexit, sys; atexit.register(lambda: print('torch' in sys.modules)); {code}"
+    result = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True)
+    assert result.returncode == 0
+    assert result.stdout.splitlines()[-1] == "False"

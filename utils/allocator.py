@@ -10,7 +10,8 @@ def keep_freed_memory() -> bool:
     """Have freed memory kept for the next step instead of given back; returns whether the C library could be told.
 
     By default glibc maps every large tensor anew and unmaps it when it is freed, so that a step on a CPU spends much of
-    its time in page faults: the gradients alone of a full-size generator are 730 MB, new in every step.
+    its time in page faults: the gradients alone of a full-size generator are 730 MB, new in every step. What is kept
+    lies in holes of all sizes, and takes up to a tenth more memory: not for a training that is short of it.
     """
     if not sys.platform.startswith("linux"):
         return False

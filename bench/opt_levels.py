@@ -1,0 +1,55 @@
+"""The four opt levels on the demo: speed, memory, and where the losses end.
+
+python -m bench.opt_levels [--steps N]
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from bench.measure import median
+from bench.report import write_report
+from utils.distributed import choose_device
+
+
+def train(level: str, dtype: str, steps: int, root: Path) -> dict[str, Any]:
+    """One run of the demo in a process of its own, and its translation of the test split."""
+    settings = [f"run.root={root}", f"run.name={level}", f"amp.opt_level={level}", f"amp.dtype={dtype}"]
+    settings += [f"train.max_steps={steps}", "checkpoint.every_steps=100000", "checkpoint.keep=1"]
+    measured = "import resource, runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path('train.py', run_name='train')"
+    script = f"{measured}['main'](sys.argv[1:]); print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    command = [sys.executable, "-c", script, "train.py", "--config", "configs/demo.yaml", *settings]
+    peak_kib = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
+    folder = root / level
+    translate = [sys.executable, "test.py", "--checkpoint", str(folder), "--output", str(folder / "out")]
+    subprocess.run([*translate, "--opt-level", level, "--dtype", dtype], check=True, capture_output=True)
+    metrics = json.loads((folder / "out" / "metrics.json").read_text())["mean"]
+    lines = [line for line in (folder / "log.txt").read_text().splitlines() if "images/s" in line]
+    return {
+        "level": level,
+        "dtype": dtype,
+        "images/s": median([float(line.split("images/s")[0].split()[-1]) for line in lines[1:]]),
+        "peak GiB of the process": peak_kib / 2**20,
+        "G/total at the end": float(lines[-1].split("G/total")[1].split()[0]),
+        "test L1": metrics["l1"],
+        "test SSIM": metrics["ssim"],
+    }
+
+
+def main() -> None:
+    """Parse the command line, measure, report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--dtype", choices=("bfloat16", "float16"), default="bfloat16")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as root:
+        rows = [train(level, arguments.dtype, arguments.steps, Path(root)) for level in ("O0", "O1", "O2", "O3")]
+    write_report("opt_levels", choose_device("auto"), rows)
+
+
+if __name__ == "__main__":
+    main()

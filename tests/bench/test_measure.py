@@ -1,0 +1,49 @@
+import json
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+
+from bench.measure import count_flop, median, time_alternating, time_processes
+from bench.report import markdown_table, write_report
+
+CPU = torch.device("cpu")
+
+
+def test_sides_take_turns() -> None:
+    calls: list[str] = []
+    sides = {"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}
+    times = time_alternating(sides, CPU, repeats=3, warm_up=1)
+    assert calls == ["a", "b"] * 4
+    assert [len(times[side]) for side in "ab"] == [3, 3]
+
+
+def test_the_longer_work_takes_longer() -> None:
+    sides = {"long": lambda: time.sleep(0.02), "short": lambda: None}
+    times = time_alternating(sides, CPU, repeats=3)
+    assert median(times["long"]) >= 0.02 > median(times["short"])
+
+
+def test_arithmetic_is_counted() -> None:
+    x, weight = torch.ones(1, 2, 8, 8), torch.ones(3, 2, 3, 3)
+    assert count_flop(lambda: F.conv2d(x, weight, padding=1)) == 2 * 3 * 2 * 9 * 64
+
+
+def test_processes_answer_each_call_and_say_a_last_word() -> None:
+    script = "print('ready', flush=True)\nimport sys\nfor line in sys.stdin: print({seconds}, flush=True)\nprint(7)"
+    commands = {name: [sys.executable, "-c", script.format(seconds=name)] for name in ("1", "2")}
+    timed = time_processes(commands, repeats=2)
+    assert timed["1"].seconds == [1, 1]
+    assert timed["2"].seconds == [2, 2]
+    assert timed["1"].answer == 7
+
+
+def test_a_report_tells_where_it_was_measured(tmp_path: Path) -> None:
+    path = write_report("speed", CPU, [{"case": "x", "s": 0.12345}], results=tmp_path)
+    report = json.loads(path.read_text())
+    assert report["rows"] == [{"case": "x", "s": 0.12345}]
+    assert report["surroundings"]["torch_version"] == torch.__version__
+    assert report["surroundings"]["threads"] >= 1
+    assert markdown_table(report["rows"]) == "| case | s |\n| --- | --- |\n| x | 0.123 |"
