@@ -123,7 +123,7 @@ def rows_of(name: str, n_images: int, times: dict[str, list[float]], shares: dic
             "s": median(seconds),
             "images/s": n_images / median(seconds),
             "times as fast": median([a / b for a, b in zip(times["reference"], seconds, strict=True)]),
-            "share of the convolution rate": shares.get(side, float("nan")) / median(seconds),
+            "share of the convolution rate": shares[side] / median(seconds) if side in shares else None,
         }
         for side, seconds in times.items()
     ]

@@ -34,4 +34,4 @@ def markdown_table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _cell(value: object) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    return f"{value:.3g}" if isinstance(value, float) else "" if value is None else str(value)
