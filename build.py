@@ -1,6 +1,5 @@
 """Config -> parts: the one place that turns settings into data, networks and losses, shared by the entry points."""
 
-import getpass
 import hashlib
 import os
 import tempfile
@@ -35,7 +34,7 @@ from utils.label_colors import label_colors
 
 CACHE_NAME = "samples"
 _SHARED_MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
-_MEMORY_CACHE = f"pairgan-{getpass.getuser()}"
+_MEMORY_CACHE = f"pairgan-{os.getuid() if hasattr(os, 'getuid') else 0}"
 
 
 def number_of_classes(data: DataConfig) -> int:
@@ -116,6 +115,10 @@ def build_training_layout(config: Config, layout: Layout, run_folder: Path) -> L
     folder = cache_folder(config, run_folder)
     if folder is None:
         return layout
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"data.cache, data.cache_folder: cannot make {folder}: {error.strerror}") from error
     cache = SampleCache(folder, max_bytes=int(config.data.cache_gib * 2**30))
     return CachedLayout(layout, build_preprocessing(config), cache)
 

@@ -167,6 +167,9 @@ def build_input(trained: Trained, look: Look | None, request: Request) -> Layout
             n_classes=conditioning.n_classes,
             ignore_id=config.data.ignore_id,
         )
+    has_encoder = isinstance(trained.generator, FeatureConditionedGenerator)
+    if look is None and conditioning.features == "encoded" and not has_encoder:
+        raise DataError("--features given: this file has no encoder; leave it out, or give maps: --feature-maps DIR")
     if look is None and conditioning.features == "encoded" and layout.read(0).target is None:
         raise DataError(
             "this generator encodes its instance features from targets, and there are none: write clusters to draw "

@@ -5,7 +5,7 @@ from pathlib import Path
 from configs.load import config_to_yaml
 from configs.schema import Config, ConfigError
 from configs.unused import unused_settings
-from data.batch import Batch, DataError, Sample
+from data.batch import Batch, Sample
 from data.loader import TrainingDataset, read_fixed
 from data.sampler import SampleKey
 from models.transfer import transfer_weights
@@ -46,7 +46,7 @@ def check_samples(training: Training) -> str:
     samples: list[Sample] = []
     for index in indices:
         loaded = dataset[SampleKey(epoch=0, index=index)]
-        if isinstance(loaded, DataError):
+        if isinstance(loaded, Exception):
             raise loaded
         check_size(training.config, loaded)
         samples += [loaded] if len(samples) < batch_size else []

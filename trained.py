@@ -9,7 +9,7 @@ from torch import nn
 
 import build
 from configs.load import config_from_dict, config_to_dict
-from configs.schema import Config, DataConfig, FeaturesConfig, GeneratorConfig, RunConfig
+from configs.schema import Config, ConfigError, DataConfig, FeaturesConfig, GeneratorConfig, RunConfig
 from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
 from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer
@@ -173,7 +173,13 @@ def _load_original(
         generator=generator_config,
         features=FeaturesConfig(n_channels=n_features, origin="encoded" if features_are_drawn else "precomputed"),
     )
-    return Trained(file, config_from_dict(config_to_dict(config), str(file), overrides), None, generator)
+    chosen = config_from_dict(config_to_dict(config), str(file), overrides)
+    for part in ("data.n_classes", "data.source_channels", "data.target_channels", "data.instance_edges"):
+        section, key = part.split(".")
+        told, wanted = getattr(getattr(config, section), key), getattr(getattr(chosen, section), key)
+        if told != wanted:
+            raise ConfigError(f"{file}: {part} is {told} by its shapes, not {wanted}; leave it out")
+    return Trained(file, chosen, None, generator)
 
 
 def _channels(file: Path, generator: nn.Module, has_instances: bool, n_features: int) -> tuple[int, int]:

@@ -248,7 +248,8 @@ class Training:
             try:
                 self.game.players[name].freeze(prefixes)
             except ValueError as error:
-                raise ConfigError(f"train.freeze_{name}: {error}") from error
+                stage = " with train.freeze_global_epochs" if name == "generator" and global_part else ""
+                raise ConfigError(f"train.freeze_{name}{stage}: {error}") from error
         self._frozen = frozen
 
     def _set_learning_rate(self) -> None:

@@ -131,7 +131,8 @@ class DataConfig:
     a process has, at most 8."""
     cache: Literal["none", "memory", "disk"] = "none"
     """Keep decoded and resized samples, as uint8, for later epochs: in the machine's memory until the run ends, or in
-    data.cache_folder for later runs too. What changes on disk is read anew."""
+    data.cache_folder for later runs too. What changes on disk is read anew. A run that is killed leaves its memory to
+    python -m tools.clear_cache."""
     cache_folder: str = "~/.cache/pairgan"
     """disk: where. python -m tools.clear_cache empties it."""
     cache_gib: float = 16.0
@@ -143,6 +144,7 @@ class DataConfig:
         require_at_least(0, "data", n_classes=self.n_classes, ignore_id=self.ignore_id, cache_gib=self.cache_gib)
         for key, n_channels in (("source_channels", self.source_channels), ("target_channels", self.target_channels)):
             require(n_channels in (1, 3), f"data.{key}", n_channels, "1 or 3")
+        require(self.cache_folder.strip() != "", "data.cache_folder", "empty", "a folder")
         is_count = isinstance(self.workers, int) and self.workers >= 0
         require(is_count or self.workers == "auto", "data.workers", self.workers, "a number of at least 0, or auto")
         require_at_least(
@@ -391,7 +393,7 @@ class TrainConfig:
     discriminator first, then judge again for the generator (pix2pix's update)."""
     activation_checkpointing: bool = False
     """Keep only the activations between the stages of generator and VGG, and compute those within again in the backward
-    pass: less memory, more time. Not with batch norm, which would count its statistics twice."""
+    pass: less memory, more time. Not with batch norm or spectral norm, which would count a pass twice."""
     profile_steps: int = 0
     """Steps of which to write a trace of torch.profiler, after 10 others, to trace.json.gz in the run's folder, for
     ui.perfetto.dev. 0: none."""
@@ -477,9 +479,10 @@ class Config:
             require(
                 decay == 0, "train.ema_decay", decay, "0 with amp.opt_level=O3: its weights are too coarse to average"
             )
-        if self.generator.norm == "batch":
+        if self.generator.norm == "batch" or self.generator.spectral_norm:
             recomputes = self.train.activation_checkpointing
-            require(not recomputes, "train.activation_checkpointing", recomputes, "false with generator.norm=batch")
+            expected = "false with generator.norm=batch or generator.spectral_norm=true"
+            require(not recomputes, "train.activation_checkpointing", recomputes, expected)
         self._check_features()
         if self.generator.name != "local":
             frozen_epochs = self.train.freeze_global_epochs

@@ -2,9 +2,10 @@
 
 import hashlib
 import shutil
-import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from uuid import uuid4
 
 import torch
 
@@ -39,7 +40,8 @@ class SampleCache:
         except FileNotFoundError:
             return None
         except Exception:  # noqa: BLE001  whatever a damaged file leads to: what it held is read anew
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                path.unlink()
             return None
 
     def write(self, key: str, sample: Sample) -> None:
@@ -47,16 +49,18 @@ class SampleCache:
         maps = {field: getattr(sample, field) for field in _MAPS}
         n_bytes = sum(tensor.nbytes for tensor in maps.values() if tensor is not None)
         path = self._path(key)
+        temporary = path.with_name(f"{path.name}.{uuid4().hex}.writing")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if not self._has_room(n_bytes):
                 return
-            with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".writing", delete=False) as file:
+            with temporary.open("wb") as file:
                 torch.save(maps, file)
-            Path(file.name).replace(path)
+            temporary.replace(path)
             self._held_bytes += n_bytes
         except (OSError, RuntimeError):  # a full disk: the sample is decoded again next time
-            return
+            with suppress(OSError):
+                temporary.unlink()
 
     def _has_room(self, n_bytes: int) -> bool:
         if self._writes % _RECOUNT_WRITES == 0:

@@ -13,7 +13,7 @@ from data.preprocessing import Preprocessing, place
 from data.sampler import SampleKey, TrainingSampler
 
 # A loader process hands errors over as values: raised there, they would arrive wrapped in its traceback.
-Loaded = Sample | DataError
+Loaded = Sample | Exception
 
 
 class TrainingDataset(Dataset[Loaded]):
@@ -29,9 +29,9 @@ class TrainingDataset(Dataset[Loaded]):
         try:
             sample = self._layout.read(key.index)
             placement = self._preprocessing.draw(sample, rng)
-        except DataError as error:
+            return place(sample, placement, source_is_ids=self._layout.n_classes > 0)
+        except Exception as error:  # noqa: BLE001  a fault too: raised here it would leave the processes waiting
             return error
-        return place(sample, placement, source_is_ids=self._layout.n_classes > 0)
 
 
 def read_fixed(layout: Layout, preprocessing: Preprocessing, index: int) -> Sample:
@@ -58,7 +58,7 @@ def training_batches(
         generator=torch.Generator(),  # its own: the loader must not draw from the stream of the networks' noise
     )
     for batch in loader:
-        if isinstance(batch, DataError):
+        if isinstance(batch, Exception):
             raise batch
         yield batch
 
@@ -69,9 +69,9 @@ def _leave_signals_to_the_parent(_worker: int) -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _collate(samples: Sequence[Loaded]) -> Batch | DataError:
+def _collate(samples: Sequence[Loaded]) -> Batch | Exception:
     for sample in samples:
-        if isinstance(sample, DataError):
+        if isinstance(sample, Exception):
             return sample
     try:
         return Batch.of([sample for sample in samples if isinstance(sample, Sample)])

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 
 import build
 import train
+from configs.schema import ConfigError
 from data.batch import Batch, DataError
 from data.conditioning import Conditioning, images_to_uint8
 from data.image_files import read_ids, read_rgb
@@ -297,6 +298,10 @@ def test_other_weight_files_are_told(cli: ModuleType, reference: dict[str, Any],
     torch.save(two, tmp_path / "two_net_G.pth")
     with pytest.raises(OriginalWeightsError, match=r"two_net_G\.pth: translates 3 channels into 2; label maps, RGB or"):
         cli.main(["--checkpoint", str(tmp_path / "two_net_G.pth"), "--input", "x"])
+    with pytest.raises(
+        ConfigError, match=r"latest_net_G\.pth: data\.n_classes is 0 by its shapes, not 4; leave it out"
+    ):
+        cli.main(["--checkpoint", str(tmp_path / "latest_net_G.pth"), "--input", "x", "data.n_classes=4"])
     with pytest.raises(DataError, match=r"latest_net_G\.pth tells no data set: name a folder"):
         cli.main(["--checkpoint", str(tmp_path / "latest_net_G.pth")])
 

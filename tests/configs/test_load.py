@@ -65,6 +65,12 @@ def test_scientific_notation_is_a_number(tmp_path: Path) -> None:
         ("data: {target_channels: 2}", [], r"data\.target_channels is 2, expected 1 or 3"),
         ("{amp: {opt_level: O2}, loss: {r1: 1}}", [], r"amp\.opt_level is O2, expected O0 or O1 where"),
         ("{amp: {opt_level: O3}, train: {ema_decay: 0.9}}", [], r"train\.ema_decay is 0\.9, expected 0 with"),
+        ("data: {cache_folder: ''}", [], r"data\.cache_folder is empty, expected a folder"),
+        (
+            "{generator: {spectral_norm: true}, train: {activation_checkpointing: true}}",
+            [],
+            r"train\.activation_checkpointing is True, expected false with",
+        ),
         ("data: {workers: many}", [], r"data\.workers is many, expected a number of at least 0, or auto"),
         (
             "{generator: {norm: batch}, train: {activation_checkpointing: true}}",

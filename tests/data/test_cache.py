@@ -1,7 +1,9 @@
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 import torch
@@ -97,6 +99,31 @@ def test_a_damaged_file_is_made_again(tiny_config: Path, label_data_set: Path, t
         file.write_bytes(content)
         assert_equal(vars(cached.read(0)), vars(expected))
         assert file.stat().st_size > 1000
+
+
+def test_a_failed_write_leaves_nothing(
+    tiny_config: Path, label_data_set: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill_the_disk(_maps: object, file: IO[bytes]) -> None:
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    _, cached = layouts(load_config(tiny_config, settings(label_data_set)), tmp_path / "cache")
+    monkeypatch.setattr("data.cache.torch.save", fill_the_disk)
+    assert cached.read(0).target is not None
+    assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_a_folder_that_cannot_be_used_ends_in_one_line(
+    tiny_config: Path, label_data_set: Path, tmp_path: Path, workers: str
+) -> None:
+    (tmp_path / "file").touch()
+    arguments = settings(label_data_set, "data.cache=disk", f"data.cache_folder={tmp_path / 'file'}")
+    command = [sys.executable, "train.py", "--config", str(tiny_config), *arguments, f"data.workers={workers}"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 2
+    assert re.fullmatch(r"error: data\.cache, data\.cache_folder: cannot make .*\n", result.stderr)
 
 
 def test_it_holds_no_more_than_it_may(tiny_config: Path, label_data_set: Path, tmp_path: Path) -> None:

@@ -1,3 +1,6 @@
+import os
+import subprocess
+import sys
 from itertools import islice
 from pathlib import Path
 
@@ -70,3 +73,24 @@ def test_images_of_different_sizes_do_not_fit_one_batch() -> None:
     samples = [Sample(name, torch.zeros(3, 8, width, dtype=torch.uint8), None, None) for name, width in widths.items()]
     with pytest.raises(DataError, match=r"different sizes \(a 8x8, b 16x8\): choose a data\.preprocess"):
         Batch.of(samples)
+
+
+def test_a_fault_in_a_loader_process_ends_the_run_and_its_processes(tmp_path: Path) -> None:
+    script = tmp_path / "fault.py"
+    script.write_text(
+        "from contextlib import closing\n"
+        "from data.loader import TrainingDataset, training_batches\n"
+        "from data.sampler import TrainingSampler\n"
+        "class Faulty:\n"
+        "    n_classes, names = 0, ['x', 'y']\n"
+        "    def __len__(self): return 2\n"
+        "    def read(self, index): raise RuntimeError('a fault')\n"
+        "sampler = TrainingSampler(n_samples=2, batch_size=1, seed=0, rank=0, world_size=1, first_batch=0)\n"
+        "stream = training_batches(TrainingDataset(Faulty(), None, 0), sampler, n_workers=2, pin_memory=False)\n"
+        "with closing(stream): next(stream)\n"
+    )
+    result = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=60, env=os.environ | {"PYTHONPATH": "."}
+    )
+    assert result.returncode == 1
+    assert result.stderr.rstrip().endswith("RuntimeError: a fault")

@@ -142,6 +142,8 @@ def test_the_originals_files_cluster_and_translate_as_the_run_they_come_from(
     translate("--checkpoint", str(folder_run), *arguments, str(tmp_path / "ours"))
     translate("--checkpoint", str(generator), *arguments, str(tmp_path / "theirs"))
     assert_equal(pictures(tmp_path / "ours"), pictures(tmp_path / "theirs"))
+    with pytest.raises(DataError, match="this file has no encoder"):
+        translate("--checkpoint", str(generator), "--features", "given", *arguments, str(tmp_path / "given"))
 
 
 def test_a_run_starts_from_the_originals_generator_and_encoder(
