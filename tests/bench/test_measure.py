@@ -1,11 +1,12 @@
 import json
 import sys
-import time
 from pathlib import Path
 
+import pytest
 import torch
 import torch.nn.functional as F
 
+import bench.measure
 from bench.measure import count_flop, median, time_alternating, time_processes
 from bench.report import markdown_table, write_report
 
@@ -20,10 +21,12 @@ def test_sides_take_turns() -> None:
     assert [len(times[side]) for side in "ab"] == [3, 3]
 
 
-def test_the_longer_work_takes_longer() -> None:
-    sides = {"long": lambda: time.sleep(0.02), "short": lambda: None}
-    times = time_alternating(sides, CPU, repeats=3)
-    assert median(times["long"]) >= 0.02 > median(times["short"])
+def test_each_call_is_timed_and_the_median_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter([0.0, 1.0, 1.0, 4.0, 4.0, 6.0])
+    monkeypatch.setattr(bench.measure.time, "perf_counter", lambda: next(ticks))
+    times = time_alternating({"work": lambda: None}, CPU, repeats=3)["work"]
+    assert times == [1.0, 3.0, 2.0]
+    assert median(times) == 2.0
 
 
 def test_arithmetic_is_counted() -> None:

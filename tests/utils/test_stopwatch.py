@@ -1,16 +1,19 @@
-import time
+import pytest
 
+import utils.stopwatch
 from utils.stopwatch import Stopwatch
 
 
-def test_speed_and_waiting_are_those_of_the_lap() -> None:
+def test_speed_and_waiting_are_those_of_the_lap(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 0.0
+    monkeypatch.setattr(utils.stopwatch.time, "perf_counter", lambda: now_s)
     stopwatch = Stopwatch()
     stopwatch.start(10)
     with stopwatch.waiting():
-        time.sleep(0.03)
-    time.sleep(0.01)
-    first = stopwatch.lap(14)
-    assert 0 < first.steps_per_s <= 100
-    assert 0.3 < first.waiting_share < 1
-    time.sleep(0.001)
-    assert stopwatch.lap(14).waiting_share == 0
+        now_s = 3.0
+    now_s = 4.0
+    first = stopwatch.lap(18)
+    assert (first.steps_per_s, first.waiting_share) == (2.0, 0.75)
+    now_s = 5.0
+    second = stopwatch.lap(19)
+    assert (second.steps_per_s, second.waiting_share) == (1.0, 0.0)
