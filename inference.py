@@ -294,12 +294,9 @@ def translate(request: Request) -> None:
     if trained.step is None:
         n_classes, has_edges = trained.config.data.n_classes, trained.config.data.instance_edges
         source = f"label maps of {n_classes} classes" if n_classes else "RGB images"
-        hint = (
-            ""
-            if has_edges or not n_classes
-            else " (if some are instance edges or features: --instances DIR, --clusters FILE)"
-        )
-        logger.info(f"translates   {source}{' and instance edges' if has_edges else ''}{hint}")
+        logger.info(f"translates   {source}{' and instance edges' if has_edges else ''}")
+        if n_classes and not has_edges:
+            logger.info("             if some are instance edges or features: --instances DIR, --clusters FILE")
     look = choose_look(trained, request)
     layout = build_input(trained, look, request)
     translator = build_translator(trained, look, device, request)

@@ -19,6 +19,7 @@ from bench.cases import N_CLASSES, Case
 from bench.measure import convolution_rate, count_flop, median, time_alternating
 from bench.report import write_report
 from configs.load import config_to_dict
+from data.batch import Batch
 from data.conditioning import Conditioning, images_to_uint8
 from inference import Request, build_input, build_translator, translate_all
 from trained import load_trained
@@ -74,8 +75,6 @@ def file_sides(case: Case, device: torch.device, folder: Path) -> dict[str, Call
     network.to(device)
 
     def reference() -> None:
-        from data.batch import Batch
-
         for number in range(N_FILES):
             maps = [
                 torch.from_numpy(np.array(Image.open(folder / kind / f"{number}.png")))[None, None]

@@ -417,7 +417,7 @@ class TrainConfig:
         require_at_least(0, "train", pool_size=self.pool_size, freeze_global_epochs=self.freeze_global_epochs)
         require_at_least(0, "train", profile_steps=self.profile_steps)
         for key, prefixes in (("generator", self.freeze_generator), ("discriminator", self.freeze_discriminator)):
-            are_names = [prefix for prefix in prefixes if prefix] == [str(prefix) for prefix in prefixes]
+            are_names = all(type(prefix) is str and prefix for prefix in prefixes)
             require(are_names, f"train.freeze_{key}", prefixes, "a list of names: [stem,downs.0]")
         require(0 <= self.ema_decay < 1, "train.ema_decay", self.ema_decay, "0 <= decay < 1")
 

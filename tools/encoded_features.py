@@ -15,8 +15,8 @@ from data.batch import Batch
 from data.layout import Layout
 from data.loader import read_fixed
 from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
+from models.original_names import OriginalWeightsError
 from trained import find_checkpoint_file, load_network, load_trained
-from utils.checkpoint import is_training_state, read_weights_file
 from utils.distributed import choose_device
 
 
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RUN_OR_FILE",
         help="run with an encoder, or pix2pixHD's latest_net_E.pth; default: newest in runs/",
     )
-    add("--config", type=Path, metavar="FILE", help="for latest_net_E.pth: the configuration that names the data set")
+    add("--config", type=Path, metavar="FILE", help="of the data set, where the checkpoint has none or another")
     add("--split", default="train", metavar="NAME", help="default: train")
     add("--device", choices=("auto", "cpu", "cuda"), default="auto")
     add("overrides", nargs="*", metavar="section.key=value", help="settings in place of the checkpoint's or the file's")
@@ -77,18 +77,17 @@ def open_split(arguments: argparse.Namespace) -> EncodedSplit:
         ConfigError, CheckpointError, OriginalWeightsError, DataError: a file cannot be used, or has no encoder.
     """
     file = find_checkpoint_file(arguments.checkpoint)
-    if is_training_state(read_weights_file(file)):
-        trained = load_trained(file, arguments.overrides)
+    if arguments.config is None:
+        try:
+            trained = load_trained(file, arguments.overrides)
+        except OriginalWeightsError as error:
+            raise ConfigError(f"{file} tells no data set: name one with --config FILE") from error
         if not isinstance(trained.generator, FeatureConditionedGenerator):
             raise ConfigError(f"{file}: its generator has no feature encoder")
-        if arguments.config is not None:
-            raise ConfigError(f"--config: {file} has its own configuration; change it with section.key=value")
         encoder, config, step = trained.generator.encoder, trained.config, trained.step
     else:
         network = load_network(file, "encoder")
         assert isinstance(network, FeatureEncoder)
-        if arguments.config is None:
-            raise ConfigError(f"{file} tells no data set: name one with --config FILE")
         shape = [f"features.n_channels={network.n_features}", f"features.n_downsamplings={network.n_downsamplings}"]
         shape += [
             f"data.target_channels={network.in_channels}",

@@ -58,19 +58,20 @@ class Player:
         self.parameters = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
         if not self.parameters:
             raise ValueError("nothing would be left to train")
+        self._receivers = [parameter for parameter in self.computing.parameters() if parameter.requires_grad]
         self.network = self.wrap(self.computing)  # DDP knows only what was trained when it wrapped
 
     def backward(self, loss: Tensor, *, retain_graph: bool = False) -> None:
         """Add the gradients of a 0-d loss to this player's parameters, and to no others."""
-        inputs = [parameter for parameter in self.computing.parameters() if parameter.requires_grad]
-        self.scaler.scale(loss).backward(retain_graph=retain_graph, inputs=inputs)
+        self.scaler.scale(loss).backward(retain_graph=retain_graph, inputs=self._receivers)
 
     def step(self) -> None:
         """Update the weights from the gathered gradients; one that is not finite skips this player's update alone.
 
         The device decides that, in every precision, without asking the host.
         """
-        self._take_gradients()
+        if self.computing is not self.module:
+            self._take_gradients()
         self.scaler.unscale_(self.optimizer)
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         # unlike a sum of squares the extremes cannot overflow; on a CPU they take 1/15 of the infinity norm's time
@@ -84,7 +85,8 @@ class Player:
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
-        self._hand_weights_over()
+        if self.computing is not self.module:
+            self._hand_weights_over()
 
     def _take_gradients(self) -> None:
         """Move the gradients of a copy to the module, in the module's dtype."""
