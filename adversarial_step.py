@@ -12,9 +12,10 @@ from data.batch import Batch
 from data.conditioning import Conditioning
 from losses.objective import DiscriminatorObjective, GeneratorObjective, Translation
 from models.patch_discriminator import Judgement
+from utils.compilation import compiled
 from utils.distributed import World, synchronized
 from utils.image_pool import ImagePool
-from utils.player import Player, make_adam
+from utils.player import Player, Wrap, make_adam
 from utils.precision import Precision, choose_precision
 from utils.running_means import RunningMeans
 
@@ -194,10 +195,14 @@ def build_game(config: Config, world: World) -> Game:
     if perceptual is not None:
         perceptual.to(world.device).to(memory_format=build.memory_format(world.device))
     torch.manual_seed(config.run.seed + world.rank)  # noise differs by process
-    generator, discriminator = (_make_player(module, config, world, precision) for module in modules)
+
+    def wrap_generator(network: nn.Module) -> nn.Module:
+        return world.wrap(compiled(network, world.device) if config.train.compile else network)
+
+    generator, discriminator = modules
     return Game(
-        generator=generator,
-        discriminator=discriminator,
+        generator=_make_player(generator, config, world.device, precision, wrap_generator),
+        discriminator=_make_player(discriminator, config, world.device, precision, world.wrap),
         objective=build.build_objective(config, perceptual),
         discriminator_objective=build.build_discriminator_objective(config),
         precision=precision,
@@ -207,14 +212,14 @@ def build_game(config: Config, world: World) -> Game:
     )
 
 
-def _make_player(module: nn.Module, config: Config, world: World, precision: Precision) -> Player:
-    module.to(world.device).to(memory_format=build.memory_format(world.device))
+def _make_player(module: nn.Module, config: Config, device: torch.device, precision: Precision, wrap: Wrap) -> Player:
+    module.to(device).to(memory_format=build.memory_format(device))
     settings = config.optimizer
     computing = precision.computing(module)
     return Player(
         module=module,
         computing=computing,
-        wrap=world.wrap,
+        wrap=wrap,
         optimizer=make_adam(
             module,
             learning_rate=settings.learning_rate,

@@ -14,12 +14,14 @@ def user_errors() -> tuple[type[Exception], ...]:
     from losses.perceptual import WeightsError
     from models.original_names import OriginalWeightsError
     from utils.checkpoint import CheckpointError
+    from utils.compilation import CompilerError
     from utils.distributed import DeviceError, PeerLostError
 
     return (
         ConfigError,
         DataError,
         CheckpointError,
+        CompilerError,
         OriginalWeightsError,
         WeightsError,
         DeviceError,

@@ -33,6 +33,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     levels = "float32, default for the originals' files; autocast; weights cast once, the default; norms too"
     add("--opt-level", choices=("O0", "O1", "O2", "O3"), help=levels)
     add("--dtype", choices=("auto", "float16", "bfloat16"), default="auto", help="low precision of O1, O2, O3")
+    compile_help = "fuse the layers, a quarter of a minute before the first image; auto: on a CPU, for many images"
+    add("--compile", choices=("auto", "on", "off"), default="auto", help=compile_help)
     add("--batch-size", type=_positive, default=1, metavar="N")
     add("--device", choices=("auto", "cpu", "cuda"), default="auto")
     add("overrides", nargs="*", metavar="section.key=value", help="settings in place of the checkpoint's")

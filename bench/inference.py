@@ -16,7 +16,7 @@ from torch import nn
 
 import build
 from bench.cases import N_CLASSES, Case
-from bench.measure import convolution_rate, count_flop, median, time_alternating
+from bench.measure import Work, convolution_rate, count_flop, median, time_alternating
 from bench.report import write_report
 from configs.load import config_to_dict
 from data.batch import Batch
@@ -24,10 +24,12 @@ from data.conditioning import Conditioning, images_to_uint8
 from inference import Request, build_input, build_translator, translate_all
 from trained import load_trained
 from utils.checkpoint import checkpoint_path, save_checkpoint
+from utils.compilation import compiled
 from utils.distributed import choose_device
 from utils.precision import OptLevel, choose_precision
 
 LEVELS: tuple[OptLevel, ...] = ("O0", "O1", "O2", "O3")
+COMPILED = "O2, compiled"
 N_FILES = 4
 
 
@@ -41,9 +43,10 @@ def network_sides(case: Case, device: torch.device) -> dict[str, Callable[[], ob
     """A forward pass of a plain float32 network, and at each opt level."""
     source = build.build_conditioning(case.config())(case.batch(device))
 
-    def side(network: nn.Module, level: OptLevel) -> Callable[[], object]:
+    def side(network: nn.Module, level: OptLevel, *, compiles: bool = False) -> Callable[[], object]:
         precision = choose_precision(level, "auto", device)
         computing = precision.computing(network).to(memory_format=build.memory_format(device))
+        computing = compiled(computing, device, is_final=True) if compiles else computing
 
         def work() -> None:
             with torch.inference_mode(), precision.autocast():
@@ -57,7 +60,9 @@ def network_sides(case: Case, device: torch.device) -> dict[str, Callable[[], ob
         with torch.no_grad():
             plain(source)
 
-    return {"reference": reference, **{level: side(make_generator(case).to(device), level) for level in LEVELS}}
+    sides: dict[str, Work] = {"reference": reference}
+    sides |= {level: side(make_generator(case).to(device), level) for level in LEVELS}
+    return sides | {COMPILED: side(make_generator(case).to(device), "O2", compiles=True)}
 
 
 def file_sides(case: Case, device: torch.device, folder: Path) -> dict[str, Callable[[], object]]:
@@ -85,7 +90,7 @@ def file_sides(case: Case, device: torch.device, folder: Path) -> dict[str, Call
                 fake = images_to_uint8(network(source))[0].cpu()
             Image.fromarray(fake.permute(1, 2, 0).numpy()).save(folder / f"reference_{number}.png")
 
-    def side(level: OptLevel) -> Callable[[], object]:
+    def side(level: OptLevel, *, compiles: bool = False) -> Callable[[], object]:
         request = Request(
             checkpoint=checkpoint_path(folder, 1),
             input=folder / "labels",
@@ -101,16 +106,18 @@ def file_sides(case: Case, device: torch.device, folder: Path) -> dict[str, Call
             weights="ema",
             opt_level=level,
             dtype="auto",
+            compile="off",
             batch_size=1,
             device="cuda" if device.type == "cuda" else "cpu",
             overrides=(),
         )
         trained = load_trained(checkpoint_path(folder, 1))
-        translator = build_translator(trained, None, device, request)
+        translator = build_translator(trained, None, device, request, compiles=compiles)
         layout = build_input(trained, None, request)
         return lambda: translate_all(trained, translator, layout, folder / level, batch_size=1)
 
-    return {"reference": reference, **{level: side(level) for level in LEVELS}}
+    sides: dict[str, Work] = {"reference": reference, **{level: side(level) for level in LEVELS}}
+    return sides | {COMPILED: side("O2", compiles=True)}
 
 
 def rows_of(name: str, n_images: int, times: dict[str, list[float]], shares: dict[str, float]) -> list[dict[str, Any]]:
@@ -136,13 +143,15 @@ def main() -> None:
     arguments = parser.parse_args()
     device = choose_device(arguments.device)
     height, width = (512, 1024) if device.type == "cuda" else (256, 256)
-    rates = {level: convolution_rate(device, choose_precision(level, "auto", device).compute_dtype) for level in LEVELS}
+    dtypes = {level: choose_precision(level, "auto", device).compute_dtype for level in LEVELS}
+    rates = {str(level): convolution_rate(device, dtype) for level, dtype in dtypes.items()}
+    rates[COMPILED] = rates["O2"]
     rows = []
     for batch_size in (1, 8):
         case = Case(f"network, {width}x{height}, batch {batch_size}", height, width, batch_size)
         sides = network_sides(case, device)
         flop = count_flop(sides["reference"])
-        shares = {side: flop / rates.get(side, rates["O0"]) for side in sides}  # type: ignore[call-overload]
+        shares = {side: flop / rates.get(side, rates["O0"]) for side in sides}
         rows += rows_of(case.name, batch_size, time_alternating(sides, device, repeats=arguments.repeats), shares)
     case = Case(f"PNG to PNG, {width}x{height}, {N_FILES} files", height, width)
     with tempfile.TemporaryDirectory() as folder:

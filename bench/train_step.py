@@ -32,6 +32,7 @@ SIDES: dict[str, list[str] | None] = {
     "reference": None,
     "float32": ["amp.opt_level=O0"],
     "default": [],
+    "default, compiled": ["train.compile=true"],
     "default, checkpointing": ["train.activation_checkpointing=true"],
 }
 
@@ -69,7 +70,7 @@ def serve(case: Case, side: str, device: torch.device) -> None:
     the input is answered by the peak of the memory in GiB, beyond what the imported program takes.
     """
     case.config()  # VGG's weights are there
-    if device.type == "cpu" and side in ("float32", "default"):
+    if device.type == "cpu" and side != "reference" and "checkpointing" not in side:
         keep_freed_memory()
     before = peak_memory_bytes(device)
     step = make_side(case, side, device)

@@ -394,6 +394,9 @@ class TrainConfig:
     activation_checkpointing: bool = False
     """Keep only the activations between the stages of generator and VGG, and compute those within again in the backward
     pass: less memory, more time. Not with batch norm or spectral norm, which would count a pass twice."""
+    compile: bool = False
+    """Fuse the generator's layers with torch.compile, which takes half a minute before the first step. A C++ compiler
+    has to be there, on a GPU triton."""
     profile_steps: int = 0
     """Steps of which to write a trace of torch.profiler, after 10 others, to trace.json.gz in the run's folder, for
     ui.perfetto.dev. 0: none."""

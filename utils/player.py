@@ -10,6 +10,8 @@ from torch.amp import GradScaler
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.optim import Adam
 
+Wrap = Callable[[nn.Module], nn.Module]
+
 
 @dataclass
 class Player:
@@ -26,7 +28,7 @@ class Player:
 
     module: nn.Module
     computing: nn.Module
-    wrap: Callable[[nn.Module], nn.Module]
+    wrap: Wrap
     optimizer: Adam
     scaler: GradScaler
     max_gradient_norm: float | None

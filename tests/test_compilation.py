@@ -1,0 +1,68 @@
+"""Compiled networks compute what they compute otherwise; these tests need a C++ compiler."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+import inference
+from data.image_files import read_rgb
+from entry_point import user_errors
+from tests.runs import checkpoint, run, translate
+from utils.compilation import CompilerError, compiled, what_compiling_lacks
+
+CPU = torch.device("cpu")
+needs_compiler = pytest.mark.skipif(what_compiling_lacks(CPU) is not None, reason=f"lacks {what_compiling_lacks(CPU)}")
+
+
+@needs_compiler
+@pytest.mark.parametrize("settings", [[], ["train.retain_graph=false"], ["train.activation_checkpointing=true"]])
+def test_a_compiled_generator_is_trained_to_the_same_weights(tiny_config: Path, settings: list[str]) -> None:
+    run(tiny_config, "run.name=eager", "train.max_steps=2", *settings)
+    run(tiny_config, "run.name=compiled", "train.max_steps=2", "train.compile=true", *settings)
+    eager, other = (checkpoint(tiny_config, 2, name) for name in ("eager", "compiled"))
+    for name in ("generator", "discriminator"):
+        ours, theirs = eager[name]["network"], other[name]["network"]
+        assert ours.keys() == theirs.keys()  # no trace of the compiler in a checkpoint
+        for key in ours:
+            # Adam's first steps are the signs of the gradients: tiny ones can differ
+            assert (ours[key] - theirs[key]).abs().mean() < 2e-5, key
+
+
+@needs_compiler
+def test_a_compiled_generator_translates_to_the_same_images(tiny_config: Path, tmp_path: Path) -> None:
+    run(tiny_config)
+    for way in ("on", "off"):
+        arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--output", str(tmp_path / way)]
+        translate(*arguments, "--compile", way, "--opt-level", "O0")
+    for path in sorted((tmp_path / "off").glob("facade_*.png")):
+        difference = read_rgb(path).int() - read_rgb(tmp_path / "on" / path.name).int()
+        assert difference.abs().max() <= 1, path
+
+
+def test_compiling_is_chosen_for_many_pixels_alone(
+    tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def remember(network: torch.nn.Module, *_: object, **__: object) -> torch.nn.Module:
+        asked.append(True)
+        return network
+
+    monkeypatch.setattr(inference, "compiled", remember)
+    monkeypatch.setattr(inference, "what_compiling_lacks", lambda _: None)
+    run(tiny_config)
+    arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--output", str(tmp_path / "out")]
+    translate(*arguments)
+    assert not asked
+    monkeypatch.setattr(inference, "COMPILING_PAYS", 3 * 32 * 32)
+    translate(*arguments)
+    assert asked
+
+
+def test_without_a_compiler_a_user_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(CompilerError, match=r"needs a C\+\+ compiler .* install it"):
+        compiled(torch.nn.Conv2d(1, 1, 1), CPU)
+    assert issubclass(CompilerError, user_errors())
