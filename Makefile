@@ -1,5 +1,6 @@
 # make demo    train the demo on embedded data and translate its test split (minutes on 2 cores)
 # make test    run the tests          make check   lint, format, types
+# make test-all  the tests with their long loops, and the table of docs/reliability.md (minutes)
 # make bench   measure training, translation and data on this machine, into bench/results (a CPU: 10 minutes)
 # Each sets up .venv on its first call.  Another interpreter: make PYTHON=python3.13 demo
 
@@ -7,7 +8,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: setup demo test check bench
+.PHONY: setup demo test test-all check bench
 
 setup: $(INSTALLED)
 
@@ -26,6 +27,10 @@ demo: $(INSTALLED)
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest
+
+test-all: $(INSTALLED)
+	$(BIN)/python -m pytest -m "" --ignore tests/reliability
+	$(BIN)/python -m pytest -m "" tests/reliability --write-table
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .
