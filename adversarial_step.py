@@ -53,6 +53,12 @@ class Game:
         """Both players by name."""
         return {"generator": self.generator, "discriminator": self.discriminator}
 
+    @property
+    def n_bytes(self) -> int:
+        """What weights and Adam's two moments take, in memory and in a checkpoint."""
+        parameters = [p for player in self.players.values() for p in player.module.parameters()]
+        return sum(3 * parameter.numel() * parameter.element_size() for parameter in parameters)
+
     def step_with_kept_graph(self, batches: Sequence[Batch]) -> None:
         """pix2pixHD's update: the translation is judged once, and the losses of both networks use that graph.
 

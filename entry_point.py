@@ -3,8 +3,35 @@
 Imports nothing that takes long, so that --help answers at once.
 """
 
+import argparse
+import errno
+import io
+import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+MOST_LINES = 10  # of an error that holds several problems
+_WAYS_OUT = {
+    errno.EACCES: "change its permissions, or choose another place",
+    errno.EPERM: "change its permissions, or choose another place",
+    errno.EROFS: "choose a place that can be written to",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ENOTDIR: "a file is in the place of a folder; choose another place",
+    errno.EISDIR: "name a file in it",
+    errno.ENOENT: "check the path",
+}
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """A command line whose mistakes are told as all others are, in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with exit code 2."""
+        is_setting = message.startswith("unrecognized") and "=" in message
+        hint = "settings are written section.key=value, without dashes" if is_setting else f"see {self.prog} --help"
+        self.exit(2, f"error: {message}; {hint}\n")
 
 
 def user_errors() -> tuple[type[Exception], ...]:
@@ -16,6 +43,8 @@ def user_errors() -> tuple[type[Exception], ...]:
     from utils.checkpoint import CheckpointError
     from utils.compilation import CompilerError
     from utils.distributed import DeviceError, PeerLostError
+    from utils.numerics import NotFiniteError
+    from utils.run_lock import RunLockedError
 
     return (
         ConfigError,
@@ -26,6 +55,8 @@ def user_errors() -> tuple[type[Exception], ...]:
         WeightsError,
         DeviceError,
         PeerLostError,
+        NotFiniteError,
+        RunLockedError,
         OSError,
     )
 
@@ -36,11 +67,14 @@ def run_entry_point(main: Callable[[Sequence[str]], None]) -> int:
     0; 2 after a user's error; 128 + its number after a signal that stopped a run. Any other exception is a fault of the
     application and keeps its traceback.
     """
+    _prepare_streams()
     try:
         main(sys.argv[1:])
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         return 130
+    except BrokenPipeError:  # as of `| head`
+        return 141  # 128 + SIGPIPE
     except Exception as error:
         from utils.stop_request import Interrupted
 
@@ -49,6 +83,43 @@ def run_entry_point(main: Callable[[Sequence[str]], None]) -> int:
             return error.exit_code
         if not isinstance(error, user_errors()):
             raise
-        sys.stderr.write(f"error: {' '.join(str(error).split())}\n")
+        sys.stderr.writelines(f"error: {_printable(problem)}\n" for problem in _problems(error))
         return 2
+    finally:
+        _flush_output()
     return 0
+
+
+def _prepare_streams() -> None:
+    """Make sure that there are streams, and that what their encoding lacks is escaped."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed: the next file to be opened would take its place
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - until the process ends
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _flush_output() -> None:
+    """Say what is left to say; a reader that has gone, as `head` does, is no error."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _problems(error: Exception) -> list[str]:
+    """What is to be told of a user's error, a line each."""
+    from configs.schema import ConfigError
+
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        way_out = _WAYS_OUT.get(error.errno or 0)
+        return [f"{error.filename}: {error.strerror}" + (f": {way_out}" if way_out else "")]
+    if not isinstance(error, ConfigError):
+        return [str(error)]
+    n_left = len(error.problems) - MOST_LINES
+    return [*error.problems[:MOST_LINES], *([f"and {n_left} more"] if n_left > 0 else [])]
+
+
+def _printable(text: str) -> str:
+    """`text` in one line, with what a terminal would obey escaped: names of files may hold anything."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(text.split()))

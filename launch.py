@@ -1,37 +1,67 @@
 """How a run begins: the place to go on from, initial weights, checks, the plan in words, its folder."""
 
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
 from configs.load import config_to_yaml
 from configs.schema import Config, ConfigError
 from configs.unused import unused_settings
 from data.batch import Batch, Sample
-from data.loader import TrainingDataset, read_fixed
+from data.loader import TrainingDataset
 from data.sampler import SampleKey
 from models.transfer import transfer_weights
 from trained import NetworkKind, find_checkpoint_file, load_network
-from training import Training
+from training import Training, run_folder
 from utils.allocator import keep_freed_memory
-from utils.checkpoint import CheckpointError, list_checkpoints
+from utils.checkpoint import CheckpointError, load_checkpoint
+from utils.checkpoint_folder import Found, list_checkpoints, newest_whole, put_damaged_aside, sweep
 from utils.distributed import World, joined_world
 from utils.player import Player
 from utils.run_folder import log_file, log_to_console, logger, set_aside
+from utils.run_lock import run_lock
+from utils.stop_request import StopRequest
 
 CHECKED_SAMPLES = 100  # by --dry-run
 VGG_MIN_SIDE = 16  # pixels, which four poolings make one
 
 
-def find_checkpoint(run_folder: Path, resume: str) -> Path | None:
-    """The checkpoint to go on from: the run's newest ("auto"), none ("never"), or the newest of a path."""
+@dataclass(frozen=True)
+class Beginning:
+    """Where a run begins.
+
+    resume: "auto" goes on from the run's newest checkpoint, "never" starts anew, a path from there.
+    accepts_changed_data: go on, from the next epoch, with a data set that has changed.
+    """
+
+    resume: str = "auto"
+    accepts_changed_data: bool = False
+
+
+def find_checkpoint(run_folder: Path, resume: str) -> Found | None:
+    """The checkpoint to go on from: the run's newest whole one ("auto"), none ("never"), a file, or a folder's newest.
+
+    Raises:
+        CheckpointError: there is none in the place of another than the run, or none is whole.
+    """
     if resume == "never":
         return None
     folder = run_folder if resume == "auto" else Path(resume)
     if folder.is_file():
-        return folder
-    checkpoints = list_checkpoints(folder)
-    if not checkpoints and resume != "auto":
+        return Found(folder, load_checkpoint(folder))
+    found = newest_whole(folder, logger.warning)
+    if found is None and resume != "auto":
         raise CheckpointError(f"--resume {resume}: neither a checkpoint nor a run folder that holds one")
-    return checkpoints[-1] if checkpoints else None
+    return found
+
+
+def find_checkpoint_together(run_folder: Path, resume: str, world: World) -> Found | None:
+    """`find_checkpoint` of the main process, on each: they must not go on from different ones."""
+    found = find_checkpoint(run_folder, resume) if world.is_main else None
+    path = world.gather(found.path if found else None)[0]
+    if world.is_main or path is None:
+        return found
+    return Found(path, load_checkpoint(path))
 
 
 def check_samples(training: Training) -> str:
@@ -40,7 +70,7 @@ def check_samples(training: Training) -> str:
     Raises:
         ConfigError, DataError: a sample cannot be used, or is too small for the discriminator.
     """
-    dataset = TrainingDataset(training.layout, training.preprocessing, training.config.run.seed)
+    dataset = training_dataset(training)
     n_samples, batch_size = len(training.layout), training.config.train.batch_size
     indices = range(0, n_samples, -(-n_samples // max(CHECKED_SAMPLES, batch_size)))
     samples: list[Sample] = []
@@ -54,6 +84,12 @@ def check_samples(training: Training) -> str:
     return (
         f"checked        {len(indices)} of {n_samples} training samples, networks and losses on a batch of them: good"
     )
+
+
+def training_dataset(training: Training) -> TrainingDataset:
+    """The samples as they are trained on, but for a cache."""
+    data = training.config.data
+    return TrainingDataset(training.layout, training.preprocessing, training.config.run.seed, data.on_bad_sample)
 
 
 def check_size(config: Config, sample: Sample) -> None:
@@ -74,7 +110,9 @@ def check_size(config: Config, sample: Sample) -> None:
 def describe(training: Training) -> list[str]:
     """The plan in words: networks, data, steps."""
     config, world = training.config, training.world
-    sample = read_fixed(training.layout, training.preprocessing, 0)
+    sample = training_dataset(training)[SampleKey(epoch=0, index=0)]
+    if isinstance(sample, Exception):
+        raise sample
     check_size(config, sample)
     counts = [f"{name:<14} {_count_parameters(player)}" for name, player in training.game.players.items()]
     precision = str(training.game.precision.compute_dtype).removeprefix("torch.")
@@ -128,65 +166,69 @@ def _some(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} … {names[-1]} ({len(names)})"
 
 
-def go_on_or_start(training: Training, resume: str) -> tuple[Path | None, list[str]]:
+def go_on_or_start(training: Training, beginning: Beginning) -> tuple[Found | None, list[str]]:
     """Bring the networks to where the run begins; returns the checkpoint, if there is one, and the plan in words."""
-    checkpoint = find_checkpoint(training.folder, resume)
-    if checkpoint:
-        training.restore(checkpoint)
-        return checkpoint, describe(training)
+    found = find_checkpoint_together(training.folder, beginning.resume, training.world)
+    if found:
+        training.restore(found, accepts_changed_data=beginning.accepts_changed_data)
+        return found, describe(training)
     started_from = initialize_networks(training)
     return None, [*describe(training), *started_from]
 
 
-def dry_run(training: Training, resume: str) -> None:
+def dry_run(training: Training, beginning: Beginning) -> None:
     """Check everything and say what would be done."""
-    _, plan = go_on_or_start(training, resume)
+    _, plan = go_on_or_start(training, beginning)
     for line in [*plan, check_samples(training)]:
         logger.info(line)
 
 
-def prepare_folder(folder: Path, resume: str, checkpoint: Path | None) -> None:
-    """Make the run's folder; a run that is in the way of one that starts elsewhere is set aside."""
+def prepare_folder(folder: Path, resume: str, found: Found | None) -> None:
+    """Make the run's folder, without what a killed run left; one that is in the way of another start is set aside."""
     newest = [path.resolve() for path in list_checkpoints(folder)[-1:]]
-    goes_on = resume == "auto" or (checkpoint is not None and checkpoint.resolve() in newest)
+    goes_on = resume == "auto" or (found is not None and found.path.resolve() in newest)
     try:
         aside = None if goes_on else set_aside(folder)
         folder.mkdir(parents=True, exist_ok=True)
+        sweep(folder)
+        put_damaged_aside(found.damaged if found and goes_on else [])
     except OSError as error:
-        raise ConfigError(f"run.root, run.name: cannot make the folder {folder}: {error.strerror}") from error
+        raise ConfigError(f"run.root, run.name: cannot make or write to {folder}: {error.strerror}") from error
     if aside:
         logger.info("the run that was in %s is kept in %s", folder, aside)
 
 
-def train(config: Config, world: World, resume: str) -> None:
+def train(config: Config, world: World, beginning: Beginning, stop: StopRequest) -> None:
     """Build, find the place to go on from, and run to the end."""
     if world.device.type == "cpu" and not config.train.activation_checkpointing:
         keep_freed_memory()
     training = Training(config, world)
-    checkpoint, plan = go_on_or_start(training, resume)
+    found, plan = go_on_or_start(training, beginning)
     if training.position.step >= training.total_steps:
         logger.info("finished at step %d; raise train.epochs or train.max_steps to go on", training.position.step)
         return
     world.barrier()  # every process has read the checkpoint, and nothing stands against the run, which may move another
     if world.is_main:
-        prepare_folder(training.folder, resume, checkpoint)
+        prepare_folder(training.folder, beginning.resume, found)
     with log_file(training.folder / "log.txt" if world.is_main else None):
         for line in plan:
             logger.info(line)
         if world.is_main:
             (training.folder / "config.yaml").write_text(config_to_yaml(config), encoding="utf-8")
-        training.run()
+        training.run(stop)
         logger.info("finished: python test.py --checkpoint %s", training.folder)
 
 
-def launch(config: Config, resume: str, *, is_dry_run: bool) -> None:
-    """Join the processes of the run, and train, or only say what would be done.
-
-    resume: as in `find_checkpoint`.
-    """
-    with joined_world(config.run.device) as world:
+def launch(config: Config, beginning: Beginning, *, is_dry_run: bool) -> None:
+    """Join the processes of the run, and train, or only say what would be done."""
+    with joined_world(config.run.device, config.run.peer_timeout_s) as world:
         log_to_console(world.is_main)
         if is_dry_run:
-            dry_run(Training(config, world), resume)
-        else:
-            train(config, world, resume)
+            dry_run(Training(config, world), beginning)
+            return
+        folder = run_folder(config)
+        with (
+            StopRequest(has_launcher=world.size > 1) as stop,
+            run_lock(folder) if world.is_main else nullcontext(),
+        ):
+            train(config, world, beginning, stop)

@@ -1,16 +1,15 @@
 """Train a GAN that translates images: python train.py --config configs/NAME.yaml [section.key=value ...]."""
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from entry_point import run_entry_point
+from entry_point import ArgumentParser, run_entry_point
 
 
 def main(argv: Sequence[str]) -> None:
     """Parse the command line and do what it says."""
-    parser = argparse.ArgumentParser(description="Train a GAN that translates images.")
+    parser = ArgumentParser(description="Train a GAN that translates images.")
     parser.add_argument("--config", type=Path, required=True, help="YAML file, see configs/")
     parser.add_argument(
         "--resume",
@@ -18,6 +17,8 @@ def main(argv: Sequence[str]) -> None:
         metavar="auto|never|PATH",
         help="go on from the run's newest checkpoint (auto), start anew (never), or start from a checkpoint or run",
     )
+    changed_help = "go on from the next epoch where the data set has changed since the checkpoint"
+    parser.add_argument("--accept-changed-data", action="store_true", help=changed_help)
     parser.add_argument("--print-config", action="store_true", help="print the resolved configuration and stop")
     parser.add_argument("--dry-run", action="store_true", help="build everything, check the data, print the plan")
     parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="settings in place of the file's")
@@ -30,9 +31,10 @@ def main(argv: Sequence[str]) -> None:
         sys.stdout.write(config_to_yaml(config))
         return
 
-    from launch import launch  # torch takes seconds
+    from launch import Beginning, launch  # torch takes seconds
 
-    launch(config, arguments.resume, is_dry_run=arguments.dry_run)
+    beginning = Beginning(arguments.resume, accepts_changed_data=arguments.accept_changed_data)
+    launch(config, beginning, is_dry_run=arguments.dry_run)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,20 @@
-"""A trained generator, from a checkpoint of ours or from a weight file of pix2pixHD or pix2pix."""
+"""A trained generator: from a checkpoint, from what tools.export made of it, or from a file of pix2pixHD or pix2pix."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from torch import nn
+from torch import Tensor, nn
 
 import build
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config, ConfigError, DataConfig, FeaturesConfig, GeneratorConfig, RunConfig
+from models.blocks import Norm
 from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
 from models.global_generator import GlobalGenerator
-from models.local_enhancer import LocalEnhancer
+from models.local_enhancer import EnhancerLevel, LocalEnhancer
 from models.original_names import OriginalWeightsError
 from models.original_weights import import_original
 from models.patch_discriminator import MultiscalePatchDiscriminator
@@ -22,12 +24,16 @@ from utils.checkpoint import (
     CheckpointError,
     check_training_state,
     is_training_state,
-    list_checkpoints,
     read_weights_file,
 )
-from utils.run_folder import newest_run
+from utils.checkpoint_folder import newest_file
+from utils.run_folder import logger, newest_run
+from utils.safetensors_file import SUFFIX, read_safetensors
 
 NetworkKind = Literal["generator", "encoder", "discriminator"]
+
+EXPORT_FORMAT = "pairgan-generator"
+EXPORT_VERSION = "1"
 
 
 @dataclass(frozen=True)
@@ -45,12 +51,24 @@ class Trained:
 
     @property
     def name(self) -> str:
-        """The name of the run's folder, or of an original's file."""
-        return self.file.stem if self.step is None else self.file.resolve().parent.name
+        """The name of the run, or of an original's file."""
+        is_in_run = self.step is not None and self.file.suffix != SUFFIX
+        return self.file.resolve().parent.name if is_in_run else self.config.run.name
+
+    def facts(self) -> dict[str, str]:
+        """What an exported file tells of itself, as texts: the settings and the step as JSON, the sides it takes."""
+        return {
+            "format": EXPORT_FORMAT,
+            "format_version": EXPORT_VERSION,
+            "config": json.dumps(config_to_dict(self.config)),
+            "step": json.dumps(self.step),
+            "size_multiple": str(self.config.size_multiple),
+            "min_size": str(self.config.min_size),
+        }
 
 
 def find_checkpoint_file(checkpoint: Path | None) -> Path:
-    """A checkpoint file, the newest checkpoint of a run folder, or (None) that of the newest run.
+    """A checkpoint file, the newest of a run folder that is whole, or (None) that of the newest run.
 
     Raises:
         CheckpointError: there is none.
@@ -60,11 +78,11 @@ def find_checkpoint_file(checkpoint: Path | None) -> Path:
         raise CheckpointError("no run with a checkpoint in runs: train one first, or name one with --checkpoint")
     if not chosen.is_dir():
         return chosen
-    checkpoints = list_checkpoints(chosen)
-    if not checkpoints:
+    file = newest_file(chosen, logger.warning)
+    if file is None:
         runs = ", ".join(sorted({str(path.parent) for path in chosen.glob("*/checkpoint-*.pt")})) or "none"
         raise CheckpointError(f"{chosen}: the folder holds no checkpoint; runs below it: {runs}")
-    return checkpoints[-1]
+    return file
 
 
 def load_trained(
@@ -78,6 +96,8 @@ def load_trained(
 ) -> Trained:
     """Read a generator; of a checkpoint that holds a moving average of its weights, that average.
 
+    A .safetensors file is one of tools.export, with the weights that were chosen there.
+
     raw_weights: take the weights as they were trained all the same.
     overrides: `section.key=value` in place of the settings that the file tells.
     has_instances: whether one of an original's input channels is the instances' edges; its file does not say.
@@ -86,21 +106,18 @@ def load_trained(
     Raises:
         CheckpointError, OriginalWeightsError, ConfigError: the file or an override cannot be used.
     """
+    if file.suffix == SUFFIX:
+        return _load_exported(file, overrides)
     state = read_weights_file(file)
     if not is_training_state(state):
         return _load_original(file, state, overrides, has_instances, n_features, features_are_drawn)
     check_training_state(state, file, needed_keys=["config", "step", "generator"])
     config = config_from_dict(state["config"], str(file), overrides)
-    generator = build.build_generator(config)
     weights = state["generator"]["network"]
     if "generator_average" in state and not raw_weights:
         averaged = state["generator_average"].items()
         weights = {name.removeprefix("module."): value for name, value in averaged if name.startswith("module.")}
-    try:
-        generator.load_state_dict(weights)
-    except RuntimeError as error:
-        raise CheckpointError(f"{file}: its weights do not fit its configuration: {error}") from error
-    return Trained(file, config, state["step"], generator)
+    return Trained(file, config, state["step"], _build_with(weights, config, file))
 
 
 def load_network(file: Path, kind: NetworkKind) -> nn.Module:
@@ -109,8 +126,9 @@ def load_network(file: Path, kind: NetworkKind) -> nn.Module:
     Raises:
         CheckpointError, OriginalWeightsError, ConfigError: the file cannot be used, or holds another network.
     """
-    state = read_weights_file(file)
-    if is_training_state(state):
+    is_exported = file.suffix == SUFFIX
+    state = {} if is_exported else read_weights_file(file)
+    if is_exported or is_training_state(state):
         if kind == "discriminator":
             return _load_discriminator(file, state)
         generator = load_trained(file).generator
@@ -128,6 +146,34 @@ def load_network(file: Path, kind: NetworkKind) -> nn.Module:
     if not isinstance(network, expected[kind]):
         raise OriginalWeightsError(f"{file}: holds a {type(network).__name__}, expected a {kind}")
     return network
+
+
+def _build_with(weights: Mapping[str, Tensor], config: Config, file: Path) -> nn.Module:
+    generator = build.build_generator(config)
+    try:
+        generator.load_state_dict(weights)
+    except RuntimeError as error:
+        raise CheckpointError(f"{file}: its weights do not fit its configuration: {error}") from error
+    return generator
+
+
+def _load_exported(file: Path, overrides: Sequence[str]) -> Trained:
+    weights, facts = read_safetensors(file)
+    if facts.get("format") != EXPORT_FORMAT:
+        raise CheckpointError(f"{file}: holds weights, and no settings of this application; name another file")
+    if facts.get("format_version") != EXPORT_VERSION:
+        raise CheckpointError(
+            f"{file}: has format version {facts.get('format_version')}, this version of the application reads "
+            f"{EXPORT_VERSION}; update it"
+        )
+    try:
+        settings, step = json.loads(facts["config"]), json.loads(facts["step"])
+    except (KeyError, ValueError) as error:
+        raise CheckpointError(f"{file}: its settings cannot be read; export it again") from error
+    if not isinstance(settings, dict) or not isinstance(step, int | None):
+        raise CheckpointError(f"{file}: its settings are damaged; export it again")
+    config = config_from_dict(settings, str(file), overrides)
+    return Trained(file, config, step, _build_with(weights, config, file))
 
 
 def _load_discriminator(file: Path, state: dict[str, Any]) -> nn.Module:
@@ -199,10 +245,44 @@ def _channels(file: Path, generator: nn.Module, has_instances: bool, n_features:
 def _generator_config(file: Path, generator: nn.Module) -> GeneratorConfig:
     match generator:
         case GlobalGenerator():
-            return GeneratorConfig(name="global", n_downsamplings=len(generator.downs))
+            return GeneratorConfig(
+                name="global",
+                base_channels=_first_convolution(generator).out_channels,
+                n_downsamplings=len(generator.downs),
+                n_blocks=len(generator.blocks),
+                norm=_norm(generator),
+                dropout=_has_dropout(generator),
+            )
         case LocalEnhancer():
-            n_downsamplings, n_enhancers = len(generator.trunk.downs), len(generator.enhancers)
-            return GeneratorConfig(name="local", n_downsamplings=n_downsamplings, n_enhancers=n_enhancers)
+            finest = generator.enhancers[-1]
+            assert isinstance(finest, EnhancerLevel)
+            return GeneratorConfig(
+                name="local",
+                base_channels=_first_convolution(finest).out_channels,
+                n_downsamplings=len(generator.trunk.downs),
+                n_blocks=len(generator.trunk.blocks),
+                n_enhancers=len(generator.enhancers),
+                n_enhancer_blocks=len(finest.blocks),
+                norm=_norm(generator),
+            )
         case UnetGenerator():
-            return GeneratorConfig(name="unet", n_downsamplings=len(generator.downs))
+            return GeneratorConfig(
+                name="unet",
+                base_channels=_first_convolution(generator).out_channels,
+                n_downsamplings=len(generator.downs),
+                norm=_norm(generator),
+                dropout=_has_dropout(generator),
+            )
     raise OriginalWeightsError(f"{file}: holds a {type(generator).__name__}, expected a generator (…_net_G.pth)")
+
+
+def _first_convolution(network: nn.Module) -> nn.Conv2d:
+    return next(module for module in network.modules() if isinstance(module, nn.Conv2d))
+
+
+def _norm(network: nn.Module) -> Norm:
+    return "batch" if any(isinstance(module, nn.BatchNorm2d) for module in network.modules()) else "instance"
+
+
+def _has_dropout(network: nn.Module) -> bool:
+    return any(isinstance(module, nn.Dropout) for module in network.modules())

@@ -2,30 +2,29 @@
 
 import math
 import shutil
+from collections import deque
 from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import NoReturn
 
 import build
 from adversarial_step import build_game
 from configs.load import config_differences, config_from_dict, config_to_dict
 from configs.schema import Config, ConfigError
 from data.batch import Batch, DataError, Sample
+from data.fingerprint import difference, fingerprint
 from data.layout import Layout
-from data.loader import TrainingDataset, read_fixed, training_batches
+from data.loader import StoppedWaiting, TrainingDataset, read_fixed, training_batches
 from data.sampler import TrainingSampler
 from translator import Translator
-from utils.checkpoint import (
-    CheckpointError,
-    checkpoint_path,
-    load_checkpoint,
-    remove_old_checkpoints,
-    save_checkpoint,
-)
+from utils.checkpoint import CheckpointError, check_training_state, save_checkpoint
+from utils.checkpoint_folder import Found, checkpoint_path, remove_old_checkpoints
 from utils.distributed import World
 from utils.ema import make_average
+from utils.numerics import NotFiniteError, are_finite
 from utils.pictures import picture_table
 from utils.random_state import random_state, restore_random_state
 from utils.run_folder import logger
@@ -34,6 +33,11 @@ from utils.stop_request import Interrupted, StopRequest
 from utils.stopwatch import Stopwatch
 from utils.tensorboard import Board
 from utils.trace import Trace
+
+CHECKED_EVERY_STEPS = 10  # whether steps are left out: a check waits for the device
+MAX_SKIPPED = 10  # updates left out one after the other; so many cannot be a batch's fault
+MAX_SKIPPED_SCALED = 50  # under float16, where a scale that is too high is found by leaving updates out
+MAX_FAILED_SAVES = 3
 
 
 @dataclass
@@ -55,7 +59,7 @@ class Training:
         """
         self.config = config
         self.world = world
-        self.folder = Path(config.run.root).expanduser() / config.run.name
+        self.folder = run_folder(config)
         self.layout = build.build_layout(config, "train", needs_targets=True)
         self.preprocessing = build.build_preprocessing(config)
         self.joint_batch_size = config.train.batch_size * world.size
@@ -80,6 +84,12 @@ class Training:
         self.stopwatch = Stopwatch()
         optimizer = config.optimizer
         self.plateau = Plateau(optimizer.plateau_epochs) if optimizer.decay == "plateau" else None
+        self._stop = StopRequest()
+        self._fingerprint = fingerprint(self.layout) if world.is_main else None
+        self._recent_names: deque[str] = deque(maxlen=CHECKED_EVERY_STEPS)
+        self._saved_step = 0
+        self._failed_saves = 0
+        self._next_try = 0  # the step at which saving is tried again
         self._frozen: dict[str, list[str]] = {}
         self._freeze()
 
@@ -95,62 +105,112 @@ class Training:
         """The epoch of the next step, from 0."""
         return self.position.batches // self.batches_per_epoch
 
-    def run(self) -> None:
-        """Train from the present position to the end.
+    def run(self, stop: StopRequest) -> None:
+        """Train from the present position to the end, or until `stop` says so.
 
         Raises:
-            Interrupted: a signal asked the (single) process to stop; everything is saved.
+            Interrupted: a signal asked to stop; everything is saved.
+            NotFiniteError: update after update had to be left out.
         """
-        settings, position, total_steps = self.config, self.position, self.total_steps
-        step = self.game.step_with_kept_graph if settings.train.retain_graph else self.game.step_in_sequence
-        # Processes that stop at different steps would wait for each other, so many are left to the signal itself.
-        stop_request = StopRequest() if self.world.size == 1 else nullcontext(StopRequest())
+        self._stop, position, total_steps = stop, self.position, self.total_steps
         board = Board(self.folder if self.world.is_main else None, first_step=position.step + 1)
-        trace = Trace(self.folder / "trace.json.gz", settings.train.profile_steps if self.world.is_main else 0)
-        with (
-            self._temporary_cache(),
-            closing(board),
-            closing(self._batches()) as stream,
-            closing(trace),
-            stop_request as stop,
-        ):
+        trace = Trace(self.folder / "trace.json.gz", self.config.train.profile_steps if self.world.is_main else 0)
+        with self._temporary_cache(), closing(board), closing(self._batches()) as stream, closing(trace):
+            stop.be_patient()
             self.stopwatch.start(position.step)
             while position.step < total_steps:
                 epoch = self.epoch
                 self._freeze()
                 self._set_learning_rate()
-                for _ in range(settings.train.discriminator_steps - 1):
-                    self.game.step_discriminator(self._take(stream))
-                step(self._take(stream))
-                if self.average:
-                    self.average.update_parameters(self.game.generator.module)
-                position.step += 1
-                position.batches += settings.batches_per_step
+                try:
+                    taken = [self._take(stream) for _ in range(self.config.train.discriminator_steps)]
+                except StoppedWaiting:  # nothing of the step is done
+                    assert stop.signal_number is not None
+                    self._leave(stop.signal_number)
+                self._step(taken)
                 trace.step()
-                is_last = position.step == total_steps
-                stop_signal = stop.signal_number  # asked once: it can come at any moment
-                if is_last or position.step % settings.log.every_steps == 0:
-                    self._report(board, total_steps)
-                is_plateau_due = self.plateau is not None and self.epoch > epoch
-                if is_last or is_plateau_due or position.step % settings.log.images_every_steps == 0:
-                    l1 = self._validate(board)
-                    if self.plateau and is_plateau_due:
-                        self.plateau.update(self.world.gather(l1)[0])
-                if is_last or stop_signal or position.step % settings.checkpoint.every_steps == 0:
-                    self.save()
-                if stop_signal and not is_last:
-                    raise Interrupted(stop_signal, position.step)
+                self._follow_up(board, total_steps, is_new_epoch=self.epoch > epoch)
+
+    def _should_stop(self) -> bool:
+        """Whether to give waiting for data up: alone at once, of several processes at the end of a step together."""
+        return self.world.size == 1 and self._stop.signal_number is not None
+
+    def _step(self, taken: list[list[Batch]]) -> None:
+        """One step of the generator on the last batches of `taken`, and of the discriminator on each."""
+        for batches in taken[:-1]:
+            self.game.step_discriminator(batches)
+        if self.config.train.retain_graph:
+            self.game.step_with_kept_graph(taken[-1])
+        else:
+            self.game.step_in_sequence(taken[-1])
+        if self.average:
+            self.average.update_parameters(self.game.generator.module)
+        self.position.step += 1
+        self.position.batches += self.config.batches_per_step
+        self._recent_names.append(" ".join(name for batches in taken for batch in batches for name in batch.names))
+
+    def _follow_up(self, board: Board, total_steps: int, *, is_new_epoch: bool) -> None:
+        """What is due after a step: log, validation, checkpoint, leaving."""
+        step, log, every_steps = self.position.step, self.config.log, self.config.checkpoint.every_steps
+        is_last = step == total_steps
+        if is_last or step % CHECKED_EVERY_STEPS == 0:
+            self._check_numbers()
+        if is_last or step % log.every_steps == 0:
+            self._report(board, total_steps)
+        is_plateau_due = self.plateau is not None and is_new_epoch
+        if is_last or is_plateau_due or step % log.images_every_steps == 0:
+            l1 = self._validate(board)
+            if self.plateau and is_plateau_due:
+                self.plateau.update(self.world.gather(l1)[0])
+        signal_number = self.world.agree(self._stop.signal_number or 0)  # asked once: it can come at any moment
+        if signal_number and not is_last:
+            self._leave(signal_number)
+        if is_last:
+            self.save()
+        elif step % every_steps == 0 or step == self._next_try:
+            self._try_to_save()
+
+    def _leave(self, signal_number: int) -> NoReturn:
+        """Save what is not saved yet, together with the other processes, and stop."""
+        if self.position.step != self._saved_step:
+            self.save()
+        self.world.barrier()  # torchrun ends all once one has ended: the main process has to have saved
+        raise Interrupted(signal_number, f"and saved at step {self.position.step}")
+
+    def _check_numbers(self) -> None:
+        """Raise NotFiniteError where update after update was left out, all saved."""
+        for name, player in self.game.players.items():
+            has_scale, in_a_row = player.scaler.is_enabled(), int(player.skipped_in_a_row)
+            scale = player.scaler.get_scale()
+            if in_a_row < (MAX_SKIPPED_SCALED if has_scale else MAX_SKIPPED) and not (has_scale and scale < 1):
+                continue
+            if self.position.step != self._saved_step:
+                self.save()
+            how = f", and its scale has fallen to {scale:g}" if has_scale else ""
+            raise NotFiniteError(
+                f"step {self.position.step}: gradients of the {name} were not finite {in_a_row} times in a row{how}; "
+                f"no update was made from them. The latest samples: {', '.join(self._recent_names)}. Lower "
+                "optimizer.learning_rate, or use amp.opt_level=O0"
+            )
 
     def save(self) -> None:
-        """Write a checkpoint: everything needed to go on as if never stopped."""
+        """Write a checkpoint: everything needed to go on as if never stopped.
+
+        Raises:
+            NotFiniteError: weights are not finite; the checkpoints before stay.
+            OSError: it could not be written.
+        """
         random_states = self.world.gather(random_state(self.world.device))
+        self._saved_step = self.position.step
         if not self.world.is_main:
             return
+        self._check_weights()
         state = {
             **self._position_state(),
             "config": config_to_dict(self.config),
             **{name: player.state_dict() for name, player in self.game.players.items()},
             "random_states": random_states,
+            "data": self._fingerprint,
             **({"generator_average": self.average.state_dict()} if self.average else {}),
             **({"pool": self.game.pool.state_dict()} if self.game.pool else {}),
             **({"plateau": self.plateau.state_dict()} if self.plateau else {}),
@@ -160,15 +220,49 @@ class Training:
         remove_old_checkpoints(self.folder, self.config.checkpoint.keep)
         logger.info("saved %s", path)
 
-    def restore(self, path: Path) -> None:
+    def _try_to_save(self) -> None:
+        """Save; where the disk fails, go on and try again soon. The third failure in a row ends the run."""
+        saved_step, failure = self._saved_step, None
+        try:
+            self.save()
+        except OSError as error:
+            failure = error
+        if not self.world.agree(int(failure is not None)):
+            self._failed_saves = 0
+            return
+        self._saved_step = saved_step
+        self._failed_saves += 1
+        if failure and self._failed_saves == MAX_FAILED_SAVES:
+            raise failure
+        self._next_try = self.position.step + max(1, self.config.checkpoint.every_steps // 10)
+        if failure:
+            size = self.game.n_bytes
+            logger.warning(
+                "not saved: %s, a checkpoint takes about %s; training goes on and tries again at step %d",
+                failure,
+                f"{size:,}",
+                self._next_try,
+            )
+
+    def _check_weights(self) -> None:
+        broken = [name for name, player in self.game.players.items() if not player.is_finite()]
+        broken += ["average"] if self.average and not are_finite(self.average.state_dict().values()) else []
+        if broken:
+            raise NotFiniteError(
+                f"step {self.position.step}: the {' and the '.join(broken)} is not finite and is not saved: the "
+                "checkpoints before stay. Lower optimizer.learning_rate, or use amp.opt_level=O0"
+            )
+
+    def restore(self, found: Found, *, accepts_changed_data: bool = False) -> None:
         """Go on from a checkpoint, whatever the batch size and the number of processes that wrote it.
 
+        accepts_changed_data: where the data set has changed, go on at the beginning of the next epoch.
+
         Raises:
-            CheckpointError: the file cannot be used, or its networks differ from the configuration's.
+            CheckpointError: the file cannot be used, or its networks or data set are others.
         """
-        state = load_checkpoint(
-            path, needed_keys=[*self._position_state(), *self.game.players, "random_states", "config"]
-        )
+        path, state = found.path, found.state
+        check_training_state(state, path, [*self._position_state(), *self.game.players, "random_states", "config"])
         check_same_networks(config_from_dict(state["config"], str(path)), self.config, path)
         for name, player in self.game.players.items():
             try:
@@ -188,8 +282,24 @@ class Training:
         batches_into_epoch = min(state["samples_into_epoch"] // self.joint_batch_size, self.batches_per_epoch)
         self.position.step = state["step"]
         self.position.batches = state["epoch"] * self.batches_per_epoch + batches_into_epoch
+        self._saved_step = self.position.step
+        if self._has_changed_data(found, accepts_changed_data) and batches_into_epoch:
+            self.position.batches = (state["epoch"] + 1) * self.batches_per_epoch
         self._freeze()
         logger.info("going on from %s", path)
+
+    def _has_changed_data(self, found: Found, is_accepted: bool) -> bool:
+        saved = found.state.get("data")
+        change = difference(saved, self.layout) if saved is not None and self.world.is_main else None
+        change = self.world.gather(change)[0]  # the main process alone looks at each file
+        if change and not is_accepted:
+            raise CheckpointError(
+                f"{found.path}: the train split has changed since: {change}. Restore it, or go on from the next epoch "
+                "with --accept-changed-data, or start anew with --resume never"
+            )
+        if change:
+            logger.warning("the train split has changed: %s; going on from the next epoch", change)
+        return change is not None
 
     def _position_state(self) -> dict[str, int]:
         """The position as a checkpoint holds it: independent of batch size and number of processes."""
@@ -208,10 +318,12 @@ class Training:
             first_batch=self.position.batches,
         )
         return training_batches(
-            TrainingDataset(layout, self.preprocessing, self.config.run.seed),
+            TrainingDataset(layout, self.preprocessing, self.config.run.seed, self.config.data.on_bad_sample),
             sampler,
             n_workers=build.count_workers(self.config.data, self.world.local_size),
             pin_memory=self.world.device.type == "cuda",
+            timeout_s=self.config.data.timeout_s,
+            should_stop=self._should_stop,
         )
 
     @contextmanager
@@ -307,6 +419,11 @@ class Training:
         board.write_image("validation/source_translated_target", picture_table(rows), self.position.step)
         board.write_scalars({"validation/l1": l1}, self.position.step)
         return l1
+
+
+def run_folder(config: Config) -> Path:
+    """Where a run's files go."""
+    return Path(config.run.root).expanduser() / config.run.name
 
 
 def read_validation_samples(config: Config, train_layout: Layout) -> list[Sample]:

@@ -1,37 +1,44 @@
-"""YAML file + command-line overrides -> Config, and back."""
+"""YAML file + command-line overrides -> Config, and back.
 
-from collections.abc import Iterator, Sequence
+The schema says of what type a setting is, YAML only where it stands: `no`, `1e3` and `010` are texts until then, so
+that a run may be called so, and a learning rate may be 1e-4.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, cast
+from types import NoneType
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
+import yaml
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
-from yaml import YAMLError
+from omegaconf.errors import OmegaConfBaseException
 
-from configs.schema import Config, ConfigError
+from configs.schema import Config, ConfigError, shortened
+
+MAX_BYTES = 2**17  # of a file; configs/reference.yaml, comments and all, has a tenth of it
+MAX_VALUES = 10_000  # in a file, counted again for each alias: a few hundred bytes can stand for billions
+_YAML = "tag:yaml.org,2002:"
+_TAGS = frozenset(_YAML + name for name in ("map", "seq", "str", "null", "merge"))
+_WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,17})\Z")
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     """Read a YAML file and apply overrides of the form `section.key=value`.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ConfigError: it is no YAML, or a key or a value is wrong.
+        OSError: the file is not there, or cannot be read.
+        ConfigError: it is no YAML, or keys or values are wrong; names them all.
     """
-    if not path.is_file():
-        known = ", ".join(sorted(str(p) for p in path.parent.glob("*.yaml"))) or "none"
-        raise FileNotFoundError(f"{path}: no such configuration file; YAML files beside it: {known}")
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not a text file ({error.reason} at byte {error.start})") from error
-    return _resolve(_parse(text, str(path)), overrides, str(path))
+    return _resolve(_parse(_read(path), str(path)), overrides, str(path))
 
 
 def config_from_dict(values: dict[str, Any], origin: str, overrides: Sequence[str] = ()) -> Config:
     """The Config that `config_to_dict` took apart, with overrides; `origin` names it in errors."""
-    return _resolve(OmegaConf.create(values), overrides, origin)
+    return _resolve(values, overrides, origin)
 
 
 def config_to_dict(config: Config) -> dict[str, Any]:
@@ -52,93 +59,210 @@ def config_differences(old: Config, new: Config) -> dict[str, tuple[object, obje
 
 def settings_by_key(config: Config) -> dict[str, object]:
     """`section.key` -> value, in the order of the schema."""
-    return _flatten(config_to_dict(config))
+    return dict(_settings(config_to_dict(config)))
 
 
-def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, object]:
-    flat: dict[str, object] = {}
-    for key, value in values.items():
-        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
+class _Loader(yaml.SafeLoader):
+    """YAML that tells null and plain whole numbers from text; YAML 1.1 takes `no`, `010` and `1:30` for more."""
 
 
-def _resolve(values: DictConfig, overrides: Sequence[str], origin: str) -> Config:
-    config = OmegaConf.structured(Config)
-    OmegaConf.set_readonly(config, False)  # frozen dataclasses come read-only; the merge is made before they exist
-    config = _merge(config, values, origin)
-    for override in overrides:
-        config = _merge(config, _parse_override(override), f"{override!r} on the command line")
+_Loader.yaml_implicit_resolvers = {}
+_Loader.add_implicit_resolver(f"{_YAML}null", re.compile(r"(~|null|Null|NULL|)\Z"), ["~", "n", "N", ""])
+_Loader.add_implicit_resolver(f"{_YAML}int", _WHOLE_NUMBER, list("-0123456789"))
+_Loader.add_implicit_resolver(f"{_YAML}merge", re.compile(r"<<\Z"), ["<"])
+
+
+def _read(path: Path) -> str:
+    if not path.exists():
+        known = ", ".join(sorted(str(p) for p in path.parent.glob("*.yaml"))) or "none"
+        raise FileNotFoundError(f"{path}: no such configuration file; YAML files beside it: {known}")
+    if not path.is_file():
+        raise ConfigError(f"{path}: is no file; name a YAML file, such as configs/demo.yaml")
+    with path.open("rb") as file:
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ConfigError(f"{path}: has more than {MAX_BYTES // 1024} KiB, expected a configuration file")
     try:
-        return cast(Config, OmegaConf.to_object(config))
-    except (ConfigError, OmegaConfBaseException) as error:
-        # OmegaConf wraps what a section's own check raises
-        cause = error if isinstance(error, ConfigError) else error.__cause__
-        message = str(cause if isinstance(cause, ConfigError) else error).splitlines()[0]
-        raise ConfigError(f"{origin}{' with the command line' if overrides else ''}: {message}") from error
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path}: not a text file in UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8"
+        ) from error
 
 
-def _parse(text: str, origin: str) -> DictConfig:
+def _parse(text: str, origin: str) -> object:
+    """The plain values that YAML stands for.
+
+    Raises:
+        ConfigError: it is no YAML, or stands for more than a configuration.
+    """
     try:
-        parsed = OmegaConf.create(text)
-    except (YAMLError, OmegaConfBaseException) as error:
+        loader = _Loader(text)
+        root = loader.get_single_node()
+        problems = list(_problems_of_nodes(root)) if root else []
+        if not problems:
+            return loader.construct_document(root) if root else None
+    except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:  # the last two of "\Uffffffff"
         mark = getattr(error, "problem_mark", None)
         line = "" if mark is None else f", line {mark.line + 1}"
-        raise ConfigError(f"{origin}{line}: not valid YAML: {getattr(error, 'problem', error)}") from error
-    except AssertionError as error:  # a bare number or word
-        raise ConfigError(f"{origin}: expected sections such as `run:` and `data:`") from error
-    if not isinstance(parsed, DictConfig):
-        raise ConfigError(f"{origin}: expected sections such as `run:` and `data:`, found a list")
-    for section in fields(Config):
-        if section.name in parsed and parsed[section.name] is None:
-            del parsed[section.name]  # its keys are all commented out
-    return parsed
+        reason = str(getattr(error, "problem", error)).partition("\n")[0]
+        hint = "; indent with spaces" if r"'\t'" in reason else ""
+        raise ConfigError(f"{origin}{line}: not valid YAML: {reason}{hint}") from error
+    raise ConfigError(*(f"{origin}, {problem}" for problem in problems))
 
 
-def _parse_override(override: str) -> DictConfig:
+def _problems_of_nodes(root: yaml.Node) -> Iterator[str]:
+    """Keys that come twice, values of other types than settings have, and aliases that stand for too much."""
+    nodes = [root]
+    for _ in range(MAX_VALUES):
+        if not nodes:
+            return
+        node = nodes.pop()
+        line = f"line {node.start_mark.line + 1}"
+        is_number = isinstance(node, yaml.ScalarNode) and node.tag == f"{_YAML}int" and _WHOLE_NUMBER.match(node.value)
+        if node.tag not in _TAGS and not is_number:
+            yield f"{line}: the tag {node.tag.replace(_YAML, '!!')} has no use here; write the value alone"
+        if isinstance(node, yaml.MappingNode):
+            keys = Counter(shortened(key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+            yield from (f"{line}: found duplicate key {key}; keep one" for key, count in keys.items() if count > 1)
+            nodes += [part for pair in node.value for part in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            nodes += node.value
+    yield f"line 1: the file stands for more than {MAX_VALUES} values, counted with aliases"
+
+
+def _resolve(values: object, overrides: Sequence[str], origin: str) -> Config:
+    config = OmegaConf.structured(Config)
+    for section in _SECTIONS:  # frozen dataclasses come read-only; the values come before they exist
+        OmegaConf.set_readonly(OmegaConf.select(config, section), False)
+    problems = [f"{origin}: {problem}" for problem in _assign_all(config, values)]
+    for override in overrides:
+        where = f"{override!r} on the command line"
+        try:
+            problems += [f"{where}: {problem}" for problem in _assign_all(config, _parse_override(override, where))]
+        except ConfigError as error:
+            problems += error.problems
+    origin += " with the command line" if overrides else ""
+    problems += [f"{origin}: {problem}" for problem in _problems_of_sections(config)]
+    if not problems:
+        try:
+            return cast(Config, OmegaConf.to_object(config))
+        except ConfigError as error:  # what one section wants of another
+            problems += [f"{origin}: {problem}" for problem in error.problems]
+    raise ConfigError(*problems)
+
+
+def _parse_override(override: str, where: str) -> dict[str, object]:
     key, equals, value = override.partition("=")
     if not (equals and all(key.split("."))):
-        raise ConfigError(f"{override!r} on the command line: write section.key=value, for instance run.seed=1")
-    if key in _TEXT_KEYS and value != "null":  # as typed: a run may be called 1e3, or no
-        parsed = OmegaConf.create({})
-        OmegaConf.update(parsed, key, value)
-        return parsed
+        raise ConfigError(f"{where}: write section.key=value, for instance run.seed=1")
+    if _TYPES.get(key) in _TEXTS and value != "null":
+        return {key: value}  # as typed
+    return {key: _parse(value, where)}
+
+
+def _assign_all(config: DictConfig, values: object) -> Iterator[str]:
+    """Put values in their places in `config`; yields what is wrong with the others."""
+    if values is None:  # an empty file
+        return
+    if not isinstance(values, Mapping):
+        yield f"expected sections such as `run:` and `data:`, found {shortened(values)}"
+        return
+    settings = list(_settings(values))
+    counts = Counter(key for key, _ in settings)
+    yield from (f"{key} is given twice; keep one" for key, count in counts.items() if count > 1)
+    yield from (problem for key, value in settings if (problem := _assign(config, key, value)))
+
+
+def _settings(values: Mapping[Any, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """`section.key` and value of each setting in nested mappings."""
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if name in _SECTIONS and isinstance(value, Mapping):
+            yield from _settings(value, f"{name}.")
+        else:
+            yield name, value
+
+
+def _assign(config: DictConfig, key: str, value: object) -> str | None:
+    """Put a value in its place, in the type of its setting; returns what is wrong with it, if anything is."""
+    if key in _SECTIONS:  # null where its keys are all commented out
+        return None if value is None else f"{key} is a section; write {key}.key=value or keys below it"
+    if key not in _TYPES:
+        return f"unknown key {shortened(key)}; {_known_keys(key)}"
+    text = shortened(value)
+    if "${" in str(value):
+        return f"{key} holds {text}, which is not supported; write the value itself"
+    if "\0" in str(value):
+        return f"{key} holds a NUL character; leave it out"
+    if _lacks_home(value):
+        return f"{key} is {text}, and there is no such home folder; write the path in full"
     try:
-        return OmegaConf.from_dotlist([override])
-    except (YAMLError, OmegaConfBaseException) as error:
-        raise ConfigError(f"{override!r} on the command line: the value is not valid YAML") from error
+        OmegaConf.update(config, key, value)
+    except (OmegaConfBaseException, TypeError, ValueError, OverflowError):
+        return f"{key} is {text}, expected {_expectation(_TYPES[key], text)}"
+    return None
 
 
-def _text_keys(settings: object, prefix: str = "") -> Iterator[str]:
-    """`section.key` of every setting that is free text."""
-    for setting in fields(cast(Any, settings)):
-        value = getattr(settings, setting.name)
-        if is_dataclass(value):
-            yield from _text_keys(value, f"{prefix}{setting.name}.")
-        elif setting.type in (str, str | None):
-            yield prefix + setting.name
-
-
-_TEXT_KEYS = frozenset(_text_keys(Config()))
-
-
-def _merge(base: DictConfig, update: DictConfig, origin: str) -> DictConfig:
-    values = cast(dict[str, Any], OmegaConf.to_container(update, resolve=False))
-    for section, content in values.items():
-        if section in base and not isinstance(content, dict):
-            raise ConfigError(f"{origin}: {section} is a section; write {section}.key=value or keys below it")
-    for key, value in _flatten(values).items():
-        if isinstance(value, str) and "${" in value:
-            raise ConfigError(f"{origin}: {key} holds ${{...}}, which is not supported; write the value itself")
-        if key in _TEXT_KEYS and not isinstance(value, str | None):
-            raise ConfigError(f"{origin}: {key} is read as {value!r}; put it in quotes to have it as written")
+def _lacks_home(value: object) -> bool:
+    """Whether a text is a path below the home folder of nobody."""
     try:
-        return cast(DictConfig, OmegaConf.merge(base, update))
-    except ConfigKeyError as error:
-        suggestion = str(error).partition("Did you mean: ")[2].partition("?")[0]
-        known = ", ".join(str(key) for key in getattr(error, "parent_node", None) or ())
-        hint = f"did you mean {suggestion}?" if suggestion else f"known here: {known}"
-        raise ConfigError(f"{origin}: unknown key {error.full_key}; {hint}") from error
-    except (OmegaConfBaseException, TypeError) as error:
-        wrong_key = getattr(error, "full_key", None)
-        where = f"{origin}: {wrong_key}" if wrong_key else origin
-        raise ConfigError(f"{where}: {str(error).splitlines()[0]}") from error
+        Path(str(value)).expanduser()
+    except RuntimeError:
+        return True
+    return False
+
+
+def _known_keys(key: str) -> str:
+    """What the user may have meant by a key that does not exist."""
+    section, _, name = key.rpartition(".")
+    elsewhere = [known for known in _TYPES if known.rpartition(".")[2] == name]
+    alike = [*_TYPES] if section else _SECTIONS
+    if close := elsewhere or get_close_matches(key, alike, n=1, cutoff=0.65):
+        return f"did you mean {' or '.join(close)}?"
+    section = section if section in _SECTIONS else ""
+    known = [known for known in (*_SECTIONS, *_TYPES) if known.rpartition(".")[0] == section]
+    return f"known in {section or 'a configuration'}: {', '.join(key.rpartition('.')[2] for key in known)}"
+
+
+def _expectation(kind: Any, text: str) -> str:
+    """What a setting of type `kind` holds, in words; of several choices also that which is like `text`."""
+    if get_origin(kind) is Literal:
+        choices = get_args(kind)
+        close = get_close_matches(text, choices, n=1)
+        return f"one of {', '.join(choices)}" + "".join(f"; did you mean {choice}?" for choice in close)
+    if get_origin(kind) is list:
+        return "a list such as [a,b]"
+    if parts := get_args(kind):
+        return " or ".join(_expectation(part, text) for part in parts)
+    names = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", NoneType: "null"}
+    return names[kind]
+
+
+def _problems_of_sections(config: DictConfig) -> Iterator[str]:
+    """What each section finds wrong with its values."""
+    missing = OmegaConf.missing_keys(config)  # `???` in a recipe
+    yield from (f"{key} is missing; add {key}=… to the command line" for key in sorted(missing))
+    if missing:
+        return
+    for field in fields(Config):
+        try:
+            OmegaConf.to_object(config[field.name])
+        except ConfigError as error:
+            yield from error.problems
+        except OmegaConfBaseException as error:  # around what a section within it finds
+            cause = error.__cause__
+            yield from cause.problems if isinstance(cause, ConfigError) else [shortened(error)]
+
+
+def _types(section: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Name and type of every section and setting below a section."""
+    for name, kind in get_type_hints(section).items():
+        yield f"{prefix}{name}", kind
+        if is_dataclass(kind):
+            yield from _types(cast(type, kind), f"{prefix}{name}.")
+
+
+_TEXTS = (str, str | None)
+_SECTIONS = [key for key, kind in _types(Config) if is_dataclass(kind)]
+_TYPES = {key: kind for key, kind in _types(Config) if not is_dataclass(kind)}

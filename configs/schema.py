@@ -9,23 +9,56 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 SIZED_BY_CROP = ("resize_and_crop", "scale_width_and_crop", "crop")
+MOST = 2**31 - 1  # of a whole number: what torch and the file formats count with
+MOST_FRACTION = 1e30  # of other numbers: float32 ends at 3e38
+MOST_HALVINGS = 16  # of an image: more than any has
+MOST_LAYERS = 1000  # of a kind
 
 
 class ConfigError(ValueError):
-    """A setting that the user wrote cannot be used; the message names key, value and expectation."""
+    """What the user wrote cannot be used.
+
+    problems: one or more, each names key, value and expectation.
+    """
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """All of them; the error as a text has a line for each."""
+        return self.args
+
+    def __str__(self) -> str:
+        return "\n".join(self.args)
+
+
+def shortened(value: object) -> str:
+    """A value as YAML shows it, on one line of at most 80 characters."""
+    text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    text = text if text.isprintable() else repr(text)
+    return text if len(text) <= 80 else f"{text[:60]} … ({len(text)} characters)"
 
 
 def require(condition: bool, key: str, value: object, expected: str) -> None:
     """Raise ConfigError unless `condition` holds."""
     if not condition:
-        raise ConfigError(f"{key} is {value}, expected {expected}")
+        raise ConfigError(f"{key} is {shortened(value)}, expected {expected}")
 
 
 def require_at_least(least: float, section: str, **values: float | None) -> None:
-    """Raise ConfigError unless every value is a finite number of at least `least`, or None."""
+    """Raise ConfigError, which names them all, unless every value is None or a finite number of at least `least`."""
+    require_between(least, MOST, section, **values)
+
+
+def require_between(least: float, most: int, section: str, **values: float | None) -> None:
+    """The same, where whole numbers end at `most`."""
+    problems = []
     for key, value in values.items():
-        is_valid = value is None or (math.isfinite(value) and value >= least)
-        require(is_valid, f"{section}.{key}", value, f"a number of at least {least:g}")
+        largest = MOST_FRACTION if isinstance(value, float) else most
+        if value is None or least <= value <= largest:
+            continue
+        expected = f"a number from {least:g} to {largest}" if value > least else f"a number of at least {least:g}"
+        problems.append(f"{section}.{key} is {shortened(value)}, expected {expected}")
+    if problems:
+        raise ConfigError(*problems)
 
 
 @dataclass(frozen=True)
@@ -40,6 +73,9 @@ class RunConfig:
     """Seed of the initial weights, the order of the samples and their augmentation."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto: a GPU where there is one."""
+    peer_timeout_s: float = 1800.0
+    """Under torchrun: seconds that a process waits for the others before it ends. Validation and saving, which the
+    first one does alone, have to fit in."""
 
     def __post_init__(self) -> None:
         is_folder_name = (
@@ -47,8 +83,10 @@ class RunConfig:
             and self.name == self.name.strip()
             and self.name.isprintable()
             and not set(self.name) & set('/\\:*?"<>|')
+            and len(self.name.encode()) <= 200  # a file system takes 255, with what is put behind it
         )
-        require(bool(is_folder_name), "run.name", repr(self.name), "a name that can be a folder")
+        require(bool(is_folder_name), "run.name", repr(self.name), "a name that can be a folder, up to 200 bytes")
+        require(0 < self.peer_timeout_s <= MOST, "run.peer_timeout_s", self.peer_timeout_s, f"above 0, up to {MOST}")
         require(0 <= self.seed < 2**32, "run.seed", self.seed, "0 to 4294967295")
 
 
@@ -137,11 +175,17 @@ class DataConfig:
     """disk: where. python -m tools.clear_cache empties it."""
     cache_gib: float = 16.0
     """Most that is kept, in GiB; samples beyond it are decoded each time."""
+    on_bad_sample: Literal["error", "skip"] = "error"
+    """What a training sample that cannot be used does. error: it ends the run. skip: another takes its place, and it is
+    named once; more than 1 % of the samples, and more than 10, end the run all the same."""
+    timeout_s: float = 600.0
+    """Longest that loader processes may take for a batch, in seconds, before the run ends. 0: for ever."""
     synthetic: SyntheticConfig = field(default_factory=SyntheticConfig)
     """Sizes of the embedded data set."""
 
     def __post_init__(self) -> None:
         require_at_least(0, "data", n_classes=self.n_classes, ignore_id=self.ignore_id, cache_gib=self.cache_gib)
+        require_at_least(0, "data", timeout_s=self.timeout_s)
         for key, n_channels in (("source_channels", self.source_channels), ("target_channels", self.target_channels)):
             require(n_channels in (1, 3), f"data.{key}", n_channels, "1 or 3")
         require(self.cache_folder.strip() != "", "data.cache_folder", "empty", "a folder")
@@ -206,10 +250,12 @@ class GeneratorConfig:
     """Scale of the initial weights: standard deviation of normal and of batch norm's, gain of xavier and orthogonal."""
 
     def __post_init__(self) -> None:
-        require_at_least(1, "generator", base_channels=self.base_channels, n_downsamplings=self.n_downsamplings)
-        require_at_least(0, "generator", n_blocks=self.n_blocks, init_gain=self.init_gain)
-        require_at_least(1, "generator", n_enhancers=self.n_enhancers)
-        require_at_least(0, "generator", n_enhancer_blocks=self.n_enhancer_blocks)
+        halvings = {"n_downsamplings": self.n_downsamplings, "n_enhancers": self.n_enhancers}
+        blocks = {"n_blocks": self.n_blocks, "n_enhancer_blocks": self.n_enhancer_blocks}
+        require_at_least(1, "generator", base_channels=self.base_channels)
+        require_between(1, MOST_HALVINGS, "generator", **halvings)
+        require_between(0, MOST_LAYERS, "generator", **blocks)
+        require_at_least(0, "generator", init_gain=self.init_gain)
         if self.name == "unet":
             expected = "at least 5 for generator.name=unet"
             require(self.n_downsamplings >= 5, "generator.n_downsamplings", self.n_downsamplings, expected)
@@ -242,9 +288,9 @@ class DiscriminatorConfig:
     """Scale of the initial weights, as for the generator."""
 
     def __post_init__(self) -> None:
-        require_at_least(1, "discriminator", base_channels=self.base_channels, n_layers=self.n_layers)
-        require_at_least(1, "discriminator", n_scales=self.n_scales, max_channels=self.max_channels)
-        require_at_least(1, "discriminator", padding=self.padding)
+        require_at_least(1, "discriminator", base_channels=self.base_channels, max_channels=self.max_channels)
+        require_between(1, MOST_HALVINGS, "discriminator", n_layers=self.n_layers, n_scales=self.n_scales)
+        require_between(1, MOST_LAYERS, "discriminator", padding=self.padding)
         require_at_least(0, "discriminator", init_gain=self.init_gain)
 
 
@@ -266,7 +312,8 @@ class FeaturesConfig:
 
     def __post_init__(self) -> None:
         require_at_least(0, "features", n_channels=self.n_channels)
-        require_at_least(1, "features", base_channels=self.base_channels, n_downsamplings=self.n_downsamplings)
+        require_at_least(1, "features", base_channels=self.base_channels)
+        require_between(1, MOST_HALVINGS, "features", n_downsamplings=self.n_downsamplings)
         if self.origin == "precomputed":
             require(self.n_channels in (0, 3), "features.n_channels", self.n_channels, "3: precomputed maps are images")
 

@@ -7,9 +7,28 @@ from typing import Self
 import torch
 from torch import Tensor
 
+_LISTED = 5
+
 
 class DataError(ValueError):
-    """The data set cannot be used as it is; the message names the file or the folder, and the way out."""
+    """The data set cannot be used as it is.
+
+    problems: one or more, each a line that names the file or the folder, and the way out.
+    """
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """All of them; the error as a text tells the first few."""
+        return self.args
+
+    def __str__(self) -> str:
+        n_left = len(self.args) - _LISTED
+        more = f"; and {n_left} more: python -m tools.check_data lists all" if n_left > 0 else ""
+        return "; ".join(self.args[:_LISTED]) + more
+
+
+class LoadingError(DataError):
+    """Loading failed for a reason that lies in no sample: memory, a process that was lost or hangs, a fault of ours."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +63,7 @@ class Batch:
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> Self:
         """Stack samples; DataError where their sizes differ."""
-        first = samples[0]
-        for sample in samples:
-            if sample.source.shape != first.source.shape:
-                sizes = ", ".join(f"{s.name} {s.source.shape[-1]}x{s.source.shape[-2]}" for s in (first, sample))
-                raise DataError(
-                    f"one batch holds images of different sizes ({sizes}): choose a data.preprocess that makes "
-                    "them equal (resize_and_crop, scale_width_and_crop, crop) or train.batch_size=1"
-                )
+        check_one_size([(sample.name, *sample.source.shape[-2:]) for sample in samples])
         return cls(
             names=tuple(sample.name for sample in samples),
             source=torch.stack([sample.source for sample in samples]),
@@ -68,11 +80,26 @@ class Batch:
         """The batch in page-locked memory; torch's DataLoader calls this."""
         return self._map(Tensor.pin_memory)
 
+    def share_memory(self) -> Self:
+        """The batch in memory that another process can read; RuntimeError where there is too little of it."""
+        return self._map(Tensor.share_memory_)
+
     def _map(self, function: Callable[[Tensor], Tensor]) -> Self:
         def of(tensor: Tensor | None) -> Tensor | None:
             return None if tensor is None else function(tensor)
 
         return type(self)(self.names, function(self.source), of(self.instances), of(self.target), of(self.features))
+
+
+def check_one_size(samples: Sequence[tuple[str, int, int]]) -> None:
+    """Raise DataError unless samples, given as (name, height, width), can be stacked."""
+    for sample in samples:
+        if sample[1:] != samples[0][1:]:
+            sizes = ", ".join(f"{name} {width}x{height}" for name, height, width in (samples[0], sample))
+            raise DataError(
+                f"one batch holds images of different sizes ({sizes}): choose a data.preprocess that makes "
+                "them equal (resize_and_crop, scale_width_and_crop, crop) or train.batch_size=1"
+            )
 
 
 def _stack(maps: Sequence[Tensor | None]) -> Tensor | None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import shutil
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,8 @@ from data.preprocessing import Preprocessing, place
 
 _FORMAT = 1  # of the files; part of their keys
 _MAPS = ("source", "instances", "target", "features")
+_WRITING = ".writing"  # a file until it is whole
+_ABANDONED_S = 3600  # a process that was killed left it
 _RECOUNT_WRITES = 64  # between two looks at what other processes have written
 
 
@@ -49,7 +52,7 @@ class SampleCache:
         maps = {field: getattr(sample, field) for field in _MAPS}
         n_bytes = sum(tensor.nbytes for tensor in maps.values() if tensor is not None)
         path = self._path(key)
-        temporary = path.with_name(f"{path.name}.{uuid4().hex}.writing")
+        temporary = path.with_name(f"{path.name}.{uuid4().hex}{_WRITING}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if not self._has_room(n_bytes):
@@ -64,11 +67,20 @@ class SampleCache:
 
     def _has_room(self, n_bytes: int) -> bool:
         if self._writes % _RECOUNT_WRITES == 0:
-            files = (path for path in self._folder.rglob("*") if path.is_file())
-            self._held_bytes = sum(path.stat().st_size for path in files)
+            self._recount()
         self._writes += 1
         is_within_limit = self._held_bytes + n_bytes <= self._max_bytes
         return is_within_limit and shutil.disk_usage(self._folder).free > 2 * n_bytes
+
+    def _recount(self) -> None:
+        self._held_bytes = 0
+        for path in self._folder.rglob("*.*"):
+            with suppress(OSError):  # another process has just put it in its place
+                state = path.stat()
+                if path.suffix == _WRITING and time.time() - state.st_mtime > _ABANDONED_S:
+                    path.unlink()
+                else:
+                    self._held_bytes += state.st_size
 
     def _path(self, key: str) -> Path:
         return self._folder / key[:2] / f"{key[2:]}.pt"

@@ -1,19 +1,24 @@
 """The only place that opens or writes an image file."""
 
+import os
 import struct
+import unicodedata
 import warnings
 import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image, ImageFile, UnidentifiedImageError
 from torch import Tensor
 
-from data.batch import DataError
+from data.batch import DataError, LoadingError
 
 IMAGE_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "WEBP")
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".ppm", ".bmp", ".tif", ".tiff", ".webp"})
+MAX_PIXELS = 89_478_485  # Pillow's own limit: a file of a few bytes can stand for more than any memory holds
+Image.MAX_IMAGE_PIXELS = MAX_PIXELS
 
 # What Pillow's decoders raise on damaged files
 _DECODING_ERRORS = (
@@ -25,69 +30,86 @@ _DECODING_ERRORS = (
     KeyError,
     TypeError,
     OverflowError,
-    MemoryError,
     struct.error,
     zlib.error,
     Image.DecompressionBombError,
     Image.DecompressionBombWarning,
 )
 _ID_MODES = ("1", "L", "P", "I", "I;16", "I;16L", "I;16B")
+_UPRIGHT = {  # EXIF's orientation -> what undoes it
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_OTHER_FILES = {
+    b"version https://git-lfs": "it is a pointer of Git LFS: git lfs pull",
+    b"<": "it is a page of HTML or XML, as a failed download leaves",
+    b"GIF8": "it is a GIF; save it as PNG",
+}
 
 
-def find_images(folder: Path) -> dict[str, Path]:
-    """Image files below `folder` by name: the path relative to it, without suffix. Hidden files are left out.
+def find_images(folder: Path, problems: list[str]) -> dict[str, Path]:
+    """Image files below `folder` by name: the path relative to it, without suffix, in Unicode's composed form (NFC).
+
+    Hidden files are left out, and what links to folders lead to. `problems` gets what stands against the folder: it is
+    missing or empty, or two files have the same name, of which the first is taken.
 
     Raises:
-        DataError: `folder` is no folder, or two files have the same name.
+        DataError: a folder below cannot be listed.
     """
     if not folder.is_dir():
         beside = sorted(p.name for p in folder.parent.iterdir() if p.is_dir()) if folder.parent.is_dir() else []
-        raise DataError(f"{folder}: no such folder; folders beside it: {', '.join(beside) or 'none'}")
+        problems.append(f"{folder}: no such folder; folders beside it: {', '.join(beside) or 'none'}")
+        return {}
     images: dict[str, Path] = {}
-    for path in sorted(folder.rglob("*")):
-        relative = path.relative_to(folder)
-        is_hidden = any(part.startswith(".") for part in relative.parts)
-        if is_hidden or path.suffix.lower() not in IMAGE_SUFFIXES or not path.is_file():
-            continue
-        name = relative.with_suffix("").as_posix()
+    for path in _image_paths(folder):
+        name = unicodedata.normalize("NFC", path.relative_to(folder).with_suffix("").as_posix())
         if name in images:
-            raise DataError(f"{path} and {images[name].name} have the same name: keep one of them")
-        images[name] = path
+            problems.append(f"{path} and {images[name].name} have the same name: keep one of them")
+        else:
+            images[name] = path
+    if not images:
+        problems.append(f"{folder}: holds no image ({', '.join(IMAGE_FORMATS)}; links to folders are not followed)")
     return images
 
 
+def _image_paths(folder: Path) -> Iterator[Path]:
+    """In order, with links that lead nowhere: their samples would be missing unnoticed."""
+
+    def fail(error: OSError) -> None:
+        raise DataError(f"{error.filename}: {error.strerror}")
+
+    paths = []
+    for parent, folders, files in os.walk(folder, onerror=fail):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        paths += [Path(parent, name) for name in files if not name.startswith(".")]
+    for path in sorted(paths):
+        if path.suffix.lower() in IMAGE_SUFFIXES and (path.is_file() or not path.exists()):
+            yield path
+
+
 def read_rgb(path: Path) -> Tensor:
-    """The image as (3, H, W) uint8 RGB, upright by its EXIF orientation; 16-bit grey keeps its high byte.
+    """The image as (3, H, W) uint8 RGB, upright by its EXIF orientation.
+
+    16-bit grey keeps its high byte, transparency is left out; of several frames the first is read.
 
     Raises:
         DataError: the file is missing, damaged, too large or of an unknown format.
     """
-    image = _decode(path)
-    if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM"):  # PGM of 16 bits
-        grey = (np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)
-        pixels = np.repeat(grey[..., None], 3, axis=2)
-    elif image.mode in ("I", "F"):
-        kind = "32-bit integers" if image.mode == "I" else "floating-point numbers"
-        raise DataError(f"{path}: holds {kind}, expected an 8- or 16-bit image")
-    else:
-        pixels = np.array(image.convert("RGB"))
-    return torch.from_numpy(pixels).permute(2, 0, 1)
+    return torch.from_numpy(_decode(path, _rgb_pixels)).permute(2, 0, 1)
 
 
 def read_ids(path: Path) -> Tensor:
-    """The integer map as (1, H, W) int32, each value as stored: grey levels of 8, 16 or 32 bits, palette indices.
+    """The integer map as (1, H, W) int32, each value as stored: grey levels of 1, 8, 16 or 32 bits, palette indices.
 
     Raises:
         DataError: as `read_rgb`, or the file holds no single integer per pixel.
     """
-    image = _decode(path)
-    if image.mode not in _ID_MODES:
-        raise DataError(
-            f"{path}: holds {image.mode} pixels, expected one integer id per pixel (8-bit, 16-bit or palette PNG)"
-        )
-    if image.format == "JPEG":
-        raise DataError(f"{path}: JPEG changes ids when it compresses; save the map as PNG")
-    return torch.from_numpy(np.asarray(image).astype(np.int32)).unsqueeze(0)
+    return torch.from_numpy(_decode(path, _id_pixels)).unsqueeze(0)
 
 
 def write_png(path: Path, image: Tensor) -> None:
@@ -98,18 +120,92 @@ def write_png(path: Path, image: Tensor) -> None:
     Image.fromarray(image.permute(1, 2, 0).contiguous().cpu().numpy()).save(path, format="PNG")
 
 
-def _decode(path: Path) -> Image.Image:
+class _UnfitError(Exception):
+    """The file is a sound image, of a kind that is of no use here."""
+
+
+def _decode(path: Path, pixels_of: Callable[[Image.Image], np.ndarray]) -> np.ndarray:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             warnings.simplefilter("ignore", UserWarning)  # damaged metadata beside sound pixels
             with Image.open(path, formats=IMAGE_FORMATS) as image:
-                image.load()
-                upright = ImageOps.exif_transpose(image)
-                upright.format = image.format
-                return upright
+                return pixels_of(image)
     except FileNotFoundError as error:
         raise DataError(f"{path}: no such file") from error
+    except _UnfitError as error:
+        raise DataError(f"{path}: {error}") from error
+    except MemoryError as error:
+        raise LoadingError(f"{path}: too little memory to read it") from error
     except _DECODING_ERRORS as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"{path}: cannot be read as an image: {reason}") from error
+        raise DataError(f"{path}: cannot be read as an image: {_reason(error, path)}") from error
+
+
+def _rgb_pixels(image: Image.Image) -> np.ndarray:
+    """(H, W, 3) uint8."""
+    image = _upright(image)
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM"):  # PGM of 16 bits
+        grey = (np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)
+        return np.repeat(grey[..., None], 3, axis=2)
+    if image.mode in ("I", "F"):
+        kind = "32-bit integers" if image.mode == "I" else "floating-point numbers"
+        raise _UnfitError(f"holds {kind}, expected an 8- or 16-bit image")
+    return np.array(image.convert("RGB"))
+
+
+def _id_pixels(image: Image.Image) -> np.ndarray:
+    """(H, W) int32."""
+    if image.mode not in _ID_MODES:
+        raise _UnfitError(
+            f"holds {image.mode} pixels, expected one integer id per pixel (8-bit, 16-bit or palette PNG)"
+        )
+    if image.format in ("JPEG", "MPO") or image.info.get("compression") == "jpeg":  # the latter in TIFF
+        raise _UnfitError("JPEG changes ids when it compresses; save the map as PNG")
+    if _is_rescaled(image):
+        raise _UnfitError("holds grey levels that are no ids as they are stored; save the map as 8- or 16-bit PNG")
+    return np.asarray(_upright(image)).astype(np.int32)
+
+
+def _is_rescaled(image: Image.Image) -> bool:
+    """Whether Pillow stretches or inverts the grey levels of a file that is not loaded yet.
+
+    It stretches those of 2 and 4 bits, and of PGM with another highest level than its type's, and inverts those of a
+    TIFF in which white is 0.
+    """
+    assert isinstance(image, ImageFile.ImageFile)
+    decoder, _, _, parameters = image.tile[0]
+    if decoder in ("ppm", "ppm_plain"):
+        return isinstance(parameters, tuple) and parameters[-1] not in (255, 65535)
+    raw_mode = parameters[0] if isinstance(parameters, tuple) else parameters
+    return str(raw_mode).startswith(("L;2", "L;4", "L;I"))
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """The loaded image, turned by its EXIF orientation; of one that cannot be read, as of other values, none."""
+    if 0 in image.size:
+        raise _UnfitError("holds no pixel")
+    image.load()
+    file_format = image.format
+    try:
+        orientation = image.getexif().get(ExifTags.Base.Orientation)
+    except _DECODING_ERRORS:
+        orientation = None
+    turn = _UPRIGHT.get(orientation) if isinstance(orientation, int) else None
+    if turn is not None:
+        image = image.transpose(turn)
+        image.format = file_format
+    return image
+
+
+def _reason(error: Exception, path: Path) -> str:
+    """Why a file cannot be read, in words."""
+    if isinstance(error, UnidentifiedImageError):
+        with path.open("rb") as file:
+            begin = file.read(64).lstrip(b"\xef\xbb\xbf \r\n\t")
+        other = next((what for mark, what in _OTHER_FILES.items() if begin.startswith(mark)), None)
+        return other or (f"it is damaged, or none of {', '.join(IMAGE_FORMATS)}" if begin else "it is empty")
+    if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
+        return f"it has more than {MAX_PIXELS} pixels; make it smaller"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -46,6 +46,22 @@ class Layout(Protocol):
         ...
 
 
+class PairingError(DataError):
+    """Some samples of a split are not whole.
+
+    rest: the layout of those that are.
+    """
+
+    def __init__(self, *problems: str, rest: Layout | None = None) -> None:
+        super().__init__(*problems)
+        self.rest = rest
+
+
+def sample_in_words(layout: Layout, index: int) -> str:
+    """Sample `index` as it is told to the user."""
+    return f"sample {layout.names[index]}" + (f" of {layout.folders[0]}" if layout.folders else "")
+
+
 def file_identity(paths: Sequence[Path]) -> str:
     """Names, sizes and times of files: another text once one of them is written to or replaced."""
     states = [(path.resolve(), path.stat()) for path in paths]
@@ -71,10 +87,9 @@ def checked_classes(ids: Tensor, path: Path, *, n_classes: int, ignore_id: int |
     return ids.masked_fill(is_ignored, n_classes).to(torch.uint8 if n_classes <= 255 else torch.int32)
 
 
-def check_equal_size(first: Tensor, first_path: Path, second: Tensor, second_path: Path) -> None:
-    """Raise DataError unless two maps of a sample have the same height and width."""
-    if first.shape[-2:] != second.shape[-2:]:
-        sizes = [f"{tensor.shape[-1]}x{tensor.shape[-2]}" for tensor in (first, second)]
-        raise DataError(
-            f"{first_path} is {sizes[0]} but its partner {second_path} is {sizes[1]}: make them the same size"
-        )
+def size_problems(first: Tensor, first_path: Path, second: Tensor, second_path: Path) -> list[str]:
+    """What stands against two maps of a sample: nothing where they have the same height and width."""
+    if first.shape[-2:] == second.shape[-2:]:
+        return []
+    sizes = [f"{tensor.shape[-1]}x{tensor.shape[-2]}" for tensor in (first, second)]
+    return [f"{first_path} is {sizes[0]} but its partner {second_path} is {sizes[1]}: make them the same size"]

@@ -1,16 +1,16 @@
 """Pairs in two folders, and instance maps in a third: pix2pixHD's layout, or any two folders."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from data.batch import DataError, Sample
+from torch import Tensor
+
+from data.batch import DataError, LoadingError, Sample
 from data.image_files import find_images, read_ids, read_rgb
-from data.layout import check_equal_size, checked_classes, file_identity
-
-_LISTED = 5
-
+from data.layout import PairingError, checked_classes, file_identity, size_problems
 
 _Index = dict[str, Path]  # name -> file
 
@@ -23,6 +23,16 @@ class _Files:
     instances: Path | None
     features: Path | None
 
+    def maps(self) -> dict[str, Path]:
+        """The files that are there, by what they hold."""
+        maps = {
+            "source": self.source,
+            "target": self.target,
+            "instances": self.instances,
+            "features": self.features,
+        }
+        return {kind: path for kind, path in maps.items() if path}
+
 
 class PairedFolders:
     """Samples whose maps lie in separate folders under the same name.
@@ -34,6 +44,9 @@ class PairedFolders:
 
     Names may end in different words as long as all names of a folder end alike: Cityscapes' `x_gtFine_labelIds.png` and
     `x_leftImg8bit.png` are partners.
+
+    Raises:
+        PairingError: a folder is missing or empty, two of its files have the same name, or one has no partner.
     """
 
     def __init__(
@@ -49,88 +62,83 @@ class PairedFolders:
         self.n_classes = n_classes
         self._ignore_id = ignore_id
         folders = (source_folder, target_folder, instance_folder, feature_folder)
-        self._files = _match(*folders)
+        problems: list[str] = []
+        self._files = _match(problems, *folders)
         self.names = [files.name for files in self._files]
         self.folders = [folder for folder in folders if folder]
-        self.files = [
-            path
-            for files in self._files
-            for path in (files.source, files.target, files.instances, files.features)
-            if path
-        ]
+        self.files = [path for files in self._files for path in files.maps().values()]
+        if problems:
+            raise PairingError(*problems, rest=self)
 
     def __len__(self) -> int:
         return len(self._files)
 
     def identity(self, index: int) -> str:
         """See Layout."""
-        files = self._files[index]
-        maps = {
-            "source": files.source,
-            "target": files.target,
-            "instances": files.instances,
-            "features": files.features,
-        }
-        present = {kind: path for kind, path in maps.items() if path}
+        maps = self._files[index].maps()
         try:
-            return f"{list(present)} {file_identity(list(present.values()))} {self.n_classes} {self._ignore_id}"
+            return f"{list(maps)} {file_identity(list(maps.values()))} {self.n_classes} {self._ignore_id}"
         except OSError as error:
             raise DataError(f"{error.filename}: {error.strerror}") from error
 
     def read(self, index: int) -> Sample:
-        """The maps of sample `index` at full size; DataError where a file cannot be used."""
-        files = self._files[index]
-        if self.n_classes:
-            ids = read_ids(files.source)
-            source = checked_classes(ids, files.source, n_classes=self.n_classes, ignore_id=self._ignore_id)
-        else:
-            source = read_rgb(files.source)
-        instances = target = features = None
-        if files.instances is not None:
-            instances = read_ids(files.instances)
-            check_equal_size(source, files.source, instances, files.instances)
-        if files.target is not None:
-            target = read_rgb(files.target)
-            check_equal_size(source, files.source, target, files.target)
-        if files.features is not None:
-            features = read_rgb(files.features)  # of any size: 512p features serve 1024p too
-        return Sample(name=files.name, source=source, instances=instances, target=target, features=features)
+        """The maps of sample `index` at full size; DataError tells all that stands against its files."""
+        files, problems = self._files[index], list[str]()
+        paths, maps = files.maps(), dict[str, Tensor]()
+        for kind, path in paths.items():
+            with _collected(problems):
+                is_ids = kind == "instances" or (kind == "source" and self.n_classes > 0)
+                maps[kind] = read_ids(path) if is_ids else read_rgb(path)
+        for kind in sorted(
+            {"target", "instances"} & maps.keys()
+        ):  # features may be of any size: 512p features serve 1024p too
+            if "source" in maps:
+                problems += size_problems(maps["source"], files.source, maps[kind], paths[kind])
+        if self.n_classes and "source" in maps:
+            with _collected(problems):
+                maps["source"] = checked_classes(
+                    maps["source"], files.source, n_classes=self.n_classes, ignore_id=self._ignore_id
+                )
+        if problems:
+            raise DataError(*problems)
+        return Sample(files.name, maps["source"], maps.get("instances"), maps.get("target"), maps.get("features"))
 
 
-def _match(source_folder: Path, *partner_folders: Path | None) -> list[_Files]:
-    """The files of each sample, sorted by name; DataError lists what has no partner."""
+@contextmanager
+def _collected(problems: list[str]) -> Iterator[None]:
+    """What stands against a file is kept, so that the next one is looked at too."""
+    try:
+        yield
+    except LoadingError:
+        raise
+    except DataError as error:
+        problems += error.problems
+
+
+def _match(problems: list[str], source_folder: Path, *partner_folders: Path | None) -> list[_Files]:
+    """The files of each whole sample, sorted by name; `problems` gets every file that lacks a partner."""
     folders = [folder for folder in (source_folder, *partner_folders) if folder is not None]
-    indices = [find_images(folder) for folder in folders]
-    if not indices[0]:
-        raise DataError(f"{source_folder}: holds no image")
+    indices = [find_images(folder, problems) for folder in folders]
+    if not all(indices):
+        return []  # told already; that all other files lack partners would only hide it
     shortened = [_without_common_ending(index) for index in indices]
     matching = min(indices, shortened, key=_count_unmatched)
-    if _count_unmatched(matching):
-        raise DataError(f"files without a partner of the same name: {_list_unmatched(folders, matching)}")
-    by_folder = dict(zip(folders, matching, strict=True))
     names = {path: name for name, path in indices[0].items()}
+    by_folder = dict(zip(folders, matching, strict=True))
+    for index in by_folder.values():
+        for key, path in sorted(index.items()):
+            lacking = [str(other) for other in folders if key not in by_folder[other]]
+            if lacking:
+                problems.append(f"{path}: without a partner of the same name in {', '.join(lacking)}")
     return [
         _Files(names[source], source, *(by_folder[folder][key] if folder else None for folder in partner_folders))
         for key, source in sorted(matching[0].items())
+        if all(key in index for index in matching)
     ]
 
 
-def _unmatched(index: _Index, indices: Sequence[_Index]) -> set[str]:
-    return {name for name in index if not all(name in other for other in indices)}
-
-
 def _count_unmatched(indices: Sequence[_Index]) -> int:
-    return sum(len(_unmatched(index, indices)) for index in indices)
-
-
-def _list_unmatched(folders: Sequence[Path], indices: Sequence[_Index]) -> str:
-    complaints = []
-    for folder, index in zip(folders, indices, strict=True):
-        alone = sorted(index[name].name for name in _unmatched(index, indices))
-        if alone:
-            more = f" and {len(alone) - _LISTED} more" if len(alone) > _LISTED else ""
-            complaints.append(f"{len(alone)} in {folder}: {', '.join(alone[:_LISTED])}{more}")
-    return "; ".join(complaints)
+    return sum(not all(name in other for other in indices) for index in indices for name in index)
 
 
 def _without_common_ending(index: _Index) -> _Index:

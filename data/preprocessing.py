@@ -10,6 +10,7 @@ from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2 import functional as F
 
 from data.batch import DataError, Sample
+from data.image_files import MAX_PIXELS
 
 Mode = Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop", "none"]
 
@@ -92,8 +93,19 @@ class Preprocessing:
         )
 
     def whole(self, sample: Sample) -> Placement:
-        """The part of every draw that no chance decides: the resized sample, not cut and not mirrored."""
-        return self._resized(*sample.source.shape[-2:])
+        """The part of every draw that no chance decides: the resized sample, not cut and not mirrored.
+
+        Raises:
+            DataError: it would be too large, as a narrow strip is that is scaled to a width.
+        """
+        placement = self._resized(*sample.source.shape[-2:])
+        if placement.height * placement.width > MAX_PIXELS:
+            height, width = sample.source.shape[-2:]
+            raise DataError(
+                f"{sample.name} is {width}x{height}, which data.preprocess={self.mode} makes "
+                f"{placement.width}x{placement.height}: more than {MAX_PIXELS} pixels"
+            )
+        return placement
 
     @property
     def size_rule(self) -> str:
@@ -104,7 +116,7 @@ class Preprocessing:
         """The placement of the whole image, for validation and testing: no crop, no mirroring."""
         if self.mode == "resize_and_crop":  # pix2pix tests at the size of the crop
             return _whole(self.crop_height, self.crop_width)
-        resized = self._resized(*sample.source.shape[-2:])
+        resized = self.whole(sample)
         return _whole(self._rounded(resized.height), self._rounded(resized.width))
 
     def _resized(self, height: int, width: int) -> Placement:
@@ -114,7 +126,7 @@ class Preprocessing:
             case "scale_width":
                 return _whole(self._rounded(self.load_width * height / width), self.load_width)
             case "scale_width_and_crop":
-                return _whole(self.load_width * height // width, self.load_width)
+                return _whole(max(1, self.load_width * height // width), self.load_width)
             case "crop":
                 return _whole(height, width)
             case "none":

@@ -4,24 +4,28 @@ from pathlib import Path
 
 from data.batch import DataError, Sample
 from data.image_files import find_images, read_rgb
-from data.layout import file_identity
+from data.layout import PairingError, file_identity
 
 
 class SideBySide:
     """RGB pairs from the two halves of each image of a folder.
 
     a_to_b: whether A, the left half, is the source.
+
+    Raises:
+        PairingError: the folder is missing or empty, or two files have the same name.
     """
 
     def __init__(self, *, folder: Path, a_to_b: bool) -> None:
         self.n_classes = 0
         self._a_to_b = a_to_b
-        self._paths = find_images(folder)
-        if not self._paths:
-            raise DataError(f"{folder}: holds no image")
+        problems: list[str] = []
+        self._paths = find_images(folder, problems)
         self.names = sorted(self._paths)
         self.folders = [folder]
         self.files = list(self._paths.values())
+        if problems:
+            raise PairingError(*problems, rest=self)
 
     def __len__(self) -> int:
         return len(self.names)

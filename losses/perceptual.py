@@ -1,6 +1,8 @@
 """Perceptual loss on VGG19 features (Johnson et al. 2016; Wang et al. 2018)."""
 
+import socket
 from collections.abc import Mapping, Sequence
+from http.client import HTTPException
 from itertools import pairwise
 from pathlib import Path
 from typing import cast
@@ -16,6 +18,7 @@ LAYERS = (1, 6, 11, 20, 29)
 LAYER_WEIGHTS = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1.0)
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
+SILENCE_S = 10.0  # after which a download has failed
 
 
 class WeightsError(ValueError):
@@ -94,15 +97,25 @@ def load_vgg19_weights(path: Path | None) -> dict[str, Tensor]:
     cached = Path(torch.hub.get_dir()) / "checkpoints" / Path(url).name
     if not cached.is_file():
         try:
-            cached.parent.mkdir(parents=True, exist_ok=True)
-            torch.hub.download_url_to_file(url, str(cached), hash_prefix=cached.stem.rsplit("-", 1)[1])
-        except (OSError, RuntimeError) as error:
+            _download(url, cached)
+        except (OSError, RuntimeError, HTTPException) as error:
             raise WeightsError(
                 f"loss.vgg needs VGG19's weights, {cached.name} (548 MB), which are not in {cached.parent} and could "
-                f"not be downloaded from {url} ({error}): fetch that file elsewhere and set loss.vgg_weights=FILE, or "
-                "do without by loss.vgg=0"
+                f"not be downloaded from {url} ({error}): fetch that file elsewhere and put it there, or set "
+                "loss.vgg_weights=FILE, or do without by loss.vgg=0"
             ) from error
     return _read(cached, f"delete it, and it will be downloaded again from {url}")
+
+
+def _download(url: str, path: Path) -> None:
+    """Fetch a file whose name ends in its digest; a server that falls silent is an error, not a wait without end."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(SILENCE_S)  # torch.hub takes none
+    try:
+        torch.hub.download_url_to_file(url, str(path), hash_prefix=path.stem.rsplit("-", 1)[1])
+    finally:
+        socket.setdefaulttimeout(before)
 
 
 def _read(path: Path, way_out: str) -> dict[str, Tensor]:

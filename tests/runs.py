@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 import train
-from utils.checkpoint import checkpoint_path, load_checkpoint
+from utils.checkpoint import load_checkpoint
+from utils.checkpoint_folder import Found, checkpoint_path
 
 
 def wait_for(path: Path) -> None:
@@ -43,6 +44,10 @@ def run(config: Path, *arguments: str) -> None:
 
 def checkpoint(config: Path, step: int, name: str = "tiny") -> dict[str, Any]:
     return load_checkpoint(checkpoint_path(config.parent / "runs" / name, step))
+
+
+def found(config: Path, step: int, name: str = "tiny") -> Found:
+    return Found(checkpoint_path(config.parent / "runs" / name, step), checkpoint(config, step, name))
 
 
 def assert_equal(first: object, second: object, where: str = "state") -> None:

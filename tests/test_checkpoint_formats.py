@@ -10,7 +10,8 @@ import torch
 from build import build_conditioning
 from tests.runs import run
 from trained import load_trained
-from utils.checkpoint import FORMAT_VERSION, checkpoint_path, load_checkpoint
+from utils.checkpoint import FORMAT_VERSION, load_checkpoint
+from utils.checkpoint_folder import checkpoint_path
 
 FOLDER = Path(__file__).parent / "checkpoints"
 FILES = sorted(FOLDER.glob("version_*.pt"))

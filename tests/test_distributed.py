@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 import train
-from utils.checkpoint import checkpoint_path, load_checkpoint
+from utils.checkpoint import load_checkpoint
+from utils.checkpoint_folder import checkpoint_path
 
 STEPS = 3
 TWO_EPOCHS = ["data.synthetic.train_samples=4"]  # one of two joint batches, and the beginning of another

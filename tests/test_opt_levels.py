@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from configs.load import load_config
-from tests.runs import checkpoint, run, translate
+from tests.runs import checkpoint, found, run, translate
 from training import Training
-from utils.checkpoint import checkpoint_path
 from utils.distributed import World
 
 SETTINGS = ["train.max_steps=6", "amp.dtype=bfloat16", "generator.norm=batch"]
@@ -42,7 +41,7 @@ def test_master_weights_are_saved_in_float32_and_compute_in_the_low_precision(ti
     assert not torch.equal(weight, weight.bfloat16().float())  # more than the low precision holds
 
     training = Training(load_config(tiny_config, [*SETTINGS, "amp.opt_level=O2"]), World(0, 1, torch.device("cpu")))
-    training.restore(checkpoint_path(tiny_config.parent / "runs" / "tiny", 6))
+    training.restore(found(tiny_config, 6))
     player = training.game.generator
     copied = player.computing.get_parameter("head.1.weight")
     assert torch.equal(copied, weight.bfloat16())

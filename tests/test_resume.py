@@ -14,9 +14,10 @@ import train
 from configs.load import load_config
 from configs.schema import ConfigError
 from entry_point import run_entry_point
-from tests.runs import assert_equal, checkpoint, run, wait_for, without_config
+from tests.runs import assert_equal, checkpoint, found, run, wait_for, without_config
 from training import Training
-from utils.checkpoint import checkpoint_path, list_checkpoints, load_checkpoint
+from utils.checkpoint import load_checkpoint
+from utils.checkpoint_folder import checkpoint_path, list_checkpoints
 from utils.distributed import World
 
 # Sums come out differently, in their last bits, on another number of threads than this process's.
@@ -145,7 +146,7 @@ def test_a_folder_of_other_files_is_not_moved(tiny_config: Path) -> None:
 
 def test_a_smaller_data_set_is_gone_on_with_in_the_next_epoch(tiny_config: Path) -> None:
     run(tiny_config, "data.synthetic.train_samples=50", "train.max_steps=40")
-    run(tiny_config, "data.synthetic.train_samples=5", "train.max_steps=41")
+    run(tiny_config, "data.synthetic.train_samples=5", "train.max_steps=41", "--accept-changed-data")
     state = checkpoint(tiny_config, 41)
     assert (state["epoch"], state["samples_into_epoch"]) == (1, 1)
 
@@ -167,7 +168,7 @@ def test_adam_settings_come_from_the_configuration_not_from_the_checkpoint(tiny_
     run(tiny_config)
     settings = ["train.max_steps=5", "optimizer.beta1=0.25", "optimizer.weight_decay=0.5"]
     training = Training(load_config(tiny_config, settings), World(0, 1, torch.device("cpu")))
-    training.restore(checkpoint_path(tiny_config.parent / "runs" / "tiny", 4))
+    training.restore(found(tiny_config, 4))
     weights, spared = training.game.generator.optimizer.param_groups
     assert weights["betas"] == spared["betas"] == (0.25, 0.999)
     assert (weights["weight_decay"], spared["weight_decay"]) == (0.5, 0)
@@ -253,7 +254,7 @@ def test_a_plateau_lowers_the_rate_and_is_remembered(tiny_config: Path) -> None:
     run(tiny_config, *settings, "train.max_steps=8", "run.name=whole")
     assert checkpoint(tiny_config, 8, "whole")["plateau"]["factor"] == pytest.approx(0.2**3)  # after epochs 2, 3, 4
     training = Training(load_config(tiny_config, settings), World(0, 1, torch.device("cpu")))
-    training.restore(checkpoint_path(tiny_config.parent / "runs" / "whole", 8))
+    training.restore(found(tiny_config, 8, "whole"))
     training._set_learning_rate()
     for player in training.game.players.values():
         assert player.learning_rate == pytest.approx(1e-12 * 0.2**3)

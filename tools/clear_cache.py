@@ -1,6 +1,5 @@
 """Remove what data.cache has kept: python -m tools.clear_cache [--folder DIR]."""
 
-import argparse
 import shutil
 import sys
 from collections.abc import Sequence
@@ -8,13 +7,13 @@ from pathlib import Path
 
 import build
 from configs.schema import DataConfig
-from entry_point import run_entry_point
+from entry_point import ArgumentParser, run_entry_point
 from utils.run_folder import log_to_console, logger
 
 
 def main(argv: Sequence[str]) -> None:
     """Parse the command line and do what it says."""
-    parser = argparse.ArgumentParser(description="Remove the samples that data.cache has kept, of all runs.")
+    parser = ArgumentParser(description="Remove the samples that data.cache has kept, of all runs.")
     default = DataConfig().cache_folder
     parser.add_argument("--folder", type=Path, default=Path(default), metavar="DIR", help=f"default: {default}")
     arguments = parser.parse_args(argv)

@@ -3,7 +3,6 @@
 python -m tools.cluster_features [--checkpoint RUN] [--output FILE]
 """
 
-import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor
 
 from configs.schema import ConfigError
-from entry_point import run_entry_point
+from entry_point import ArgumentParser, run_entry_point
 from models.feature_clusters import FILE_NAME, FeatureClusters, RegionFeatures
 from tools.encoded_features import EncodedSample, add_arguments, open_split
 from utils.checkpoint import read_weights_file, write_weights_file
@@ -65,7 +64,7 @@ def check_output(output: Path) -> None:
 
 def main(argv: Sequence[str]) -> None:
     """Parse the command line and do what it says."""
-    parser = argparse.ArgumentParser(description="Cluster the instance features of each class.")
+    parser = ArgumentParser(description="Cluster the instance features of each class.")
     add_arguments(parser)
     parser.add_argument("--clusters", type=int, default=10, metavar="N", help="most clusters of a class; default: 10")
     parser.add_argument("--output", type=Path, metavar="FILE", help=f"default: {FILE_NAME} beside the checkpoint")

@@ -3,7 +3,6 @@
 python -m tools.precompute_features [--checkpoint RUN] [--split train] [--output DIR]
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ import build
 from configs.schema import ConfigError
 from data.conditioning import images_to_uint8
 from data.image_files import write_png
-from entry_point import run_entry_point
+from entry_point import ArgumentParser, run_entry_point
 from tools.encoded_features import EncodedSplit, add_arguments, open_split
 from utils.run_folder import log_to_console, logger
 
@@ -34,7 +33,7 @@ def write_maps(split: EncodedSplit, folder: Path) -> None:
 
 def main(argv: Sequence[str]) -> None:
     """Parse the command line and do what it says."""
-    parser = argparse.ArgumentParser(description="Write the instance features of a split as images.")
+    parser = ArgumentParser(description="Write the instance features of a split as images.")
     add_arguments(parser)
     parser.add_argument(
         "--output", type=Path, metavar="DIR", help="default: data.feature_folder in the data set's folder"

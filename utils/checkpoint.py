@@ -1,8 +1,12 @@
 """Checkpoint files: written so that no crash can lose one, read without running any code from them."""
 
+import hashlib
+import json
 import os
-import re
-from collections.abc import Sequence
+import pickle
+import shutil
+import zipfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -11,70 +15,95 @@ import torch
 FORMAT = "pairgan-training"
 FORMAT_VERSION = 2
 READABLE_VERSIONS = (1, 2)  # 1 keeps the optimizers' state by position, 2 by parameter name
-_FILE_NAME = re.compile(r"checkpoint-(\d{8,})\.pt")
+
+_FOREIGN = {  # what lies in the place of a checkpoint, by how it begins
+    b"version https://git-lfs": "a Git LFS pointer, not the file itself: fetch it with git lfs pull",
+    b"<": "a web page, not a checkpoint: download the file again",
+    b"{": "a text file, not a checkpoint: name another file",
+}
 
 
 class CheckpointError(ValueError):
     """A checkpoint cannot be used; the message names the file, the reason and the way out."""
 
 
-def checkpoint_path(run_folder: Path, step: int) -> Path:
-    """Where the checkpoint of a step lies."""
-    return run_folder / f"checkpoint-{step:08d}.pt"
+class DamagedCheckpointError(CheckpointError):
+    """The file is not what was once written: an earlier one can take its place."""
 
 
-def list_checkpoints(run_folder: Path) -> list[Path]:
-    """The checkpoints of a run by rising step."""
-    steps = {path: match for path in run_folder.glob("checkpoint-*.pt") if (match := _FILE_NAME.fullmatch(path.name))}
-    return sorted(steps, key=lambda path: int(steps[path][1]))
+def manifest_path(path: Path) -> Path:
+    """Where the manifest of a checkpoint lies: its size, digest, step and settings as JSON."""
+    return path.with_name(f"{path.name}.json")
+
+
+def temporary_path(path: Path) -> Path:
+    """Where a file lies until it is whole."""
+    return path.with_name(f".{path.name}.writing")
 
 
 def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
     """Write a run's `state`, tensors and plain types only, so that `path` is at any instant whole or not there.
 
+    Its manifest follows. A file without one, after a crash between the two, is whole as well.
+
     Raises:
         OSError: the disk is full or not writable, with the path; what `path` held before is still there.
     """
-    write_weights_file(path, {"format": FORMAT, "format_version": FORMAT_VERSION, **state})
+    manifest = manifest_path(path)
+    content = {"format": FORMAT, "format_version": FORMAT_VERSION, **state}
+    sha256, n_bytes = _write_whole(
+        path, lambda file: _serialize(content, file), before_it_counts=lambda: manifest.unlink(missing_ok=True)
+    )
+    facts: dict[str, Any] = {
+        "file": path.name,
+        "sha256": sha256,
+        "bytes": n_bytes,
+        "format_version": FORMAT_VERSION,
+        "torch": str(torch.__version__),
+        **{key: state[key] for key in ("step", "epoch", "config") if key in state},
+        "processes": len(state.get("random_states", [0])),
+    }
+    text = json.dumps(facts, indent=2) + "\n"
+    _write_whole(manifest, lambda file: file.write(text.encode()))
 
 
 def write_weights_file(path: Path, state: dict[str, Any]) -> None:
-    """Write what `read_weights_file` reads, as `save_checkpoint` does, and the folders above it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.writing")
-    try:
-        with temporary.open("wb") as file:
-            _serialize(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    finally:
-        temporary.unlink(missing_ok=True)
-    _sync_folder(path.parent)
+    """Write what `read_weights_file` reads, at any instant whole or not there, and the folders above it.
+
+    Raises:
+        OSError: as `save_checkpoint`.
+    """
+    _write_whole(path, lambda file: _serialize(state, file))
 
 
 def read_weights_file(path: Path) -> dict[str, Any]:
     """What torch.save wrote to `path`, a dict of tensors and plain types, on the CPU; no code in it is run.
 
     Raises:
-        CheckpointError: there is no such file, or it is damaged or no such dict.
+        CheckpointError: there is no such file, or it is damaged, no such dict, or holds more than tensors.
     """
-    if not path.is_file():
-        raise CheckpointError(f"{path}: no such checkpoint file")
+    check_file(path)
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise DamagedCheckpointError(
+            f"{path}: damaged or no checkpoint: it holds more than tensors and plain types, which could run code and "
+            "is refused; use an earlier one of the run, or another file"
+        ) from error
     except Exception as error:  # whatever a damaged file leads the unpickler to
-        raise CheckpointError(f"{path}: damaged or no checkpoint; use an earlier one of the run") from error
+        raise DamagedCheckpointError(
+            f"{path}: damaged or no checkpoint; use an earlier one of the run, or another file"
+        ) from error
     if not isinstance(state, dict):
-        raise CheckpointError(f"{path}: not a checkpoint, but a {type(state).__name__}")
+        raise CheckpointError(f"{path}: not a checkpoint, but a {type(state).__name__}; name another file")
+    if is_training_state(state) and not manifest_path(path).is_file():
+        _check_records(path)
     return cast(dict[str, Any], state)
 
 
 def is_training_state(state: dict[str, Any]) -> bool:
     """Whether a file's content is a checkpoint of this application, not bare weights."""
-    return state.get("format") == FORMAT
+    return isinstance(state.get("format"), str) and state["format"] == FORMAT
 
 
 def load_checkpoint(path: Path, needed_keys: Sequence[str] = ()) -> dict[str, Any]:
@@ -91,7 +120,7 @@ def load_checkpoint(path: Path, needed_keys: Sequence[str] = ()) -> dict[str, An
 def check_training_state(state: dict[str, Any], path: Path, needed_keys: Sequence[str]) -> None:
     """Raise CheckpointError unless `state`, read from `path`, is a checkpoint that this version can use."""
     if not is_training_state(state):
-        raise CheckpointError(f"{path}: not a checkpoint of this application")
+        raise CheckpointError(f"{path}: not a checkpoint of this application; name another file")
     if state.get("format_version") not in READABLE_VERSIONS:
         raise CheckpointError(
             f"{path}: has format version {state.get('format_version')}, this version of the application reads "
@@ -102,10 +131,117 @@ def check_training_state(state: dict[str, Any], path: Path, needed_keys: Sequenc
         raise CheckpointError(f"{path}: lacks {', '.join(missing)}; use another checkpoint of the run")
 
 
-def remove_old_checkpoints(run_folder: Path, keep: int) -> None:
-    """Delete all but the newest `keep` checkpoints; 0 keeps all."""
-    for path in list_checkpoints(run_folder)[:-keep] if keep else []:
-        path.unlink()
+def check_file(path: Path) -> None:
+    """Raise CheckpointError where a file cannot be what was written, as far as can be told before it is read."""
+    if path.is_dir():
+        raise CheckpointError(f"{path}: a folder, not a checkpoint file; name a file in it")
+    if not path.is_file():
+        raise CheckpointError(f"{path}: no such checkpoint file")
+    manifest = manifest_path(path)
+    if manifest.is_file():
+        _check_digest(path, manifest)
+    with path.open("rb") as file:
+        beginning = file.read(64).lstrip()
+    if not beginning:
+        raise DamagedCheckpointError(f"{path}: damaged or no checkpoint: it is empty; use an earlier one of the run")
+    for prefix, what in _FOREIGN.items():
+        if beginning.startswith(prefix):
+            raise DamagedCheckpointError(f"{path}: damaged or no checkpoint: {what}")
+    if beginning.startswith(b"PK"):
+        _check_container(path)
+
+
+class _HashedFile:
+    """A file for writing that knows the digest of what it was given."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._digest = hashlib.sha256()
+        self.n_bytes = 0
+
+    def write(self, data: bytes) -> int:
+        self._digest.update(data)
+        self.n_bytes += len(data)
+        return self._file.write(data)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def hexdigest(self) -> str:
+        return self._digest.hexdigest()
+
+
+def _write_whole(
+    path: Path, write: Callable[[IO[bytes]], object], *, before_it_counts: Callable[[], object] = lambda: None
+) -> tuple[str, int]:
+    """Fill a file beside `path` and rename it; returns the SHA-256 of its content and its bytes.
+
+    before_it_counts: called when the content is safe on the disk and not yet under its name.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = temporary_path(path)
+    try:
+        with temporary.open("wb") as file:
+            hashed = _HashedFile(file)
+            write(cast(IO[bytes], hashed))
+            file.flush()
+            os.fsync(file.fileno())
+        before_it_counts()
+        temporary.replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        free = shutil.disk_usage(path.parent).free
+        raise OSError(error.errno, f"{error.strerror} ({free:,} bytes are free)", str(path)) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return hashed.hexdigest(), hashed.n_bytes
+
+
+def _check_digest(path: Path, manifest: Path) -> None:
+    try:
+        facts = json.loads(manifest.read_text(encoding="utf-8"))
+        n_bytes, sha256 = facts["bytes"], facts["sha256"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedCheckpointError(
+            f"{manifest}: damaged, so that {path.name} cannot be checked; use an earlier checkpoint of the run, or "
+            "delete it if you trust the other file"
+        ) from error
+    found = path.stat().st_size
+    if found != n_bytes or _sha256(path) != sha256:
+        size = f" ({found} bytes instead of {n_bytes})" if found != n_bytes else ""
+        raise DamagedCheckpointError(
+            f"{path}: damaged: it is not what {manifest.name} says that was written{size}; use an earlier checkpoint"
+        )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _check_container(path: Path) -> None:
+    """torch.save stores its records as they are: what is packed or larger than its file is no work of it."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            records = archive.infolist()
+    except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
+        raise DamagedCheckpointError(
+            f"{path}: damaged or no checkpoint: its directory cannot be read; use an earlier one of the run"
+        ) from error
+    is_packed = any(record.compress_type != zipfile.ZIP_STORED for record in records)
+    if is_packed or sum(record.file_size for record in records) > path.stat().st_size:
+        raise DamagedCheckpointError(f"{path}: damaged or no checkpoint: it is packed, and refused; name another file")
+
+
+def _check_records(path: Path) -> None:
+    """Compare a checkpoint that has no manifest with the checksums of its own records."""
+    with zipfile.ZipFile(path) as archive:
+        try:
+            damaged = archive.testzip()
+        except (zipfile.BadZipFile, EOFError, OSError, ValueError) as error:
+            damaged = str(error)
+    if damaged:
+        raise DamagedCheckpointError(f"{path}: damaged at {damaged}; use an earlier checkpoint of the run")
 
 
 def _serialize(state: dict[str, Any], file: IO[bytes]) -> None:

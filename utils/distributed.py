@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -11,7 +12,15 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-_SIGNS_OF_A_LOST_PEER = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
+from utils.rendezvous import fresh_store
+
+_SIGNS_OF_A_LOST_PEER = (
+    "Connection closed by peer",
+    "Connection reset by peer",
+    "Broken pipe",
+    "Timed out waiting",
+    "Connection refused",
+)
 
 
 @dataclass(frozen=True)
@@ -23,6 +32,8 @@ class World:
     device: torch.device
     local_size: int = 1
     """Processes on this machine."""
+    control: Any = None
+    """A process group of all, for what their CPUs tell each other; None is torch's own."""
 
     @property
     def is_main(self) -> bool:
@@ -46,6 +57,14 @@ class World:
             dist.all_reduce(values)
             values /= self.size
         return values
+
+    def agree(self, value: int) -> int:
+        """The largest `value` of all processes, on each of them; the devices are not waited for."""
+        if self.size == 1:
+            return value
+        largest = torch.tensor(value)
+        dist.all_reduce(largest, dist.ReduceOp.MAX, group=self.control)
+        return int(largest)
 
     def gather(self, value: Any) -> list[Any]:
         """`value` of every process, by rank, on each of them."""
@@ -71,14 +90,14 @@ class World:
 
 
 @contextmanager
-def joined_world(device: str) -> Iterator[World]:
+def joined_world(device: str, timeout_s: float) -> Iterator[World]:
     """Join the processes that torchrun started, if it did; gloo on CPUs, NCCL on GPUs.
 
-    device: "auto", "cpu" or "cuda".
+    device: "auto", "cpu" or "cuda". timeout_s: how long a process waits for the others.
 
     Raises:
         DeviceError: there is no GPU for this process.
-        PeerLostError: another process ended in the middle of the work.
+        PeerLostError: another process ended in the middle of the work, or was waited for too long.
     """
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     chosen = choose_device(device, index=int(os.environ.get("LOCAL_RANK", "0")))
@@ -88,20 +107,28 @@ def joined_world(device: str) -> Iterator[World]:
     if size == 1:
         yield World(rank, size, chosen)
         return
-    if chosen.type == "cuda":
-        dist.init_process_group("nccl", device_id=chosen)
-    else:
-        dist.init_process_group("gloo")
+    timeout = timedelta(seconds=timeout_s)
     try:
-        yield World(rank, size, chosen, local_size=int(os.environ.get("LOCAL_WORLD_SIZE", size)))
+        store, rank, size = fresh_store(timeout)
+        dist.init_process_group(
+            "nccl" if chosen.type == "cuda" else "gloo",
+            store=store,
+            rank=rank,
+            world_size=size,
+            timeout=timeout,
+            device_id=chosen if chosen.type == "cuda" else None,
+        )
+        control = dist.new_group(backend="gloo", timeout=timeout) if chosen.type == "cuda" else None
+        yield World(rank, size, chosen, int(os.environ.get("LOCAL_WORLD_SIZE", size)), control)
     except RuntimeError as error:
         if any(sign in str(error) for sign in _SIGNS_OF_A_LOST_PEER):
             raise PeerLostError(
-                f"process {rank}: another process of this run has ended; its message says why"
+                f"process {rank}: another process of this run has ended, or stands still; its message says why"
             ) from error
         raise
     finally:
-        dist.destroy_process_group()
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
 
 class PeerLostError(RuntimeError):

@@ -10,6 +10,8 @@ from torch.amp import GradScaler
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.optim import Adam
 
+from utils.numerics import are_finite
+
 Wrap = Callable[[nn.Module], nn.Module]
 
 
@@ -24,6 +26,7 @@ class Player:
     network: `computing`, wrapped.
     parameters: those of the module that are trained at present.
     skipped_steps: 0-d int64 on the device: updates left out because a gradient was not finite.
+    skipped_in_a_row: those of the latest steps, without one between them that was made.
     """
 
     module: nn.Module
@@ -35,10 +38,12 @@ class Player:
     network: nn.Module = field(init=False)
     parameters: list[nn.Parameter] = field(init=False)
     skipped_steps: Tensor = field(init=False)
+    skipped_in_a_row: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
         self.freeze([])
         self.skipped_steps = torch.zeros((), dtype=torch.int64, device=self.parameters[0].device)
+        self.skipped_in_a_row = torch.zeros_like(self.skipped_steps)
 
     def freeze(self, prefixes: Sequence[str]) -> None:
         """Train from now on all but the parameters whose names begin with one of `prefixes`, in whole words.
@@ -80,6 +85,7 @@ class Player:
         extremes = torch.stack([bound.float() for gradient in gradients for bound in gradient.aminmax()])
         is_broken = extremes.isfinite().all().logical_not()
         self.skipped_steps += is_broken
+        self.skipped_in_a_row.add_(1).mul_(is_broken)
         if self.max_gradient_norm is not None:
             clip_grads_with_norm_(self.parameters, self.max_gradient_norm, get_total_norm(gradients))
         if not self.scaler.is_enabled():  # otherwise the scaler tells the optimizer by the same attribute
@@ -115,6 +121,11 @@ class Player:
     def learning_rate(self, value: float) -> None:
         for group in self.optimizer.param_groups:
             group["lr"] = value
+
+    def is_finite(self) -> bool:
+        """Whether weights, buffers and what the optimizer knows of them are finite; waits for the device."""
+        known = [value for state in self.optimizer.state.values() for value in state.values()]
+        return are_finite([*self.module.parameters(), *self.module.buffers(), *known])
 
     def state_dict(self) -> dict[str, Any]:
         """Weights, optimizer's state by parameter, scaler and count of skipped steps, as plain types."""

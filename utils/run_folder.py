@@ -2,17 +2,34 @@
 
 import logging
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from utils.checkpoint import CheckpointError
+
+CLOCKS_DIFFER_S = 60.0  # between this machine and one that serves files
 
 logger = logging.getLogger("pairgan")
 
 
 def newest_run(root: Path) -> Path | None:
-    """The run below `root` whose newest checkpoint was written last."""
-    written = {path.parent: path.stat().st_mtime for path in root.glob("*/checkpoint-*.pt")}
-    return max(written, key=lambda folder: written[folder], default=None)
+    """The run below `root` whose newest checkpoint was written last; None where there is none.
+
+    Raises:
+        CheckpointError: the clock has been set back since, so that it cannot be told which of several is the newest.
+    """
+    written: dict[Path, float] = {}
+    for path in root.glob("*/checkpoint-*.pt"):
+        written[path.parent] = max(path.stat().st_mtime, written.get(path.parent, 0))
+    newest = max(written, key=lambda folder: written[folder], default=None)
+    if newest and len(written) > 1 and written[newest] > time.time() + CLOCKS_DIFFER_S:
+        raise CheckpointError(
+            f"{newest}: its checkpoints are of the future, so the clock cannot tell which run is the newest: name one "
+            "with --checkpoint"
+        )
+    return newest
 
 
 def set_aside(run_folder: Path) -> Path | None:
@@ -48,7 +65,7 @@ def log_file(path: Path | None) -> Iterator[None]:
     if path is None:
         yield
         return
-    handler = logging.FileHandler(path, encoding="utf-8")
+    handler = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%Y-%m-%d %H:%M:%S"))
     logger.addHandler(handler)
     try:

@@ -1,10 +1,13 @@
 """TensorBoard's event files."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
+
+from utils.run_folder import logger
 
 
 class Board:
@@ -17,18 +20,30 @@ class Board:
 
     def write_scalars(self, values: Mapping[str, float], step: int) -> None:
         """Add one point to each curve."""
-        if self._writer:
-            for tag, value in values.items():
-                self._writer.add_scalar(tag, value, step)
-            self._writer.flush()
+        with self._forgiving() as writer:
+            if writer:
+                for tag, value in values.items():
+                    writer.add_scalar(tag, value, step)
 
     def write_image(self, tag: str, image: Tensor, step: int) -> None:
         """Add a (3, H, W) uint8 image."""
-        if self._writer:
-            self._writer.add_image(tag, image, step)
-            self._writer.flush()
+        with self._forgiving() as writer:
+            if writer:
+                writer.add_image(tag, image, step)
 
     def close(self) -> None:
         """Write what is left."""
-        if self._writer:
-            self._writer.close()
+        with self._forgiving() as writer:
+            if writer:
+                writer.close()
+
+    @contextmanager
+    def _forgiving(self) -> Iterator[SummaryWriter | None]:
+        """A disk that fails ends the curves, not the run."""
+        try:
+            yield self._writer
+            if self._writer:
+                self._writer.flush()
+        except OSError as error:
+            self._writer = None
+            logger.warning("TensorBoard's events can be written no more in this session: %s", error)

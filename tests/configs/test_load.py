@@ -44,22 +44,22 @@ def test_scientific_notation_is_a_number(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "overrides", "message"),
     [
-        ("run: {nmae: x}", [], r"c\.yaml: unknown key run\.nmae; did you mean 'name'\?"),
-        ("rnu: {name: x}", [], r"unknown key rnu; did you mean 'run'\?"),
-        ("train: {zzz: 1}", [], r"unknown key train\.zzz; known here: epochs, decay_epochs"),
-        ("run: {seed: many}", [], r"run\.seed: Value 'many' .* Integer"),
+        ("run: {nmae: x}", [], r"c\.yaml: unknown key run\.nmae; did you mean run\.name\?"),
+        ("rnu: {name: x}", [], r"unknown key rnu; did you mean run\?"),
+        ("train: {zzz: 1}", [], r"unknown key train\.zzz; known in train: epochs, decay_epochs"),
+        ("run: {seed: many}", [], r"run\.seed is many, expected a whole number"),
         ("run: {seed: -1}", [], r"run\.seed is -1, expected 0 to 4294967295"),
         ("run: {name: a/b}", [], r"run\.name is 'a/b', expected a name that can be a folder"),
-        ("run: {name: a, name: b}", [], r"c\.yaml, line 1: not valid YAML: found duplicate key"),
+        ("run: {name: a, name: b}", [], r"c\.yaml, line 1: found duplicate key name"),
         ("run: [", [], r"not valid YAML"),
         ("- run", [], r"expected sections"),
-        ("run: !!python/object/apply:os.getcwd []", [], r"not valid YAML: could not determine a constructor"),
+        ("run: !!python/object/apply:os.getcwd []", [], r"line 1: the tag !!python/object/apply:os\.getcwd"),
         ("train: {batch_size: 0}", [], r"train\.batch_size is 0, expected a number of at least 1"),
         ("train: {epochs: 0, decay_epochs: 0}", [], r"expected at least 1 epoch"),
-        ("optimizer: {learning_rate: .nan}", [], r"optimizer\.learning_rate is nan"),
+        ("optimizer: {learning_rate: nan}", [], r"optimizer\.learning_rate is nan"),
         ("optimizer: {max_gradient_norm: 0}", [], r"optimizer\.max_gradient_norm is 0"),
         ("loss: {adversarial: 0, feature_matching: 0, vgg: 0}", [], r"at least one loss weight above 0"),
-        ("amp: {opt_level: O7}", [], r"amp\.opt_level: Invalid value 'O7', expected one of \['O0', 'O1', 'O2', 'O3'\]"),
+        ("amp: {opt_level: O7}", [], r"amp\.opt_level is O7, expected one of O0, O1, O2, O3"),
         ("train: {freeze_global_epochs: 3}", [], r"train\.freeze_global_epochs is 3, expected 0 where"),
         ("train: {freeze_generator: [[stem]]}", [], r"train\.freeze_generator is .*, expected a list of names"),
         ("data: {target_channels: 2}", [], r"data\.target_channels is 2, expected 1 or 3"),
@@ -69,13 +69,13 @@ def test_scientific_notation_is_a_number(tmp_path: Path) -> None:
         (
             "{generator: {spectral_norm: true}, train: {activation_checkpointing: true}}",
             [],
-            r"train\.activation_checkpointing is True, expected false with",
+            r"train\.activation_checkpointing is true, expected false with",
         ),
         ("data: {workers: many}", [], r"data\.workers is many, expected a number of at least 0, or auto"),
         (
             "{generator: {norm: batch}, train: {activation_checkpointing: true}}",
             [],
-            r"train\.activation_checkpointing is True, expected false with generator\.norm=batch",
+            r"train\.activation_checkpointing is true, expected false with generator\.norm=batch",
         ),
         ("train: {pool_size: -1}", [], r"train\.pool_size is -1"),
         ("init: {encoder: x}", [], r"init\.encoder is x, expected null where no features are encoded"),
@@ -91,7 +91,7 @@ def test_scientific_notation_is_a_number(tmp_path: Path) -> None:
             [],
             r"features\.regions is labels, expected instances where data\.n_classes is 0",
         ),
-        ("generator: {norm: spectral}", [], r"generator\.norm: Invalid value 'spectral'"),
+        ("generator: {norm: spectral}", [], r"generator\.norm is spectral, expected one of instance, batch"),
         ("data: {layout: paired_folders}", [], r"data\.root is empty, expected the folder"),
         (
             "data: {load_width: 1000}",
@@ -102,18 +102,16 @@ def test_scientific_notation_is_a_number(tmp_path: Path) -> None:
         ("data: {preprocess: crop, crop_height: 16}", [], r"data\.crop_height is 16, .* instance 32"),
         ("data: {preprocess: resize_and_crop, crop_width: 2048}", [], r"no more than the load size 1024x512"),
         ("data: {layout: side_by_side, root: x, n_classes: 3}", [], r"data\.n_classes is 3, expected 0"),
-        ("run: {name: 1e3}", [], r"run\.name is read as 1000\.0; put it in quotes"),
-        ("run: {name: no}", [], r"run\.name is read as False; put it in quotes"),
         ("run: 5", [], r"run is a section; write run\.key=value"),
         ("", ["data=5"], r"data is a section; write data\.key=value"),
         ("", ["run..name=3"], r"'run\.\.name=3' on the command line: write section\.key=value"),
         ("", ["run.seed"], r"'run\.seed' on the command line: write section\.key=value"),
-        ("", ["run.sed=1"], r"'run\.sed=1' on the command line: unknown key run\.sed; did you mean 'seed'\?"),
-        ("", ["run.seed=[1"], r"on the command line: the value is not valid YAML"),
-        ("", ["run.name=${run.seed}"], r"run\.name holds \$\{\.\.\.\}, which is not supported"),
-        ('run: {name: "${oc.env:HOME}"}', [], r"run\.name holds \$\{\.\.\.\}, which is not supported"),
+        ("", ["run.sed=1"], r"'run\.sed=1' on the command line: unknown key run\.sed; did you mean run\.seed\?"),
+        ("", ["run.seed=[1"], r"on the command line, line 1: not valid YAML"),
+        ("", ["run.name=${run.seed}"], r"run\.name holds \$\{run\.seed\}, which is not supported"),
+        ('run: {name: "${oc.env:HOME}"}', [], r"run\.name holds \$\{oc\.env:HOME\}, which is not supported"),
         ("5", [], r"expected sections"),
-        ("just text", [], r"unknown key just text"),
+        ("just text", [], r"expected sections such as .* found just text"),
         ("lossss:", [], r"unknown key lossss"),
     ],
 )
@@ -128,6 +126,13 @@ def test_a_mistake_is_named_with_key_value_and_expectation(
 @pytest.mark.parametrize("name", ["no", "1e3", "007", "1_000", "x #y", "[1", "a{b}"])
 def test_text_on_the_command_line_is_taken_as_typed(tmp_path: Path, name: str) -> None:
     assert load(tmp_path, "", f"run.name={name}").run.name == name
+
+
+@pytest.mark.parametrize("name", ["no", "1e3", "007", "1_000", "2024-01-31", "12"])
+def test_text_in_a_file_needs_no_quotes(tmp_path: Path, name: str) -> None:
+    assert load(tmp_path, f"run: {{name: {name}}}").run.name == name
+    config = load(tmp_path, "", f"run.name={name}")
+    assert load(tmp_path, config_to_yaml(config)) == config
 
 
 def test_null_unsets_a_text_and_an_empty_section_changes_nothing(tmp_path: Path) -> None:

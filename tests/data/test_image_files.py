@@ -72,22 +72,31 @@ def test_colour_or_jpeg_is_no_id_map(tmp_path: Path) -> None:
         read_ids(tmp_path / "grey.jpg")
 
 
+def found(folder: Path) -> dict[str, Path]:
+    problems: list[str] = []
+    images = find_images(folder, problems)
+    assert not problems
+    return images
+
+
 def test_images_are_found_in_sub_folders_but_not_hidden_ones(tmp_path: Path) -> None:
     pixels = np.zeros((2, 2), dtype=np.uint8)
     for name in ("a.png", "city/b.JPG", ".hidden.png", ".cache/c.png"):
         save_image(tmp_path / name, pixels)
     (tmp_path / "notes.txt").touch()
-    assert sorted(find_images(tmp_path)) == ["a", "city/b"]
+    assert sorted(found(tmp_path)) == ["a", "city/b"]
 
 
 def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
     for name in ("a.png", "a.jpg"):
         save_image(tmp_path / name, np.zeros((2, 2), dtype=np.uint8))
-    with pytest.raises(DataError, match=r"a\.png and a\.jpg have the same name"):
-        find_images(tmp_path)
+    problems: list[str] = []
+    assert find_images(tmp_path, problems) == {"a": tmp_path / "a.jpg"}
+    assert problems == [f"{tmp_path / 'a.png'} and a.jpg have the same name: keep one of them"]
 
 
 def test_a_missing_folder_is_told_with_its_neighbours(tmp_path: Path) -> None:
     (tmp_path / "train_label").mkdir()
-    with pytest.raises(DataError, match="train_labels: no such folder; folders beside it: train_label"):
-        find_images(tmp_path / "train_labels")
+    problems: list[str] = []
+    assert find_images(tmp_path / "train_labels", problems) == {}
+    assert problems == [f"{tmp_path / 'train_labels'}: no such folder; folders beside it: train_label"]

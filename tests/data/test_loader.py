@@ -82,7 +82,7 @@ def test_a_fault_in_a_loader_process_ends_the_run_and_its_processes(tmp_path: Pa
         "from data.loader import TrainingDataset, training_batches\n"
         "from data.sampler import TrainingSampler\n"
         "class Faulty:\n"
-        "    n_classes, names = 0, ['x', 'y']\n"
+        "    n_classes, names, folders = 0, ['x', 'x'], []\n"
         "    def __len__(self): return 2\n"
         "    def read(self, index): raise RuntimeError('a fault')\n"
         "sampler = TrainingSampler(n_samples=2, batch_size=1, seed=0, rank=0, world_size=1, first_batch=0)\n"
@@ -93,4 +93,4 @@ def test_a_fault_in_a_loader_process_ends_the_run_and_its_processes(tmp_path: Pa
         [sys.executable, str(script)], capture_output=True, text=True, timeout=60, env=os.environ | {"PYTHONPATH": "."}
     )
     assert result.returncode == 1
-    assert result.stderr.rstrip().endswith("RuntimeError: a fault")
+    assert "data.batch.LoadingError: sample x: RuntimeError: a fault (fault.py, line 7)" in result.stderr

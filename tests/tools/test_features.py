@@ -17,7 +17,8 @@ from tests.runs import assert_equal, checkpoint, run, translate, without_config
 from tools import cluster_features, export, precompute_features
 from tools.encoded_features import EncodedSample
 from trained import load_network, load_trained
-from utils.checkpoint import CheckpointError, checkpoint_path, read_weights_file, write_weights_file
+from utils.checkpoint import CheckpointError, read_weights_file, write_weights_file
+from utils.checkpoint_folder import checkpoint_path
 
 FEATURES = ["features.n_channels=3", "features.n_downsamplings=2", "features.base_channels=2", "train.max_steps=2"]
 FOLDERS = ["data.layout=paired_folders", "data.n_classes=5", "data.instance_edges=true"]

@@ -4,15 +4,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from utils.checkpoint import (
-    FORMAT_VERSION,
-    CheckpointError,
-    checkpoint_path,
-    list_checkpoints,
-    load_checkpoint,
-    remove_old_checkpoints,
-    save_checkpoint,
-)
+from utils.checkpoint import FORMAT_VERSION, CheckpointError, load_checkpoint, manifest_path, save_checkpoint
+from utils.checkpoint_folder import checkpoint_path, list_checkpoints, remove_old_checkpoints
 
 
 def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -22,7 +15,7 @@ def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
     assert state["step"] == 12
     assert state["names"] == ["x", None]
     assert torch.equal(state["weights"]["a"], torch.arange(3.0))
-    assert [p.name for p in tmp_path.iterdir()] == ["checkpoint-00000012.pt"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["checkpoint-00000012.pt", "checkpoint-00000012.pt.json"]
 
 
 def test_a_failed_write_leaves_the_old_checkpoint_and_nothing_else(
@@ -38,7 +31,7 @@ def test_a_failed_write_leaves_the_old_checkpoint_and_nothing_else(
     with pytest.raises(OSError, match="No space left"):
         save_checkpoint(path, {"step": 2})
     assert load_checkpoint(path)["step"] == 1
-    assert list(tmp_path.iterdir()) == [path]
+    assert sorted(tmp_path.iterdir()) == [path, manifest_path(path)]
 
 
 def test_the_newest_is_the_one_of_the_highest_step(tmp_path: Path) -> None:
@@ -79,6 +72,7 @@ def test_weights_of_others_and_later_formats_are_refused(tmp_path: Path) -> None
     save_checkpoint(tmp_path / "new.pt", {})
     state = torch.load(tmp_path / "new.pt", weights_only=True) | {"format_version": FORMAT_VERSION + 1}
     torch.save(state, tmp_path / "new.pt")
+    manifest_path(tmp_path / "new.pt").unlink()
     with pytest.raises(CheckpointError, match=f"has format version {FORMAT_VERSION + 1}.* update it"):
         load_checkpoint(tmp_path / "new.pt")
 

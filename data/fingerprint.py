@@ -1,0 +1,58 @@
+"""What a data set consists of, so that a run does not go on with another one unnoticed."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from data.batch import DataError
+from data.layout import Layout
+
+_LISTED = 5
+
+
+def fingerprint(layout: Layout) -> Tensor:
+    """(M,) int64 digests of the samples' names and of the files' names below their folders and sizes.
+
+    A data set that is moved or copied keeps them. A file whose content changes and whose size does not is not noticed.
+
+    Raises:
+        DataError: a file is gone.
+    """
+    return torch.tensor([digest for digest, _ in _digests(layout)], dtype=torch.int64)
+
+
+def difference(saved: Tensor, layout: Layout) -> str | None:
+    """How a data set differs from the one whose fingerprint was saved, in words; None where it does not."""
+    left = Counter(saved.tolist())
+    new = []
+    for digest, what in _digests(layout):
+        if left[digest]:
+            left[digest] -= 1
+        else:
+            new.append(what)
+    n_gone = left.total()
+    if not new and not n_gone:
+        return None
+    more = f" and {len(new) - _LISTED} more" if len(new) > _LISTED else ""
+    listed = f" ({', '.join(new[:_LISTED])}{more})" if new else ""
+    return f"{len(new)} names or files are new or of another size{listed}, {n_gone} are gone or were of another size"
+
+
+def _digests(layout: Layout) -> Iterator[tuple[int, str]]:
+    for name in layout.names:
+        yield _digest(f"name {name}"), f"sample {name}"
+    for file in layout.files:
+        position, folder = next((i, folder) for i, folder in enumerate(layout.folders) if file.is_relative_to(folder))
+        relative = file.relative_to(folder).as_posix()
+        try:
+            n_bytes = file.stat().st_size
+        except OSError as error:
+            raise DataError(f"{file}: {error.strerror}") from error
+        yield _digest(f"file {position} {relative} {n_bytes}"), relative
+
+
+def _digest(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).digest(), signed=True)

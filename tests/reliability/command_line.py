@@ -1,0 +1,36 @@
+"""Calls an entry point in this process, as the shell would."""
+
+import sys
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from entry_point import run_entry_point
+
+
+class CommandLine:
+    """Runs `main` of an entry point with arguments."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self._monkeypatch = monkeypatch
+        self._capsys = capsys
+
+    def run(self, main: Callable[[Sequence[str]], None], *arguments: str) -> tuple[int, str, str]:
+        """Exit code, standard output and error."""
+        self._monkeypatch.setattr(sys, "argv", [main.__module__, *arguments])
+        try:
+            code: object = run_entry_point(main)
+        except SystemExit as end:  # of argparse
+            code = end.code
+        assert isinstance(code, int)
+        out, err = self._capsys.readouterr()
+        return code, out, err
+
+    def refusal(self, main: Callable[[Sequence[str]], None], *arguments: str) -> list[str]:
+        """The lines that tell what the user has to mend."""
+        code, _, err = self.run(main, *arguments)
+        assert code == 2, err
+        lines = err.splitlines()
+        assert lines
+        assert all(line.startswith("error: ") and line.isprintable() for line in lines), lines
+        return lines

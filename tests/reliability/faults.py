@@ -1,0 +1,86 @@
+"""Faults at chosen instants of a training: a function of the product is replaced by one that goes wrong on the way."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+import training
+from adversarial_step import Game
+from data.loader import TrainingDataset
+from models.global_generator import GlobalGenerator
+from training import Training
+from utils import checkpoint, checkpoint_folder
+from utils.player import Player
+
+# where a fault can strike -> the function at whose call it does
+PLACES: dict[str, tuple[Any, str]] = {
+    "waiting for data": (Training, "_take"),
+    "loading": (TrainingDataset, "__getitem__"),
+    "forward": (GlobalGenerator, "forward"),
+    "backward": (Player, "backward"),
+    "step": (Player, "step"),
+    "loss": (Game, "_generator_loss"),
+    "validation": (Training, "_validate"),
+    "save": (training, "save_checkpoint"),
+    "agreement": (dist, "all_reduce"),
+    "serialize": (checkpoint, "_serialize"),
+    "fsync": (os, "fsync"),
+    "rename": (Path, "replace"),
+    "retention": (checkpoint_folder, "remove_old_checkpoints"),
+    "unlink": (Path, "unlink"),
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What goes wrong.
+
+    how: "raise", "hang", "nan" (the result), or a signal that is sent to this process. call: from 1.
+    rank: the process of several that fails.
+    """
+
+    place: str
+    how: str
+    call: int = 1
+    rank: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.how} in {self.place}"
+
+    def strike(self) -> None:
+        if self.how == "raise":
+            raise RuntimeError("a fault of a test")
+        if self.how == "hang":
+            time.sleep(3600)
+        else:
+            os.kill(os.getpid(), signal.Signals[self.how])
+
+
+def replacement(fault: Fault, original: Callable[..., Any]) -> Callable[..., Any]:
+    """`original`, with the fault at the beginning of one of its calls."""
+    calls = 0
+
+    def faulty(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls != fault.call:
+            return original(*args, **kwargs)
+        if fault.how == "nan":
+            return original(*args, **kwargs) * float("nan")
+        fault.strike()
+        return original(*args, **kwargs)
+
+    return faulty
+
+
+def inject(fault: Fault) -> None:
+    """Replace for good: for processes of their own; tests in this one use monkeypatch and `replacement`."""
+    owner, name = PLACES[fault.place]
+    if int(os.environ.get("RANK", "0")) == fault.rank:
+        setattr(owner, name, replacement(fault, getattr(owner, name)))

@@ -1,0 +1,82 @@
+"""A data set that is another when a run goes on: row 13."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import save_image
+from tests.runs import checkpoint, run
+from utils.checkpoint import CheckpointError
+
+pytestmark = pytest.mark.row(13)
+
+
+def settings(root: Path) -> list[str]:
+    return ["data.layout=paired_folders", f"data.root={root}", "data.n_classes=5", "data.preprocess=none"]
+
+
+def add(root: Path) -> None:
+    for kind, suffix in (("label", "png"), ("inst", "png"), ("img", "jpg")):
+        shutil.copy(root / f"train_{kind}" / f"a.{suffix}", root / f"train_{kind}" / f"z.{suffix}")
+
+
+def remove(root: Path) -> None:
+    for path in root.glob("train_*/b.*"):
+        path.unlink()
+
+
+def rename(root: Path) -> None:
+    for path in root.glob("train_*/b.*"):
+        path.rename(path.with_stem("bb"))
+
+
+def replace(root: Path) -> None:
+    save_image(root / "train_img" / "b.jpg", np.full((32, 64, 3), 9, np.uint8))
+
+
+CHANGES: list[tuple[Callable[[Path], None], str]] = [
+    (add, r"4 names or files are new or of another size \(sample z, z.*\), 0 are gone"),
+    (remove, r"0 names or files are new or of another size, 4 are gone"),
+    (rename, r"4 names or files are new or of another size \(sample bb, .*\), 4 are gone"),
+    (replace, r"1 names or files are new or of another size \(b.jpg\), 1 are gone"),
+]
+
+
+@pytest.mark.parametrize(("change", "difference"), CHANGES, ids=lambda value: getattr(value, "__name__", ""))
+def test_the_difference_is_told_and_can_be_accepted(
+    tiny_config: Path,
+    label_data_set: Path,
+    capfd: pytest.CaptureFixture[str],
+    change: Callable[[Path], None],
+    difference: str,
+) -> None:
+    run(tiny_config, *settings(label_data_set), "train.max_steps=4")  # 3 samples: one into the second epoch
+    change(label_data_set)
+    with pytest.raises(CheckpointError, match=f"the train split has changed since: {difference}.*accept-changed-data"):
+        run(tiny_config, *settings(label_data_set), "train.max_steps=5")
+    run(tiny_config, *settings(label_data_set), "train.max_steps=5", "--accept-changed-data")
+    assert "going on from the next epoch" in capfd.readouterr().out
+    state = checkpoint(tiny_config, 5)
+    assert (state["epoch"], state["samples_into_epoch"]) == (2, 1)
+    run(tiny_config, *settings(label_data_set), "train.max_steps=6")  # what was accepted is what is known now
+
+
+def test_a_moved_data_set_is_the_same(tiny_config: Path, label_data_set: Path) -> None:
+    run(tiny_config, *settings(label_data_set), "train.max_steps=4")
+    moved = label_data_set.with_name("elsewhere")
+    shutil.copytree(label_data_set, moved)
+    shutil.rmtree(label_data_set)
+    run(tiny_config, *settings(moved), "train.max_steps=5")
+    state = checkpoint(tiny_config, 5)
+    assert (state["epoch"], state["samples_into_epoch"]) == (1, 2)
+
+
+def test_at_the_end_of_an_epoch_nothing_is_left_out(tiny_config: Path, label_data_set: Path) -> None:
+    run(tiny_config, *settings(label_data_set), "train.max_steps=3")
+    add(label_data_set)
+    run(tiny_config, *settings(label_data_set), "train.max_steps=4", "--accept-changed-data")
+    state = checkpoint(tiny_config, 4)
+    assert (state["epoch"], state["samples_into_epoch"]) == (1, 1)

@@ -1,0 +1,240 @@
+"""Row 15: whatever the configuration is, each problem is told in a line of its own, or there is none."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import train
+from tests.reliability.command_line import CommandLine
+from tests.runs import translation_script
+from tools import cluster_features, export
+
+pytestmark = pytest.mark.row(15)
+
+LAUGHS = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
+MERGED_LAUGHS = "a0: &a0 {k: 1}\n" + "".join(
+    f"a{n}: &a{n}\n  <<: [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)
+)
+
+FILES: dict[str, tuple[str | bytes, list[str]]] = {
+    "unknown key": ("run: {nmae: x}", [r"c\.yaml: unknown key run\.nmae; did you mean run\.name\?"]),
+    "unknown section": ("rnu: {name: x}", [r"unknown key rnu; did you mean run\?"]),
+    "key of another section": ("train: {learning_rate: 1}", [r"did you mean optimizer\.learning_rate\?"]),
+    "key like no other": ("train: {zzz: 1}", [r"unknown key train\.zzz; known in train: epochs, decay_epochs"]),
+    "several problems": (
+        "run: {sede: 1}\ntrain: {batch_size: many, epochs: -1}\namp: {opt_level: 01}",
+        [
+            "run.sede; did you mean run.seed",
+            "batch_size is many",
+            "opt_level is 01, expected one of O0, O1, O2, O3",
+            "epochs is -1",
+        ],
+    ),
+    "text for a number": ("run: {seed: many}", [r"run\.seed is many, expected a whole number"]),
+    "fraction for a whole number": ("train: {epochs: 1.5}", [r"train\.epochs is 1\.5, expected a whole number"]),
+    "list for a number": ("train: {epochs: [1]}", [r"train\.epochs is \[1\], expected a whole number"]),
+    "mapping for a number": ("train: {epochs: {a: 1}}", [r"train\.epochs is \{'a': 1\}, expected a whole number"]),
+    "text for a list": ("train: {freeze_generator: stem}", [r"freeze_generator is stem, expected a list"]),
+    "text for a switch": ("data: {flip: maybe}", [r"data\.flip is maybe, expected true or false"]),
+    "null for a number": ("run: {seed: null}", [r"run\.seed is null, expected a whole number"]),
+    "no such choice": ("data: {layout: paird_folders}", [r"one of .*; did you mean paired_folders\?"]),
+    "negative": ("train: {batch_size: -3}", [r"train\.batch_size is -3, expected a number of at least 1"]),
+    "nan": ("optimizer: {learning_rate: nan}", [r"optimizer\.learning_rate is nan, expected a number"]),
+    "infinite": ("loss: {vgg: inf}", [r"loss\.vgg is inf, expected a number from 0 to"]),
+    "overflow": ("loss: {vgg: 1e999}", [r"loss\.vgg is inf, expected a number from 0 to"]),
+    "huge": ("train: {epochs: 99999999999}", [r"expected a number from 0 to 2147483647"]),
+    "huge with ten thousand digits": (f"run: {{seed: {'9' * 10_000}}}", [r"\(10000 characters\), expected a whole"]),
+    "huge exponent": ("generator: {n_downsamplings: 1000000000}", [r"expected a number from 1 to 16"]),
+    "missing": ("data:\n  root: ???", [r"data\.root is missing; add data\.root=… to the command line"]),
+    "required elsewhere": ("data: {layout: side_by_side}", [r"data\.root is empty, expected the folder"]),
+    "interpolation": ('run: {name: "${oc.env:HOME}"}', [r"run\.name holds .*, which is not supported"]),
+    "sexagesimal": ("train: {epochs: 1:30}", [r"train\.epochs is 1:30, expected a whole number"]),
+    "tab": ("run:\n\tseed: 1", [r"c\.yaml, line 2: not valid YAML: .*; indent with spaces"]),
+    "duplicate keys": ("run: {seed: 1}\nrun: {seed: 2}", [r"line 1: found duplicate key run; keep one"]),
+    "duplicate by a dot": ("run: {seed: 1}\nrun.seed: 2", [r"run\.seed is given twice; keep one"]),
+    "object tag": ("run: !!python/object/apply:os.getcwd []", [r"line 1: the tag !!python/object/apply:os\.getcwd"]),
+    "binary tag": ("run: {name: !!binary aGk=}", [r"line 1: the tag !!binary has no use here"]),
+    "several documents": ("run: {}\n---\nrun: {}", [r"not valid YAML: but found another document"]),
+    "undefined alias": ("run: *nowhere", [r"line 1: not valid YAML: found undefined alias"]),
+    "alias of itself": ("run: &a [*a]", [r"stands for more than 10000 values"]),
+    "alias bomb": (LAUGHS, [r"stands for more than 10000 values, counted with aliases"]),
+    "merge bomb": (MERGED_LAUGHS, [r"stands for more than 10000 values"]),
+    "escape of no character": ('run: {name: "\\Uffffffff"}', [r"c\.yaml: not valid YAML: "]),
+    "nested too deeply": ("[" * 50_000, [r"c\.yaml: not valid YAML: "]),
+    "no end": ("run: [", [r"line 1: not valid YAML: "]),
+    "list": ("- run", [r"expected sections such as `run:` and `data:`, found \['run'\]"]),
+    "number": ("5", [r"expected sections .* found 5"]),
+    "too large": (b"#" * 200_000, [r"has more than 128 KiB, expected a configuration file"]),
+    "binary": (bytes(range(256)), [r"not a text file in UTF-8"]),
+    "NUL": ('run: {root: "a\\0b"}', [r"run\.root holds a NUL character"]),
+    "UTF-16": ("run: {}".encode("utf-16"), [r"not a text file in UTF-8 .* save it as UTF-8"]),
+    "home of nobody": ("data: {root: ~nobody-here/data}", [r"there is no such home folder; write the path in full"]),
+}
+
+
+@pytest.mark.parametrize(("content", "problems"), FILES.values(), ids=FILES.keys())
+def test_each_problem_of_a_file_is_told_in_a_line(
+    content: str | bytes,
+    problems: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    lines = CommandLine(monkeypatch, capsys).refusal(train.main, "--config", str(path), "--print-config")
+    assert len(lines) == len(problems), lines
+    for line, problem in zip(lines, problems, strict=True):
+        assert re.search(problem, line), line
+        assert len(line) < 600
+
+
+SOUND: dict[str, tuple[str | bytes, str]] = {
+    "empty": ("", r"name: unnamed"),
+    "comments alone": ("# nothing\n", r"name: unnamed"),
+    "byte order mark": (b"\xef\xbb\xbfrun: {seed: 3}", r"seed: 3\n"),
+    "CRLF": ("run:\r\n  seed: 3\r\n  name: x\r\n", r"name: x\n.*seed: 3\n"),
+    "exponent without a dot": ("optimizer: {learning_rate: 1e-4}", r"learning_rate: 0\.0001\n"),
+    "Norway": ("run: {name: no}\ndata: {flip: no}", r"name: 'no'\n.*flip: false\n"),
+    "octal": ("run: {name: 010, seed: 010}", r"name: '?010'?\n.*seed: 10\n"),
+    "name like a number": ("run: {name: 1e3}", r"name: '1e3'\n"),
+    "anchors and merge keys": (
+        "generator: &n {norm: batch, init: xavier}\ndiscriminator: {<<: *n, n_layers: 4}",
+        r"discriminator:.*n_layers: 4\n.*norm: batch\n",
+    ),
+    "section without keys": ("run:\ndata:\n", r"name: unnamed"),
+}
+
+
+@pytest.mark.parametrize(("content", "printed"), SOUND.values(), ids=SOUND.keys())
+def test_what_is_unusual_but_sound_is_read_as_it_looks(
+    content: str | bytes,
+    printed: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    code, out, err = CommandLine(monkeypatch, capsys).run(train.main, "--config", str(path), "--print-config")
+    assert (code, err) == (0, "")
+    assert re.search(printed, out, re.DOTALL), out
+
+
+OVERRIDES: dict[str, tuple[list[str], list[str]]] = {
+    "no equals sign": (["run.seed"], [r"'run\.seed' on the command line: write section\.key=value"]),
+    "no key": (["=3"], [r"'=3' on the command line: write section\.key=value"]),
+    "empty part": (["run..seed=3"], [r"write section\.key=value"]),
+    "spaces around the sign": (["run.seed", "=", "3"], [r"'run\.seed'", r"'='", r"'3'"]),
+    "spaces within": (["run.seed = 3"], [r"unknown key run\.seed ; did you mean run\.seed\?"]),
+    "no value": (["run.seed="], [r"run\.seed is null, expected a whole number"]),
+    "no name": (["run.name="], [r"run\.name is '', expected a name that can be a folder"]),
+    "quotes that the shell left": (['run.name="x"'], [r"run\.name is '\"x\"', expected a name"]),
+    "unknown key": (["run.sed=1"], [r"'run\.sed=1' on the command line: unknown key run\.sed; did you mean run\.seed"]),
+    "unknown section": (["rnu.seed=1"], [r"unknown key rnu\.seed; did you mean run\.seed"]),
+    "no section": (["seed=1"], [r"unknown key seed; did you mean run\.seed\?"]),
+    "section alone": (["run=5"], [r"run is a section; write run\.key=value"]),
+    "below a value": (["run.seed.x=5"], [r"unknown key run\.seed\.x; did you mean run\.seed\?"]),
+    "list for a number": (["run.seed=[1,2]"], [r"run\.seed is \[1, 2\], expected a whole number"]),
+    "broken list": (["train.freeze_generator=[a"], [r"not valid YAML"]),
+    "several": (["run.sed=1", "train.epochs=x", "train.batch_size=0"], ["run.sed", "epochs is x", "batch_size is 0"]),
+}
+
+
+@pytest.mark.parametrize(("overrides", "problems"), OVERRIDES.values(), ids=OVERRIDES.keys())
+def test_each_problem_of_the_command_line_is_told_in_a_line(
+    overrides: list[str],
+    problems: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "c.yaml"
+    path.touch()
+    lines = CommandLine(monkeypatch, capsys).refusal(train.main, "--config", str(path), "--print-config", *overrides)
+    assert len(lines) == len(problems), lines
+    for line, problem in zip(lines, problems, strict=True):
+        assert re.search(problem, line), line
+
+
+@pytest.mark.parametrize(
+    ("overrides", "printed"),
+    [
+        (["run.seed=1", "run.seed=2"], r"seed: 2\n"),
+        (["--", "run.seed=2"], r"seed: 2\n"),
+        (["run.name=a=b"], r"name: a=b\n"),
+        (["run={seed: 2, name: x}"], r"name: x\n.*seed: 2\n"),
+        (["train.freeze_generator=[stem, downs.0]"], r"- stem\n *- downs\.0\n"),
+    ],
+    ids=["the last wins", "after --", "equals sign in a value", "whole section", "list"],
+)
+def test_overrides_of_every_form_work(
+    overrides: list[str],
+    printed: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "c.yaml"
+    path.touch()
+    code, out, err = CommandLine(monkeypatch, capsys).run(
+        train.main, "--config", str(path), "--print-config", *overrides
+    )
+    assert (code, err) == (0, "")
+    assert re.search(printed, out, re.DOTALL), out
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "problem"),
+    [
+        ("test", ["--run.seed=1"], r"--run\.seed=1; settings are written section\.key=value, without dashes"),
+        ("test", ["--batch-size", "0"], r"argument --batch-size: '0' is not a whole number above 0; see .* --help"),
+        ("cluster", ["--clusters", "0"], r"--clusters 0: expected at least 1"),
+        ("export", ["--format", "onnx"], r"argument --format: invalid choice: 'onnx'"),
+    ],
+)
+def test_a_mistake_in_an_option_is_told_in_a_line(
+    tool: str, arguments: list[str], problem: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main = {"test": translation_script().main, "cluster": cluster_features.main, "export": export.main}[tool]
+    lines = CommandLine(monkeypatch, capsys).refusal(main, *arguments)
+    assert len(lines) == 1
+    assert re.search(problem, lines[0]), lines
+
+
+def refuse_to_open(*_: object, **__: object) -> None:
+    raise PermissionError(13, "Permission denied", "c.yaml")
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        ("missing", r"dmeo\.yaml: no such configuration file; YAML files beside it: .*demo\.yaml"),
+        ("folder", r"dmeo\.yaml: is no file; name a YAML file"),
+        ("unreadable", r"c\.yaml: Permission denied: change its permissions"),
+    ],
+)
+def test_a_file_that_cannot_be_had_is_told(
+    kind: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "demo.yaml").touch()
+    path = tmp_path / "dmeo.yaml"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "unreadable":  # by monkeypatch, since root may read everything
+        path.touch()
+        monkeypatch.setattr(Path, "open", refuse_to_open)
+    lines = CommandLine(monkeypatch, capsys).refusal(train.main, "--config", str(path), "--print-config")
+    assert len(lines) == 1
+    assert re.search(problem, lines[0]), lines
+
+
+def test_more_problems_than_a_reader_bears_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("".join(f"key{number}: 1\n" for number in range(30)))
+    lines = CommandLine(monkeypatch, capsys).refusal(train.main, "--config", str(path), "--print-config")
+    assert len(lines) == 11
+    assert lines[-1] == "error: and 20 more"

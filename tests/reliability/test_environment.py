@@ -1,0 +1,341 @@
+"""Row 17: what surrounds the program is missing, full, forbidden, far or odd: it works, or says at once what to do."""
+
+import os
+import pwd
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+from urllib.error import URLError
+
+import pytest
+import torch
+
+import build
+import train
+from configs.schema import ConfigError
+from losses import perceptual
+from losses.perceptual import WeightsError, load_vgg19_weights
+from tests.conftest import TINY_CONFIG
+from tests.reliability.command_line import CommandLine
+from tests.runs import translation_script
+from tools import cluster_features
+from utils.checkpoint import CheckpointError
+from utils.run_folder import newest_run
+
+pytestmark = pytest.mark.row(17)
+
+ROOT = Path(__file__).parents[2]
+DEADLINE_S = 60.0
+
+
+@pytest.fixture
+def command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    return CommandLine(monkeypatch, capsys)
+
+
+def refusal(command_line: CommandLine, config: Path, *overrides: str) -> str:
+    lines = command_line.refusal(train.main, "--config", str(config), *overrides)
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+def in_shell(command: str, cwd: Path = ROOT, **environment: str | None) -> subprocess.CompletedProcess[str]:
+    """Run a line of shell, `$PYTHON` for this interpreter; None takes a variable away."""
+    variables = {**os.environ, "PYTHON": sys.executable, "REPOSITORY": str(ROOT), "OMP_NUM_THREADS": "1", **environment}
+    present = {key: value for key, value in variables.items() if value is not None}
+    return subprocess.run(
+        ["bash", "-c", command],
+        cwd=cwd,
+        env=present,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=DEADLINE_S,
+    )
+
+
+# --- places that cannot be written to
+
+
+@pytest.mark.parametrize("root", ["{taken}", "{taken}/below", "/proc/nowhere"])
+def test_runs_in_a_place_that_cannot_hold_them_are_refused(
+    root: str, tiny_config: Path, tmp_path: Path, command_line: CommandLine
+) -> None:
+    (tmp_path / "taken").write_text("taken")
+    place = root.format(taken=tmp_path / "taken")
+    message = refusal(command_line, tiny_config, f"run.root={place}")
+    assert place in message
+    assert (tmp_path / "taken").read_text() == "taken"
+
+
+def test_a_read_only_output_is_refused_before_anything_is_translated(
+    tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine
+) -> None:
+    """By monkeypatch, since root may write everywhere."""
+    train.main(["--config", str(tiny_config), "train.max_steps=1"])
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    output = tmp_path / "out"
+    arguments = ["--checkpoint", str(tmp_path / "runs" / "tiny"), "--output", str(output)]
+    lines = command_line.refusal(translation_script().main, *arguments)
+    assert lines == [f"error: {output}: Permission denied: change its permissions, or choose another place"]
+    assert list(output.iterdir()) == []
+
+
+def test_a_cache_in_memory_without_shared_memory_is_refused(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine
+) -> None:
+    monkeypatch.setattr(build, "_SHARED_MEMORY", Path("/proc/nowhere"))
+    message = refusal(command_line, tiny_config, "data.cache=memory")
+    assert "data.cache, data.cache_folder: cannot make /proc/nowhere" in message
+
+
+# --- no GPU
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
+def test_a_gpu_that_is_not_there_is_told(tiny_config: Path, tmp_path: Path, command_line: CommandLine) -> None:
+    assert "this machine has 0: use device cpu" in refusal(command_line, tiny_config, "run.device=cuda")
+    arguments = ["--checkpoint", str(tmp_path), "--device", "cuda"]
+    assert "this machine has 0" in command_line.refusal(translation_script().main, *arguments)[0]
+
+
+# --- no network
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where torch keeps what it downloads; empty."""
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
+    return tmp_path / "torch" / "hub" / "checkpoints"
+
+
+def test_without_network_the_weights_are_told_with_their_place_and_how_to_do_without(
+    tiny_config: Path, hub: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise URLError("Name or service not known")
+
+    monkeypatch.setattr("torch.hub.urlopen", fail)
+    message = refusal(command_line, tiny_config, "loss.vgg=10")
+    for words in ("vgg19-dcbb9e9d.pth (548 MB)", str(hub), "Name or service not known", "loss.vgg_weights=FILE"):
+        assert words in message
+    assert message.endswith("or do without by loss.vgg=0")
+    assert list(hub.iterdir()) == []
+
+
+def use_server(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
+    url = f"http://127.0.0.1:{port}/vgg19-dcbb9e9d.pth"
+    monkeypatch.setattr(perceptual, "VGG19_Weights", SimpleNamespace(IMAGENET1K_V1=SimpleNamespace(url=url)))
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+
+def test_a_server_that_falls_silent_is_waited_for_only_so_long(hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(perceptual, "SILENCE_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:  # takes the call, and says nothing
+        use_server(monkeypatch, server.getsockname()[1])
+        start_s = time.monotonic()
+        with pytest.raises(WeightsError, match=r"could not be downloaded .*timed out.* or do without by loss\.vgg=0"):
+            load_vgg19_weights(None)
+    assert time.monotonic() - start_s < DEADLINE_S
+    assert socket.getdefaulttimeout() is None
+    assert list(hub.iterdir()) == []
+
+
+@pytest.fixture
+def hasty_server() -> Iterator[int]:
+    """The port of a server that hangs up after half of what it has promised."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b"x" * 500)
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server.server_port
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_download_that_breaks_off_leaves_nothing(
+    hub: Path, hasty_server: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_server(monkeypatch, hasty_server)
+    with pytest.raises(WeightsError, match="could not be downloaded"):
+        load_vgg19_weights(None)
+    assert list(hub.iterdir()) == []
+
+
+def test_a_truncated_file_of_weights_is_told_with_the_remedy(hub: Path) -> None:
+    hub.mkdir(parents=True)
+    torch.save({"features.0.weight": torch.zeros(64, 3, 3, 3)}, hub / "whole.pth")
+    (hub / "vgg19-dcbb9e9d.pth").write_bytes((hub / "whole.pth").read_bytes()[:1000])
+    with pytest.raises(WeightsError, match=r"cannot be read as weights; delete it, and it will be downloaded again"):
+        load_vgg19_weights(None)
+
+
+# --- a package that is not installed
+
+
+def test_a_missing_package_is_told_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.cluster", None)
+    with pytest.raises(ConfigError, match=r"scikit-learn is not installed: python -m pip install scikit-learn$"):
+        cluster_features.cluster([], 1)
+
+
+# --- clocks
+
+
+def write_run(root: Path, name: str, age_s: float) -> Path:
+    folder = root / name
+    folder.mkdir(parents=True)
+    file = folder / "checkpoint-00000001.pt"
+    file.touch()
+    then_s = time.time() - age_s
+    os.utime(file, (then_s, then_s))
+    return folder
+
+
+def test_the_newest_run_is_the_one_that_was_written_last(tmp_path: Path) -> None:
+    write_run(tmp_path, "a", age_s=20)
+    newest = write_run(tmp_path, "b", age_s=10)
+    write_run(tmp_path, "c", age_s=30)
+    assert newest_run(tmp_path) == newest
+
+
+def test_a_clock_that_was_set_back_is_told_where_it_matters(tmp_path: Path) -> None:
+    """A run of the future would be taken for the newest for ever."""
+    alone = write_run(tmp_path, "a", age_s=-5000)
+    assert newest_run(tmp_path) == alone
+    write_run(tmp_path, "b", age_s=10)
+    with pytest.raises(CheckpointError, match=r"a: its checkpoints are of the future, .* name one with --checkpoint"):
+        newest_run(tmp_path)
+
+
+def test_a_run_goes_on_from_its_highest_step_whatever_the_clock_says(tiny_config: Path, tmp_path: Path) -> None:
+    train.main(["--config", str(tiny_config), "train.max_steps=2", "checkpoint.every_steps=1"])
+    folder = tmp_path / "runs" / "tiny"
+    now_s = time.time()
+    os.utime(folder / "checkpoint-00000001.pt", (now_s + 5000, now_s + 5000))
+    os.utime(folder / "checkpoint-00000002.pt", (now_s - 5000, now_s - 5000))
+    train.main(["--config", str(tiny_config), "train.max_steps=3"])
+    assert "plan           step 2 to 3" in (folder / "log.txt").read_text()
+
+
+# --- the home folder
+
+
+def test_a_home_folder_that_nobody_knows_is_told(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine
+) -> None:
+    """As in a container that runs under a number that /etc/passwd lacks."""
+
+    def fail(_: int) -> None:
+        raise KeyError
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", fail)
+    message = refusal(command_line, tiny_config, "run.root=~/runs")
+    assert "run.root is ~/runs, and there is no such home folder; write the path in full" in message
+
+
+# --- streams, paths, variables, the working directory
+
+
+@pytest.mark.parametrize(
+    ("command", "returncode"),
+    [
+        ("$PYTHON train.py --config configs/demo.yaml --print-config | true; exit ${PIPESTATUS[0]}", 0),
+        ("$PYTHON -u train.py --config configs/demo.yaml --print-config | true; exit ${PIPESTATUS[0]}", 128 + 13),
+        ("$PYTHON train.py --config configs/demo.yaml --print-config >&-", 0),
+        ("$PYTHON train.py --config configs/demo.yaml --print-config <&-", 0),
+        ("$PYTHON train.py --config configs/demo.yaml --print-config >/dev/null 2>&-", 0),
+        ("$PYTHON train.py --config configs/demo.yaml run.sed=1 --print-config >&- 2>&-", 2),
+    ],
+    ids=["reader gone", "reader gone, no buffer", "no stdout", "no stdin", "no stderr", "no stderr to complain to"],
+)
+def test_streams_may_be_closed(command: str, returncode: int) -> None:
+    ended = in_shell(command, PYTHONUNBUFFERED=None)
+    assert (ended.returncode, ended.stderr) == (returncode, "")
+
+
+PLACES = {
+    "all at once": (
+        "runs of mine/Überläufe",
+        {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "TMPDIR": "/nowhere", "HOME": None},
+    ),
+    "space": ("my runs", {}),
+    "unicode": ("Läufe/跑", {}),
+    "LC_ALL=C": ("Läufe", {"LC_ALL": "C"}),
+    "PYTHONIOENCODING": ("Läufe", {"PYTHONIOENCODING": "ascii"}),
+    "no TMPDIR": ("runs", {"TMPDIR": "/nowhere"}),
+    "no HOME": ("runs", {"HOME": None}),
+    "python -O": ("runs", {"PYTHONOPTIMIZE": "1"}),
+}
+
+
+@pytest.mark.parametrize(
+    ("folder", "environment"),
+    [pytest.param(*place, marks=[pytest.mark.slow] * (name != "all at once")) for name, place in PLACES.items()],
+    ids=PLACES.keys(),
+)
+def test_a_run_works_wherever_it_is_and_whatever_surrounds_it(
+    folder: str, environment: dict[str, str | None], tmp_path: Path
+) -> None:
+    """From another working directory, without standard input, trained and translated."""
+    place = tmp_path / folder
+    place.mkdir(parents=True)
+    (place / "tiny ü.yaml").write_text(TINY_CONFIG.format(root="runs"), encoding="utf-8")
+    script = (
+        'SETTINGS=("run.name=größe 1" data.workers=1 train.max_steps=2);'
+        '$PYTHON "$REPOSITORY/train.py" --config "tiny ü.yaml" "${SETTINGS[@]}" <&- && '
+        '$PYTHON "$REPOSITORY/test.py" --output "bilder ß" <&-'
+    )
+    ended = in_shell(script, cwd=place, **environment)
+    assert ended.returncode == 0, ended.stderr
+    assert (place / "runs" / "größe 1" / "checkpoint-00000002.pt").is_file()
+    assert (place / "bilder ß" / "contact_sheet.png").is_file()
+    assert sorted(path.name for path in place.iterdir() if not path.name.startswith(".")) == [
+        "bilder ß",
+        "runs",
+        "tiny ü.yaml",
+    ]
+
+
+def test_a_name_that_an_ascii_system_cannot_write_is_told_in_one_line(tiny_config: Path) -> None:
+    command = f"$PYTHON train.py --config {tiny_config} run.name=größe --print-config"
+    ended = in_shell(command, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    assert ended.returncode == 2
+    assert "expected a name that can be a folder" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("overrides", ["data.workers=2", "data.workers=0 data.cache=memory"])
+def test_without_dev_shm_one_line_says_so(overrides: str, tiny_config: Path) -> None:
+    if in_shell("unshare -m true").returncode:
+        pytest.skip("this user may not take /dev/shm away")
+    command = f"$PYTHON train.py --config {tiny_config} {overrides}"
+    ended = in_shell(f"exec unshare -m bash -c 'mount -t tmpfs -o ro none /dev/shm && exec {command}'")
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("error: ")
+    assert "/dev/shm" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+def test_optimized_python_checks_settings_all_the_same(tiny_config: Path) -> None:
+    ended = in_shell(f"$PYTHON -O train.py --config {tiny_config} train.batch_size=0 --print-config")
+    assert ended.returncode == 2
+    assert ended.stderr.count("\n") == 1

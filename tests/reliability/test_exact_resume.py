@@ -1,0 +1,141 @@
+"""Runs that go on equal runs that were never stopped, bit for bit: rows 19 and 20."""
+
+import re
+from pathlib import Path
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from tests.reliability.test_ranks import NO_FAULT, torchrun, wait_for_end
+from tests.runs import assert_equal, checkpoint, run, without_config
+from training import Training
+
+PRECISIONS = {
+    "float32": ["amp.opt_level=O0"],
+    "bfloat16": ["amp.opt_level=O1", "amp.dtype=bfloat16"],
+    "float16": ["amp.opt_level=O1", "amp.dtype=float16"],
+}
+ENHANCER = ["generator.name=local", "generator.n_enhancer_blocks=1", "train.freeze_global_epochs=2"]
+STATES = {
+    "average": ["train.ema_decay=0.9"],
+    "pool": ["train.pool_size=3"],
+    "decay": ["train.epochs=1", "train.decay_epochs=9"],
+    "enhancer": [*ENHANCER, "data.synthetic.width=64", "data.synthetic.height=64"],
+}
+STOPS = {"in an epoch": 7, "at its end": 10, "at the last step": 12}  # an epoch has 5 samples
+WORKERS = {"0": ("0", "0"), "2": ("2", "2"), "0 then 2": ("0", "2")}
+FURTHER = 20
+
+# each precision with each state; the place and the workers go round, so that each meets each
+CELLS = [
+    (precision, state, stop, workers)
+    for i, precision in enumerate(PRECISIONS)
+    for j, state in enumerate(STATES)
+    for stop, workers in {
+        (list(STOPS)[(i + j) % 3], list(WORKERS)[j % 3]),
+        (list(STOPS)[(i + j + 1) % 3], list(WORKERS)[(j + 1 + i) % 3]),
+    }
+]
+BASE = ["log.every_steps=1", "log.images_every_steps=9", "checkpoint.every_steps=1000"]
+
+
+def losses(config: Path, name: str, from_step: int) -> list[str]:
+    """What the log says of each step after `from_step`, without times."""
+    lines = (config.parent / "runs" / name / "log.txt").read_text().splitlines()
+    steps = [re.search(r"step +(\d+)/.*?(epoch +\d+).*?(D/.*)", line) for line in lines]
+    return [f"{m[1]} {m[2]} {m[3]}" for m in steps if m and int(m[1]) > from_step]
+
+
+def assert_same_end(config: Path, stop: int) -> None:
+    end = stop + FURTHER
+    assert_equal(without_config(checkpoint(config, end)), without_config(checkpoint(config, end, "whole")))
+    assert len(losses(config, "tiny", stop)) == FURTHER
+    assert losses(config, "tiny", stop) == losses(config, "whole", stop)
+
+
+@pytest.mark.row(19)
+@pytest.mark.parametrize(("precision", "state", "stop", "workers"), CELLS)
+def test_one_process(tiny_config: Path, precision: str, state: str, stop: str, workers: str) -> None:
+    settings = [*BASE, *PRECISIONS[precision], *STATES[state]]
+    before, after = (f"data.workers={n}" for n in WORKERS[workers])
+    step = STOPS[stop]
+    run(tiny_config, *settings, f"train.max_steps={step + FURTHER}", "run.name=whole", before)
+    if stop == "at the last step":  # a finished run is extended
+        run(tiny_config, *settings, f"train.max_steps={step}", before)
+    else:
+        run(tiny_config, *settings, f"train.max_steps={step}", f"checkpoint.every_steps={step}", before)
+    run(tiny_config, *settings, f"train.max_steps={step + FURTHER}", after)
+    assert_same_end(tiny_config, step)
+
+
+TWO = [
+    ("float32", "average", 5, "2"),
+    *[
+        pytest.param(*cell, marks=pytest.mark.slow)
+        for cell in (
+            ("float32", "enhancer", 7, "0"),
+            ("bfloat16", "decay", 6, "0 then 2"),
+            ("bfloat16", "average", 7, "0"),
+            ("float16", "decay", 7, "2"),
+            ("float16", "enhancer", 6, "0"),
+        )
+    ],
+]
+
+
+@pytest.mark.row(19)
+@pytest.mark.parametrize(("precision", "state", "step", "workers"), TWO)
+def test_two_processes(tiny_config: Path, precision: str, state: str, step: int, workers: str) -> None:
+    settings = [*BASE, *PRECISIONS[precision], *STATES[state], "data.synthetic.train_samples=12"]
+    before, after = (f"data.workers={n}" for n in WORKERS[workers])
+    end = f"train.max_steps={step + FURTHER}"
+    for arguments in ([end, "run.name=whole", before], [f"train.max_steps={step}", before], [end, after]):
+        with torchrun(tiny_config, NO_FAULT, *settings, *arguments) as process:
+            wait_for_end(tiny_config, process, within_s=120)
+            assert process.wait() == 0
+    assert_same_end(tiny_config, step)
+
+
+@pytest.mark.row(19)
+def test_a_run_that_forgets_its_place_is_noticed(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The negative control."""
+    restore = Training.restore
+
+    def forgetful(self: Training, *arguments: object, **options: bool) -> None:
+        restore(self, *arguments, **options)  # type: ignore[arg-type]
+        self.position.batches -= 1
+
+    run(tiny_config, *BASE, "train.max_steps=27", "run.name=whole")
+    run(tiny_config, *BASE, "train.max_steps=7")
+    monkeypatch.setattr(Training, "restore", forgetful)
+    run(tiny_config, *BASE, "train.max_steps=27")
+    with pytest.raises(AssertionError):
+        assert_same_end(tiny_config, 7)
+
+
+@pytest.mark.row(20)
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_the_steps_of_tensorboard_rise(tiny_config: Path, monkeypatch: pytest.MonkeyPatch, is_killed: bool) -> None:
+    settings = ["log.every_steps=1", "checkpoint.every_steps=4"]
+    if is_killed:
+        with monkeypatch.context() as context:
+            context.setattr(Training, "_leave", None)
+            original = Training._step
+
+            def falls(self: Training, taken: object) -> None:
+                if self.position.step == 6:
+                    raise MemoryError
+                original(self, taken)  # type: ignore[arg-type]
+
+            context.setattr(Training, "_step", falls)
+            with pytest.raises(MemoryError):
+                run(tiny_config, *settings, "train.max_steps=100")
+    else:
+        run(tiny_config, *settings, "train.max_steps=4")
+    run(tiny_config, *settings, "train.max_steps=9")
+    board = EventAccumulator(str(tiny_config.parent / "runs" / "tiny"), size_guidance={"scalars": 0})
+    board.Reload()
+    for tag in board.Tags()["scalars"]:
+        steps = [event.step for event in board.Scalars(tag)]
+        assert steps == sorted(set(steps)), tag
+    assert [event.step for event in board.Scalars("loss/G/l1")] == list(range(1, 10))

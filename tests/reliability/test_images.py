@@ -1,0 +1,178 @@
+"""Row 10: images of all kinds, on either side of a pair."""
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from data.batch import DataError, Sample
+from data.checking import Check
+from data.loader import TrainingDataset
+from data.paired_folders import PairedFolders
+from data.preprocessing import Preprocessing
+from data.sampler import SampleKey
+from data.side_by_side import SideBySide
+from tests.reliability.images import CASES, PIXELS, TURNED, Case, encoded, oriented, png, size_of, write
+from tools import check_data
+
+pytestmark = pytest.mark.row(10)
+
+CROPS = Preprocessing(
+    mode="crop", load_height=1, load_width=1, crop_height=16, crop_width=16, flip=False, size_multiple=8, min_size=16
+)
+WHOLE = Preprocessing(
+    mode="none", load_height=1, load_width=1, crop_height=1, crop_width=1, flip=False, size_multiple=8, min_size=8
+)
+
+
+def layout_with(root: Path, case: Case, side: str) -> PairedFolders:
+    write(root / side / "x", case)
+    other = {"A": "B", "B": "A"}[side]
+    write(root / other / "x", Case(encoded(Image.fromarray(PIXELS).resize(size_of(case)))))
+    return PairedFolders(
+        source_folder=root / "A", target_folder=root / "B", instance_folder=None, n_classes=0, ignore_id=None
+    )
+
+
+def forbid(monkeypatch: pytest.MonkeyPatch, forbidden: Path) -> None:
+    """Reading a file fails as for a user without the right to, which root always has."""
+    opened = Image.open
+
+    def open_(path: Path, **options: Any) -> Image.Image:
+        if path == forbidden:
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, **options)
+
+    monkeypatch.setattr(Image, "open", open_)
+
+
+@pytest.mark.parametrize("side", ["A", "B"])
+@pytest.mark.parametrize("name", CASES)
+def test_an_image_is_read_or_named_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, side: str
+) -> None:
+    case = CASES[name]
+    layout = layout_with(tmp_path, case, side)
+    if name == "unreadable":
+        forbid(monkeypatch, tmp_path / side / "x.png")
+    loaded = TrainingDataset(layout, CROPS, seed=0)[SampleKey(0, 0)]
+    checked = Check(layout, CROPS, is_for_training=True)(0)
+    if case.refused is not None:
+        assert isinstance(loaded, DataError)
+        assert re.search(case.refused, str(loaded))
+        assert str(loaded).startswith("x is" if "crop" in case.refused else f"{tmp_path / side / 'x'}{case.suffix}: ")
+        assert "\n" not in str(loaded)
+        assert checked.problems == loaded.problems
+        return
+    assert isinstance(loaded, Sample)
+    assert checked.problems == ()
+    sample = layout.read(0)
+    read = sample.source if side == "A" else sample.target
+    assert read is not None
+    if case.pixels is not None:
+        assert torch.equal(read, torch.from_numpy(case.pixels.copy()).permute(2, 0, 1))
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("flipped jpeg", "truncated jpeg")])
+def test_side_by_side_says_the_same_of_both_halves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    case = CASES[name]
+    path = write(tmp_path / "x", case)
+    if name == "unreadable":
+        forbid(monkeypatch, path)
+    layout = SideBySide(folder=tmp_path, a_to_b=True)
+    loaded = TrainingDataset(layout, WHOLE, seed=0)[SampleKey(0, 0)]
+    assert Check(layout, WHOLE, is_for_training=True)(0).problems == getattr(loaded, "problems", ())
+    if name == "1x1":
+        assert re.search(r"x\.png: is 1 pixels wide, expected two halves", str(loaded))
+    elif case.refused is None or "crop" in case.refused:
+        assert isinstance(loaded, Sample)
+    else:
+        assert re.search(case.refused, str(loaded))
+
+
+@pytest.mark.parametrize("orientation", TURNED)
+def test_labels_and_instances_are_turned_as_photos_are(tmp_path: Path, orientation: int) -> None:
+    labels = PIXELS[..., 0] // 64
+    turned = TURNED[orientation][..., 0] // 64
+    files = {
+        "label": oriented(turned, orientation),
+        "inst": oriented(turned.astype(np.uint16) * 300, orientation),
+        "img": oriented(TURNED[orientation], orientation),
+    }
+    for kind, content in files.items():
+        write(tmp_path / kind / "x", Case(content))
+    layout = PairedFolders(
+        source_folder=tmp_path / "label",
+        target_folder=tmp_path / "img",
+        instance_folder=tmp_path / "inst",
+        n_classes=4,
+        ignore_id=None,
+    )
+    sample = layout.read(0)
+    assert sample.instances is not None
+    assert sample.target is not None
+    assert torch.equal(sample.source[0], torch.from_numpy(labels))
+    assert torch.equal(sample.instances[0], torch.from_numpy(labels.astype(np.int32) * 300))
+    assert torch.equal(sample.target, torch.from_numpy(PIXELS).permute(2, 0, 1))
+
+
+@pytest.mark.parametrize(("width", "height"), [(60000, 1), (1, 60000)])
+def test_a_strip_fills_no_memory_when_it_is_scaled(tmp_path: Path, width: int, height: int) -> None:
+    strip = png(width, height, 8, 0, (b"\0" + bytes(width)) * height)
+    for side in "AB":
+        write(tmp_path / side / "x", Case(strip))
+    layout = PairedFolders(
+        source_folder=tmp_path / "A", target_folder=tmp_path / "B", instance_folder=None, n_classes=0, ignore_id=None
+    )
+    scaled = Preprocessing(
+        mode="scale_width",
+        load_height=1,
+        load_width=1024,
+        crop_height=1,
+        crop_width=1,
+        flip=False,
+        size_multiple=8,
+        min_size=8,
+    )
+    loaded = TrainingDataset(layout, scaled, seed=0)[SampleKey(0, 0)]
+    if height == 1:
+        assert isinstance(loaded, Sample)
+        assert loaded.source.shape == (3, 8, 1024)
+    else:
+        assert re.search(
+            r"x is 1x60000, which data\.preprocess=scale_width makes 1024x61440000: more than", str(loaded)
+        )
+
+
+def test_all_that_stands_against_a_data_set_is_told_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    refused = [case for name, case in CASES.items() if case.refused and name != "unreadable"]
+    (tmp_path / "run.yaml").write_text(
+        f"data: {{layout: paired_folders, root: {tmp_path}, preprocess: crop, crop_width: 32, crop_height: 32}}\n"
+    )
+    for number, case in enumerate(CASES.values()):
+        side, other = ("A", "B") if number % 2 else ("B", "A")
+        write(tmp_path / f"train_{side}" / f"{number}", case)
+        write(tmp_path / f"train_{other}" / f"{number}", Case(encoded(Image.fromarray(PIXELS).resize(size_of(case)))))
+    with pytest.raises(SystemExit) as stopped:
+        check_data.main(["--config", str(tmp_path / "run.yaml")])
+    assert stopped.value.code == 1
+    first, *lines, last = capsys.readouterr().out.splitlines()
+    assert first == f"train: {len(CASES)} samples"
+    assert last == f"{len(lines)} problems in train"
+    assert len(lines) == len(CASES)  # all are too small for this crop, or worse
+    for number, case in enumerate(CASES.values()):
+        if case in refused and "crop" not in str(case.refused):
+            assert any(re.search(rf"/{number}{case.suffix}: {case.refused}", line) for line in lines), case
+
+
+@pytest.mark.skipif(os.name == "posix" and os.geteuid() == 0, reason="root may read every file")
+def test_a_file_without_the_right_to_read_it(tmp_path: Path) -> None:
+    layout = layout_with(tmp_path, CASES["unreadable"], "A")
+    (tmp_path / "A" / "x.png").chmod(0)
+    with pytest.raises(DataError, match=r"A/x\.png: cannot be read as an image: Permission denied"):
+        layout.read(0)

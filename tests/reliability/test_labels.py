@@ -1,0 +1,138 @@
+"""Row 11: label maps whose pixels are no classes."""
+
+import io
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import train
+from data.batch import DataError
+from data.checking import Check
+from data.paired_folders import PairedFolders
+from data.preprocessing import Preprocessing
+from entry_point import run_entry_point
+from tests.conftest import save_image
+from tests.reliability.images import png
+
+pytestmark = pytest.mark.row(11)
+
+N_CLASSES = 4
+IDS = (np.arange(32 * 32).reshape(32, 32) // 8 % N_CLASSES).astype(np.uint8)
+WHOLE = Preprocessing(
+    mode="none", load_height=1, load_width=1, crop_height=1, crop_width=1, flip=False, size_multiple=8, min_size=8
+)
+
+
+def with_id(value: int, dtype: type = np.uint8) -> Image.Image:
+    ids: np.ndarray = IDS.astype(dtype)
+    ids[3, 11] = value
+    return Image.fromarray(ids)
+
+
+def palette(ids: np.ndarray) -> Image.Image:
+    image = Image.fromarray(ids).convert("P")
+    image.putpalette([200, 100, 50] * 256)
+    image.putdata(ids.ravel().tolist())
+    return image
+
+
+def encoded(image: Image.Image, image_format: str = "PNG") -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, format=image_format)
+    return buffer.getvalue()
+
+
+def layout_of(root: Path, content: bytes, ignore_id: int | None = None) -> PairedFolders:
+    (root / "train_label").mkdir(parents=True)
+    (root / "train_label" / "x.png").write_bytes(content)
+    save_image(root / "train_img" / "x.png", np.zeros((32, 32, 3), dtype=np.uint8))
+    return PairedFolders(
+        source_folder=root / "train_label",
+        target_folder=root / "train_img",
+        instance_folder=None,
+        n_classes=N_CLASSES,
+        ignore_id=ignore_id,
+    )
+
+
+def pixel(value: int) -> str:
+    return rf"pixel \(row 3, column 11\) holds id {value}, allowed are 0 to 3: raise data\.n_classes, or set"
+
+
+FOUR_BITS = png(32, 32, 4, 0, b"".join(b"\0" + bytes(16) for _ in range(32)))
+REFUSED = {
+    "id beyond the classes": (encoded(with_id(200)), pixel(200)),
+    "off by one": (encoded(with_id(N_CLASSES)), pixel(N_CLASSES)),
+    "255 that nobody ignores": (encoded(with_id(255)), pixel(255)),
+    "16-bit beyond the classes": (encoded(with_id(26001, np.uint16)), pixel(26001)),
+    "negative": (encoded(with_id(-1, np.int32), "TIFF"), pixel(-1)),
+    "palette beyond the classes": (encoded(palette(np.asarray(with_id(9)))), pixel(9)),
+    "coloured": (encoded(with_id(1).convert("RGB")), "holds RGB pixels, expected one integer id per pixel"),
+    "with transparency": (encoded(with_id(1).convert("RGBA")), "holds RGBA pixels, expected one integer id per pixel"),
+    "grey with transparency": (encoded(with_id(1).convert("LA")), "holds LA pixels, expected one integer id per pixel"),
+    "jpeg under another name": (encoded(with_id(1), "JPEG"), "JPEG changes ids when it compresses; save the map as"),
+    "grey levels of 4 bits": (FOUR_BITS, "holds grey levels that are no ids as they are stored"),
+    "pgm with another maximum": (b"P5 32 32 3\n" + IDS.tobytes(), "holds grey levels that are no ids"),
+}
+READ = {
+    "8-bit": encoded(Image.fromarray(IDS)),
+    "16-bit": encoded(Image.fromarray(IDS.astype(np.uint16))),
+    "32-bit": encoded(Image.fromarray(IDS.astype(np.int32)), "TIFF"),
+    "palette": encoded(palette(IDS)),
+    "pgm": b"P5 32 32 255\n" + IDS.tobytes(),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_label_that_is_no_class_is_named_with_its_pixel(tmp_path: Path, name: str) -> None:
+    content, reason = REFUSED[name]
+    layout = layout_of(tmp_path, content)
+    with pytest.raises(DataError, match=rf"train_label/x\.png: {reason}") as error:
+        layout.read(0)
+    assert Check(layout, WHOLE, is_for_training=True)(0).problems == error.value.problems
+
+
+@pytest.mark.parametrize("name", READ)
+def test_ids_of_every_storage_are_read_as_stored(tmp_path: Path, name: str) -> None:
+    source = layout_of(tmp_path, READ[name]).read(0).source
+    assert torch.equal(source[0], torch.from_numpy(IDS))
+
+
+@pytest.mark.parametrize(("value", "dtype"), [(255, np.uint8), (65535, np.uint16)])
+def test_what_is_ignored_is_allowed(tmp_path: Path, value: int, dtype: type) -> None:
+    source = layout_of(tmp_path, encoded(with_id(value, dtype)), ignore_id=value).read(0).source
+    assert int(source[0, 3, 11]) == N_CLASSES
+    assert int((source == N_CLASSES).sum()) == 1
+
+
+def test_all_that_stands_against_a_label_is_told_together(tmp_path: Path) -> None:
+    layout = layout_of(tmp_path, encoded(with_id(200).crop((0, 0, 16, 16))))
+    with pytest.raises(DataError) as error:
+        layout.read(0)
+    size, label = error.value.problems
+    assert re.search(r"train_label/x\.png is 16x16 but its partner .*train_img/x\.png is 32x32", size)
+    assert re.search(rf"train_label/x\.png: {pixel(200)}", label)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_training_ends_in_one_line(
+    tiny_config: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    workers: int,
+) -> None:
+    for name in "abcdef":
+        save_image(tmp_path / "pairs" / "train_label" / f"{name}.png", IDS)
+        save_image(tmp_path / "pairs" / "train_img" / f"{name}.png", np.zeros((32, 32, 3), dtype=np.uint8))
+    (tmp_path / "pairs" / "train_label" / "f.png").write_bytes(encoded(with_id(200)))
+    data = ["data.layout=paired_folders", f"data.root={tmp_path / 'pairs'}", "data.n_classes=4"]
+    more = ["data.instance_edges=false", f"data.workers={workers}", "train.max_steps=6"]
+    monkeypatch.setattr(sys, "argv", ["train.py", "--config", str(tiny_config), *data, *more])
+    assert run_entry_point(train.main) == 2
+    assert re.fullmatch(rf"error: .*train_label/f\.png: {pixel(200)}.*\n", capsys.readouterr().err)

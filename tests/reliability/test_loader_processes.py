@@ -1,0 +1,174 @@
+"""Row 18: what becomes of a run when one of its loader processes fails."""
+
+import multiprocessing
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import data.paired_folders
+import train
+from data.batch import Batch, LoadingError, Sample
+from data.loader import StoppedWaiting, TrainingDataset, training_batches
+from data.preprocessing import Preprocessing
+from data.sampler import TrainingSampler
+from data.synthetic_facades import SyntheticFacades
+from entry_point import run_entry_point
+from tests.conftest import save_image
+from tests.runs import assert_equal, checkpoint, run, without_config
+
+pytestmark = pytest.mark.row(18)
+
+STEPS = 12
+PARENT = os.getpid()
+NO_CHANGE = Preprocessing(
+    mode="none", load_height=1, load_width=1, crop_height=1, crop_width=1, flip=False, size_multiple=8, min_size=16
+)
+
+
+@pytest.fixture
+def config(tiny_config: Path, tmp_path: Path) -> Path:
+    """A run on six pairs, a step for each, that saves after each."""
+    rng = np.random.default_rng(0)
+    for folder in ("train_A", "train_B"):
+        for name in "abcdef":
+            save_image(tmp_path / "pairs" / folder / f"{name}.png", rng.integers(0, 255, (32, 32, 3), dtype=np.uint8))
+    path = tmp_path / "pairs.yaml"
+    text = tiny_config.read_text().replace("synthetic_facades", f"paired_folders\n  root: {tmp_path}/pairs")
+    text = text.replace("instance_edges: true", "timeout_s: 1").replace("workers: 0", "workers: 2")
+    path.write_text(text.replace("max_steps: 4", f"max_steps: {STEPS}") + "\ncheckpoint: {every_steps: 1, keep: 2}\n")
+    return path
+
+
+def send(number: signal.Signals) -> Callable[[], None]:
+    return lambda: os.kill(os.getpid(), number)
+
+
+def raise_(error: Exception) -> Callable[[], None]:
+    def fault() -> None:
+        raise error
+
+    return fault
+
+
+FAULTS = {
+    "exception": (raise_(RuntimeError("a fault")), r"sample d of .*train_A: RuntimeError: a fault \(test_loader"),
+    "unpicklable": (raise_(UnicodeDecodeError("x", b"", 0, 1, "odd")), r"sample d of .*train_A: UnicodeDecodeError"),
+    "memory error": (raise_(MemoryError()), r"too little memory for sample d of .*: lower data\.workers"),
+    "segmentation fault": (send(signal.SIGSEGV), r"ended by SIGSEGV while it read sample d of .*tools\.check_data"),
+    "bus error": (send(signal.SIGBUS), r"ended by SIGBUS while it read sample d of .*/dev/shm"),
+    "killed": (send(signal.SIGKILL), r"ended by SIGKILL while it read sample d of .*memory is full"),
+    "exit": (lambda: os._exit(3), r"ended with exit code 3 while it read sample d of "),
+    "hanging": (lambda: time.sleep(100), r"gave nothing for 1 s; waited for sample \w of .*data\.timeout_s"),
+    "stopped": (send(signal.SIGSTOP), r"gave nothing for 1 s; waited for sample \w of .*data\.timeout_s"),
+}
+
+
+def strike_at(monkeypatch: pytest.MonkeyPatch, fault: Callable[[], None]) -> None:
+    """Let reading d's target fail in a loader process, in the second epoch."""
+    read_rgb = data.paired_folders.read_rgb
+    seen = []
+
+    def read(path: Path) -> torch.Tensor:
+        if os.getpid() != PARENT:
+            seen.append(path)
+            if path.name == "d.png" and len(seen) > 6:
+                fault()
+        return read_rgb(path)
+
+    monkeypatch.setattr(data.paired_folders, "read_rgb", read)
+
+
+def run_program(monkeypatch: pytest.MonkeyPatch, config: Path) -> int:
+    monkeypatch.setattr(sys, "argv", ["train.py", "--config", str(config)])
+    return run_entry_point(train.main)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_lost_process_ends_the_run_with_the_cause_and_the_run_can_go_on(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    fault, message = FAULTS[name]
+    with monkeypatch.context() as patch:
+        strike_at(patch, fault)
+        begin_s = time.monotonic()
+        assert run_program(patch, config) == 2
+        assert time.monotonic() - begin_s < 30
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 1
+    assert re.search(message, errors[0]), errors[0]
+    assert not multiprocessing.active_children()
+    run(config)  # from the newest checkpoint, which is whole
+    run(config, "run.name=uninterrupted", "data.workers=0")
+    assert_equal(without_config(checkpoint(config, STEPS)), without_config(checkpoint(config, STEPS, "uninterrupted")))
+
+
+def test_shared_memory_that_is_full_is_told(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "unable to allocate shared memory(shm) for file </torch_1_2_0>: No space left on device (28)"
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.Tensor, "share_memory_", lambda _tensor: raise_(RuntimeError(text))())
+        assert run_program(patch, config) == 2
+    expected = r"^error: too little shared memory \(/dev/shm\) for a batch of \w: enlarge it, or set data\.workers=0$"
+    assert re.search(expected, capsys.readouterr().err)
+    assert not multiprocessing.active_children()
+
+
+def facade_batches(n_samples: int, should_stop: Callable[[], bool], timeout_s: float = 0) -> Generator[Batch]:
+    layout = SyntheticFacades(split="train", seed=0, n_samples=n_samples, height=32, width=32)
+    sampler = TrainingSampler(n_samples=n_samples, batch_size=1, seed=0, rank=0, world_size=1, first_batch=0)
+    return training_batches(
+        TrainingDataset(layout, NO_CHANGE, 0),
+        sampler,
+        n_workers=2,
+        pin_memory=False,
+        timeout_s=timeout_s,
+        should_stop=should_stop,
+    )
+
+
+def test_waiting_ends_when_the_run_is_asked_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SyntheticFacades, "read", lambda _layout, _index: time.sleep(100))
+    with closing(facade_batches(4, should_stop=lambda: True)) as stream, pytest.raises(StoppedWaiting):
+        next(stream)
+    assert not multiprocessing.active_children()
+
+
+def test_a_batch_that_takes_longer_than_a_poll_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = SyntheticFacades.read
+
+    def slow(layout: SyntheticFacades, index: int) -> Sample:
+        time.sleep(2.5)
+        return read(layout, index)
+
+    asked: list[float] = []
+
+    def should_stop() -> bool:
+        asked.append(time.monotonic())
+        return False
+
+    monkeypatch.setattr(SyntheticFacades, "read", slow)
+    with closing(facade_batches(4, should_stop, timeout_s=60)) as stream:
+        assert len(next(stream).names) == 1
+    assert len(asked) >= 2
+    assert not multiprocessing.active_children()
+
+
+def test_a_lost_process_interrupts_nothing_but_the_wait_for_a_batch() -> None:
+    with closing(facade_batches(8, should_stop=lambda: False)) as stream:
+        next(stream)
+        for process in multiprocessing.active_children():
+            process.kill()
+            process.join()
+        time.sleep(0.1)  # were the loader to interrupt, it would do so here
+        with pytest.raises(LoadingError, match="ended by SIGKILL"):
+            list(stream)

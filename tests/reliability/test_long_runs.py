@@ -1,0 +1,53 @@
+"""Many steps and many saves: row 21."""
+
+import gc
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.runs import run
+from training import Training
+
+pytestmark = pytest.mark.row(21)
+
+
+def resident_bytes() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) * 1024
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(("n_steps", "every"), [(200, 20), pytest.param(2000, 10, marks=pytest.mark.slow)])
+def test_memory_and_open_files_stay(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, n_steps: int, every: int, workers: int
+) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def observed(original: Callable[[Training], None]) -> Callable[[Training], None]:
+        def save(self: Training) -> None:
+            original(self)
+            gc.collect()
+            seen.append((resident_bytes(), open_files()))
+
+        return save
+
+    monkeypatch.setattr(Training, "save", observed(Training.save))
+    run(
+        tiny_config,
+        f"train.max_steps={n_steps}",
+        f"checkpoint.every_steps={every}",
+        "train.ema_decay=0.9",
+        "train.pool_size=3",
+        "log.images_every_steps=50",
+        f"data.workers={workers}",
+    )
+    half = len(seen) // 2
+    assert len(seen) == n_steps // every
+    assert {files for _, files in seen[half:]} == {seen[half][1]}
+    first, last = (min(memory for memory, _ in part) for part in (seen[half : half + 3], seen[-3:]))
+    assert last - first < 2**23, (first, last)  # what tensors of such a network take many times

@@ -1,0 +1,159 @@
+"""Checkpoints that want to run code, or to fill memory: row 8."""
+
+import io
+import os
+import pickle
+import struct
+import subprocess
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from trained import load_trained
+from utils.checkpoint import CheckpointError, read_weights_file
+
+pytestmark = pytest.mark.row(8)
+
+PROTOCOL = 2  # torch's own
+
+
+class Gadget:
+    """Pickled as the call of a function."""
+
+    def __init__(self, function: Any, *arguments: Any) -> None:
+        self._call = (function, arguments)
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return self._call
+
+
+def gadgets(marker: Path) -> dict[str, Any]:
+    touch = f"touch {marker}"
+    write = f"open({str(marker)!r}, 'w').close()"
+    return {
+        "os.system": Gadget(os.system, touch),
+        "eval": Gadget(eval, write),
+        "exec": Gadget(exec, write),
+        "open": Gadget(open, str(marker), "w"),
+        "Path.touch": Gadget(Path.touch, marker),
+        "os.mkdir": Gadget(os.mkdir, str(marker)),
+        "torch.load": Gadget(torch.load, io.BytesIO(pickle.dumps(Gadget(os.system, touch)))),
+        "subprocess": Gadget(subprocess.check_call, ["touch", str(marker)]),
+        "in a key": {"format": "pairgan-training", Gadget(os.system, touch): 1},
+        "in a value": {"format": "pairgan-training", "generator": {"network": Gadget(os.system, touch)}},
+        "beside tensors": {"weight": torch.ones(2), "more": [Gadget(os.system, touch)]},
+        "in a tuple": ({"a": (Gadget(exec, write),)},),
+    }
+
+
+def reference_pickle(content: Any) -> bytes:
+    """As torch pickles, without what would stand in the way of gadgets: tensors as their names."""
+
+    class Plain(pickle.Pickler):
+        def persistent_id(self, value: Any) -> Any:
+            return "a tensor" if isinstance(value, torch.Tensor) else None
+
+    stream = io.BytesIO()
+    Plain(stream, protocol=PROTOCOL).dump(content)
+    return stream.getvalue()
+
+
+def as_zip(path: Path, content: Any) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", reference_pickle(content))
+        archive.writestr("archive/version", "3\n")
+        archive.writestr("archive/byteorder", "little")
+
+
+def as_legacy(path: Path, content: Any) -> None:
+    with path.open("wb") as file:
+        for part in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}):
+            pickle.dump(part, file, protocol=PROTOCOL)
+        file.write(reference_pickle(content))
+        pickle.dump([], file, protocol=PROTOCOL)
+
+
+def as_pickle(path: Path, content: Any) -> None:
+    path.write_bytes(reference_pickle(content))
+
+
+@pytest.mark.parametrize("container", [as_zip, as_legacy, as_pickle])
+@pytest.mark.parametrize("name", gadgets(Path()))
+def test_nothing_is_run(tmp_path: Path, name: str, container: Callable[[Path, Any], None]) -> None:
+    marker, path = tmp_path / "marker", tmp_path / "checkpoint-00000001.pt"
+    container(path, gadgets(marker)[name])
+    for read in (read_weights_file, load_trained):
+        with pytest.raises(CheckpointError, match="damaged or no checkpoint"):
+            read(path)
+    assert not marker.exists()
+
+
+def test_the_gadgets_are_live(tmp_path: Path) -> None:
+    """The negative control: read without care, one of these files does run its code."""
+    marker, path = tmp_path / "marker", tmp_path / "checkpoint-00000001.pt"
+    as_pickle(path, gadgets(marker)["os.system"])
+    pickle.loads(path.read_bytes())
+    assert marker.exists()
+
+
+def forged_size(path: Path) -> None:
+    """A storage of 2**40 elements, of which the record holds four."""
+    torch.save({"a": torch.ones(4)}, path)
+    with zipfile.ZipFile(path) as archive:
+        records = {record.filename: archive.read(record) for record in archive.infolist()}
+    name = next(name for name in records if name.endswith("data.pkl"))
+    before = records[name]
+    records[name] = before.replace(b"K\x04tq", b"\x8a\x06" + struct.pack("<Q", 2**40)[:6] + b"tq")
+    assert records[name] != before
+    with zipfile.ZipFile(path, "w") as archive:
+        for record, content in records.items():
+            archive.writestr(record, content)
+
+
+def bomb(path: Path) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", bytes(10**8))
+
+
+def forged_record(path: Path) -> None:
+    """A directory that promises a record of 4 GB."""
+    torch.save({"a": torch.ones(4)}, path)
+    content = bytearray(path.read_bytes())
+    start = content.rindex(b"PK\x01\x02")
+    content[start + 20 : start + 28] = struct.pack("<II", 2**32 - 2, 2**32 - 2)
+    path.write_bytes(bytes(content))
+
+
+def climbing_names(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("../data.pkl", reference_pickle({"a": 1}))
+        archive.writestr("../../escaped", "x")
+
+
+def tar(path: Path) -> None:
+    with tarfile.open(path, "w") as archive:
+        for name in ("../escaped", "storages", "tensors", "pickle"):
+            member = tarfile.TarInfo(name)
+            member.size = 4
+            archive.addfile(member, io.BytesIO(b"evil"))
+
+
+def deep(path: Path) -> None:
+    """Lists in lists, deeper than an unpickler can go back up."""
+    as_pickle_bytes = b"\x80\x02" + b"]" * 10**6 + b"a" * (10**6 - 1) + b"."
+    path.write_bytes(as_pickle_bytes)
+
+
+@pytest.mark.parametrize("forge", [forged_size, bomb, forged_record, climbing_names, tar, deep])
+def test_forged_files_are_refused(tmp_path: Path, forge: Callable[[Path], None]) -> None:
+    folder = tmp_path / "runs" / "a"
+    folder.mkdir(parents=True)
+    forge(folder / "checkpoint-00000001.pt")
+    with pytest.raises(CheckpointError, match=r"damaged or no checkpoint|not a checkpoint"):
+        read_weights_file(folder / "checkpoint-00000001.pt")
+    assert not list(tmp_path.rglob("escaped"))

@@ -1,0 +1,139 @@
+"""Numbers that are not finite: row 14."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import losses.objective
+from entry_point import user_errors
+from losses.adversarial import AdversarialLoss
+from tests.reliability.faults import Fault
+from tests.reliability.test_ranks import torchrun, wait_for_end
+from tests.runs import assert_equal, checkpoint, run
+from training import Training
+from utils.checkpoint_folder import list_checkpoints
+from utils.numerics import NotFiniteError, are_finite
+from utils.player import Player
+from utils.precision import Precision
+
+pytestmark = pytest.mark.row(14)
+
+TERMS: dict[str, tuple[Any, str]] = {
+    "adversarial, generator": (AdversarialLoss, "generator"),
+    "adversarial, discriminator": (AdversarialLoss, "discriminator"),
+    "feature matching": (losses.objective, "feature_matching"),
+    "L1": (losses.objective.F, "l1_loss"),
+}
+
+
+def spoilt(original: Callable[..., Tensor], value: float, calls: range) -> Callable[..., Tensor]:
+    n_calls = 0
+
+    def work(*args: Any, **kwargs: Any) -> Tensor:
+        nonlocal n_calls
+        n_calls += 1
+        result = original(*args, **kwargs)
+        return result * value if n_calls - 1 in calls else result
+
+    return work
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("term", TERMS)
+def test_no_update_is_made_from_it(tiny_config: Path, monkeypatch: pytest.MonkeyPatch, term: str, value: float) -> None:
+    owner, name = TERMS[term]
+    original = getattr(owner, name)
+    monkeypatch.setattr(owner, name, spoilt(original, value, range(3)))  # at most three terms of the first step
+    run(tiny_config, "train.max_steps=3", "checkpoint.every_steps=1", "checkpoint.keep=0")
+    skipped = [checkpoint(tiny_config, 3)[player]["skipped_steps"] for player in ("generator", "discriminator")]
+    assert max(skipped) >= 1
+    for step in (1, 2, 3):
+        state = checkpoint(tiny_config, step)
+        for player in ("generator", "discriminator"):
+            assert are_finite(state[player]["network"].values())
+
+
+def test_all_updates_left_out_end_the_run_in_words_with_everything_saved(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tiny_config, "train.max_steps=3", "checkpoint.every_steps=1")
+    before = checkpoint(tiny_config, 3)
+    original = losses.objective.F.l1_loss
+    monkeypatch.setattr(losses.objective.F, "l1_loss", spoilt(original, float("nan"), range(10**6)))
+    with pytest.raises(NotFiniteError, match=r"not finite 1\d times in a row.* facade_0000.* optimizer.learning_rate"):
+        run(tiny_config, "train.max_steps=1000")
+    newest = list_checkpoints(tiny_config.parent / "runs" / "tiny")[-1]
+    step = int(newest.stem.split("-")[1])
+    assert step <= 20
+    assert_equal(checkpoint(tiny_config, step)["generator"]["network"], before["generator"]["network"])
+    assert issubclass(NotFiniteError, user_errors())
+
+
+def with_scalers(precision: Precision) -> torch.amp.GradScaler:
+    return torch.amp.GradScaler("cpu")
+
+
+def test_a_storm_of_overflows_ends_within_50_steps(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Precision, "make_scaler", with_scalers)
+    original = losses.objective.F.l1_loss
+    monkeypatch.setattr(losses.objective.F, "l1_loss", spoilt(original, float("inf"), range(10**6)))
+    with pytest.raises(NotFiniteError, match=r"its scale has fallen to "):
+        run(tiny_config, "train.max_steps=1000")
+    newest = list_checkpoints(tiny_config.parent / "runs" / "tiny")[-1]
+    assert int(newest.stem.split("-")[1]) <= 50
+
+
+def test_a_scale_below_one_ends_the_run(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Precision, "make_scaler", lambda _: torch.amp.GradScaler("cpu", init_scale=0.5))
+    with pytest.raises(NotFiniteError, match=r"its scale has fallen to 0\.5"):
+        run(tiny_config, "train.max_steps=1000")
+
+
+def test_a_scaler_that_looks_for_its_scale_is_left_in_peace(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Precision, "make_scaler", with_scalers)
+    original = losses.objective.F.l1_loss
+    monkeypatch.setattr(losses.objective.F, "l1_loss", spoilt(original, float("inf"), range(12)))
+    run(tiny_config, "train.max_steps=20")
+    state = checkpoint(tiny_config, 20)["generator"]
+    assert state["skipped_steps"] >= 1
+    assert state["scaler"]["scale"] < 65536
+
+
+@pytest.mark.parametrize("where", ["weight", "moment", "average"])
+def test_a_poisoned_checkpoint_is_not_written(tiny_config: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    settings = ["train.ema_decay=0.9", "checkpoint.every_steps=2"]
+    run(tiny_config, *settings, "train.max_steps=2")
+    original = Training.save
+
+    def poisoned(self: Training) -> None:
+        player: Player = self.game.generator
+        assert self.average is not None
+        target = {
+            "weight": next(player.module.parameters()),
+            "moment": next(iter(player.optimizer.state.values()))["exp_avg"],
+            "average": next(self.average.module.parameters()),
+        }[where]
+        target.data.view(-1)[0] = float("nan")
+        original(self)
+
+    monkeypatch.setattr(Training, "save", poisoned)
+    name = "average" if where == "average" else "generator"
+    with pytest.raises(NotFiniteError, match=f"the {name} is not finite and is not saved"):
+        run(tiny_config, *settings, "train.max_steps=4")
+    (kept,) = list_checkpoints(tiny_config.parent / "runs" / "tiny")
+    assert kept.name == "checkpoint-00000002.pt"
+
+
+def test_one_rank_s_numbers_leave_out_the_step_on_all(tiny_config: Path) -> None:
+    with torchrun(
+        tiny_config, Fault("loss", "nan", call=3, rank=1), "train.max_steps=5", "log.every_steps=1"
+    ) as process:
+        wait_for_end(tiny_config, process, within_s=60)
+        assert process.wait() == 0
+    state = checkpoint(tiny_config, 5)
+    assert state["generator"]["skipped_steps"] == 1
+    assert are_finite(state["generator"]["network"].values())

@@ -1,0 +1,187 @@
+"""Runs that are killed while they save, and disks that fail: rows 1 to 3."""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.utils.tensorboard import SummaryWriter
+
+from tests.reliability import child
+from tests.reliability.faults import PLACES, Fault, inject, replacement
+from tests.runs import assert_equal, checkpoint, run, without_config
+from utils import checkpoint as checkpoint_module
+from utils.checkpoint import load_checkpoint, manifest_path
+from utils.checkpoint_folder import checkpoint_path, list_checkpoints, newest_whole
+
+EVERY_STEP = ["checkpoint.every_steps=1", "checkpoint.keep=2", "log.images_every_steps=1000", "log.every_steps=1000"]
+
+
+def newest_step(folder: Path) -> int:
+    warnings: list[str] = []
+    found = newest_whole(folder, warnings.append)
+    assert found is not None
+    assert not warnings
+    return int(found.state["step"])
+
+
+def wait_until(is_true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def goes_on_exactly(config: Path, step: int) -> None:
+    run(config, *EVERY_STEP, f"train.max_steps={step}")
+    run(config, *EVERY_STEP, f"train.max_steps={step}", "run.name=whole")
+    assert_equal(without_config(checkpoint(config, step)), without_config(checkpoint(config, step, "whole")))
+    assert not list((config.parent / "runs" / "tiny").glob(".checkpoint*"))  # swept
+
+
+@pytest.mark.row(1)
+@pytest.mark.parametrize("n_kills", [20, pytest.param(200, marks=pytest.mark.slow)])
+def test_kills_while_saving(tiny_config: Path, record_property: Callable[[str, object], None], n_kills: int) -> None:
+    record_property("cases", n_kills)
+    folder, rng, step = tiny_config.parent / "runs" / "tiny", random.Random(0), 0
+    for _ in range(n_kills):
+        process = child.start(tiny_config, *EVERY_STEP, "train.max_steps=1000000")
+        wait_until(lambda: bool(list_checkpoints(folder)) and newest_step_by_name(folder) > step)  # noqa: B023
+        time.sleep(rng.uniform(0, 0.05))
+        process.kill()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+        assert newest_step(folder) > step
+        step = newest_step(folder)
+    goes_on_exactly(tiny_config, step + 3)
+
+
+def newest_step_by_name(folder: Path) -> int:
+    paths = list_checkpoints(folder)
+    return int(paths[-1].stem.split("-")[1]) if paths else 0
+
+
+def die_when_written(share: float) -> None:
+    """In the third save, of whose size the second told."""
+    sizes: list[int] = []
+    write, close = checkpoint_module._HashedFile.write, checkpoint_module._HashedFile.hexdigest
+
+    def counted(self: checkpoint_module._HashedFile) -> str:
+        sizes.append(self.n_bytes)
+        return close(self)
+
+    def deadly(self: checkpoint_module._HashedFile, data: bytes) -> int:
+        if len(sizes) == 4 and self.n_bytes >= share * sizes[2]:  # each save writes two files
+            self.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return write(self, data)
+
+    checkpoint_module._HashedFile.write = deadly  # type: ignore[method-assign]
+    checkpoint_module._HashedFile.hexdigest = counted  # type: ignore[method-assign]
+
+
+KILL = partial(Fault, how="SIGKILL")
+# each save: fsync of file and folder, then of manifest and folder; a rename for each of both; temporary files are
+# unlinked after each, the manifest that is to be replaced before, and one of each kind in retention from the third on
+POINTS: dict[str, Callable[[], None]] = {
+    "25 % written": partial(die_when_written, 0.25),
+    "50 % written": partial(die_when_written, 0.5),
+    "75 % written": partial(die_when_written, 0.75),
+    "before fsync": partial(inject, KILL(place="fsync", call=9)),
+    "before rename": partial(inject, KILL(place="rename", call=5)),
+    "before the folder's fsync": partial(inject, KILL(place="fsync", call=10)),
+    "between data and manifest": partial(inject, KILL(place="fsync", call=11)),
+    "before the manifest's rename": partial(inject, KILL(place="rename", call=6)),
+    "before retention": partial(inject, KILL(place="unlink", call=10)),
+    "in retention": partial(inject, KILL(place="unlink", call=11)),
+}
+
+
+@pytest.mark.row(2)
+@pytest.mark.parametrize("point", POINTS)
+def test_a_kill_at_a_point_of_saving(tiny_config: Path, point: str) -> None:
+    process = child.start(tiny_config, *EVERY_STEP, "train.max_steps=1000000", prepare=POINTS[point])
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL, tiny_config.with_suffix(".out").read_text()
+    step = newest_step(tiny_config.parent / "runs" / "tiny")
+    is_saved = point not in ("25 % written", "50 % written", "75 % written", "before fsync", "before rename")
+    assert step == (3 if is_saved else 2)
+    goes_on_exactly(tiny_config, 6)
+
+
+def failing(errno: int, original: Callable[..., Any], calls: range) -> Callable[..., Any]:
+    """`original`, but the calls of those numbers, from 0, fail."""
+    n_calls = 0
+
+    def work(*args: Any, **kwargs: Any) -> Any:
+        nonlocal n_calls
+        n_calls += 1
+        if n_calls - 1 in calls:
+            raise OSError(errno, os.strerror(errno))
+        return original(*args, **kwargs)
+
+    return work
+
+
+@pytest.mark.row(3)
+@pytest.mark.parametrize("errno", [28, 5], ids=["ENOSPC", "EIO"])
+@pytest.mark.parametrize("place", ["write", "fsync", "flush", "rename"])
+def test_a_disk_that_fails_once_costs_nothing(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], place: str, errno: int
+) -> None:
+    owners: dict[str, tuple[Any, str]] = {
+        "write": (checkpoint_module._HashedFile, "write"),
+        "flush": (checkpoint_module._HashedFile, "flush"),
+        "fsync": PLACES["fsync"],
+        "rename": PLACES["rename"],
+    }
+    run(tiny_config, "train.max_steps=4", "checkpoint.every_steps=4")
+    owner, name = owners[place]
+    monkeypatch.setattr(owner, name, failing(errno, getattr(owner, name), range(1)))
+    run(tiny_config, "train.max_steps=8", "checkpoint.every_steps=2")
+    out = capfd.readouterr().out
+    path = checkpoint_path(tiny_config.parent / "runs" / "tiny", 6)
+    assert f"not saved: [Errno {errno}] {os.strerror(errno)} (" in out
+    assert "bytes are free): " in out
+    assert str(path) in out
+    assert "a checkpoint takes about " in out
+    assert "training goes on and tries again at step 7" in out
+    assert not path.exists()
+    assert checkpoint(tiny_config, 4)["step"] == 4
+    assert checkpoint(tiny_config, 7)["step"] == 7
+    assert manifest_path(checkpoint_path(path.parent, 8)).is_file()
+    assert not list(path.parent.glob(".checkpoint*"))
+
+
+@pytest.mark.row(3)
+def test_three_failures_in_a_row_end_the_run(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tiny_config, "train.max_steps=2", "checkpoint.every_steps=2")
+    monkeypatch.setattr(os, "fsync", failing(28, os.fsync, range(100)))
+    with pytest.raises(OSError, match=r"No space left on device \([\d,]+ bytes are free\)"):
+        run(tiny_config, "train.max_steps=1000", "checkpoint.every_steps=2")
+    (kept,) = list_checkpoints(tiny_config.parent / "runs" / "tiny")
+    assert load_checkpoint(kept)["step"] == 2
+    monkeypatch.undo()
+    goes_on_exactly(tiny_config, 5)
+
+
+@pytest.mark.row(3)
+def test_tensorboard_that_cannot_write_does_not_end_the_run(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(SummaryWriter, "add_scalar", failing(28, SummaryWriter.add_scalar, range(100)))
+    run(tiny_config)
+    assert "TensorBoard's events can be written no more" in capfd.readouterr().out
+    assert checkpoint(tiny_config, 4)["step"] == 4
+
+
+def test_a_fault_strikes_at_its_call() -> None:
+    faulty = replacement(Fault("forward", "raise", call=2), lambda: "done")
+    assert faulty() == "done"
+    with pytest.raises(RuntimeError, match="a fault of a test"):
+        faulty()

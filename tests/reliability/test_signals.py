@@ -1,0 +1,107 @@
+"""Signals that ask a run to stop, wherever it is: row 4."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import launch
+import train
+from entry_point import run_entry_point
+from tests.reliability.faults import PLACES, Fault, replacement
+from tests.runs import assert_equal, checkpoint, run, without_config
+from utils.checkpoint_folder import list_checkpoints
+
+pytestmark = pytest.mark.row(4)
+
+SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
+# the call that is struck, so that the third step is the one that is under way
+CALLS = {"forward": 3, "backward": 5, "step": 5, "validation": 3, "save": 3}
+EVERY_STEP = ["checkpoint.every_steps=1", "log.images_every_steps=1"]
+
+
+def stop_here(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, name = PLACES[fault.place]
+    monkeypatch.setattr(owner, name, replacement(fault, getattr(owner, name)))
+
+
+def run_as_user(config: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["train.py", "--config", str(config), *arguments])
+    return run_entry_point(train.main)
+
+
+def goes_on_exactly(config: Path, *settings: str) -> None:
+    run(config, *settings, "train.max_steps=6")
+    run(config, *settings, "train.max_steps=6", "run.name=whole")
+    assert_equal(without_config(checkpoint(config, 6)), without_config(checkpoint(config, 6, "whole")))
+
+
+@pytest.mark.parametrize("name", SIGNALS)
+@pytest.mark.parametrize("place", CALLS)
+def test_the_step_is_finished_and_saved(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], place: str, name: str
+) -> None:
+    settings = EVERY_STEP if place in ("validation", "save") else []
+    with monkeypatch.context() as context:
+        stop_here(Fault(place, name, call=CALLS[place]), context)
+        code = run_as_user(tiny_config, context, *settings, "train.max_steps=1000")
+    assert code == 128 + signal.Signals[name]
+    step = 4 if place == "save" else 3  # what comes while saving is heard after the next step
+    assert f"stopped by {name} and saved at step {step}" in capfd.readouterr().err
+    assert checkpoint(tiny_config, step)["step"] == step
+    goes_on_exactly(tiny_config, *settings)
+
+
+@pytest.mark.parametrize("name", SIGNALS)
+def test_a_run_that_waits_for_data_is_not_waited_for(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], name: str
+) -> None:
+    timer = threading.Timer(2.0, os.kill, (os.getpid(), signal.Signals[name]))
+    with monkeypatch.context() as context:
+        stop_here(Fault("loading", "hang", call=3), context)  # in the loader process, which is forked
+        timer.start()
+        code = run_as_user(tiny_config, context, "data.workers=1", "train.max_steps=1000")
+        timer.join()
+    assert code == 128 + signal.Signals[name]
+    assert f"stopped by {name} and saved at step 2" in capfd.readouterr().err
+    goes_on_exactly(tiny_config)
+
+
+def test_a_second_ctrl_c_leaves_at_once(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as context:
+        for call in (5, 6):  # both in the backward passes of the third step
+            stop_here(Fault("backward", "SIGINT", call=call), context)
+        code = run_as_user(tiny_config, context, "train.max_steps=1000", "checkpoint.every_steps=2")
+    assert code == 130
+    (saved,) = list_checkpoints(tiny_config.parent / "runs" / "tiny")
+    assert saved.name == "checkpoint-00000002.pt"
+    goes_on_exactly(tiny_config)
+
+
+def test_before_the_first_step_a_run_stops_at_once(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def struck(original: Callable[..., Any]) -> Callable[..., Any]:
+        return replacement(Fault("building", "SIGTERM"), original)
+
+    with monkeypatch.context() as context:
+        context.setattr(launch, "Training", struck(launch.Training))
+        code = run_as_user(tiny_config, context)
+    assert code == 128 + signal.SIGTERM
+    assert "stopped by SIGTERM before the first step; nothing was to be saved" in capfd.readouterr().err
+    goes_on_exactly(tiny_config)
+
+
+def test_what_nohup_ignores_stays_ignored(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        stop_here(Fault("forward", "SIGHUP", call=2), monkeypatch)
+        run(tiny_config)
+    finally:
+        signal.signal(signal.SIGHUP, previous)
+    assert checkpoint(tiny_config, 4)["step"] == 4

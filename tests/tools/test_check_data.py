@@ -1,0 +1,175 @@
+import multiprocessing
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import data.paired_folders
+from entry_point import run_entry_point
+from tests.conftest import save_image
+from tools import check_data
+
+RGB = np.full((32, 64, 3), 99, dtype=np.uint8)
+PARENT = os.getpid()
+
+
+def check(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    monkeypatch.setattr(sys, "argv", ["check_data", *map(str, arguments)])
+    try:
+        return run_entry_point(check_data.main)
+    except SystemExit as stopped:
+        return int(stopped.code or 0)
+
+
+def test_a_good_data_set_has_no_problem(
+    label_data_set: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check(monkeypatch, label_data_set, "--n-classes", 5) == 0
+    expected = "test: 1 samples\ntrain: 3 samples\nno problem in test, train\n"
+    assert capsys.readouterr().out == expected
+    assert not multiprocessing.active_children()
+
+
+def test_every_problem_of_every_split_is_told(
+    label_data_set: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = label_data_set
+    (root / "train_img" / "a.jpg").write_bytes(b"")
+    (root / "train_inst" / "a.png").write_bytes(b"no image")
+    (root / "train_img" / "b.jpg").unlink()
+    save_image(root / "test_img" / "d.jpg", RGB[:16])
+    assert check(monkeypatch, root, "--n-classes", 4) == 1
+    *lines, last = capsys.readouterr().out.splitlines()
+    problems = [line for line in lines if not re.fullmatch(r"\w+: \d+ samples", line)]
+    assert last == f"{len(problems)} problems in test, train"
+    expected = [
+        r"test_label/d\.png is 64x32 but its partner .*test_img/d\.jpg is 64x16",
+        r"test_label/d\.png: pixel .* holds id 4, allowed are 0 to 3",
+        r"train_label/b\.png: without a partner of the same name in .*train_img$",
+        r"train_inst/b\.png: without a partner of the same name in .*train_img$",
+        r"train_img/a\.jpg: cannot be read as an image: it is empty",
+        r"train_inst/a\.png: cannot be read as an image: it is damaged",
+        r"train_label/a\.png: pixel .* holds id 4",
+        r"train_label/c\.png: pixel .* holds id 4",
+    ]
+    assert all(sum(bool(re.search(reason, line)) for line in problems) == 1 for reason in expected), problems
+    assert len(problems) == len(expected)
+
+
+def test_a_configuration_says_which_splits_and_sizes(
+    tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "pairs"
+    for split in ("train", "val", "test"):
+        save_image(root / f"{split}_A" / "x.png", RGB)
+        save_image(root / f"{split}_B" / "x.png", RGB)
+    save_image(root / "train_A" / "y.png", RGB[:, :32])
+    save_image(root / "train_B" / "y.png", RGB[:, :32])
+    settings = ["data.layout=paired_folders", f"data.root={root}", "data.instance_edges=false"]
+    assert check(monkeypatch, "--config", tiny_config, *settings) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "no problem in train, test, val"
+    assert check(monkeypatch, "--config", tiny_config, *settings, "train.batch_size=2") == 1
+    assert "one batch holds images of different sizes (x 64x32, y 32x32)" in capsys.readouterr().out
+    crops = ["data.preprocess=crop", "data.crop_width=64", "data.crop_height=32"]
+    assert check(monkeypatch, "--config", tiny_config, *settings, *crops) == 1
+    assert "y is 32x32, too small for a crop of 64x32" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("is_split", [True, False])
+def test_images_that_hold_both_sides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_split: bool
+) -> None:
+    folder = tmp_path / "train" if is_split else tmp_path
+    save_image(folder / "x.png", RGB)
+    save_image(folder / "odd.png", RGB[:, :31])
+    assert check(monkeypatch, tmp_path) == 1
+    out = capsys.readouterr().out
+    assert f"{folder / 'odd.png'}: is 31 pixels wide, expected two halves of equal width" in out
+    assert out.endswith(f"1 problems in {folder.name}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "nothing to check: name a configuration with --config FILE, or a folder"),
+        (["{root}/missing"], "missing: no such folder"),
+        (["{root}"], "expected SPLIT_label and SPLIT_img, .* other layouts with --config FILE"),
+        (["{root}/labels"], "holds label maps; add --n-classes N"),
+        (["--config", "{root}/missing.yaml"], "no such configuration file"),
+    ],
+)
+def test_what_cannot_be_checked_ends_in_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    (tmp_path / "labels" / "train_label").mkdir(parents=True)
+    assert check(monkeypatch, *(argument.format(root=tmp_path) for argument in arguments)) == 2
+    assert re.fullmatch(rf"error: .*{message}.*\n", capsys.readouterr().err)
+
+
+FAULTS: dict[str, tuple[Callable[[], object], str]] = {
+    "segmentation fault": (
+        lambda: os.kill(os.getpid(), signal.SIGSEGV),
+        "a loader process was ended by SIGSEGV while it",
+    ),
+    "killed": (lambda: os.kill(os.getpid(), signal.SIGKILL), "a loader process was ended by SIGKILL while it"),
+    "exit": (lambda: os._exit(3), "a loader process ended with exit code 3 while it"),
+    "hanging": (lambda: time.sleep(100), "takes more than 1 s; see whether it can be read"),
+    "fault": (lambda: list[int]().pop(), "IndexError: pop from empty list"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_file_that_ends_its_process_is_named_and_the_others_are_checked(
+    tiny_config: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+) -> None:
+    fault, words = FAULTS[name]
+    root, read_rgb = tmp_path / "pairs", data.paired_folders.read_rgb
+    for number in range(60):
+        save_image(root / "train_A" / f"{number:02}.png", RGB)
+        save_image(root / "train_B" / f"{number:02}.png", RGB)
+    for number in (7, 55):
+        (root / "train_B" / f"{number:02}.png").write_bytes(b"")
+
+    def read(path: Path) -> torch.Tensor:
+        if os.getpid() != PARENT and path.stem in ("03", "04", "40"):
+            fault()
+        return read_rgb(path)
+
+    monkeypatch.setattr(data.paired_folders, "read_rgb", read)
+    settings = ["data.layout=paired_folders", f"data.root={root}", "data.instance_edges=false", "data.timeout_s=1"]
+    assert check(monkeypatch, "--config", tiny_config, *settings) == 1
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert last == "5 problems in train"
+    lost = [line for line in lines if words in line]
+    assert len(lost) == 3
+    assert all(f"sample {number} of " in line for number, line in zip(("03", "04", "40"), lost, strict=True))
+    assert [line.split(": ")[0] for line in lines if "it is empty" in line] == [
+        str(root / "train_B" / f"{number}.png") for number in ("07", "55")
+    ]
+    assert not multiprocessing.active_children()
+
+
+def test_names_that_are_no_text_and_lines_in_names_are_told_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / os.fsdecode(b"odd\xff\nname.png")).write_bytes(b"")
+    save_image(tmp_path / "x.png", RGB)
+    assert check(monkeypatch, tmp_path) == 1
+    out = capfd.readouterr().out.splitlines()
+    assert len(out) == 3
+    assert out[1].endswith(r"/odd\udcff name.png: cannot be read as an image: it is empty")

@@ -1,0 +1,126 @@
+"""Tell everything that stands against a data set, at once.
+
+python -m tools.check_data --config configs/NAME.yaml [section.key=value ...]
+python -m tools.check_data FOLDER [--n-classes N] [section.key=value ...]
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import build
+from configs.load import config_from_dict, load_config
+from configs.schema import Config, ConfigError
+from data.batch import DataError, check_one_size
+from data.checking import Check, check_all
+from data.image_files import IMAGE_SUFFIXES
+from data.layout import Layout, PairingError
+from entry_point import run_entry_point
+from utils.run_folder import log_to_console, logger
+
+
+def data_set_in(folder: Path, n_classes: int | None, overrides: Sequence[str]) -> tuple[Config, dict[str, bool]]:
+    """What a folder holds that lies as a layout expects it: settings, and the splits as `splits_of_config` gives them.
+
+    Raises:
+        ConfigError, DataError: it lies otherwise, or holds label maps and `n_classes` is missing.
+    """
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such folder")
+    data: dict[str, Any] = {"root": str(folder), "preprocess": "none", "layout": "paired_folders"}
+    names = _splits(folder, "_label")
+    if names and n_classes is None:
+        raise ConfigError(f"{folder}: holds label maps; add --n-classes N")
+    if names:
+        data |= {"n_classes": n_classes, "instance_edges": bool(_splits(folder, "_inst"))}
+    elif not (names := _splits(folder, "_A")):
+        data["layout"] = "side_by_side"
+        names = [path.name for path in sorted(folder.iterdir()) if path.is_dir() and _holds_images(path)]
+    if not names and _holds_images(folder):
+        data["root"], names = str(folder.resolve().parent), [folder.resolve().name]
+    if not names:
+        raise DataError(
+            f"{folder}: expected SPLIT_label and SPLIT_img, SPLIT_A and SPLIT_B, or images that hold both sides, in it "
+            "or in a folder for each split; other layouts with --config FILE"
+        )
+    return config_from_dict({"data": data}, str(folder), overrides), {name: name != "test" for name in names}
+
+
+def splits_of_config(config: Config) -> dict[str, bool]:
+    """The splits that training and testing would read, each with whether its samples must have targets."""
+    data = config.data
+    splits = {data.test_split: False} if build.has_split(data, data.test_split) else {}
+    if data.validation_split or build.has_split(data, "val"):
+        splits[data.validation_split or "val"] = True
+    return {"train": True} | splits | {"train": True}
+
+
+def problems_of_split(config: Config, split: str, *, needs_targets: bool) -> Iterator[str]:
+    """What stands against a split, each in the words in which training would tell it; the end is logged."""
+    layout: Layout | None
+    try:
+        layout = build.build_layout(config, split, needs_targets=needs_targets)
+    except PairingError as error:
+        yield from error.problems
+        layout = error.rest
+    except DataError as error:
+        yield from error.problems
+        layout = None
+    if layout is None:
+        return
+    logger.info("%s: %d samples", split, len(layout))
+    check = Check(layout, build.build_preprocessing(config), is_for_training=split == "train")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    results = sorted(
+        check_all(check, n_processes=cores, timeout_s=config.data.timeout_s), key=lambda checked: checked.index
+    )
+    for checked in results:
+        yield from checked.problems
+    if check.is_for_training and config.train.batch_size > 1:
+        try:
+            check_one_size([(layout.names[good.index], good.height, good.width) for good in results if good.height])
+        except DataError as error:
+            yield from error.problems
+
+
+def main(argv: Sequence[str]) -> None:
+    """Parse the command line and do what it says; exits with code 1 where something stands against the data set."""
+    parser = argparse.ArgumentParser(description="Tell everything that stands against a data set.")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file of the run that is to use it")
+    parser.add_argument("--n-classes", type=int, metavar="N", help="of the label maps of a folder without --config")
+    parser.add_argument("settings", nargs="*", metavar="FOLDER|section.key=value", help="data set; settings")
+    arguments = parser.parse_intermixed_args(argv)
+    if arguments.config:
+        config = load_config(arguments.config, arguments.settings)
+        splits = splits_of_config(config)
+    elif arguments.settings:
+        folder, *overrides = arguments.settings
+        config, splits = data_set_in(Path(folder).expanduser(), arguments.n_classes, overrides)
+    else:
+        raise ConfigError("nothing to check: name a configuration with --config FILE, or a folder")
+    if hasattr(sys.stdout, "reconfigure"):  # names of files may hold anything
+        sys.stdout.reconfigure(errors="backslashreplace")
+    log_to_console(is_main=True)
+    n_problems = 0
+    for split, needs_targets in splits.items():
+        for problem in problems_of_split(config, split, needs_targets=needs_targets):
+            n_problems += 1
+            logger.info("%s", " ".join(problem.split()))
+    logger.info("%s in %s", f"{n_problems} problems" if n_problems else "no problem", ", ".join(splits))
+    if n_problems:
+        raise SystemExit(1)
+
+
+def _splits(folder: Path, ending: str) -> list[str]:
+    return [path.name.removesuffix(ending) for path in sorted(folder.glob(f"*{ending}")) if path.is_dir()]
+
+
+def _holds_images(folder: Path) -> bool:
+    return any(path.suffix.lower() in IMAGE_SUFFIXES for path in folder.iterdir())
+
+
+if __name__ == "__main__":
+    sys.exit(run_entry_point(main))
