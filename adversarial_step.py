@@ -66,8 +66,8 @@ class Game:
         """
         for scene in self._passes(batches):
             self._joint_pass(scene, share=1 / len(batches))
-        self.discriminator.step()
-        self.generator.step()
+        self._update("discriminator")
+        self._update("generator")
 
     def _joint_pass(self, scene: Scene, share: float) -> None:
         with self.precision.autocast():
@@ -85,7 +85,7 @@ class Game:
         """An update of the discriminator alone, for more of them than of the generator."""
         for scene in self._passes(batches):
             self._discriminator_pass(scene, share=1 / len(batches), keeps_graph=False)
-        self.discriminator.step()
+        self._update("discriminator")
 
     def step_in_sequence(self, batches: Sequence[Batch]) -> None:
         """pix2pix's update: the discriminator steps first, then judges the translation again for the generator.
@@ -98,10 +98,10 @@ class Game:
         for scene in self._passes(batches):
             fake = self._discriminator_pass(scene, share=1 / len(batches), keeps_graph=keeps_graph)
             kept_fake = fake if keeps_graph else None
-        self.discriminator.step()
+        self._update("discriminator")
         for scene in self._passes(batches):
             self._generator_pass(scene, share=1 / len(batches), fake=kept_fake)
-        self.generator.step()
+        self._update("generator")
 
     def _discriminator_pass(self, scene: Scene, share: float, keeps_graph: bool) -> Tensor:
         with self.precision.autocast():
@@ -128,13 +128,34 @@ class Game:
             g_loss = self._generator_loss(scene, fake, fake_judged, real_judged)
         self.generator.backward(g_loss * share)
 
-    def rehearse(self, batch: Batch) -> None:
-        """Compute what a step computes of a batch but for gradients, to see that networks and losses take it."""
+    def _update(self, name: str) -> None:
+        player = self.players[name]
+        player.step()
+        if player.gradient_norm is not None:
+            self.means.add({name: player.gradient_norm}, "gradient_norm/")
+
+    def rehearse(self, batch: Batch) -> int:
+        """Compute what a step computes of a batch but for gradients, to see that networks and losses take it.
+
+        Returns the bytes that are kept for the backward passes, without the weights.
+        """
+        known = {p.untyped_storage().data_ptr() for player in self.players.values() for p in player.module.parameters()}
+        kept: dict[int, int] = {}
+
+        def keep(tensor: Tensor) -> Tensor:
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in known:
+                kept[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        losses = []  # alive until the end, so that no memory is counted twice
         for scene in self._passes([batch]):
-            with torch.no_grad(), self.precision.autocast():
+            with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), self.precision.autocast():
                 fake = self.generator.network(*scene.generator_inputs)
                 fake_judged, real_judged = self._judge((scene.source, fake), (scene.source, scene.target))
-                self._generator_loss(scene, fake, fake_judged, real_judged)
+                losses.append(self._generator_loss(scene, fake, fake_judged, real_judged))
+                losses.append(self._discriminator_loss(scene, fake, fake_judged, real_judged))
+        return sum(kept.values())
 
     def _passes(self, batches: Sequence[Batch]) -> Iterator[Scene]:
         """The scene of each batch; gradients are averaged in the last pass."""
@@ -169,6 +190,9 @@ class Game:
             [scale.logits for scale in fake_judged], [scale.logits for scale in real_judged], judge, fake, scene.target
         )
         self.means.add(terms, "loss/D/")
+        judged = {"real": real_judged, "fake": fake_judged}
+        means = {name: torch.stack([scale.logits.mean() for scale in scales]).mean() for name, scales in judged.items()}
+        self.means.add(means, "judgement/")
         return terms["total"]
 
     def _generator_loss(
@@ -234,4 +258,5 @@ def _make_player(module: nn.Module, config: Config, device: torch.device, precis
         ),
         scaler=precision.make_scaler(),
         max_gradient_norm=settings.max_gradient_norm,
+        measures_gradients=config.log.gradient_norms,
     )

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from utils.stop_request import Interrupted
+
 MOST_LINES = 10  # of an error that holds several problems
 _WAYS_OUT = {
     errno.EACCES: "change its permissions, or choose another place",
@@ -21,6 +23,9 @@ _WAYS_OUT = {
     errno.ENOTDIR: "a file is in the place of a folder; choose another place",
     errno.EISDIR: "name a file in it",
     errno.ENOENT: "check the path",
+    errno.ENOSPC: "free space there, or choose another place",
+    errno.EDQUOT: "free space there, or choose another place",
+    errno.EIO: "the disk does not answer as it should; try again, or choose another place",
 }
 
 
@@ -75,12 +80,10 @@ def run_entry_point(main: Callable[[Sequence[str]], None]) -> int:
         return 130
     except BrokenPipeError:  # as of `| head`
         return 141  # 128 + SIGPIPE
+    except Interrupted as error:
+        sys.stderr.write(f"{error}; the same command, without --resume, goes on from there\n")
+        return error.exit_code
     except Exception as error:
-        from utils.stop_request import Interrupted
-
-        if isinstance(error, Interrupted):
-            sys.stderr.write(f"{error}; the same command, without --resume, goes on from there\n")
-            return error.exit_code
         if not isinstance(error, user_errors()):
             raise
         sys.stderr.writelines(f"error: {_printable(problem)}\n" for problem in _problems(error))
@@ -114,6 +117,8 @@ def _problems(error: Exception) -> list[str]:
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         way_out = _WAYS_OUT.get(error.errno or 0)
         return [f"{error.filename}: {error.strerror}" + (f": {way_out}" if way_out else "")]
+    if isinstance(error, OSError) and error.errno in _WAYS_OUT:
+        return [f"{error.strerror}: {_WAYS_OUT[error.errno]}"]
     if not isinstance(error, ConfigError):
         return [str(error)]
     n_left = len(error.problems) - MOST_LINES

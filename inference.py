@@ -1,38 +1,38 @@
 """From a trained generator and a folder or a split to translated images, a contact sheet and metrics."""
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
-from torchvision.transforms.v2.functional import resize
+from torch import nn
+from tqdm import tqdm
 
 import build
 from configs.schema import Config, ConfigError
 from data.batch import Batch, DataError, Sample
-from data.image_files import write_png
+from data.conditioning import Conditioning
 from data.layout import Layout
-from data.loader import read_fixed
 from data.paired_folders import PairedFolders
+from data.preprocessing import Preprocessing, place
+from inputs import STANDARD_INPUT, ListedImages, common_folder, read_list
 from models.feature_clusters import FILE_NAME, FeatureClusters
 from models.feature_encoder import FeatureConditionedGenerator
+from padding import padded
+from results import Results, prepare_output
 from trained import Trained, find_checkpoint_file, load_trained
-from translator import Look, Translator
+from translator import Look, Tiles, Translator
 from utils.allocator import keep_freed_memory
 from utils.checkpoint import CheckpointError, read_weights_file
 from utils.compilation import compiled, what_compiling_lacks
-from utils.distributed import choose_device
-from utils.metrics import ConstantColorFloor, ImageMetrics, image_metrics, mean_metrics
-from utils.pictures import picture_table
+from utils.distributed import World, joined_world
 from utils.precision import OptLevel, choose_precision
 from utils.run_folder import log_to_console, logger
+from utils.tiling import TiledNetwork
+from utils.window import Window
 
-SHEET = "contact_sheet"
-SHEET_SAMPLES = 24
-SHEET_WIDTH = 1200  # pixels
+LONGEST_WAIT_S = 24 * 3600.0  # of a process for the others, whose images may be larger
 COMPILING_PAYS = 2**25  # pixels in all: on 2 cores it takes 16 s, and saves 0.06 s of each 256x256 image (bench/)
 
 
@@ -41,7 +41,7 @@ class Request:
     """What is to be translated, and how; None and empty mean the default of test.py's option of that name."""
 
     checkpoint: Path | None
-    input: Path | None
+    input: Sequence[Path]
     instances: Path | None
     targets: Path | None
     features: Literal["sampled", "given"] | None
@@ -58,6 +58,18 @@ class Request:
     batch_size: int
     device: Literal["auto", "cpu", "cuda"]
     overrides: Sequence[str]
+    size: Literal["own", "trained"] | None = None
+    tile: int | None = None
+    overlap: int | None = None
+    tta: Literal["flip"] | None = None
+
+    @property
+    def keeps_sizes(self) -> bool:
+        """Whether images are translated at their own size; by default where no size was chosen for a free input."""
+        if self.size is not None:
+            return self.size == "own"
+        sizing = ("data.preprocess=", "data.load_", "data.crop_")
+        return bool(self.input) and not any(override.startswith(sizing) for override in self.overrides)
 
 
 def choose_look(trained: Trained, request: Request) -> Look | None:
@@ -130,9 +142,12 @@ def is_compiled(trained: Trained, layout: Layout, device: torch.device, request:
     if request.compile != "auto":
         return request.compile == "on"
     encodes = isinstance(trained.generator, FeatureConditionedGenerator)  # its work depends on the instances
-    if device.type != "cpu" or encodes or request.noise or what_compiling_lacks(device):
+    if device.type != "cpu" or encodes or request.noise or request.tile or what_compiling_lacks(device):
         return False
-    height, width = layout.read(0).source.shape[-2:]
+    sizes = {layout.read(index).source.shape[-2:] for index in {0, len(layout) // 2, len(layout) - 1}}
+    if request.keeps_sizes and len(sizes) > 1:  # it would be compiled for each
+        return False
+    height, width = sizes.pop()
     return len(layout) * height * width >= COMPILING_PAYS
 
 
@@ -159,7 +174,44 @@ def build_translator(
         colors=build.class_colors(trained.config.data),
         look=look,
         noise_seed=request.seed if request.noise else None,
+        flips=request.tta == "flip",
     )
+
+
+def with_tiles(translator: Translator, config: Config, request: Request, folder: Path) -> Translator:
+    """The translator, computing in tiles where they are asked for; what lies between goes to `folder`."""
+    if request.tile is None:
+        return translator
+    tile = request.tile
+
+    def tiled(network: nn.Module) -> TiledNetwork:
+        return TiledNetwork(
+            network,
+            tile=tile,
+            size_multiple=config.size_multiple,
+            min_size=config.min_size,
+            overlap=request.overlap,
+            folder=folder,
+        )
+
+    generator = translator.generator
+    if isinstance(generator, FeatureConditionedGenerator):
+        tiles = Tiles(tiled(generator.generator), tiled(generator.encoder.network))
+    else:
+        tiles = Tiles(tiled(generator), encoder=None)
+    report_tiles(tiles.generator, request)
+    return replace(translator, tiles=tiles)
+
+
+def report_tiles(network: TiledNetwork, request: Request) -> None:
+    """Say what the tiles cost."""
+    if network.n_stages > 1:
+        unused = "; --overlap is without effect" if request.overlap is not None else ""
+        logger.info(f"tiles        {request.tile} pixels, in {network.n_stages} sweeps, from norm to norm{unused}")
+    else:
+        logger.info(
+            f"tiles        {request.tile} pixels, and {request.overlap} around of the {network.reach} that matter"
+        )
 
 
 def build_input(trained: Trained, look: Look | None, request: Request) -> Layout:
@@ -170,9 +222,9 @@ def build_input(trained: Trained, look: Look | None, request: Request) -> Layout
     """
     config = settings_for(trained, look)
     conditioning = build.build_conditioning(config)
-    if request.input is None and trained.step is None:
+    if not request.input and trained.step is None:
         raise DataError(f"{trained.file} tells no data set: name a folder of sources with --input DIR")
-    if request.input is None:
+    if not request.input:
         layout = build.build_layout(config, request.split or config.data.test_split, needs_targets=False)
     else:
         if conditioning.needs_instances and request.instances is None:
@@ -180,14 +232,7 @@ def build_input(trained: Trained, look: Look | None, request: Request) -> Layout
             raise DataError(f"--input: this generator needs instance maps too: --instances DIR{other}")
         if conditioning.features == "precomputed" and request.feature_maps is None:
             raise DataError("--input: this generator needs features too: --clusters FILE, or maps: --feature-maps DIR")
-        layout = PairedFolders(
-            source_folder=request.input,
-            target_folder=request.targets,
-            instance_folder=request.instances if conditioning.needs_instances else None,
-            feature_folder=request.feature_maps if conditioning.features == "precomputed" else None,
-            n_classes=conditioning.n_classes,
-            ignore_id=config.data.ignore_id,
-        )
+        layout = _build_free_input(request, conditioning, config.data.ignore_id)
     has_encoder = isinstance(trained.generator, FeatureConditionedGenerator)
     if look is None and conditioning.features == "encoded" and not has_encoder:
         raise DataError("--features given: this file has no encoder; leave it out, or give maps: --feature-maps DIR")
@@ -199,90 +244,90 @@ def build_input(trained: Trained, look: Look | None, request: Request) -> Layout
     return layout
 
 
-def check_output(output: Path, layout: Layout) -> None:
-    """Raise DataError where results would overwrite what they are made of, or each other."""
-    written = output.resolve()
-    for folder in layout.folders:
-        if folder.resolve() in (written, *written.parents):
-            raise DataError(f"the output {output} lies in {folder}, which is read: choose another --output")
-    results = {(output / f"{name}.png").resolve() for name in layout.names}
-    if overwritten := results & {path.resolve() for path in layout.files}:
-        raise DataError(f"the output would overwrite {min(overwritten)}, which is read: choose another --output")
-    if SHEET in layout.names:
-        raise DataError(f"an input is called {SHEET}, as the contact sheet among the results: rename it")
+def _build_free_input(request: Request, conditioning: Conditioning, ignore_id: int | None) -> Layout:
+    """A folder, or what else is listed; partners are found more easily in a folder."""
+    instances = request.instances if conditioning.needs_instances else None
+    features = request.feature_maps if conditioning.features == "precomputed" else None
+    first, *others = request.input
+    if not others and (first.is_dir() or not first.suffix):
+        return PairedFolders(
+            source_folder=first,
+            target_folder=request.targets,
+            instance_folder=instances,
+            feature_folder=features,
+            n_classes=conditioning.n_classes,
+            ignore_id=ignore_id,
+        )
+    return ListedImages(
+        request.input,
+        target_folder=request.targets,
+        instance_folder=instances,
+        feature_folder=features,
+        n_classes=conditioning.n_classes,
+        ignore_id=ignore_id,
+    )
 
 
-def read_batches(layout: Layout, config: Config, batch_size: int) -> Iterator[list[Sample]]:
-    """All samples in order, placed as for testing; up to `batch_size` of one size together."""
+@dataclass(frozen=True)
+class Padded:
+    """A sample, the same at a size that the generator takes, and where in it it lies."""
+
+    sample: Sample
+    fitting: Sample
+    window: Window
+
+
+def read_padded(layout: Layout, preprocessing: Preprocessing, index: int, *, keeps_size: bool) -> Padded:
+    """Sample `index`, at its own size or as the preprocessing places it for testing; padded where that does not fit."""
+    sample = layout.read(index)
+    own_size = replace(preprocessing, mode="crop").whole
+    placement = own_size(sample) if keeps_size else preprocessing.fixed(sample)
+    sample = place(sample, placement, source_is_ids=layout.n_classes > 0)
+    return Padded(sample, *padded(sample, preprocessing.size_multiple, preprocessing.min_size))
+
+
+def read_batches(
+    layout: Layout, config: Config, indices: Sequence[int], batch_size: int, *, keeps_sizes: bool
+) -> Iterator[list[Padded]]:
+    """Samples in order; up to `batch_size` of one size together."""
     preprocessing = build.build_preprocessing(config)
-    batch: list[Sample] = []
-    for index in range(len(layout)):
-        sample = read_fixed(layout, preprocessing, index)
-        if batch and (len(batch) == batch_size or sample.source.shape != batch[0].source.shape):
+    batch: list[Padded] = []
+    for index in indices:
+        read = read_padded(layout, preprocessing, index, keeps_size=keeps_sizes)
+        if batch and (len(batch) == batch_size or read.fitting.source.shape != batch[0].fitting.source.shape):
             yield batch
             batch = []
-        batch.append(sample)
-    yield batch
+        batch.append(read)
+    if batch:
+        yield batch
 
 
-def contact_sheet(rows: Sequence[Sequence[Tensor]]) -> Tensor:
-    """One (3, H, W) uint8 picture of at most SHEET_WIDTH pixels from rows of (3, h, w) uint8 images."""
-    per_row = max(len(row) for row in rows)
-    widest = max(SHEET_WIDTH // per_row, 1)
-    thumbnails = [[_thumbnail(image, widest) for image in row] for row in rows]
-    row_width = max(sum(image.shape[2] for image in row) for row in thumbnails)
-    n_side_by_side = max(SHEET_WIDTH // row_width, 1)
-    groups = [thumbnails[start : start + n_side_by_side] for start in range(0, len(rows), n_side_by_side)]
-    return picture_table([[image for row in group for image in row] for group in groups])
+def translate_all(
+    trained: Trained,
+    translator: Translator,
+    layout: Layout,
+    output: Path,
+    batch_size: int,
+    *,
+    keeps_sizes: bool = False,
+    world: World | None = None,
+) -> None:
+    """Write OUTPUT/NAME.png for every sample, a contact sheet, a gallery and, where targets exist, metrics.json.
 
-
-def _thumbnail(image: Tensor, width: int) -> Tensor:
-    if image.shape[2] <= width:
-        return image
-    return resize(image, [max(1, image.shape[1] * width // image.shape[2]), width], antialias=True)
-
-
-def translate_all(trained: Trained, translator: Translator, layout: Layout, output: Path, batch_size: int) -> None:
-    """Write OUTPUT/NAME.png for every sample, a contact sheet and, where targets exist, metrics.json."""
-    metrics: dict[str, ImageMetrics] = {}
-    floor = ConstantColorFloor(layout.n_classes)
-    sheet: list[list[Tensor]] = []
+    world: the processes that share the samples; each takes every n-th.
+    """
+    world = world or World(0, 1, translator.device)
     config = settings_for(trained, translator.look)
-    for samples in read_batches(layout, config, batch_size):
-        for sample, fake in zip(samples, translator.translate(Batch.of(samples)), strict=True):
-            write_png(output / f"{sample.name}.png", fake)
-            if sample.target is not None:
-                metrics[sample.name] = image_metrics(fake, sample.target)
-                floor.add(sample.source, sample.target)
-            if len(sheet) < SHEET_SAMPLES:
-                shown = [translator.show_source(sample), fake, sample.target]
-                sheet.append([image for image in shown if image is not None])
-    write_png(output / f"{SHEET}.png", contact_sheet(sheet))
-    logger.info("translated   %d images: %s", len(layout), output)
-    logger.info("at a glance  %s", output / f"{SHEET}.png")
-    if metrics:
-        report_metrics(metrics, floor.l1(), trained.step, output / "metrics.json")
-
-
-def report_metrics(metrics: dict[str, ImageMetrics], floor_l1: float, step: int | None, path: Path) -> None:
-    """Print the means and write them with each image's figures as JSON."""
-    mean = mean_metrics(list(metrics.values()))
-    below_floor = 1 - mean.l1 / floor_l1 if floor_l1 > 0 else 0.0
-    report = {
-        "step": step,
-        "n_images": len(metrics),
-        "mean": asdict(mean) | {"sharpness": mean.sharpness},
-        "constant_color_floor": {"l1": floor_l1},
-        "l1_below_floor": below_floor,
-        "images": {name: asdict(m) | {"sharpness": m.sharpness} for name, m in metrics.items()},
-    }
-    path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    logger.info(
-        f"metrics      L1 {mean.l1:.4f}  PSNR {mean.psnr:.2f} dB  SSIM {mean.ssim:.3f}  sharpness {mean.sharpness:.2f}"
-    )
-    comparison = f"{abs(below_floor):.1%} {'below' if below_floor >= 0 else 'ABOVE'}"
-    logger.info(f"floor        L1 {floor_l1:.4f}, best constant colour per class; ours is {comparison}")
-    logger.info("figures      %s", path)
+    results = Results(output, layout)
+    indices = range(world.rank, len(layout), world.size)
+    hidden = None if world.is_main else True  # None: where standard error is no terminal
+    with tqdm(total=len(indices), unit="image", disable=hidden, dynamic_ncols=True) as progress:
+        for batch in read_batches(layout, config, indices, batch_size, keeps_sizes=keeps_sizes):
+            fakes = translator.translate(Batch.of([read.fitting for read in batch]))
+            for read, fake in zip(batch, fakes, strict=True):
+                results.add(read.sample, translator.show_source(read.sample), read.window.cut(fake))
+            progress.update(len(batch))
+    results.finish(world, trained.step, f"{trained.name}: {output.name}")
 
 
 def _n_features_of_original(request: Request) -> int:
@@ -298,10 +343,20 @@ def translate(request: Request) -> None:
     Raises:
         entry_point.user_errors(): a file, a folder or a setting cannot be used.
     """
-    log_to_console(is_main=True)
-    device = choose_device(request.device)
+    with joined_world(request.device, timeout_s=LONGEST_WAIT_S) as world:
+        log_to_console(is_main=world.is_main)
+        if STANDARD_INPUT in request.input:  # one stream for all processes
+            (listed, *_) = world.gather(read_list() if world.is_main else [])
+            request = replace(request, input=[*(p for p in request.input if p != STANDARD_INPUT), *listed])
+        _translate(request, world)
+
+
+def _translate(request: Request, world: World) -> None:
+    device = world.device
     if device.type == "cpu":
         keep_freed_memory()
+    elif request.keeps_sizes:
+        torch.backends.cudnn.benchmark = False  # it would search anew for each size
     file = find_checkpoint_file(request.checkpoint)
     trained = load_trained(
         file,
@@ -313,21 +368,41 @@ def translate(request: Request) -> None:
     )
     logger.info("checkpoint   %s", file)
     if trained.step is None:
-        n_classes, has_edges = trained.config.data.n_classes, trained.config.data.instance_edges
-        source = f"label maps of {n_classes} classes" if n_classes else "RGB images"
-        logger.info(f"translates   {source}{' and instance edges' if has_edges else ''}")
-        if n_classes and not has_edges:
-            logger.info("             if some are instance edges or features: --instances DIR, --clusters FILE")
+        report_original(trained)
     look = choose_look(trained, request)
     layout = build_input(trained, look, request)
+    output = request.output or default_output(trained, request)
+    prepare_output(output, layout)
+    report_sizes(trained.config, request)
     compiles = is_compiled(trained, layout, device, request)
     if compiles:
         logger.info("compiling    the generator, at the first images; --compile off does without")
     translator = build_translator(trained, look, device, request, compiles=compiles)
     report_features(trained, look, request)
-    what = request.input.resolve().name if request.input else request.split or trained.config.data.test_split
-    output = request.output or Path("results") / trained.name / (
-        what if trained.step is None else f"{what}_step{trained.step}"
-    )
-    check_output(output, layout)
-    translate_all(trained, translator, layout, output, request.batch_size)
+    translator = with_tiles(translator, trained.config, request, output)
+    translate_all(trained, translator, layout, output, request.batch_size, keeps_sizes=request.keeps_sizes, world=world)
+
+
+def default_output(trained: Trained, request: Request) -> Path:
+    """results/RUN/SPLIT_stepSTEP, or with the name of the input in place of the split's."""
+    what = request.split or trained.config.data.test_split
+    if request.input:
+        (first, *others) = request.input
+        what = first.resolve().stem if first.is_file() and not others else common_folder(request.input).name or "input"
+    what = what.replace("/", "_")  # a split may lie deeper; its results do not
+    return Path("results") / trained.name / (what if trained.step is None else f"{what}_step{trained.step}")
+
+
+def report_original(trained: Trained) -> None:
+    """Say what an original's file translates."""
+    n_classes, has_edges = trained.config.data.n_classes, trained.config.data.instance_edges
+    source = f"label maps of {n_classes} classes" if n_classes else "RGB images"
+    logger.info(f"translates   {source}{' and instance edges' if has_edges else ''}")
+    if n_classes and not has_edges:
+        logger.info("             if some are instance edges or features: --instances DIR, --clusters FILE")
+
+
+def report_sizes(config: Config, request: Request) -> None:
+    """Say that images keep their sizes, where the generator has learned from others."""
+    if request.keeps_sizes and config.data.preprocess != "none":
+        logger.info(f"sizes        each image's own; --size trained: as data.preprocess={config.data.preprocess} says")

@@ -1,8 +1,10 @@
 """How a run begins: the place to go on from, initial weights, checks, the plan in words, its folder."""
 
-from contextlib import nullcontext
-from dataclasses import dataclass
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
 
 from configs.load import config_to_yaml
 from configs.schema import Config, ConfigError
@@ -17,10 +19,13 @@ from utils.allocator import keep_freed_memory
 from utils.checkpoint import CheckpointError, load_checkpoint
 from utils.checkpoint_folder import Found, list_checkpoints, newest_whole, put_damaged_aside, sweep
 from utils.distributed import World, joined_world
+from utils.network_table import table, watched_layers
 from utils.player import Player
 from utils.run_folder import log_file, log_to_console, logger, set_aside
 from utils.run_lock import run_lock
 from utils.stop_request import StopRequest
+
+Task = Literal["train", "dry-run", "smoke"]
 
 CHECKED_SAMPLES = 100  # by --dry-run
 VGG_MIN_SIDE = 16  # pixels, which four poolings make one
@@ -64,8 +69,10 @@ def find_checkpoint_together(run_folder: Path, resume: str, world: World) -> Fou
     return Found(path, load_checkpoint(path))
 
 
-def check_samples(training: Training) -> str:
+def check_samples(training: Training) -> list[str]:
     """Load up to CHECKED_SAMPLES training samples from all over the data set, and judge a batch of them.
+
+    Returns what was seen: the networks layer by layer, and what they take.
 
     Raises:
         ConfigError, DataError: a sample cannot be used, or is too small for the discriminator.
@@ -80,10 +87,24 @@ def check_samples(training: Training) -> str:
             raise loaded
         check_size(training.config, loaded)
         samples += [loaded] if len(samples) < batch_size else []
-    training.game.rehearse(Batch.of(samples).to(training.world.device))
-    return (
-        f"checked        {len(indices)} of {n_samples} training samples, networks and losses on a batch of them: good"
-    )
+    networks, batch = training.game.players, Batch.of(samples).to(training.world.device)
+    with ExitStack() as stack:
+        layers = {name: stack.enter_context(watched_layers(player.computing)) for name, player in networks.items()}
+        n_kept_bytes = training.game.rehearse(batch)
+    tables = [line for name, seen in layers.items() for line in table(name, seen)]
+    weights = training.game.n_bytes // 3  # and as much for gradients, and for each of Adam's moments
+    checkpoint_bytes = training.game.n_bytes + (weights if training.average else 0)
+    return [
+        *tables,
+        f"memory         about {_gib(4 * weights + n_kept_bytes)}: {_gib(weights)} of weights, as much of gradients, "
+        f"twice that of moments, {_gib(n_kept_bytes)} kept for the backward passes of a batch",
+        f"checkpoint     about {_gib(checkpoint_bytes)}, {training.config.checkpoint.keep or 'all'} of them are kept",
+        f"checked        {len(indices)} of {n_samples} training samples, networks and losses on a batch of them: good",
+    ]
+
+
+def _gib(n_bytes: int) -> str:
+    return f"{n_bytes / 2**30:.2f} GiB"
 
 
 def training_dataset(training: Training) -> TrainingDataset:
@@ -179,7 +200,7 @@ def go_on_or_start(training: Training, beginning: Beginning) -> tuple[Found | No
 def dry_run(training: Training, beginning: Beginning) -> None:
     """Check everything and say what would be done."""
     _, plan = go_on_or_start(training, beginning)
-    for line in [*plan, check_samples(training)]:
+    for line in [*plan, *check_samples(training)]:
         logger.info(line)
 
 
@@ -198,6 +219,14 @@ def prepare_folder(folder: Path, resume: str, found: Found | None) -> None:
         logger.info("the run that was in %s is kept in %s", folder, aside)
 
 
+def note_settings(path: Path, config: Config) -> None:
+    """Write the settings for people to read; a checkpoint holds them too, so a disk that fails does not end the run."""
+    try:
+        path.write_text(config_to_yaml(config), encoding="utf-8")
+    except OSError as error:
+        logger.warning("not written: %s", error)
+
+
 def train(config: Config, world: World, beginning: Beginning, stop: StopRequest) -> None:
     """Build, find the place to go on from, and run to the end."""
     if world.device.type == "cpu" and not config.train.activation_checkpointing:
@@ -214,21 +243,42 @@ def train(config: Config, world: World, beginning: Beginning, stop: StopRequest)
         for line in plan:
             logger.info(line)
         if world.is_main:
-            (training.folder / "config.yaml").write_text(config_to_yaml(config), encoding="utf-8")
+            note_settings(training.folder / "config.yaml", config)
         training.run(stop)
         logger.info("finished: python test.py --checkpoint %s", training.folder)
 
 
-def launch(config: Config, beginning: Beginning, *, is_dry_run: bool) -> None:
-    """Join the processes of the run, and train, or only say what would be done."""
+def smoke(config: Config, world: World, stop: StopRequest) -> None:
+    """Two steps, a validation, a checkpoint, and going on from it, in a folder that is removed."""
+    with TemporaryDirectory() if world.is_main else nullcontext("") as own:
+        root = world.gather(own)[0]
+        small = replace(
+            config,
+            run=replace(config.run, root=root),
+            train=replace(config.train, max_steps=2),
+            log=replace(config.log, every_steps=1),
+            data=replace(config.data, cache="none"),
+        )
+        train(small, world, Beginning(), stop)
+        train(replace(small, train=replace(small.train, max_steps=3)), world, Beginning(), stop)
+        world.barrier()
+    logger.info("smoke test passed: two steps, validation, checkpoint, and a step from it")
+
+
+def launch(config: Config, beginning: Beginning, task: Task = "train") -> None:
+    """Join the processes of the run, and do the task: train, tell what would be done, or try everything shortly."""
     with joined_world(config.run.device, config.run.peer_timeout_s) as world:
         log_to_console(world.is_main)
-        if is_dry_run:
+        if task == "dry-run":
             dry_run(Training(config, world), beginning)
+            return
+        if task == "smoke":
+            with StopRequest() as stop:
+                smoke(config, world, stop)
             return
         folder = run_folder(config)
         with (
-            StopRequest(has_launcher=world.size > 1) as stop,
+            StopRequest() as stop,
             run_lock(folder) if world.is_main else nullcontext(),
         ):
             train(config, world, beginning, stop)

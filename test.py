@@ -1,24 +1,26 @@
-"""Translate images with a trained generator: python test.py [--checkpoint RUN] [--input DIR] [--output DIR]."""
+"""Translate images with a trained generator: python test.py [--checkpoint RUN] [--input PATH …] [--output DIR]."""
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from entry_point import run_entry_point
+from entry_point import ArgumentParser, run_entry_point
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description="Translate images with a trained generator.")
+    parser = ArgumentParser(description="Translate images with a trained generator.")
     add = parser.add_argument
     add(
         "--checkpoint",
         type=Path,
         metavar="RUN_OR_FILE",
-        help="run folder, checkpoint, or weights of pix2pixHD or pix2pix (…_net_G.pth); default: newest in runs/",
+        help="run folder, checkpoint, weights of pix2pixHD or pix2pix (…_net_G.pth) or .safetensors of tools.export; default: newest in runs/",
     )
-    add("--input", type=Path, metavar="DIR", help="folder of sources, without targets; default: test split")
+    input_help = "folders or files of sources; -: a list of them from standard input; default: the test split"
+    add("--input", type=Path, nargs="+", action="extend", default=[], metavar="PATH", help=input_help)
     add("--instances", type=Path, metavar="DIR", help="folder of instance maps for --input")
     add("--targets", type=Path, metavar="DIR", help="folder of targets for --input, to compare with")
     add("--features", choices=("sampled", "given"), help="instance features: drawn from clusters, or the samples' own")
@@ -36,23 +38,54 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     compile_help = "fuse the layers, a quarter of a minute before the first image; auto: on a CPU, for many images"
     add("--compile", choices=("auto", "on", "off"), default="auto", help=compile_help)
     add("--batch-size", type=_positive, default=1, metavar="N")
+    size_help = "own: as it is, the default with --input; trained: as the training's data.preprocess says"
+    add("--size", choices=("own", "trained"), help=size_help)
+    tile_help = "side of the tiles, in pixels, in which large images are computed; the result is the same"
+    add("--tile", type=_positive, metavar="N", help=tile_help)
+    overlap_help = "with batch norm, compute each tile at once, with so many pixels around, and blend them"
+    add("--overlap", type=_whole, metavar="M", help=overlap_help)
+    add("--tta", choices=("flip",), help="flip: the mean with the translation of the mirrored image, mirrored back")
     add("--device", choices=("auto", "cpu", "cuda"), default="auto")
     add("overrides", nargs="*", metavar="section.key=value", help="settings in place of the checkpoint's")
     arguments = parser.parse_intermixed_args(argv)
-    if arguments.input is None and (arguments.instances or arguments.targets or arguments.feature_maps):
-        parser.error("--instances, --targets and --feature-maps go with --input")
-    if arguments.noise and arguments.batch_size > 1:
-        parser.error("--noise takes one image at a time: leave --batch-size out")
-    if arguments.seed < 0:
-        parser.error(f"--seed {arguments.seed}: expected a whole number from 0")
-    if arguments.input is not None and arguments.split:
-        parser.error("--split goes with the data set, not with --input")
+    settings = [str(path) for path in arguments.input if _SETTING.match(str(path)) and not path.exists()]
+    arguments.input = [path for path in arguments.input if str(path) not in settings]
+    arguments.overrides += settings
+    if problem := _contradiction(arguments):
+        parser.error(problem)
     return arguments
+
+
+_SETTING = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)+=")  # after the paths of --input the parser cannot tell
+
+
+def _contradiction(arguments: argparse.Namespace) -> str | None:
+    """What of the command line does not go together, and the way out."""
+    if not arguments.input and (arguments.instances or arguments.targets or arguments.feature_maps):
+        return "--instances, --targets and --feature-maps go with --input"
+    if arguments.input and arguments.split:
+        return "--split goes with the data set, not with --input"
+    if arguments.seed < 0:
+        return f"--seed {arguments.seed}: expected a whole number from 0"
+    if arguments.overlap is not None and not arguments.tile:
+        return "--overlap goes with --tile"
+    for option in ("noise", "tile"):
+        if getattr(arguments, option) and arguments.batch_size > 1:
+            return f"--{option} takes one image at a time: leave --batch-size out"
+    if arguments.tile and (arguments.noise or arguments.compile == "on"):
+        return f"--tile goes without {'--noise' if arguments.noise else '--compile on'}: leave one of them out"
+    return None
 
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0")
     return int(text)
 
 

@@ -21,6 +21,8 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--accept-changed-data", action="store_true", help=changed_help)
     parser.add_argument("--print-config", action="store_true", help="print the resolved configuration and stop")
     parser.add_argument("--dry-run", action="store_true", help="build everything, check the data, print the plan")
+    smoke_help = "two steps, a validation, a checkpoint and a step from it, in a folder that is removed"
+    parser.add_argument("--smoke", action="store_true", help=smoke_help)
     parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="settings in place of the file's")
     arguments = parser.parse_intermixed_args(argv)
 
@@ -34,7 +36,7 @@ def main(argv: Sequence[str]) -> None:
     from launch import Beginning, launch  # torch takes seconds
 
     beginning = Beginning(arguments.resume, accepts_changed_data=arguments.accept_changed_data)
-    launch(config, beginning, is_dry_run=arguments.dry_run)
+    launch(config, beginning, "dry-run" if arguments.dry_run else "smoke" if arguments.smoke else "train")
 
 
 if __name__ == "__main__":

@@ -2,42 +2,49 @@
 
 import math
 import shutil
+import time
 from collections import deque
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
+
+from torch import Tensor
 
 import build
 from adversarial_step import build_game
 from configs.load import config_differences, config_from_dict, config_to_dict
 from configs.schema import Config, ConfigError
-from data.batch import Batch, DataError, Sample
+from data.batch import Batch, Sample
 from data.fingerprint import difference, fingerprint
-from data.layout import Layout
+from data.layout import Layout, check_enough
 from data.loader import StoppedWaiting, TrainingDataset, read_fixed, training_batches
 from data.sampler import TrainingSampler
+from training_log import Progress, TrainingLog
 from translator import Translator
 from utils.checkpoint import CheckpointError, check_training_state, save_checkpoint
 from utils.checkpoint_folder import Found, checkpoint_path, remove_old_checkpoints
 from utils.distributed import World
 from utils.ema import make_average
+from utils.json_lines import JsonLines
+from utils.metrics import ImageMetrics
 from utils.numerics import NotFiniteError, are_finite
-from utils.pictures import picture_table
 from utils.random_state import random_state, restore_random_state
 from utils.run_folder import logger
 from utils.schedule import Plateau, learning_rate_factor
 from utils.stop_request import Interrupted, StopRequest
 from utils.stopwatch import Stopwatch
-from utils.tensorboard import Board
 from utils.trace import Trace
+from validation import Validation, check_module
 
 CHECKED_EVERY_STEPS = 10  # whether steps are left out: a check waits for the device
 MAX_SKIPPED = 10  # updates left out one after the other; so many cannot be a batch's fault
 MAX_SKIPPED_SCALED = 50  # under float16, where a scale that is too high is found by leaving updates out
 MAX_FAILED_SAVES = 3
+RETRY_S = 2.0  # between them at the end of a run
+BEST = "best.pt"
 
 
 @dataclass
@@ -64,22 +71,25 @@ class Training:
         self.preprocessing = build.build_preprocessing(config)
         self.joint_batch_size = config.train.batch_size * world.size
         self.batches_per_epoch = len(self.layout) // self.joint_batch_size
-        if self.batches_per_epoch == 0:
-            raise DataError(
-                f"the train split has {len(self.layout)} samples, fewer than train.batch_size x processes = "
-                f"{self.joint_batch_size}: lower train.batch_size"
-            )
-        self.validation_samples = read_validation_samples(config, self.layout) if world.is_main else []
+        check_enough(self.layout, self.joint_batch_size)
+        samples = read_validation_samples(config, self.layout) if world.is_main else []
         self.game = build_game(config, world)
         generator, decay = self.game.generator.module, config.train.ema_decay
         self.average = make_average(generator, decay) if decay else None
-        self.translator = Translator(
+        translator = Translator(
             generator=self.average.module if self.average else generator,
             conditioning=self.game.conditioning,
             precision=self.game.precision,
             device=world.device,
             colors=build.class_colors(config.data),
         )
+        try:
+            check_module(translator.generator, config.log.activations)
+        except ValueError as error:
+            raise ConfigError(f"log.activations: {error}") from error
+        self.validation = Validation(samples, translator, config.log.activations)
+        self._best: float | None = None
+        self._page: JsonLines | None = None
         self.position = Position()
         self.stopwatch = Stopwatch()
         optimizer = config.optimizer
@@ -113,9 +123,12 @@ class Training:
             NotFiniteError: update after update had to be left out.
         """
         self._stop, position, total_steps = stop, self.position, self.total_steps
-        board = Board(self.folder if self.world.is_main else None, first_step=position.step + 1)
+        folder = self.folder if self.world.is_main else None
+        log = TrainingLog(folder, position.step + 1, total_steps, self.config.loss.gan_mode)
+        if self.world.is_main:
+            self._page = JsonLines(self.folder / "web" / "rows.jsonl", position.step + 1, keeps_rows=True)
         trace = Trace(self.folder / "trace.json.gz", self.config.train.profile_steps if self.world.is_main else 0)
-        with self._temporary_cache(), closing(board), closing(self._batches()) as stream, closing(trace):
+        with self._temporary_cache(), log, closing(self._batches()) as stream, closing(trace):
             stop.be_patient()
             self.stopwatch.start(position.step)
             while position.step < total_steps:
@@ -129,7 +142,8 @@ class Training:
                     self._leave(stop.signal_number)
                 self._step(taken)
                 trace.step()
-                self._follow_up(board, total_steps, is_new_epoch=self.epoch > epoch)
+                log.step_made()
+                self._follow_up(log, is_last=position.step == total_steps, is_new_epoch=self.epoch > epoch)
 
     def _should_stop(self) -> bool:
         """Whether to give waiting for data up: alone at once, of several processes at the end of a step together."""
@@ -149,31 +163,30 @@ class Training:
         self.position.batches += self.config.batches_per_step
         self._recent_names.append(" ".join(name for batches in taken for batch in batches for name in batch.names))
 
-    def _follow_up(self, board: Board, total_steps: int, *, is_new_epoch: bool) -> None:
+    def _follow_up(self, log: TrainingLog, *, is_last: bool, is_new_epoch: bool) -> None:
         """What is due after a step: log, validation, checkpoint, leaving."""
-        step, log, every_steps = self.position.step, self.config.log, self.config.checkpoint.every_steps
-        is_last = step == total_steps
+        step, settings = self.position.step, self.config
         if is_last or step % CHECKED_EVERY_STEPS == 0:
             self._check_numbers()
-        if is_last or step % log.every_steps == 0:
-            self._report(board, total_steps)
+        if is_last or step % settings.log.every_steps == 0:
+            self._report(log)
         is_plateau_due = self.plateau is not None and is_new_epoch
-        if is_last or is_plateau_due or step % log.images_every_steps == 0:
-            l1 = self._validate(board)
+        if is_last or is_plateau_due or step % settings.log.images_every_steps == 0:
+            l1 = self._validate(log)
             if self.plateau and is_plateau_due:
                 self.plateau.update(self.world.gather(l1)[0])
-        signal_number = self.world.agree(self._stop.signal_number or 0)  # asked once: it can come at any moment
+        signal_number = self.world.agree(self._stop.poll())  # asked once: it can come at any moment
         if signal_number and not is_last:
             self._leave(signal_number)
         if is_last:
-            self.save()
-        elif step % every_steps == 0 or step == self._next_try:
+            self._save_surely()
+        elif step % settings.checkpoint.every_steps == 0 or step == self._next_try:
             self._try_to_save()
 
     def _leave(self, signal_number: int) -> NoReturn:
         """Save what is not saved yet, together with the other processes, and stop."""
         if self.position.step != self._saved_step:
-            self.save()
+            self._save_surely()
         self.world.barrier()  # torchrun ends all once one has ended: the main process has to have saved
         raise Interrupted(signal_number, f"and saved at step {self.position.step}")
 
@@ -185,7 +198,7 @@ class Training:
             if in_a_row < (MAX_SKIPPED_SCALED if has_scale else MAX_SKIPPED) and not (has_scale and scale < 1):
                 continue
             if self.position.step != self._saved_step:
-                self.save()
+                self._save_surely()
             how = f", and its scale has fallen to {scale:g}" if has_scale else ""
             raise NotFiniteError(
                 f"step {self.position.step}: gradients of the {name} were not finite {in_a_row} times in a row{how}; "
@@ -205,7 +218,14 @@ class Training:
         if not self.world.is_main:
             return
         self._check_weights()
-        state = {
+        path = checkpoint_path(self.folder, self.position.step)
+        save_checkpoint(path, self._state(random_states))
+        remove_old_checkpoints(self.folder, self.config.checkpoint.keep)
+        logger.info("saved %s", path)
+
+    def _state(self, random_states: list[dict[str, Tensor]]) -> dict[str, Any]:
+        """What a checkpoint holds."""
+        return {
             **self._position_state(),
             "config": config_to_dict(self.config),
             **{name: player.state_dict() for name, player in self.game.players.items()},
@@ -214,11 +234,42 @@ class Training:
             **({"generator_average": self.average.state_dict()} if self.average else {}),
             **({"pool": self.game.pool.state_dict()} if self.game.pool else {}),
             **({"plateau": self.plateau.state_dict()} if self.plateau else {}),
+            **({"best": self._best} if self._best is not None else {}),
         }
-        path = checkpoint_path(self.folder, self.position.step)
-        save_checkpoint(path, state)
-        remove_old_checkpoints(self.folder, self.config.checkpoint.keep)
-        logger.info("saved %s", path)
+
+    def _keep_best(self, figures: ImageMetrics) -> None:
+        """Save where the validation samples were never translated better."""
+        metric = self.config.checkpoint.best
+        if metric == "none":
+            return
+        score = -figures.l1 if metric == "l1" else {"psnr": figures.psnr, "ssim": figures.ssim}[metric]
+        if self._best is not None and score <= self._best:
+            return
+        self._check_weights()
+        before, self._best = self._best, score
+        try:
+            save_checkpoint(self.folder / BEST, self._state([random_state(self.world.device)]))
+        except OSError as error:
+            self._best = before
+            logger.warning("%s not saved: %s", BEST, error)
+            return
+        logger.info("best so far: %s %.4f, saved %s", metric, abs(score), self.folder / BEST)
+
+    def _save_surely(self) -> None:
+        """Save before the run ends: where the disk fails, some seconds apart, MAX_FAILED_SAVES times."""
+        for attempt in range(1, MAX_FAILED_SAVES + 1):
+            failure = None
+            try:
+                self.save()
+            except OSError as error:
+                failure = error
+            if not self.world.agree(int(failure is not None)):
+                return
+            if failure and attempt == MAX_FAILED_SAVES:
+                raise failure
+            if failure:
+                logger.warning("not saved: %s; trying again", failure)
+            time.sleep(RETRY_S)
 
     def _try_to_save(self) -> None:
         """Save; where the disk fails, go on and try again soon. The third failure in a row ends the run."""
@@ -263,15 +314,31 @@ class Training:
         """
         path, state = found.path, found.state
         check_training_state(state, path, [*self._position_state(), *self.game.players, "random_states", "config"])
-        check_same_networks(config_from_dict(state["config"], str(path)), self.config, path)
+        try:
+            check_same_networks(config_from_dict(state["config"], str(path)), self.config, path)
+            self._take_over(state)
+            has_changed = self._has_changed_data(found, accepts_changed_data)
+        except CheckpointError:
+            raise
+        except (RuntimeError, KeyError, ValueError, TypeError, AttributeError, IndexError) as error:
+            raise CheckpointError(
+                f"{path}: does not fit, or is ill-formed: {' '.join(str(error).split())}; use another checkpoint"
+            ) from error
+        self._saved_step = self.position.step
+        if has_changed and state["samples_into_epoch"]:
+            self.position.batches = (state["epoch"] + 1) * self.batches_per_epoch
+        self._freeze()
+        logger.info("going on from %s", path)
+
+    def _take_over(self, state: dict[str, Any]) -> None:
+        if not all(isinstance(state[key], int) for key in self._position_state()):
+            raise TypeError("its step or its place in the data is no number")
         for name, player in self.game.players.items():
-            try:
-                player.load_state_dict(state[name])
-            except (RuntimeError, KeyError, ValueError) as error:
-                raise CheckpointError(f"{path}: its {name} does not fit: {error}") from error
+            player.load_state_dict(state[name])
         if self.average:
             self.average.module.load_state_dict(state["generator"]["network"])  # where it starts, unless there was one
             self.average.load_state_dict(state.get("generator_average", self.average.state_dict()))
+        self._best = state.get("best")
         if self.plateau and "plateau" in state:
             self.plateau.load_state_dict(state["plateau"])
         if self.game.pool:
@@ -282,11 +349,6 @@ class Training:
         batches_into_epoch = min(state["samples_into_epoch"] // self.joint_batch_size, self.batches_per_epoch)
         self.position.step = state["step"]
         self.position.batches = state["epoch"] * self.batches_per_epoch + batches_into_epoch
-        self._saved_step = self.position.step
-        if self._has_changed_data(found, accepts_changed_data) and batches_into_epoch:
-            self.position.batches = (state["epoch"] + 1) * self.batches_per_epoch
-        self._freeze()
-        logger.info("going on from %s", path)
 
     def _has_changed_data(self, found: Found, is_accepted: bool) -> bool:
         saved = found.state.get("data")
@@ -381,44 +443,40 @@ class Training:
         self.game.generator.learning_rate = factor * optimizer.learning_rate
         self.game.discriminator.learning_rate = factor * (optimizer.learning_rate if rate is None else rate)
 
-    def _report(self, board: Board, total_steps: int) -> None:
-        """The one transfer of losses from device to host: to the log and to TensorBoard."""
+    def _report(self, log: TrainingLog) -> None:
+        """The one transfer of losses from device to host."""
         losses = self.game.means.take(self.world)
         lap = self.stopwatch.lap(self.position.step)
-        images_per_s = lap.steps_per_s * self.joint_batch_size * self.config.batches_per_step
-        epoch = (self.position.batches - 1) // self.batches_per_epoch + 1  # of the step just made, from 1
-        scalars = {**losses, "progress/epoch": float(epoch), "progress/images_per_s": images_per_s}
-        scalars["progress/waiting_for_data"] = lap.waiting_share
-        for name, player in self.game.players.items():
-            scalars[f"learning_rate/{name}"] = player.learning_rate
-            scalars[f"amp/scale/{name}"] = player.scaler.get_scale()
-            scalars[f"amp/skipped_steps/{name}"] = float(player.skipped_steps)
-        board.write_scalars(scalars, self.position.step)
-        terms = "  ".join(f"{tag.removeprefix('loss/')} {value:.3f}" for tag, value in losses.items())
-        skipped = sum(int(player.skipped_steps) for player in self.game.players.values())
-        logger.info(
-            f"step {self.position.step:>6}/{total_steps}  epoch {epoch:>3}  {images_per_s:6.1f} images/s"
-            f"  {lap.waiting_share:4.0%} waiting for data"
-            f"  {terms}" + (f"  skipped {skipped}" if skipped else "")
+        players = self.game.players.items()
+        progress = Progress(
+            step=self.position.step,
+            epoch=(self.position.batches - 1) // self.batches_per_epoch + 1,  # of the step just made, from 1
+            images_per_s=lap.steps_per_s * self.joint_batch_size * self.config.batches_per_step,
+            waiting_share=lap.waiting_share,
+            left_s=(self.total_steps - self.position.step) / lap.steps_per_s,
+            skipped_steps=sum(int(player.skipped_steps) for _, player in players),
         )
+        scalars = {f"learning_rate/{name}": player.learning_rate for name, player in players}
+        scalars |= {f"amp/scale/{name}": player.scaler.get_scale() for name, player in players}
+        scalars |= {f"amp/skipped_steps/{name}": float(player.skipped_steps) for name, player in players}
+        log.report(progress, losses, scalars)
 
-    def _validate(self, board: Board) -> float:
+    def _validate(self, log: TrainingLog) -> float:
         """Show the validation samples; the main process alone, on the bare network, so that no other waits.
 
         Returns their mean L1 in [0, 1]; NaN on the other processes, which have none.
         """
-        rows, distances = [], []
-        for sample in self.validation_samples:
-            assert sample.target is not None
-            fake = self.translator.translate(Batch.of([sample]))[0]
-            rows.append([self.translator.show_source(sample), fake, sample.target])
-            distances.append((fake.float() - sample.target.float()).abs().mean().item() / 255)
-        if not rows:
+        if not self.world.is_main:
             return math.nan
-        l1 = sum(distances) / len(distances)
-        board.write_image("validation/source_translated_target", picture_table(rows), self.position.step)
-        board.write_scalars({"validation/l1": l1}, self.position.step)
-        return l1
+        step = self.position.step
+        page = self.folder / "web"
+        assert self._page is not None
+        figures = self.validation.run(log.board, self._page, page, step)
+        if self.config.log.histograms:
+            for name, player in self.game.players.items():
+                log.board.write_histograms(f"weights/{name}", dict(player.module.named_parameters()), step)
+        self._keep_best(figures)
+        return figures.l1
 
 
 def run_folder(config: Config) -> Path:

@@ -1,7 +1,8 @@
 """A generator at work: samples in, 8-bit images out; shared by training's validation and by test.py."""
 
 import zlib
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -10,8 +11,11 @@ from torch import Tensor, nn
 from data.batch import Batch, Sample
 from data.conditioning import Conditioning, images_to_uint8
 from models.feature_clusters import FeatureClusters
+from models.feature_encoder import average_in_instances
 from utils.label_colors import colorize
 from utils.precision import Precision
+from utils.tiling import TiledNetwork
+from utils.window import Window
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,18 @@ def image_seed(seed: int, name: str) -> int:
 
 
 @dataclass(frozen=True)
+class Tiles:
+    """What computes tile by tile.
+
+    generator: without its feature encoder.
+    encoder: what the feature encoder does before it averages; None where there is none.
+    """
+
+    generator: TiledNetwork
+    encoder: TiledNetwork | None
+
+
+@dataclass(frozen=True)
 class Translator:
     """Translates batches with one generator, as evaluation needs it.
 
@@ -46,6 +62,8 @@ class Translator:
     look: where instance features come from, if not from the samples.
     noise_seed: translate as the generator was trained, with dropout as noise, drawn by this seed and the image's name,
         and batch norm by the image's own statistics (pix2pix's way to test). None: evaluation mode.
+    tiles: what takes the generator's place for images that are too large for the memory.
+    flips: translate the mirrored images too, and take the mean of both.
     """
 
     generator: nn.Module
@@ -55,19 +73,33 @@ class Translator:
     colors: Tensor
     look: Look | None = None
     noise_seed: int | None = None
+    tiles: Tiles | None = None
+    flips: bool = False
 
     @torch.inference_mode()
     def translate(self, batch: Batch) -> Tensor:
-        """(N, 3, H, W) uint8 images on the CPU; leaves the generator in the mode it was in. With noise N is 1."""
+        """(N, 3, H, W) uint8 images on the CPU; leaves the generator in the mode it was in.
+
+        With noise or tiles N is 1.
+        """
         was_training = self.generator.training
         self.generator.train(self.noise_seed is not None)
         if self.noise_seed is not None:
             assert len(batch.names) == 1, batch.names
             torch.manual_seed(image_seed(self.noise_seed, batch.names[0]))
-        with self.precision.autocast():
-            fake = self.generator(*self._generator_inputs(batch.to(self.device)))
+        fake = self._generate(batch)
+        if self.flips:
+            mirrored = self._generate(_with_maps(batch, lambda images: images.flip(-1)))
+            fake = (fake.float() + mirrored.flip(-1).float()) / 2
         self.generator.train(was_training)
         return images_to_uint8(fake).expand(-1, 3, -1, -1).cpu()  # grey as RGB
+
+    def _generate(self, batch: Batch) -> Tensor:
+        with self.precision.autocast():
+            if self.tiles is not None:
+                return self._generate_tiled(batch, self.tiles)
+            fake: Tensor = self.generator(*self._generator_inputs(batch.to(self.device)))
+            return fake
 
     def _generator_inputs(self, batch: Batch) -> tuple[Tensor, ...]:
         condition = self.conditioning(batch)
@@ -76,6 +108,52 @@ class Translator:
         features = self.look(batch, self.conditioning.region_map(batch))
         return (torch.cat([condition, features], dim=1),)
 
+    def _generate_tiled(self, batch: Batch, tiles: Tiles) -> Tensor:
+        """As the generator, with no more than the maps themselves of the whole image in memory."""
+        height, width = batch.source.shape[-2:]
+        whole = Window(0, height, 0, width)
+        features = self._whole_features(batch, tiles)
+
+        def read(window: Window) -> Tensor:
+            seen = window.grown(1, whole)  # to know where instances end, the next pixel is needed
+            part = _with_maps(batch, seen.cut).to(self.device)
+            condition = self.conditioning(part)
+            if features is not None:
+                condition = torch.cat([condition, seen.cut(features).to(self.device)], dim=1)
+            elif self.conditioning.features == "precomputed":
+                (condition,) = self.conditioning.generator_inputs(part, condition)
+            return window.seen_from(seen).cut(condition)
+
+        return tiles.generator(read, height, width)
+
+    def _whole_features(self, batch: Batch, tiles: Tiles) -> Tensor | None:
+        """(1, C, H, W) instance features on the CPU, drawn or encoded; None where there are none, or they are given."""
+        if self.look is not None:
+            return self.look(batch, self.conditioning.region_map(batch))
+        if tiles.encoder is None:
+            return None
+
+        def read_target(window: Window) -> Tensor:
+            return self.conditioning.target(_with_maps(batch, window.cut).to(self.device))
+
+        encoded = tiles.encoder(read_target, *batch.source.shape[-2:])
+        return average_in_instances(encoded, self.conditioning.region_map(batch))
+
     def show_source(self, sample: Sample) -> Tensor:
         """The source as (3, H, W) uint8 RGB, a label map in its colours."""
         return colorize(sample.source, self.colors) if self.conditioning.n_classes else sample.source
+
+
+def _with_maps(batch: Batch, function: Callable[[Tensor], Tensor]) -> Batch:
+    """The batch with each of its maps replaced by what `function` makes of it."""
+
+    def of(images: Tensor | None) -> Tensor | None:
+        return None if images is None else function(images)
+
+    return replace(
+        batch,
+        source=function(batch.source),
+        instances=of(batch.instances),
+        target=of(batch.target),
+        features=of(batch.features),
+    )

@@ -23,7 +23,8 @@ from data.batch import Batch
 from data.conditioning import Conditioning, images_to_uint8
 from inference import Request, build_input, build_translator, translate_all
 from trained import load_trained
-from utils.checkpoint import checkpoint_path, save_checkpoint
+from utils.checkpoint import save_checkpoint
+from utils.checkpoint_folder import checkpoint_path
 from utils.compilation import compiled
 from utils.distributed import choose_device
 from utils.precision import OptLevel, choose_precision
@@ -82,7 +83,7 @@ def file_sides(case: Case, device: torch.device, folder: Path) -> dict[str, Call
     def reference() -> None:
         for number in range(N_FILES):
             maps = [
-                torch.from_numpy(np.array(Image.open(folder / kind / f"{number}.png")))[None, None]
+                torch.from_numpy(np.array(Image.open(folder / kind / f"{number}.png", formats=["PNG"])))[None, None]
                 for kind in ("labels", "instances")
             ]
             source = conditioning(Batch((str(number),), maps[0], maps[1].int(), None).to(device))
@@ -93,7 +94,7 @@ def file_sides(case: Case, device: torch.device, folder: Path) -> dict[str, Call
     def side(level: OptLevel, *, compiles: bool = False) -> Callable[[], object]:
         request = Request(
             checkpoint=checkpoint_path(folder, 1),
-            input=folder / "labels",
+            input=(folder / "labels",),
             instances=folder / "instances",
             targets=None,
             features=None,

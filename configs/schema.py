@@ -480,6 +480,8 @@ class CheckpointConfig:
     """Steps between checkpoints; the last step is always saved."""
     keep: int = 3
     """Number of newest checkpoints that stay; 0 keeps all."""
+    best: Literal["none", "l1", "psnr", "ssim"] = "none"
+    """Keep the weights that were best on the validation samples, by this figure, in best.pt of the run's folder."""
 
     def __post_init__(self) -> None:
         require_at_least(1, "checkpoint", every_steps=self.every_steps)
@@ -496,6 +498,13 @@ class LogConfig:
     """Steps between image grids in TensorBoard and the mean L1 of their samples."""
     n_images: int = 4
     """Number of validation samples in a grid, one to a row."""
+    gradient_norms: bool = False
+    """Whether to tell the norms of each network's gradients, before clipping."""
+    histograms: bool = False
+    """Whether to show the distribution of every weight, with the image grids."""
+    activations: str | None = None
+    """A module of the generator whose output is shown for the first sample, with the image grids: blocks.0. A name that
+    is not there is answered with some that are."""
 
     def __post_init__(self) -> None:
         require_at_least(1, "log", every_steps=self.every_steps, n_images=self.n_images)

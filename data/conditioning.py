@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from data.batch import Batch
@@ -35,14 +36,9 @@ def one_hot(labels: Tensor, n_classes: int) -> Tensor:
 
 def instance_edges(instances: Tensor) -> Tensor:
     """(N, 1, H, W) ids -> (N, 1, H, W) float32: 1 where one of the 4 neighbours has another id (pix2pixHD)."""
-    edges = torch.zeros_like(instances, dtype=torch.bool)
-    differs_across = instances[..., :, 1:] != instances[..., :, :-1]
-    differs_down = instances[..., 1:, :] != instances[..., :-1, :]
-    edges[..., :, 1:] |= differs_across
-    edges[..., :, :-1] |= differs_across
-    edges[..., 1:, :] |= differs_down
-    edges[..., :-1, :] |= differs_down
-    return edges.float()
+    across = F.pad(instances[..., :, 1:] != instances[..., :, :-1], (1, 1))  # column k: between pixels k - 1 and k
+    down = F.pad(instances[..., 1:, :] != instances[..., :-1, :], (0, 0, 1, 1))
+    return (across[..., 1:] | across[..., :-1] | down[..., 1:, :] | down[..., :-1, :]).float()
 
 
 Features = Literal["none", "encoded", "precomputed"]

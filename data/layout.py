@@ -68,6 +68,15 @@ def file_identity(paths: Sequence[Path]) -> str:
     return " ".join(f"{path}:{state.st_size}:{state.st_mtime_ns}:{state.st_ino}" for path, state in states)
 
 
+def check_enough(layout: Layout, joint_batch_size: int) -> None:
+    """Raise DataError unless the train split fills a batch of all processes."""
+    if len(layout) < joint_batch_size:
+        raise DataError(
+            f"the train split has {len(layout)} samples, fewer than train.batch_size x processes = "
+            f"{joint_batch_size}: lower train.batch_size"
+        )
+
+
 def checked_classes(ids: Tensor, path: Path, *, n_classes: int, ignore_id: int | None) -> Tensor:
     """Class ids in the form of `Sample.source`, from a (1, H, W) int32 map.
 

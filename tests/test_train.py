@@ -15,21 +15,25 @@ import pytest
 import torch
 
 import train
+from configs.load import load_config
 from configs.schema import ConfigError
-from data.batch import DataError
+from data.batch import Batch, DataError
+from data.loader import read_fixed
 from entry_point import run_entry_point
 from models.original_names import OriginalWeightsError
 from models.original_weights import import_original
 from tests.conftest import save_image
 from tests.runs import assert_equal, checkpoint, run
+from training import Training
 from utils.checkpoint_folder import checkpoint_path
+from utils.distributed import World
 
 
 @pytest.mark.parametrize("retain_graph", ["true", "false"])
 def test_a_run_leaves_its_configuration_log_events_and_checkpoint(tiny_config: Path, retain_graph: str) -> None:
     run(tiny_config, f"train.retain_graph={retain_graph}")
     names = sorted(path.name.split(".")[0] for path in (tiny_config.parent / "runs" / "tiny").iterdir())
-    assert sorted(set(names)) == ["checkpoint-00000004", "config", "events", "log"]
+    assert sorted(set(names)) == ["checkpoint-00000004", "config", "events", "log", "metrics", "web"]
     state = checkpoint(tiny_config, 4)
     assert state["step"] == 4
     assert state["config"]["generator"]["base_channels"] == 4
@@ -234,3 +238,33 @@ def test_help_needs_no_torch(script: str) -> None:
     result = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True)
     assert result.returncode == 0
     assert result.stdout.splitlines()[-1] == "False"
+
+
+def test_a_dry_run_shows_the_networks_and_what_they_take(tiny_config: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run(tiny_config, "--dry-run")
+    out = capfd.readouterr().out
+    assert re.search(r"stem\.1 +1x4x32x32 +2,548 +0\.005", out)  # 13 -> 4 channels, 7x7: 2 * 2548 * 1024
+    assert re.search(r"ups\.0\.0 +1x8x16x16 +1,152 +0\.000", out)  # 2 * 1152 * 64 positions of its input
+    assert re.search(r"in all +10,627 ", out)
+    assert "GiB kept for the backward passes of a batch" in out
+    assert not (tiny_config.parent / "runs").exists()
+
+
+def test_what_is_kept_for_the_backward_passes_grows_with_the_batch(tiny_config: Path) -> None:
+    kept = []
+    for batch_size in (1, 2):
+        config = load_config(tiny_config, [f"train.batch_size={batch_size}"])
+        training = Training(config, World(0, 1, torch.device("cpu")))
+        samples = [read_fixed(training.layout, training.preprocessing, index) for index in range(batch_size)]
+        kept.append(training.game.rehearse(Batch.of(samples)))
+    assert kept[1] == pytest.approx(2 * kept[0], rel=0.1)
+
+
+def test_a_smoke_test_trains_saves_goes_on_and_leaves_nothing(
+    tiny_config: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run(tiny_config, "--smoke")
+    out = capfd.readouterr().out
+    assert "going on from" in out
+    assert "smoke test passed" in out
+    assert not (tiny_config.parent / "runs").exists()

@@ -4,7 +4,6 @@ python -m tools.check_data --config configs/NAME.yaml [section.key=value ...]
 python -m tools.check_data FOLDER [--n-classes N] [section.key=value ...]
 """
 
-import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,8 +16,8 @@ from configs.schema import Config, ConfigError
 from data.batch import DataError, check_one_size
 from data.checking import Check, check_all
 from data.image_files import IMAGE_SUFFIXES
-from data.layout import Layout, PairingError
-from entry_point import run_entry_point
+from data.layout import Layout, PairingError, check_enough
+from entry_point import ArgumentParser, run_entry_point
 from utils.run_folder import log_to_console, logger
 
 
@@ -81,6 +80,7 @@ def problems_of_split(config: Config, split: str, *, needs_targets: bool) -> Ite
         yield from checked.problems
     if check.is_for_training and config.train.batch_size > 1:
         try:
+            check_enough(layout, config.train.batch_size)
             check_one_size([(layout.names[good.index], good.height, good.width) for good in results if good.height])
         except DataError as error:
             yield from error.problems
@@ -88,7 +88,7 @@ def problems_of_split(config: Config, split: str, *, needs_targets: bool) -> Ite
 
 def main(argv: Sequence[str]) -> None:
     """Parse the command line and do what it says; exits with code 1 where something stands against the data set."""
-    parser = argparse.ArgumentParser(description="Tell everything that stands against a data set.")
+    parser = ArgumentParser(description="Tell everything that stands against a data set.")
     parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file of the run that is to use it")
     parser.add_argument("--n-classes", type=int, metavar="N", help="of the label maps of a folder without --config")
     parser.add_argument("settings", nargs="*", metavar="FOLDER|section.key=value", help="data set; settings")

@@ -1,97 +1,111 @@
-"""Write a generator in another format: python -m tools.export --checkpoint RUN --format original [--output FILE]."""
+"""Write a generator in another format.
+
+python -m tools.export [--checkpoint RUN] --format pt2|onnx|safetensors|original [--output FILE]; see docs/export.md.
+"""
 
 import argparse
+import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-from torch import nn
-
-from entry_point import run_entry_point
-from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
-from models.global_generator import GlobalGenerator
-from models.local_enhancer import LocalEnhancer
-from models.original_names import OriginalWeightsError, Scheme
-from models.original_weights import export_original, import_original
-from models.unet_generator import UnetGenerator
-from trained import find_checkpoint_file, load_trained
-from utils.checkpoint import write_weights_file
+from configs.schema import ConfigError
+from entry_point import ArgumentParser, run_entry_point
+from tools.exported_file import Dtype, export_program, export_weights
+from tools.exported_original import choose_family, original_files, write_original
+from trained import Trained, find_checkpoint_file, load_trained
 from utils.run_folder import log_to_console, logger
 
-SCHEMES: dict[type, Scheme] = {
-    GlobalGenerator: "global",
-    LocalEnhancer: "local",
-    UnetGenerator: "unet",
-    FeatureEncoder: "encoder",
+FILE_NAMES = {
+    "pt2": "generator.pt2",
+    "onnx": "generator.onnx",
+    "safetensors": "generator.safetensors",
+    "original": "latest_net_G.pth",
 }
-FAMILIES: dict[Scheme, tuple[str, ...]] = {
-    "encoder": ("pix2pixHD",),
-    "global": ("pix2pixHD", "pix2pix"),
-    "local": ("pix2pixHD",),
-    "unet": ("pix2pix",),
-}
+PACKAGES = {"onnx": ("onnx", "onnxscript", "onnxruntime"), "safetensors": ("safetensors",)}
 
 
-def choose_family(generator: nn.Module, wanted: str | None) -> str:
-    """The family that has this generator: with dropout pix2pix, otherwise pix2pixHD where both have it.
+def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = ArgumentParser(description="Write a generator in another format; see docs/export.md.")
+    add = parser.add_argument
+    add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help="run folder or checkpoint; default: newest in runs/")
+    formats = "torch.export's program; ONNX; weights that test.py reads; the weight file of pix2pixHD or pix2pix"
+    add("--format", choices=tuple(FILE_NAMES), required=True, help=formats)
+    add("--output", type=Path, metavar="FILE", help="default: generator.FORMAT, latest_net_G.pth beside the checkpoint")
+    add("--weights", choices=("ema", "raw"), default="ema", help="ema: the moving average, where the run has one")
+    dtypes = "of the weights and the arithmetic; inputs and outputs stay as they are; default: float32"
+    add("--dtype", choices=("float32", "float16", "bfloat16"), help=dtypes)
+    conditioning = (
+        "pt2, onnx: one-hot labels, edges and ranges inside the file, which takes and gives 8-bit images (default), or "
+        "outside, and it takes and gives the generator's tensors"
+    )
+    add("--conditioning", choices=("inside", "outside"), help=conditioning)
+    add("--family", choices=("pix2pixHD", "pix2pix"), help="original: default: pix2pix where only that has the network")
+    edges = "of a pix2pixHD file: its last input channel is the instances' edges, which the file does not tell"
+    add("--instance-edges", action="store_true", help=edges)
+    arguments = parser.parse_args(argv)
+    is_program = arguments.format in ("pt2", "onnx")
+    if arguments.format != "original" and arguments.output and arguments.output.suffix != f".{arguments.format}":
+        parser.error(f"--output {arguments.output}: expected a name that ends in .{arguments.format}")
+    if arguments.conditioning and not is_program:
+        parser.error("--conditioning goes with --format pt2 and onnx")
+    if arguments.dtype and arguments.format == "original":
+        parser.error("--dtype: the originals' files are in float32; leave it out")
+    if arguments.family and arguments.format != "original":
+        parser.error("--family goes with --format original")
+    if arguments.dtype == "bfloat16" and arguments.format == "onnx":
+        parser.error("--dtype bfloat16: onnxruntime has no convolutions in it; take float16, or --format pt2")
+    return arguments
 
-    Raises:
-        OriginalWeightsError: the wanted family has no such network.
-    """
-    families = FAMILIES[SCHEMES[type(generator)]]
-    if any(isinstance(module, nn.Dropout) for module in generator.modules()):
-        families = tuple(family for family in families if family == "pix2pix")
-    if wanted is not None and wanted not in families:
-        raise OriginalWeightsError(f"--family {wanted} has no such generator, only {', '.join(families)}")
-    return wanted or families[0]
+
+def check_packages(file_format: str) -> None:
+    """Raise ConfigError where a package is missing that a format needs."""
+    missing = [name for name in PACKAGES.get(file_format, ()) if importlib.util.find_spec(name) is None]
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        raise ConfigError(f'{", ".join(missing)} {verb} not installed: python -m pip install --editable ".[export]"')
 
 
-def write_original(network: nn.Module, path: Path, family: str) -> None:
-    """Write the state dict that the family would load, and check that it reads back the same.
+def write_originals(trained: Trained, output: Path, family: str | None) -> None:
+    """Write the generator, and its encoder into a file of its own, in the format of pix2pixHD or pix2pix.
 
     Raises:
         OriginalWeightsError: the family has no such network.
+        FileExistsError: a file is there already.
     """
-    has_instance_norm = any(isinstance(module, nn.InstanceNorm2d) for module in network.modules())
-    # pix2pixHD has a bias before every norm, pix2pix only before instance norm
-    weights = export_original(
-        network, SCHEMES[type(network)], biases_before_norms=family == "pix2pixHD" or has_instance_norm
-    )
-    again = import_original(weights).network.state_dict()
-    for key, value in network.state_dict().items():
-        if not torch.equal(again[key], value):
-            raise OriginalWeightsError(f"{path}: {key} does not read back as it was written")
-    write_weights_file(path, weights)
-    logger.info("wrote %s: %d tensors in the format of %s", path, len(weights), family)
+    files = original_files(trained.generator, output)
+    for path in files:
+        refuse_existing(path)
+    families = {path: choose_family(network, family) for path, network in files.items()}
+    for path, network in files.items():
+        write_original(network, path, families[path])
+
+
+def refuse_existing(path: Path) -> None:
+    """Raise FileExistsError where something would be written over."""
+    if path.exists():
+        raise FileExistsError(17, "is there already; choose another --output", str(path))
 
 
 def main(argv: Sequence[str]) -> None:
     """Parse the command line and do what it says."""
-    parser = argparse.ArgumentParser(description="Write a generator in another format.")
-    add = parser.add_argument
-    add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help="run folder or checkpoint; default: newest in runs/")
-    add("--format", choices=("original",), required=True, help="original: the weight file of pix2pixHD or pix2pix")
-    add("--family", choices=("pix2pixHD", "pix2pix"), help="default: pix2pix where only that has the network")
-    add("--weights", choices=("ema", "raw"), default="ema", help="ema: the moving average, where the run has one")
-    add("--output", type=Path, metavar="FILE", help="default: latest_net_G.pth beside the checkpoint")
-    arguments = parser.parse_args(argv)
+    arguments = parse_arguments(argv)
     log_to_console(is_main=True)
-    trained = load_trained(find_checkpoint_file(arguments.checkpoint), raw_weights=arguments.weights == "raw")
-    output = arguments.output or trained.file.with_name("latest_net_G.pth")
-    files = {output: trained.generator}
-    if isinstance(trained.generator, FeatureConditionedGenerator):  # the originals keep the encoder apart
-        encoder_name = output.name.replace("_G.", "_E.") if "_G." in output.name else f"E_{output.name}"
-        files = {
-            output: trained.generator.generator,
-            output.with_name(encoder_name): trained.generator.encoder,
-        }
-    for path in files:
-        if path.exists():
-            raise FileExistsError(17, "is there already; choose another --output", str(path))
-    families = {path: choose_family(network, arguments.family) for path, network in files.items()}
-    for path, network in files.items():
-        write_original(network, path, families[path])
+    check_packages(arguments.format)
+    file = find_checkpoint_file(arguments.checkpoint)
+    trained = load_trained(file, has_instances=arguments.instance_edges, raw_weights=arguments.weights == "raw")
+    logger.info("checkpoint   %s", file)
+    output = arguments.output or file.with_name(FILE_NAMES[arguments.format])
+    refuse_existing(output)
+    dtype: Dtype = arguments.dtype or "float32"
+    match arguments.format:
+        case "original":
+            write_originals(trained, output, arguments.family)
+        case "safetensors":
+            export_weights(trained, output, dtype)
+        case kind:
+            export_program(trained, output, kind, dtype, as_images=arguments.conditioning != "outside")
 
 
 if __name__ == "__main__":

@@ -82,21 +82,25 @@ def read_weights_file(path: Path) -> dict[str, Any]:
     Raises:
         CheckpointError: there is no such file, or it is damaged, no such dict, or holds more than tensors.
     """
-    check_file(path)
+    is_whole = check_file(path)
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, MemoryError) as error:
+        raise CheckpointError(f"{path}: cannot be read now: {str(error) or 'too little memory'}; try again") from error
     except pickle.UnpicklingError as error:
         raise DamagedCheckpointError(
             f"{path}: damaged or no checkpoint: it holds more than tensors and plain types, which could run code and "
             "is refused; use an earlier one of the run, or another file"
         ) from error
     except Exception as error:  # whatever a damaged file leads the unpickler to
+        if is_whole:
+            raise CheckpointError(f"{path}: is whole, but cannot be loaded: {error}; try again") from error
         raise DamagedCheckpointError(
             f"{path}: damaged or no checkpoint; use an earlier one of the run, or another file"
         ) from error
     if not isinstance(state, dict):
         raise CheckpointError(f"{path}: not a checkpoint, but a {type(state).__name__}; name another file")
-    if is_training_state(state) and not manifest_path(path).is_file():
+    if is_training_state(state) and not is_whole:
         _check_records(path)
     return cast(dict[str, Any], state)
 
@@ -131,15 +135,16 @@ def check_training_state(state: dict[str, Any], path: Path, needed_keys: Sequenc
         raise CheckpointError(f"{path}: lacks {', '.join(missing)}; use another checkpoint of the run")
 
 
-def check_file(path: Path) -> None:
-    """Raise CheckpointError where a file cannot be what was written, as far as can be told before it is read."""
+def check_file(path: Path) -> bool:
+    """Raise CheckpointError where a file cannot be what was written, as far as can be told before it is read.
+
+    Returns whether a manifest says that it is; one that is itself damaged counts for none.
+    """
     if path.is_dir():
         raise CheckpointError(f"{path}: a folder, not a checkpoint file; name a file in it")
     if not path.is_file():
         raise CheckpointError(f"{path}: no such checkpoint file")
-    manifest = manifest_path(path)
-    if manifest.is_file():
-        _check_digest(path, manifest)
+    is_whole = _matches_manifest(path)
     with path.open("rb") as file:
         beginning = file.read(64).lstrip()
     if not beginning:
@@ -149,6 +154,7 @@ def check_file(path: Path) -> None:
             raise DamagedCheckpointError(f"{path}: damaged or no checkpoint: {what}")
     if beginning.startswith(b"PK"):
         _check_container(path)
+    return is_whole
 
 
 class _HashedFile:
@@ -174,7 +180,9 @@ class _HashedFile:
 def _write_whole(
     path: Path, write: Callable[[IO[bytes]], object], *, before_it_counts: Callable[[], object] = lambda: None
 ) -> tuple[str, int]:
-    """Fill a file beside `path` and rename it; returns the SHA-256 of its content and its bytes.
+    """Fill a file beside `path` and rename it, so that it is at any instant whole or not there.
+
+    Returns the SHA-256 of its content and its bytes.
 
     before_it_counts: called when the content is safe on the disk and not yet under its name.
     """
@@ -197,21 +205,21 @@ def _write_whole(
     return hashed.hexdigest(), hashed.n_bytes
 
 
-def _check_digest(path: Path, manifest: Path) -> None:
+def _matches_manifest(path: Path) -> bool:
+    """Whether a file is what its manifest says; an error where it differs, False where there is none to be read."""
+    manifest = manifest_path(path)
     try:
         facts = json.loads(manifest.read_text(encoding="utf-8"))
         n_bytes, sha256 = facts["bytes"], facts["sha256"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise DamagedCheckpointError(
-            f"{manifest}: damaged, so that {path.name} cannot be checked; use an earlier checkpoint of the run, or "
-            "delete it if you trust the other file"
-        ) from error
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
     found = path.stat().st_size
-    if found != n_bytes or _sha256(path) != sha256:
-        size = f" ({found} bytes instead of {n_bytes})" if found != n_bytes else ""
-        raise DamagedCheckpointError(
-            f"{path}: damaged: it is not what {manifest.name} says that was written{size}; use an earlier checkpoint"
-        )
+    if found == n_bytes and _sha256(path) == sha256:
+        return True
+    size = f" ({found} bytes instead of {n_bytes})" if found != n_bytes else ""
+    raise DamagedCheckpointError(
+        f"{path}: damaged: it is not what {manifest.name} says that was written{size}; use an earlier checkpoint"
+    )
 
 
 def _sha256(path: Path) -> str:

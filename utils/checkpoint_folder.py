@@ -84,7 +84,7 @@ def put_damaged_aside(damaged: list[Path]) -> None:
 
 def sweep(run_folder: Path) -> None:
     """Delete what a killed run left of files that it was writing, and manifests whose checkpoint is gone."""
-    for path in run_folder.glob(temporary_path(Path("checkpoint-*")).name):
+    for path in run_folder.glob(temporary_path(Path("*")).name):
         path.unlink(missing_ok=True)
     for manifest in run_folder.glob("checkpoint-*.pt.json"):
         if not manifest.with_suffix("").is_file():

@@ -85,6 +85,11 @@ class ConstantColorFloor:
             self._histograms[:, channel] += counts.view(-1, 256) / ids.numel()
         self._n_images += 1
 
+    def add_all(self, other: "ConstantColorFloor") -> None:
+        """Add the samples that another floor of the same classes has been given."""
+        self._histograms += other._histograms
+        self._n_images += other._n_images
+
     def l1(self) -> float:
         """Mean absolute difference, 0 to 1, of the best constant colours, which are the medians of each class."""
         levels = torch.arange(256, dtype=torch.float64)

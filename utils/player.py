@@ -27,6 +27,7 @@ class Player:
     parameters: those of the module that are trained at present.
     skipped_steps: 0-d int64 on the device: updates left out because a gradient was not finite.
     skipped_in_a_row: those of the latest steps, without one between them that was made.
+    gradient_norm: 0-d, that of the latest step before clipping, where it `measures_gradients`.
     """
 
     module: nn.Module
@@ -35,10 +36,12 @@ class Player:
     optimizer: Adam
     scaler: GradScaler
     max_gradient_norm: float | None
+    measures_gradients: bool = False
     network: nn.Module = field(init=False)
     parameters: list[nn.Parameter] = field(init=False)
     skipped_steps: Tensor = field(init=False)
     skipped_in_a_row: Tensor = field(init=False)
+    gradient_norm: Tensor | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.freeze([])
@@ -69,7 +72,11 @@ class Player:
         self.network = self.wrap(self.computing)  # DDP knows only what was trained when it wrapped
 
     def backward(self, loss: Tensor, *, retain_graph: bool = False) -> None:
-        """Add the gradients of a 0-d loss to this player's parameters, and to no others."""
+        """Add the gradients of a 0-d loss to this player's parameters, and to no others.
+
+        Those of a loss that is not finite are NaN, though the loss may have grown by a constant alone.
+        """
+        loss = loss * torch.where(loss.detach().isfinite(), 1.0, torch.nan)
         self.scaler.scale(loss).backward(retain_graph=retain_graph, inputs=self._receivers)
 
     def step(self) -> None:
@@ -86,8 +93,11 @@ class Player:
         is_broken = extremes.isfinite().all().logical_not()
         self.skipped_steps += is_broken
         self.skipped_in_a_row.add_(1).mul_(is_broken)
+        norm = get_total_norm(gradients) if self.measures_gradients or self.max_gradient_norm is not None else None
         if self.max_gradient_norm is not None:
-            clip_grads_with_norm_(self.parameters, self.max_gradient_norm, get_total_norm(gradients))
+            assert norm is not None
+            clip_grads_with_norm_(self.parameters, self.max_gradient_norm, norm)
+        self.gradient_norm = norm if self.measures_gradients else None
         if not self.scaler.is_enabled():  # otherwise the scaler tells the optimizer by the same attribute
             self.optimizer.found_inf = is_broken.float()  # type: ignore[attr-defined]
         self.scaler.step(self.optimizer)

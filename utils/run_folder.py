@@ -4,7 +4,7 @@ import logging
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from utils.checkpoint import CheckpointError
@@ -72,4 +72,5 @@ def log_file(path: Path | None) -> Iterator[None]:
         yield
     finally:
         logger.removeHandler(handler)
-        handler.close()
+        with suppress(OSError):  # a full disk
+            handler.close()

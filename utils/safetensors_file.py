@@ -31,7 +31,7 @@ def write_safetensors(path: Path, weights: Mapping[str, Tensor], facts: Mapping[
     try:
         save_file({name: tensor.contiguous() for name, tensor in weights.items()}, path, metadata=dict(facts))
     except SafetensorError as error:  # what its writer makes of an OSError
-        raise OSError(f"{path}: {error}") from error
+        raise OSError(str(error)) from error
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -1,15 +1,14 @@
 """Stopping a run from outside without losing a step."""
 
+import os
 import signal
-import time
 from types import FrameType, TracebackType
 from typing import Self
 
 SIGNALS = [signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name)]
-ECHO_S = 2.0  # a terminal's Ctrl-C reaches a process of torchrun twice: from the terminal and from torchrun
 
 
-class Interrupted(Exception):  # noqa: N818 - no error: the user wanted it
+class Interrupted(BaseException):
     """The run was asked to stop; what it had done is saved."""
 
     def __init__(self, signal_number: int, what_is_saved: str) -> None:
@@ -23,12 +22,10 @@ class StopRequest:
     signal_number: the signal that came, or None.
     """
 
-    def __init__(self, *, has_launcher: bool = False) -> None:
-        """has_launcher: torchrun started this process, and passes on what the terminal has sent already."""
+    def __init__(self) -> None:
         self.signal_number: int | None = None
-        self._first_ctrl_c_s: float | None = None
-        self._echo_s = ECHO_S if has_launcher else 0.0
         self._is_patient = False
+        self._launcher = os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else None
 
     def __enter__(self) -> Self:
         wanted = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]  # nohup's stay ignored
@@ -45,15 +42,17 @@ class StopRequest:
         """From now on a signal is only remembered; before, when there is nothing to save, it stops the run at once."""
         self._is_patient = True
 
+    def poll(self) -> int:
+        """The number of the signal that came, SIGTERM where torchrun has gone and left its processes alone, or 0."""
+        if self.signal_number is None and self._launcher not in (None, os.getppid()):
+            self.signal_number = signal.SIGTERM
+        return self.signal_number or 0
+
     def _remember(self, number: int, _frame: FrameType | None) -> None:
+        is_second_ctrl_c = number == self.signal_number == signal.SIGINT
         if self.signal_number is None:
             self.signal_number = number
         if not self._is_patient:
             raise Interrupted(number, "before the first step; nothing was to be saved")
-        if number != signal.SIGINT:
-            return
-        now_s = time.monotonic()
-        if self._first_ctrl_c_s is None:
-            self._first_ctrl_c_s = now_s
-        elif now_s - self._first_ctrl_c_s >= self._echo_s:
+        if is_second_ctrl_c:
             raise KeyboardInterrupt

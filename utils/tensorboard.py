@@ -9,6 +9,25 @@ from torch.utils.tensorboard import SummaryWriter
 
 from utils.run_folder import logger
 
+# the tab "custom scalars": curves that are read together, in one chart; tags are regular expressions
+LAYOUT = {
+    "losses": {
+        "generator": ["Multiline", ["loss/G/.*"]],
+        "discriminator": ["Multiline", ["loss/D/.*"]],
+        "what the discriminator gives": ["Multiline", ["judgement/.*"]],
+    },
+    "validation": {
+        "L1": ["Multiline", ["validation/l1"]],
+        "PSNR": ["Multiline", ["validation/psnr"]],
+        "SSIM": ["Multiline", ["validation/ssim"]],
+    },
+    "progress": {
+        "images per second": ["Multiline", ["progress/images_per_s"]],
+        "scales and skipped steps": ["Multiline", ["amp/.*"]],
+        "gradient norms": ["Multiline", ["gradient_norm/.*"]],
+    },
+}
+
 
 class Board:
     """Writes scalars and images by their tags, which are paths such as `loss/G/l1`; writes nothing without a folder."""
@@ -17,6 +36,9 @@ class Board:
         """Start at `first_step`; what an interrupted run wrote of that step and later is hidden from the curves."""
         # In a run's first session too: TensorBoard takes its first mark of a start for no restart, and hides nothing.
         self._writer = SummaryWriter(str(run_folder), purge_step=first_step) if run_folder else None
+        with self._forgiving() as writer:
+            if writer:
+                writer.add_custom_scalars(LAYOUT)
 
     def write_scalars(self, values: Mapping[str, float], step: int) -> None:
         """Add one point to each curve."""
@@ -30,6 +52,13 @@ class Board:
         with self._forgiving() as writer:
             if writer:
                 writer.add_image(tag, image, step)
+
+    def write_histograms(self, prefix: str, values: Mapping[str, Tensor], step: int) -> None:
+        """Add the distribution of each tensor's values under the tags `prefix`/name."""
+        with self._forgiving() as writer:
+            if writer:
+                for name, value in values.items():
+                    writer.add_histogram(f"{prefix}/{name}", value.detach().float().cpu(), step)
 
     def close(self) -> None:
         """Write what is left."""

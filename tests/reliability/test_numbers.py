@@ -57,6 +57,22 @@ def test_no_update_is_made_from_it(tiny_config: Path, monkeypatch: pytest.Monkey
             assert are_finite(state[player]["network"].values())
 
 
+def test_a_loss_that_has_grown_by_an_infinite_constant_is_not_applied(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = losses.objective.F.l1_loss
+    n_calls = 0
+
+    def shifted(*args: Any) -> Tensor:
+        nonlocal n_calls
+        n_calls += 1
+        return original(*args) + (float("inf") if n_calls == 1 else 0.0)
+
+    monkeypatch.setattr(losses.objective.F, "l1_loss", shifted)
+    run(tiny_config, "train.max_steps=3")
+    assert checkpoint(tiny_config, 3)["generator"]["skipped_steps"] == 1
+
+
 def test_all_updates_left_out_end_the_run_in_words_with_everything_saved(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

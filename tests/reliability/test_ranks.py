@@ -123,6 +123,19 @@ def test_all_processes_stop_at_one_step_and_save(
     assert f"saved at step {newest_step(tiny_config)};" in told[0]
 
 
+@pytest.mark.row(5)
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGKILL])
+def test_where_torchrun_itself_has_gone_its_processes_save_and_end(tiny_config: Path, number: signal.Signals) -> None:
+    """It passes on no SIGUSR1, but ends of it."""
+    with torchrun(tiny_config, NO_FAULT, *ENDLESS) as process:
+        wait_for(tiny_config, "step      3/", process)
+        process.send_signal(number)
+        wait_for_end(tiny_config, process, within_s=30)
+    told = [line for line in said(tiny_config).splitlines() if "stopped by SIGTERM and saved at step" in line]
+    assert len(told) == 2, said(tiny_config)
+    assert f"saved at step {newest_step(tiny_config)};" in told[0]
+
+
 LOST = [
     Fault("forward", "SIGKILL", call=8, rank=1),
     Fault("agreement", "SIGKILL", call=15, rank=1),

@@ -12,10 +12,14 @@ from typing import Any
 import pytest
 from torch.utils.tensorboard import SummaryWriter
 
+import launch
+import training
+import validation
 from tests.reliability import child
 from tests.reliability.faults import PLACES, Fault, inject, replacement
 from tests.runs import assert_equal, checkpoint, run, without_config
 from utils import checkpoint as checkpoint_module
+from utils import json_lines
 from utils.checkpoint import load_checkpoint, manifest_path
 from utils.checkpoint_folder import checkpoint_path, list_checkpoints, newest_whole
 
@@ -177,6 +181,35 @@ def test_tensorboard_that_cannot_write_does_not_end_the_run(
     monkeypatch.setattr(SummaryWriter, "add_scalar", failing(28, SummaryWriter.add_scalar, range(100)))
     run(tiny_config)
     assert "TensorBoard's events can be written no more" in capfd.readouterr().out
+    assert checkpoint(tiny_config, 4)["step"] == 4
+
+
+@pytest.mark.row(3)
+@pytest.mark.parametrize("what", ["records", "pictures", "page", "settings"])
+def test_what_is_written_beside_does_not_end_the_run(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], what: str
+) -> None:
+    owner, name = {
+        "records": (json_lines, "_line"),
+        "pictures": (validation, "write_png"),
+        "page": (validation, "write_gallery"),
+        "settings": (launch, "config_to_yaml"),
+    }[what]
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(owner, name, full)
+    run(tiny_config)
+    assert "No space left on device" in capfd.readouterr().out
+    assert checkpoint(tiny_config, 4)["step"] == 4
+
+
+@pytest.mark.row(3)
+def test_a_failure_at_the_last_step_is_tried_again(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "RETRY_S", 0.0)
+    monkeypatch.setattr(training, "save_checkpoint", failing(28, training.save_checkpoint, range(2)))
+    run(tiny_config)
     assert checkpoint(tiny_config, 4)["step"] == 4
 
 

@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import launch
 import train
+import training
 from entry_point import run_entry_point
 from tests.reliability.faults import PLACES, Fault, replacement
+from tests.reliability.test_saving import failing
 from tests.runs import assert_equal, checkpoint, run, without_config
 from utils.checkpoint_folder import list_checkpoints
 
@@ -63,7 +66,7 @@ def test_a_run_that_waits_for_data_is_not_waited_for(
 ) -> None:
     timer = threading.Timer(2.0, os.kill, (os.getpid(), signal.Signals[name]))
     with monkeypatch.context() as context:
-        stop_here(Fault("loading", "hang", call=3), context)  # in the loader process, which is forked
+        stop_here(Fault("loading", "hang", call=4), context)  # in the loader process, forked after one call
         timer.start()
         code = run_as_user(tiny_config, context, "data.workers=1", "train.max_steps=1000")
         timer.join()
@@ -94,6 +97,30 @@ def test_before_the_first_step_a_run_stops_at_once(
         code = run_as_user(tiny_config, context)
     assert code == 128 + signal.SIGTERM
     assert "stopped by SIGTERM before the first step; nothing was to be saved" in capfd.readouterr().err
+    goes_on_exactly(tiny_config)
+
+
+def test_while_a_checkpoint_is_read_a_run_stops_and_keeps_it(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run(tiny_config, "train.max_steps=4", "checkpoint.every_steps=2")
+    with monkeypatch.context() as context:
+        context.setattr(torch, "load", replacement(Fault("reading", "SIGTERM"), torch.load))
+        assert run_as_user(tiny_config, context, "train.max_steps=6") == 128 + signal.SIGTERM
+    assert "passed over" not in capfd.readouterr().out
+    assert not list((tiny_config.parent / "runs" / "tiny").glob("*.damaged"))
+    goes_on_exactly(tiny_config)
+
+
+def test_a_disk_that_fails_once_does_not_stand_against_stopping(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "RETRY_S", 0.0)
+    with monkeypatch.context() as context:
+        stop_here(Fault("forward", "SIGTERM", call=3), context)
+        context.setattr(training, "save_checkpoint", failing(28, training.save_checkpoint, range(1)))
+        assert run_as_user(tiny_config, context, "train.max_steps=1000") == 128 + signal.SIGTERM
+    assert checkpoint(tiny_config, 3)["step"] == 3
     goes_on_exactly(tiny_config)
 
 

@@ -1,14 +1,34 @@
+import importlib.util
+import re
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
+from safetensors.torch import save_file
 
+import build
 import train
+from configs.load import load_config
+from configs.schema import ConfigError
+from data.batch import Batch
+from models.feature_encoder import FeatureConditionedGenerator
 from models.original_names import OriginalWeightsError
 from models.original_weights import import_original
-from tools import export
-from trained import load_trained
+from tests.runs import assert_equal, run, translate
+from tools import export, exported_file
+from tools.exported_example import Example, make_example
+from tools.exported_file import TOLERANCES, ExportError, export_program, export_weights
+from tools.exported_program import Run, open_onnx, open_pt2
+from trained import Trained, load_network, load_trained
+from translator import Translator
+from utils.checkpoint import CheckpointError
+from utils.precision import choose_precision
 
 
 def exported(config: Path, *settings: str, family: str | None = None) -> dict[str, torch.Tensor]:
@@ -78,3 +98,303 @@ def test_a_batch_norm_unet_of_the_originals_comes_back_with_its_names(
     arguments = ["--checkpoint", str(tmp_path / "latest_net_G.pth"), "--format", "original"]
     export.main([*arguments, "--output", str(tmp_path / "back.pth")])
     assert torch.load(tmp_path / "back.pth", weights_only=True).keys() == weights.keys()
+
+
+def untrained(config: Path, *settings: str) -> Trained:
+    """A generator as it begins; the weights are large enough that a fault shows in 8 bits."""
+    torch.manual_seed(0)
+    loaded = load_config(config, ["generator.init_gain=0.3", *settings])
+    return Trained(config.parent / "checkpoint.pt", loaded, 1, build.build_generator(loaded))
+
+
+PROGRAMS: tuple[tuple[Literal["pt2", "onnx"], Callable[[Path], Run]], ...] = (("pt2", open_pt2), ("onnx", open_onnx))
+KINDS = [
+    [],
+    ["data.target_channels=1", "generator.upsample=bilinear", "generator.padding=reflect"],
+    ["generator.name=local", "data.synthetic.width=64"],
+    ["generator.name=unet", "generator.n_downsamplings=5", "generator.norm=batch", "generator.dropout=true"],
+    ["generator.upsample=residual", "generator.spectral_norm=true", "generator.init_gain=1"],
+    ["features.n_channels=2", "features.base_channels=4", "features.n_downsamplings=2"],
+    ["data.layout=side_by_side", "data.root=.", "data.instance_edges=false", "data.source_channels=1"],
+]
+
+
+@pytest.mark.parametrize(
+    ("settings", "as_images"),
+    [*((settings, True) for settings in KINDS), (KINDS[0], False), (KINDS[5], False)],
+    ids=lambda value: (" ".join(value[:1]) or "global") if isinstance(value, list) else "",
+)
+def test_a_program_translates_as_the_generator_in_sizes_that_it_never_saw(
+    tiny_config: Path, settings: list[str], as_images: bool
+) -> None:
+    trained = untrained(tiny_config, *settings)
+    multiple = trained.config.size_multiple
+    examples = [
+        make_example(trained, n, height * multiple, width * multiple, as_images=as_images)
+        for n, height, width in ((1, 2, 5), (2, 3, 2), (4, 5, 4))
+    ]
+    for kind, read in PROGRAMS:
+        file = tiny_config.parent / f"generator.{kind}"
+        export_program(trained, file, kind, "float32", as_images=as_images)
+        translate_inputs = read(file)
+        for example in examples:
+            assert example.expected.float().std() > (10 if as_images else 0.1)  # or agreement would mean nothing
+            found = translate_inputs(example.inputs)
+            assert example.difference(found) <= 1
+            if as_images:  # rounding may go the other way, but seldom
+                assert (found != example.expected).float().mean() < 0.01
+            else:
+                assert example.difference(found) < 0.1
+
+
+def test_a_unet_takes_its_smallest_image(tiny_config: Path) -> None:
+    trained = untrained(tiny_config, "generator.name=unet", "generator.n_downsamplings=5", "data.synthetic.height=64")
+    example = make_example(trained, 1, 32, 32, as_images=True)
+    for kind, read in PROGRAMS:
+        export_program(trained, tiny_config.parent / f"g.{kind}", kind, "float32", as_images=True)
+        assert example.difference(read(tiny_config.parent / f"g.{kind}")(example.inputs)) <= 1
+
+
+def test_an_exported_program_is_what_the_translator_does(tiny_config: Path) -> None:
+    """The examples' expectations are made by this tool: here they are held against test.py's own way."""
+    trained = untrained(tiny_config)
+    conditioning = build.build_conditioning(trained.config)
+    example = make_example(trained, 2, 16, 24, as_images=True)
+    batch = Batch(("a", "b"), example.inputs["source"], example.inputs["instances"], None)
+    precision = choose_precision("O0", "auto", torch.device("cpu"))
+    translator = Translator(trained.generator, conditioning, precision, torch.device("cpu"), torch.empty(0, 3))
+    assert torch.equal(translator.translate(batch), example.expected)
+
+
+def test_more_than_255_classes_are_int32(tiny_config: Path) -> None:
+    trained = untrained(
+        tiny_config, "data.layout=paired_folders", "data.root=.", "data.n_classes=300", "data.instance_edges=false"
+    )
+    example = make_example(trained, 1, 8, 12, as_images=True)
+    assert example.inputs["source"].dtype == torch.int32
+    export_program(trained, tiny_config.parent / "g.onnx", "onnx", "float32", as_images=True)
+    assert example.difference(open_onnx(tiny_config.parent / "g.onnx")(example.inputs)) <= 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "n_bytes"), [("onnx", "float16", 2), ("pt2", "float16", 2), ("pt2", "bfloat16", 2)]
+)
+def test_a_low_dtype_halves_the_weights_and_keeps_inputs_and_outputs(
+    tiny_config: Path, kind: Literal["pt2", "onnx"], dtype: Literal["float16", "bfloat16"], n_bytes: int
+) -> None:
+    trained = untrained(tiny_config, "generator.base_channels=16", "generator.init_gain=0.02")
+    file = tiny_config.parent / f"generator.{kind}"
+    export_program(trained, file, kind, dtype, as_images=False)
+    n_weights = sum(weight.numel() for weight in trained.generator.parameters())
+    assert file.stat().st_size < n_bytes * n_weights + 250_000
+    example = make_example(trained, 1, 8, 12, as_images=False)
+    translated = (open_pt2 if kind == "pt2" else open_onnx)(file)(example.inputs)
+    assert translated.dtype == torch.float32
+    assert 0 < example.difference(translated) <= TOLERANCES[dtype]
+
+
+def test_a_generator_that_overflows_in_float16_is_refused(tiny_config: Path) -> None:
+    unet = ["generator.name=unet", "generator.n_downsamplings=5", "generator.norm=batch", "generator.base_channels=16"]
+    with pytest.raises(ExportError, match=r"try --dtype float32"):
+        export_program(untrained(tiny_config, *unet), tiny_config.parent / "g.onnx", "onnx", "float16", as_images=True)
+
+
+def test_a_program_refuses_sides_that_the_generator_cannot_halve(tiny_config: Path) -> None:
+    export_program(untrained(tiny_config), tiny_config.parent / "g.pt2", "pt2", "float32", as_images=False)
+    with pytest.raises(AssertionError, match=r"% 4 == 0"):
+        open_pt2(tiny_config.parent / "g.pt2")({"source": torch.zeros(1, 13, 16, 18)})
+
+
+@pytest.mark.parametrize("kind", ["pt2", "onnx", "safetensors"])
+def test_what_translates_otherwise_is_removed(tiny_config: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tiny_config, "train.max_steps=1")
+    plain = exported_file.plain_copy
+
+    def damaged(trained: Trained) -> Trained:
+        copy = plain(trained)
+        next(copy.generator.parameters()).mul_(-1)
+        return copy
+
+    monkeypatch.setattr(exported_file, "plain_copy", damaged)
+    output = tiny_config.parent / "exports" / f"generator.{kind}"
+    with pytest.raises(ExportError, match=r"levels otherwise than the generator, 1 are allowed, and was removed"):
+        export.main(
+            ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--format", kind, "--output", str(output)]
+        )
+    assert list((tiny_config.parent / "exports").iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["pt2", "onnx", "safetensors"])
+def test_a_full_disk_is_told_and_leaves_nothing(tiny_config: Path, kind: str) -> None:
+    run(tiny_config, "train.max_steps=1", "generator.base_channels=16")
+    output = tiny_config.parent / "exports" / f"generator.{kind}"
+    command = ["-m", "tools.export", "--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--format", kind]
+    result = subprocess.run(
+        ["bash", "-c", 'ulimit -f 20; exec "$@"', "bash", sys.executable, *command, "--output", str(output)],
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 2, result.stderr
+    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert errors[0].startswith(f"error: {output}: ")
+    assert "File too large" in errors[0]
+    assert "Traceback" not in result.stderr
+    assert list(output.parent.iterdir()) == []
+
+
+def test_the_moving_average_is_exported_unless_told_otherwise(tiny_config: Path) -> None:
+    run(tiny_config, "train.ema_decay=0.9", "optimizer.learning_rate=0.1")
+    folder = tiny_config.parent / "runs" / "tiny"
+    files = {weights: tiny_config.parent / f"{weights}.safetensors" for weights in ("ema", "raw")}
+    export.main(["--checkpoint", str(folder), "--format", "safetensors", "--output", str(files["ema"])])
+    raw_arguments = ["--weights", "raw", "--output", str(files["raw"])]
+    export.main(["--checkpoint", str(folder), "--format", "safetensors", *raw_arguments])
+    checkpoint = folder / "checkpoint-00000004.pt"
+    average, raw = load_trained(checkpoint).generator, load_trained(checkpoint, raw_weights=True).generator
+    assert_equal(load_trained(files["ema"]).generator.state_dict(), average.state_dict())
+    assert_equal(load_trained(files["raw"]).generator.state_dict(), raw.state_dict())
+    assert not torch.equal(next(average.parameters()), next(raw.parameters()))
+
+
+def test_not_a_number_is_no_agreement() -> None:
+    example = Example({}, torch.zeros(1, 3, 4, 4))
+    assert example.difference(torch.full((1, 3, 4, 4), float("nan"))) == float("inf")
+    assert example.difference(torch.zeros(1, 3, 4, 2)) == float("inf")
+    assert example.difference(torch.full((1, 3, 4, 4), -2 / 255)) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "packages"), [("onnx", "onnx, onnxscript, onnxruntime are"), ("safetensors", "safetensors is")]
+)
+def test_a_missing_package_is_named_with_the_extra(kind: str, packages: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(
+        ConfigError, match=rf'^{packages} not installed: python -m pip install --editable ".\[export\]"'
+    ):
+        export.main(["--format", kind])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--format", "safetensors", "--conditioning", "inside"], "--conditioning goes with --format pt2 and onnx"),
+        (["--format", "original", "--dtype", "float16"], "--dtype: the originals' files are in float32"),
+        (["--format", "pt2", "--output", "a.onnx"], "--output a.onnx: expected a name that ends in .pt2"),
+        (["--format", "onnx", "--family", "pix2pix"], "--family goes with --format original"),
+        (["--format", "onnx", "--dtype", "bfloat16"], "take float16, or --format pt2"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        export.main(arguments)
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_a_safetensors_file_translates_as_its_run(tiny_config: Path) -> None:
+    run(tiny_config, "generator.spectral_norm=true", "train.ema_decay=0.5")
+    folder = tiny_config.parent / "runs" / "tiny"
+    export.main(["--checkpoint", str(folder), "--format", "safetensors"])
+    elsewhere = (folder / "generator.safetensors").rename(tiny_config.parent / "other.safetensors")
+    outputs = [tiny_config.parent / name for name in ("of_run", "of_file")]
+    for checkpoint, output in zip((folder, elsewhere), outputs, strict=True):
+        translate("--checkpoint", str(checkpoint), "--output", str(output), "--opt-level", "O0")
+    names = sorted(path.name for path in outputs[0].glob("*.png"))
+    assert len(names) >= 3
+    for name in names:
+        first, second = (np.asarray(Image.open(output / name)).astype(int) for output in outputs)
+        assert np.abs(first - second).max() <= 1  # the singular value divides before, not within, the convolution
+    trained = load_trained(elsewhere)
+    assert (trained.name, trained.step) == ("tiny", 4)
+    assert not trained.config.generator.spectral_norm
+
+
+def test_a_safetensors_file_starts_another_run(tiny_config: Path) -> None:
+    features = ["features.n_channels=2", "features.base_channels=4", "features.n_downsamplings=2"]
+    run(tiny_config, *features)
+    folder = tiny_config.parent / "runs" / "tiny"
+    export.main(["--checkpoint", str(folder), "--format", "safetensors"])
+    file = folder / "generator.safetensors"
+    first = load_trained(folder / "checkpoint-00000004.pt").generator
+    assert isinstance(first, FeatureConditionedGenerator)
+    assert_equal(load_network(file, "encoder").state_dict(), first.encoder.state_dict())
+    run(
+        tiny_config,
+        *features,
+        f"init.generator={file}",
+        "run.name=second",
+        "train.max_steps=1",
+        "optimizer.learning_rate=1e-12",
+    )
+    second = load_trained(folder.with_name("second") / "checkpoint-00000001.pt").generator
+    for name, value in first.state_dict().items():
+        torch.testing.assert_close(second.state_dict()[name], value)
+
+
+def test_an_originals_file_becomes_safetensors_and_comes_back(reference: dict[str, Any], tmp_path: Path) -> None:
+    cases = ("pix2pix_unet_batch", "pix2pix_resnet_batch_dropout", "pix2pixhd_local_1", "pix2pixhd_global_label_edge")
+    for case in cases:
+        torch.save(reference[case]["state_dict"], tmp_path / "latest_net_G.pth")
+        export.main(
+            [
+                "--checkpoint",
+                str(tmp_path / "latest_net_G.pth"),
+                "--format",
+                "safetensors",
+                "--output",
+                str(tmp_path / f"{case}.safetensors"),
+            ]
+        )
+        original, again = load_trained(tmp_path / "latest_net_G.pth"), load_trained(tmp_path / f"{case}.safetensors")
+        assert again.step is None
+        assert_equal(again.generator.state_dict(), original.generator.state_dict())
+
+
+FACTS = {"format": "pairgan-generator", "format_version": "1", "config": "{}", "step": "1"}
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: path.write_bytes(path.read_bytes()[:1000]), "damaged or no safetensors file"),
+        (lambda path: path.write_bytes(b""), "damaged or no safetensors file"),
+        (lambda path: path.unlink(), "no such checkpoint file"),
+        (lambda path: save_file({"w": torch.zeros(1)}, path), "holds weights, and no settings of this application"),
+        (lambda path: save_file({"w": torch.zeros(1)}, path, FACTS | {"format_version": "9"}), "has format version 9"),
+        (lambda path: save_file({"w": torch.zeros(1)}, path, FACTS | {"config": "{"}), "its settings cannot be read"),
+        (lambda path: save_file({"w": torch.zeros(1)}, path, FACTS | {"config": "3"}), "its settings are damaged"),
+        (lambda path: save_file({"w": torch.zeros(1)}, path, FACTS), "its weights do not fit its configuration"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_told(tiny_config: Path, damage: Callable[[Path], object], message: str) -> None:
+    file = tiny_config.parent / "generator.safetensors"
+    export_weights(untrained(tiny_config), file, "float32")
+    damage(file)
+    with pytest.raises(CheckpointError, match=message):
+        load_trained(file)
+
+
+def test_what_the_page_says_works(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Path("docs/export.md").read_text(encoding="utf-8")
+    run(tiny_config, "train.max_steps=1")
+    folder = tiny_config.parent / "runs" / "tiny"
+    commands = re.findall(r"^    python -m tools\.export (.*)$", page, re.MULTILINE)
+    for line in dict.fromkeys(commands):
+        export.main(line.replace("runs/mine", str(folder)).split())
+    test_line = re.search(r"^    python test.py (.*)$", page, re.MULTILINE)
+    assert test_line is not None
+    output = tiny_config.parent / "translated"
+    translate(*test_line[1].replace("runs/mine", str(folder)).split(), "--output", str(output))
+    assert (output / "contact_sheet.png").is_file()
+    monkeypatch.chdir(folder)
+    snippets = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(snippets) == 5
+    for snippet in snippets:
+        names: dict[str, Any] = {}
+        exec(snippet, names)  # what a reader would paste
+        if "image" in names:
+            assert names["image"].shape == (1, 3, 64, 96)

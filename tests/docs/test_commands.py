@@ -1,0 +1,227 @@
+"""Every command of README.md and docs/*.md runs, on small stand-ins for data, or is in NOT_RUN with the reason."""
+
+import io
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import train
+from entry_point import run_entry_point
+from models.original_weights import export_original
+from tests.conftest import save_image
+from tests.docs.documents import DOCUMENTS, ROOT, commands, words
+from tests.runs import translation_script
+from trained import load_network
+
+NOT_RUN = {
+    "git clone <this repository> pairgan && cd pairgan": "needs the network",
+    "make demo": "installs; what it runs is run",
+    "source .venv/bin/activate": "of the shell",
+    "tensorboard --logdir runs": "a server without an end; tests/test_tensorboard.py reads what it shows",
+    "python -m pip install scikit-learn": "installs",
+    'python -m pip install --editable ".[export]"': "installs",
+    "[ $? -eq 138 ] && scontrol requeue $SLURM_JOB_ID": "needs SLURM; test_signals.py has the exit code",
+}
+TINY = {
+    "run.device": "cpu",
+    "data.workers": "0",
+    **{f"data.{key}": "64" for key in ("load_width", "load_height", "crop_width", "crop_height")},
+    **{f"data.synthetic.{key}": "64" for key in ("height", "width")},
+    **{f"data.synthetic.{split}_samples": "2" for split in ("train", "val", "test")},
+    "generator.base_channels": "4",
+    "generator.n_downsamplings": "2",
+    "generator.n_blocks": "1",
+    "features.base_channels": "4",
+    "features.n_downsamplings": "2",
+    "discriminator.base_channels": "4",
+    "discriminator.n_layers": "2",
+    "loss.vgg": "0",
+    "loss.l1": "1",
+    "train.max_steps": "2",
+}
+DATA_SETS = {
+    "PAIRS": ["_A", "_B"],
+    "LABELS": ["_label", "_inst", "_img"],
+    "FACADES": [""],
+    "ROOT": ["_A", "_B", "_label", "_inst", "_img"],
+    "path/to/data": ["_A", "_B", "_label", "_inst", "_img"],
+    "datasets/cityscapes": ["_label", "_inst", "_img"],
+    "datasets/facades": [""],
+}
+MADE_BEFORE = {  # what the reader has made by then
+    "HALVES": "python -m tools.convert_data to-folders FACADES FOLDERS",
+    "generator.safetensors": "python -m tools.export --checkpoint runs/mine --format safetensors",
+}
+LABEL_WEIGHTS = "labels/latest_net_G.pth"
+SHOWN = [
+    pytest.param(command, id=f"{document.name}: {command}", marks=[pytest.mark.slow] * ("torchrun" in command))
+    for document in DOCUMENTS
+    for command in dict.fromkeys(commands(document))
+    if command not in NOT_RUN
+]
+
+
+@pytest.fixture(scope="module")
+def trained_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with every file that the documents name, small: data, runs, weights."""
+    folder = tmp_path_factory.mktemp("documents")
+    shutil.copytree(ROOT / "configs", folder / "configs", ignore=shutil.ignore_patterns("__pycache__"))
+    for root, maps in DATA_SETS.items():
+        write_data_set(folder / root, maps)
+    for name, images in {"FOLDER": "test_A", "TARGETS": "test_B", "PHOTOS": "train_B"}.items():
+        shutil.copytree(folder / "PAIRS" / images, folder / name)
+    shutil.copytree(folder / "LABELS/test_label", folder / "LABEL_MAPS")
+    for name, suffix in (("a", "jpg"), ("b", "png")):
+        save_image(folder / f"{name}.{suffix}", np.full((40, 50, 3), 90, np.uint8))
+    translation_script()  # found from the repository
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        train_stand_ins()
+    finally:
+        os.chdir(before)
+    return folder
+
+
+def write_data_set(root: Path, maps: Sequence[str]) -> None:
+    """Two samples in each split; `maps` are the endings of the folders' names."""
+    rng = np.random.default_rng(0)
+    for split in ("train", "val", "test"):
+        for name in ("1", "2"):
+            labels = rng.integers(0, 34, (4, 4), dtype=np.uint8).repeat(16, 0).repeat(16, 1)
+            photo = rng.integers(0, 256, (64, 64, 3), dtype=np.uint8)
+            halves = np.concatenate([photo, photo], axis=1)
+            pixels: dict[str, np.ndarray] = {"_label": labels, "_inst": labels.astype(np.uint16), "": halves}
+            for kind in maps:
+                save_image(root / f"{split}{kind}" / f"{name}.png", pixels.get(kind, photo))
+
+
+def train_stand_ins() -> None:
+    """The runs and weight files that the documents name."""
+    for recipe, name in (
+        ("pix2pixhd_512p", "labels"),
+        ("pix2pixhd_512p_features", "pix2pixhd_512p_features"),
+        ("paired_folders_256x256", "mine"),
+    ):
+        train.main(tiny(["--config", f"configs/{recipe}.yaml", "data.root=ROOT", f"run.name={name}"]))
+    mine = Path("runs/mine")
+    shutil.copy(mine / "checkpoint-00000002.pt", mine / "checkpoint-00001000.pt")
+    import_module("tools.cluster_features").main(["--checkpoint", "runs/pix2pixhd_512p_features", "--clusters", "2"])
+    for run, file in (("labels", LABEL_WEIGHTS), ("mine", "latest_net_G.pth")):
+        Path(file).parent.mkdir(exist_ok=True)
+        exporting = ["--checkpoint", f"runs/{run}", "--format", "original", "--family", "pix2pixHD", "--output", file]
+        import_module("tools.export").main(exporting)
+    discriminator = load_network(Path("runs/labels/checkpoint-00000002.pt"), "discriminator")
+    torch.save(export_original(discriminator, "multiscale", biases_before_norms=True), "latest_net_D.pth")
+    shutil.copy("configs/pix2pixhd_512p.yaml", "F")
+
+
+def tiny(arguments: Sequence[str]) -> list[str]:
+    """The arguments of train.py with settings that make it quick."""
+    settings = dict(TINY)
+    if any("pix2pix_" in argument for argument in arguments):  # a U-Net
+        settings["generator.n_downsamplings"] = "5"
+    if "F" in arguments:
+        settings["data.root"] = "LABELS"
+    given = [argument for argument in arguments if argument.partition("=")[0] not in settings]
+    return [*given, *(f"{key}={value}" for key, value in settings.items())]
+
+
+def stand_ins(command: str) -> list[str]:
+    """The words of a command, with files of the workspace in the place of those that only a reader can have."""
+    given = words(command.removeprefix("srun ").replace("/path/to/data", "path/to/data"))
+    if "--instances" in given:
+        given = ["LABEL_MAPS" if word == "FOLDER" else word for word in given]
+    if "--instances" in given or "init." in command:  # of a network of label maps
+        given = [re.sub(r"[\w/]*latest_net_G.pth", LABEL_WEIGHTS, word) for word in given]
+    if "from-photos" in given:
+        given = ["NEW_PAIRS" if word == "PAIRS" else word for word in given]
+    return given
+
+
+def run_python(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    """`python` with arguments, in this process; its exit code."""
+    match arguments:
+        case ["train.py", *rest]:
+            main, rest = train.main, tiny(rest)
+        case ["test.py", *rest]:
+            main = translation_script().main
+        case ["-m", module, *rest]:
+            main = import_module(module).main
+        case _:
+            raise AssertionError(f"no program of this project: {arguments}")
+    monkeypatch.setattr(sys, "argv", ["program", *rest])
+    try:
+        return run_entry_point(main)
+    except SystemExit as end:
+        return int(end.code or 0)
+
+
+def run_torchrun(arguments: list[str]) -> int:
+    """torchrun with two processes in all, on as many machines as it is to be, which are all this one."""
+    script = next(i for i, word in enumerate(arguments) if word.endswith(".py"))
+    options, name, rest = arguments[:script], arguments[script], arguments[script + 1 :]
+    n_machines = int(options[options.index("--nnodes") + 1]) if "--nnodes" in options else 1
+    options[options.index("--nproc-per-node") + 1] = str(2 // n_machines)
+    options = [re.sub(r"^node1:\d+$", f"localhost:{free_port()}", word) for word in options]
+    rest = tiny(rest) if name == "train.py" else rest
+    command = [sys.executable, "-m", "torch.distributed.run", *([] if n_machines > 1 else ["--standalone"])]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    agents = [
+        subprocess.Popen([*command, *options, str(ROOT / name), *rest], env=environment) for _ in range(n_machines)
+    ]
+    try:
+        return max(agent.wait(timeout=200) for agent in agents)
+    finally:
+        for agent in agents:
+            agent.kill()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return int(probe.getsockname()[1])
+
+
+def run_command(command: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    """A command as the shell would run it; of a pipe, the last program reads what the others wrote."""
+    *before, last = command.split(" | ")
+    if before:
+        piped = subprocess.run(words(" | ".join(before)), capture_output=True, text=True, check=True)
+        monkeypatch.setattr(sys, "stdin", io.StringIO(piped.stdout))
+    program, *arguments = stand_ins(last)
+    if program == "torchrun":
+        return run_torchrun(arguments)
+    assert program == "python", f"{command}: neither run here nor in NOT_RUN"
+    return run_python(arguments, monkeypatch)
+
+
+@pytest.mark.parametrize("command", SHOWN)
+def test_a_command_that_is_shown_works(
+    command: str, trained_workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(trained_workspace, tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "here")
+    for before in (before for end, before in MADE_BEFORE.items() if command.endswith(end)):
+        assert run_command(before, monkeypatch) == 0
+    assert run_command(command, monkeypatch) == 0
+
+
+def test_what_is_not_run_is_still_shown() -> None:
+    assert set(NOT_RUN) <= {command for document in DOCUMENTS for command in commands(document)}
+
+
+def test_commands_are_found_in_both_kinds_of_blocks(tmp_path: Path) -> None:
+    indented, fenced = "\n    python a.py  # why\n    output\n", "```sh\nmake b \\\n  c\n```"
+    (tmp_path / "page.md").write_text(f"text\n{indented}\n{fenced}\n\n    - python no, a list\npython no\n")
+    assert list(commands(tmp_path / "page.md")) == ["python a.py", "make b c"]

@@ -1,0 +1,139 @@
+"""Keys, options, links and modules that README.md and docs/*.md name are there; configuration.md is up to date."""
+
+import argparse
+import re
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import train
+from configs.load import settings_by_key
+from configs.schema import Config
+from tests.docs.documents import DOCUMENTS, ROOT, prose
+from tests.runs import translation_script
+from tools.describe_settings import REFERENCE, TABLES, configuration_page, read_sections, reference_yaml
+
+KEYS = set(settings_by_key(Config()))
+SECTIONS = {key.partition(".")[0] for key in KEYS}
+MODULES = sorted(path.stem for path in (ROOT / "tools").glob("[a-z]*.py") if "run_entry_point" in path.read_text())
+OF_OTHERS = {  # options of torchrun, tensorboard, pip and git
+    *("--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--max-restarts"),
+    *("--signals-to-handle", "--logdir", "--editable", "--requeue", "--open-mode", "--signal", "--standalone"),
+}
+OF_FILES = {".py", ".yaml", ".txt", ".pt", ".pt2", ".onnx", ".safetensors", ".json", ".jsonl", ".png", ".html"}
+PAGES = [pytest.param(document, id=document.name) for document in DOCUMENTS]
+
+
+class _ParserFoundError(Exception):
+    pass
+
+
+def options_of(main: Callable[[Sequence[str]], None], monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The options of an entry point, and of its sub-commands."""
+    found: list[argparse.ArgumentParser] = []
+
+    def stop(parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
+        found.append(parser)
+        raise _ParserFoundError
+
+    with monkeypatch.context() as patch:
+        for name in ("parse_args", "parse_intermixed_args"):
+            patch.setattr(argparse.ArgumentParser, name, stop)
+        with pytest.raises(_ParserFoundError):
+            main([])
+    return {option for parser in (found[0], *_sub_parsers(found[0])) for option in parser._option_string_actions}
+
+
+def _sub_parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    actions = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return [sub for action in actions for sub in action.choices.values()]
+
+
+def own_text(document: Path) -> str:
+    """The text without what is said of the originals' options, which stand in the first column of a table."""
+    text = prose(document)
+    if document.name != "coming_from_pix2pixHD.md":
+        return re.sub(r"pix2pixHD's\s+`--[\w-]+`|`--eval`", "", text)
+    return re.sub(r"^\| `--.*? \| |`--no_lsgan`|`--model \w+`|`-1`", "", text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("document", PAGES)
+def test_keys_are_settings(document: Path) -> None:
+    named = re.findall(r"(?<![\w/.-])([a-z_]+(?:\.[a-z_0-9]+)+)(?![\w/(]|\.\w)", prose(document))
+    keys = {key for key in named if key.partition(".")[0] in SECTIONS and Path(key).suffix not in OF_FILES}
+    of_sections = {key.rpartition(".")[0] for key in KEYS}
+    assert not {key for key in keys if key not in KEYS | of_sections}
+
+
+@pytest.mark.parametrize("document", PAGES)
+def test_options_are_options(document: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mains = [train.main, translation_script().main, *(import_module(f"tools.{name}").main for name in MODULES)]
+    known = OF_OTHERS.union(*(options_of(main, monkeypatch) for main in mains))
+    named = set(re.findall(r"(?<![\w-])--[a-zA-Z][\w-]*", own_text(document)))
+    assert not named - known
+
+
+@pytest.mark.parametrize("document", PAGES)
+def test_links_lead_to_files(document: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", document.read_text(encoding="utf-8"))
+    relative = [link for link in links if not link.startswith(("http://", "https://"))]
+    assert not [link for link in relative if not (document.parent / link).exists()]
+
+
+@pytest.mark.parametrize("document", PAGES)
+def test_modules_are_there(document: Path) -> None:
+    named = re.findall(r"(?<!\w)((?:tools|bench)\.[a-z_]+)(?![\w.])", prose(document))
+    assert not [name for name in named if not (ROOT / f"{name.replace('.', '/')}.py").exists()]
+
+
+def test_pages_are_as_the_schema_says() -> None:
+    sections = read_sections()
+    hint = "run: python -m tools.describe_settings"
+    assert REFERENCE.read_text(encoding="utf-8") == reference_yaml(sections), hint
+    assert TABLES.read_text(encoding="utf-8") == configuration_page(sections), hint
+
+
+def test_every_setting_has_a_row_with_a_meaning() -> None:
+    page = TABLES.read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| .+ \| `.*` \| (.+) \|$", page, re.MULTILINE)
+    assert [name for name, _ in rows] == [key.rpartition(".")[2] for key in _keys_in_order(page)]
+    assert len(rows) == len(KEYS)
+
+
+def _keys_in_order(page: str) -> list[str]:
+    sections = re.findall(r"^## (.+)$", page, re.MULTILINE)
+    of = {
+        section: [key for key in settings_by_key(Config()) if key.rpartition(".")[0] == section] for section in sections
+    }
+    return [key for section in sections for key in of[section]]
+
+
+def test_every_option_of_the_originals_has_a_row() -> None:
+    """The options of pix2pixHD's and pix2pix's options/*.py, and of models/pix2pix_model.py."""
+    page = (ROOT / "docs" / "coming_from_pix2pixHD.md").read_text(encoding="utf-8")
+    hd, _, pix2pix = page.partition("## pix2pix (")
+    for text, options in ((hd, PIX2PIXHD), (pix2pix, PIX2PIX)):
+        rows = "\n".join(line.split("|")[1] for line in text.splitlines() if line.startswith("| "))
+        named = set(re.findall(r"--(\w+)", rows))
+        assert set(options.split()) <= named
+
+
+PIX2PIXHD = """
+name gpu_ids checkpoints_dir model norm use_dropout data_type verbose fp16 local_rank batchSize loadSize fineSize
+label_nc input_nc output_nc dataroot resize_or_crop serial_batches no_flip nThreads max_dataset_size display_winsize
+tf_log netG ngf n_downsample_global n_blocks_global n_blocks_local n_local_enhancers niter_fix_global no_instance
+instance_feat label_feat feat_num load_features n_downsample_E nef n_clusters display_freq print_freq save_latest_freq
+save_epoch_freq no_html debug continue_train load_pretrain which_epoch phase niter niter_decay beta1 lr num_D
+n_layers_D ndf lambda_feat no_ganFeat_loss no_vgg_loss no_lsgan pool_size ntest results_dir aspect_ratio how_many
+cluster_path use_encoded_image export_onnx engine onnx
+"""
+PIX2PIX = """
+dataroot name gpu_ids checkpoints_dir model input_nc output_nc ngf ndf netD netG n_layers_D norm init_type init_gain
+no_dropout dataset_mode direction serial_batches num_threads batch_size load_size crop_size max_dataset_size
+preprocess no_flip display_winsize epoch load_iter verbose suffix use_wandb wandb_project_name display_freq
+display_ncols display_id display_server display_env display_port update_html_freq print_freq no_html save_latest_freq
+save_epoch_freq save_by_iter continue_train epoch_count phase n_epochs n_epochs_decay beta1 lr gan_mode pool_size
+lr_policy lr_decay_iters lambda_L1 results_dir aspect_ratio eval num_test model_suffix
+"""

@@ -1,0 +1,238 @@
+"""test.py takes images of any size and kind, from anywhere, and gives pictures of their size."""
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from data.batch import DataError, Sample
+from data.image_files import read_rgb
+from padding import padded
+from tests.conftest import save_image
+from tests.runs import run, translate, translation_script
+
+RGB = ("data.layout=paired_folders", "data.instance_edges=false")
+
+
+@pytest.fixture(scope="module")
+def rgb_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that translates RGB images and was trained at 32x32."""
+    from tests.conftest import TINY_CONFIG
+
+    folder = tmp_path_factory.mktemp("rgb")
+    for side in "AB":
+        save_image(folder / f"train_{side}" / "x.png", noise(40, 40))
+    (folder / "tiny.yaml").write_text(TINY_CONFIG.format(root=folder / "runs"))
+    sizes = [f"data.{part}_{side}=32" for part in ("load", "crop") for side in ("width", "height")]
+    run(folder / "tiny.yaml", f"data.root={folder}", *RGB, "data.preprocess=resize_and_crop", *sizes)
+    return folder / "runs" / "tiny"
+
+
+def noise(height: int, width: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def test_maps_are_mirrored_alike_and_cut_back() -> None:
+    ids = torch.arange(15, dtype=torch.int32).view(1, 3, 5)
+    sample = Sample("x", source=ids, instances=ids + 100, target=ids.to(torch.uint8).repeat(3, 1, 1))
+    larger, window = padded(sample, 4, 8)
+    assert larger.source.shape == (1, 8, 8)
+    assert torch.equal(window.cut(larger.source), ids)
+    assert larger.source[0, :, 1].tolist() == [10, 5, 0, 5, 10, 5, 0, 5]  # 3 rows mirrored over and over
+    assert larger.source[0, 2].tolist() == [1, 0, 1, 2, 3, 4, 3, 2]
+    assert larger.instances is not None
+    assert larger.target is not None
+    assert torch.equal(larger.instances, larger.source + 100)
+    assert torch.equal(larger.target[:1].int(), larger.source)
+    assert padded(larger, 4, 8)[0] is larger
+
+
+def test_every_size_keeps_its_size(rgb_run: Path, tmp_path: Path) -> None:
+    sizes = [(1, 1), (1, 7), (9, 1), (2, 3), (8, 8), (31, 33), (32, 32), (5, 70)]
+    for height, width in sizes:
+        save_image(tmp_path / "in" / f"{height}x{width}.png", noise(height, width))
+    translate("--checkpoint", str(rgb_run), "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out"))
+    for height, width in sizes:
+        assert read_rgb(tmp_path / "out" / f"{height}x{width}.png").shape == (3, height, width)
+
+
+def test_the_trainings_size_is_taken_where_it_is_asked_for(rgb_run: Path, tmp_path: Path) -> None:
+    save_image(tmp_path / "in" / "x.png", noise(50, 70))
+    arguments = ["--checkpoint", str(rgb_run), "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
+    for choice, size in (
+        (["--size", "trained"], (32, 32)),
+        (["data.preprocess=none"], (48, 72)),  # as the originals round
+        (["--size", "own", "data.preprocess=none"], (50, 70)),
+        ([], (50, 70)),
+    ):
+        translate(*arguments, *choice)
+        assert read_rgb(tmp_path / "out" / "x.png").shape[1:] == size
+    root = rgb_run.parent.parent
+    translate("--checkpoint", str(rgb_run), "--split", "train", "--output", str(tmp_path / "split"))
+    assert read_rgb(tmp_path / "split" / "x.png").shape[1:] == (32, 32)
+    translate("--checkpoint", str(rgb_run), "--split", "train", "--size", "own", "--output", str(tmp_path / "split"))
+    assert read_rgb(tmp_path / "split" / "x.png").shape[1:] == read_rgb(root / "train_A" / "x.png").shape[1:]
+
+
+def test_a_picture_does_not_depend_on_what_is_around_its_batch(rgb_run: Path, tmp_path: Path) -> None:
+    for name in "abc":
+        save_image(tmp_path / "in" / f"{name}.png", noise(30 + ord(name) % 3, 41, ord(name)))
+    arguments = ["--checkpoint", str(rgb_run), "--input", str(tmp_path / "in"), "--opt-level", "O0", "--output"]
+    translate(*arguments, str(tmp_path / "one"))
+    translate(*arguments, str(tmp_path / "three"), "--batch-size", "3")
+    for name in "abc":
+        one, three = (read_rgb(tmp_path / folder / f"{name}.png").int() for folder in ("one", "three"))
+        assert one.shape == three.shape
+        assert (one - three).abs().max() <= 1
+
+
+def test_kinds_of_files(rgb_run: Path, tmp_path: Path) -> None:
+    grey = noise(21, 34)[..., 0]
+    (tmp_path / "in").mkdir()
+    images: dict[str, Image.Image] = {
+        "grey": Image.fromarray(grey),
+        "rgba": Image.fromarray(np.dstack([grey, grey, grey, grey // 2])),
+        "sixteen": Image.fromarray(grey.astype(np.uint16) * 256 + 17),
+        "palette": Image.fromarray(np.dstack([grey] * 3)).quantize(256),
+    }
+    for name, image in images.items():
+        image.save(tmp_path / "in" / f"{name}.png")
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned by 90 degrees
+    Image.fromarray(np.dstack([grey] * 3)).save(tmp_path / "in" / "turned.jpg", exif=exif)
+    arguments = ["--checkpoint", str(rgb_run), "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
+    translate(*arguments, "--opt-level", "O0")
+    results = {name: read_rgb(tmp_path / "out" / f"{name}.png").int() for name in (*images, "turned")}
+    assert all(torch.equal(results[name], results["grey"]) for name in images)
+    assert results["grey"].shape == (3, 21, 34)
+    assert results["turned"].shape == (3, 34, 21)
+
+
+@pytest.mark.parametrize("options", [[], ["--tta", "flip"]])
+def test_tiles_are_not_seen(tmp_path: Path, tiny_config: Path, label_data_set: Path, options: list[str]) -> None:
+    settings = ["data.layout=paired_folders", f"data.root={label_data_set}", "data.n_classes=5"]
+    run(tiny_config, *settings, "features.n_channels=2", "features.n_downsamplings=1", "features.base_channels=4")
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 5, (12, 17), dtype=np.uint8).repeat(8, 0).repeat(8, 1)[:90, :131]
+    save_image(tmp_path / "in" / "x.png", labels)
+    save_image(tmp_path / "inst" / "x.png", labels.astype(np.uint16) * 1000)
+    save_image(tmp_path / "target" / "x.png", noise(90, 131))
+    arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--opt-level", "O0", *options]
+    for option, folder in (("--input", "in"), ("--instances", "inst"), ("--targets", "target")):
+        arguments += [option, str(tmp_path / folder)]
+    translate(*arguments, "--output", str(tmp_path / "whole"))
+    translate(*arguments, "--output", str(tmp_path / "tiled"), "--tile", "32")
+    whole, tiled = (read_rgb(tmp_path / folder / "x.png").int() for folder in ("whole", "tiled"))
+    assert whole.shape == (3, 90, 131)
+    assert whole.float().std() > 1
+    assert (whole - tiled).abs().max() <= 1
+
+
+def test_the_mean_with_the_mirrored_translation(rgb_run: Path, tmp_path: Path) -> None:
+    pixels = noise(32, 48)
+    save_image(tmp_path / "in" / "x.png", pixels)
+    save_image(tmp_path / "mirrored" / "x.png", pixels[:, ::-1].copy())
+    arguments = ["--checkpoint", str(rgb_run), "--opt-level", "O0"]
+    for folder, options in (("in", []), ("mirrored", []), ("in", ["--tta", "flip"])):
+        output = tmp_path / f"{folder}{len(options)}"
+        translate(*arguments, "--input", str(tmp_path / folder), "--output", str(output), *options)
+    plain, mirrored, mean = (read_rgb(tmp_path / name / "x.png").float() for name in ("in0", "mirrored0", "in2"))
+    assert (mean - (plain + mirrored.flip(-1)) / 2).abs().max() <= 1
+    assert (mean - plain).abs().max() > 2
+
+
+def test_files_folders_and_lists_keep_their_sub_folders(
+    rgb_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "photos"
+    for name in ("a/x.png", "a/deep/y.png", "b/x.png", "c.png"):
+        save_image(root / name, noise(12, 12))
+
+    def results(*arguments: str) -> list[str]:
+        output = tmp_path / f"out{len(list(tmp_path.iterdir()))}"
+        translate("--checkpoint", str(rgb_run), "--output", str(output), *arguments)
+        files = {path.relative_to(output).as_posix() for path in output.rglob("*.png")}
+        return sorted(name for name in files if not name.startswith(("gallery", "contact")))
+
+    assert results("--input", str(root)) == ["a/deep/y.png", "a/x.png", "b/x.png", "c.png"]
+    assert results("--input", str(root / "a")) == ["deep/y.png", "x.png"]
+    assert results("--input", str(root / "a"), str(root / "b")) == ["a/deep/y.png", "a/x.png", "b/x.png"]
+    assert results("--input", str(root / "a" / "x.png")) == ["x.png"]
+    assert results("--input", str(root / "a" / "x.png"), str(root / "c.png")) == ["a/x.png", "c.png"]
+    assert results("--input", str(root / "c.png"), "--size", "trained", "data.flip=false") == ["c.png"]
+    assert results("--input", str(root / "c.png"), "data.flip=false") == ["c.png"]  # a setting after the paths
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{root}/b/x.png\n\n{root}/c.png\n"))
+    assert results("--input", "-") == ["b/x.png", "c.png"]
+    monkeypatch.chdir(root)
+    assert results("--input", "c.png") == ["c.png"]  # results may lie beside what is read
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    with pytest.raises(DataError, match="standard input holds no path"):
+        results("--input", "-")
+
+
+def test_listed_files_have_partners_by_name(rgb_run: Path, tmp_path: Path) -> None:
+    for folder in ("in", "target"):
+        for name in "ab":
+            save_image(tmp_path / folder / f"{name}.png", noise(20, 20, ord(name)))
+    save_image(tmp_path / "in" / "a.bmp", noise(20, 20))
+    save_image(tmp_path / "small" / "a.png", noise(10, 20))
+    arguments = ["--checkpoint", str(rgb_run), "--output", str(tmp_path / "out"), "--targets"]
+    files = [str(tmp_path / "in" / name) for name in ("a.png", "b.png", "a.bmp")]
+    translate(*arguments, str(tmp_path / "target"), "--input", *files[:2])
+    assert '"n_images": 2' in (tmp_path / "out" / "metrics.json").read_text()
+    for target, names, message in (
+        ("target", ["nowhere.png"], "--input: nowhere.png: no such file or folder"),
+        ("target", files, r"a\.bmp and .*a\.png have the same name"),
+        ("small", files[:2], r"b\.png: without a partner b in .*small"),
+        ("small", files[:1], r"a\.png is 20x20 but its partner .*a\.png is 20x10"),
+    ):
+        with pytest.raises(DataError, match=message):
+            translate(*arguments, str(tmp_path / target), "--input", *names)
+
+
+def test_an_input_is_not_called_as_the_gallery(rgb_run: Path, tmp_path: Path) -> None:
+    save_image(tmp_path / "in" / "gallery" / "x.png", noise(8, 8))
+    with pytest.raises(DataError, match="gallery is a folder of the results: rename it"):
+        translate("--checkpoint", str(rgb_run), "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out"))
+
+
+def test_options_that_contradict_are_refused(capfd: pytest.CaptureFixture[str]) -> None:
+    for arguments, message in (
+        (["--overlap", "8"], "--overlap goes with --tile"),
+        (["--tile", "64", "--batch-size", "2"], "--tile takes one image at a time"),
+        (["--tile", "64", "--noise"], "--tile goes without --noise"),
+        (["--tile", "64", "--compile", "on"], "--tile goes without --compile on"),
+        (["--tile", "64", "--overlap", "-1"], "'-1' is not a whole number from 0"),
+        (["--tile", "0"], "'0' is not a whole number above 0"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            translation_script().main(arguments)
+        assert message in capfd.readouterr().err
+
+
+def test_processes_share_the_files(rgb_run: Path, tmp_path: Path) -> None:
+    for number in range(3):
+        for folder in ("in", "target"):
+            save_image(tmp_path / folder / f"{number}.png", noise(16, 16, number + len(folder)))
+    arguments = ["--checkpoint", str(rgb_run), "--device", "cpu", "--targets", str(tmp_path / "target")]
+    arguments += ["--input", str(tmp_path / "in"), "--output"]
+    translate(*arguments, str(tmp_path / "one"))
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "test.py"]
+    environment: dict[str, Any] = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*command, *arguments, str(tmp_path / "two")], env=environment, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("translated   3 images") == 1
+    files = sorted(path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file())
+    assert Path("gallery/target/2.png") in files
+    for file in files:
+        if file.suffix != ".html":  # its title is the folder's name
+            assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes(), file

@@ -1,0 +1,178 @@
+"""The gallery is one page whose links and names hold whatever files are called."""
+
+import json
+import os
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote_to_bytes, urlsplit
+
+import numpy as np
+import pytest
+
+from tests.conftest import save_image
+from tests.runs import run, translate
+from utils.gallery import Row, write_gallery
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+NASTY = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a&amp;b", "50%20#1?x='y'", "ünï ☃", "a/b"]
+
+
+class Page(HTMLParser):
+    """Links, names and figures of a page, as a browser reads them."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.sources: list[str] = []
+        self.links: list[str] = []
+        self.rows: list[dict[str, str | None]] = []
+        self.tags: list[str] = []
+        self.lazy = True
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.tags.append(tag)
+        if tag == "img" and "src" in found:
+            self.sources.append(found["src"] or "")
+            self.lazy &= found.get("loading") == "lazy"
+        if tag == "a":
+            self.links.append(found["href"] or "")
+        if tag == "article":
+            self.rows.append(found)
+
+
+def file_of(link: str, folder: Path) -> Path:
+    parts = urlsplit(link)
+    assert parts.path == link  # no scheme, query or fragment
+    return folder / os.fsdecode(unquote_to_bytes(parts.path))
+
+
+def test_names_are_escaped_and_links_lead_to_files(tmp_path: Path) -> None:
+    rows = []
+    for number, name in enumerate(NASTY):
+        images = {kind: f"gallery/{kind}/{name}.png" for kind in ("source", "translated")}
+        for image in images.values():
+            save_image(tmp_path / image, np.zeros((2, 2), dtype=np.uint8))
+        rows.append(Row(name, images, full=f"{name}.png", metrics={"L1": number / 7}))
+        save_image(tmp_path / f"{name}.png", np.zeros((2, 2), dtype=np.uint8))
+    write_gallery(tmp_path / "index.html", rows, "</title><script>alert(2)</script>")
+    page = Page(tmp_path / "index.html")
+    assert page.tags.count("script") == 1
+    assert page.tags.count("img") == 2 * len(NASTY) + 2  # and the viewer's two
+    assert page.lazy
+    assert [row["data-name"] for row in page.rows] == NASTY
+    assert [json.loads(row["data-metrics"] or "")["L1"] for row in page.rows] == [n / 7 for n in range(len(NASTY))]
+    assert len(page.sources) == 2 * len(NASTY)
+    assert all(file_of(link, tmp_path).is_file() for link in page.sources + page.links)
+    text = (tmp_path / "index.html").read_text()
+    assert "http" not in text  # nothing from a network
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_names_that_are_no_text_are_linked_too(tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9")
+    save_image(tmp_path / "x.png", np.zeros((2, 2), dtype=np.uint8))
+    (tmp_path / "x.png").rename(tmp_path / f"{name}.png")
+    write_gallery(tmp_path / "index.html", [Row(name, {"translated": f"{name}.png"})], "latin")
+    page = Page(tmp_path / "index.html")
+    assert file_of(page.sources[0], tmp_path).is_file()
+    assert page.rows[0]["data-name"] == r"caf\udce9"
+
+
+def test_rows_may_lack_images_and_figures(tmp_path: Path) -> None:
+    rows = [Row("a", {"source": "a.png", "target": "t.png"}, metrics={"L1": 0.5}), Row("b", {"source": "b.png"})]
+    write_gallery(tmp_path / "web" / "index.html", rows, "run")
+    page = Page(tmp_path / "web" / "index.html")
+    assert page.sources == ["a.png", "t.png", "b.png"]
+    write_gallery(tmp_path / "web" / "index.html", [], "nothing yet")
+    assert Page(tmp_path / "web" / "index.html").rows == []
+
+
+def test_what_test_py_writes(tiny_config: Path, tmp_path: Path) -> None:
+    run(tiny_config)
+    output = tmp_path / "out"
+    translate("--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--output", str(output))
+    page = Page(output / "index.html")
+    assert [row["data-name"] for row in page.rows] == ["facade_00000", "facade_00001", "facade_00002"]
+    assert len(page.sources) == 3 * 4
+    assert all(file_of(link, output).is_file() for link in page.sources)
+    figures = json.loads(page.rows[1]["data-metrics"] or "")
+    report = json.loads((output / "metrics.json").read_text())["images"]["facade_00001"]
+    assert figures["L1"] == report["l1"]
+    assert figures["SSIM"] == report["ssim"]
+
+
+CHECK = """
+<script>
+window.addEventListener("load", () => {
+  const get = id => document.getElementById(id);
+  const names = () => [...document.querySelectorAll("article:not([hidden])")].map(row => row.dataset.name);
+  const change = (id, key, value) => {
+    get(id)[key] = value; get(id).dispatchEvent(new Event(id === "filter" || id === "slider" ? "input" : "change"));
+  };
+  const found = {first: names()};
+  change("order", "value", "L1"); found.rising = names();
+  change("descending", "checked", true); found.falling = names();
+  change("filter", "value", "<SCRIPT"); found.filtered = names(); found.count = get("count").textContent;
+  change("filter", "value", "");
+  document.querySelector("article button[data-kind=translated]").click();
+  found.open = get("viewer").open; found.pair = [get("left").value, get("right").value];
+  change("slider", "value", 25); found.clip = get("over").style.clipPath;
+  get("next").click(); found.caption = get("caption").textContent;
+  found.loaded = [...document.querySelectorAll("article img")].every(img => img.loading === "lazy");
+  document.title = "done";
+  const result = document.createElement("pre");
+  result.id = "found"; result.textContent = JSON.stringify(found);
+  document.body.append(result);
+});
+</script>
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+def test_a_browser_sorts_filters_and_compares(tmp_path: Path) -> None:
+    rows = []
+    for number, name in enumerate(NASTY):
+        images = {kind: f"{kind}/{name}.png" for kind in ("source", "translated", "target")}
+        for image in images.values():
+            save_image(tmp_path / image, np.full((40, 60, 3), 40 * number, dtype=np.uint8))
+        rows.append(Row(name, images, metrics={"L1": (number * 5) % 7 / 10} if number else {}))
+    write_gallery(tmp_path / "index.html", rows, "gallery")
+    page = (tmp_path / "index.html").read_text()
+    (tmp_path / "check.html").write_text(page.replace("</html>", CHECK + "</html>"))
+    assert CHROMIUM is not None
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+    command += ["--virtual-time-budget=3000", "--dump-dom", (tmp_path / "check.html").as_uri()]
+    dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    found = json.loads(Text(dom).text)
+    by_l1 = sorted(range(1, len(NASTY)), key=lambda number: (number * 5) % 7)
+    assert found["first"] == NASTY
+    assert found["rising"] == [NASTY[n] for n in by_l1] + NASTY[:1]  # without a figure: last
+    assert found["falling"] == [NASTY[n] for n in reversed(by_l1)] + NASTY[:1]
+    assert found["filtered"] == NASTY[:1]
+    assert found["count"] == "1"
+    assert found["open"]
+    assert found["pair"] == ["translated", "target"]
+    assert found["clip"] == "inset(0px 75% 0px 0px)"
+    assert found["caption"].startswith(NASTY[by_l1[-2]])
+
+
+class Text(HTMLParser):
+    """The text of the element `found`."""
+
+    def __init__(self, dom: str) -> None:
+        super().__init__()
+        self.text, self._is_in = "", False
+        self.feed(dom)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._is_in = dict(attrs).get("id") == "found"
+
+    def handle_endtag(self, tag: str) -> None:
+        self._is_in = False
+
+    def handle_data(self, data: str) -> None:
+        self.text += data if self._is_in else ""

@@ -1,0 +1,148 @@
+"""In tiles a network makes of an image what it makes of it at once."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from models.blocks import recompute_stages
+from models.global_generator import GlobalGenerator
+from models.local_enhancer import LocalEnhancer
+from models.spectral_norm import add_spectral_norm
+from models.unet_generator import UnetGenerator
+from utils.precision import Precision
+from utils.tiling import TiledNetwork, WholeImageNorm
+from utils.window import Window
+
+LEVEL = 2 / 255  # of [-1, 1]
+
+GLOBAL: dict[str, Any] = {"in_channels": 3, "base_channels": 4, "n_downsamplings": 2, "n_blocks": 2}
+CASES = [
+    *(
+        pytest.param(GlobalGenerator(**GLOBAL, upsample=up, padding=padding), 4, id=f"global {up} {padding}")
+        for up in ("transposed", "nearest", "bilinear", "residual")
+        for padding in ("zeros", "reflect")
+    ),
+    pytest.param(GlobalGenerator(**GLOBAL, norm="batch", dropout=True), 4, id="global batch"),
+    pytest.param(LocalEnhancer(**GLOBAL), 8, id="local"),
+    pytest.param(LocalEnhancer(**GLOBAL, n_enhancers=2, upsample="nearest"), 16, id="local, two enhancers"),
+    pytest.param(UnetGenerator(in_channels=3, base_channels=4, n_downsamplings=5, norm="instance"), 32, id="unet"),
+    pytest.param(UnetGenerator(in_channels=3, base_channels=4, n_downsamplings=5, norm="batch"), 32, id="unet batch"),
+    pytest.param(add_spectral_norm(GlobalGenerator(**GLOBAL)), 4, id="spectral norm"),
+]
+
+
+def lively(network: nn.Module) -> nn.Module:
+    """With weights that keep the scale, so that the picture uses all levels; and statistics as after training."""
+    torch.manual_seed(0)
+    for parameter in network.parameters():
+        if parameter.dim() > 1:
+            nn.init.normal_(parameter, 0, (2 / parameter[0].numel()) ** 0.5)
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d) and module.running_mean is not None and module.running_var is not None:
+            module.running_mean.normal_(0, 0.3)
+            module.running_var.uniform_(0.5, 2)
+    return network.eval()
+
+
+def picture(height: int, width: int) -> Tensor:
+    """Noise that gets brighter and livelier to the right: no tile has the statistics of the whole."""
+    torch.manual_seed(1)
+    slope = torch.linspace(-1, 1, width)
+    return (torch.randn(1, 3, height, width) * (slope + 1.2) * 0.4 + slope).clamp(-1, 1)
+
+
+def in_tiles(network: nn.Module, image: Tensor, multiple: int, tile: int, folder: Path, **options: int) -> Tensor:
+    tiled = TiledNetwork(
+        network, tile=tile, size_multiple=multiple, min_size=2 * multiple, folder=folder, **options
+    )  # fmt: skip
+    return tiled(lambda window: window.cut(image), *image.shape[-2:])
+
+
+@pytest.mark.parametrize(("network", "multiple"), CASES)
+def test_tiles_give_the_whole_image(network: nn.Module, multiple: int, tmp_path: Path) -> None:
+    image = picture(multiple * (9 if multiple < 32 else 5), multiple * (13 if multiple < 32 else 7))
+    with torch.no_grad():
+        whole = lively(network)(image)
+    assert whole.std() > 0.1
+    for tile in (multiple, 4 * multiple, 100 * multiple):
+        tiled = in_tiles(network, image, multiple, tile, tmp_path)
+        assert tiled.shape == whole.shape
+        assert (tiled - whole).abs().max() < LEVEL / 50
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_network_is_used_for_images_of_several_sizes(tmp_path: Path) -> None:
+    network = lively(GlobalGenerator(**GLOBAL))
+    tiled = TiledNetwork(network, tile=16, size_multiple=4, min_size=8, folder=tmp_path)
+    for image in (picture(32, 48), picture(20, 64), picture(32, 48)):
+        with torch.no_grad():
+            whole = network(image)
+        assert (tiled(partial(Window.cut, image=image), *image.shape[-2:]) - whole).abs().max() < 1e-3
+
+
+def test_only_a_tile_is_read_at_once(tmp_path: Path) -> None:
+    image, read = picture(96, 128), list[Window]()
+
+    def part(window: Window) -> Tensor:
+        read.append(window)
+        return window.cut(image)
+
+    tiled = TiledNetwork(lively(GlobalGenerator(**GLOBAL)), tile=32, size_multiple=4, min_size=8, folder=tmp_path)
+    tiled(part, 96, 128)
+    assert len(read) == 12  # the image itself is read by the first of all stages alone
+    assert max(window.bottom - window.top for window in read) <= 32 + 2 * 4
+
+
+def test_a_smaller_overlap_is_blended_without_steps(tmp_path: Path) -> None:
+    network = lively(GlobalGenerator(**GLOBAL, norm="batch"))
+    image = picture(64, 192)
+    with torch.no_grad():
+        whole = network(image)
+    errors = [
+        (in_tiles(network, image, 4, 64, tmp_path, overlap=overlap) - whole).abs().mean() for overlap in (0, 8, 16, 100)
+    ]
+    assert errors == sorted(errors, reverse=True)
+    assert errors[0] > LEVEL  # without any, seams are seen
+    assert errors[-1] < LEVEL / 50  # all that matters
+    constant = in_tiles(
+        lively(nn.Sequential(nn.Conv2d(3, 3, 1))), torch.ones(1, 3, 64, 192), 4, 64, tmp_path, overlap=8
+    )
+    assert (constant - constant[..., :1, :1]).abs().max() < 1e-6  # weights add up to one
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("level", ["O1", "O2", "O3"])
+def test_low_precision_is_that_of_the_whole_image(dtype: torch.dtype, level: str, tmp_path: Path) -> None:
+    precision = Precision("cpu", dtype, level)  # type: ignore[arg-type]
+    network = precision.computing(lively(GlobalGenerator(**GLOBAL)))
+    image = picture(32, 64)
+    with torch.no_grad(), precision.autocast():
+        whole = network(image)
+        tiled = in_tiles(network, image, 4, 16, tmp_path)
+    exact = lively(GlobalGenerator(**GLOBAL)).double()(image.double()).detach()
+    assert (tiled - exact).abs().mean() < 1.5 * (whole - exact).abs().mean() + 1e-4
+
+
+def test_recomputed_stages_are_traced(tmp_path: Path) -> None:
+    network = lively(GlobalGenerator(**GLOBAL))
+    recompute_stages(network)
+    image = picture(32, 64)
+    with torch.no_grad():
+        assert (in_tiles(network, image, 4, 16, tmp_path) - network(image)).abs().max() < 1e-3
+
+
+def test_statistics_of_parts_are_those_of_the_whole() -> None:
+    image = torch.randn(1, 5, 8, 12) * 3 + 1000  # far from 0, where a sum of squares would lose its digits
+    norm = WholeImageNorm(1e-5)
+    for part in image.split(5, dim=-1):
+        norm.add(part)
+    assert torch.allclose(norm(image), nn.InstanceNorm2d(5)(image), atol=1e-3)
+
+
+def test_an_unknown_layer_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="MaxPool2d: how far does it reach"):
+        TiledNetwork(nn.Sequential(nn.MaxPool2d(2)), tile=8, size_multiple=2, min_size=2, folder=tmp_path)

@@ -1,0 +1,144 @@
+"""What a run shows of itself while it trains."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from configs.schema import ConfigError
+from data.image_files import read_rgb
+from tests.runs import assert_equal, checkpoint, run, translate, without_config
+from utils.checkpoint import load_checkpoint
+from utils.hints import Hints
+from utils.json_lines import JsonLines
+from validation import channel_table
+
+
+def records(config: Path) -> list[dict[str, Any]]:
+    lines = (config.parent / "runs" / "tiny" / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def tags(config: Path) -> dict[str, Any]:
+    board = EventAccumulator(str(config.parent / "runs" / "tiny"))
+    board.Reload()
+    return dict(board.Tags())
+
+
+def test_figures_are_in_a_file_of_json_lines_that_goes_on(tiny_config: Path) -> None:
+    run(tiny_config, "train.max_steps=4", "checkpoint.every_steps=2")
+    (tiny_config.parent / "runs" / "tiny" / "checkpoint-00000004.pt").unlink()  # as if killed before
+    run(tiny_config, "train.max_steps=6")
+    told = records(tiny_config)
+    assert [record["step"] for record in told] == [2, 4, 6]
+    for record in told:
+        assert {"loss/G/total", "judgement/real", "judgement/fake", "progress/images_per_s"} <= record.keys()
+    assert "judgement/real" in tags(tiny_config)["scalars"]
+
+
+def test_a_line_that_was_cut_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1, "a": 1}\n{"step": 2, "a": 2}\n{"step": 3, "a"')
+    lines = JsonLines(path, first_step=3, keeps_rows=True)
+    lines.append(3, {"a": 3})
+    assert lines.rows == [{"step": step, "a": step} for step in (1, 2, 3)]
+    assert [json.loads(line) for line in path.read_text().splitlines()] == lines.rows
+
+
+def test_the_judgement_is_the_mean_of_the_logits(tiny_config: Path) -> None:
+    """With LSGAN the loss of real images is the mean of (logit - 1)²: at least the square of the mean's distance."""
+    run(tiny_config, "train.max_steps=2", "discriminator.n_scales=1")
+    (told,) = records(tiny_config)
+    assert (told["judgement/real"] - 1) ** 2 <= told["loss/D/real"]
+    assert told["judgement/fake"] ** 2 <= told["loss/D/fake"]
+
+
+def test_norms_histograms_and_activations_are_shown_on_request(tiny_config: Path) -> None:
+    run(tiny_config, "log.gradient_norms=true", "log.histograms=true", "log.activations=blocks.0")
+    assert records(tiny_config)[-1]["gradient_norm/generator"] > 0
+    shown = tags(tiny_config)
+    assert "weights/generator/head.1.weight" in shown["histograms"]
+    assert "activations/blocks.0" in shown["images"]
+
+
+def test_watching_changes_nothing(tiny_config: Path) -> None:
+    run(tiny_config, "run.name=whole")
+    run(tiny_config, "log.gradient_norms=true", "log.histograms=true", "log.activations=stem", "checkpoint.best=none")
+    assert_equal(without_config(checkpoint(tiny_config, 4)), without_config(checkpoint(tiny_config, 4, "whole")))
+
+
+def test_a_module_that_is_not_there_is_told(tiny_config: Path) -> None:
+    with pytest.raises(ConfigError, match=r"log\.activations: the generator has no module 'block'; some are stem"):
+        run(tiny_config, "log.activations=block")
+
+
+def test_channels_are_shown_each_from_its_least_to_its_greatest_value() -> None:
+    activations = torch.arange(2 * 3 * 5, dtype=torch.float32).view(1, 2, 3, 5) * 7 - 100
+    table = channel_table(activations)
+    assert table.shape == (3, 3, 5 + 4 + 5)
+    for start in (0, 9):
+        assert table[:, :, start : start + 5].min() == 0
+        assert table[:, :, start : start + 5].max() == 255
+
+
+def test_the_page_grows_and_goes_on(tiny_config: Path) -> None:
+    run(tiny_config, "log.images_every_steps=2")
+    run(tiny_config, "log.images_every_steps=2", "train.max_steps=6")
+    folder = tiny_config.parent / "runs" / "tiny" / "web"
+    page = (folder / "index.html").read_text()
+    for step in (2, 4, 6):
+        for number in (0, 1):
+            name = f"images/sample_{number}_step_{step:08d}.png"
+            assert name in page
+            assert read_rgb(folder / name).shape == (3, 32, 32)
+    assert (folder / "images" / "sample_0_target.png").is_file()
+    assert page.count("<article") == 6
+
+
+@pytest.mark.parametrize("metric", ["l1", "psnr", "ssim"])
+def test_the_best_weights_are_kept_and_can_be_used(tiny_config: Path, tmp_path: Path, metric: str) -> None:
+    settings = [f"checkpoint.best={metric}", "log.images_every_steps=1", "optimizer.learning_rate=0.01"]
+    run(tiny_config, *settings, "train.max_steps=8")
+    folder = tiny_config.parent / "runs" / "tiny"
+    rows = [json.loads(line) for line in (folder / "web" / "rows.jsonl").read_text().splitlines()]
+    by_step: dict[int, list[float]] = {}
+    for row in rows:
+        by_step.setdefault(row["step"], []).append(row["metrics"][metric])
+    choose = min if metric == "l1" else max
+    best = choose(by_step, key=lambda step: sum(by_step[step]) / len(by_step[step]))
+    assert load_checkpoint(folder / "best.pt")["step"] == best
+    run(tiny_config, *settings, "train.max_steps=9")
+    assert load_checkpoint(folder / "best.pt")["step"] in (best, 9)
+    translate("--checkpoint", str(folder / "best.pt"), "--output", str(tmp_path / "out"))
+
+
+def test_a_discriminator_that_has_won_is_told_once() -> None:
+    hints = Hints("lsgan")
+    won, level = {"judgement/real": 0.95, "judgement/fake": 0.03}, {"judgement/real": 0.6, "judgement/fake": 0.4}
+    told = [len(hints(scalars)) for scalars in (won, won, level, won, won, won, won, level, won, won, won)]
+    assert told == [0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
+    assert not any(Hints("wgan")(won) for _ in range(5))
+
+
+def test_a_scale_that_has_fallen_is_told_once_and_no_scaler_is_none() -> None:
+    hints = Hints("lsgan")
+    scales = [65536.0, 32.0, 16.0, 128.0, 8.0, 1.0]
+    assert [len(hints({"amp/scale/generator": scale})) for scale in scales] == [0, 1, 0, 0, 1, 0]
+    (told,) = Hints("lsgan")({"amp/scale/generator": 32.0})
+    assert "scale of the generator's gradients has fallen to 32" in told
+
+
+def test_a_bar_is_shown_in_a_terminal_alone(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(tiny_config)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    run(tiny_config, "train.max_steps=8")
+    shown = capsys.readouterr().err
+    assert "/8" in shown
+    assert "step/s" in shown or "s/step" in shown

@@ -1,0 +1,225 @@
+"""Data sets of other tools, and photographs, become what train.py reads; nothing is lost on the way."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from tests.conftest import save_image
+from tests.reliability.command_line import CommandLine
+from tests.runs import run, translate
+from tools import convert_data
+from tools.convert_data import split_of
+from tools.edges import draw_edges
+
+SHARES = {"val": 0.1, "test": 0.1}
+TINY = [
+    *("data.load_width=32", "data.load_height=32", "data.crop_width=32", "data.crop_height=32", "data.workers=0"),
+    *("generator.base_channels=4", "generator.n_downsamplings=2", "generator.n_blocks=1", "loss.vgg=0"),
+    *("discriminator.base_channels=4", "discriminator.n_layers=2", "train.max_steps=2", "run.device=cpu"),
+]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    return CommandLine(monkeypatch, capsys)
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Twelve photographs of 96x64, one of them in a folder below."""
+    rng = np.random.default_rng(0)
+    for number in range(12):
+        pixels = rng.integers(0, 256, (4, 6, 3), dtype=np.uint8).repeat(16, 0).repeat(16, 1)
+        save_image(tmp_path / "photos" / ("trip" if number == 0 else ".") / f"{number}.png", pixels)
+    return tmp_path / "photos"
+
+
+def convert(command: CommandLine, *arguments: str | Path) -> tuple[int, str, str]:
+    return command.run(convert_data.main, *map(str, arguments))
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def pixels_in(folder: Path) -> dict[str, np.ndarray]:
+    return {name: np.array(Image.open(folder / name)) for name in files_in(folder)}
+
+
+def test_halves_become_folders_and_halves_again(tmp_path: Path, command: CommandLine) -> None:
+    rng = np.random.default_rng(0)
+    for split in ("train", "test"):
+        for name in ("a.b", "sub/c"):  # a dot and a folder in the name
+            save_image(tmp_path / "halves" / split / f"{name}.png", rng.integers(0, 256, (8, 20, 3), dtype=np.uint8))
+    code, out, _ = convert(command, "to-folders", tmp_path / "halves", tmp_path / "folders")
+    assert code == 0
+    assert "2 pairs in test, 2 pairs in train" in out
+    assert "configs/paired_folders_256x256.yaml" in out
+    whole = np.array(Image.open(tmp_path / "halves/train/sub/c.png"))
+    assert np.array_equal(np.array(Image.open(tmp_path / "folders/train_A/sub/c.png")), whole[:, :10])
+    assert np.array_equal(np.array(Image.open(tmp_path / "folders/train_B/sub/c.png")), whole[:, 10:])
+    code, out, _ = convert(command, "to-side-by-side", tmp_path / "folders", tmp_path / "again")
+    assert code == 0
+    assert "configs/side_by_side_256x256.yaml" in out
+    before, after = pixels_in(tmp_path / "halves"), pixels_in(tmp_path / "again")
+    assert before.keys() == after.keys()
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+def test_what_cannot_be_used_is_named_and_the_rest_is_made(tmp_path: Path, command: CommandLine) -> None:
+    grey = np.full((8, 8), 100, np.uint8)
+    for side in "AB":
+        save_image(tmp_path / "in" / f"train_{side}" / "good.png", grey)
+    save_image(tmp_path / "in/train_A/lonely.png", grey)
+    save_image(tmp_path / "in/train_A/small.png", grey)
+    save_image(tmp_path / "in/train_B/small.png", grey[:4])
+    save_image(tmp_path / "in/train_A/broken.png", grey)
+    (tmp_path / "in/train_B/broken.png").write_bytes((tmp_path / "in/train_A/broken.png").read_bytes()[:40])
+    code, out, _ = convert(command, "to-side-by-side", tmp_path / "in", tmp_path / "out")
+    assert code == 1
+    left_out = [line for line in out.splitlines() if line.startswith("left out: ")]
+    assert len(left_out) == 3
+    assert all(any(name in line for line in left_out) for name in ("lonely.png", "small.png", "train_B/broken.png"))
+    assert list(files_in(tmp_path / "out")) == ["train/good.png"]
+
+
+def test_a_picture_that_has_no_halves_is_left_out(tmp_path: Path, command: CommandLine) -> None:
+    save_image(tmp_path / "in/train/odd.png", np.zeros((4, 5), np.uint8))
+    code, out, _ = convert(command, "to-folders", tmp_path / "in", tmp_path / "out")
+    assert code == 1
+    assert "odd.png: is 5 pixels wide" in out
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_is_overwritten_unless_asked_for(photos: Path, command: CommandLine) -> None:
+    target = photos.parent / "pairs"
+    assert convert(command, "from-photos", photos, target)[0] == 0
+    made = files_in(target)
+    assert len(made) == 24
+    refusal = command.refusal(convert_data.main, "from-photos", str(photos), str(target), "--format", "png")
+    assert "is there already, and so are 23 others" in refusal[0]
+    assert files_in(target) == made
+
+    save_image(photos / "new.png", np.zeros((40, 40, 3), np.uint8))
+    code, out, _ = convert(command, "from-photos", photos, target, "--existing", "keep", "--format", "png")
+    assert code == 0
+    assert sum(int(part.split()[0]) for part in out.splitlines()[0].partition(": ")[2].split(", ")) == 13
+    now = files_in(target)
+    assert {name: now[name] for name in made} == made
+    assert len(now) == 26
+
+    assert convert(command, "from-photos", photos, target, "--existing", "replace", "--format", "png")[0] == 0
+    replaced = files_in(target)
+    assert len(replaced) == 26
+    assert all(name.endswith(".png") for name in replaced)
+
+
+def test_other_shares_do_not_put_a_photograph_into_two_splits(photos: Path, command: CommandLine) -> None:
+    target = photos.parent / "pairs"
+    convert(command, "from-photos", photos, target, "--test", "0")
+    made = files_in(target)
+    arguments = ("from-photos", str(photos), str(target), "--test", "0.8", "--existing", "keep")
+    assert "--val and --test as before" in command.refusal(convert_data.main, *arguments)[0]
+    assert files_in(target) == made
+
+
+def test_a_name_stays_in_its_split_when_others_are_added() -> None:
+    names = [f"trip/{number}" for number in range(2000)]
+    splits = {name: split_of(name, SHARES) for name in names}
+    shares = {split: sum(s == split for s in splits.values()) / len(names) for split in ("train", "val", "test")}
+    assert shares == pytest.approx({"train": 0.8, "val": 0.1, "test": 0.1}, abs=0.03)
+    assert splits["trip/0"] == "train"  # the hash is of the name alone: the same on every machine, in every version
+    assert [name for name in names[:40] if splits[name] == "test"] == ["trip/5", "trip/6", "trip/7", "trip/31"]
+
+
+@pytest.mark.parametrize("source", ["grey", "low_resolution", "edges"])
+def test_pairs_have_one_size_and_the_photograph_as_target(photos: Path, command: CommandLine, source: str) -> None:
+    save_image(photos / "large.png", np.zeros((30, 300, 3), np.uint8))
+    target = photos.parent / source
+    arguments = ("--source", source, "--format", "png", "--size", "96")
+    assert convert(command, "from-photos", photos, target, *arguments)[0] == 0
+    made = pixels_in(target)
+    for name, pixels in made.items():
+        assert pixels.shape == made[name.replace("_B/", "_A/")].shape
+    split = split_of("1", SHARES)
+    photo, drawn = made[f"{split}_B/1.png"], made[f"{split}_A/1.png"]
+    assert np.array_equal(photo, np.array(Image.open(photos / "1.png")))
+    assert not np.array_equal(photo, drawn)
+    assert made[f"{split_of('large', SHARES)}_B/large.png"].shape == (9, 96, 3)
+    assert len(np.unique(drawn)) == 2 if source == "edges" else len(np.unique(drawn)) > 2
+
+
+def test_edges_are_thin_black_lines_where_brightness_changes() -> None:
+    photo = torch.full((3, 40, 60), 60, dtype=torch.uint8)
+    photo[:, 10:30, 20:40] = 200
+    lines = draw_edges(photo, sigma=1.0)
+    assert lines.shape == photo.shape
+    assert lines.unique().tolist() == [0, 255]
+    black = lines[0] == 0
+    assert black[20].nonzero()[:, 0].tolist() == pytest.approx([20, 40], abs=1)  # one pixel on each side
+    assert black[:, 30].nonzero()[:, 0].tolist() == pytest.approx([10, 30], abs=1)
+    assert not black[:, :17].any()
+    assert 60 <= int(black.sum()) <= 100  # the square is 20 pixels wide and high
+
+
+def test_noise_and_flat_pictures_give_no_lines() -> None:
+    flat = torch.full((3, 64, 64), 128, dtype=torch.uint8)
+    assert (draw_edges(flat, sigma=1.0) == 255).all()
+    noise = flat + torch.randint(0, 6, (3, 64, 64), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    assert (draw_edges(noise, sigma=1.0) == 255).all()
+
+
+def test_a_line_goes_on_where_it_fades_and_none_begins_there() -> None:
+    contrast = torch.cat([torch.full((30,), 40), torch.linspace(40, 9, 10), torch.full((40,), 9)]).to(torch.uint8)
+    photo = torch.full((3, 80, 80), 60, dtype=torch.uint8)
+    photo[:, 20:] += contrast
+    black = draw_edges(photo, sigma=1.0)[0] == 0
+    assert black[18:22].any(dim=0).all()
+    photo[:, 20:] = 60 + 9  # by itself it is too weak
+    assert (draw_edges(photo, sigma=1.0) == 255).all()
+
+
+@pytest.mark.parametrize(("height", "width"), [(1, 1), (1, 50), (3, 2)])
+def test_edges_of_tiny_pictures(height: int, width: int) -> None:
+    photo = torch.randint(0, 256, (3, height, width), dtype=torch.uint8)
+    assert draw_edges(photo, sigma=3.0).shape == (3, height, width)
+
+
+def test_bad_command_lines_end_in_one_line(photos: Path, tmp_path: Path, command: CommandLine) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for arguments, told in {
+        ("to-folders", str(empty), str(tmp_path / "out")): "expected a folder of pictures for each split",
+        ("to-side-by-side", str(empty), str(tmp_path / "out")): "expected folders such as",
+        ("to-side-by-side", str(tmp_path / "none"), str(tmp_path / "out")): "no such folder",
+        ("from-photos", str(empty), str(tmp_path / "out")): "holds no image",
+        ("from-photos", str(photos), str(photos / "pairs")): "lies within",
+        ("from-photos", str(photos), str(tmp_path / "out"), "--val", "0.5", "--test", "0.5"): "nothing to train on",
+        ("from-photos", str(photos), str(tmp_path / "out"), "--sigma", "0"): "'0' is not a number from 0.3",
+    }.items():
+        refusal = command.refusal(convert_data.main, *arguments)
+        assert len(refusal) == 1
+        assert told in refusal[0]
+    assert not (tmp_path / "out").exists()
+
+
+def test_other_files_among_photographs_are_counted(photos: Path, command: CommandLine) -> None:
+    (photos / "IMG_1.HEIC").write_bytes(b"x")
+    code, out, _ = convert(command, "from-photos", photos, photos.parent / "pairs")
+    assert code == 0
+    assert "no pictures that are read: 1 .heic" in out
+
+
+def test_from_photographs_to_a_translation(photos: Path, tmp_path: Path, command: CommandLine) -> None:
+    """The command that is printed at the end trains, and its run translates."""
+    _, out, _ = convert(command, "from-photos", photos, tmp_path / "pairs", "--test", "0.4")
+    words = out.splitlines()[-1].partition("python train.py --config ")[2].split()
+    run(Path(words[0]), *words[1:], f"run.root={tmp_path / 'runs'}", *TINY)
+    translate("--checkpoint", str(tmp_path / "runs/pairs"), "--output", str(tmp_path / "translated"))
+    tested = files_in(tmp_path / "pairs/test_A")
+    assert tested
+    assert all((tmp_path / "translated").rglob(Path(name).name) for name in tested)
+    assert len(list((tmp_path / "translated").rglob("*.png"))) >= len(tested)

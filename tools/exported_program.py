@@ -1,0 +1,76 @@
+"""A network traced by torch.export, as a .pt2 or an .onnx file, with batch, height and width left open."""
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+
+FACTS_NAME = "pairgan.json"  # in a .pt2 file: what the model is, as JSON
+OUTPUT_NAME = "translated"
+
+Run = Callable[[Mapping[str, Tensor]], Tensor]
+
+
+def trace(network: nn.Module, inputs: Mapping[str, Tensor]) -> ExportedProgram:
+    """The network's program for any batch, height and width; its inputs, (N, C, H, W), go by name.
+
+    inputs: examples; other sizes than theirs are traced, so that they can check what the program makes of its own.
+    """
+    traced = {name: tensor.repeat(2, 1, 2, 2) for name, tensor in inputs.items()}
+    open_sizes = {0: Dim.DYNAMIC, 2: Dim.DYNAMIC, 3: Dim.DYNAMIC}
+    # or the program would refuse sizes of 1, as the batch and a U-Net's innermost map often are
+    oblivious = torch.fx.experimental._config.patch(backed_size_oblivious=True)  # type: ignore[attr-defined]
+    with torch.no_grad(), oblivious:
+        return torch.export.export(
+            network, (), kwargs=traced, dynamic_shapes=dict.fromkeys(traced, open_sizes), strict=False
+        )
+
+
+def write_pt2(program: ExportedProgram, path: Path, facts: Mapping[str, str]) -> None:
+    """Write a .pt2 file, with `facts` as the extra file FACTS_NAME."""
+    content = io.BytesIO()  # on a full disk torch's own writer would abort the process
+    torch.export.save(program, content, extra_files={FACTS_NAME: json.dumps(facts)})
+    path.write_bytes(content.getbuffer())
+
+
+def open_pt2(path: Path) -> Run:
+    """The program of a .pt2 file."""
+    network = torch.export.load(path).module()
+
+    def run(inputs: Mapping[str, Tensor]) -> Tensor:
+        with torch.inference_mode():
+            translated: Tensor = network(**inputs)
+        return translated
+
+    return run
+
+
+def write_onnx(program: ExportedProgram, path: Path, facts: Mapping[str, str]) -> None:
+    """Write an .onnx file, with `facts` as its metadata."""
+    import onnx_ir
+
+    onnx_program = torch.onnx.export(program, (), dynamo=True, verbose=False, output_names=[OUTPUT_NAME])
+    assert onnx_program is not None
+    onnx_program.model.metadata_props.update(facts)
+    graph = onnx_program.model.graph
+    for value in (*graph.inputs, *graph.outputs):
+        assert value.shape is not None
+        value.shape = onnx_ir.Shape(["batch", value.shape[1], "height", "width"])  # for s38, 4*s39 and the like
+    onnx_program.save(path, external_data=False)
+
+
+def open_onnx(path: Path) -> Run:
+    """The program of an .onnx file, run by onnxruntime on the CPU."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+    def run(inputs: Mapping[str, Tensor]) -> Tensor:
+        (translated,) = session.run([OUTPUT_NAME], {name: tensor.numpy() for name, tensor in inputs.items()})
+        return torch.from_numpy(translated)
+
+    return run

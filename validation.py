@@ -1,0 +1,117 @@
+"""What a run shows of itself: the same few samples each time, as pictures, figures and activations."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from data.batch import Batch, Sample
+from data.image_files import write_png
+from translator import Translator
+from utils.gallery import Row, write_gallery
+from utils.json_lines import JsonLines
+from utils.metrics import ImageMetrics, image_metrics, mean_metrics
+from utils.pictures import picture_table
+from utils.run_folder import logger
+from utils.tensorboard import Board
+
+N_SHOWN_CHANNELS = 16
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Translates `samples` and shows the results in TensorBoard and on the page web/index.html of the run's folder.
+
+    activations: the name of a module of the generator whose output is shown too, or None.
+    """
+
+    samples: list[Sample]
+    translator: Translator
+    activations: str | None = None
+
+    def run(self, board: Board, page: JsonLines, folder: Path, step: int) -> ImageMetrics:
+        """Translate, show, and return the mean figures."""
+        rows, figures = [], []
+        for number, sample in enumerate(self.samples):
+            assert sample.target is not None
+            with self._watched_activations() as activations:
+                fake = self.translator.translate(Batch.of([sample]))[0]
+            if activations and number == 0:
+                board.write_image(f"activations/{self.activations}", channel_table(activations[0]), step)
+            source = self.translator.show_source(sample)
+            rows.append([source, fake, sample.target])
+            figures.append(image_metrics(fake, sample.target))
+            pictures = {"source": source, "translated": fake, "target": sample.target}
+            with _forgiving_disk():
+                page.append(step, _write_row(folder, step, number, sample.name, pictures, figures[-1]))
+        board.write_image("validation/source_translated_target", picture_table(rows), step)
+        mean = mean_metrics(figures)
+        board.write_scalars({f"validation/{name}": value for name, value in _figures(mean).items()}, step)
+        with _forgiving_disk():
+            write_gallery(folder / "index.html", [_page_row(row) for row in reversed(page.rows)], folder.parent.name)
+        return mean
+
+    @contextmanager
+    def _watched_activations(self) -> Iterator[list[Tensor]]:
+        """Gathers what the chosen module gives."""
+        seen: list[Tensor] = []
+        if self.activations is None:
+            yield seen
+            return
+        module = self.translator.generator.get_submodule(self.activations)
+        handle = module.register_forward_hook(lambda _module, _inputs, output: seen.append(output))
+        try:
+            yield seen
+        finally:
+            handle.remove()
+
+
+@contextmanager
+def _forgiving_disk() -> Iterator[None]:
+    """A disk that fails costs the page, not the run."""
+    try:
+        yield
+    except OSError as error:
+        logger.warning("the page of validation samples is not whole: %s", error)
+
+
+def channel_table(activations: Tensor) -> Tensor:
+    """The first channels of (1, C, H, W) activations, each from its least to its greatest value, as one uint8 image."""
+    channels = activations[0, :N_SHOWN_CHANNELS].detach().float().cpu()
+    low, high = (bound(channels, dim=(1, 2), keepdim=True) for bound in (torch.amin, torch.amax))
+    grey = ((channels - low) / (high - low).clamp_min(1e-12) * 255).round().to(torch.uint8)
+    images = [channel.expand(3, -1, -1) for channel in grey]
+    return picture_table([images[start : start + 4] for start in range(0, len(images), 4)])
+
+
+def check_module(generator: nn.Module, name: str | None) -> None:
+    """Raise ValueError, with the modules that there are, unless `name` is None or that of one."""
+    names = [module_name for module_name, _ in generator.named_modules() if module_name]
+    if name is not None and name not in names:
+        raise ValueError(
+            f"the generator has no module {name!r}; some are {', '.join(names[:: max(1, len(names) // 12)])}"
+        )
+
+
+def _figures(metrics: ImageMetrics) -> dict[str, float]:
+    return {name: value for name, value in asdict(metrics).items() if "gradient" not in name} | {
+        "sharpness": metrics.sharpness
+    }
+
+
+def _write_row(
+    folder: Path, step: int, number: int, name: str, pictures: Mapping[str, Tensor], metrics: ImageMetrics
+) -> dict[str, Any]:
+    files = {kind: f"images/sample_{number}_{kind}.png" for kind in pictures}
+    files["translated"] = f"images/sample_{number}_step_{step:08d}.png"
+    for kind, picture in pictures.items():
+        write_png(folder / files[kind], picture)
+    return {"name": name, "images": files, "metrics": _figures(metrics)}
+
+
+def _page_row(row: Mapping[str, Any]) -> Row:
+    return Row(f"{row['name']}, step {row['step']}", row["images"], metrics={"step": row["step"], **row["metrics"]})
