@@ -17,7 +17,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         "--checkpoint",
         type=Path,
         metavar="RUN_OR_FILE",
-        help="run folder, checkpoint, .safetensors, or weights of pix2pixHD or pix2pix (…_net_G.pth); default: newest in runs/",
+        help="run, checkpoint, .safetensors, or weights of pix2pixHD or pix2pix (…_net_G.pth); default: newest in runs/",
     )
     input_help = "folders or files of sources; -: a list of them from standard input; default: the test split"
     add("--input", type=Path, nargs="+", action="extend", default=[], metavar="PATH", help=input_help)
