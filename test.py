@@ -13,12 +13,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """The command line."""
     parser = ArgumentParser(description="Translate images with a trained generator.")
     add = parser.add_argument
-    add(
-        "--checkpoint",
-        type=Path,
-        metavar="RUN_OR_FILE",
-        help="run, checkpoint, .safetensors, or weights of pix2pixHD or pix2pix (…_net_G.pth); default: newest in runs/",
-    )
+    checkpoint_help = "run, checkpoint, .safetensors, or pix2pixHD's or pix2pix's …_net_G.pth; default: newest run"
+    add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help=checkpoint_help)
     input_help = "folders or files of sources; -: a list of them from standard input; default: the test split"
     add("--input", type=Path, nargs="+", action="extend", default=[], metavar="PATH", help=input_help)
     add("--instances", type=Path, metavar="DIR", help="folder of instance maps for --input")
