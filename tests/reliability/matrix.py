@@ -46,14 +46,21 @@ ROWS = {
 
 
 def write_table(passed: Mapping[int, int], failed: Mapping[int, int], what: str) -> None:
-    """Put the counts of cases by row into the document; `what` says when and with what they were run."""
+    """Put the counts of cases by row into the document; `what` says when and with what they were run.
+
+    A row of which nothing was run keeps its line.
+    """
+    text = TABLE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    table, _, after = rest.partition(END)
+    earlier = {line.split("|")[1].strip(): line for line in table.splitlines() if line.startswith("|")}
     lines = [what, "", "| # | fault | promise | cases | result |", "|---|---|---|---|---|"]
     for number, row in ROWS.items():
         n_passed, n_failed = passed.get(number, 0), failed.get(number, 0)
+        if not n_passed + n_failed and str(number) in earlier:
+            lines.append(earlier[str(number)])
+            continue
         is_complete = n_passed >= row.n_wanted
         result = f"{n_failed} failed" if n_failed else "all passed" if is_complete else f"{n_passed} of {row.n_wanted}"
         lines.append(f"| {number} | {row.fault} | {row.promise} | {n_passed + n_failed} | {result} |")
-    text = TABLE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
     TABLE.write_text(f"{before}{BEGIN}\n{chr(10).join(lines)}\n{END}{after}", encoding="utf-8")

@@ -40,6 +40,7 @@ def test_memory_and_open_files_stay(
     run(
         tiny_config,
         f"train.max_steps={n_steps}",
+        "train.epochs=1000000",
         f"checkpoint.every_steps={every}",
         "train.ema_decay=0.9",
         "train.pool_size=3",
