@@ -30,6 +30,7 @@ from models.patch_discriminator import MultiscalePatchDiscriminator
 from models.pixel_discriminator import PixelDiscriminator
 from models.spectral_norm import add_spectral_norm
 from models.unet_generator import UnetGenerator
+from utils.cores import usable_cores
 from utils.label_colors import label_colors
 
 CACHE_NAME = "samples"
@@ -144,8 +145,7 @@ def count_workers(data: DataConfig, processes_per_machine: int) -> int:
     """Loader processes of each training process."""
     if isinstance(data.workers, int):
         return data.workers
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(8, cores // (2 * processes_per_machine)))
+    return max(1, min(8, usable_cores() // (2 * processes_per_machine)))
 
 
 def build_generator(config: Config) -> nn.Module:

@@ -6,11 +6,10 @@ import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
-from torch import Tensor
-
 from data.batch import DataError, Sample
-from data.image_files import find_images, read_ids, read_rgb
-from data.layout import PairingError, checked_classes, file_identity, size_problems
+from data.image_files import find_images
+from data.layout import PairingError
+from data.sample_maps import MapReader
 
 STANDARD_INPUT = Path("-")
 
@@ -54,7 +53,7 @@ class ListedImages:
         ignore_id: int | None,
     ) -> None:
         self.n_classes = n_classes
-        self._ignore_id = ignore_id
+        self._reader = MapReader(n_classes, ignore_id)
         problems: list[str] = []
         partners = {"instances": instance_folder, "target": target_folder, "features": feature_folder}
         self._maps = {"source": _listed(paths, problems)}
@@ -77,29 +76,14 @@ class ListedImages:
 
     def identity(self, index: int) -> str:
         """See Layout."""
-        paths = [files[self.names[index]] for files in self._maps.values()]
-        return f"{list(self._maps)} {file_identity(paths)} {self.n_classes} {self._ignore_id}"
+        return self._reader.identity(self._paths(index))
 
     def read(self, index: int) -> Sample:
-        """The maps of sample `index` at full size.
+        """The maps of sample `index` at full size; DataError tells all that stands against its files."""
+        return self._reader.read(self.names[index], self._paths(index))
 
-        Raises:
-            DataError: a file cannot be used, or a partner has another size.
-        """
-        name = self.names[index]
-        paths = {kind: files[name] for kind, files in self._maps.items()}
-        maps: dict[str, Tensor] = {
-            kind: read_ids(path) if kind == "instances" or (kind == "source" and self.n_classes) else read_rgb(path)
-            for kind, path in paths.items()
-        }
-        if self.n_classes:
-            maps["source"] = checked_classes(
-                maps["source"], paths["source"], n_classes=self.n_classes, ignore_id=self._ignore_id
-            )
-        for kind in ("instances", "target"):
-            if kind in maps and (problems := size_problems(maps["source"], paths["source"], maps[kind], paths[kind])):
-                raise DataError(*problems)
-        return Sample(name, maps["source"], maps.get("instances"), maps.get("target"), maps.get("features"))
+    def _paths(self, index: int) -> dict[str, Path]:
+        return {kind: files[self.names[index]] for kind, files in self._maps.items()}
 
 
 def _listed(paths: Sequence[Path], problems: list[str]) -> dict[str, Path]:

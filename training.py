@@ -1,8 +1,7 @@
-"""One run: a game, its data, and the folder where it writes; the loop, checkpoints, log and TensorBoard."""
+"""One run: a game, its data, and the folder where it writes; the loop, and what a checkpoint holds of it."""
 
 import math
 import shutil
-import time
 from collections import deque
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
@@ -20,18 +19,18 @@ from configs.schema import Config, ConfigError
 from data.batch import Batch, Sample
 from data.fingerprint import difference, fingerprint
 from data.layout import Layout, check_enough
-from data.loader import StoppedWaiting, TrainingDataset, read_fixed, training_batches
+from data.loader import TrainingDataset, read_fixed, training_batches
+from data.loader_processes import StoppedWaiting
 from data.sampler import TrainingSampler
+from saving import Saver
 from training_log import Progress, TrainingLog
 from translator import Translator
-from utils.checkpoint import CheckpointError, check_training_state, save_checkpoint
-from utils.checkpoint_folder import Found, checkpoint_path, remove_old_checkpoints
+from utils.checkpoint import CheckpointError, check_training_state
+from utils.checkpoint_folder import Found
 from utils.distributed import World
 from utils.ema import make_average
-from utils.json_lines import JsonLines
-from utils.metrics import ImageMetrics
 from utils.numerics import NotFiniteError, are_finite
-from utils.random_state import random_state, restore_random_state
+from utils.random_state import restore_random_state
 from utils.run_folder import logger
 from utils.schedule import Plateau, learning_rate_factor
 from utils.stop_request import Interrupted, StopRequest
@@ -42,9 +41,6 @@ from validation import Validation, check_module
 CHECKED_EVERY_STEPS = 10  # whether steps are left out: a check waits for the device
 MAX_SKIPPED = 10  # updates left out one after the other; so many cannot be a batch's fault
 MAX_SKIPPED_SCALED = 50  # under float16, where a scale that is too high is found by leaving updates out
-MAX_FAILED_SAVES = 3
-RETRY_S = 2.0  # between them at the end of a run
-BEST = "best.pt"
 
 
 @dataclass
@@ -88,8 +84,6 @@ class Training:
         except ValueError as error:
             raise ConfigError(f"log.activations: {error}") from error
         self.validation = Validation(samples, translator, config.log.activations)
-        self._best: float | None = None
-        self._page: JsonLines | None = None
         self.position = Position()
         self.stopwatch = Stopwatch()
         optimizer = config.optimizer
@@ -97,9 +91,7 @@ class Training:
         self._stop = StopRequest()
         self._fingerprint = fingerprint(self.layout) if world.is_main else None
         self._recent_names: deque[str] = deque(maxlen=CHECKED_EVERY_STEPS)
-        self._saved_step = 0
-        self._failed_saves = 0
-        self._next_try = 0  # the step at which saving is tried again
+        self.saver = Saver(self.folder, world, config.checkpoint, self._state, self.game.n_bytes)
         self._frozen: dict[str, list[str]] = {}
         self._freeze()
 
@@ -125,8 +117,6 @@ class Training:
         self._stop, position, total_steps = stop, self.position, self.total_steps
         folder = self.folder if self.world.is_main else None
         log = TrainingLog(folder, position.step + 1, total_steps, self.config.loss.gan_mode)
-        if self.world.is_main:
-            self._page = JsonLines(self.folder / "web" / "rows.jsonl", position.step + 1, keeps_rows=True)
         trace = Trace(self.folder / "trace.json.gz", self.config.train.profile_steps if self.world.is_main else 0)
         with self._temporary_cache(), log, closing(self._batches()) as stream, closing(trace):
             stop.be_patient()
@@ -135,19 +125,15 @@ class Training:
                 epoch = self.epoch
                 self._freeze()
                 self._set_learning_rate()
-                try:
-                    taken = [self._take(stream) for _ in range(self.config.train.discriminator_steps)]
-                except StoppedWaiting:  # nothing of the step is done
-                    assert stop.signal_number is not None
-                    self._leave(stop.signal_number)
+                taken = self._take_all(stream)
+                # asked where no step is under way and each process is sure to come by: a signal can come at any moment
+                if signal_number := self.world.agree(stop.poll()):
+                    self._leave(signal_number)
+                assert taken is not None, "waiting ends for a signal alone"
                 self._step(taken)
                 trace.step()
                 log.step_made()
                 self._follow_up(log, is_last=position.step == total_steps, is_new_epoch=self.epoch > epoch)
-
-    def _should_stop(self) -> bool:
-        """Whether to give waiting for data up: alone at once, of several processes at the end of a step together."""
-        return self.world.size == 1 and self._stop.signal_number is not None
 
     def _step(self, taken: list[list[Batch]]) -> None:
         """One step of the generator on the last batches of `taken`, and of the discriminator on each."""
@@ -164,7 +150,7 @@ class Training:
         self._recent_names.append(" ".join(name for batches in taken for batch in batches for name in batch.names))
 
     def _follow_up(self, log: TrainingLog, *, is_last: bool, is_new_epoch: bool) -> None:
-        """What is due after a step: log, validation, checkpoint, leaving."""
+        """What is due after a step: log, validation, checkpoint."""
         step, settings = self.position.step, self.config
         if is_last or step % CHECKED_EVERY_STEPS == 0:
             self._check_numbers()
@@ -175,18 +161,14 @@ class Training:
             l1 = self._validate(log)
             if self.plateau and is_plateau_due:
                 self.plateau.update(self.world.gather(l1)[0])
-        signal_number = self.world.agree(self._stop.poll())  # asked once: it can come at any moment
-        if signal_number and not is_last:
-            self._leave(signal_number)
         if is_last:
-            self._save_surely()
-        elif step % settings.checkpoint.every_steps == 0 or step == self._next_try:
-            self._try_to_save()
+            self.saver.save_surely(step)
+        else:
+            self.saver.save_if_due(step)
 
     def _leave(self, signal_number: int) -> NoReturn:
         """Save what is not saved yet, together with the other processes, and stop."""
-        if self.position.step != self._saved_step:
-            self._save_surely()
+        self.saver.save_surely(self.position.step)
         self.world.barrier()  # torchrun ends all once one has ended: the main process has to have saved
         raise Interrupted(signal_number, f"and saved at step {self.position.step}")
 
@@ -197,8 +179,7 @@ class Training:
             scale = player.scaler.get_scale()
             if in_a_row < (MAX_SKIPPED_SCALED if has_scale else MAX_SKIPPED) and not (has_scale and scale < 1):
                 continue
-            if self.position.step != self._saved_step:
-                self._save_surely()
+            self.saver.save_surely(self.position.step)
             how = f", and its scale has fallen to {scale:g}" if has_scale else ""
             raise NotFiniteError(
                 f"step {self.position.step}: gradients of the {name} were not finite {in_a_row} times in a row{how}; "
@@ -206,25 +187,9 @@ class Training:
                 "optimizer.learning_rate, or use amp.opt_level=O0"
             )
 
-    def save(self) -> None:
-        """Write a checkpoint: everything needed to go on as if never stopped.
-
-        Raises:
-            NotFiniteError: weights are not finite; the checkpoints before stay.
-            OSError: it could not be written.
-        """
-        random_states = self.world.gather(random_state(self.world.device))
-        self._saved_step = self.position.step
-        if not self.world.is_main:
-            return
-        self._check_weights()
-        path = checkpoint_path(self.folder, self.position.step)
-        save_checkpoint(path, self._state(random_states))
-        remove_old_checkpoints(self.folder, self.config.checkpoint.keep)
-        logger.info("saved %s", path)
-
     def _state(self, random_states: list[dict[str, Tensor]]) -> dict[str, Any]:
-        """What a checkpoint holds."""
+        """What a checkpoint holds: everything needed to go on as if never stopped."""
+        self._check_weights()
         return {
             **self._position_state(),
             "config": config_to_dict(self.config),
@@ -234,66 +199,8 @@ class Training:
             **({"generator_average": self.average.state_dict()} if self.average else {}),
             **({"pool": self.game.pool.state_dict()} if self.game.pool else {}),
             **({"plateau": self.plateau.state_dict()} if self.plateau else {}),
-            **({"best": self._best} if self._best is not None else {}),
+            **({"best": self.saver.best} if self.saver.best is not None else {}),
         }
-
-    def _keep_best(self, figures: ImageMetrics) -> None:
-        """Save where the validation samples were never translated better."""
-        metric = self.config.checkpoint.best
-        if metric == "none":
-            return
-        score = -figures.l1 if metric == "l1" else {"psnr": figures.psnr, "ssim": figures.ssim}[metric]
-        if self._best is not None and score <= self._best:
-            return
-        self._check_weights()
-        before, self._best = self._best, score
-        try:
-            save_checkpoint(self.folder / BEST, self._state([random_state(self.world.device)]))
-        except OSError as error:
-            self._best = before
-            logger.warning("%s not saved: %s", BEST, error)
-            return
-        logger.info("best so far: %s %.4f, saved %s", metric, abs(score), self.folder / BEST)
-
-    def _save_surely(self) -> None:
-        """Save before the run ends: where the disk fails, some seconds apart, MAX_FAILED_SAVES times."""
-        for attempt in range(1, MAX_FAILED_SAVES + 1):
-            failure = None
-            try:
-                self.save()
-            except OSError as error:
-                failure = error
-            if not self.world.agree(int(failure is not None)):
-                return
-            if failure and attempt == MAX_FAILED_SAVES:
-                raise failure
-            if failure:
-                logger.warning("not saved: %s; trying again", failure)
-            time.sleep(RETRY_S)
-
-    def _try_to_save(self) -> None:
-        """Save; where the disk fails, go on and try again soon. The third failure in a row ends the run."""
-        saved_step, failure = self._saved_step, None
-        try:
-            self.save()
-        except OSError as error:
-            failure = error
-        if not self.world.agree(int(failure is not None)):
-            self._failed_saves = 0
-            return
-        self._saved_step = saved_step
-        self._failed_saves += 1
-        if failure and self._failed_saves == MAX_FAILED_SAVES:
-            raise failure
-        self._next_try = self.position.step + max(1, self.config.checkpoint.every_steps // 10)
-        if failure:
-            size = self.game.n_bytes
-            logger.warning(
-                "not saved: %s, a checkpoint takes about %s; training goes on and tries again at step %d",
-                failure,
-                f"{size:,}",
-                self._next_try,
-            )
 
     def _check_weights(self) -> None:
         broken = [name for name, player in self.game.players.items() if not player.is_finite()]
@@ -324,7 +231,7 @@ class Training:
             raise CheckpointError(
                 f"{path}: does not fit, or is ill-formed: {' '.join(str(error).split())}; use another checkpoint"
             ) from error
-        self._saved_step = self.position.step
+        self.saver.saved_step = self.position.step
         if has_changed and state["samples_into_epoch"]:
             self.position.batches = (state["epoch"] + 1) * self.batches_per_epoch
         self._freeze()
@@ -338,7 +245,7 @@ class Training:
         if self.average:
             self.average.module.load_state_dict(state["generator"]["network"])  # where it starts, unless there was one
             self.average.load_state_dict(state.get("generator_average", self.average.state_dict()))
-        self._best = state.get("best")
+        self.saver.best = state.get("best")
         if self.plateau and "plateau" in state:
             self.plateau.load_state_dict(state["plateau"])
         if self.game.pool:
@@ -385,7 +292,7 @@ class Training:
             n_workers=build.count_workers(self.config.data, self.world.local_size),
             pin_memory=self.world.device.type == "cuda",
             timeout_s=self.config.data.timeout_s,
-            should_stop=self._should_stop,
+            should_stop=lambda: self._stop.poll() != 0,
         )
 
     @contextmanager
@@ -397,6 +304,13 @@ class Training:
             folder = build.cache_folder(self.config, self.folder)
             if folder and self.config.data.cache == "memory":
                 shutil.rmtree(folder, ignore_errors=True)
+
+    def _take_all(self, stream: Iterator[Batch]) -> list[list[Batch]] | None:
+        """The batches of a step, for each update of the discriminator; None where a signal has ended the wait."""
+        try:
+            return [self._take(stream) for _ in range(self.config.train.discriminator_steps)]
+        except StoppedWaiting:
+            return None
 
     def _take(self, stream: Iterator[Batch]) -> list[Batch]:
         with self.stopwatch.waiting():
@@ -466,16 +380,14 @@ class Training:
 
         Returns their mean L1 in [0, 1]; NaN on the other processes, which have none.
         """
-        if not self.world.is_main:
+        if log.page is None:
             return math.nan
         step = self.position.step
-        page = self.folder / "web"
-        assert self._page is not None
-        figures = self.validation.run(log.board, self._page, page, step)
+        figures = self.validation.run(log.board, log.page, step)
         if self.config.log.histograms:
             for name, player in self.game.players.items():
                 log.board.write_histograms(f"weights/{name}", dict(player.module.named_parameters()), step)
-        self._keep_best(figures)
+        self.saver.save_best(figures)
         return figures.l1
 
 

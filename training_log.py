@@ -15,6 +15,7 @@ from utils.hints import Hints
 from utils.json_lines import JsonLines
 from utils.run_folder import logger
 from utils.tensorboard import Board
+from validation import SamplePage
 
 METRICS_FILE = "metrics.jsonl"
 
@@ -37,6 +38,7 @@ class TrainingLog:
     def __init__(self, folder: Path | None, first_step: int, total_steps: int, gan_mode: str) -> None:
         self.board = Board(folder, first_step)
         self._metrics = JsonLines(folder / METRICS_FILE, first_step) if folder else None
+        self.page = SamplePage(folder / "web", first_step) if folder else None
         self._hints = Hints(gan_mode)
         self._total_steps = total_steps
         has_bar = folder is not None and sys.stderr.isatty()

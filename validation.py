@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +32,7 @@ class Validation:
     translator: Translator
     activations: str | None = None
 
-    def run(self, board: Board, page: JsonLines, folder: Path, step: int) -> ImageMetrics:
+    def run(self, board: Board, page: "SamplePage", step: int) -> ImageMetrics:
         """Translate, show, and return the mean figures."""
         rows, figures = [], []
         for number, sample in enumerate(self.samples):
@@ -46,13 +45,11 @@ class Validation:
             rows.append([source, fake, sample.target])
             figures.append(image_metrics(fake, sample.target))
             pictures = {"source": source, "translated": fake, "target": sample.target}
-            with _forgiving_disk():
-                page.append(step, _write_row(folder, step, number, sample.name, pictures, figures[-1]))
+            page.add(step, number, sample.name, pictures, _figures(figures[-1]))
         board.write_image("validation/source_translated_target", picture_table(rows), step)
         mean = mean_metrics(figures)
         board.write_scalars({f"validation/{name}": value for name, value in _figures(mean).items()}, step)
-        with _forgiving_disk():
-            write_gallery(folder / "index.html", [_page_row(row) for row in reversed(page.rows)], folder.parent.name)
+        page.write()
         return mean
 
     @contextmanager
@@ -68,15 +65,6 @@ class Validation:
             yield seen
         finally:
             handle.remove()
-
-
-@contextmanager
-def _forgiving_disk() -> Iterator[None]:
-    """A disk that fails costs the page, not the run."""
-    try:
-        yield
-    except OSError as error:
-        logger.warning("the page of validation samples is not whole: %s", error)
 
 
 def channel_table(activations: Tensor) -> Tensor:
@@ -103,15 +91,41 @@ def _figures(metrics: ImageMetrics) -> dict[str, float]:
     }
 
 
-def _write_row(
-    folder: Path, step: int, number: int, name: str, pictures: Mapping[str, Tensor], metrics: ImageMetrics
-) -> dict[str, Any]:
-    files = {kind: f"images/sample_{number}_{kind}.png" for kind in pictures}
-    files["translated"] = f"images/sample_{number}_step_{step:08d}.png"
-    for kind, picture in pictures.items():
-        write_png(folder / files[kind], picture)
-    return {"name": name, "images": files, "metrics": _figures(metrics)}
+class SamplePage:
+    """The page index.html of a folder: the samples of all validations, the latest first.
+
+    A run that goes on from an earlier step continues it; a disk that fails costs the page, not the run.
+    """
+
+    def __init__(self, folder: Path, first_step: int) -> None:
+        self._folder = folder
+        self._rows = JsonLines(folder / "rows.jsonl", first_step, keeps_rows=True)
+
+    def add(
+        self, step: int, number: int, name: str, pictures: Mapping[str, Tensor], figures: Mapping[str, float]
+    ) -> None:
+        """Write the pictures, (3, H, W) uint8, of sample `number`; all but "translated" are the same at each step."""
+        files = {kind: f"images/sample_{number}_{kind}.png" for kind in pictures}
+        files["translated"] = f"images/sample_{number}_step_{step:08d}.png"
+        with _forgiving_disk():
+            for kind, picture in pictures.items():
+                write_png(self._folder / files[kind], picture)
+            self._rows.append(step, {"name": name, "images": files, "metrics": dict(figures)})
+
+    def write(self) -> None:
+        """Write the page."""
+        rows = [
+            Row(f"{row['name']}, step {row['step']}", row["images"], metrics={"step": row["step"], **row["metrics"]})
+            for row in reversed(self._rows.rows)
+        ]
+        with _forgiving_disk():
+            write_gallery(self._folder / "index.html", rows, self._folder.parent.name)
 
 
-def _page_row(row: Mapping[str, Any]) -> Row:
-    return Row(f"{row['name']}, step {row['step']}", row["images"], metrics={"step": row["step"], **row["metrics"]})
+@contextmanager
+def _forgiving_disk() -> Iterator[None]:
+    """A disk that fails costs the page, not the run."""
+    try:
+        yield
+    except OSError as error:
+        logger.warning("the page of validation samples is not whole: %s", error)

@@ -7,6 +7,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ IMAGE_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "WEBP")
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".ppm", ".bmp", ".tif", ".tiff", ".webp"})
 MAX_PIXELS = 89_478_485  # Pillow's own limit: a file of a few bytes can stand for more than any memory holds
 Image.MAX_IMAGE_PIXELS = MAX_PIXELS
+JPEG_QUALITY = 95
 
 # What Pillow's decoders raise on damaged files
 _DECODING_ERRORS = (
@@ -112,12 +114,21 @@ def read_ids(path: Path) -> Tensor:
     return torch.from_numpy(_decode(path, _id_pixels)).unsqueeze(0)
 
 
+def write_jpeg(path: Path, image: Tensor) -> None:
+    """Write a (3, H, W) uint8 RGB image with little loss: quality 95, colours at full resolution."""
+    _write(path, image, format="JPEG", quality=JPEG_QUALITY, subsampling=0)
+
+
 def write_png(path: Path, image: Tensor) -> None:
     """Write a (3, H, W) uint8 RGB image, and the folders above it."""
+    _write(path, image, format="PNG")
+
+
+def _write(path: Path, image: Tensor, **options: Any) -> None:
     assert image.dtype == torch.uint8, image.dtype
     assert image.dim() == 3, image.shape
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(image.permute(1, 2, 0).contiguous().cpu().numpy()).save(path, format="PNG")
+    Image.fromarray(image.permute(1, 2, 0).contiguous().cpu().numpy()).save(path, **options)
 
 
 class _UnfitError(Exception):

@@ -16,11 +16,9 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 from data.bad_samples import BadSample, BadSamples, most_bad_samples
 from data.batch import Batch, DataError, LoadingError, Sample
 from data.layout import Layout, sample_in_words
-from data.loader_processes import POLL_S, LoaderProcesses, ProcessNotes, StoppedWaiting
+from data.loader_processes import POLL_S, LoaderProcesses, ProcessNotes
 from data.preprocessing import Preprocessing, place
 from data.sampler import SampleKey, TrainingSampler
-
-__all__ = ["Loaded", "Replacement", "StoppedWaiting", "TrainingDataset", "read_fixed", "training_batches"]
 
 _LEFT_TO_THE_PARENT = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
 

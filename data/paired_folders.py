@@ -1,16 +1,14 @@
 """Pairs in two folders, and instance maps in a third: pix2pixHD's layout, or any two folders."""
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from torch import Tensor
-
-from data.batch import DataError, LoadingError, Sample
-from data.image_files import find_images, read_ids, read_rgb
-from data.layout import PairingError, checked_classes, file_identity, size_problems
+from data.batch import Sample
+from data.image_files import find_images
+from data.layout import PairingError
+from data.sample_maps import MapReader
 
 _Index = dict[str, Path]  # name -> file
 
@@ -60,7 +58,7 @@ class PairedFolders:
         ignore_id: int | None,
     ) -> None:
         self.n_classes = n_classes
-        self._ignore_id = ignore_id
+        self._reader = MapReader(n_classes, ignore_id)
         folders = (source_folder, target_folder, instance_folder, feature_folder)
         problems: list[str] = []
         self._files = _match(problems, *folders)
@@ -75,44 +73,11 @@ class PairedFolders:
 
     def identity(self, index: int) -> str:
         """See Layout."""
-        maps = self._files[index].maps()
-        try:
-            return f"{list(maps)} {file_identity(list(maps.values()))} {self.n_classes} {self._ignore_id}"
-        except OSError as error:
-            raise DataError(f"{error.filename}: {error.strerror}") from error
+        return self._reader.identity(self._files[index].maps())
 
     def read(self, index: int) -> Sample:
         """The maps of sample `index` at full size; DataError tells all that stands against its files."""
-        files, problems = self._files[index], list[str]()
-        paths, maps = files.maps(), dict[str, Tensor]()
-        for kind, path in paths.items():
-            with _collected(problems):
-                is_ids = kind == "instances" or (kind == "source" and self.n_classes > 0)
-                maps[kind] = read_ids(path) if is_ids else read_rgb(path)
-        for kind in sorted(
-            {"target", "instances"} & maps.keys()
-        ):  # features may be of any size: 512p features serve 1024p too
-            if "source" in maps:
-                problems += size_problems(maps["source"], files.source, maps[kind], paths[kind])
-        if self.n_classes and "source" in maps:
-            with _collected(problems):
-                maps["source"] = checked_classes(
-                    maps["source"], files.source, n_classes=self.n_classes, ignore_id=self._ignore_id
-                )
-        if problems:
-            raise DataError(*problems)
-        return Sample(files.name, maps["source"], maps.get("instances"), maps.get("target"), maps.get("features"))
-
-
-@contextmanager
-def _collected(problems: list[str]) -> Iterator[None]:
-    """What stands against a file is kept, so that the next one is looked at too."""
-    try:
-        yield
-    except LoadingError:
-        raise
-    except DataError as error:
-        problems += error.problems
+        return self._reader.read(self._files[index].name, self._files[index].maps())
 
 
 def _match(problems: list[str], source_folder: Path, *partner_folders: Path | None) -> list[_Files]:

@@ -7,8 +7,6 @@ from torch import Tensor, nn
 
 from models.blocks import Norm, make_norm
 
-MAX_CHANNELS = 512
-
 
 class Judgement(NamedTuple):
     """What the discriminator says of N images at one scale.

@@ -4,9 +4,9 @@ python -m tools.check_data --config configs/NAME.yaml [section.key=value ...]
 python -m tools.check_data FOLDER [--n-classes N] [section.key=value ...]
 """
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from data.checking import Check, check_all
 from data.image_files import IMAGE_SUFFIXES
 from data.layout import Layout, PairingError, check_enough
 from entry_point import ArgumentParser, run_entry_point
+from utils.cores import usable_cores
 from utils.run_folder import log_to_console, logger
 
 
@@ -72,18 +73,18 @@ def problems_of_split(config: Config, split: str, *, needs_targets: bool) -> Ite
         return
     logger.info("%s: %d samples", split, len(layout))
     check = Check(layout, build.build_preprocessing(config), is_for_training=split == "train")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     results = sorted(
-        check_all(check, n_processes=cores, timeout_s=config.data.timeout_s), key=lambda checked: checked.index
+        check_all(check, n_processes=usable_cores(), timeout_s=config.data.timeout_s), key=lambda checked: checked.index
     )
     for checked in results:
         yield from checked.problems
     if check.is_for_training and config.train.batch_size > 1:
-        try:
-            check_enough(layout, config.train.batch_size)
-            check_one_size([(layout.names[good.index], good.height, good.width) for good in results if good.height])
-        except DataError as error:
-            yield from error.problems
+        sizes = [(layout.names[good.index], good.height, good.width) for good in results if good.height]
+        for look in (partial(check_enough, layout, config.train.batch_size), partial(check_one_size, sizes)):
+            try:
+                look()
+            except DataError as error:
+                yield from error.problems
 
 
 def main(argv: Sequence[str]) -> None:
@@ -101,8 +102,6 @@ def main(argv: Sequence[str]) -> None:
         config, splits = data_set_in(Path(folder).expanduser(), arguments.n_classes, overrides)
     else:
         raise ConfigError("nothing to check: name a configuration with --config FILE, or a folder")
-    if hasattr(sys.stdout, "reconfigure"):  # names of files may hold anything
-        sys.stdout.reconfigure(errors="backslashreplace")
     log_to_console(is_main=True)
     n_problems = 0
     for split, needs_targets in splits.items():

@@ -7,7 +7,6 @@ python -m tools.convert_data from-photos FROM TO        photographs -> edges, gr
 
 import argparse
 import hashlib
-import os
 import shlex
 import sys
 from collections import Counter
@@ -16,29 +15,26 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
-from PIL import Image
 from torch import Tensor
 from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2 import functional as F
 
 from data.batch import DataError
-from data.image_files import IMAGE_SUFFIXES, find_images, read_rgb
+from data.image_files import IMAGE_SUFFIXES, JPEG_QUALITY, find_images, read_rgb, write_jpeg, write_png
 from data.layout import Layout, PairingError
 from data.paired_folders import PairedFolders
 from data.side_by_side import SideBySide
 from entry_point import ArgumentParser, run_entry_point
 from tools.edges import draw_edges
+from utils.cores import usable_cores
 from utils.run_folder import log_to_console, logger
+from utils.whole_file import replacing
 
 SPLITS = ("train", "val", "test")
-JPEG_QUALITY = 95
-_OPTIONS: dict[str, dict[str, Any]] = {
-    ".png": {"format": "PNG"},
-    ".jpg": {"format": "JPEG", "quality": JPEG_QUALITY, "subsampling": 0},
-}
+_WRITERS = {".png": write_png, ".jpg": write_jpeg}
 _TOLD_EVERY = 1000  # pictures
 
 Existing = Literal["error", "keep", "replace"]
@@ -195,10 +191,9 @@ def convert_all(conversions: Sequence[Conversion], existing: Existing) -> tuple[
 
 def _converted(conversions: Sequence[Conversion]) -> Iterator[tuple[Conversion, tuple[str, ...]]]:
     """Each conversion once it is made, with what stands against it. Pillow and torch let threads work side by side."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     n_torch_threads = torch.get_num_threads()
     torch.set_num_threads(1)  # in each thread; there are as many as cores
-    executor = ThreadPoolExecutor(cores)
+    executor = ThreadPoolExecutor(usable_cores())
     try:
         futures = {executor.submit(_convert, conversion): conversion for conversion in conversions}
         for future in as_completed(futures):
@@ -220,19 +215,14 @@ def _convert(conversion: Conversion) -> tuple[str, ...]:
 
 def _present(file: Path) -> list[Path]:
     """What is there under the name of a file, in any format that is written here."""
-    alike = [file.with_name(file.name.removesuffix(file.suffix) + suffix) for suffix in _OPTIONS]
+    alike = [file.with_name(file.name.removesuffix(file.suffix) + suffix) for suffix in _WRITERS]
     return [path for path in alike if path.exists()]
 
 
 def _write(path: Path, image: Tensor) -> None:
     """Write a (3, H, W) uint8 RGB image, whole or not at all, in place of what has its name."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    try:
-        Image.fromarray(image.permute(1, 2, 0).contiguous().numpy()).save(part, **_OPTIONS[path.suffix])
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with replacing(path) as unfinished:
+        _WRITERS[path.suffix](unfinished, image)
     for other in _present(path):
         if other != path:
             other.unlink()

@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 
 import build
-from tools.exported_example import LEVELS, Example, evaluate, make_example, random_batch
+from tools.exported_example import LEVELS, Example, evaluate, make_example, whole_inputs
 from tools.exported_network import ImageTranslation, Sides, TensorTranslation, plain_weights, without_encoder
 from tools.exported_program import open_onnx, open_pt2, trace, write_onnx, write_pt2
 from trained import Trained, load_trained
@@ -76,10 +76,8 @@ def export_weights(trained: Trained, path: Path, dtype: Dtype) -> None:
     """
     plain = plain_copy(trained)
     plain.generator.to(getattr(torch, dtype))
-    conditioning = build.build_conditioning(trained.config)
     n, size = _check_sizes(trained)[0]
-    batch = random_batch(conditioning, n, *size)
-    inputs = conditioning.generator_inputs(batch, conditioning(batch))
+    inputs = whole_inputs(trained, n, *size)
     example = Example({}, evaluate(trained.generator, *inputs))
     _write_checked(
         path,

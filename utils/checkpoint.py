@@ -12,6 +12,8 @@ from typing import IO, Any, cast
 
 import torch
 
+from utils.whole_file import replacing
+
 FORMAT = "pairgan-training"
 FORMAT_VERSION = 2
 READABLE_VERSIONS = (1, 2)  # 1 keeps the optimizers' state by position, 2 by parameter name
@@ -34,11 +36,6 @@ class DamagedCheckpointError(CheckpointError):
 def manifest_path(path: Path) -> Path:
     """Where the manifest of a checkpoint lies: its size, digest, step and settings as JSON."""
     return path.with_name(f"{path.name}.json")
-
-
-def temporary_path(path: Path) -> Path:
-    """Where a file lies until it is whole."""
-    return path.with_name(f".{path.name}.writing")
 
 
 def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
@@ -186,22 +183,18 @@ def _write_whole(
 
     before_it_counts: called when the content is safe on the disk and not yet under its name.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_path(path)
     try:
-        with temporary.open("wb") as file:
-            hashed = _HashedFile(file)
-            write(cast(IO[bytes], hashed))
-            file.flush()
-            os.fsync(file.fileno())
-        before_it_counts()
-        temporary.replace(path)
+        with replacing(path) as temporary:
+            with temporary.open("wb") as file:
+                hashed = _HashedFile(file)
+                write(cast(IO[bytes], hashed))
+                file.flush()
+                os.fsync(file.fileno())
+            before_it_counts()
         _sync_folder(path.parent)
     except OSError as error:
         free = shutil.disk_usage(path.parent).free
         raise OSError(error.errno, f"{error.strerror} ({free:,} bytes are free)", str(path)) from error
-    finally:
-        temporary.unlink(missing_ok=True)
     return hashed.hexdigest(), hashed.n_bytes
 
 

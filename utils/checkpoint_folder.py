@@ -12,8 +12,8 @@ from utils.checkpoint import (
     check_file,
     load_checkpoint,
     manifest_path,
-    temporary_path,
 )
+from utils.whole_file import temporary_path
 
 _FILE_NAME = re.compile(r"checkpoint-(\d{8,})\.pt")
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
+from utils.whole_file import replacing
+
 
 @dataclass(frozen=True)
 class Row:
@@ -42,10 +44,8 @@ def write_gallery(path: Path, rows: Sequence[Row], title: str) -> None:
         columns=len(kinds),
         rows="\n".join(_row(row, kinds, number) for number, row in enumerate(rows)),
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.tmp")
-    unfinished.write_text(page, encoding="utf-8")
-    unfinished.replace(path)
+    with replacing(path) as unfinished:
+        unfinished.write_text(page, encoding="utf-8")
 
 
 def _row(row: Row, kinds: Sequence[str], number: int) -> str:

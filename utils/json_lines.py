@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from utils.run_folder import logger
+from utils.whole_file import replacing
 
 
 class JsonLines:
@@ -22,9 +23,8 @@ class JsonLines:
         path.parent.mkdir(parents=True, exist_ok=True)
         text = "".join(_line(row) for row in earlier)
         if path.is_file() and path.read_text(encoding="utf-8") != text:
-            unfinished = path.with_name(f".{path.name}.writing")
-            unfinished.write_text(text, encoding="utf-8")
-            unfinished.replace(path)
+            with replacing(path) as unfinished:
+                unfinished.write_text(text, encoding="utf-8")
         self._begin = ""
 
     def append(self, step: int, record: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import build
-import data.paired_folders
+import data.sample_maps
 from configs.load import load_config
 from configs.schema import Config
 from data.cache import CachedLayout, SampleCache
@@ -43,13 +43,13 @@ def layouts(config: Config, folder: Path, max_bytes: int = 2**30) -> tuple[Layou
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The photos that are decoded."""
     decoded: list[Path] = []
-    read_rgb = data.paired_folders.read_rgb
+    read_rgb = data.sample_maps.read_rgb
 
     def read(path: Path) -> torch.Tensor:
         decoded.append(path)
         return read_rgb(path)
 
-    monkeypatch.setattr(data.paired_folders, "read_rgb", read)
+    monkeypatch.setattr(data.sample_maps, "read_rgb", read)
     return decoded
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-import training
+import saving
 from adversarial_step import Game
 from data.loader import TrainingDataset
 from models.global_generator import GlobalGenerator
@@ -27,7 +27,7 @@ PLACES: dict[str, tuple[Any, str]] = {
     "step": (Player, "step"),
     "loss": (Game, "_generator_loss"),
     "validation": (Training, "_validate"),
-    "save": (training, "save_checkpoint"),
+    "save": (saving, "save_checkpoint"),
     "agreement": (dist, "all_reduce"),
     "serialize": (checkpoint, "_serialize"),
     "fsync": (os, "fsync"),

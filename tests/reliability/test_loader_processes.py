@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 import torch
 
-import data.paired_folders
+import data.sample_maps
 import train
 from data.batch import Batch, LoadingError, Sample
-from data.loader import StoppedWaiting, TrainingDataset, training_batches
+from data.loader import TrainingDataset, training_batches
+from data.loader_processes import StoppedWaiting
 from data.preprocessing import Preprocessing
 from data.sampler import TrainingSampler
 from data.synthetic_facades import SyntheticFacades
@@ -74,7 +75,7 @@ FAULTS = {
 
 def strike_at(monkeypatch: pytest.MonkeyPatch, fault: Callable[[], None]) -> None:
     """Let reading d's target fail in a loader process, in the second epoch."""
-    read_rgb = data.paired_folders.read_rgb
+    read_rgb = data.sample_maps.read_rgb
     seen = []
 
     def read(path: Path) -> torch.Tensor:
@@ -84,7 +85,7 @@ def strike_at(monkeypatch: pytest.MonkeyPatch, fault: Callable[[], None]) -> Non
                 fault()
         return read_rgb(path)
 
-    monkeypatch.setattr(data.paired_folders, "read_rgb", read)
+    monkeypatch.setattr(data.sample_maps, "read_rgb", read)
 
 
 def run_program(monkeypatch: pytest.MonkeyPatch, config: Path) -> int:

@@ -123,9 +123,9 @@ def test_a_scaler_that_looks_for_its_scale_is_left_in_peace(tiny_config: Path, m
 def test_a_poisoned_checkpoint_is_not_written(tiny_config: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     settings = ["train.ema_decay=0.9", "checkpoint.every_steps=2"]
     run(tiny_config, *settings, "train.max_steps=2")
-    original = Training.save
+    original = Training._state
 
-    def poisoned(self: Training) -> None:
+    def poisoned(self: Training, random_states: list[dict[str, Tensor]]) -> dict[str, Any]:
         player: Player = self.game.generator
         assert self.average is not None
         target = {
@@ -134,9 +134,9 @@ def test_a_poisoned_checkpoint_is_not_written(tiny_config: Path, monkeypatch: py
             "average": next(self.average.module.parameters()),
         }[where]
         target.data.view(-1)[0] = float("nan")
-        original(self)
+        return original(self, random_states)
 
-    monkeypatch.setattr(Training, "save", poisoned)
+    monkeypatch.setattr(Training, "_state", poisoned)
     name = "average" if where == "average" else "generator"
     with pytest.raises(NotFiniteError, match=f"the {name} is not finite and is not saved"):
         run(tiny_config, *settings, "train.max_steps=4")

@@ -124,6 +124,20 @@ def test_all_processes_stop_at_one_step_and_save(
 
 
 @pytest.mark.row(5)
+def test_a_process_that_waits_for_data_is_not_waited_for(tiny_config: Path) -> None:
+    """Its loader process hangs; the other process has its batch, and both save."""
+    fault = Fault("loading", "hang", call=9, rank=1)
+    with torchrun(tiny_config, fault, *ENDLESS, "data.workers=1", "checkpoint.every_steps=1000000") as process:
+        wait_for(tiny_config, "step      6/", process)
+        process.send_signal(signal.SIGTERM)
+        wait_for_end(tiny_config, process, within_s=30)
+    told = [line for line in said(tiny_config).splitlines() if "stopped by SIGTERM and saved at step" in line]
+    assert len(told) == 2, said(tiny_config)
+    assert f"saved at step {newest_step(tiny_config)};" in told[0]
+    assert newest_step(tiny_config) >= 6
+
+
+@pytest.mark.row(5)
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGKILL])
 def test_where_torchrun_itself_has_gone_its_processes_save_and_end(tiny_config: Path, number: signal.Signals) -> None:
     """It passes on no SIGUSR1, but ends of it."""

@@ -13,7 +13,7 @@ import pytest
 from torch.utils.tensorboard import SummaryWriter
 
 import launch
-import training
+import saving
 import validation
 from tests.reliability import child
 from tests.reliability.faults import PLACES, Fault, inject, replacement
@@ -207,8 +207,8 @@ def test_what_is_written_beside_does_not_end_the_run(
 
 @pytest.mark.row(3)
 def test_a_failure_at_the_last_step_is_tried_again(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "RETRY_S", 0.0)
-    monkeypatch.setattr(training, "save_checkpoint", failing(28, training.save_checkpoint, range(2)))
+    monkeypatch.setattr(saving, "RETRY_S", 0.0)
+    monkeypatch.setattr(saving, "save_checkpoint", failing(28, saving.save_checkpoint, range(2)))
     run(tiny_config)
     assert checkpoint(tiny_config, 4)["step"] == 4
 
