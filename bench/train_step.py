@@ -69,7 +69,6 @@ def serve(case: Case, side: str, device: torch.device) -> None:
     The reference runs in the memory allocator's default, as pix2pixHD does; the others as train.py does. The end of
     the input is answered by the peak of the memory in GiB, beyond what the imported program takes.
     """
-    case.config()  # VGG's weights are there
     if device.type == "cpu" and side != "reference" and "checkpointing" not in side:
         keep_freed_memory()
     before = peak_memory_bytes(device)
@@ -82,6 +81,7 @@ def serve(case: Case, side: str, device: torch.device) -> None:
 
 def measure(case: Case, device: torch.device, repeats: int) -> list[dict[str, Any]]:
     """A row for each side."""
+    case.config()  # VGG's weights are there: making them takes memory, which would count as a side's
     command = [sys.executable, "-m", "bench.train_step", "--serve", case.name]
     timed = time_processes({side: [*command, side, str(device)] for side in SIDES}, repeats)
     flop = count_flop(make_side(case, "float32", device))

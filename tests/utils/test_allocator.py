@@ -1,3 +1,4 @@
+import platform
 import subprocess
 import sys
 
@@ -25,3 +26,24 @@ def test_memory_that_is_kept_is_not_mapped_again() -> None:
     kept, count = page_faults(keeps=True)
     if kept == "True":  # glibc
         assert count < by_default / 2
+
+
+def test_freed_memory_can_be_given_back() -> None:
+    script = """
+import torch
+from pathlib import Path
+from utils.allocator import give_freed_memory_back
+
+def resident_mib():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 // 2**20
+
+tensors = [torch.ones(2**16) for _ in range(800)]  # 200 MiB, each too small to be mapped by itself
+last = torch.ones(2**16)  # keeps the heap from shrinking
+del tensors
+held = resident_mib()
+give_freed_memory_back()
+print(held - resident_mib())
+"""
+    if sys.platform.startswith("linux") and platform.libc_ver()[0] == "glibc":
+        result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        assert int(result.stdout) > 150
