@@ -175,7 +175,8 @@ class Game:
         if not self.judges_jointly or len({image.shape for _, image in pairs}) > 1:
             return [judge(source, image) for source, image in pairs]
         sources, images = zip(*pairs, strict=True)
-        scales = [scale.parts(len(pairs)) for scale in judge(torch.cat(sources), torch.cat(images))]
+        source = sources[0] if all(other is sources[0] for other in sources) else torch.cat(sources)
+        scales = [scale.parts(len(pairs)) for scale in judge(source, torch.cat(images))]
         return [list(judged) for judged in zip(*scales, strict=True)]
 
     def _discriminator_loss(
@@ -223,7 +224,7 @@ def build_game(config: Config, world: World) -> Game:
     with world.main_first():
         perceptual = build.build_perceptual_loss(config)
     if perceptual is not None:
-        perceptual.to(world.device).to(memory_format=build.memory_format(world.device))
+        perceptual.to(world.device).to(memory_format=build.perceptual_memory_format(world.device))
     torch.manual_seed(config.run.seed + world.rank)  # noise differs by process
 
     def wrap_generator(network: nn.Module) -> nn.Module:

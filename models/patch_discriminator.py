@@ -1,11 +1,11 @@
 """pix2pixHD's multi-scale PatchGAN discriminator."""
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-import torch
 from torch import Tensor, nn
 
 from models.blocks import Norm, make_norm
+from models.pair_convolution import PairConv2d
 
 
 class Judgement(NamedTuple):
@@ -25,6 +25,15 @@ class Judgement(NamedTuple):
             Judgement([layer[part] for layer in layers], logits)
             for part, logits in enumerate(self.logits.chunk(n_parts))
         ]
+
+
+def judge_by(layers: nn.ModuleList, head: nn.Module, source: Tensor, image: Tensor) -> Judgement:
+    """What layers, of which the first begins with a PairConv2d, and a last convolution say of images of a source."""
+    convolution, activation = cast(nn.Sequential, layers[0])
+    features = [activation(convolution(source, image))]
+    for layer in layers[1:]:
+        features.append(layer(features[-1]))
+    return Judgement(features, head(features[-1]))
 
 
 class PatchDiscriminator(nn.Module):
@@ -47,7 +56,8 @@ class PatchDiscriminator(nn.Module):
         super().__init__()
         widths = [min(base_channels * 2**level, max_channels) for level in range(n_layers + 1)]
         first = nn.Sequential(
-            _conv4(in_channels, widths[0], stride=2, padding=padding, bias=True), nn.LeakyReLU(0.2, inplace=True)
+            PairConv2d(in_channels, widths[0], kernel_size=4, stride=2, padding=padding),
+            nn.LeakyReLU(0.2, inplace=True),
         )
         inner = [
             nn.Sequential(
@@ -60,13 +70,9 @@ class PatchDiscriminator(nn.Module):
         self.layers = nn.ModuleList([first, *inner])
         self.head = _conv4(widths[-1], 1, stride=1, padding=padding, bias=True)
 
-    def forward(self, x: Tensor) -> Judgement:
-        """Judge (N, in_channels, H, W)."""
-        features = []
-        for layer in self.layers:
-            x = layer(x)
-            features.append(x)
-        return Judgement(features, self.head(x))
+    def forward(self, source: Tensor, image: Tensor) -> Judgement:
+        """Judge images of a source, in_channels together."""
+        return judge_by(self.layers, self.head, source, image)
 
 
 class MultiscalePatchDiscriminator(nn.Module):
@@ -102,15 +108,15 @@ class MultiscalePatchDiscriminator(nn.Module):
         self.pool = nn.AvgPool2d(kernel_size=3, stride=2, padding=1, count_include_pad=False)
 
     def forward(self, source: Tensor, image: Tensor) -> list[Judgement]:
-        """Judge `image`, (N, image_channels, H, W) in [-1, 1], as a translation of `source`, (N, C, H, W).
+        """Judge `image`, (k N, image_channels, H, W) in [-1, 1]: k translations of each `source`, (N, C, H, W).
 
         Returns a judgement for each scale, the full resolution first.
         """
-        x = torch.cat([source, image], dim=1)
         judgements = []
         for level, scale in enumerate(self.scales):
-            x = self.pool(x) if level else x
-            judgements.append(scale(x))
+            if level:
+                source, image = self.pool(source), self.pool(image)
+            judgements.append(scale(source, image))
         return judgements
 
 

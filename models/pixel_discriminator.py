@@ -1,10 +1,10 @@
 """pix2pix's pixel discriminator."""
 
-import torch
 from torch import Tensor, nn
 
 from models.blocks import Norm, make_norm
-from models.patch_discriminator import Judgement
+from models.pair_convolution import PairConv2d
+from models.patch_discriminator import Judgement, judge_by
 
 
 class PixelDiscriminator(nn.Module):
@@ -20,7 +20,7 @@ class PixelDiscriminator(nn.Module):
         self.layers = nn.ModuleList(
             [
                 nn.Sequential(
-                    nn.Conv2d(source_channels + image_channels, base_channels, kernel_size=1),
+                    PairConv2d(source_channels + image_channels, base_channels, kernel_size=1),
                     nn.LeakyReLU(0.2, inplace=True),
                 ),
                 nn.Sequential(
@@ -33,10 +33,5 @@ class PixelDiscriminator(nn.Module):
         self.head = nn.Conv2d(2 * base_channels, 1, kernel_size=1, bias=norm == "instance")
 
     def forward(self, source: Tensor, image: Tensor) -> list[Judgement]:
-        """Judge `image`, (N, image_channels, H, W), as a translation of `source`, (N, C, H, W): one scale."""
-        x = torch.cat([source, image], dim=1)
-        features = []
-        for layer in self.layers:
-            x = layer(x)
-            features.append(x)
-        return [Judgement(features, self.head(x))]
+        """Judge `image`, (k N, image_channels, H, W): k translations of each `source`, (N, C, H, W); one scale."""
+        return [judge_by(self.layers, self.head, source, image)]
