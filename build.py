@@ -21,6 +21,10 @@ from data.synthetic_facades import SPLITS, SyntheticFacades
 from losses.adversarial import AdversarialLoss
 from losses.objective import DiscriminatorObjective, GeneratorObjective
 from losses.perceptual import PerceptualLoss, VGG19Features, load_vgg19_weights
+from metrics.inception import Inception
+from metrics.label_colors import read_label_colors
+from metrics.lpips import Lpips
+from metrics.meter import OF_SETS, Meter
 from models.blocks import recompute_stages
 from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
 from models.global_generator import GlobalGenerator
@@ -258,14 +262,30 @@ def build_perceptual_loss(config: Config) -> PerceptualLoss | None:
     settings = config.loss
     if settings.vgg == 0:
         return None
-    path = Path(settings.vgg_weights).expanduser() if settings.vgg_weights else None
-    weights = load_vgg19_weights(path)
+    weights = load_vgg19_weights(_optional_path(settings.vgg_weights))
     network = VGG19Features(
         weights,
         imagenet_normalization=settings.vgg_imagenet_normalization,
         recomputes=config.train.activation_checkpointing,
     )
     return PerceptualLoss(network)
+
+
+def build_meter(config: Config, device: torch.device) -> Meter:
+    """What measures translated images.
+
+    Raises:
+        WeightsError: the weights of a network that measures cannot be had.
+        ConfigError: a package for it is missing, or the file of the classes' colours cannot be used.
+    """
+    settings = config.metrics
+    sets = [name for name in settings.extra if name in OF_SETS]
+    return Meter(
+        lpips=Lpips(_optional_path(settings.alexnet_weights), device) if "lpips" in settings.extra else None,
+        inception=Inception(_optional_path(settings.inception_weights), device) if sets else None,
+        sets=sets,
+        label_colors=read_label_colors(settings.label_colors) if settings.label_colors else None,
+    )
 
 
 def build_objective(config: Config, perceptual: PerceptualLoss | None) -> GeneratorObjective:
@@ -340,6 +360,10 @@ def _source_and_target_folder(data: DataConfig, split: str) -> tuple[Path, Path]
     source = root / (data.source_folder or default_source).replace("{split}", split)
     target = root / (data.target_folder or default_target).replace("{split}", split)
     return (source, target) if data.direction == "AtoB" else (target, source)
+
+
+def _optional_path(setting: str | None) -> Path | None:
+    return Path(setting).expanduser() if setting else None
 
 
 def _existing(root: str) -> Path:

@@ -43,12 +43,12 @@ def user_errors() -> tuple[type[Exception], ...]:
     """What the user can mend: an entry point tells it in one line."""
     from configs.schema import ConfigError
     from data.batch import DataError
-    from losses.perceptual import WeightsError
     from models.original_names import OriginalWeightsError
     from utils.checkpoint import CheckpointError
     from utils.compilation import CompilerError
     from utils.distributed import DeviceError, PeerLostError
     from utils.numerics import NotFiniteError
+    from utils.pretrained import WeightsError
     from utils.run_lock import RunLockedError
 
     return (

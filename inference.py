@@ -1,9 +1,10 @@
 """From a trained generator and a folder or a split to translated images, a contact sheet and metrics."""
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -318,7 +319,7 @@ def translate_all(
     """
     world = world or World(0, 1, translator.device)
     config = settings_for(trained, translator.look)
-    results = Results(output, layout)
+    results = Results(output, layout, build.build_meter(config, translator.device))
     indices = range(world.rank, len(layout), world.size)
     hidden = None if world.is_main else True  # None: where standard error is no terminal
     with tqdm(total=len(indices), unit="image", disable=hidden, dynamic_ncols=True) as progress:
@@ -327,7 +328,23 @@ def translate_all(
             for read, fake in zip(batch, fakes, strict=True):
                 results.add(read.sample, translator.show_source(read.sample), read.window.cut(fake))
             progress.update(len(batch))
-    results.finish(world, trained.step, f"{trained.name}: {output.name}")
+    title = f"{trained.name}: {output.name}"
+    results.finish(world, title, origin_of(trained, translator, keeps_sizes=keeps_sizes) if world.is_main else {})
+
+
+def origin_of(trained: Trained, translator: Translator, *, keeps_sizes: bool) -> dict[str, Any]:
+    """What metrics.json tells of a generator and of how its input was made."""
+    data = trained.config.data
+    resizing = f"data.preprocess={data.preprocess}, bicubic with antialiasing, label maps by nearest neighbour"
+    with trained.file.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {
+        "step": trained.step,
+        "checkpoint": str(trained.file),
+        "checkpoint_sha256": digest,
+        "precision": f"{translator.precision.opt_level} {translator.precision.compute_dtype}".replace("torch.", ""),
+        "resizing": "none" if keeps_sizes or data.preprocess == "none" else resizing,
+    }
 
 
 def _n_features_of_original(request: Request) -> int:

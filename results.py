@@ -3,10 +3,12 @@
 import errno
 import json
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,9 +17,11 @@ from torchvision.transforms.v2.functional import resize
 from data.batch import DataError, Sample
 from data.image_files import write_png
 from data.layout import Layout
+from metrics.color_floor import ConstantColorFloor
+from metrics.label_scores import class_table
+from metrics.meter import TITLES, Measurement, Meter, Summary, shown
 from utils.distributed import World
 from utils.gallery import Row, write_gallery
-from utils.metrics import ConstantColorFloor, ImageMetrics, image_metrics, mean_metrics
 from utils.pictures import picture_table
 from utils.run_folder import logger
 
@@ -28,6 +32,7 @@ INDEX = "index.html"
 KINDS = ("source", "translated", "target", "difference")
 SHEET_SAMPLES = 24
 SHEET_WIDTH = 1200  # pixels
+FEW_FOR_FID = 2048  # images: the covariance of 2048 features has no full rank
 GALLERY_WIDTH = 512  # pixels; a page of thousands of large images would not open
 
 
@@ -80,7 +85,8 @@ class _Record:
     """What is kept of a translated sample."""
 
     row: Row
-    metrics: ImageMetrics | None
+    size: tuple[int, int]
+    measured: Measurement | None
     thumbnails: list[Tensor]
 
 
@@ -90,8 +96,9 @@ class Results:
     output: the folder of `prepare_output`. layout: all samples, those of the other processes too.
     """
 
-    def __init__(self, output: Path, layout: Layout) -> None:
+    def __init__(self, output: Path, layout: Layout, meter: Meter) -> None:
         self._output = output
+        self._meter = meter
         self._names = layout.names
         self._on_sheet = frozenset(layout.names[:SHEET_SAMPLES])
         self._floor = ConstantColorFloor(layout.n_classes)
@@ -103,10 +110,10 @@ class Results:
         full = f"{name}.png"
         write_png(self._output / full, fake)
         pictures = {"source": shown_source, "translated": fake}
-        metrics = None
+        measured = None
         if sample.target is not None:
             pictures |= {"target": sample.target, "difference": difference(fake, sample.target)}
-            metrics = image_metrics(fake, sample.target)
+            measured = self._meter.measure(fake, sample.target)
             self._floor.add(sample.source, sample.target)
         images = {}
         for kind, picture in pictures.items():
@@ -114,12 +121,16 @@ class Results:
             images[kind] = full if is_there else gallery_image(kind, name)
             if not is_there:
                 write_png(self._output / images[kind], thumbnail(picture, GALLERY_WIDTH))
-        row = Row(name, images, None if images["translated"] == full else full, _figures(metrics))
+        row = Row(name, images, None if images["translated"] == full else full, _titled(measured))
         on_sheet = [pictures[kind] for kind in KINDS[:3] if kind in pictures] if name in self._on_sheet else []
-        self._records[name] = _Record(row, metrics, [thumbnail(image, SHEET_WIDTH // 2) for image in on_sheet])
+        size = (fake.shape[2], fake.shape[1])
+        self._records[name] = _Record(row, size, measured, [thumbnail(image, SHEET_WIDTH // 2) for image in on_sheet])
 
-    def finish(self, world: World, step: int | None, title: str) -> None:
-        """Gather what all processes did; the main one writes sheet, gallery and, where targets exist, metrics.json."""
+    def finish(self, world: World, title: str, origin: Mapping[str, Any]) -> None:
+        """Gather what all processes did; the main one writes sheet, gallery and, where targets exist, metrics.json.
+
+        origin: what metrics.json tells of the generator and its input.
+        """
         gathered = world.gather((self._records, self._floor))
         if not world.is_main:
             return
@@ -130,10 +141,12 @@ class Results:
         logger.info("translated   %d images: %s", len(records), self._output)
         logger.info("at a glance  %s", self._output / f"{SHEET}.png")
         logger.info("one by one   %s", self._output / INDEX)
-        metrics = {record.row.name: record.metrics for record in records if record.metrics}
-        if metrics:
-            floor = _merged([floor for _, floor in gathered])
-            report_metrics(metrics, floor.l1(), step, self._output / METRICS)
+        measured = {record.row.name: record.measured for record in records if record.measured}
+        if measured:
+            sizes = Counter(f"{width}x{height}" for width, height in (r.size for r in records if r.measured))
+            floor = _merged([floor for _, floor in gathered]).l1()
+            protocol = {**origin, "n_images": len(measured), "sizes": dict(sizes), **self._meter.protocol}
+            report_metrics(measured, self._meter.summarize(list(measured.values())), floor, protocol, self._output)
 
 
 def _merged(floors: Sequence[ConstantColorFloor]) -> ConstantColorFloor:
@@ -144,11 +157,9 @@ def _merged(floors: Sequence[ConstantColorFloor]) -> ConstantColorFloor:
     return merged
 
 
-def _figures(metrics: ImageMetrics | None) -> dict[str, float]:
+def _titled(measured: Measurement | None) -> dict[str, float]:
     """What the gallery tells of an image."""
-    if metrics is None:
-        return {}
-    return {"L1": metrics.l1, "PSNR": metrics.psnr, "SSIM": metrics.ssim, "sharpness": metrics.sharpness}
+    return {TITLES[name]: value for name, value in shown(measured.figures).items()} if measured else {}
 
 
 def difference(fake: Tensor, target: Tensor) -> Tensor:
@@ -174,22 +185,32 @@ def contact_sheet(rows: Sequence[Sequence[Tensor]]) -> Tensor:
     return picture_table([[image for row in group for image in row] for group in groups])
 
 
-def report_metrics(metrics: dict[str, ImageMetrics], floor_l1: float, step: int | None, path: Path) -> None:
-    """Print the means and write them with each image's figures as JSON."""
-    mean = mean_metrics(list(metrics.values()))
-    below_floor = 1 - mean.l1 / floor_l1 if floor_l1 > 0 else 0.0
+def report_metrics(
+    measured: Mapping[str, Measurement], summary: Summary, floor_l1: float, protocol: Mapping[str, Any], output: Path
+) -> None:
+    """Print the figures of all images and write them with each image's, and how they were made, as JSON."""
+    l1 = summary.mean["l1"]
+    below_floor = 1 - l1 / floor_l1 if floor_l1 > 0 else 0.0
     report = {
-        "step": step,
-        "n_images": len(metrics),
-        "mean": asdict(mean) | {"sharpness": mean.sharpness},
+        "step": protocol["step"],
+        "n_images": len(measured),
+        "mean": summary.mean,
+        "whole": summary.whole,
         "constant_color_floor": {"l1": floor_l1},
         "l1_below_floor": below_floor,
-        "images": {name: asdict(m) | {"sharpness": m.sharpness} for name, m in metrics.items()},
+        "protocol": protocol,
+        "classes": {name: asdict(score) for name, score in summary.classes.items()},
+        "images": {name: measurement.figures for name, measurement in measured.items()},
     }
+    path = output / METRICS
     path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    logger.info(
-        f"metrics      L1 {mean.l1:.4f}  PSNR {mean.psnr:.2f} dB  SSIM {mean.ssim:.3f}  sharpness {mean.sharpness:.2f}"
-    )
+    logger.info("metrics      %s", "  ".join(f"{TITLES[name]} {value:.4g}" for name, value in summary.figures.items()))
+    for line in class_table(summary.classes):
+        logger.info("             %s", line)
     comparison = f"{abs(below_floor):.1%} {'below' if below_floor >= 0 else 'ABOVE'}"
     logger.info(f"floor        L1 {floor_l1:.4f}, best constant colour per class; ours is {comparison}")
+    if "fid" in summary.whole and len(measured) < FEW_FOR_FID:
+        logger.warning(
+            "FID is of %d images: compare it with FIDs of as many alone; published ones are of thousands", len(measured)
+        )
     logger.info("figures      %s", path)

@@ -1,17 +1,17 @@
 """When a run saves itself, and what becomes of it where that fails."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from configs.schema import CheckpointConfig
+from metrics.meter import LOWER_IS_BETTER
 from utils.checkpoint import save_checkpoint
 from utils.checkpoint_folder import checkpoint_path, remove_old_checkpoints
 from utils.distributed import World
-from utils.metrics import ImageMetrics
 from utils.random_state import random_state
 from utils.run_folder import logger
 
@@ -72,12 +72,12 @@ class Saver:
             if not self._succeeds(step, is_last_try=attempt == MAX_FAILED_SAVES, what_next="trying again"):
                 time.sleep(RETRY_S)
 
-    def save_best(self, figures: ImageMetrics) -> None:
+    def save_best(self, figures: Mapping[str, float]) -> None:
         """Save, by the main process alone, where the validation samples were never translated better."""
-        if self._settings.best == "none":
+        name = self._settings.best
+        if name not in figures:  # "none", or label maps without a pixel that counts
             return
-        figure = {"l1": figures.l1, "psnr": figures.psnr, "ssim": figures.ssim}[self._settings.best]
-        score = -figure if self._settings.best == "l1" else figure
+        score = -figures[name] if name in LOWER_IS_BETTER else figures[name]
         if self.best is not None and score <= self.best:
             return
         before, self.best = self.best, score
@@ -87,7 +87,7 @@ class Saver:
             self.best = before
             logger.warning("%s not saved: %s", BEST, error)
             return
-        logger.info("best so far: %s %.4f, saved %s", self._settings.best, figure, self._folder / BEST)
+        logger.info("best so far: %s %.4f, saved %s", name, figures[name], self._folder / BEST)
 
     def _succeeds(self, step: int, *, is_last_try: bool, what_next: str) -> bool:
         """Try to save; all processes learn whether it was possible."""

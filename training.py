@@ -69,6 +69,8 @@ class Training:
         self.batches_per_epoch = len(self.layout) // self.joint_batch_size
         check_enough(self.layout, self.joint_batch_size)
         samples = read_validation_samples(config, self.layout) if world.is_main else []
+        with world.main_first():
+            meter = build.build_meter(config, world.device)
         self.game = build_game(config, world)
         generator, decay = self.game.generator.module, config.train.ema_decay
         self.average = make_average(generator, decay) if decay else None
@@ -83,7 +85,7 @@ class Training:
             check_module(translator.generator, config.log.activations)
         except ValueError as error:
             raise ConfigError(f"log.activations: {error}") from error
-        self.validation = Validation(samples, translator, config.log.activations)
+        self.validation = Validation(samples, translator, meter, config.log.n_images, config.log.activations)
         self.position = Position()
         self.stopwatch = Stopwatch()
         optimizer = config.optimizer
@@ -388,7 +390,7 @@ class Training:
             for name, player in self.game.players.items():
                 log.board.write_histograms(f"weights/{name}", dict(player.module.named_parameters()), step)
         self.saver.save_best(figures)
-        return figures.l1
+        return figures["l1"]
 
 
 def run_folder(config: Config) -> Path:
@@ -397,11 +399,11 @@ def run_folder(config: Config) -> Path:
 
 
 def read_validation_samples(config: Config, train_layout: Layout) -> list[Sample]:
-    """The samples that are shown during training; training samples where the data set has no validation split."""
+    """The samples of each validation; training samples where the data set has no validation split."""
     split = config.data.validation_split or ("val" if build.has_split(config.data, "val") else None)
     layout = build.build_layout(config, split, needs_targets=True) if split else train_layout
     preprocessing = build.build_preprocessing(config)
-    return [read_fixed(layout, preprocessing, index) for index in range(min(config.log.n_images, len(layout)))]
+    return [read_fixed(layout, preprocessing, index) for index in range(min(config.n_validation_samples, len(layout)))]
 
 
 def check_same_networks(saved: Config, wanted: Config, path: Path) -> None:

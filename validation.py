@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -10,10 +10,11 @@ from torch import Tensor, nn
 
 from data.batch import Batch, Sample
 from data.image_files import write_png
+from metrics.label_scores import class_table
+from metrics.meter import TITLES, Meter, shown
 from translator import Translator
 from utils.gallery import Row, write_gallery
 from utils.json_lines import JsonLines
-from utils.metrics import ImageMetrics, image_metrics, mean_metrics
 from utils.pictures import picture_table
 from utils.run_folder import logger
 from utils.tensorboard import Board
@@ -25,32 +26,39 @@ N_SHOWN_CHANNELS = 16
 class Validation:
     """Translates `samples` and shows the results in TensorBoard and on the page web/index.html of the run's folder.
 
+    meter: what measures them. n_shown: how many of them are shown; the others are only measured.
     activations: the name of a module of the generator whose output is shown too, or None.
     """
 
     samples: list[Sample]
     translator: Translator
+    meter: Meter
+    n_shown: int
     activations: str | None = None
 
-    def run(self, board: Board, page: "SamplePage", step: int) -> ImageMetrics:
-        """Translate, show, and return the mean figures."""
-        rows, figures = [], []
+    def run(self, board: Board, page: "SamplePage", step: int) -> dict[str, float]:
+        """Translate, show, and return the figures of all samples together, by name."""
+        rows, measured = [], []
         for number, sample in enumerate(self.samples):
             assert sample.target is not None
             with self._watched_activations() as activations:
                 fake = self.translator.translate(Batch.of([sample]))[0]
             if activations and number == 0:
                 board.write_image(f"activations/{self.activations}", channel_table(activations[0]), step)
+            measured.append(self.meter.measure(fake, sample.target))
+            if number >= self.n_shown:
+                continue
             source = self.translator.show_source(sample)
             rows.append([source, fake, sample.target])
-            figures.append(image_metrics(fake, sample.target))
             pictures = {"source": source, "translated": fake, "target": sample.target}
-            page.add(step, number, sample.name, pictures, _figures(figures[-1]))
+            page.add(step, number, sample.name, pictures, shown(measured[-1].figures))
         board.write_image("validation/source_translated_target", picture_table(rows), step)
-        mean = mean_metrics(figures)
-        board.write_scalars({f"validation/{name}": value for name, value in _figures(mean).items()}, step)
+        summary = self.meter.summarize(measured)
+        board.write_scalars({f"validation/{name}": value for name, value in summary.figures.items()}, step)
+        for line in class_table(summary.classes):
+            logger.info(line)
         page.write()
-        return mean
+        return summary.figures
 
     @contextmanager
     def _watched_activations(self) -> Iterator[list[Tensor]]:
@@ -85,12 +93,6 @@ def check_module(generator: nn.Module, name: str | None) -> None:
         )
 
 
-def _figures(metrics: ImageMetrics) -> dict[str, float]:
-    return {name: value for name, value in asdict(metrics).items() if "gradient" not in name} | {
-        "sharpness": metrics.sharpness
-    }
-
-
 class SamplePage:
     """The page index.html of a folder: the samples of all validations, the latest first.
 
@@ -115,7 +117,11 @@ class SamplePage:
     def write(self) -> None:
         """Write the page."""
         rows = [
-            Row(f"{row['name']}, step {row['step']}", row["images"], metrics={"step": row["step"], **row["metrics"]})
+            Row(
+                f"{row['name']}, step {row['step']}",
+                row["images"],
+                metrics={"step": row["step"], **{TITLES.get(name, name): v for name, v in row["metrics"].items()}},
+            )
             for row in reversed(self._rows.rows)
         ]
         with _forgiving_disk():

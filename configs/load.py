@@ -72,6 +72,16 @@ _Loader.add_implicit_resolver(f"{_YAML}int", _WHOLE_NUMBER, list("-0123456789"))
 _Loader.add_implicit_resolver(f"{_YAML}merge", re.compile(r"<<\Z"), ["<"])
 
 
+def read_yaml(path: Path) -> object:
+    """The texts, whole numbers, lists and mappings of a YAML file.
+
+    Raises:
+        OSError: it is not there, or cannot be read.
+        ConfigError: it is no YAML, is too large, or has a key twice.
+    """
+    return _parse(_read(path), str(path))
+
+
 def _read(path: Path) -> str:
     if not path.exists():
         known = ", ".join(sorted(str(p) for p in path.parent.glob("*.yaml"))) or "none"

@@ -13,6 +13,7 @@ MOST = 2**31 - 1  # of a whole number: what torch and the file formats count wit
 MOST_FRACTION = 1e30  # of other numbers: float32 ends at 3e38
 MOST_HALVINGS = 16  # of an image: more than any has
 MOST_LAYERS = 1000  # of a kind
+EXTRA_METRICS = ("lpips", "fid", "kid")
 
 
 class ConfigError(ValueError):
@@ -480,12 +481,37 @@ class CheckpointConfig:
     """Steps between checkpoints; the last step is always saved."""
     keep: int = 3
     """Number of newest checkpoints that stay; 0 keeps all."""
-    best: Literal["none", "l1", "psnr", "ssim"] = "none"
+    best: Literal["none", "l1", "psnr", "ssim", "ms_ssim", "lpips", "fid", "kid", "pixel_accuracy", "mean_iou"] = "none"
     """Keep the weights that were best on the validation samples, by this figure, in best.pt of the run's folder."""
 
     def __post_init__(self) -> None:
         require_at_least(1, "checkpoint", every_steps=self.every_steps)
         require_at_least(0, "checkpoint", keep=self.keep)
+
+
+@dataclass(frozen=True)
+class MetricsConfig:
+    """What is measured of translated images, in validation and by test.py; L1, PSNR, SSIM and MS-SSIM always are."""
+
+    n_samples: int | None = None
+    """Validation samples that are measured each time; they stay in memory. Default: the log.n_images that are shown."""
+    extra: list[str] = field(default_factory=list)
+    """More figures: lpips, fid, kid. Each needs a network's weights; fid and kid also the package torch-fidelity, and
+    thousands of images to mean what they mean elsewhere."""
+    alexnet_weights: str | None = None
+    """File of AlexNet's weights for lpips, torchvision's alexnet-owt-7be5be79.pth. Default: torch's cache, downloaded
+    where missing."""
+    inception_weights: str | None = None
+    """File of InceptionV3's weights for fid and kid, torch-fidelity's weights-inception-2015-12-05-6726825d.pth.
+    Default: torch's cache, downloaded where missing."""
+    label_colors: str | None = None
+    """Where photos are translated into label maps: the classes' colours, for pixel accuracy and mean IoU. cityscapes,
+    cmp_facades, or a YAML file of lines such as road: [128, 64, 128]."""
+
+    def __post_init__(self) -> None:
+        require_at_least(1, "metrics", n_samples=self.n_samples)
+        unknown = [name for name in self.extra if name not in EXTRA_METRICS]
+        require(not unknown, "metrics.extra", unknown, f"a list of some of {', '.join(EXTRA_METRICS)}")
 
 
 @dataclass(frozen=True)
@@ -526,6 +552,7 @@ class Config:
     amp: AmpConfig = field(default_factory=AmpConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    metrics: MetricsConfig = field(default_factory=MetricsConfig)
     log: LogConfig = field(default_factory=LogConfig)
 
     def __post_init__(self) -> None:
@@ -543,11 +570,23 @@ class Config:
             expected = "false with generator.norm=batch or generator.spectral_norm=true"
             require(not recomputes, "train.activation_checkpointing", recomputes, expected)
         self._check_features()
+        self._check_best()
         if self.generator.name != "local":
             frozen_epochs = self.train.freeze_global_epochs
             expected = "0 where generator.name is not local"
             require(frozen_epochs == 0, "train.freeze_global_epochs", frozen_epochs, expected)
         self._check_sizes()
+
+    def _check_best(self) -> None:
+        best, metrics = self.checkpoint.best, self.metrics
+        if best in EXTRA_METRICS:
+            require(best in metrics.extra, "checkpoint.best", best, f"one that is measured: metrics.extra=[{best}]")
+        if best in ("fid", "kid"):
+            n_samples = self.n_validation_samples
+            require(n_samples > 1, "metrics.n_samples", n_samples, f"at least 2 with checkpoint.best={best}")
+        if best in ("pixel_accuracy", "mean_iou"):
+            expected = "one that is measured: with metrics.label_colors"
+            require(metrics.label_colors is not None, "checkpoint.best", best, expected)
 
     def _check_features(self) -> None:
         features, data = self.features, self.data
@@ -594,6 +633,11 @@ class Config:
     def min_size(self) -> int:
         """The shortest side of an image, in pixels: reflection at the lowest resolution needs a second pixel there."""
         return self.size_multiple * (1 if self.generator.name == "unet" else 2)
+
+    @property
+    def n_validation_samples(self) -> int:
+        """Samples that are measured in each validation, of which the first log.n_images are shown."""
+        return max(self.metrics.n_samples or 0, self.log.n_images)
 
     @property
     def batches_per_step(self) -> int:

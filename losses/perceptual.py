@@ -1,8 +1,6 @@
 """Perceptual loss on VGG19 features (Johnson et al. 2016; Wang et al. 2018)."""
 
-import socket
 from collections.abc import Mapping, Sequence
-from http.client import HTTPException
 from itertools import pairwise
 from pathlib import Path
 from typing import cast
@@ -13,16 +11,20 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from torchvision.models import VGG19_Weights, vgg19
 
+from utils.pretrained import PretrainedFile
+
 # relu1_1, relu2_1, relu3_1, relu4_1, relu5_1 in torchvision's numbering, and pix2pixHD's weights of their L1
 LAYERS = (1, 6, 11, 20, 29)
 LAYER_WEIGHTS = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1.0)
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-SILENCE_S = 10.0  # after which a download has failed
-
-
-class WeightsError(ValueError):
-    """VGG19's weights cannot be had; the message says where they were sought and what to do."""
+VGG19 = PretrainedFile(
+    url=VGG19_Weights.IMAGENET1K_V1.url,
+    what="loss.vgg needs VGG19's weights",
+    megabytes=548,
+    setting="loss.vgg_weights",
+    without="loss.vgg=0",
+)
 
 
 class VGG19Features(nn.Module):
@@ -85,50 +87,14 @@ class PerceptualLoss(nn.Module):
         return torch.stack([weight * F.l1_loss(f, t) for f, t, weight in layers]).sum()
 
 
-def load_vgg19_weights(path: Path | None) -> dict[str, Tensor]:
+def load_vgg19_weights(path: Path | None) -> Mapping[str, Tensor]:
     """torchvision's state dict of VGG19, from a local file or from torch's cache, downloading it where missing.
 
     Raises:
         WeightsError: the file cannot be read or is of another network, or the download fails.
     """
-    url = VGG19_Weights.IMAGENET1K_V1.url
-    if path is not None:
-        return _read(path, f"expected torchvision's {Path(url).name} in loss.vgg_weights")
-    cached = Path(torch.hub.get_dir()) / "checkpoints" / Path(url).name
-    if not cached.is_file():
-        try:
-            _download(url, cached)
-        except (OSError, RuntimeError, HTTPException) as error:
-            raise WeightsError(
-                f"loss.vgg needs VGG19's weights, {cached.name} (548 MB), which are not in {cached.parent} and could "
-                f"not be downloaded from {url} ({error}): fetch that file elsewhere and put it there, or set "
-                "loss.vgg_weights=FILE, or do without by loss.vgg=0"
-            ) from error
-    return _read(cached, f"delete it, and it will be downloaded again from {url}")
-
-
-def _download(url: str, path: Path) -> None:
-    """Fetch a file whose name ends in its digest; a server that falls silent is an error, not a wait without end."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(SILENCE_S)  # torch.hub takes none
-    try:
-        torch.hub.download_url_to_file(url, str(path), hash_prefix=path.stem.rsplit("-", 1)[1])
-    finally:
-        socket.setdefaulttimeout(before)
-
-
-def _read(path: Path, way_out: str) -> dict[str, Tensor]:
-    if not path.is_file():
-        raise WeightsError(f"{path}: no such file; {way_out}")
-    try:
-        state_dict = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # whatever a damaged file leads the unpickler to
-        raise WeightsError(f"{path}: cannot be read as weights; {way_out}") from error
+    weights = VGG19.load(path)
     with torch.device("meta"):
-        expected = vgg19().features[: LAYERS[-1] + 1].state_dict()
-    for key, value in expected.items():
-        found = state_dict.get(f"features.{key}") if isinstance(state_dict, dict) else None
-        if not isinstance(found, Tensor) or found.shape != value.shape:
-            raise WeightsError(f"{path}: holds no features.{key} of shape {list(value.shape)}; {way_out}")
-    return cast(dict[str, Tensor], state_dict)
+        layers = vgg19().features[: LAYERS[-1] + 1].state_dict()
+    weights.require({f"features.{key}": value.shape for key, value in layers.items()})
+    return weights.tensors

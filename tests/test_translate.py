@@ -61,7 +61,7 @@ def test_the_test_split_is_translated_with_names_sheet_and_metrics(
     assert read_rgb(tmp_path / "out" / "facade_00000.png").shape == (3, 32, 32)
     report = json.loads((tmp_path / "out" / "metrics.json").read_text())
     assert set(report["images"]) == {"facade_00000", "facade_00001", "facade_00002"}
-    assert set(report["mean"]) == {"l1", "psnr", "ssim", "gradient", "target_gradient", "sharpness"}
+    assert set(report["mean"]) == {"l1", "psnr", "ssim", "ms_ssim", "gradient", "target_gradient", "sharpness"}
     l1 = [image["l1"] for image in report["images"].values()]
     assert report["mean"]["l1"] == pytest.approx(sum(l1) / 3)
     assert 0 < report["constant_color_floor"]["l1"] < 0.3

@@ -19,7 +19,7 @@ LAYOUT = {
     "validation": {
         "L1": ["Multiline", ["validation/l1"]],
         "PSNR": ["Multiline", ["validation/psnr"]],
-        "SSIM": ["Multiline", ["validation/ssim"]],
+        "SSIM": ["Multiline", ["validation/(ms_)?ssim"]],
     },
     "progress": {
         "images per second": ["Multiline", ["progress/images_per_s"]],

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torchvision.models import vgg19
 
-from losses.perceptual import LAYERS, PerceptualLoss, VGG19Features, WeightsError, load_vgg19_weights
+from losses.perceptual import LAYERS, PerceptualLoss, VGG19Features, load_vgg19_weights
+from utils.pretrained import WeightsError
 
 
 def test_features_are_those_of_torchvisions_layers(vgg19_weights: dict[str, Tensor]) -> None:
@@ -67,7 +68,7 @@ def test_an_unusable_local_file_is_named(tmp_path: Path, content: bytes | None, 
     path = tmp_path / "vgg.pth"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(WeightsError, match=f"vgg.pth: {reason}; expected torchvision's vgg19-.* in loss.vgg_weights"):
+    with pytest.raises(WeightsError, match=f"vgg.pth: {reason}; expected vgg19-.* in loss.vgg_weights"):
         load_vgg19_weights(path)
 
 

@@ -8,9 +8,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from types import SimpleNamespace
 from urllib.error import URLError
 
 import pytest
@@ -20,12 +20,14 @@ import build
 import train
 from configs.schema import ConfigError
 from losses import perceptual
-from losses.perceptual import WeightsError, load_vgg19_weights
+from losses.perceptual import load_vgg19_weights
 from tests.conftest import TINY_CONFIG
 from tests.reliability.command_line import CommandLine
 from tests.runs import translation_script
 from tools import cluster_features
+from utils import pretrained
 from utils.checkpoint import CheckpointError
+from utils.pretrained import WeightsError
 from utils.run_folder import newest_run
 
 pytestmark = pytest.mark.row(17)
@@ -131,12 +133,12 @@ def test_without_network_the_weights_are_told_with_their_place_and_how_to_do_wit
 
 def use_server(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
     url = f"http://127.0.0.1:{port}/vgg19-dcbb9e9d.pth"
-    monkeypatch.setattr(perceptual, "VGG19_Weights", SimpleNamespace(IMAGENET1K_V1=SimpleNamespace(url=url)))
+    monkeypatch.setattr(perceptual, "VGG19", replace(perceptual.VGG19, url=url))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
 
 
 def test_a_server_that_falls_silent_is_waited_for_only_so_long(hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(perceptual, "SILENCE_S", 0.2)
+    monkeypatch.setattr(pretrained, "SILENCE_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as server:  # takes the call, and says nothing
         use_server(monkeypatch, server.getsockname()[1])
         start_s = time.monotonic()

@@ -1,0 +1,1 @@
+"""How good translated images are."""

@@ -1,0 +1,89 @@
+"""FID and KID against their formulas, with random weights in InceptionV3's place."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+
+from configs.schema import ConfigError
+from metrics.inception import N_FEATURES, Inception, fid, kid
+from tests.metrics.networks import save_random_inception
+from utils.pretrained import WeightsError
+
+CPU = torch.device("cpu")
+
+
+def features(seed: int, n: int = 12) -> torch.Tensor:
+    return torch.randn(n, N_FEATURES, generator=torch.Generator().manual_seed(seed))
+
+
+def test_fid_of_a_shift_is_its_squared_length() -> None:
+    assert fid(features(0), features(0)) == pytest.approx(0, abs=0.05)
+    assert fid(features(0) + 0.5, features(0)) == pytest.approx(0.25 * N_FEATURES, rel=1e-3)
+
+
+def test_kid_is_the_unbiased_estimate_of_the_papers_kernel() -> None:
+    def kernel(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return (a @ b.T / N_FEATURES + 1) ** 3
+
+    fakes, targets = features(0) + 0.3, features(1)
+    n = len(fakes)
+    within = sum((kernel(x, x).sum() - kernel(x, x).trace()) / (n * (n - 1)) for x in (fakes, targets))
+    expected = float(within - 2 * kernel(fakes, targets).mean())
+    mean, deviation = kid(fakes, targets)
+    assert mean == pytest.approx(expected, rel=1e-4)
+    assert deviation == pytest.approx(0, abs=1e-4)  # each subset is the whole
+
+
+def test_kid_is_the_same_at_each_call_and_leaves_the_random_state_alone() -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(1)
+    torch.manual_seed(3)
+    assert kid(features(0), features(1)) == kid(features(0), features(1))
+    assert torch.rand(1) == expected
+
+
+def test_features_are_those_of_the_network_whose_weights_are_given(tmp_path: Path) -> None:
+    file = save_random_inception(tmp_path / "inception.pth")
+    inception = Inception(file, CPU)
+    image = torch.randint(0, 256, (3, 20, 30), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    found = inception(image)
+    assert found.shape == (N_FEATURES,)
+    torch.testing.assert_close(found, inception(image))
+    assert not torch.allclose(found, inception(255 - image))
+    state = torch.load(file, weights_only=True)
+    torch.save({key: value * 0 for key, value in state.items()}, tmp_path / "zeros.pth")
+    assert Inception(tmp_path / "zeros.pth", CPU)(image).abs().max() == 0
+    assert len(inception.protocol["weights_sha256"]) == 64
+
+
+def test_a_file_of_another_network_is_told_with_the_way_out(tmp_path: Path) -> None:
+    torch.save({"weight": torch.zeros(1)}, tmp_path / "other.pth")
+    with pytest.raises(WeightsError, match=r"other\.pth: holds no InceptionV3.*metrics\.inception_weights"):
+        Inception(tmp_path / "other.pth", CPU)
+
+
+class Malicious:
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.marker,)
+
+
+@pytest.mark.parametrize("wrap", [lambda value: value, lambda value: {"fc.weight": value}], ids=["alone", "inside"])
+def test_a_malicious_file_runs_nothing(tmp_path: Path, wrap: object) -> None:
+    (tmp_path / "bad.pth").write_bytes(pickle.dumps(wrap(Malicious(tmp_path / "ran"))))  # type: ignore[operator]
+    with pytest.raises(WeightsError, match=r"bad\.pth: cannot be read as weights"):
+        Inception(tmp_path / "bad.pth", CPU)
+    torch.save(wrap(Malicious(tmp_path / "ran")), tmp_path / "bad.pth")  # type: ignore[operator]
+    with pytest.raises(WeightsError, match=r"bad\.pth: cannot be read as weights"):
+        Inception(tmp_path / "bad.pth", CPU)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_without_the_package_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r'fid or kid.* pip install "torch-fidelity'):
+        Inception(None, CPU)

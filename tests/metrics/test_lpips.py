@@ -1,0 +1,75 @@
+"""LPIPS against its formula, with random weights in AlexNet's place."""
+
+import inspect
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+import torchmetrics.functional.image.lpips as torchmetrics_lpips
+from torch import Tensor
+from torchvision.models import alexnet
+
+from metrics.lpips import Lpips
+from tests.metrics.networks import save_random_alexnet
+from utils.pretrained import WeightsError
+
+CPU = torch.device("cpu")
+
+
+def noise_image(seed: int, side: int = 64) -> Tensor:
+    return torch.randint(0, 256, (3, side, side), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
+
+
+def by_the_formula(fake: Tensor, target: Tensor, weights_file: Path) -> float:
+    """Equation 1 of Zhang et al. 2018: weighted squared distances of unit-length activations, averaged over pixels."""
+    network = alexnet().features.eval()
+    saved = torch.load(weights_file, weights_only=True)
+    network.load_state_dict({key.removeprefix("features."): value for key, value in saved.items()})
+    folder = Path(inspect.getfile(torchmetrics_lpips)).parent
+    linear = torch.load(folder / "lpips_models" / "alex.pth", map_location="cpu", weights_only=True)
+    shift = torch.tensor([-0.030, -0.088, -0.188]).view(1, 3, 1, 1)
+    scale = torch.tensor([0.458, 0.448, 0.450]).view(1, 3, 1, 1)
+    x, y = ((image[None].float() / 127.5 - 1 - shift) / scale for image in (fake, target))
+    total = 0.0
+    for layer, (start, end) in enumerate(pairwise((0, 2, 5, 8, 10, 12))):  # relu1 .. relu5
+        x, y = network[start:end](x), network[start:end](y)
+        difference = (F.normalize(x, eps=1e-4) - F.normalize(y, eps=1e-4)).square()
+        total += float((difference * linear[f"lin{layer}.model.1.weight"]).sum(1).mean())
+    return total
+
+
+@torch.no_grad()
+def test_it_is_what_the_paper_says(tmp_path: Path) -> None:
+    file = save_random_alexnet(tmp_path / "alexnet.pth")
+    lpips = Lpips(file, CPU)
+    found = lpips(noise_image(0), noise_image(1))
+    assert found > 0
+    assert found == pytest.approx(by_the_formula(noise_image(0), noise_image(1), file), rel=1e-3)
+    assert lpips(noise_image(0), noise_image(0)) == 0
+    assert lpips.protocol["weights"] == "alexnet.pth"
+    assert len(lpips.protocol["weights_sha256"]) == 64
+
+
+def test_tiny_images_have_a_distance_too(tmp_path: Path) -> None:
+    lpips = Lpips(save_random_alexnet(tmp_path / "alexnet.pth"), CPU)
+    assert lpips(noise_image(0, side=1), noise_image(1, side=1)) > 0
+
+
+def test_weights_of_another_network_are_told_with_the_way_out(tmp_path: Path) -> None:
+    torch.save({"features.0.weight": torch.zeros(2)}, tmp_path / "other.pth")
+    with pytest.raises(WeightsError, match=r"other\.pth: holds no features\.0\.weight .* in metrics\.alexnet_weights"):
+        Lpips(tmp_path / "other.pth", CPU)
+
+
+def test_without_a_network_the_message_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError("Name or service not known")
+
+    monkeypatch.setattr("torch.hub.get_dir", lambda: str(tmp_path))
+    monkeypatch.setattr("torch.hub.download_url_to_file", fail)
+    with pytest.raises(WeightsError) as error:
+        Lpips(None, CPU)
+    assert "alexnet-owt-7be5be79.pth (233 MB)" in str(error.value)
+    assert "set metrics.alexnet_weights=FILE, or do without by leaving lpips out of metrics.extra" in str(error.value)

@@ -1,0 +1,151 @@
+"""The figures of validation and of test.py, as a user asks for them."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from configs.schema import ConfigError
+from entry_point import run_entry_point
+from metrics.label_colors import read_label_colors
+from tests.conftest import save_image
+from tests.metrics.networks import save_random_alexnet, save_random_inception
+from tests.runs import checkpoint, run, translate, translation_script
+from utils.checkpoint import load_checkpoint
+
+
+@pytest.fixture(scope="session")
+def networks(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Settings that name random weights."""
+    folder = tmp_path_factory.mktemp("weights")
+    return [
+        f"metrics.alexnet_weights={save_random_alexnet(folder / 'alexnet.pth')}",
+        f"metrics.inception_weights={save_random_inception(folder / 'inception.pth')}",
+    ]
+
+
+def curves(run_folder: Path) -> dict[str, list[float]]:
+    board = EventAccumulator(str(run_folder))
+    board.Reload()
+    return {tag: [event.value for event in board.Scalars(tag)] for tag in board.Tags()["scalars"]}
+
+
+def report(folder: Path) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads((folder / "metrics.json").read_text())
+    return result
+
+
+def test_validation_measures_what_is_asked_for_and_keeps_the_best(tiny_config: Path, networks: list[str]) -> None:
+    extra = ["metrics.extra=[lpips,fid,kid]", "checkpoint.best=fid", "log.images_every_steps=1", "log.n_images=1"]
+    run(tiny_config, *networks, *extra, "metrics.n_samples=2", "train.max_steps=3")
+    folder = tiny_config.parent / "runs" / "tiny"
+    told = curves(folder)
+    for name in ("l1", "psnr", "ssim", "ms_ssim", "sharpness", "lpips", "fid", "kid"):
+        assert len(told[f"validation/{name}"]) == 3, name
+        assert all(map(math.isfinite, told[f"validation/{name}"])), name
+    assert load_checkpoint(folder / "best.pt")["best"] == pytest.approx(-min(told["validation/fid"]), rel=1e-5)
+    pages = (folder / "web" / "rows.jsonl").read_text().splitlines()
+    assert [json.loads(line)["name"] for line in pages] == ["facade_00000"] * 3  # measured on two, shown on one
+
+
+def test_metrics_json_says_how_the_figures_were_made(tiny_config: Path, networks: list[str], tmp_path: Path) -> None:
+    run(tiny_config)
+    out = tmp_path / "out"
+    translate("--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--metrics", "lpips,fid,kid",
+              "--output", str(out), *networks)  # fmt: skip
+    found = report(out)
+    assert set(found["whole"]) == {"fid", "kid", "kid_deviation"}
+    assert found["mean"]["lpips"] == pytest.approx(np.mean([image["lpips"] for image in found["images"].values()]))
+    protocol = found["protocol"]
+    assert protocol["n_images"] == 3
+    assert protocol["sizes"] == {"32x32": 3}
+    assert protocol["resizing"] == "none"
+    for digest in (
+        protocol["checkpoint_sha256"],
+        *(protocol[name]["weights_sha256"] for name in ("lpips", "inception")),
+    ):
+        assert len(digest) == 64
+    page = (out / "index.html").read_text()
+    assert "MS-SSIM" in page
+    assert "LPIPS" in page
+
+
+def test_a_run_that_measured_more_is_tested_by_the_same_unless_told_otherwise(
+    tiny_config: Path, networks: list[str], tmp_path: Path
+) -> None:
+    run(tiny_config, *networks, "metrics.extra=[lpips]")
+    folder = str(tiny_config.parent / "runs" / "tiny")
+    translate("--checkpoint", folder, "--output", str(tmp_path / "same"))
+    translate("--checkpoint", folder, "--output", str(tmp_path / "none"), "--metrics", "none")
+    assert "lpips" in report(tmp_path / "same")["mean"]
+    assert "lpips" not in report(tmp_path / "none")["mean"]
+
+
+@pytest.fixture
+def photos_to_labels(tmp_path: Path) -> Path:
+    """Pairs of a photo and the label picture in CMP's colours, side by side."""
+    colors = read_label_colors("cmp_facades").colors.numpy()
+    rng = np.random.default_rng(0)
+    for split, n in (("train", 4), ("val", 1), ("test", 2)):
+        for number in range(n):
+            labels = rng.integers(0, 12, (4, 4)).repeat(8, 0).repeat(8, 1)
+            photo = rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)
+            save_image(tmp_path / "pairs" / split / f"{number}.png", np.concatenate([photo, colors[labels]], axis=1))
+    return tmp_path / "pairs"
+
+
+def test_photos_to_labels_have_a_table_of_classes(
+    tiny_config: Path, photos_to_labels: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = ["data.layout=side_by_side", f"data.root={photos_to_labels}", "data.instance_edges=false"]
+    run(tiny_config, *data, "metrics.label_colors=cmp_facades", "checkpoint.best=mean_iou")
+    folder = tiny_config.parent / "runs" / "tiny"
+    assert 0 <= curves(folder)["validation/mean_iou"][0] <= 1
+    assert "best" in load_checkpoint(folder / "best.pt")
+    assert "best" in checkpoint(tiny_config, 4)
+    capsys.readouterr()
+    translate("--checkpoint", str(folder), "--output", str(tmp_path / "out"))
+    found = report(tmp_path / "out")
+    assert set(found["classes"]) == set(read_label_colors("cmp_facades").names)
+    assert set(found["whole"]) == {"pixel_accuracy", "mean_iou"}
+    assert sum(score["share"] for score in found["classes"].values()) == pytest.approx(1)
+    assert "nearest colour of cmp_facades, 12 classes" in found["protocol"]["labels"]
+    output = capsys.readouterr()
+    assert "window" in output.out + output.err
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["metrics.extra=[lpip]"], r"metrics\.extra is \['lpip'\], expected a list of some of lpips, fid, kid"),
+        (
+            ["checkpoint.best=lpips"],
+            r"checkpoint\.best is lpips, expected one that is measured: metrics\.extra=\[lpips",
+        ),
+        (["checkpoint.best=mean_iou"], r"expected one that is measured: with metrics\.label_colors"),
+        (["checkpoint.best=fid", "metrics.extra=[fid]", "log.n_images=1"], r"metrics\.n_samples is 1, expected at lea"),
+        (["metrics.n_samples=0"], r"metrics\.n_samples is 0, expected a number of at least 1"),
+        (["metrics.label_colors=nowhere"], r"metrics\.label_colors is nowhere, which is no file"),
+    ],
+)
+def test_wrong_settings_are_told(tiny_config: Path, settings: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        run(tiny_config, *settings)
+
+
+def test_weights_that_are_missing_end_in_one_line(
+    tiny_config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tiny_config)
+    capsys.readouterr()
+    arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--output", str(tmp_path / "out")]
+    arguments += ["--metrics", "lpips", f"metrics.alexnet_weights={tmp_path / 'missing.pth'}"]
+    monkeypatch.setattr("sys.argv", ["test.py", *arguments])
+    assert run_entry_point(translation_script().main) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
+    assert "missing.pth: no such file; expected alexnet-owt-7be5be79.pth in metrics.alexnet_weights" in line
+    assert not (tmp_path / "out" / "facade_00000.png").exists()
