@@ -204,7 +204,7 @@ def report_metrics(
     }
     path = output / METRICS
     path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    logger.info("metrics      %s", "  ".join(f"{TITLES[name]} {value:.4g}" for name, value in summary.figures.items()))
+    logger.info("metrics      %s", summary)
     for line in class_table(summary.classes):
         logger.info("             %s", line)
     comparison = f"{abs(below_floor):.1%} {'below' if below_floor >= 0 else 'ABOVE'}"

@@ -385,12 +385,13 @@ class Training:
         if log.page is None:
             return math.nan
         step = self.position.step
-        figures = self.validation.run(log.board, log.page, step)
+        summary = self.validation.run(log.board, log.page, step)
+        log.report_validation(step, summary)
         if self.config.log.histograms:
             for name, player in self.game.players.items():
                 log.board.write_histograms(f"weights/{name}", dict(player.module.named_parameters()), step)
-        self.saver.save_best(figures)
-        return figures["l1"]
+        self.saver.save_best(summary.figures)
+        return summary.figures["l1"]
 
 
 def run_folder(config: Config) -> Path:

@@ -11,6 +11,7 @@ from typing import Self
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
+from metrics.meter import Summary
 from utils.hints import Hints
 from utils.json_lines import JsonLines
 from utils.run_folder import logger
@@ -86,6 +87,15 @@ class TrainingLog:
         )
         for hint in self._hints(told):
             logger.warning("hint: %s", hint)
+
+    def report_validation(self, step: int, summary: Summary) -> None:
+        """Tell the figures of the validation samples, all together."""
+        told = {f"validation/{name}": value for name, value in summary.figures.items()}
+        classes = {f"iou/{name}": score.iou for name, score in summary.classes.items() if score.iou is not None}
+        self.board.write_scalars({**told, **classes}, step)
+        if self._metrics:
+            self._metrics.append(step, {**told, **classes})
+        logger.info("validation   %s", summary)
 
 
 def _short(tag: str) -> str:

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from data.batch import Batch, Sample
 from data.image_files import write_png
-from metrics.label_scores import class_table
-from metrics.meter import TITLES, Meter, shown
+from metrics.meter import TITLES, Meter, Summary, shown
 from translator import Translator
 from utils.gallery import Row, write_gallery
 from utils.json_lines import JsonLines
@@ -36,8 +35,8 @@ class Validation:
     n_shown: int
     activations: str | None = None
 
-    def run(self, board: Board, page: "SamplePage", step: int) -> dict[str, float]:
-        """Translate, show, and return the figures of all samples together, by name."""
+    def run(self, board: Board, page: "SamplePage", step: int) -> Summary:
+        """Translate, show, and return the figures of all samples together."""
         rows, measured = [], []
         for number, sample in enumerate(self.samples):
             assert sample.target is not None
@@ -53,12 +52,8 @@ class Validation:
             pictures = {"source": source, "translated": fake, "target": sample.target}
             page.add(step, number, sample.name, pictures, shown(measured[-1].figures))
         board.write_image("validation/source_translated_target", picture_table(rows), step)
-        summary = self.meter.summarize(measured)
-        board.write_scalars({f"validation/{name}": value for name, value in summary.figures.items()}, step)
-        for line in class_table(summary.classes):
-            logger.info(line)
         page.write()
-        return summary.figures
+        return self.meter.summarize(measured)
 
     @contextmanager
     def _watched_activations(self) -> Iterator[list[Tensor]]:

@@ -61,6 +61,9 @@ class Summary:
         """Those with a title, by name."""
         return shown(self.mean | self.whole)
 
+    def __str__(self) -> str:
+        return "  ".join(f"{TITLES[name]} {value:.4g}" for name, value in self.figures.items())
+
 
 @dataclass(frozen=True)
 class Meter:

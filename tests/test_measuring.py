@@ -104,7 +104,9 @@ def test_photos_to_labels_have_a_table_of_classes(
     data = ["data.layout=side_by_side", f"data.root={photos_to_labels}", "data.instance_edges=false"]
     run(tiny_config, *data, "metrics.label_colors=cmp_facades", "checkpoint.best=mean_iou")
     folder = tiny_config.parent / "runs" / "tiny"
-    assert 0 <= curves(folder)["validation/mean_iou"][0] <= 1
+    told = curves(folder)
+    assert 0 <= told["validation/mean_iou"][0] <= 1
+    assert 0 <= told["iou/window"][0] <= 1
     assert "best" in load_checkpoint(folder / "best.pt")
     assert "best" in checkpoint(tiny_config, 4)
     capsys.readouterr()

@@ -20,7 +20,12 @@ from validation import channel_table
 
 def records(config: Path) -> list[dict[str, Any]]:
     lines = (config.parent / "runs" / "tiny" / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
+    return [record for record in map(json.loads, lines) if "loss/G/total" in record]
+
+
+def validations(config: Path) -> list[dict[str, Any]]:
+    lines = (config.parent / "runs" / "tiny" / "metrics.jsonl").read_text().splitlines()
+    return [record for record in map(json.loads, lines) if "validation/l1" in record]
 
 
 def tags(config: Path) -> dict[str, Any]:
@@ -38,6 +43,7 @@ def test_figures_are_in_a_file_of_json_lines_that_goes_on(tiny_config: Path) -> 
     for record in told:
         assert {"loss/G/total", "judgement/real", "judgement/fake", "progress/images_per_s"} <= record.keys()
     assert "judgement/real" in tags(tiny_config)["scalars"]
+    assert [record["step"] for record in validations(tiny_config)] == [4, 6]
 
 
 def test_a_line_that_was_cut_is_left_out(tmp_path: Path) -> None:

@@ -17,9 +17,12 @@ import torch
 
 import train
 from entry_point import run_entry_point
+from metrics.inception import INCEPTION
+from metrics.lpips import ALEXNET
 from models.original_weights import export_original
 from tests.conftest import save_image
 from tests.docs.documents import DOCUMENTS, ROOT, commands, words
+from tests.metrics.networks import save_random_alexnet, save_random_inception
 from tests.runs import translation_script
 from trained import load_network
 
@@ -30,6 +33,7 @@ NOT_RUN = {
     "tensorboard --logdir runs": "a server without an end; tests/test_tensorboard.py reads what it shows",
     "python -m pip install scikit-learn": "installs",
     'python -m pip install --editable ".[export]"': "installs",
+    'python -m pip install --editable ".[metrics]"': "installs",
     "[ $? -eq 138 ] && scontrol requeue $SLURM_JOB_ID": "needs SLURM; test_signals.py has the exit code",
 }
 TINY = {
@@ -83,6 +87,9 @@ def trained_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(folder / "LABELS/test_label", folder / "LABEL_MAPS")
     for name, suffix in (("a", "jpg"), ("b", "png")):
         save_image(folder / f"{name}.{suffix}", np.full((40, 50, 3), 90, np.uint8))
+    (folder / "hub" / "checkpoints").mkdir(parents=True)
+    save_random_alexnet(folder / "hub" / "checkpoints" / ALEXNET.name)
+    save_random_inception(folder / "hub" / "checkpoints" / INCEPTION.name)
     translation_script()  # found from the repository
     before = Path.cwd()
     os.chdir(folder)
@@ -115,7 +122,8 @@ def train_stand_ins() -> None:
     ):
         train.main(tiny(["--config", f"configs/{recipe}.yaml", "data.root=ROOT", f"run.name={name}"]))
     mine = Path("runs/mine")
-    shutil.copy(mine / "checkpoint-00000002.pt", mine / "checkpoint-00001000.pt")
+    for name in ("checkpoint-00001000.pt", "best.pt"):
+        shutil.copy(mine / "checkpoint-00000002.pt", mine / name)
     import_module("tools.cluster_features").main(["--checkpoint", "runs/pix2pixhd_512p_features", "--clusters", "2"])
     for run, file in (("labels", LABEL_WEIGHTS), ("mine", "latest_net_G.pth")):
         Path(file).parent.mkdir(exist_ok=True)
@@ -210,8 +218,9 @@ def run_command(command: str, monkeypatch: pytest.MonkeyPatch) -> int:
 def test_a_command_that_is_shown_works(
     command: str, trained_workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(trained_workspace, tmp_path / "here")
+    shutil.copytree(trained_workspace, tmp_path / "here", ignore=shutil.ignore_patterns("hub"))
     monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setattr("torch.hub.get_dir", lambda: str(trained_workspace / "hub"))
     for before in (before for end, before in MADE_BEFORE.items() if command.endswith(end)):
         assert run_command(before, monkeypatch) == 0
     assert run_command(command, monkeypatch) == 0

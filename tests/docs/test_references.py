@@ -22,7 +22,7 @@ OF_OTHERS = {  # options of torchrun, tensorboard, pip and git
     *("--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--max-restarts"),
     *("--signals-to-handle", "--logdir", "--editable", "--requeue", "--open-mode", "--signal", "--standalone"),
 }
-OF_FILES = {".py", ".yaml", ".txt", ".pt", ".pt2", ".onnx", ".safetensors", ".json", ".jsonl", ".png", ".html"}
+OF_FILES = {".md", ".py", ".yaml", ".txt", ".pt", ".pt2", ".onnx", ".safetensors", ".json", ".jsonl", ".png", ".html"}
 PAGES = [pytest.param(document, id=document.name) for document in DOCUMENTS]
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch_fidelity.feature_extractor_inceptionv3 import FeatureExtractorInceptionV3
 
 from configs.schema import ConfigError
 from metrics.inception import N_FEATURES, Inception, fid, kid
@@ -52,6 +53,8 @@ def test_features_are_those_of_the_network_whose_weights_are_given(tmp_path: Pat
     assert found.shape == (N_FEATURES,)
     torch.testing.assert_close(found, inception(image))
     assert not torch.allclose(found, inception(255 - image))
+    original = FeatureExtractorInceptionV3("inception-v3-compat", ["2048"], str(file))  # with the same way to resize
+    torch.testing.assert_close(found, original(image[None])[0][0])
     state = torch.load(file, weights_only=True)
     torch.save({key: value * 0 for key, value in state.items()}, tmp_path / "zeros.pth")
     assert Inception(tmp_path / "zeros.pth", CPU)(image).abs().max() == 0
