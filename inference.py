@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -328,8 +329,8 @@ def translate_all(
             for read, fake in zip(batch, fakes, strict=True):
                 results.add(read.sample, translator.show_source(read.sample), read.window.cut(fake))
             progress.update(len(batch))
-    title = f"{trained.name}: {output.name}"
-    results.finish(world, title, origin_of(trained, translator, keeps_sizes=keeps_sizes) if world.is_main else {})
+    origin = partial(origin_of, trained, translator, keeps_sizes=keeps_sizes)
+    results.finish(world, f"{trained.name}: {output.name}", origin)
 
 
 def origin_of(trained: Trained, translator: Translator, *, keeps_sizes: bool) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import errno
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -126,10 +126,10 @@ class Results:
         size = (fake.shape[2], fake.shape[1])
         self._records[name] = _Record(row, size, measured, [thumbnail(image, SHEET_WIDTH // 2) for image in on_sheet])
 
-    def finish(self, world: World, title: str, origin: Mapping[str, Any]) -> None:
+    def finish(self, world: World, title: str, origin: Callable[[], Mapping[str, Any]]) -> None:
         """Gather what all processes did; the main one writes sheet, gallery and, where targets exist, metrics.json.
 
-        origin: what metrics.json tells of the generator and its input.
+        origin: gives what metrics.json tells of the generator and its input; it has to read the whole checkpoint.
         """
         gathered = world.gather((self._records, self._floor))
         if not world.is_main:
@@ -145,7 +145,7 @@ class Results:
         if measured:
             sizes = Counter(f"{width}x{height}" for width, height in (r.size for r in records if r.measured))
             floor = _merged([floor for _, floor in gathered]).l1()
-            protocol = {**origin, "n_images": len(measured), "sizes": dict(sizes), **self._meter.protocol}
+            protocol = {**origin(), "n_images": len(measured), "sizes": dict(sizes), **self._meter.protocol}
             report_metrics(measured, self._meter.summarize(list(measured.values())), floor, protocol, self._output)
 
 

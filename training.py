@@ -22,6 +22,7 @@ from data.layout import Layout, check_enough
 from data.loader import TrainingDataset, read_fixed, training_batches
 from data.loader_processes import StoppedWaiting
 from data.sampler import TrainingSampler
+from data.upload import Upload
 from saving import Saver
 from training_log import Progress, TrainingLog
 from translator import Translator
@@ -90,6 +91,7 @@ class Training:
         self.stopwatch = Stopwatch()
         optimizer = config.optimizer
         self.plateau = Plateau(optimizer.plateau_epochs) if optimizer.decay == "plateau" else None
+        self._upload = Upload(world.device)
         self._stop = StopRequest()
         self._fingerprint = fingerprint(self.layout) if world.is_main else None
         self._recent_names: deque[str] = deque(maxlen=CHECKED_EVERY_STEPS)
@@ -317,7 +319,7 @@ class Training:
     def _take(self, stream: Iterator[Batch]) -> list[Batch]:
         with self.stopwatch.waiting():
             batches = list(islice(stream, self.config.train.accumulation_steps))
-        return [batch.to(self.world.device) for batch in batches]
+        return [self._upload(batch) for batch in batches]
 
     def _freeze(self) -> None:
         """Freeze what the present epoch freezes, where that is another than before.

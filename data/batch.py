@@ -76,6 +76,12 @@ class Batch:
         """The batch on `device`; the copy is asynchronous where the batch is pinned."""
         return self._map(lambda tensor: tensor.to(device, non_blocking=True))
 
+    def record_stream(self, stream: torch.cuda.Stream) -> None:
+        """Tell the allocator of a GPU that `stream` too works on the batch."""
+        for tensor in (self.source, self.instances, self.target, self.features):
+            if tensor is not None:
+                tensor.record_stream(stream)
+
     def pin_memory(self) -> Self:
         """The batch in page-locked memory; torch's DataLoader calls this."""
         return self._map(Tensor.pin_memory)

@@ -169,7 +169,7 @@ def test_it_trains_on_pix2pixhds_folders(tiny_config: Path, label_data_set: Path
         (["data.validation_split=valid"], "synthetic_facades has no split 'valid', only train, val, test"),
         (
             ["loss.vgg=1", "loss.vgg_weights=nowhere.pth"],
-            "nowhere.pth: no such file; expected torchvision's vgg19-dcbb9e9d.pth in loss.vgg_weights",
+            "nowhere.pth: no such file; expected vgg19-dcbb9e9d.pth in loss.vgg_weights",
         ),
         (["--resume", "nowhere"], "--resume nowhere: neither a checkpoint nor a run folder that holds one"),
         (["run.root=/proc/none"], "/proc/none"),

@@ -15,6 +15,7 @@ from data.preprocessing import Preprocessing
 from data.sampler import TrainingSampler
 from data.side_by_side import SideBySide
 from data.synthetic_facades import SyntheticFacades
+from data.upload import Upload
 from tests.conftest import save_image
 
 CROPS = Preprocessing(
@@ -94,3 +95,22 @@ def test_a_fault_in_a_loader_process_ends_the_run_and_its_processes(tmp_path: Pa
     )
     assert result.returncode == 1
     assert "data.batch.LoadingError: sample x: RuntimeError: a fault (fault.py, line 7)" in result.stderr
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_batch_reaches_a_gpu_whole_while_that_is_busy() -> None:
+    device = torch.device("cuda")
+    upload = Upload(device)
+    busy = torch.randn(4096, 4096, device=device)
+    for number in range(20):
+        busy = (busy @ busy).clamp(-1, 1)
+        maps = torch.full((1, 3, 512, 512), number, dtype=torch.uint8)
+        batch = upload(Batch((str(number),), maps, None, maps.clone()).pin_memory())
+        assert batch.target is not None
+        assert (batch.source.float().mean(), batch.target.float().mean()) == (number, number)
+
+
+def test_a_batch_on_a_cpu_is_left_as_it_is() -> None:
+    batch = Batch(("a",), torch.zeros(1, 3, 4, 4, dtype=torch.uint8), None, None)
+    assert Upload(torch.device("cpu"))(batch).source is batch.source
