@@ -226,8 +226,9 @@ class Training:
         path, state = found.path, found.state
         check_training_state(state, path, [*self._position_state(), *self.game.players, "random_states", "config"])
         try:
-            check_same_networks(config_from_dict(state["config"], str(path)), self.config, path)
-            self._take_over(state)
+            saved = config_from_dict(state["config"], str(path))
+            check_same_networks(saved, self.config, path)
+            self._take_over(state, saved)
             has_changed = self._has_changed_data(found, accepts_changed_data)
         except CheckpointError:
             raise
@@ -241,7 +242,7 @@ class Training:
         self._freeze()
         logger.info("going on from %s", path)
 
-    def _take_over(self, state: dict[str, Any]) -> None:
+    def _take_over(self, state: dict[str, Any], saved: Config) -> None:
         if not all(isinstance(state[key], int) for key in self._position_state()):
             raise TypeError("its step or its place in the data is no number")
         for name, player in self.game.players.items():
@@ -249,7 +250,7 @@ class Training:
         if self.average:
             self.average.module.load_state_dict(state["generator"]["network"])  # where it starts, unless there was one
             self.average.load_state_dict(state.get("generator_average", self.average.state_dict()))
-        self.saver.best = state.get("best")
+        self.saver.best = state.get("best") if have_same_best(saved, self.config) else None
         if self.plateau and "plateau" in state:
             self.plateau.load_state_dict(state["plateau"])
         if self.game.pool:
@@ -407,6 +408,12 @@ def read_validation_samples(config: Config, train_layout: Layout) -> list[Sample
     layout = build.build_layout(config, split, needs_targets=True) if split else train_layout
     preprocessing = build.build_preprocessing(config)
     return [read_fixed(layout, preprocessing, index) for index in range(min(config.n_validation_samples, len(layout)))]
+
+
+def have_same_best(saved: Config, wanted: Config) -> bool:
+    """Whether the best so far of one is the figure that the other asks for, of as many samples."""
+    before, now = ((config.checkpoint.best, config.n_validation_samples) for config in (saved, wanted))
+    return before == now
 
 
 def check_same_networks(saved: Config, wanted: Config, path: Path) -> None:

@@ -52,6 +52,15 @@ def test_validation_measures_what_is_asked_for_and_keeps_the_best(tiny_config: P
     assert [json.loads(line)["name"] for line in pages] == ["facade_00000"] * 3  # measured on two, shown on one
 
 
+def test_the_best_by_another_figure_is_looked_for_anew(tiny_config: Path) -> None:
+    run(tiny_config, "checkpoint.best=ssim", "train.max_steps=4")
+    best = tiny_config.parent / "runs" / "tiny" / "best.pt"
+    by_ssim = load_checkpoint(best)["best"]
+    run(tiny_config, "checkpoint.best=l1", "train.max_steps=8")  # a score below 0, against one above
+    assert load_checkpoint(best)["best"] < 0 < by_ssim
+    assert load_checkpoint(best)["step"] == 8
+
+
 def test_metrics_json_says_how_the_figures_were_made(tiny_config: Path, networks: list[str], tmp_path: Path) -> None:
     run(tiny_config)
     out = tmp_path / "out"
