@@ -78,7 +78,7 @@ def fid(fakes: Tensor, targets: Tensor) -> float:
     """The Frechet distance of two sets of (N, 2048) features, N at least 2, as Gaussians; lower is better."""
     from torchmetrics.image.fid import FrechetInceptionDistance
 
-    metric = FrechetInceptionDistance(feature=_Given())
+    metric = FrechetInceptionDistance(feature=_Given(), sync_on_compute=False)  # the other processes have none
     metric.update(targets, real=True)
     metric.update(fakes, real=False)
     return float(metric.compute())
@@ -94,7 +94,8 @@ def kid(fakes: Tensor, targets: Tensor) -> tuple[float, float]:
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
         warnings.simplefilter("ignore", UserWarning)  # that it keeps all features, which are here already
         torch.manual_seed(0)
-        metric = KernelInceptionDistance(_Given(), subsets=KID_SUBSETS, subset_size=min(KID_SUBSET_SIZE, len(fakes)))
+        size = min(KID_SUBSET_SIZE, len(fakes))
+        metric = KernelInceptionDistance(_Given(), subsets=KID_SUBSETS, subset_size=size, sync_on_compute=False)
         metric.update(targets, real=True)
         metric.update(fakes, real=False)
         mean, deviation = metric.compute()

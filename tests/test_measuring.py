@@ -2,6 +2,9 @@
 
 import json
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +84,23 @@ def test_metrics_json_says_how_the_figures_were_made(tiny_config: Path, networks
     page = (out / "index.html").read_text()
     assert "MS-SSIM" in page
     assert "LPIPS" in page
+
+
+def test_several_processes_measure_what_one_does(tiny_config: Path, networks: list[str], tmp_path: Path) -> None:
+    def with_two(*arguments: str) -> None:
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        subprocess.run([*command, *arguments], env=environment, capture_output=True, check=True, timeout=100)
+
+    with_two("train.py", "--config", str(tiny_config), *networks, "metrics.extra=[fid,kid]", "checkpoint.best=kid")
+    folder = tiny_config.parent / "runs" / "tiny"
+    assert math.isfinite(curves(folder)["validation/kid"][0])
+    with_two("test.py", "--checkpoint", str(folder), "--output", str(tmp_path / "two"))
+    translate("--checkpoint", str(folder), "--output", str(tmp_path / "one"))
+    one, two = report(tmp_path / "one"), report(tmp_path / "two")
+    assert one["whole"].keys() == two["whole"].keys() == {"fid", "kid", "kid_deviation"}
+    for kind in ("mean", "whole"):
+        assert one[kind] == pytest.approx(two[kind], rel=1e-3, abs=1e-6)
 
 
 def test_a_run_that_measured_more_is_tested_by_the_same_unless_told_otherwise(
