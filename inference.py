@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +18,7 @@ from data.layout import Layout
 from data.paired_folders import PairedFolders
 from data.preprocessing import Preprocessing, place
 from inputs import STANDARD_INPUT, ListedImages, common_folder, read_list
+from metrics.meter import Meter
 from models.feature_clusters import FILE_NAME, FeatureClusters
 from models.feature_encoder import FeatureConditionedGenerator
 from padding import padded
@@ -146,7 +146,10 @@ def is_compiled(trained: Trained, layout: Layout, device: torch.device, request:
     encodes = isinstance(trained.generator, FeatureConditionedGenerator)  # its work depends on the instances
     if device.type != "cpu" or encodes or request.noise or request.tile or what_compiling_lacks(device):
         return False
-    sizes = {layout.read(index).source.shape[-2:] for index in {0, len(layout) // 2, len(layout) - 1}}
+    try:
+        sizes = {layout.read(index).source.shape[-2:] for index in {0, len(layout) // 2, len(layout) - 1}}
+    except DataError:  # told when its turn comes
+        return False
     if request.keeps_sizes and len(sizes) > 1:  # it would be compiled for each
         return False
     height, width = sizes.pop()
@@ -289,13 +292,17 @@ def read_padded(layout: Layout, preprocessing: Preprocessing, index: int, *, kee
 
 
 def read_batches(
-    layout: Layout, config: Config, indices: Sequence[int], batch_size: int, *, keeps_sizes: bool
+    layout: Layout, config: Config, indices: Sequence[int], batch_size: int, problems: list[str], *, keeps_sizes: bool
 ) -> Iterator[list[Padded]]:
-    """Samples in order; up to `batch_size` of one size together."""
+    """Samples in order; up to `batch_size` of one size together. What is wrong with the others goes to `problems`."""
     preprocessing = build.build_preprocessing(config)
     batch: list[Padded] = []
     for index in indices:
-        read = read_padded(layout, preprocessing, index, keeps_size=keeps_sizes)
+        try:
+            read = read_padded(layout, preprocessing, index, keeps_size=keeps_sizes)
+        except DataError as error:
+            problems += error.problems
+            continue
         if batch and (len(batch) == batch_size or read.fitting.source.shape != batch[0].fitting.source.shape):
             yield batch
             batch = []
@@ -317,34 +324,59 @@ def translate_all(
     """Write OUTPUT/NAME.png for every sample, a contact sheet, a gallery and, where targets exist, metrics.json.
 
     world: the processes that share the samples; each takes every n-th.
+
+    Raises:
+        DataError: some samples cannot be read; all others are translated by then.
     """
     world = world or World(0, 1, translator.device)
     config = settings_for(trained, translator.look)
-    results = Results(output, layout, build.build_meter(config, translator.device))
+    has_targets = _has_targets(layout)
+    with world.main_first():
+        meter = build.build_meter(config, translator.device) if has_targets else Meter()
+    results = Results(output, layout, meter)
+    origin = origin_of(trained, translator, layout, keeps_sizes=keeps_sizes) if has_targets and world.is_main else {}
     indices = range(world.rank, len(layout), world.size)
+    problems: list[str] = []
     hidden = None if world.is_main else True  # None: where standard error is no terminal
     with tqdm(total=len(indices), unit="image", disable=hidden, dynamic_ncols=True) as progress:
-        for batch in read_batches(layout, config, indices, batch_size, keeps_sizes=keeps_sizes):
+        for batch in read_batches(layout, config, indices, batch_size, problems, keeps_sizes=keeps_sizes):
             fakes = translator.translate(Batch.of([read.fitting for read in batch]))
             for read, fake in zip(batch, fakes, strict=True):
                 results.add(read.sample, translator.show_source(read.sample), read.window.cut(fake))
             progress.update(len(batch))
-    origin = partial(origin_of, trained, translator, keeps_sizes=keeps_sizes)
     results.finish(world, f"{trained.name}: {output.name}", origin)
+    told = [problem for of_process in world.gather(problems) for problem in of_process]
+    if told and world.is_main:
+        raise DataError(*told)
 
 
-def origin_of(trained: Trained, translator: Translator, *, keeps_sizes: bool) -> dict[str, Any]:
-    """What metrics.json tells of a generator and of how its input was made."""
+def _has_targets(layout: Layout) -> bool:
+    try:
+        return layout.read(0).target is not None
+    except DataError:  # told when its turn comes
+        return True
+
+
+def origin_of(trained: Trained, translator: Translator, layout: Layout, *, keeps_sizes: bool) -> dict[str, Any]:
+    """What metrics.json tells of a generator, of what it was given, and how it was asked."""
     data = trained.config.data
-    resizing = f"data.preprocess={data.preprocess}, bicubic with antialiasing, label maps by nearest neighbour"
+    sizes = f"load {data.load_width}x{data.load_height}, crop {data.crop_width}x{data.crop_height}"
+    resizing = (
+        f"data.preprocess={data.preprocess} ({sizes}), bicubic with antialiasing, label maps by nearest neighbour"
+    )
     with trained.file.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {
         "step": trained.step,
         "checkpoint": str(trained.file),
         "checkpoint_sha256": digest,
+        "weights": trained.weights,
         "precision": f"{translator.precision.opt_level} {translator.precision.compute_dtype}".replace("torch.", ""),
+        "folders": [str(folder) for folder in layout.folders],
         "resizing": "none" if keeps_sizes or data.preprocess == "none" else resizing,
+        "tta": "flip" if translator.flips else None,
+        "noise_seed": translator.noise_seed,
+        "tile": translator.tiles.generator.tile if translator.tiles else None,
     }
 
 

@@ -104,7 +104,7 @@ def check_samples(training: Training) -> list[str]:
 
 
 def _gib(n_bytes: int) -> str:
-    return f"{n_bytes / 2**30:.2f} GiB"
+    return f"{n_bytes / 2**30:.2f} GiB" if n_bytes >= 2**30 / 10 else f"{n_bytes / 2**20:.1f} MiB"
 
 
 def training_dataset(training: Training) -> TrainingDataset:
@@ -245,7 +245,6 @@ def train(config: Config, world: World, beginning: Beginning, stop: StopRequest)
         if world.is_main:
             note_settings(training.folder / "config.yaml", config)
         training.run(stop)
-        logger.info("finished: python test.py --checkpoint %s", training.folder)
 
 
 def smoke(config: Config, world: World, stop: StopRequest) -> None:
@@ -282,3 +281,4 @@ def launch(config: Config, beginning: Beginning, task: Task = "train") -> None:
             run_lock(folder) if world.is_main else nullcontext(),
         ):
             train(config, world, beginning, stop)
+            logger.info("finished: python test.py --checkpoint %s", folder)

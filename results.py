@@ -4,7 +4,7 @@ import errno
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -126,16 +126,20 @@ class Results:
         size = (fake.shape[2], fake.shape[1])
         self._records[name] = _Record(row, size, measured, [thumbnail(image, SHEET_WIDTH // 2) for image in on_sheet])
 
-    def finish(self, world: World, title: str, origin: Callable[[], Mapping[str, Any]]) -> None:
+    def finish(self, world: World, title: str, origin: Mapping[str, Any]) -> None:
         """Gather what all processes did; the main one writes sheet, gallery and, where targets exist, metrics.json.
 
-        origin: gives what metrics.json tells of the generator and its input; it has to read the whole checkpoint.
+        origin: what metrics.json tells of the generator and of what it was given.
         """
         gathered = world.gather((self._records, self._floor))
         if not world.is_main:
             return
         by_name = {name: record for records, _ in gathered for name, record in records.items()}
-        records = [by_name[name] for name in self._names]
+        records = [by_name[name] for name in self._names if name in by_name]
+        if n_left_out := len(self._names) - len(records):
+            logger.warning("left out     %d of %d images, which cannot be read", n_left_out, len(self._names))
+        if not records:
+            return
         write_png(self._output / f"{SHEET}.png", contact_sheet([r.thumbnails for r in records if r.thumbnails]))
         write_gallery(self._output / INDEX, [record.row for record in records], title)
         logger.info("translated   %d images: %s", len(records), self._output)
@@ -145,8 +149,11 @@ class Results:
         if measured:
             sizes = Counter(f"{width}x{height}" for width, height in (r.size for r in records if r.measured))
             floor = _merged([floor for _, floor in gathered]).l1()
-            protocol = {**origin(), "n_images": len(measured), "sizes": dict(sizes), **self._meter.protocol}
-            report_metrics(measured, self._meter.summarize(list(measured.values())), floor, protocol, self._output)
+            protocol = {"n_images": len(measured), "sizes": dict(sizes), **self._meter.protocol}
+            about = {"origin": dict(origin), "protocol": protocol}
+            report_metrics(measured, self._meter.summarize(list(measured.values())), floor, about, self._output)
+            if self._meter.sets and len(measured) < 2:
+                logger.warning("%s: none of a single image", ", ".join(TITLES[name] for name in self._meter.sets))
 
 
 def _merged(floors: Sequence[ConstantColorFloor]) -> ConstantColorFloor:
@@ -186,29 +193,31 @@ def contact_sheet(rows: Sequence[Sequence[Tensor]]) -> Tensor:
 
 
 def report_metrics(
-    measured: Mapping[str, Measurement], summary: Summary, floor_l1: float, protocol: Mapping[str, Any], output: Path
+    measured: Mapping[str, Measurement], summary: Summary, floor_l1: float, about: Mapping[str, Any], output: Path
 ) -> None:
     """Print the figures of all images and write them with each image's, and how they were made, as JSON."""
     l1 = summary.mean["l1"]
     below_floor = 1 - l1 / floor_l1 if floor_l1 > 0 else 0.0
     report = {
-        "step": protocol["step"],
+        "step": about["origin"].get("step"),
         "n_images": len(measured),
         "mean": summary.mean,
         "whole": summary.whole,
         "constant_color_floor": {"l1": floor_l1},
         "l1_below_floor": below_floor,
-        "protocol": protocol,
+        **about,
         "classes": {name: asdict(score) for name, score in summary.classes.items()},
         "images": {name: measurement.figures for name, measurement in measured.items()},
     }
     path = output / METRICS
-    path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     logger.info("metrics      %s", summary)
     for line in class_table(summary.classes):
         logger.info("             %s", line)
     comparison = f"{abs(below_floor):.1%} {'below' if below_floor >= 0 else 'ABOVE'}"
-    logger.info(f"floor        L1 {floor_l1:.4f}, best constant colour per class; ours is {comparison}")
+    logger.info(
+        f"floor        L1 {floor_l1:.4f}, best constant colour (per class of a label map); ours is {comparison}"
+    )
     if "fid" in summary.whole and len(measured) < FEW_FOR_FID:
         logger.warning(
             "FID is of %d images: compare it with FIDs of as many alone; published ones are of thousands", len(measured)

@@ -1,5 +1,6 @@
 """When a run saves itself, and what becomes of it where that fails."""
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -75,7 +76,7 @@ class Saver:
     def save_best(self, figures: Mapping[str, float]) -> None:
         """Save, by the main process alone, where the validation samples were never translated better."""
         name = self._settings.best
-        if name not in figures:  # "none", or label maps without a pixel that counts
+        if not math.isfinite(figures.get(name, math.nan)):  # "none", or label maps without a pixel that counts
             return
         score = -figures[name] if name in LOWER_IS_BETTER else figures[name]
         if self.best is not None and score <= self.best:

@@ -34,6 +34,7 @@ NetworkKind = Literal["generator", "encoder", "discriminator"]
 
 EXPORT_FORMAT = "pairgan-generator"
 EXPORT_VERSION = "1"
+OF_OTHER_PROGRAMS = (".pt2", ".onnx")
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,14 @@ class Trained:
 
     config: how it was trained; for an original's file, what its shapes tell.
     step: steps it was trained for; None for an original's file, which does not say.
+    weights: "average" where they are a moving average, otherwise "raw"; of an exported file what was chosen there.
     """
 
     file: Path
     config: Config
     step: int | None
     generator: nn.Module
+    weights: str = "raw"
 
     @property
     def name(self) -> str:
@@ -76,6 +79,11 @@ def find_checkpoint_file(checkpoint: Path | None) -> Path:
     chosen = checkpoint or newest_run(Path("runs"))
     if chosen is None:
         raise CheckpointError("no run with a checkpoint in runs: train one first, or name one with --checkpoint")
+    if chosen.suffix in OF_OTHER_PROGRAMS:
+        raise CheckpointError(f"{chosen}: is for other programs; name the run, a checkpoint or a .safetensors file")
+    if not chosen.exists():
+        runs = ", ".join(sorted({path.parent.name for path in chosen.parent.glob("*/checkpoint-*.pt")})) or "none"
+        raise CheckpointError(f"{chosen}: no such checkpoint file; runs in {chosen.parent}: {runs}")
     if not chosen.is_dir():
         return chosen
     file = newest_file(chosen, logger.warning)
@@ -114,10 +122,12 @@ def load_trained(
     check_training_state(state, file, needed_keys=["config", "step", "generator"])
     config = config_from_dict(state["config"], str(file), overrides)
     weights = state["generator"]["network"]
-    if "generator_average" in state and not raw_weights:
+    is_average = "generator_average" in state and not raw_weights
+    if is_average:
         averaged = state["generator_average"].items()
         weights = {name.removeprefix("module."): value for name, value in averaged if name.startswith("module.")}
-    return Trained(file, config, state["step"], _build_with(weights, config, file))
+    generator = _build_with(weights, config, file)
+    return Trained(file, config, state["step"], generator, "average" if is_average else "raw")
 
 
 def load_network(file: Path, kind: NetworkKind) -> nn.Module:
@@ -153,8 +163,14 @@ def _build_with(weights: Mapping[str, Tensor], config: Config, file: Path) -> nn
     try:
         generator.load_state_dict(weights)
     except RuntimeError as error:
-        raise CheckpointError(f"{file}: its weights do not fit its configuration: {error}") from error
+        raise CheckpointError(_misfit(file, error)) from error
     return generator
+
+
+def _misfit(file: Path, error: RuntimeError) -> str:
+    """torch lists each weight; the first is enough."""
+    first = next((line.strip() for line in str(error).splitlines()[1:]), str(error)).rstrip(".")
+    return f"{file}: its weights do not fit its configuration: {first}; leave settings of networks out"
 
 
 def _load_exported(file: Path, overrides: Sequence[str]) -> Trained:
@@ -182,7 +198,7 @@ def _load_discriminator(file: Path, state: dict[str, Any]) -> nn.Module:
     try:
         discriminator.load_state_dict(state["discriminator"]["network"])
     except RuntimeError as error:
-        raise CheckpointError(f"{file}: its weights do not fit its configuration: {error}") from error
+        raise CheckpointError(_misfit(file, error)) from error
     return discriminator
 
 

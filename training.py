@@ -15,7 +15,7 @@ from torch import Tensor
 import build
 from adversarial_step import build_game
 from configs.load import config_differences, config_from_dict, config_to_dict
-from configs.schema import Config, ConfigError
+from configs.schema import EXTRA_METRICS, Config, ConfigError, require
 from data.batch import Batch, Sample
 from data.fingerprint import difference, fingerprint
 from data.layout import Layout, check_enough
@@ -23,10 +23,11 @@ from data.loader import TrainingDataset, read_fixed, training_batches
 from data.loader_processes import StoppedWaiting
 from data.sampler import TrainingSampler
 from data.upload import Upload
-from saving import Saver
+from metrics.meter import OF_LABELS, OF_SETS
+from saving import BEST, Saver
 from training_log import Progress, TrainingLog
 from translator import Translator
-from utils.checkpoint import CheckpointError, check_training_state
+from utils.checkpoint import CheckpointError, check_training_state, load_checkpoint
 from utils.checkpoint_folder import Found
 from utils.distributed import World
 from utils.ema import make_average
@@ -70,6 +71,7 @@ class Training:
         self.batches_per_epoch = len(self.layout) // self.joint_batch_size
         check_enough(self.layout, self.joint_batch_size)
         samples = read_validation_samples(config, self.layout) if world.is_main else []
+        check_best(config, world.gather(len(samples))[0])
         with world.main_first():
             meter = build.build_meter(config, world.device)
         self.game = build_game(config, world)
@@ -226,9 +228,8 @@ class Training:
         path, state = found.path, found.state
         check_training_state(state, path, [*self._position_state(), *self.game.players, "random_states", "config"])
         try:
-            saved = config_from_dict(state["config"], str(path))
-            check_same_networks(saved, self.config, path)
-            self._take_over(state, saved)
+            check_same_networks(config_from_dict(state["config"], str(path)), self.config, path)
+            self._take_over(state)
             has_changed = self._has_changed_data(found, accepts_changed_data)
         except CheckpointError:
             raise
@@ -242,7 +243,7 @@ class Training:
         self._freeze()
         logger.info("going on from %s", path)
 
-    def _take_over(self, state: dict[str, Any], saved: Config) -> None:
+    def _take_over(self, state: dict[str, Any]) -> None:
         if not all(isinstance(state[key], int) for key in self._position_state()):
             raise TypeError("its step or its place in the data is no number")
         for name, player in self.game.players.items():
@@ -250,7 +251,9 @@ class Training:
         if self.average:
             self.average.module.load_state_dict(state["generator"]["network"])  # where it starts, unless there was one
             self.average.load_state_dict(state.get("generator_average", self.average.state_dict()))
-        self.saver.best = state.get("best") if have_same_best(saved, self.config) else None
+        self.saver.best = known_best(state, self.config)
+        if self.saver.best is not None and self.world.is_main:  # best.pt may be newer than what is gone on from
+            self.saver.best = max(self.saver.best, best_of_file(self.folder / BEST, self.config) or self.saver.best)
         if self.plateau and "plateau" in state:
             self.plateau.load_state_dict(state["plateau"])
         if self.game.pool:
@@ -410,10 +413,38 @@ def read_validation_samples(config: Config, train_layout: Layout) -> list[Sample
     return [read_fixed(layout, preprocessing, index) for index in range(min(config.n_validation_samples, len(layout)))]
 
 
-def have_same_best(saved: Config, wanted: Config) -> bool:
-    """Whether the best so far of one is the figure that the other asks for, of as many samples."""
+def check_best(config: Config, n_samples: int) -> None:
+    """Raise ConfigError where checkpoint.best names a figure that `n_samples` validation samples will not have."""
+    best, metrics = config.checkpoint.best, config.metrics
+    if best in EXTRA_METRICS:
+        require(best in metrics.extra, "checkpoint.best", best, f"one that is measured: metrics.extra=[{best}]")
+    if best in OF_SETS:
+        expected = "one of a single image: fid and kid need 2 validation samples, metrics.n_samples=2"
+        require(n_samples > 1, "checkpoint.best", best, expected)
+    if best in OF_LABELS:
+        expected = "one that is measured: with metrics.label_colors"
+        require(metrics.label_colors is not None, "checkpoint.best", best, expected)
+
+
+def known_best(state: dict[str, Any], wanted: Config) -> float | None:
+    """The best so far of a checkpoint, where it is of the figure that is asked for, and of as many samples."""
+    saved = config_from_dict(state["config"], "checkpoint")
     before, now = ((config.checkpoint.best, config.n_validation_samples) for config in (saved, wanted))
-    return before == now
+    best = state.get("best")
+    if best is None or before != now:
+        return None
+    return float(best)
+
+
+def best_of_file(path: Path, wanted: Config) -> float | None:
+    """The same of best.pt; None where there is none, or it cannot be used."""
+    if not path.is_file():
+        return None
+    try:
+        return known_best(load_checkpoint(path), wanted)
+    except (CheckpointError, ConfigError, KeyError, TypeError, ValueError) as error:
+        logger.warning("%s is left out of account: %s", path, error)
+        return None
 
 
 def check_same_networks(saved: Config, wanted: Config, path: Path) -> None:

@@ -96,7 +96,7 @@ class Translator:
 
     def _generate(self, batch: Batch) -> Tensor:
         with self.precision.autocast():
-            if self.tiles is not None:
+            if self.tiles is not None and max(batch.source.shape[-2:]) > self.tiles.generator.tile:
                 return self._generate_tiled(batch, self.tiles)
             fake: Tensor = self.generator(*self._generator_inputs(batch.to(self.device)))
             return fake

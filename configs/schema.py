@@ -512,6 +512,8 @@ class MetricsConfig:
         require_at_least(1, "metrics", n_samples=self.n_samples)
         unknown = [name for name in self.extra if name not in EXTRA_METRICS]
         require(not unknown, "metrics.extra", unknown, f"a list of some of {', '.join(EXTRA_METRICS)}")
+        expected = "null, cityscapes, cmp_facades or a YAML file"
+        require(self.label_colors is None or self.label_colors.strip() != "", "metrics.label_colors", "empty", expected)
 
 
 @dataclass(frozen=True)
@@ -521,7 +523,7 @@ class LogConfig:
     every_steps: int = 100
     """Steps between lines of the log and TensorBoard's scalars, which are means over these steps."""
     images_every_steps: int = 500
-    """Steps between image grids in TensorBoard and the mean L1 of their samples."""
+    """Steps between validations: figures of the samples, their pictures, and the choice of best.pt."""
     n_images: int = 4
     """Number of validation samples in a grid, one to a row."""
     gradient_norms: bool = False
@@ -570,23 +572,11 @@ class Config:
             expected = "false with generator.norm=batch or generator.spectral_norm=true"
             require(not recomputes, "train.activation_checkpointing", recomputes, expected)
         self._check_features()
-        self._check_best()
         if self.generator.name != "local":
             frozen_epochs = self.train.freeze_global_epochs
             expected = "0 where generator.name is not local"
             require(frozen_epochs == 0, "train.freeze_global_epochs", frozen_epochs, expected)
         self._check_sizes()
-
-    def _check_best(self) -> None:
-        best, metrics = self.checkpoint.best, self.metrics
-        if best in EXTRA_METRICS:
-            require(best in metrics.extra, "checkpoint.best", best, f"one that is measured: metrics.extra=[{best}]")
-        if best in ("fid", "kid"):
-            n_samples = self.n_validation_samples
-            require(n_samples > 1, "metrics.n_samples", n_samples, f"at least 2 with checkpoint.best={best}")
-        if best in ("pixel_accuracy", "mean_iou"):
-            expected = "one that is measured: with metrics.label_colors"
-            require(metrics.label_colors is not None, "checkpoint.best", best, expected)
 
     def _check_features(self) -> None:
         features, data = self.features, self.data

@@ -65,7 +65,7 @@ def find_images(folder: Path, problems: list[str]) -> dict[str, Path]:
     """
     if not folder.is_dir():
         beside = sorted(p.name for p in folder.parent.iterdir() if p.is_dir()) if folder.parent.is_dir() else []
-        problems.append(f"{folder}: no such folder; folders beside it: {', '.join(beside) or 'none'}")
+        problems.append(f"{folder}: no such folder; folders beside it: {', '.join(beside[:8]) or 'none'}")
         return {}
     images: dict[str, Path] = {}
     for path in _image_paths(folder):

@@ -76,4 +76,5 @@ def mean_gradient_magnitude(images: Tensor) -> Tensor:
     """Mean Euclidean norm of the forward differences of (N, C, H, W) images, over all pixels; a 0-d tensor."""
     across = images[..., :-1, 1:] - images[..., :-1, :-1]
     down = images[..., 1:, :-1] - images[..., :-1, :-1]
-    return (across.square() + down.square()).sqrt().mean()
+    magnitudes = (across.square() + down.square()).sqrt()
+    return magnitudes.mean() if magnitudes.numel() else magnitudes.sum()  # 0 of a single row or column

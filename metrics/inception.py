@@ -3,6 +3,8 @@
 import importlib.util
 import io
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,7 @@ class Inception:
         from torchmetrics.image.fid import NoTrainInceptionV3  # takes half a second, as below
 
         weights = INCEPTION.load(weights_path)
+        weights.require({key: value.shape for key, value in weights.tensors.items() if _is_real(value)})
         # torch-fidelity would unpickle a file of weights without asking what is in it: it gets what was read safely
         safe: Any = io.BytesIO()
         torch.save(dict(weights.tensors), safe)
@@ -65,6 +68,10 @@ class Inception:
         return features
 
 
+def _is_real(value: object) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()
+
+
 class _Given(nn.Module):
     """Takes the place of the network where features are known."""
 
@@ -74,6 +81,17 @@ class _Given(nn.Module):
         return features
 
 
+@contextmanager
+def _cpu_draws(seed: int) -> Iterator[None]:
+    """Draw by a seed on the CPU within; torch.manual_seed would seed the GPUs too, for good."""
+    state = torch.get_rng_state()
+    torch.default_generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)
+
+
 def fid(fakes: Tensor, targets: Tensor) -> float:
     """The Frechet distance of two sets of (N, 2048) features, N at least 2, as Gaussians; lower is better."""
     from torchmetrics.image.fid import FrechetInceptionDistance
@@ -81,7 +99,7 @@ def fid(fakes: Tensor, targets: Tensor) -> float:
     metric = FrechetInceptionDistance(feature=_Given(), sync_on_compute=False)  # the other processes have none
     metric.update(targets, real=True)
     metric.update(fakes, real=False)
-    return float(metric.compute())
+    return max(0.0, float(metric.compute()))  # rounding takes that of equal sets below
 
 
 def kid(fakes: Tensor, targets: Tensor) -> tuple[float, float]:
@@ -91,9 +109,8 @@ def kid(fakes: Tensor, targets: Tensor) -> tuple[float, float]:
     """
     from torchmetrics.image.kid import KernelInceptionDistance
 
-    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+    with warnings.catch_warnings(), _cpu_draws(seed=0):
         warnings.simplefilter("ignore", UserWarning)  # that it keeps all features, which are here already
-        torch.manual_seed(0)
         size = min(KID_SUBSET_SIZE, len(fakes))
         metric = KernelInceptionDistance(_Given(), subsets=KID_SUBSETS, subset_size=size, sync_on_compute=False)
         metric.update(targets, real=True)

@@ -114,13 +114,15 @@ def _read(path: Path) -> LabelColors:
     ignored = values.pop(IGNORED, [])
     if not 2 <= len(values) <= MAX_CLASSES:
         raise ConfigError(f"metrics.label_colors: {path} has {len(values)} classes, expected 2 to {MAX_CLASSES}")
-    colors = [*values.values(), *(ignored if isinstance(ignored, list) else [ignored])]
+    if not isinstance(ignored, list) or any(not isinstance(color, list) for color in ignored):
+        raise ConfigError(f"metrics.label_colors: {path}: {IGNORED} is {ignored}, expected colours: [[0, 0, 0]]")
+    colors = [*values.values(), *ignored]
     names = [*map(str, values), *[IGNORED] * len(colors)]
     for key, color in zip(names, colors, strict=False):
         if not _is_color(color):
             raise ConfigError(f"metrics.label_colors: {path}: {key} is {color}, expected [R, G, B], each 0 to 255")
     if twice := {tuple(color) for color in colors if colors.count(color) > 1}:
-        raise ConfigError(f"metrics.label_colors: {path}: {list(min(twice))} stands for two classes: name it once")
+        raise ConfigError(f"metrics.label_colors: {path}: {list(min(twice))} is named twice: keep one")
     return LabelColors(str(path), tuple(map(str, values)), torch.tensor(colors, dtype=torch.uint8))
 
 

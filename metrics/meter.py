@@ -1,5 +1,6 @@
 """What is measured of translated images that have targets: of each by itself, and of all together."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -8,7 +9,7 @@ import torch
 import torchmetrics
 from torch import Tensor
 
-from metrics.image_metrics import image_metrics
+from metrics.image_metrics import SSIM_WINDOW, image_metrics
 from metrics.inception import KID_SUBSET_SIZE, KID_SUBSETS, Inception, fid, kid
 from metrics.label_colors import LabelColors
 from metrics.label_scores import ClassScore, confusion, label_scores
@@ -16,6 +17,7 @@ from metrics.lpips import Lpips
 
 LOWER_IS_BETTER = frozenset({"l1", "lpips", "fid", "kid"})
 OF_SETS = ("fid", "kid")  # rather than of pairs
+OF_LABELS = ("pixel_accuracy", "mean_iou")
 TITLES = {
     "l1": "L1",
     "psnr": "PSNR",
@@ -35,7 +37,7 @@ class Measurement:
     """A translated image against its target.
 
     figures: by name, those of ImageMetrics, and sharpness; lpips, pixel_accuracy, mean_iou where they are wanted.
-    confusion: (K, K) of label maps. features: (2, 2048), Inception's of the translated image and of the target.
+    confusion: (K, K) of label maps, sparse. features: (2, 2048), Inception's of the translated image and of the target.
     """
 
     figures: dict[str, float]
@@ -88,7 +90,7 @@ class Meter:
             pixels = confusion(fake, target, self.label_colors)
             figures |= self._label_figures(pixels)
         features = torch.stack([self.inception(fake), self.inception(target)]) if self.inception else None
-        return Measurement(figures, pixels, features)
+        return Measurement(figures, None if pixels is None else pixels.to_sparse(), features)
 
     def summarize(self, measurements: Sequence[Measurement]) -> Summary:
         """All of at least one image together."""
@@ -99,7 +101,7 @@ class Meter:
         classes: dict[str, ClassScore] = {}
         confusions = [m.confusion for m in measurements if m.confusion is not None]
         if self.label_colors and confusions:
-            pixels = torch.stack(confusions).sum(0)
+            pixels = sum(confusions[1:], start=confusions[0]).to_dense()
             whole |= self._label_figures(pixels)
             scores = label_scores(pixels, self.label_colors.names)
             classes = scores.classes if scores else {}
@@ -125,7 +127,7 @@ class Meter:
         """How the figures are made, for who wants to compare them with others."""
         told: dict[str, Any] = {
             "compared": "8-bit RGB, at the size of the translated image",
-            "ssim": "Gaussian window of 11 pixels, sigma 1.5, mean of the channels",
+            "ssim": f"Gaussian window of {SSIM_WINDOW} pixels, sigma 1.5, edges reflected, mean of the channels",
             "ms_ssim": "five scales; fewer, with their weights scaled to 1, where the shorter side is below 176 pixels",
             "torch": torch.__version__,
             "torchmetrics": torchmetrics.__version__,
@@ -137,7 +139,10 @@ class Meter:
         if "kid" in self.sets:
             told["kid"] = f"polynomial kernel of degree 3, {KID_SUBSETS} subsets of up to {KID_SUBSET_SIZE} images"
         if self.label_colors:
-            told["labels"] = f"nearest colour of {self.label_colors.origin}, {self.label_colors.n_classes} classes"
+            told["labels"] = {
+                "classes": f"nearest colour of {self.label_colors.origin}, {self.label_colors.n_classes} classes",
+                "colors_sha256": hashlib.sha256(self.label_colors.colors.numpy().tobytes()).hexdigest(),
+            }
         return told
 
 

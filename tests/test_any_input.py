@@ -1,6 +1,7 @@
 """test.py takes images of any size and kind, from anywhere, and gives pictures of their size."""
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -61,6 +62,36 @@ def test_every_size_keeps_its_size(rgb_run: Path, tmp_path: Path) -> None:
     translate("--checkpoint", str(rgb_run), "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out"))
     for height, width in sizes:
         assert read_rgb(tmp_path / "out" / f"{height}x{width}.png").shape == (3, height, width)
+
+
+def test_a_file_that_cannot_be_read_is_left_out_and_told(rgb_run: Path, tmp_path: Path) -> None:
+    for name in ("a", "b", "c", "d"):
+        save_image(tmp_path / "in" / f"{name}.png", noise(20, 20))
+    for name in ("a", "c"):  # the first too
+        (tmp_path / "in" / f"{name}.png").write_bytes(b"no image")
+    with pytest.raises(DataError) as error:
+        translate("--checkpoint", str(rgb_run), "--input", str(tmp_path / "in"), "--targets", str(tmp_path / "in"),
+                  "--output", str(tmp_path / "out"))  # fmt: skip
+    assert {Path(problem.partition(":")[0]).name for problem in error.value.problems} == {"a.png", "c.png"}
+    assert {path.stem for path in (tmp_path / "out").glob("?.png")} == {"b", "d"}
+    assert set(json.loads((tmp_path / "out" / "metrics.json").read_text())["images"]) == {"b", "d"}
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert page.count("<article") == 2
+
+
+def test_a_folder_of_nothing_that_can_be_read_is_told(rgb_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.png").write_bytes(b"no image")
+    with pytest.raises(DataError, match=r"a\.png: cannot be read as an image"):
+        translate("--checkpoint", str(rgb_run), "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out"))
+
+
+def test_an_image_that_fits_into_a_tile_is_translated_as_a_whole(rgb_run: Path, tmp_path: Path) -> None:
+    save_image(tmp_path / "in" / "flat.png", np.full((20, 20, 3), 200, np.uint8))
+    for name, options in (("whole", []), ("tiled", ["--tile", "64"])):
+        translate("--checkpoint", str(rgb_run), "--input", str(tmp_path / "in"), "--output", str(tmp_path / name),
+                  *options)  # fmt: skip
+    assert torch.equal(read_rgb(tmp_path / "whole" / "flat.png"), read_rgb(tmp_path / "tiled" / "flat.png"))
 
 
 def test_the_trainings_size_is_taken_where_it_is_asked_for(rgb_run: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The figures of validation and of test.py, as a user asks for them."""
 
+import hashlib
 import json
 import math
 import os
@@ -19,6 +20,7 @@ from tests.conftest import save_image
 from tests.metrics.networks import save_random_alexnet, save_random_inception
 from tests.runs import checkpoint, run, translate, translation_script
 from utils.checkpoint import load_checkpoint
+from utils.checkpoint_folder import checkpoint_path
 
 
 @pytest.fixture(scope="session")
@@ -75,12 +77,11 @@ def test_metrics_json_says_how_the_figures_were_made(tiny_config: Path, networks
     protocol = found["protocol"]
     assert protocol["n_images"] == 3
     assert protocol["sizes"] == {"32x32": 3}
-    assert protocol["resizing"] == "none"
-    for digest in (
-        protocol["checkpoint_sha256"],
-        *(protocol[name]["weights_sha256"] for name in ("lpips", "inception")),
-    ):
-        assert len(digest) == 64
+    origin = found["origin"]
+    saved = checkpoint_path(tiny_config.parent / "runs" / "tiny", 4)
+    assert origin["checkpoint_sha256"] == hashlib.sha256(saved.read_bytes()).hexdigest()
+    assert (origin["resizing"], origin["weights"], origin["tta"]) == ("none", "raw", None)
+    assert found["whole"]["fid"] > 1e-3
     page = (out / "index.html").read_text()
     assert "MS-SSIM" in page
     assert "LPIPS" in page
@@ -106,11 +107,12 @@ def test_several_processes_measure_what_one_does(tiny_config: Path, networks: li
 def test_a_run_that_measured_more_is_tested_by_the_same_unless_told_otherwise(
     tiny_config: Path, networks: list[str], tmp_path: Path
 ) -> None:
-    run(tiny_config, *networks, "metrics.extra=[lpips]")
+    run(tiny_config, *networks, "metrics.extra=[lpips]", "checkpoint.best=lpips")
     folder = str(tiny_config.parent / "runs" / "tiny")
     translate("--checkpoint", folder, "--output", str(tmp_path / "same"))
     translate("--checkpoint", folder, "--output", str(tmp_path / "none"), "--metrics", "none")
     assert "lpips" in report(tmp_path / "same")["mean"]
+    assert report(tmp_path / "same")["protocol"] != report(tmp_path / "none")["protocol"]
     assert "lpips" not in report(tmp_path / "none")["mean"]
 
 
@@ -144,7 +146,7 @@ def test_photos_to_labels_have_a_table_of_classes(
     assert set(found["classes"]) == set(read_label_colors("cmp_facades").names)
     assert set(found["whole"]) == {"pixel_accuracy", "mean_iou"}
     assert sum(score["share"] for score in found["classes"].values()) == pytest.approx(1)
-    assert "nearest colour of cmp_facades, 12 classes" in found["protocol"]["labels"]
+    assert "nearest colour of cmp_facades, 12 classes" in found["protocol"]["labels"]["classes"]
     output = capsys.readouterr()
     assert "window" in output.out + output.err
 
@@ -158,7 +160,6 @@ def test_photos_to_labels_have_a_table_of_classes(
             r"checkpoint\.best is lpips, expected one that is measured: metrics\.extra=\[lpips",
         ),
         (["checkpoint.best=mean_iou"], r"expected one that is measured: with metrics\.label_colors"),
-        (["checkpoint.best=fid", "metrics.extra=[fid]", "log.n_images=1"], r"metrics\.n_samples is 1, expected at lea"),
         (["metrics.n_samples=0"], r"metrics\.n_samples is 0, expected a number of at least 1"),
         (["metrics.label_colors=nowhere"], r"metrics\.label_colors is nowhere, which is no file"),
     ],
@@ -166,6 +167,33 @@ def test_photos_to_labels_have_a_table_of_classes(
 def test_wrong_settings_are_told(tiny_config: Path, settings: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         run(tiny_config, *settings)
+
+
+def test_fid_of_a_single_sample_is_no_measure_of_the_best(tiny_config: Path, networks: list[str]) -> None:
+    settings = ["metrics.extra=[fid]", "checkpoint.best=fid", "data.synthetic.val_samples=1"]
+    with pytest.raises(ConfigError, match=r"checkpoint\.best is fid, expected one of a single image"):
+        run(tiny_config, *networks, *settings)
+
+
+def test_the_best_of_a_step_that_is_lost_stays_the_best(tiny_config: Path) -> None:
+    settings = ["checkpoint.best=l1", "checkpoint.every_steps=2", "log.images_every_steps=1"]
+    run(tiny_config, *settings, "train.max_steps=6")
+    folder = tiny_config.parent / "runs" / "tiny"
+    best = load_checkpoint(folder / "best.pt")["best"]
+    for step in (4, 6):  # as if killed before
+        checkpoint_path(folder, step).unlink()
+    run(tiny_config, *settings, "train.max_steps=4", "optimizer.learning_rate=1e-9")
+    assert load_checkpoint(folder / "best.pt")["best"] >= best
+
+
+def test_without_targets_no_network_is_asked_for(tiny_config: Path, networks: list[str], tmp_path: Path) -> None:
+    run(tiny_config)
+    save_image(tmp_path / "in" / "a.png", np.zeros((40, 30), np.uint8))
+    translate("--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--input", str(tmp_path / "in"),
+              "--instances", str(tmp_path / "in"), "--output", str(tmp_path / "out"),
+              "--metrics", "lpips", "metrics.alexnet_weights=gone.pth")  # fmt: skip
+    assert (tmp_path / "out" / "a.png").exists()
+    assert not (tmp_path / "out" / "metrics.json").exists()
 
 
 def test_weights_that_are_missing_end_in_one_line(

@@ -278,8 +278,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     }
     by_name = {name: commands.add_parser(name, help=text, description=text) for name, text in helps.items()}
     for name, command in by_name.items():
-        command.add_argument("origin", type=Path, metavar="FROM", help="folder to read, with what lies below it")
-        command.add_argument("target", type=Path, metavar="TO", help="folder to write to; not within FROM")
+        command.add_argument("origin", type=_folder, metavar="FROM", help="folder to read, with what lies below it")
+        command.add_argument("target", type=_folder, metavar="TO", help="folder to write to; not within FROM")
         format_help = f"jpeg: quality {JPEG_QUALITY}, colours at full resolution; default: %(default)s"
         default = "jpeg" if name == "from-photos" else "png"
         command.add_argument("--format", choices=("png", "jpeg"), default=default, help=format_help)
@@ -290,6 +290,12 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     if arguments.command == "from-photos" and arguments.val + arguments.test >= 1:
         parser.error(f"--val {arguments.val} and --test {arguments.test} leave nothing to train on")
     return arguments
+
+
+def _folder(text: str) -> Path:
+    if not text:  # as of a shell's variable that is not set; Path takes it for the present folder
+        raise argparse.ArgumentTypeError("empty, expected a folder")
+    return Path(text)
 
 
 def _add_photo_arguments(add: Callable[..., argparse.Action]) -> None:

@@ -33,6 +33,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     formats = "torch.export's program; ONNX; weights that test.py reads; the weight file of pix2pixHD or pix2pix"
     add("--format", choices=tuple(FILE_NAMES), required=True, help=formats)
     add("--output", type=Path, metavar="FILE", help="default: generator.FORMAT, latest_net_G.pth beside the checkpoint")
+    existing_help = "a file that is there already; default: error"
+    add("--existing", choices=("error", "replace"), default="error", help=existing_help)
     add("--weights", choices=("ema", "raw"), default="ema", help="ema: the moving average, where the run has one")
     dtypes = "of the weights and the arithmetic; inputs and outputs stay as they are; default: float32"
     add("--dtype", choices=("float32", "float16", "bfloat16"), help=dtypes)
@@ -72,11 +74,8 @@ def write_originals(trained: Trained, output: Path, family: str | None) -> None:
 
     Raises:
         OriginalWeightsError: the family has no such network.
-        FileExistsError: a file is there already.
     """
     files = original_files(trained.generator, output)
-    for path in files:
-        refuse_existing(path)
     families = {path: choose_family(network, family) for path, network in files.items()}
     for path, network in files.items():
         write_original(network, path, families[path])
@@ -85,7 +84,7 @@ def write_originals(trained: Trained, output: Path, family: str | None) -> None:
 def refuse_existing(path: Path) -> None:
     """Raise FileExistsError where something would be written over."""
     if path.exists():
-        raise FileExistsError(17, "is there already; choose another --output", str(path))
+        raise FileExistsError(17, "is there already; choose another --output, or --existing replace", str(path))
 
 
 def main(argv: Sequence[str]) -> None:
@@ -97,7 +96,9 @@ def main(argv: Sequence[str]) -> None:
     trained = load_trained(file, has_instances=arguments.instance_edges, raw_weights=arguments.weights == "raw")
     logger.info("checkpoint   %s", file)
     output = arguments.output or file.with_name(FILE_NAMES[arguments.format])
-    refuse_existing(output)
+    if arguments.existing == "error":
+        for path in original_files(trained.generator, output) if arguments.format == "original" else [output]:
+            refuse_existing(path)
     dtype: Dtype = arguments.dtype or "float32"
     match arguments.format:
         case "original":

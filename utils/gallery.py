@@ -132,8 +132,8 @@ dialog::backdrop { background: rgb(0 0 0 / 70%); }
 #caption { margin: 8px 0; overflow-wrap: anywhere; }
 #pair { position: relative; cursor: ew-resize; touch-action: none; user-select: none; margin: auto;
   width: fit-content; }
-#pair img { display: block; width: min(92vw, 1560px); max-height: 80vh; object-fit: contain; image-rendering: auto; }
-#over { position: absolute; inset: 0; height: 100%; }
+#pair img { display: block; width: min(92vw, 1560px, 80vh * var(--ratio, 1)); height: auto; }
+#pair #over { position: absolute; inset: 0; height: 100%; }
 #line { position: absolute; top: 0; bottom: 0; width: 2px; background: white; box-shadow: 0 0 3px black; }
 """
 
@@ -166,6 +166,10 @@ function slide(percent) {
   get("over").style.clipPath = `inset(0 ${100 - percent}% 0 0)`;
   get("line").style.left = `calc(${percent}% - 1px)`;
 }
+
+get("under").addEventListener("load", () => {  // the stage is as wide as the picture, so that the slider is, too
+  get("pair").style.setProperty("--ratio", get("under").naturalWidth / get("under").naturalHeight);
+});
 
 function draw() {
   get("over").src = source(at, get("left").value);

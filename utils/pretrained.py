@@ -30,8 +30,10 @@ class Weights:
         """Raise WeightsError unless there is a tensor of each name and shape."""
         for key, shape in shapes.items():
             found = self.tensors.get(key)
-            if not isinstance(found, Tensor) or found.shape != shape:
+            if not isinstance(found, Tensor) or found.shape != shape or found.layout != torch.strided:
                 raise WeightsError(f"{self.path}: holds no {key} of shape {list(shape)}; {self.way_out}")
+            if not found.is_floating_point() or found.is_meta or not found.isfinite().all():
+                raise WeightsError(f"{self.path}: its {key} is damaged, not of finite numbers; {self.way_out}")
 
     @cached_property
     def sha256(self) -> str:

@@ -28,10 +28,13 @@ def write_safetensors(path: Path, weights: Mapping[str, Tensor], facts: Mapping[
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
+    path.touch()
+    mode = path.stat().st_mode
     try:
         save_file({name: tensor.contiguous() for name, tensor in weights.items()}, path, metadata=dict(facts))
     except SafetensorError as error:  # what its writer makes of an OSError
         raise OSError(str(error)) from error
+    path.chmod(mode)  # its writer leaves it to the owner alone
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -107,7 +107,7 @@ class TiledNetwork:
             self._blended = -(-overlap // size_multiple) * size_multiple
         # without what lies around, the smallest of nearly equal tiles must do for an image
         least = size_multiple if self._blended is None else 2 * min_size
-        self._tile = max(tile // size_multiple * size_multiple, least)
+        self.tile = max(tile // size_multiple * size_multiple, least)
 
     @property
     def n_stages(self) -> int:
@@ -176,8 +176,8 @@ class TiledNetwork:
         return result if self._blended is None else result / weights
 
     def _tiles(self, whole: Window) -> Iterator[Window]:
-        for top, bottom in _pieces(whole.bottom, self._tile, self._multiple):
-            for left, right in _pieces(whole.right, self._tile, self._multiple):
+        for top, bottom in _pieces(whole.bottom, self.tile, self._multiple):
+            for left, right in _pieces(whole.right, self.tile, self._multiple):
                 yield Window(top, bottom, left, right)
 
 

@@ -59,6 +59,7 @@ def test_images_smaller_than_the_window_of_ssim_have_metrics(size: tuple[int, in
     metrics = image_metrics(noise_image(0, *size), noise_image(1, *size))
     assert metrics.ssim < 0.95
     assert 0 <= metrics.ms_ssim < 1
+    assert np.isfinite(metrics.gradient)
 
 
 def test_a_black_target_does_not_spoil_the_mean_sharpness() -> None:

@@ -1,5 +1,6 @@
 """LPIPS against its formula, with random weights in AlexNet's place."""
 
+import hashlib
 import inspect
 from itertools import pairwise
 from pathlib import Path
@@ -49,7 +50,7 @@ def test_it_is_what_the_paper_says(tmp_path: Path) -> None:
     assert found == pytest.approx(by_the_formula(noise_image(0), noise_image(1), file), rel=1e-3)
     assert lpips(noise_image(0), noise_image(0)) == 0
     assert lpips.protocol["weights"] == "alexnet.pth"
-    assert len(lpips.protocol["weights_sha256"]) == 64
+    assert lpips.protocol["weights_sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def test_tiny_images_have_a_distance_too(tmp_path: Path) -> None:
@@ -61,6 +62,13 @@ def test_weights_of_another_network_are_told_with_the_way_out(tmp_path: Path) ->
     torch.save({"features.0.weight": torch.zeros(2)}, tmp_path / "other.pth")
     with pytest.raises(WeightsError, match=r"other\.pth: holds no features\.0\.weight .* in metrics\.alexnet_weights"):
         Lpips(tmp_path / "other.pth", CPU)
+
+
+def test_damaged_weights_are_refused(tmp_path: Path) -> None:
+    state = torch.load(save_random_alexnet(tmp_path / "alexnet.pth"), weights_only=True)
+    torch.save({**state, "features.0.bias": torch.full((64,), torch.inf)}, tmp_path / "damaged.pth")
+    with pytest.raises(WeightsError, match=r"damaged\.pth: its features\.0\.bias is damaged, not of finite numbers"):
+        Lpips(tmp_path / "damaged.pth", CPU)
 
 
 def test_without_a_network_the_message_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

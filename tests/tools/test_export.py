@@ -25,7 +25,7 @@ from tools import export, exported_file
 from tools.exported_example import Example, make_example
 from tools.exported_file import TOLERANCES, ExportError, export_program, export_weights
 from tools.exported_program import Run, open_onnx, open_pt2
-from trained import Trained, load_network, load_trained
+from trained import Trained, find_checkpoint_file, load_network, load_trained
 from translator import Translator
 from utils.checkpoint import CheckpointError
 from utils.precision import choose_precision
@@ -80,13 +80,22 @@ def test_what_the_originals_do_not_have_is_refused(tiny_config: Path, setting: s
         exported(tiny_config, setting, family="pix2pixHD")
 
 
+@pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
+def test_a_program_is_no_checkpoint(tmp_path: Path, suffix: str) -> None:
+    (tmp_path / f"generator{suffix}").touch()
+    with pytest.raises(CheckpointError, match=rf"generator\{suffix}: is for other programs; name the run"):
+        find_checkpoint_file(tmp_path / f"generator{suffix}")
+
+
 def test_nothing_is_overwritten(tiny_config: Path) -> None:
     exported(tiny_config)
     original = tiny_config.parent / "runs" / "tiny" / "latest_net_G.pth"
     before = original.read_bytes()
     for checkpoint in (original.parent, original):
-        with pytest.raises(FileExistsError, match="is there already; choose another --output"):
+        with pytest.raises(FileExistsError, match="is there already; choose another --output, or --existing replace"):
             export.main(["--checkpoint", str(checkpoint), "--format", "original"])
+    assert original.read_bytes() == before
+    export.main(["--checkpoint", str(original.parent), "--format", "original", "--existing", "replace"])
     assert original.read_bytes() == before
 
 
@@ -250,6 +259,8 @@ def test_the_moving_average_is_exported_unless_told_otherwise(tiny_config: Path)
     export.main(["--checkpoint", str(folder), "--format", "safetensors", "--output", str(files["ema"])])
     raw_arguments = ["--weights", "raw", "--output", str(files["raw"])]
     export.main(["--checkpoint", str(folder), "--format", "safetensors", *raw_arguments])
+    (folder / "plain").touch()
+    assert files["raw"].stat().st_mode == (folder / "plain").stat().st_mode
     checkpoint = folder / "checkpoint-00000004.pt"
     average, raw = load_trained(checkpoint).generator, load_trained(checkpoint, raw_weights=True).generator
     assert_equal(load_trained(files["ema"]).generator.state_dict(), average.state_dict())
