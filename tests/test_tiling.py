@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from models.blocks import recompute_stages
 from models.global_generator import GlobalGenerator
@@ -45,6 +46,10 @@ def lively(network: nn.Module) -> nn.Module:
         if isinstance(module, nn.BatchNorm2d) and module.running_mean is not None and module.running_var is not None:
             module.running_mean.normal_(0, 0.3)
             module.running_var.uniform_(0.5, 2)
+    for module in network.train().modules():  # spectral norm's vectors begin at random: iterate until that is forgotten
+        if parametrize.is_parametrized(module, "weight"):
+            for _ in range(100):
+                _ = module.weight
     return network.eval()
 
 

@@ -11,7 +11,10 @@ pytestmark = pytest.mark.row(9)
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(
     path
-    for folder in (ROOT, *(ROOT / name for name in ("bench", "configs", "data", "losses", "models", "tools", "utils")))
+    for folder in (
+        ROOT,
+        *(ROOT / name for name in ("bench", "configs", "data", "losses", "metrics", "models", "tools", "utils")),
+    )
     for path in folder.glob("*.py")
 )
 
