@@ -10,7 +10,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 from torchvision.transforms.v2.functional import resize
 
@@ -22,7 +21,7 @@ from metrics.label_scores import class_table
 from metrics.meter import TITLES, Measurement, Meter, Summary, shown
 from utils.distributed import World
 from utils.gallery import Row, write_gallery
-from utils.pictures import picture_table
+from utils.pictures import difference, picture_table
 from utils.run_folder import logger
 
 SHEET = "contact_sheet"
@@ -167,11 +166,6 @@ def _merged(floors: Sequence[ConstantColorFloor]) -> ConstantColorFloor:
 def _titled(measured: Measurement | None) -> dict[str, float]:
     """What the gallery tells of an image."""
     return {TITLES[name]: value for name, value in shown(measured.figures).items()} if measured else {}
-
-
-def difference(fake: Tensor, target: Tensor) -> Tensor:
-    """The absolute difference of two (3, H, W) uint8 images, as such an image; black where they are equal."""
-    return (fake.int() - target.int()).abs().to(torch.uint8)
 
 
 def thumbnail(image: Tensor, width: int) -> Tensor:

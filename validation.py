@@ -14,7 +14,7 @@ from metrics.meter import TITLES, Meter, Summary, shown
 from translator import Translator
 from utils.gallery import Row, write_gallery
 from utils.json_lines import JsonLines
-from utils.pictures import picture_table
+from utils.pictures import difference, picture_table
 from utils.run_folder import logger
 from utils.tensorboard import Board
 
@@ -50,6 +50,7 @@ class Validation:
             source = self.translator.show_source(sample)
             rows.append([source, fake, sample.target])
             pictures = {"source": source, "translated": fake, "target": sample.target}
+            pictures["difference"] = difference(fake, sample.target)
             page.add(step, number, sample.name, pictures, shown(measured[-1].figures))
         board.write_image("validation/source_translated_target", picture_table(rows), step)
         page.write()
@@ -101,9 +102,10 @@ class SamplePage:
     def add(
         self, step: int, number: int, name: str, pictures: Mapping[str, Tensor], figures: Mapping[str, float]
     ) -> None:
-        """Write the pictures, (3, H, W) uint8, of sample `number`; all but "translated" are the same at each step."""
-        files = {kind: f"images/sample_{number}_{kind}.png" for kind in pictures}
-        files["translated"] = f"images/sample_{number}_step_{step:08d}.png"
+        """Write the pictures, (3, H, W) uint8, of sample `number`; source and target are the same at each step."""
+        files = {kind: f"images/sample_{number}_{kind}_{step:08d}.png" for kind in ("translated", "difference")}
+        files |= {kind: f"images/sample_{number}_{kind}.png" for kind in ("source", "target")}
+        files = {kind: files[kind] for kind in pictures}  # in the order of the page's columns
         with _forgiving_disk():
             for kind, picture in pictures.items():
                 write_png(self._folder / files[kind], picture)

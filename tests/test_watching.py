@@ -98,10 +98,14 @@ def test_the_page_grows_and_goes_on(tiny_config: Path) -> None:
     page = (folder / "index.html").read_text()
     for step in (2, 4, 6):
         for number in (0, 1):
-            name = f"images/sample_{number}_step_{step:08d}.png"
+            name = f"images/sample_{number}_translated_{step:08d}.png"
             assert name in page
             assert read_rgb(folder / name).shape == (3, 32, 32)
-    assert (folder / "images" / "sample_0_target.png").is_file()
+    made, target, between = (
+        read_rgb(folder / "images" / f"sample_0_{kind}.png").int()
+        for kind in ("translated_00000004", "target", "difference_00000004")
+    )
+    assert torch.equal(between, (made - target).abs())
     assert page.count("<article") == 6
 
 

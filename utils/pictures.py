@@ -19,3 +19,8 @@ def picture_table(rows: Sequence[Sequence[Tensor]]) -> Tensor:
             top, left = number * height, column * width
             table[:, top : top + image.shape[1], left : left + image.shape[2]] = image
     return table
+
+
+def difference(fake: Tensor, target: Tensor) -> Tensor:
+    """The absolute difference of two (3, H, W) uint8 images, as such an image; black where they are equal."""
+    return (fake.int() - target.int()).abs().to(torch.uint8)
