@@ -246,7 +246,7 @@ def test_a_dry_run_shows_the_networks_and_what_they_take(tiny_config: Path, capf
     assert re.search(r"stem\.1 +1x4x32x32 +2,548 +0\.005", out)  # 13 -> 4 channels, 7x7: 2 * 2548 * 1024
     assert re.search(r"ups\.0\.0 +1x8x16x16 +1,152 +0\.000", out)  # 2 * 1152 * 64 positions of its input
     assert re.search(r"in all +10,627 ", out)
-    assert "GiB kept for the backward passes of a batch" in out
+    assert "MiB kept for the backward passes of a batch" in out
     assert not (tiny_config.parent / "runs").exists()
 
 
