@@ -28,7 +28,7 @@ from saving import BEST, Saver
 from training_log import Progress, TrainingLog
 from translator import Translator
 from utils.checkpoint import CheckpointError, check_training_state, load_checkpoint
-from utils.checkpoint_folder import Found
+from utils.checkpoint_folder import Found, list_checkpoints
 from utils.distributed import World
 from utils.ema import make_average
 from utils.numerics import NotFiniteError, are_finite
@@ -237,6 +237,7 @@ class Training:
             raise CheckpointError(
                 f"{path}: does not fit, or is ill-formed: {' '.join(str(error).split())}; use another checkpoint"
             ) from error
+        self._know_best_file(found)
         self.saver.saved_step = self.position.step
         if has_changed and state["samples_into_epoch"]:
             self.position.batches = (state["epoch"] + 1) * self.batches_per_epoch
@@ -252,8 +253,6 @@ class Training:
             self.average.module.load_state_dict(state["generator"]["network"])  # where it starts, unless there was one
             self.average.load_state_dict(state.get("generator_average", self.average.state_dict()))
         self.saver.best = known_best(state, self.config)
-        if self.saver.best is not None and self.world.is_main:  # best.pt may be newer than what is gone on from
-            self.saver.best = max(self.saver.best, best_of_file(self.folder / BEST, self.config) or self.saver.best)
         if self.plateau and "plateau" in state:
             self.plateau.load_state_dict(state["plateau"])
         if self.game.pool:
@@ -264,6 +263,14 @@ class Training:
         batches_into_epoch = min(state["samples_into_epoch"] // self.joint_batch_size, self.batches_per_epoch)
         self.position.step = state["step"]
         self.position.batches = state["epoch"] * self.batches_per_epoch + batches_into_epoch
+
+    def _know_best_file(self, found: Found) -> None:
+        """best.pt may be newer than the checkpoint that the run goes on from; another start sets it aside."""
+        whole = [path for path in list_checkpoints(self.folder) if path not in found.damaged]
+        goes_on = found.path.resolve() in [path.resolve() for path in whole[-1:]]
+        if goes_on and self.world.is_main and self.config.checkpoint.best != "none":
+            scores = [self.saver.best, best_of_file(self.folder / BEST, self.config)]
+            self.saver.best = max((score for score in scores if score is not None), default=None)
 
     def _has_changed_data(self, found: Found, is_accepted: bool) -> bool:
         saved = found.state.get("data")

@@ -12,7 +12,7 @@ from torch import Tensor
 from metrics.image_metrics import SSIM_WINDOW, image_metrics
 from metrics.inception import KID_SUBSET_SIZE, KID_SUBSETS, Inception, fid, kid
 from metrics.label_colors import LabelColors
-from metrics.label_scores import ClassScore, confusion, label_scores
+from metrics.label_scores import ClassScore, LabelScores, confusion, label_scores
 from metrics.lpips import Lpips
 
 LOWER_IS_BETTER = frozenset({"l1", "lpips", "fid", "kid"})
@@ -88,7 +88,7 @@ class Meter:
         pixels = None
         if self.label_colors:
             pixels = confusion(fake, target, self.label_colors)
-            figures |= self._label_figures(pixels)
+            figures |= _label_figures(label_scores(pixels, self.label_colors.names))
         features = torch.stack([self.inception(fake), self.inception(target)]) if self.inception else None
         return Measurement(figures, None if pixels is None else pixels.to_sparse(), features)
 
@@ -102,18 +102,13 @@ class Meter:
         confusions = [m.confusion for m in measurements if m.confusion is not None]
         if self.label_colors and confusions:
             pixels = sum(confusions[1:], start=confusions[0]).to_dense()
-            whole |= self._label_figures(pixels)
             scores = label_scores(pixels, self.label_colors.names)
+            whole |= _label_figures(scores)
             classes = scores.classes if scores else {}
         features = [m.features for m in measurements if m.features is not None]
         if len(features) > 1:  # one alone has no spread
             whole |= self._set_figures(torch.stack(features, dim=1))
         return Summary(mean, whole, classes)
-
-    def _label_figures(self, pixels: Tensor) -> dict[str, float]:
-        assert self.label_colors is not None
-        scores = label_scores(pixels, self.label_colors.names)
-        return {"pixel_accuracy": scores.pixel_accuracy, "mean_iou": scores.mean_iou} if scores else {}
 
     def _set_figures(self, features: Tensor) -> dict[str, float]:
         fakes, targets = features
@@ -154,6 +149,10 @@ def shown(figures: Mapping[str, float]) -> dict[str, float]:
 def sharpness(figures: Mapping[str, float]) -> float:
     """Gradient magnitude over that of the target: below 1 blurred, above 1 noisy."""
     return figures["gradient"] / max(figures["target_gradient"], 1e-6)
+
+
+def _label_figures(scores: LabelScores | None) -> dict[str, float]:
+    return {"pixel_accuracy": scores.pixel_accuracy, "mean_iou": scores.mean_iou} if scores else {}
 
 
 def _mean(values: Sequence[float]) -> float:
