@@ -45,6 +45,8 @@ class Game:
     conditioning: Conditioning
     judges_jointly: bool
     """Whether real and translated images share a pass of the discriminator; not where it mixes their statistics."""
+    keeps_graph: bool = True
+    """Whether one judgement of a translation serves the losses of both networks."""
     pool: ImagePool | None = None
     means: RunningMeans = field(default_factory=RunningMeans)
 
@@ -58,6 +60,15 @@ class Game:
         """What weights and Adam's two moments take, in memory and in a checkpoint."""
         parameters = [p for player in self.players.values() for p in player.module.parameters()]
         return sum(3 * parameter.numel() * parameter.element_size() for parameter in parameters)
+
+    def step(self, taken: Sequence[Sequence[Batch]]) -> None:
+        """An update of the generator from the last batches of `taken`, and one of the discriminator from each."""
+        for batches in taken[:-1]:
+            self.step_discriminator(batches)
+        if self.keeps_graph:
+            self.step_with_kept_graph(taken[-1])
+        else:
+            self.step_in_sequence(taken[-1])
 
     def step_with_kept_graph(self, batches: Sequence[Batch]) -> None:
         """pix2pixHD's update: the translation is judged once, and the losses of both networks use that graph.
@@ -239,6 +250,7 @@ def build_game(config: Config, world: World) -> Game:
         precision=precision,
         conditioning=build.build_conditioning(config),
         judges_jointly=config.discriminator.norm == "instance",
+        keeps_graph=config.train.retain_graph,
         pool=ImagePool(config.train.pool_size) if config.train.pool_size else None,
     )
 
@@ -256,6 +268,7 @@ def _make_player(module: nn.Module, config: Config, device: torch.device, precis
             learning_rate=settings.learning_rate,
             betas=(settings.beta1, settings.beta2),
             weight_decay=settings.weight_decay,
+            capturable=config.train.cuda_graph,
         ),
         scaler=precision.make_scaler(),
         max_gradient_norm=settings.max_gradient_norm,

@@ -14,6 +14,7 @@ from torch import Tensor
 
 import build
 from adversarial_step import build_game
+from captured_step import CapturedStep, CudaGraphs, Step
 from configs.load import config_differences, config_from_dict, config_to_dict
 from configs.schema import EXTRA_METRICS, Config, ConfigError, require
 from data.batch import Batch, Sample
@@ -71,6 +72,7 @@ class Training:
         self.batches_per_epoch = len(self.layout) // self.joint_batch_size
         check_enough(self.layout, self.joint_batch_size)
         samples = read_validation_samples(config, self.layout) if world.is_main else []
+        check_cuda_graph(config, world)
         check_best(config, world.gather(len(samples))[0])
         with world.main_first():
             meter = build.build_meter(config, world.device)
@@ -98,6 +100,7 @@ class Training:
         self._fingerprint = fingerprint(self.layout) if world.is_main else None
         self._recent_names: deque[str] = deque(maxlen=CHECKED_EVERY_STEPS)
         self.saver = Saver(self.folder, world, config.checkpoint, self._state, self.game.n_bytes)
+        self._play = self._make_play()
         self._frozen: dict[str, list[str]] = {}
         self._freeze()
 
@@ -141,14 +144,12 @@ class Training:
                 log.step_made()
                 self._follow_up(log, is_last=position.step == total_steps, is_new_epoch=self.epoch > epoch)
 
+    def _make_play(self) -> Step:
+        """What trains the networks for a step."""
+        return CapturedStep(self.game.step, CudaGraphs()) if self.config.train.cuda_graph else self.game.step
+
     def _step(self, taken: list[list[Batch]]) -> None:
-        """One step of the generator on the last batches of `taken`, and of the discriminator on each."""
-        for batches in taken[:-1]:
-            self.game.step_discriminator(batches)
-        if self.config.train.retain_graph:
-            self.game.step_with_kept_graph(taken[-1])
-        else:
-            self.game.step_in_sequence(taken[-1])
+        self._play(taken)
         if self.average:
             self.average.update_parameters(self.game.generator.module)
         self.position.step += 1
@@ -353,6 +354,7 @@ class Training:
             except ValueError as error:
                 stage = " with train.freeze_global_epochs" if name == "generator" and global_part else ""
                 raise ConfigError(f"train.freeze_{name}{stage}: {error}") from error
+            self._play = self._make_play()  # a graph would go on as captured
         self._frozen = frozen
 
     def _set_learning_rate(self) -> None:
@@ -418,6 +420,13 @@ def read_validation_samples(config: Config, train_layout: Layout) -> list[Sample
     layout = build.build_layout(config, split, needs_targets=True) if split else train_layout
     preprocessing = build.build_preprocessing(config)
     return [read_fixed(layout, preprocessing, index) for index in range(min(config.n_validation_samples, len(layout)))]
+
+
+def check_cuda_graph(config: Config, world: World) -> None:
+    """Raise ConfigError where train.cuda_graph is asked for, and cannot be."""
+    where = "without a GPU" if world.device.type != "cuda" else "with several processes" if world.size > 1 else ""
+    if config.train.cuda_graph and where:
+        raise ConfigError(f"train.cuda_graph is true, expected false {where}")
 
 
 def check_best(config: Config, n_samples: int) -> None:

@@ -445,6 +445,10 @@ class TrainConfig:
     compile: bool = False
     """Fuse the generator's layers with torch.compile, which takes half a minute before the first step. A C++ compiler
     has to be there, on a GPU triton."""
+    cuda_graph: bool = False
+    """Have the GPU repeat a step by itself (CUDA graph), without the CPU launching each kernel: for small networks and
+    images, where launching takes longer than computing. One process, no train.pool_size; images that differ in size
+    are stepped as ever."""
     profile_steps: int = 0
     """Steps of which to write a trace of torch.profiler, after 10 others, to trace.json.gz in the run's folder, for
     ui.perfetto.dev. 0: none."""
@@ -471,6 +475,8 @@ class TrainConfig:
             are_names = all(type(prefix) is str and prefix for prefix in prefixes)
             require(are_names, f"train.freeze_{key}", prefixes, "a list of names: [stem,downs.0]")
         require(0 <= self.ema_decay < 1, "train.ema_decay", self.ema_decay, "0 <= decay < 1")
+        if self.cuda_graph:
+            require(self.pool_size == 0, "train.pool_size", self.pool_size, "0 with train.cuda_graph")
 
 
 @dataclass(frozen=True)
@@ -571,6 +577,9 @@ class Config:
             recomputes = self.train.activation_checkpointing
             expected = "false with generator.norm=batch or generator.spectral_norm=true"
             require(not recomputes, "train.activation_checkpointing", recomputes, expected)
+        if self.train.cuda_graph and self.generator.dropout:
+            expected = "false with train.cuda_graph and generator.dropout: to draw the same twice asks the CPU"
+            require(not self.train.activation_checkpointing, "train.activation_checkpointing", True, expected)
         self._check_features()
         if self.generator.name != "local":
             frozen_epochs = self.train.freeze_global_epochs

@@ -72,15 +72,29 @@ class Batch:
             features=_stack([sample.features for sample in samples]),
         )
 
+    @property
+    def maps(self) -> list[Tensor]:
+        """Those of its maps that there are, in the order of the fields."""
+        maps = (self.source, self.instances, self.target, self.features)
+        return [tensor for tensor in maps if tensor is not None]
+
     def to(self, device: torch.device) -> Self:
         """The batch on `device`; the copy is asynchronous where the batch is pinned."""
         return self._map(lambda tensor: tensor.to(device, non_blocking=True))
 
+    def clone(self) -> Self:
+        """The batch in memory of its own."""
+        return self._map(Tensor.clone)
+
+    def copy_(self, other: Self) -> None:
+        """Take over the values of a batch of the same form; the names stay."""
+        for ours, theirs in zip(self.maps, other.maps, strict=True):
+            ours.copy_(theirs)
+
     def record_stream(self, stream: torch.cuda.Stream) -> None:
         """Tell the allocator of a GPU that `stream` too works on the batch."""
-        for tensor in (self.source, self.instances, self.target, self.features):
-            if tensor is not None:
-                tensor.record_stream(stream)
+        for tensor in self.maps:
+            tensor.record_stream(stream)
 
     def pin_memory(self) -> Self:
         """The batch in page-locked memory; torch's DataLoader calls this."""

@@ -24,8 +24,8 @@ def _with_channels(images: Tensor, n_channels: int) -> Tensor:
     """(N, 3, H, W) RGB as it is, or (N, 1, H, W) its brightness as pix2pix weighs it (ITU-R BT.601)."""
     if n_channels == 3:
         return images
-    weights = torch.tensor((0.299, 0.587, 0.114), device=images.device).view(1, 3, 1, 1)
-    return (images * weights).sum(dim=1, keepdim=True)
+    red, green, blue = images.split(1, dim=1)
+    return 0.299 * red + 0.587 * green + 0.114 * blue
 
 
 def one_hot(labels: Tensor, n_classes: int) -> Tensor:

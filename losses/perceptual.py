@@ -55,16 +55,19 @@ class VGG19Features(nn.Module):
         x = imagenet_normalized(images) if self.imagenet_normalization else images
         features = []
         for part in self.slices:
-            x = checkpoint(part, x, use_reentrant=False) if self.recomputes and torch.is_grad_enabled() else part(x)
+            if self.recomputes and torch.is_grad_enabled():
+                x = checkpoint(part, x, use_reentrant=False, preserve_rng_state=False)
+            else:
+                x = part(x)
             features.append(x)
         return features
 
 
 def imagenet_normalized(images: Tensor) -> Tensor:
     """(N, 3, H, W) in [-1, 1] -> mean 0 and deviation 1 over ImageNet, as torchvision's networks were trained."""
-    mean = images.new_tensor(IMAGENET_MEAN).view(1, 3, 1, 1)
-    std = images.new_tensor(IMAGENET_STD).view(1, 3, 1, 1)
-    return ((images + 1) / 2 - mean) / std
+    channels = zip(images.split(1, dim=1), IMAGENET_MEAN, IMAGENET_STD, strict=True)
+    # numbers, not tensors: to bring these to a GPU would make the host wait for it
+    return torch.cat([((channel + 1) / 2 - mean) / std for channel, mean, std in channels], dim=1)
 
 
 class PerceptualLoss(nn.Module):

@@ -29,7 +29,8 @@ class Stage(nn.Sequential):
         """As nn.Sequential."""
         if not (self.recomputes and torch.is_grad_enabled()):
             return cast(Tensor, super().forward(x))
-        result = cast(Tensor, checkpoint(super().forward, x, use_reentrant=False))
+        draws = any(isinstance(module, nn.Dropout) for module in self.modules())
+        result = cast(Tensor, checkpoint(super().forward, x, use_reentrant=False, preserve_rng_state=draws))
         if result.device.type == "cpu" and result.requires_grad and result.numel() >= LARGE:
             result.register_hook(give_freed_memory_back)  # of the stage above, whose activations are done with
         return result

@@ -130,7 +130,10 @@ class Player:
     @learning_rate.setter
     def learning_rate(self, value: float) -> None:
         for group in self.optimizer.param_groups:
-            group["lr"] = value
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(value)  # a CUDA graph reads it from there
+            else:
+                group["lr"] = value
 
     def is_finite(self) -> bool:
         """Whether weights, buffers and what the optimizer knows of them are finite; waits for the device."""
@@ -173,12 +176,23 @@ class Player:
             self.computing.load_state_dict(weights)
 
 
-def make_adam(module: nn.Module, *, learning_rate: float, betas: tuple[float, float], weight_decay: float) -> Adam:
-    """Fused Adam of all parameters; the weight decay, decoupled as AdamW's, spares biases and norms."""
+def make_adam(
+    module: nn.Module,
+    *,
+    learning_rate: float,
+    betas: tuple[float, float],
+    weight_decay: float,
+    capturable: bool = False,
+) -> Adam:
+    """Fused Adam of all parameters; the weight decay, decoupled as AdamW's, spares biases and norms.
+
+    capturable: whether a CUDA graph can make the step, with the learning rate in a tensor.
+    """
     weights = [parameter for parameter in module.parameters() if parameter.dim() > 1]
     spared = [parameter for parameter in module.parameters() if parameter.dim() <= 1]
     groups = [{"params": weights, "weight_decay": weight_decay}, {"params": spared, "weight_decay": 0.0}]
-    return Adam(groups, lr=learning_rate, betas=betas, decoupled_weight_decay=True, fused=True)
+    lr = torch.tensor(learning_rate, device=weights[0].device) if capturable else learning_rate
+    return Adam(groups, lr=lr, betas=betas, decoupled_weight_decay=True, fused=True, capturable=capturable)
 
 
 def _begins_with(name: str, prefix: str) -> bool:

@@ -9,23 +9,27 @@ from utils.distributed import World
 
 
 class RunningMeans:
-    """Sums on the device; `take` makes the one transfer."""
+    """Sums and counts on the device, added to in place, as a CUDA graph can too; `take` makes the one transfer."""
 
     def __init__(self) -> None:
-        self._sums: dict[str, Tensor] = {}
-        self._counts: dict[str, int] = {}
+        self._totals: dict[tuple[str, ...], Tensor] = {}  # by the tags of an addition: its sums, then their number
 
     def add(self, values: Mapping[str, Tensor], prefix: str) -> None:
         """Add the 0-d values of one pass under the tags `prefix` + name."""
-        for name, value in values.items():
-            tag = prefix + name
-            seen = value.detach().float()
-            self._sums[tag] = self._sums[tag] + seen if tag in self._sums else seen
-            self._counts[tag] = self._counts.get(tag, 0) + 1
+        tags = tuple(prefix + name for name in values)
+        seen = torch.stack([value.detach().float() for value in values.values()])
+        if tags not in self._totals:
+            self._totals[tags] = seen.new_zeros(len(tags) + 1)
+        self._totals[tags][:-1] += seen
+        self._totals[tags][-1] += 1
 
     def take(self, world: World) -> dict[str, float]:
         """Means over the passes since the last call and over the processes, by tag; starts anew."""
-        means = torch.stack([total / self._counts[tag] for tag, total in self._sums.items()])
-        taken = dict(zip(self._sums, world.mean(means).tolist(), strict=True))
-        self._sums, self._counts = {}, {}
-        return taken
+        totals = list(self._totals.values())
+        taken = world.mean(torch.cat(totals)).cpu().split([len(total) for total in totals])
+        for total in totals:
+            total.zero_()
+        means = {}
+        for tags, (*sums, count) in zip(self._totals, (total.tolist() for total in taken), strict=True):
+            means.update({tag: value / count for tag, value in zip(tags, sums, strict=True) if count})
+        return means
