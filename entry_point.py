@@ -7,6 +7,7 @@ import argparse
 import errno
 import io
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +16,10 @@ from typing import NoReturn
 from utils.stop_request import Interrupted
 
 MOST_LINES = 10  # of an error that holds several problems
+_MEMORY = (
+    "train with train.activation_checkpointing=true, smaller images (data.crop_width, data.load_width) or a smaller "
+    "train.batch_size; translate with --tile 512 or a smaller --batch-size"
+)
 _WAYS_OUT = {
     errno.EACCES: "change its permissions, or choose another place",
     errno.EPERM: "change its permissions, or choose another place",
@@ -84,7 +89,7 @@ def run_entry_point(main: Callable[[Sequence[str]], None]) -> int:
         sys.stderr.write(f"{error}; the same command, without --resume, goes on from there\n")
         return error.exit_code
     except Exception as error:
-        if not isinstance(error, user_errors()):
+        if not isinstance(error, user_errors()) and not _is_out_of_memory(error):
             raise
         sys.stderr.writelines(f"error: {_printable(problem)}\n" for problem in _problems(error))
         return 2
@@ -114,6 +119,8 @@ def _problems(error: Exception) -> list[str]:
     """What is to be told of a user's error, a line each."""
     from configs.schema import ConfigError
 
+    if _is_out_of_memory(error):
+        return [f"out of memory: {_asked_for(error)} could not be had; {_MEMORY}"]
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         way_out = _WAYS_OUT.get(error.errno or 0)
         return [f"{error.filename}: {error.strerror}" + (f": {way_out}" if way_out else "")]
@@ -123,6 +130,19 @@ def _problems(error: Exception) -> list[str]:
         return [str(error)]
     n_left = len(error.problems) - MOST_LINES
     return [*error.problems[:MOST_LINES], *([f"and {n_left} more"] if n_left > 0 else [])]
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Of a GPU, of Python, or of torch's tensors on a CPU, which have no exception of their own."""
+    import torch
+
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
+
+
+def _asked_for(error: Exception) -> str:
+    """How much; what torch says beside it is about its allocator."""
+    said = re.search(r"tried to allocate ([\d.]+ \w+)", str(error), re.IGNORECASE)
+    return f"{said[1]} more" if said else "what was needed"
 
 
 def _printable(text: str) -> str:

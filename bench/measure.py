@@ -51,10 +51,17 @@ class Timed:
 
 
 def serve_steps(work: Work, device: torch.device) -> None:
-    """The side of a process that `time_processes` has started: one call for each line, answered by its seconds."""
+    """The side of a process that `time_processes` has started: one call for each line, answered by its seconds.
+
+    Between its turns it leaves a GPU's memory to the other sides, and takes it again in a call that is not timed.
+    """
     print("ready", flush=True)
     for _ in sys.stdin:
-        print(time_alternating({"": work}, device, repeats=1, warm_up=0)[""][0], flush=True)
+        warm_up = 1 if device.type == "cuda" else 0
+        seconds = time_alternating({"": work}, device, repeats=1, warm_up=warm_up)[""][0]
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+        print(seconds, flush=True)
 
 
 def time_processes(commands: Mapping[str, list[str]], repeats: int) -> dict[str, Timed]:

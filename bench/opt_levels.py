@@ -20,10 +20,11 @@ def train(level: str, dtype: str, steps: int, root: Path) -> dict[str, Any]:
     """One run of the demo in a process of its own, and its translation of the test split."""
     settings = [f"run.root={root}", f"run.name={level}", f"amp.opt_level={level}", f"amp.dtype={dtype}"]
     settings += [f"train.max_steps={steps}", "checkpoint.every_steps=100000", "checkpoint.keep=1"]
-    measured = "import resource, runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path('train.py', run_name='train')"
-    script = f"{measured}['main'](sys.argv[1:]); print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    training = "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path('train.py', run_name='train')"
+    peak = "import torch; from bench.measure import peak_memory_bytes; from utils.distributed import choose_device"
+    script = f"{training}['main'](sys.argv[1:]); {peak}; print(peak_memory_bytes(choose_device('auto')))"
     command = [sys.executable, "-c", script, "train.py", "--config", "configs/demo.yaml", *settings]
-    peak_kib = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
+    peak_bytes = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
     folder = root / level
     translate = [sys.executable, "test.py", "--checkpoint", str(folder), "--output", str(folder / "out")]
     subprocess.run([*translate, "--opt-level", level, "--dtype", dtype], check=True, capture_output=True)
@@ -33,7 +34,7 @@ def train(level: str, dtype: str, steps: int, root: Path) -> dict[str, Any]:
         "level": level,
         "dtype": dtype,
         "images/s": median([float(line.split("images/s")[0].split()[-1]) for line in lines[1:]]),
-        "peak GiB of the process": peak_kib / 2**20,
+        "peak GiB": peak_bytes / 2**30,
         "G/total at the end": float(lines[-1].split("G/total")[1].split()[0]),
         "test L1": metrics["l1"],
         "test SSIM": metrics["ssim"],

@@ -11,52 +11,71 @@ from typing import Any
 import torch
 
 import build
-from adversarial_step import Game, build_game
+from adversarial_step import build_game
 from bench.cases import DEMO, Case
 from bench.measure import convolution_rate, count_flop, median, peak_memory_bytes, serve_steps, time_processes
 from bench.reference_update import ReferenceUpdate
 from bench.report import write_report
+from captured_step import WARM_UP_STEPS, CapturedStep, CudaGraphs
 from configs.schema import Config
 from data.conditioning import images_to_float
 from utils.allocator import keep_freed_memory
 from utils.distributed import World, choose_device
-from utils.precision import OptLevel, choose_precision
+from utils.precision import choose_precision
 
 CPU_CASES = [
     Case("full size 256x256", 256, 256),
     Case("full size 512x256", 256, 512),
     Case("demo 128x128", 128, 128, settings=tuple(DEMO)),
 ]
-GPU_CASES = [Case(f"full size 1024x512, batch {n}", 512, 1024, batch_size=n) for n in (1, 4, 8)]
-SIDES: dict[str, list[str] | None] = {
-    "reference": None,
-    "float32": ["amp.opt_level=O0"],
+GPU_CASES = [
+    *(Case(f"full size 1024x512, batch {n}", 512, 1024, batch_size=n) for n in (1, 4, 8)),
+    Case("demo 128x128", 128, 128, settings=tuple(DEMO)),
+]
+REFERENCES = {"reference": "amp.opt_level=O0", "reference, autocast": "amp.opt_level=O1"}
+DEFAULT: dict[str, list[str]] = {
     "default": [],
     "default, compiled": ["train.compile=true"],
     "default, checkpointing": ["train.activation_checkpointing=true"],
 }
+CPU_SIDES = {"O0": ["amp.opt_level=O0"], **DEFAULT}
+GPU_SIDES = {
+    "reference, autocast": [REFERENCES["reference, autocast"]],
+    **{level: [f"amp.opt_level={level}"] for level in ("O0", "O2", "O3")},
+    **{f"{level}, compiled": [f"amp.opt_level={level}", "train.compile=true"] for level in ("O0", "O2", "O3")},
+    **DEFAULT,
+    "default, CUDA graph": ["train.cuda_graph=true"],
+    "default, compiled, CUDA graph": ["train.compile=true", "train.cuda_graph=true"],
+}
 
 
 def make_reference(config: Config, device: torch.device) -> ReferenceUpdate:
-    """pix2pixHD's update on the networks of a configuration."""
+    """pix2pixHD's update on the networks of a configuration, at its opt level."""
     torch.manual_seed(config.run.seed)
     perceptual = build.build_perceptual_loss(config)
+    dtype = choose_precision(config.amp.opt_level, config.amp.dtype, device).compute_dtype
     return ReferenceUpdate(
         generator=build.build_generator(config).to(device),
         discriminator=build.build_discriminator(config).to(device),
         vgg=None if perceptual is None else perceptual.network.to(device),
         l1=config.loss.l1,
+        autocast_dtype=None if dtype == torch.float32 else dtype,
     )
+
+
+def settings_of(side: str) -> list[str]:
+    """What the configuration of a side differs in from the case's."""
+    return [REFERENCES[side]] if side in REFERENCES else {**CPU_SIDES, **GPU_SIDES}[side]
 
 
 def make_side(case: Case, side: str, device: torch.device) -> Callable[[], object]:
     """One step of a side, from the maps of a batch on the device to the updated weights."""
-    settings = SIDES[side]
+    config = case.config(*settings_of(side))
     batch = case.batch(device)
-    if settings is not None:
-        game: Game = build_game(case.config(*settings), World(0, 1, device))
-        return lambda: game.step_with_kept_graph([batch])
-    config = case.config()
+    if side not in REFERENCES:
+        game = build_game(config, World(0, 1, device))
+        step = CapturedStep(game.step, CudaGraphs()) if config.train.cuda_graph else game.step
+        return lambda: step([[batch]])
     reference, conditioning = make_reference(config, device), build.build_conditioning(config)
     assert batch.target is not None
     target = batch.target
@@ -69,29 +88,32 @@ def serve(case: Case, side: str, device: torch.device) -> None:
     The reference runs in the memory allocator's default, as pix2pixHD does; the others as train.py does. The end of
     the input is answered by the peak of the memory in GiB, beyond what the imported program takes.
     """
-    if device.type == "cpu" and side != "reference" and "checkpointing" not in side:
+    if device.type == "cuda":
+        torch.backends.cudnn.benchmark = True  # as train.py, and pix2pix
+    elif side not in REFERENCES and "checkpointing" not in side:
         keep_freed_memory()
     before = peak_memory_bytes(device)
     step = make_side(case, side, device)
-    for _ in range(2):
+    for _ in range(2 if device.type == "cpu" else WARM_UP_STEPS + 2):
         step()
     serve_steps(step, device)
     print((peak_memory_bytes(device) - before) / 2**30, flush=True)
 
 
-def measure(case: Case, device: torch.device, repeats: int) -> list[dict[str, Any]]:
-    """A row for each side."""
+def measure(case: Case, device: torch.device, repeats: int, sides: list[str]) -> list[dict[str, Any]]:
+    """A row for each side; the first is what the others are compared with."""
     case.config()  # VGG's weights are there: making them takes memory, which would count as a side's
     command = [sys.executable, "-m", "bench.train_step", "--serve", case.name]
-    timed = time_processes({side: [*command, side, str(device)] for side in SIDES}, repeats)
-    flop = count_flop(make_side(case, "float32", device))
+    timed = time_processes({side: [*command, side, str(device)] for side in sides}, repeats)
+    flop = count_flop(make_side(case, "O0", device))
+    low_dtype = choose_precision("O1", "auto", device).compute_dtype
+    rates = {dtype: convolution_rate(device, dtype) for dtype in (torch.float32, low_dtype)}
     rows = []
     for side, result in timed.items():
-        settings = SIDES[side]
-        level: OptLevel = "O0" if settings is None or "amp.opt_level=O0" in settings else "O1"
-        dtype = choose_precision(level, "auto", device).compute_dtype
-        rate = convolution_rate(device, dtype)
-        reference = timed["reference"]
+        config = case.config(*settings_of(side))
+        dtype = choose_precision(config.amp.opt_level, "auto", device).compute_dtype
+        rate = rates[dtype]
+        reference = timed[sides[0]]
         ratios = [theirs / ours for theirs, ours in zip(reference.seconds, result.seconds, strict=True)]
         rows.append(
             {
@@ -117,6 +139,7 @@ def main() -> None:
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--case", nargs="*", help="names of cases; default: all of the device")
+    parser.add_argument("--side", nargs="*", help="names of sides beside the reference; default: all of the device")
     parser.add_argument("--serve", nargs=3, metavar=("CASE", "SIDE", "DEVICE"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     cases = {case.name: case for case in [*CPU_CASES, *GPU_CASES]}
@@ -126,7 +149,8 @@ def main() -> None:
         return
     device = choose_device(arguments.device)
     chosen = arguments.case or [case.name for case in (GPU_CASES if device.type == "cuda" else CPU_CASES)]
-    rows = [row for name in chosen for row in measure(cases[name], device, arguments.repeats)]
+    sides = arguments.side or (GPU_SIDES if device.type == "cuda" else CPU_SIDES)
+    rows = [row for name in chosen for row in measure(cases[name], device, arguments.repeats, ["reference", *sides])]
     write_report("train_step", device, rows)
 
 

@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,36 @@ def test_the_command_needs_no_traceback_to_tell_a_mistake(tiny_config: Path) -> 
     assert result.returncode == 2
     assert result.stderr.count("\n") == 1
     assert "train.epochs is -1" in result.stderr
+
+
+def allocate(_: object) -> None:
+    torch.empty(2**60, dtype=torch.uint8)
+
+
+def fill_the_gpu(_: object) -> None:
+    raise torch.OutOfMemoryError(
+        "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 11.90 GiB of which 1.20 GiB is "
+        "free. Of the allocated memory 9.10 GiB is allocated by PyTorch"
+    )
+
+
+def fill_memory(_: object) -> None:
+    raise MemoryError
+
+
+@pytest.mark.parametrize(
+    ("work", "asked"),
+    [(allocate, f"{2**60} bytes more"), (fill_the_gpu, "2.50 GiB more"), (fill_memory, "what was needed")],
+)
+def test_too_little_memory_is_told_in_one_line(
+    work: Callable[[object], None], asked: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_entry_point(work) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(
+        f"error: out of memory: {asked} could not be had; train with train.activation_checkpointing"
+    )
+    assert error.count("\n") == 1
 
 
 @pytest.mark.gpu
