@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
+import build
 from configs.load import config_to_yaml
 from configs.schema import Config, ConfigError
 from configs.unused import unused_settings
@@ -15,7 +16,6 @@ from data.sampler import SampleKey
 from models.transfer import transfer_weights
 from trained import NetworkKind, find_checkpoint_file, load_network
 from training import Training, run_folder
-from utils.allocator import keep_freed_memory
 from utils.checkpoint import CheckpointError, load_checkpoint
 from utils.checkpoint_folder import Found, list_checkpoints, newest_whole, put_damaged_aside, sweep
 from utils.distributed import World, joined_world
@@ -229,8 +229,7 @@ def note_settings(path: Path, config: Config) -> None:
 
 def train(config: Config, world: World, beginning: Beginning, stop: StopRequest) -> None:
     """Build, find the place to go on from, and run to the end."""
-    if world.device.type == "cpu" and not config.train.activation_checkpointing:
-        keep_freed_memory()
+    build.prepare_memory(config, world.device)
     training = Training(config, world)
     found, plan = go_on_or_start(training, beginning)
     if training.position.step >= training.total_steps:

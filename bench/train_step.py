@@ -19,7 +19,6 @@ from bench.report import write_report
 from captured_step import WARM_UP_STEPS, CapturedStep, CudaGraphs
 from configs.schema import Config
 from data.conditioning import images_to_float
-from utils.allocator import keep_freed_memory
 from utils.distributed import World, choose_device
 from utils.precision import choose_precision
 
@@ -90,8 +89,8 @@ def serve(case: Case, side: str, device: torch.device) -> None:
     """
     if device.type == "cuda":
         torch.backends.cudnn.benchmark = True  # as train.py, and pix2pix
-    elif side not in REFERENCES and "checkpointing" not in side:
-        keep_freed_memory()
+    if side not in REFERENCES:
+        build.prepare_memory(case.config(*settings_of(side)), device)
     before = peak_memory_bytes(device)
     step = make_side(case, side, device)
     for _ in range(2 if device.type == "cpu" else WARM_UP_STEPS + 2):

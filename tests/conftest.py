@@ -1,5 +1,6 @@
 """What tests share: a tiny configuration, folders of small images, and figures of the original networks."""
 
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,14 @@ amp: {{opt_level: O0}}
 train: {{max_steps: 4}}
 log: {{every_steps: 2, images_every_steps: 4, n_images: 2}}
 """
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Escape what a test said that is no text, as names of files: the processes of pytest-xdist send only text."""
+    report = yield
+    report.sections = [(name, said.encode(errors="backslashreplace").decode()) for name, said in report.sections]
+    return report
 
 
 @pytest.fixture

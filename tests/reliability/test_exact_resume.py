@@ -31,10 +31,10 @@ CELLS = [
     (precision, state, stop, workers)
     for i, precision in enumerate(PRECISIONS)
     for j, state in enumerate(STATES)
-    for stop, workers in {
+    for stop, workers in (
         (list(STOPS)[(i + j) % 3], list(WORKERS)[j % 3]),
         (list(STOPS)[(i + j + 1) % 3], list(WORKERS)[(j + 1 + i) % 3]),
-    }
+    )
 ]
 BASE = ["log.every_steps=1", "log.images_every_steps=9", "checkpoint.every_steps=1000"]
 

@@ -1,3 +1,4 @@
+import faulthandler
 import multiprocessing
 import os
 import re
@@ -117,9 +118,14 @@ def test_what_cannot_be_checked_ends_in_one_line(
     assert re.fullmatch(rf"error: .*{message}.*\n", capsys.readouterr().err)
 
 
+def crash() -> None:
+    faulthandler.disable()  # pytest's would tell of it
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
 FAULTS: dict[str, tuple[Callable[[], object], str]] = {
     "segmentation fault": (
-        lambda: os.kill(os.getpid(), signal.SIGSEGV),
+        crash,
         "a loader process was ended by SIGSEGV while it",
     ),
     "killed": (lambda: os.kill(os.getpid(), signal.SIGKILL), "a loader process was ended by SIGKILL while it"),

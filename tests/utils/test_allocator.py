@@ -2,32 +2,43 @@ import platform
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import resource, torch
 from utils.allocator import keep_freed_memory
-kept = keep_freed_memory() if {keeps} else None
+kept = {call}
 for _ in range(5):
-    torch.ones(16, 2**20)  # 64 MiB, more than is kept by default
+    torch.ones({mib}, 2**18)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(20):
-    torch.ones(16, 2**20)
+    torch.ones({mib}, 2**18)
 print(kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
+IS_GLIBC = sys.platform.startswith("linux") and platform.libc_ver()[0] == "glibc"
 
 
-def page_faults(*, keeps: bool) -> tuple[str, int]:
-    command = [sys.executable, "-c", SCRIPT.format(keeps=keeps)]
+def page_faults(call: str, mib: int) -> int:
+    """Of twenty tensors of a size, each freed before the next."""
+    command = [sys.executable, "-c", SCRIPT.format(call=call, mib=mib)]
     kept, count = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    return kept, int(count)
+    assert kept == "True" or "keep" not in call
+    return int(count)
 
 
+@pytest.mark.skipif(not IS_GLIBC, reason="needs glibc")
 def test_memory_that_is_kept_is_not_mapped_again() -> None:
-    _, by_default = page_faults(keeps=False)
-    kept, count = page_faults(keeps=True)
-    if kept == "True":  # glibc
-        assert count < by_default / 2
+    assert page_faults("keep_freed_memory()", 64) < page_faults("None", 64) / 2
 
 
+@pytest.mark.skipif(not IS_GLIBC, reason="needs glibc")
+def test_large_tensors_can_be_left_out() -> None:
+    all_kept, small_kept = "keep_freed_memory()", "keep_freed_memory(but_large=True)"
+    assert page_faults(small_kept, 64) > 2 * page_faults(all_kept, 64)
+    assert page_faults(small_kept, 24) < page_faults(small_kept, 64) / 2
+
+
+@pytest.mark.skipif(not IS_GLIBC, reason="needs glibc")
 def test_freed_memory_can_be_given_back() -> None:
     script = """
 import torch
@@ -44,6 +55,5 @@ held = resident_mib()
 give_freed_memory_back()
 print(held - resident_mib())
 """
-    if sys.platform.startswith("linux") and platform.libc_ver()[0] == "glibc":
-        result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-        assert int(result.stdout) > 150
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert int(result.stdout) > 150
