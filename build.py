@@ -282,7 +282,7 @@ def build_perceptual_loss(config: Config) -> PerceptualLoss | None:
 
 
 def build_meter(config: Config, device: torch.device) -> Meter:
-    """What measures translated images.
+    """What measures translated images, with the networks that it takes.
 
     Raises:
         WeightsError: the weights of a network that measures cannot be had.

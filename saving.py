@@ -1,6 +1,5 @@
 """When a run saves itself, and what becomes of it where that fails."""
 
-import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,8 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
+from best_score import BEST, score
 from configs.schema import CheckpointConfig
-from metrics.meter import LOWER_IS_BETTER
 from utils.checkpoint import save_checkpoint
 from utils.checkpoint_folder import checkpoint_path, remove_old_checkpoints
 from utils.distributed import World
@@ -18,7 +17,6 @@ from utils.run_folder import logger
 
 MAX_FAILED_SAVES = 3  # in a row
 RETRY_S = 2.0  # between them at the end of a run
-BEST = "best.pt"
 
 TakeState = Callable[[list[dict[str, Tensor]]], dict[str, Any]]
 
@@ -76,12 +74,10 @@ class Saver:
     def save_best(self, figures: Mapping[str, float]) -> None:
         """Save, by the main process alone, where the validation samples were never translated better."""
         name = self._settings.best
-        if not math.isfinite(figures.get(name, math.nan)):  # "none", or label maps without a pixel that counts
+        reached = score(figures, name)
+        if reached is None or (self.best is not None and reached <= self.best):
             return
-        score = -figures[name] if name in LOWER_IS_BETTER else figures[name]
-        if self.best is not None and score <= self.best:
-            return
-        before, self.best = self.best, score
+        before, self.best = self.best, reached
         try:
             save_checkpoint(self._folder / BEST, self._take_state([random_state(self._world.device)]))
         except OSError as error:

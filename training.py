@@ -14,9 +14,10 @@ from torch import Tensor
 
 import build
 from adversarial_step import build_game
+from best_score import BEST, check_best, known_score, score_of_file
 from captured_step import CapturedStep, CudaGraphs, Step
 from configs.load import config_differences, config_from_dict, config_to_dict
-from configs.schema import EXTRA_METRICS, Config, ConfigError, require
+from configs.schema import Config, ConfigError
 from data.batch import Batch, Sample
 from data.fingerprint import difference, fingerprint
 from data.layout import Layout, check_enough
@@ -24,11 +25,11 @@ from data.loader import TrainingDataset, read_fixed, training_batches
 from data.loader_processes import StoppedWaiting
 from data.sampler import TrainingSampler
 from data.upload import Upload
-from metrics.meter import OF_LABELS, OF_SETS
-from saving import BEST, Saver
+from metrics.meter import Meter
+from saving import Saver
 from training_log import Progress, TrainingLog
 from translator import Translator
-from utils.checkpoint import CheckpointError, check_training_state, load_checkpoint
+from utils.checkpoint import CheckpointError, check_training_state
 from utils.checkpoint_folder import Found, list_checkpoints
 from utils.distributed import World
 from utils.ema import make_average
@@ -74,8 +75,7 @@ class Training:
         samples = read_validation_samples(config, self.layout) if world.is_main else []
         check_cuda_graph(config, world)
         check_best(config, world.gather(len(samples))[0])
-        with world.main_first():
-            meter = build.build_meter(config, world.device)
+        meter = build.build_meter(config, world.device) if world.is_main else Meter()  # which never measures
         self.game = build_game(config, world)
         generator, decay = self.game.generator.module, config.train.ema_decay
         self.average = make_average(generator, decay) if decay else None
@@ -253,7 +253,7 @@ class Training:
         if self.average:
             self.average.module.load_state_dict(state["generator"]["network"])  # where it starts, unless there was one
             self.average.load_state_dict(state.get("generator_average", self.average.state_dict()))
-        self.saver.best = known_best(state, self.config)
+        self.saver.best = known_score(state, self.config)
         if self.plateau and "plateau" in state:
             self.plateau.load_state_dict(state["plateau"])
         if self.game.pool:
@@ -270,7 +270,7 @@ class Training:
         whole = [path for path in list_checkpoints(self.folder) if path not in found.damaged]
         goes_on = found.path.resolve() in [path.resolve() for path in whole[-1:]]
         if goes_on and self.world.is_main and self.config.checkpoint.best != "none":
-            scores = [self.saver.best, best_of_file(self.folder / BEST, self.config)]
+            scores = [self.saver.best, score_of_file(self.folder / BEST, self.config)]
             self.saver.best = max((score for score in scores if score is not None), default=None)
 
     def _has_changed_data(self, found: Found, is_accepted: bool) -> bool:
@@ -427,40 +427,6 @@ def check_cuda_graph(config: Config, world: World) -> None:
     where = "without a GPU" if world.device.type != "cuda" else "with several processes" if world.size > 1 else ""
     if config.train.cuda_graph and where:
         raise ConfigError(f"train.cuda_graph is true, expected false {where}")
-
-
-def check_best(config: Config, n_samples: int) -> None:
-    """Raise ConfigError where checkpoint.best names a figure that `n_samples` validation samples will not have."""
-    best, metrics = config.checkpoint.best, config.metrics
-    if best in EXTRA_METRICS:
-        require(best in metrics.extra, "checkpoint.best", best, f"one that is measured: metrics.extra=[{best}]")
-    if best in OF_SETS:
-        expected = "one of a single image: fid and kid need 2 validation samples, metrics.n_samples=2"
-        require(n_samples > 1, "checkpoint.best", best, expected)
-    if best in OF_LABELS:
-        expected = "one that is measured: with metrics.label_colors"
-        require(metrics.label_colors is not None, "checkpoint.best", best, expected)
-
-
-def known_best(state: dict[str, Any], wanted: Config) -> float | None:
-    """The best so far of a checkpoint, where it is of the figure that is asked for, and of as many samples."""
-    saved = config_from_dict(state["config"], "checkpoint")
-    before, now = ((config.checkpoint.best, config.n_validation_samples) for config in (saved, wanted))
-    best = state.get("best")
-    if best is None or before != now:
-        return None
-    return float(best)
-
-
-def best_of_file(path: Path, wanted: Config) -> float | None:
-    """The same of best.pt; None where there is none, or it cannot be used."""
-    if not path.is_file():
-        return None
-    try:
-        return known_best(load_checkpoint(path), wanted)
-    except (CheckpointError, ConfigError, KeyError, TypeError, ValueError) as error:
-        logger.warning("%s is left out of account: %s", path, error)
-        return None
 
 
 def check_same_networks(saved: Config, wanted: Config, path: Path) -> None:

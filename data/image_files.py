@@ -64,8 +64,11 @@ def find_images(folder: Path, problems: list[str]) -> dict[str, Path]:
         DataError: a folder below cannot be listed.
     """
     if not folder.is_dir():
-        beside = sorted(p.name for p in folder.parent.iterdir() if p.is_dir()) if folder.parent.is_dir() else []
-        problems.append(f"{folder}: no such folder; folders beside it: {', '.join(beside[:8]) or 'none'}")
+        beside = sorted(folder.parent.iterdir()) if folder.parent.is_dir() else []
+        named = ", ".join([path.name for path in beside if path.is_dir()][:8]) or "none"
+        has_images = any(path.suffix.lower() in IMAGE_SUFFIXES for path in beside)
+        way_out = "; of photographs python -m tools.convert_data from-photos makes pairs" if has_images else ""
+        problems.append(f"{folder}: no such folder; folders beside it: {named}{way_out}")
         return {}
     images: dict[str, Path] = {}
     for path in _image_paths(folder):

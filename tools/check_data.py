@@ -36,6 +36,10 @@ def data_set_in(folder: Path, n_classes: int | None, overrides: Sequence[str]) -
         raise ConfigError(f"{folder}: holds label maps; add --n-classes N")
     if names:
         data |= {"n_classes": n_classes, "instance_edges": bool(_splits(folder, "_inst"))}
+    elif n_classes is not None:
+        raise ConfigError(
+            f"{folder}: holds no SPLIT_label, whose classes --n-classes {n_classes} would be: leave it out"
+        )
     elif not (names := _splits(folder, "_A")):
         data["layout"] = "side_by_side"
         names = [path.name for path in sorted(folder.iterdir()) if path.is_dir() and _holds_images(path)]
@@ -94,16 +98,20 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--n-classes", type=int, metavar="N", help="of the label maps of a folder without --config")
     parser.add_argument("settings", nargs="*", metavar="FOLDER|section.key=value", help="data set; settings")
     arguments = parser.parse_intermixed_args(argv)
+    is_guess = False
     if arguments.config:
         config = load_config(arguments.config, arguments.settings)
         splits = splits_of_config(config)
     elif arguments.settings:
         folder, *overrides = arguments.settings
         config, splits = data_set_in(Path(folder).expanduser(), arguments.n_classes, overrides)
+        is_guess = config.data.layout == "side_by_side"
     else:
         raise ConfigError("nothing to check: name a configuration with --config FILE, or a folder")
     log_to_console(is_main=True)
     n_problems = 0
+    if is_guess:
+        logger.info("each image is taken to hold both sides; of photographs tools.convert_data from-photos makes pairs")
     for split, needs_targets in splits.items():
         for problem in problems_of_split(config, split, needs_targets=needs_targets):
             n_problems += 1

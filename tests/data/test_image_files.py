@@ -100,3 +100,11 @@ def test_a_missing_folder_is_told_with_its_neighbours(tmp_path: Path) -> None:
     problems: list[str] = []
     assert find_images(tmp_path / "train_labels", problems) == {}
     assert problems == [f"{tmp_path / 'train_labels'}: no such folder; folders beside it: train_label"]
+
+
+def test_a_folder_of_photographs_is_told_what_makes_pairs_of_them(tmp_path: Path) -> None:
+    (tmp_path / "holiday.JPG").touch()
+    problems: list[str] = []
+    assert find_images(tmp_path / "train_A", problems) == {}
+    way_out = "of photographs python -m tools.convert_data from-photos makes pairs"
+    assert problems == [f"{tmp_path / 'train_A'}: no such folder; folders beside it: none; {way_out}"]
