@@ -179,5 +179,5 @@ def test_names_that_are_no_text_and_lines_in_names_are_told_in_a_line(
     save_image(tmp_path / "x.png", RGB)
     assert check(monkeypatch, tmp_path) == 1
     out = capfd.readouterr().out.splitlines()
-    assert len(out) == 3
-    assert out[1].endswith(r"/odd\udcff name.png: cannot be read as an image: it is empty")
+    assert len(out) == 4
+    assert out[2].endswith(r"/odd\udcff name.png: cannot be read as an image: it is empty")
