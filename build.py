@@ -140,7 +140,8 @@ def build_training_layout(config: Config, layout: Layout, run_folder: Path) -> L
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"data.cache, data.cache_folder: cannot make {folder}: {error.strerror}") from error
-    cache = SampleCache(folder, max_bytes=int(config.data.cache_gib * 2**30))
+    spare_share = 0.5 if config.data.cache == "memory" else 0.02
+    cache = SampleCache(folder, int(config.data.cache_gib * 2**30), spare_share)
     return CachedLayout(layout, build_preprocessing(config), cache)
 
 

@@ -20,6 +20,12 @@ _MEMORY = (
     "train with train.activation_checkpointing=true, smaller images (data.crop_width, data.load_width) or a smaller "
     "train.batch_size; translate with --tile 512 or a smaller --batch-size"
 )
+_OUT_OF_MEMORY = (
+    "DefaultCPUAllocator",
+    "CUDA error: out of memory",
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "CUBLAS_STATUS_ALLOC",
+)
 _WAYS_OUT = {
     errno.EACCES: "change its permissions, or choose another place",
     errno.EPERM: "change its permissions, or choose another place",
@@ -30,6 +36,7 @@ _WAYS_OUT = {
     errno.ENOENT: "check the path",
     errno.ENOSPC: "free space there, or choose another place",
     errno.EDQUOT: "free space there, or choose another place",
+    errno.ENOMEM: "end other programs, or ask for less",
     errno.EIO: "the disk does not answer as it should; try again, or choose another place",
 }
 
@@ -133,15 +140,18 @@ def _problems(error: Exception) -> list[str]:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Of a GPU, of Python, or of torch's tensors on a CPU, which have no exception of their own."""
+    """Of a GPU, of Python, or of what tells it as any other failure: torch's tensors on a CPU, libraries on a GPU."""
     import torch
 
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
+    if isinstance(error, RuntimeError) and isinstance(error.__context__, torch.OutOfMemoryError):
+        return True  # a CUDA graph that could not be captured for that
+    is_said = isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
+    return is_said or isinstance(error, MemoryError | torch.OutOfMemoryError)
 
 
 def _asked_for(error: Exception) -> str:
     """How much; what torch says beside it is about its allocator."""
-    said = re.search(r"tried to allocate ([\d.]+ \w+)", str(error), re.IGNORECASE)
+    said = re.search(r"(?:tried|unable) to allocate ([\d.]+ \w+)", str(error), re.IGNORECASE)
     return f"{said[1]} more" if said else "what was needed"
 
 

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 import build
+from captured_step import WARM_UP_STEPS
 from configs.load import config_to_yaml
 from configs.schema import Config, ConfigError
 from configs.unused import unused_settings
@@ -247,20 +248,24 @@ def train(config: Config, world: World, beginning: Beginning, stop: StopRequest)
 
 
 def smoke(config: Config, world: World, stop: StopRequest) -> None:
-    """Two steps, a validation, a checkpoint, and going on from it, in a folder that is removed."""
+    """Two steps, a validation, a checkpoint, and going on from it, in a folder that is removed.
+
+    With train.cuda_graph as many more as come before the graph.
+    """
+    n_steps = WARM_UP_STEPS + 2 if config.train.cuda_graph else 2
     with TemporaryDirectory() if world.is_main else nullcontext("") as own:
         root = world.gather(own)[0]
         small = replace(
             config,
             run=replace(config.run, root=root),
-            train=replace(config.train, max_steps=2),
+            train=replace(config.train, max_steps=n_steps),
             log=replace(config.log, every_steps=1),
             data=replace(config.data, cache="none"),
         )
         train(small, world, Beginning(), stop)
-        train(replace(small, train=replace(small.train, max_steps=3)), world, Beginning(), stop)
+        train(replace(small, train=replace(small.train, max_steps=n_steps + 1)), world, Beginning(), stop)
         world.barrier()
-    logger.info("smoke test passed: two steps, validation, checkpoint, and a step from it")
+    logger.info("smoke test passed: %d steps, validation, checkpoint, and a step from it", n_steps)
 
 
 def launch(config: Config, beginning: Beginning, task: Task = "train") -> None:

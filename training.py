@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
 
-from torch import Tensor
+from torch import OutOfMemoryError, Tensor
 
 import build
 from adversarial_step import build_game
@@ -232,7 +232,7 @@ class Training:
             check_same_networks(config_from_dict(state["config"], str(path)), self.config, path)
             self._take_over(state)
             has_changed = self._has_changed_data(found, accepts_changed_data)
-        except CheckpointError:
+        except (CheckpointError, OutOfMemoryError):
             raise
         except (RuntimeError, KeyError, ValueError, TypeError, AttributeError, IndexError) as error:
             raise CheckpointError(

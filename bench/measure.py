@@ -1,5 +1,6 @@
 """Fair timing: sides take turns, the median counts, and the machine's own limit is measured beside them."""
 
+import gc
 import platform
 import statistics
 import subprocess
@@ -8,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -51,17 +53,39 @@ class Timed:
 
 
 def serve_steps(work: Work, device: torch.device) -> None:
-    """The side of a process that `time_processes` has started: one call for each line, answered by its seconds.
+    """The side of a process that `time_processes` has started: a call for each line, answered by its seconds.
 
-    Between its turns it leaves a GPU's memory to the other sides, and takes it again in a call that is not timed.
+    On a GPU a turn is as many calls as take half a second, of which the mean counts. Between its turns it leaves the
+    memory to the other side, and takes it again in calls that are not timed.
     """
+    forget_peak(device)
     print("ready", flush=True)
     for _ in sys.stdin:
-        warm_up = 1 if device.type == "cuda" else 0
-        seconds = time_alternating({"": work}, device, repeats=1, warm_up=warm_up)[""][0]
+        n_calls, warm_up = 1, 0
         if device.type == "cuda":
-            torch.cuda.empty_cache()
-        print(seconds, flush=True)
+            n_calls, warm_up = max(1, round(0.5 / time_alternating({"": work}, device, repeats=1)[""][0])), 1
+        turn = time_alternating({"": partial(_repeat, work, n_calls)}, device, repeats=1, warm_up=warm_up)[""]
+        forget_cache(device)
+        print(turn[0] / n_calls, flush=True)
+
+
+def forget_cache(device: torch.device) -> None:
+    """Give the system what torch keeps of a GPU's memory without need."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+def forget_peak(device: torch.device) -> None:
+    """Measure a GPU's peak anew: what was needed once, as to choose among algorithms, does not count."""
+    forget_cache(device)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def _repeat(work: Work, n_calls: int) -> None:
+    for _ in range(n_calls):
+        work()
 
 
 def time_processes(commands: Mapping[str, list[str]], repeats: int) -> dict[str, Timed]:
@@ -96,9 +120,12 @@ def _answer(process: "subprocess.Popen[str]") -> str:
 
 
 def peak_memory_bytes(device: torch.device) -> int:
-    """The most memory that this process has held so far: on a GPU the device's, otherwise its resident set (Linux)."""
+    """The most memory that this process has held so far: on a GPU the device's, otherwise its resident set (Linux).
+
+    On a GPU from the last `forget_peak` on; with what torch keeps for itself, as of a CUDA graph.
+    """
     if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
+        return torch.cuda.max_memory_reserved(device)
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
 
@@ -117,7 +144,7 @@ def count_flop(work: Work) -> int:
 
 def convolution_rate(device: torch.device, dtype: torch.dtype, *, repeats: int = 9) -> float:
     """FLOP/s of a plain 3x3 convolution of 512 channels on 64x64 pixels: what the machine reaches at such work."""
-    n_images = 16 if device.type == "cuda" else 1
+    n_images, n_calls = (16, 20) if device.type == "cuda" else (1, 1)
     x = torch.randn(n_images, 512, 64, 64, device=device, dtype=dtype)
     weight = torch.randn(512, 512, 3, 3, device=device, dtype=dtype)
     if device.type == "cuda":
@@ -125,10 +152,11 @@ def convolution_rate(device: torch.device, dtype: torch.dtype, *, repeats: int =
 
     def work() -> None:
         with torch.inference_mode():
-            F.conv2d(x, weight, padding=1)
+            for _ in range(n_calls):
+                F.conv2d(x, weight, padding=1)
 
     seconds = median(time_alternating({"": work}, device, repeats=repeats, warm_up=2)[""])
-    return 2 * weight.numel() * n_images * 64 * 64 / seconds
+    return n_calls * 2 * weight.numel() * n_images * 64 * 64 / seconds
 
 
 @dataclass(frozen=True)
@@ -163,5 +191,10 @@ def _processor() -> str:
 
 
 def _commit() -> str:
-    result = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
-    return result.stdout.strip() or "unknown"
+    """The commit, "-dirty" where anything but earlier results differs from it."""
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", *arguments], capture_output=True, text=True, check=False).stdout.strip()
+
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/results")
+    return (git("rev-parse", "--short", "HEAD") or "unknown") + ("-dirty" if changed else "")

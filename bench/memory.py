@@ -24,7 +24,7 @@ def main() -> None:
     """Parse the command line, measure, report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--case", nargs="*", help="names of cases; default: all")
+    parser.add_argument("--case", nargs="*", choices=[case.name for case in CASES], metavar="NAME", help="default: all")
     parser.add_argument("--serve", nargs=2, metavar=("CASE", "SIDE"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     device = choose_device(arguments.device)
@@ -39,7 +39,11 @@ def main() -> None:
         command = [sys.executable, "-m", "bench.memory", "--device", device.type, "--serve", name]
         row: dict[str, object] = {"case": name}
         for side in SIDES:  # one after the other: both at once would take the memory of both
-            row[f"{side}: GiB"] = time_processes({side: [*command, side]}, repeats=0)[side].answer
+            try:
+                row[f"{side}: GiB"] = time_processes({side: [*command, side]}, repeats=1)[side].answer
+            except RuntimeError as error:  # it does not fit
+                print(f"{name}, {side}: {error}", flush=True)
+                row[f"{side}: GiB"] = None
         rows.append(row)
     write_report("memory", device, rows)
 

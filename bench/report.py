@@ -14,16 +14,28 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def write_report(name: str, device: torch.device, rows: Sequence[dict[str, Any]], results: Path = RESULTS) -> Path:
-    """Write RESULTS/NAME_DEVICE.json, and print the rows as a Markdown table; columns are those of the first row."""
+    """Write RESULTS/NAME_DEVICE.json, and print the rows as a Markdown table; columns are those of the first row.
+
+    Rows of an earlier part of the measurement, on the same device, versions and commit, stay before these.
+    """
     path = results / f"{name}_{device.type}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     surroundings = asdict(Surroundings.here(device))
+    earlier = json.loads(path.read_text()) if path.is_file() else {}
+    if earlier.get("surroundings") == surroundings:
+        new = [_identity(row) for row in rows]
+        rows = [*(row for row in earlier["rows"] if _identity(row) not in new), *rows]
     path.write_text(json.dumps({"surroundings": surroundings, "rows": list(rows)}, indent=2) + "\n")
     print(
         f"\n{name}: {surroundings['device']}, torch {surroundings['torch_version']}, commit {surroundings['commit']}\n"
     )
     print(markdown_table(rows))
     return path
+
+
+def _identity(row: dict[str, Any]) -> list[Any]:
+    """What was measured: texts and whole numbers, not the figures."""
+    return [value for value in row.values() if isinstance(value, str | int)]
 
 
 def markdown_table(rows: Sequence[dict[str, Any]]) -> str:

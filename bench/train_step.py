@@ -5,7 +5,7 @@ python -m bench.train_step [--repeats N] [--case NAME …]
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -13,7 +13,16 @@ import torch
 import build
 from adversarial_step import build_game
 from bench.cases import DEMO, Case
-from bench.measure import convolution_rate, count_flop, median, peak_memory_bytes, serve_steps, time_processes
+from bench.measure import (
+    Timed,
+    convolution_rate,
+    count_flop,
+    forget_cache,
+    median,
+    peak_memory_bytes,
+    serve_steps,
+    time_processes,
+)
 from bench.reference_update import ReferenceUpdate
 from bench.report import write_report
 from captured_step import WARM_UP_STEPS, CapturedStep, CudaGraphs
@@ -87,8 +96,7 @@ def serve(case: Case, side: str, device: torch.device) -> None:
     The reference runs in the memory allocator's default, as pix2pixHD does; the others as train.py does. The end of
     the input is answered by the peak of the memory in GiB, beyond what the imported program takes.
     """
-    if device.type == "cuda":
-        torch.backends.cudnn.benchmark = True  # as train.py, and pix2pix
+    torch.backends.cudnn.benchmark = True  # as train.py, and pix2pix
     if side not in REFERENCES:
         build.prepare_memory(case.config(*settings_of(side)), device)
     before = peak_memory_bytes(device)
@@ -99,28 +107,48 @@ def serve(case: Case, side: str, device: torch.device) -> None:
     print((peak_memory_bytes(device) - before) / 2**30, flush=True)
 
 
+def time_sides(case: Case, device: torch.device, repeats: int, sides: list[str]) -> Iterator[tuple[str, Timed, Timed]]:
+    """Each side, what it took, and what the first side took in the same turns.
+
+    All in turns on a CPU. A GPU has no room for all: there each takes turns with the first, and one that does not fit
+    is told and left out.
+    """
+    command = [sys.executable, "-m", "bench.train_step", "--serve", case.name]
+    commands = {side: [*command, side, str(device)] for side in sides}
+    if device.type == "cpu":
+        timed = time_processes(commands, repeats)
+        yield from ((side, timed[side], timed[sides[0]]) for side in sides)
+        return
+    for side in sides:
+        try:
+            timed = time_processes({name: commands[name] for name in (sides[0], side)}, repeats)
+        except RuntimeError as error:
+            print(f"{case.name}, {side}: {error}", flush=True)
+            continue
+        yield side, timed[side], timed[sides[0]]
+
+
 def measure(case: Case, device: torch.device, repeats: int, sides: list[str]) -> list[dict[str, Any]]:
     """A row for each side; the first is what the others are compared with."""
     case.config()  # VGG's weights are there: making them takes memory, which would count as a side's
-    command = [sys.executable, "-m", "bench.train_step", "--serve", case.name]
     dtypes = (torch.float32, choose_precision("O1", "auto", device).compute_dtype)
     before = {dtype: convolution_rate(device, dtype) for dtype in dtypes}
-    timed = time_processes({side: [*command, side, str(device)] for side in sides}, repeats)
+    flop = count_flop(make_side(case, "O0", device))
+    forget_cache(device)
+    timed = list(time_sides(case, device, repeats, sides))
     # a machine that others work on too has moments at which it reaches a third of it
     rates = {dtype: max(before[dtype], convolution_rate(device, dtype)) for dtype in dtypes}
-    flop = count_flop(make_side(case, "O0", device))
     rows = []
-    for side, result in timed.items():
+    for side, result, reference in timed:
         config = case.config(*settings_of(side))
         dtype = choose_precision(config.amp.opt_level, "auto", device).compute_dtype
         rate = rates[dtype]
-        reference = timed[sides[0]]
         ratios = [theirs / ours for theirs, ours in zip(reference.seconds, result.seconds, strict=True)]
         rows.append(
             {
                 "case": case.name,
                 "side": side,
-                "dtype": str(dtype).removeprefix("torch."),
+                "dtype": dtype_name(dtype, device),
                 "s": median(result.seconds),
                 "images/s": case.batch_size / median(result.seconds),
                 "times as fast": median(ratios),
@@ -134,16 +162,27 @@ def measure(case: Case, device: torch.device, repeats: int, sides: list[str]) ->
     return rows
 
 
+def dtype_name(dtype: torch.dtype, device: torch.device) -> str:
+    """With TF32, in which a GPU by default makes float32 convolutions."""
+    is_tf32 = device.type == "cuda" and dtype == torch.float32 and torch.backends.cudnn.allow_tf32
+    return "TF32" if is_tf32 else str(dtype).removeprefix("torch.")
+
+
 def main() -> None:
     """Parse the command line, measure, report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--case", nargs="*", help="names of cases; default: all of the device")
-    parser.add_argument("--side", nargs="*", help="names of sides beside the reference; default: all of the device")
+    cases = {case.name: case for case in [*CPU_CASES, *GPU_CASES]}
+    parser.add_argument("--case", nargs="*", choices=cases, metavar="NAME", help="default: all cases of the device")
+    parser.add_argument(
+        "--side",
+        nargs="*",
+        choices=[*CPU_SIDES, *GPU_SIDES],
+        help="names of sides beside the reference; default: all of the device",
+    )
     parser.add_argument("--serve", nargs=3, metavar=("CASE", "SIDE", "DEVICE"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    cases = {case.name: case for case in [*CPU_CASES, *GPU_CASES]}
     if arguments.serve:
         name, side, device_name = arguments.serve
         serve(cases[name], side, torch.device(device_name))
@@ -151,8 +190,11 @@ def main() -> None:
     device = choose_device(arguments.device)
     chosen = arguments.case or [case.name for case in (GPU_CASES if device.type == "cuda" else CPU_CASES)]
     sides = arguments.side or (GPU_SIDES if device.type == "cuda" else CPU_SIDES)
-    rows = [row for name in chosen for row in measure(cases[name], device, arguments.repeats, ["reference", *sides])]
-    write_report("train_step", device, rows)
+    torch.backends.cudnn.benchmark = True
+    rows: list[dict[str, Any]] = []
+    for name in chosen:
+        rows += measure(cases[name], device, arguments.repeats, ["reference", *sides])
+        write_report("train_step", device, rows)  # a later case may fail
 
 
 if __name__ == "__main__":

@@ -173,9 +173,10 @@ class DataConfig:
     data.cache_folder for later runs too. What changes on disk is read anew. A run that is killed leaves its memory to
     python -m tools.clear_cache."""
     cache_folder: str = "~/.cache/pairgan"
-    """disk: where. python -m tools.clear_cache empties it."""
+    """disk: where. python -m tools.clear_cache empties it; another than the default with --folder."""
     cache_gib: float = 16.0
-    """Most that is kept, in GiB; samples beyond it are decoded each time."""
+    """Most that is kept, in GiB; samples beyond it are decoded each time. Half of the shared memory (memory) and a
+    fiftieth of the disk (disk) stay free whatever it says."""
     on_bad_sample: Literal["error", "skip"] = "error"
     """What a training sample that cannot be used does. error: it ends the run. skip: another takes its place, and it is
     named once; more than 1 % of the samples, and more than 10, end the run all the same."""
@@ -448,7 +449,7 @@ class TrainConfig:
     cuda_graph: bool = False
     """Have the GPU repeat a step by itself (CUDA graph), without the CPU launching each kernel: for small networks and
     images, where launching takes longer than computing. One process, no train.pool_size; images that differ in size
-    are stepped as ever."""
+    are stepped as ever. What the step has taken of the GPU's memory, nothing else can use."""
     profile_steps: int = 0
     """Steps of which to write a trace of torch.profiler, after 10 others, to trace.json.gz in the run's folder, for
     ui.perfetto.dev. 0: none."""

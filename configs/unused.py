@@ -55,6 +55,8 @@ def _unused_of_data(config: Config) -> list[str]:
     unused += ["data.ignore_id"] if data.n_classes == 0 else []
     unused += ["data.on_bad_sample"] if data.layout == "synthetic_facades" else []
     unused += ["data.timeout_s"] if data.workers == 0 else []
+    unused += ["data.cache_gib"] if data.cache == "none" else []
+    unused += ["data.cache_folder"] if data.cache != "disk" else []
     unused += ["data.source_channels"] if data.n_classes or data.layout == "synthetic_facades" else []
     unused += ["data.load_width"] if data.preprocess in ("crop", "none") else []
     unused += ["data.load_height"] if data.preprocess != "resize_and_crop" else []

@@ -26,11 +26,13 @@ class SampleCache:
 
     folder: where; made when it is missing.
     max_bytes: most that the folder holds; processes that write at once may exceed it by some samples.
+    spare_share: part of the file system that is left to others: checkpoints, or the loader's batches in shared memory.
     """
 
-    def __init__(self, folder: Path, max_bytes: int) -> None:
+    def __init__(self, folder: Path, max_bytes: int, spare_share: float = 0.0) -> None:
         self._folder = folder
         self._max_bytes = max_bytes
+        self._spare_share = spare_share
         self._held_bytes = 0
         self._writes = 0
 
@@ -69,8 +71,9 @@ class SampleCache:
         if self._writes % _RECOUNT_WRITES == 0:
             self._recount()
         self._writes += 1
-        is_within_limit = self._held_bytes + n_bytes <= self._max_bytes
-        return is_within_limit and shutil.disk_usage(self._folder).free > 2 * n_bytes
+        disk = shutil.disk_usage(self._folder)
+        spare_bytes = max(2 * n_bytes, int(self._spare_share * disk.total))
+        return self._held_bytes + n_bytes <= self._max_bytes and disk.free > spare_bytes
 
     def _recount(self) -> None:
         self._held_bytes = 0

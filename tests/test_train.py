@@ -28,6 +28,7 @@ from tests.runs import assert_equal, checkpoint, run
 from training import Training
 from utils.checkpoint_folder import checkpoint_path
 from utils.distributed import World
+from utils.player import Player
 
 
 @pytest.mark.parametrize("retain_graph", ["true", "false"])
@@ -219,9 +220,31 @@ def fill_memory(_: object) -> None:
     raise MemoryError
 
 
+def fill_cudnn(_: object) -> None:
+    raise RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED")
+
+
+def fill_numpy(_: object) -> None:
+    np.empty(2**50, dtype=np.uint8)
+
+
+def fill_while_capturing(_: object) -> None:
+    try:
+        fill_the_gpu(None)
+    except torch.OutOfMemoryError:
+        raise RuntimeError("CUDA error: operation failed due to a previous error during capture")  # noqa: B904
+
+
 @pytest.mark.parametrize(
     ("work", "asked"),
-    [(allocate, f"{2**60} bytes more"), (fill_the_gpu, "2.50 GiB more"), (fill_memory, "what was needed")],
+    [
+        (allocate, f"{2**60} bytes more"),
+        (fill_the_gpu, "2.50 GiB more"),
+        (fill_memory, "what was needed"),
+        (fill_cudnn, "what was needed"),
+        (fill_numpy, "1.00 PiB more"),
+        (fill_while_capturing, "what was needed"),
+    ],
 )
 def test_too_little_memory_is_told_in_one_line(
     work: Callable[[object], None], asked: str, capsys: pytest.CaptureFixture[str]
@@ -255,6 +278,21 @@ def test_a_trace_of_some_steps_is_written(tiny_config: Path) -> None:
     names = [str(event.get("name")) for event in events]
     assert sum(name.startswith("ProfilerStep#") for name in names) >= 2
     assert any("convolution_backward" in name for name in names)
+
+
+def test_a_trace_that_is_not_reached_is_told(tiny_config: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run(tiny_config, "train.max_steps=4", "train.profile_steps=2")
+    assert "trace.json.gz begins after 10 steps" in capfd.readouterr().out
+    assert not (tiny_config.parent / "runs" / "tiny" / "trace.json.gz").exists()
+
+
+def test_too_little_memory_for_a_checkpoint_is_not_its_fault(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tiny_config)
+    monkeypatch.setattr(Player, "load_state_dict", lambda *_: fill_the_gpu(None))
+    with pytest.raises(torch.OutOfMemoryError):
+        run(tiny_config, "train.max_steps=8")
 
 
 def test_the_log_tells_the_time_spent_waiting_for_data(tiny_config: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -18,10 +18,13 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--folder", type=Path, default=Path(default), metavar="DIR", help=f"default: {default}")
     arguments = parser.parse_args(argv)
     log_to_console(is_main=True)
-    for folder in [arguments.folder.expanduser() / build.CACHE_NAME, *build.memory_caches()]:
+    folders = [arguments.folder.expanduser() / build.CACHE_NAME, *build.memory_caches()]
+    for folder in folders:
         if folder.is_dir():
             shutil.rmtree(folder)
             logger.info("removed %s", folder)
+        else:
+            logger.info("nothing in %s; another data.cache_folder is named with --folder", folder)
 
 
 if __name__ == "__main__":

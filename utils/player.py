@@ -47,6 +47,7 @@ class Player:
         self.freeze([])
         self.skipped_steps = torch.zeros((), dtype=torch.int64, device=self.parameters[0].device)
         self.skipped_in_a_row = torch.zeros_like(self.skipped_steps)
+        self._learning_rate = float(self.optimizer.param_groups[0]["lr"])
 
     def freeze(self, prefixes: Sequence[str]) -> None:
         """Train from now on all but the parameters whose names begin with one of `prefixes`, in whole words.
@@ -125,10 +126,13 @@ class Player:
     @property
     def learning_rate(self) -> float:
         """The learning rate of the next steps."""
-        return float(self.optimizer.param_groups[0]["lr"])
+        return self._learning_rate
 
     @learning_rate.setter
     def learning_rate(self, value: float) -> None:
+        if value == self._learning_rate:
+            return
+        self._learning_rate = value
         for group in self.optimizer.param_groups:
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(value)  # a CUDA graph reads it from there

@@ -1,5 +1,6 @@
 """Means of 0-d tensors over many passes, without asking the device for them at each."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 
 import torch
@@ -20,8 +21,9 @@ class RunningMeans:
         seen = torch.stack([value.detach().float() for value in values.values()])
         if tags not in self._totals:
             self._totals[tags] = seen.new_zeros(len(tags) + 1)
-        self._totals[tags][:-1] += seen
-        self._totals[tags][-1] += 1
+        total = self._totals[tags]
+        total[:-1].add_(seen)
+        total[-1:].add_(1)
 
     def take(self, world: World) -> dict[str, float]:
         """Means over the passes since the last call and over the processes, by tag; starts anew."""
@@ -29,7 +31,10 @@ class RunningMeans:
         taken = world.mean(torch.cat(totals)).cpu().split([len(total) for total in totals])
         for total in totals:
             total.zero_()
-        means = {}
-        for tags, (*sums, count) in zip(self._totals, (total.tolist() for total in taken), strict=True):
-            means.update({tag: value / count for tag, value in zip(tags, sums, strict=True) if count})
-        return means
+        sums: dict[str, float] = defaultdict(float)
+        counts: dict[str, float] = defaultdict(float)
+        for tags, (*values, count) in zip(self._totals, (total.tolist() for total in taken), strict=True):
+            for tag, value in zip(tags, values, strict=True):
+                sums[tag] += value
+                counts[tag] += count
+        return {tag: sums[tag] / counts[tag] for tag in sums if counts[tag]}

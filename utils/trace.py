@@ -5,6 +5,8 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
+from utils.run_folder import logger
+
 SKIPPED_STEPS = 10  # the first ones choose algorithms and fill caches
 
 
@@ -13,6 +15,7 @@ class Trace:
 
     def __init__(self, path: Path, n_steps: int) -> None:
         activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
+        self._path = path
         self._profile: profile | None = None
         if n_steps:
             self._profile = profile(
@@ -28,6 +31,8 @@ class Trace:
             self._profile.step()
 
     def close(self) -> None:
-        """Stop recording; what is not complete is written too."""
+        """Stop recording; of steps that were not reached there is nothing."""
         if self._profile:
             self._profile.stop()
+            is_there = self._path.is_file()
+            logger.info("trace: %s" if is_there else f"no trace: %s begins after {SKIPPED_STEPS} steps", self._path)

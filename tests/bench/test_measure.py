@@ -50,3 +50,16 @@ def test_a_report_tells_where_it_was_measured(tmp_path: Path) -> None:
     assert report["surroundings"]["torch_version"] == torch.__version__
     assert report["surroundings"]["threads"] >= 1
     assert markdown_table(report["rows"]) == "| case | s |\n| --- | --- |\n| x | 0.123 |"
+
+
+def test_parts_of_a_measurement_are_put_together(tmp_path: Path) -> None:
+    rows = [{"case": "x", "side": side, "s": 1.0} for side in ("a", "b")]
+    write_report("speed", CPU, rows[:1], results=tmp_path)
+    write_report("speed", CPU, rows[1:], results=tmp_path)
+    again = {"case": "x", "side": "a", "s": 2.0}
+    path = write_report("speed", CPU, [again], results=tmp_path)
+    assert json.loads(path.read_text())["rows"] == [rows[1], again]
+    other = json.loads(path.read_text())
+    other["surroundings"]["commit"] = "another"
+    path.write_text(json.dumps(other))
+    assert json.loads(write_report("speed", CPU, [again], results=tmp_path).read_text())["rows"] == [again]

@@ -3,6 +3,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO
 
 import pytest
@@ -175,3 +176,28 @@ def test_one_command_removes_it(
     clear_cache.main(["--folder", str(tmp_path / "cache")])
     assert [path.name for path in (tmp_path / "cache").iterdir()] == ["mine.txt"]
     assert not left_behind.exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "free_share", "is_kept"),
+    [("memory", 0.4, False), ("memory", 0.6, True), ("disk", 0.01, False), ("disk", 0.1, True)],
+)
+def test_room_is_left_to_batches_and_checkpoints(
+    tiny_config: Path,
+    label_data_set: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    free_share: float,
+    is_kept: bool,
+) -> None:
+    total = 2**30
+    usage = SimpleNamespace(total=total, used=0, free=int(free_share * total))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    monkeypatch.setattr(build, "_SHARED_MEMORY", tmp_path)
+    config = load_config(tiny_config, settings(label_data_set, f"data.cache={kind}", f"data.cache_folder={tmp_path}"))
+    layout = build.build_training_layout(
+        config, build.build_layout(config, "train", needs_targets=True), tmp_path / "run"
+    )
+    layout.read(0)
+    assert bool(list(tmp_path.rglob("*.pt"))) == is_kept
