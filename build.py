@@ -37,7 +37,6 @@ from models.unet_generator import UnetGenerator
 from utils.allocator import keep_freed_memory
 from utils.cores import usable_cores
 from utils.label_colors import label_colors
-from utils.precision import choose_precision
 
 CACHE_NAME = "samples"
 _SHARED_MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
@@ -72,10 +71,8 @@ def build_conditioning(config: Config) -> Conditioning:
 
 def prepare_memory(config: Config, device: torch.device) -> None:
     """Have what a step on a CPU frees kept for the next step, as far as there is memory for it."""
-    if device.type != "cpu" or config.train.activation_checkpointing:
-        return
-    precision = choose_precision(config.amp.opt_level, config.amp.dtype, device)
-    keep_freed_memory(but_large=precision.compute_dtype == torch.float32)
+    if device.type == "cpu" and not config.train.activation_checkpointing:
+        keep_freed_memory()
 
 
 def memory_format(device: torch.device) -> torch.memory_format:

@@ -7,27 +7,21 @@ from functools import cache
 
 from torch import Tensor
 
-# malloc.h of glibc
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -3, -4, -8
-_LARGE = 2**25  # bytes; glibc takes no larger threshold
+_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8  # malloc.h of glibc
 
 
-def keep_freed_memory(*, but_large: bool = False) -> bool:
+def keep_freed_memory() -> bool:
     """Have freed memory kept for the next step instead of given back; returns whether the C library could be told.
 
     By default glibc maps every large tensor anew and unmaps it when it is freed, so that a step on a CPU spends much of
     its time in page faults: the gradients alone of a full-size generator are 730 MB, new in every step. What is kept
     lies in holes of all sizes, and takes up to a tenth more memory: not for a training that is short of it.
-
-    but_large: tensors of 32 MiB and more are mapped and unmapped as ever, and leave no holes. In float32, in which
-        computing takes longest, that costs nothing at 256x256 and 8 % at 512x256, for 12 % and 3 % less memory.
     """
     mallopt = _c_function("mallopt")
     if mallopt is None:
         return False
     # one arena, never mapped and never trimmed: what one thread frees, as autograd's, the others can have
-    mapping = mallopt(_M_MMAP_THRESHOLD, _LARGE) if but_large else mallopt(_M_MMAP_MAX, 0)
-    return all([mapping, mallopt(_M_ARENA_MAX, 1), mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)])
+    return all([mallopt(_M_ARENA_MAX, 1), mallopt(_M_MMAP_MAX, 0), mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)])
 
 
 def give_freed_memory_back(_: Tensor | None = None) -> None:
