@@ -13,14 +13,14 @@ import train
 from utils.checkpoint import load_checkpoint
 from utils.checkpoint_folder import checkpoint_path
 
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 STEPS = 3
 TWO_EPOCHS = ["data.synthetic.train_samples=4"]  # one of two joint batches, and the beginning of another
 
 
 def launch(config: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     return subprocess.run(
-        [*command, "train.py", "--config", str(config), *arguments],
+        [*TORCHRUN, "train.py", "--config", str(config), *arguments],
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
@@ -73,6 +73,50 @@ def test_a_run_of_two_processes_goes_on_with_one(tiny_config: Path) -> None:
     train.main(["--config", str(tiny_config), "train.max_steps=5", "data.synthetic.train_samples=12"])
     state = load_checkpoint(checkpoint_path(tiny_config.parent / "runs" / "tiny", 5))
     assert state["samples_into_epoch"] == 3 * 2 + 2 * 1
+
+
+LEAVES_THE_WORLD = """
+import os, sys
+import torch
+import torch.distributed as dist
+import launch
+from utils.distributed import joined_world
+
+class Run:
+    def __init__(self, world):
+        self.network, self.itself = world.wrap(torch.nn.Linear(2, 2)), self
+        self.network(torch.zeros(1, 2)).sum().backward()
+        dist.all_reduce(torch.zeros(1))
+
+def play(world):
+    run = Run(world)
+    if "interrupted" in sys.argv:
+        raise KeyboardInterrupt
+
+try:
+    with joined_world("cpu", 60) as world:
+        play(world)
+except KeyboardInterrupt:
+    print("interrupted")
+threads = [open(f"/proc/self/task/{thread}/comm").read() for thread in os.listdir("/proc/self/task")]
+print("threads of gloo:", sum("gloo" in name for name in threads))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are listed by Linux")
+@pytest.mark.parametrize("end", ["finished", "interrupted"])
+def test_no_thread_of_the_process_group_is_left_to_abort_the_interpreters_end(tmp_path: Path, end: str) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(LEAVES_THE_WORLD)
+    result = subprocess.run(
+        [*TORCHRUN, str(script), end],
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path.cwd())},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert result.stdout.count("threads of gloo: 0") == 2, result.stdout + result.stderr
+    assert result.stdout.count("interrupted") == (2 if end == "interrupted" else 0)
 
 
 @pytest.mark.parametrize(
