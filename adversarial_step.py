@@ -26,11 +26,13 @@ class Scene:
 
     source: (N, C, H, W) condition that both networks see. target: (N, 3 or 1, H, W) in [-1, 1].
     generator_inputs: what the generator is called with: the source, and instance features or what they are made from.
+    names: of the N samples.
     """
 
     source: Tensor
     target: Tensor
     generator_inputs: tuple[Tensor, ...]
+    names: tuple[str, ...] = ()
 
 
 @dataclass
@@ -178,7 +180,7 @@ class Game:
             ):
                 source = self.conditioning(batch)
                 inputs = self.conditioning.generator_inputs(batch, source)
-                yield Scene(source, self.conditioning.target(batch), inputs)
+                yield Scene(source, self.conditioning.target(batch), inputs, batch.names)
 
     def _judge(self, *pairs: tuple[Tensor, Tensor]) -> list[list[Judgement]]:
         """The discriminator's judgements of each pair of a source and an image; in one pass where that is the same."""
@@ -217,6 +219,7 @@ class Game:
                 fake_logits=[scale.logits for scale in fake_judged],
                 fake_features=[scale.features for scale in fake_judged],
                 real_features=[scale.features for scale in real_judged],
+                names=scene.names,
             )
         )
         self.means.add(terms, "loss/G/")
@@ -235,7 +238,7 @@ def build_game(config: Config, world: World) -> Game:
     with world.main_first():
         perceptual = build.build_perceptual_loss(config)
     if perceptual is not None:
-        perceptual.to(world.device).to(memory_format=build.perceptual_memory_format(world.device))
+        perceptual.to(world.device).to(memory_format=build.perceptual_memory_format(config, world.device))
     torch.manual_seed(config.run.seed + world.rank)  # noise differs by process
 
     def wrap_generator(network: nn.Module) -> nn.Module:
@@ -256,7 +259,7 @@ def build_game(config: Config, world: World) -> Game:
 
 
 def _make_player(module: nn.Module, config: Config, device: torch.device, precision: Precision, wrap: Wrap) -> Player:
-    module.to(device).to(memory_format=build.memory_format(device))
+    module.to(device).to(memory_format=build.memory_format(config, device))
     settings = config.optimizer
     computing = precision.computing(module)
     return Player(

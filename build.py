@@ -69,21 +69,25 @@ def build_conditioning(config: Config) -> Conditioning:
     )
 
 
-def prepare_memory(config: Config, device: torch.device) -> None:
-    """Have what a step on a CPU frees kept for the next step, as far as there is memory for it."""
+def prepare_device(config: Config, device: torch.device) -> None:
+    """Have a GPU choose its algorithms by trial, and what a step on a CPU frees kept for the next, if memory allows."""
+    torch.backends.cudnn.benchmark = config.train.cudnn_benchmark
     if device.type == "cpu" and not config.train.activation_checkpointing:
         keep_freed_memory()
 
 
-def memory_format(device: torch.device) -> torch.memory_format:
+def memory_format(config: Config, device: torch.device) -> torch.memory_format:
     """The layout of a GPU's tensor cores is channels last; a CPU has blocked layouts of its own."""
-    return torch.channels_last if device.type == "cuda" else torch.contiguous_format
+    choice = config.train.channels_last
+    is_last = choice == "always" or (choice == "auto" and device.type == "cuda")
+    return torch.channels_last if is_last else torch.contiguous_format
 
 
-def perceptual_memory_format(device: torch.device) -> torch.memory_format:
+def perceptual_memory_format(config: Config, device: torch.device) -> torch.memory_format:
     """For VGG19, which has no norms, a CPU with matrix units (AMX) wants channels last too: a step takes 1/13 less."""
-    has_amx = device.type == "cpu" and torch.cpu._is_amx_tile_supported()
-    return torch.channels_last if has_amx else memory_format(device)
+    if config.train.channels_last == "auto" and device.type == "cpu" and torch.cpu._is_amx_tile_supported():
+        return torch.channels_last
+    return memory_format(config, device)
 
 
 def has_split(data: DataConfig, split: str) -> bool:
@@ -276,7 +280,7 @@ def build_perceptual_loss(config: Config) -> PerceptualLoss | None:
         imagenet_normalization=settings.vgg_imagenet_normalization,
         recomputes=config.train.activation_checkpointing,
     )
-    return PerceptualLoss(network)
+    return PerceptualLoss(network, kept_bytes=int(settings.vgg_kept_gib * 2**30))
 
 
 def build_meter(config: Config, device: torch.device) -> Meter:

@@ -170,7 +170,7 @@ def build_translator(
     generator = trained.generator
     if look is not None and isinstance(generator, FeatureConditionedGenerator):
         generator = generator.generator
-    computing = precision.computing(generator.to(device)).to(memory_format=build.memory_format(device))
+    computing = precision.computing(generator.to(device)).to(memory_format=build.memory_format(trained.config, device))
     return Translator(
         generator=compiled(computing.eval(), device, is_final=True) if compiles else computing,
         conditioning=build.build_conditioning(settings_for(trained, look)),
@@ -405,8 +405,7 @@ def _translate(request: Request, world: World) -> None:
     device = world.device
     if device.type == "cpu":
         keep_freed_memory()
-    elif request.keeps_sizes:
-        torch.backends.cudnn.benchmark = False  # it would search anew for each size
+    torch.backends.cudnn.benchmark = not request.keeps_sizes  # it would search anew for each size
     file = find_checkpoint_file(request.checkpoint)
     trained = load_trained(
         file,

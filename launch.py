@@ -230,7 +230,7 @@ def note_settings(path: Path, config: Config) -> None:
 
 def train(config: Config, world: World, beginning: Beginning, stop: StopRequest) -> None:
     """Build, find the place to go on from, and run to the end."""
-    build.prepare_memory(config, world.device)
+    build.prepare_device(config, world.device)
     training = Training(config, world)
     found, plan = go_on_or_start(training, beginning)
     if training.position.step >= training.total_steps:

@@ -95,7 +95,7 @@ class Training:
         self.stopwatch = Stopwatch()
         optimizer = config.optimizer
         self.plateau = Plateau(optimizer.plateau_epochs) if optimizer.decay == "plateau" else None
-        self._upload = Upload(world.device)
+        self._upload = Upload(world.device, has_stream=config.train.async_upload)
         self._stop = StopRequest()
         self._fingerprint = fingerprint(self.layout) if world.is_main else None
         self._recent_names: deque[str] = deque(maxlen=CHECKED_EVERY_STEPS)
@@ -307,6 +307,7 @@ class Training:
             sampler,
             n_workers=build.count_workers(self.config.data, self.world.local_size),
             pin_memory=self.world.device.type == "cuda",
+            prefetch=self.config.data.prefetch,
             timeout_s=self.config.data.timeout_s,
             should_stop=lambda: self._stop.poll() != 0,
         )

@@ -46,7 +46,7 @@ def network_sides(case: Case, device: torch.device) -> dict[str, Callable[[], ob
 
     def side(network: nn.Module, level: OptLevel, *, compiles: bool = False) -> Callable[[], object]:
         precision = choose_precision(level, "auto", device)
-        computing = precision.computing(network).to(memory_format=build.memory_format(device))
+        computing = precision.computing(network).to(memory_format=build.memory_format(case.config(), device))
         computing = compiled(computing, device, is_final=True) if compiles else computing
 
         def work() -> None:

@@ -98,7 +98,7 @@ def serve(case: Case, side: str, device: torch.device) -> None:
     """
     torch.backends.cudnn.benchmark = True  # as train.py, and pix2pix
     if side not in REFERENCES:
-        build.prepare_memory(case.config(*settings_of(side)), device)
+        build.prepare_device(case.config(*settings_of(side)), device)
     before = peak_memory_bytes(device)
     step = make_side(case, side, device)
     for _ in range(2 if device.type == "cpu" else WARM_UP_STEPS + 2):

@@ -182,12 +182,15 @@ class DataConfig:
     named once; more than 1 % of the samples, and more than 10, end the run all the same."""
     timeout_s: float = 600.0
     """Longest that loader processes may take for a batch, in seconds, before the run ends. 0: for ever."""
+    prefetch: int = 2
+    """Batches that each loader process has ready."""
     synthetic: SyntheticConfig = field(default_factory=SyntheticConfig)
     """Sizes of the embedded data set."""
 
     def __post_init__(self) -> None:
         require_at_least(0, "data", n_classes=self.n_classes, ignore_id=self.ignore_id, cache_gib=self.cache_gib)
         require_at_least(0, "data", timeout_s=self.timeout_s)
+        require_at_least(1, "data", prefetch=self.prefetch)
         for key, n_channels in (("source_channels", self.source_channels), ("target_channels", self.target_channels)):
             require(n_channels in (1, 3), f"data.{key}", n_channels, "1 or 3")
         require(self.cache_folder.strip() != "", "data.cache_folder", "empty", "a folder")
@@ -215,6 +218,12 @@ class DataConfig:
         if self.preprocess == "scale_width_and_crop":
             fits = self.crop_width <= self.load_width
             require(fits, "data.crop_width", self.crop_width, f"no more than data.load_width {self.load_width}")
+
+    @property
+    def cuts_by_chance(self) -> bool:
+        """Whether a sample is cut to another part in each epoch."""
+        is_whole = (self.crop_width, self.crop_height) == (self.load_width, self.load_height)
+        return self.preprocess in SIZED_BY_CROP and not (self.preprocess == "resize_and_crop" and is_whole)
 
 
 @dataclass(frozen=True)
@@ -358,11 +367,15 @@ class LossConfig:
     """File of torchvision's VGG19 weights. Default: torchvision's download, kept in torch's cache."""
     vgg_imagenet_normalization: bool = False
     """Normalise VGG19's input by ImageNet's statistics, which pix2pixHD does not do."""
+    vgg_kept_gib: float = 0.0
+    """Most that is kept of the targets' VGG19 features for later epochs, in GiB of the device's memory: 4 MB for an
+    image of 128x128 in a low dtype, 16 MB at 256x256. Worth it for small networks; samples must not be mirrored or cut
+    by chance."""
 
     def __post_init__(self) -> None:
         weights = {"adversarial": self.adversarial, "feature_matching": self.feature_matching}
         require_at_least(0, "loss", **weights, l1=self.l1, vgg=self.vgg)
-        require_at_least(0, "loss", gradient_penalty=self.gradient_penalty, r1=self.r1)
+        require_at_least(0, "loss", gradient_penalty=self.gradient_penalty, r1=self.r1, vgg_kept_gib=self.vgg_kept_gib)
         total = sum(weights.values()) + self.l1 + self.vgg
         require(total > 0, "loss", "all 0", "at least one loss weight above 0")
 
@@ -450,6 +463,13 @@ class TrainConfig:
     """Have the GPU repeat a step by itself (CUDA graph), without the CPU launching each kernel: for small networks and
     images, where launching takes longer than computing. One process, no train.pool_size; images that differ in size
     are stepped as ever. What the step has taken of the GPU's memory, nothing else can use."""
+    channels_last: Literal["auto", "always", "never"] = "auto"
+    """Layout of the networks in memory, in training and translation. auto: channels last on a GPU, whose tensor cores
+    want it, and for VGG19 on CPUs with matrix units (AMX)."""
+    cudnn_benchmark: bool = True
+    """Have a GPU try which algorithm of each convolution is the fastest, when a size comes for the first time."""
+    async_upload: bool = True
+    """Bring batches to a GPU in a stream of their own, while it still computes the step before."""
     profile_steps: int = 0
     """Steps of which to write a trace of torch.profiler, after 10 others, to trace.json.gz in the run's folder, for
     ui.perfetto.dev. 0: none."""
@@ -582,6 +602,8 @@ class Config:
             expected = "false with train.cuda_graph and generator.dropout: to draw the same twice asks the CPU"
             require(not self.train.activation_checkpointing, "train.activation_checkpointing", True, expected)
         self._check_features()
+        if self.loss.vgg_kept_gib:
+            self._check_kept_features()
         if self.generator.name != "local":
             frozen_epochs = self.train.freeze_global_epochs
             expected = "0 where generator.name is not local"
@@ -602,6 +624,14 @@ class Config:
         if features.regions == "labels":
             has_labels = data.n_classes > 0 or data.layout == "synthetic_facades"
             require(has_labels, "features.regions", features.regions, "instances where data.n_classes is 0")
+
+    def _check_kept_features(self) -> None:
+        """A target that is kept has to come again as it was, and a CUDA graph cannot look anything up."""
+        data, where = self.data, "with loss.vgg_kept_gib"
+        require(not data.flip, "data.flip", True, f"false {where}: mirrored targets are others")
+        expected = f"scale_width, none or a crop of the load size {where}: another part would be another target"
+        require(not data.cuts_by_chance, "data.preprocess", data.preprocess, expected)
+        require(not self.train.cuda_graph, "train.cuda_graph", True, f"false {where}")
 
     def _check_sizes(self) -> None:
         """The sizes that the user typed against what the networks can halve."""

@@ -20,7 +20,8 @@ _UNUSED_BY_DISCRIMINATOR = {
 def unused_settings(config: Config) -> list[str]:
     """`section.key=value` of every setting that was changed from its default and is not used."""
     unused = [*_unused_of_data(config), *_unused_of_networks(config.generator, config.discriminator)]
-    unused += ["loss.vgg_weights", "loss.vgg_imagenet_normalization"] if config.loss.vgg == 0 else []
+    if config.loss.vgg == 0:
+        unused += [f"loss.vgg_{key}" for key in ("weights", "imagenet_normalization", "kept_gib")]
     if config.discriminator.name == "pixel" or config.discriminator.n_scales == 1:
         unused += ["loss.over_scales"]
     unused += _unused_of_features(config.features)
@@ -54,7 +55,7 @@ def _unused_of_data(config: Config) -> list[str]:
         unused += ["data.feature_folder"]
     unused += ["data.ignore_id"] if data.n_classes == 0 else []
     unused += ["data.on_bad_sample"] if data.layout == "synthetic_facades" else []
-    unused += ["data.timeout_s"] if data.workers == 0 else []
+    unused += ["data.timeout_s", "data.prefetch"] if data.workers == 0 else []
     unused += ["data.cache_gib"] if data.cache == "none" else []
     unused += ["data.cache_folder"] if data.cache != "disk" else []
     unused += ["data.source_channels"] if data.n_classes or data.layout == "synthetic_facades" else []

@@ -95,11 +95,13 @@ def training_batches(
     *,
     n_workers: int,
     pin_memory: bool,
+    prefetch: int = 2,
     timeout_s: float = 0.0,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Generator[Batch]:
     """The endless stream of batches.
 
+    prefetch: batches that each loader process has ready.
     timeout_s: longest that loader processes may take for a batch, in seconds; 0: for ever.
     should_stop: asked every second while waiting for loader processes.
 
@@ -114,6 +116,7 @@ def training_batches(
         num_workers=n_workers,
         collate_fn=_collate,
         pin_memory=pin_memory,
+        prefetch_factor=prefetch if n_workers else None,
         timeout=POLL_S if n_workers else 0,
         worker_init_fn=_leave_signals_to_the_parent,
         generator=torch.Generator(),  # its own: the loader must not draw from the stream of the networks' noise

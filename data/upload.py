@@ -6,11 +6,14 @@ from data.batch import Batch
 
 
 class Upload:
-    """Copies batches to a device; to a GPU in a stream of its own, while that still computes the step before."""
+    """Copies batches to a device.
 
-    def __init__(self, device: torch.device) -> None:
+    has_stream: to a GPU in a stream of its own, while that still computes the step before.
+    """
+
+    def __init__(self, device: torch.device, *, has_stream: bool = True) -> None:
         self._device = device
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._stream = torch.cuda.Stream(device) if has_stream and device.type == "cuda" else None
 
     def __call__(self, batch: Batch) -> Batch:
         """The batch on the device, ready for what is computed next there; uint8 as it was read."""

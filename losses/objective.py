@@ -20,6 +20,7 @@ class Translation:
     fake, target: (N, 3, H, W) in [-1, 1].
     fake_logits: for each scale (N, 1, H_s, W_s).
     fake_features, real_features: for each scale and layer (N, C_l, H_l, W_l).
+    names: of the targets.
     """
 
     fake: Tensor
@@ -27,6 +28,7 @@ class Translation:
     fake_logits: Sequence[Tensor]
     fake_features: Sequence[Sequence[Tensor]]
     real_features: Sequence[Sequence[Tensor]]
+    names: Sequence[str] = ()
 
 
 Term = Callable[[Translation], Tensor]
@@ -45,7 +47,7 @@ class GeneratorObjective:
             "l1": lambda x: F.l1_loss(x.fake, x.target),
         }
         if perceptual is not None:
-            terms["vgg"] = lambda x: perceptual(x.fake, x.target)
+            terms["vgg"] = lambda x: perceptual(x.fake, x.target, x.names)
         self.weights = {name: weight for name, weight in weights.items() if weight != 0}
         self._terms = {name: terms[name] for name in self.weights}
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from torchvision.models import VGG19_Weights, vgg19
 
+from losses.kept_features import KeptFeatures
 from utils.pretrained import PretrainedFile
 
 # relu1_1, relu2_1, relu3_1, relu4_1, relu5_1 in torchvision's numbering, and pix2pixHD's weights of their L1
@@ -75,17 +76,19 @@ class PerceptualLoss(nn.Module):
 
     network: gives a list of features for (N, 3, H, W) images in [-1, 1]; VGG19Features, or a stand-in.
     layer_weights: one weight for each of them.
+    kept_bytes: most that is kept of targets' features, by their names, for targets that come again unchanged.
     """
 
-    def __init__(self, network: nn.Module, layer_weights: Sequence[float] = LAYER_WEIGHTS) -> None:
+    def __init__(self, network: nn.Module, layer_weights: Sequence[float] = LAYER_WEIGHTS, kept_bytes: int = 0) -> None:
         super().__init__()
         self.network = network
         self.layer_weights = tuple(layer_weights)
+        self._kept = KeptFeatures(network, kept_bytes) if kept_bytes else None
 
-    def forward(self, fake: Tensor, target: Tensor) -> Tensor:
+    def forward(self, fake: Tensor, target: Tensor, names: Sequence[str] = ()) -> Tensor:
         """0-d loss of (N, 3, H, W) images in [-1, 1]; no gradient reaches `target`. float32 under autocast."""
         with torch.no_grad():
-            target_features = self.network(target)
+            target_features = self._kept(target, names) if self._kept else self.network(target)
         layers = zip(self.network(fake), target_features, self.layer_weights, strict=True)
         return torch.stack([weight * F.l1_loss(f, t) for f, t, weight in layers]).sum()
 

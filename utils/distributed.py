@@ -106,7 +106,6 @@ def joined_world(device: str, timeout_s: float) -> Iterator[World]:
     chosen = choose_device(device, index=int(os.environ.get("LOCAL_RANK", "0")))
     if chosen.type == "cuda":
         torch.cuda.set_device(chosen)
-        torch.backends.cudnn.benchmark = True  # training repeats its shapes
     if size == 1:
         yield World(rank, size, chosen)
         return

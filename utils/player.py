@@ -190,6 +190,8 @@ def make_adam(
 ) -> Adam:
     """Fused Adam of all parameters; the weight decay, decoupled as AdamW's, spares biases and norms.
 
+    Only the fused one leaves out an update by itself where gradients are broken, without the host asking (`step`).
+
     capturable: whether a CUDA graph can make the step, with the learning rate in a tensor.
     """
     weights = [parameter for parameter in module.parameters() if parameter.dim() > 1]

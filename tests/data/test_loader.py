@@ -99,9 +99,10 @@ def test_a_fault_in_a_loader_process_ends_the_run_and_its_processes(tmp_path: Pa
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_batch_reaches_a_gpu_whole_while_that_is_busy() -> None:
+@pytest.mark.parametrize("has_stream", [True, False])
+def test_a_batch_reaches_a_gpu_whole_while_that_is_busy(has_stream: bool) -> None:
     device = torch.device("cuda")
-    upload = Upload(device)
+    upload = Upload(device, has_stream=has_stream)
     busy = torch.randn(4096, 4096, device=device)
     for number in range(20):
         busy = (busy @ busy).clamp(-1, 1)

@@ -1,0 +1,84 @@
+"""Settings that change how fast a run is, and must not change what it learns."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import build
+from configs.load import load_config
+from configs.schema import ConfigError
+from tests.runs import assert_equal, checkpoint, run, without_config
+
+UNCHANGING = ["data.flip=false", "data.preprocess=none"]
+
+
+def trained(config: Path, *settings: str) -> dict[str, object]:
+    run(config, "run.name=run", "--resume", "never", *settings)
+    return without_config(checkpoint(config, 4, "run"))
+
+
+@pytest.mark.parametrize("batch_size", ["1", "2"])
+def test_kept_features_of_vgg_train_alike_and_on_from_a_checkpoint(
+    tiny_config: Path, tmp_path: Path, vgg19_weights: dict[str, Tensor], batch_size: str
+) -> None:
+    torch.save(vgg19_weights, tmp_path / "vgg.pth")
+    settings = [*UNCHANGING, "loss.vgg=1", f"loss.vgg_weights={tmp_path / 'vgg.pth'}", f"train.batch_size={batch_size}"]
+    settings += ["data.synthetic.train_samples=4"]
+    kept = trained(tiny_config, *settings, "loss.vgg_kept_gib=1")
+    if batch_size == "1":  # in a batch of more the last bits depend on what else is in it
+        assert_equal(kept, trained(tiny_config, *settings))
+    run(tiny_config, "run.name=half", *settings, "loss.vgg_kept_gib=1", "train.max_steps=3")
+    run(tiny_config, "run.name=half", *settings, "loss.vgg_kept_gib=1")
+    assert_equal(without_config(checkpoint(tiny_config, 4, "half")), kept)
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        (["data.flip=true"], r"data\.flip is true, expected false with loss\.vgg_kept_gib"),
+        (["data.preprocess=crop", "data.crop_width=16", "data.crop_height=16"], r"data\.preprocess is crop, expected"),
+        (["data.preprocess=resize_and_crop", "data.load_width=64"], r"data\.preprocess is resize_and_crop, expected"),
+        (["train.cuda_graph=true"], r"train\.cuda_graph is true, expected false with loss\.vgg_kept_gib"),
+    ],
+)
+def test_targets_that_change_are_not_kept(tiny_config: Path, settings: list[str], complaint: str) -> None:
+    crop = ["data.crop_width=32", "data.crop_height=32", "data.load_height=32"]
+    with pytest.raises(ConfigError, match=complaint):
+        load_config(tiny_config, [*UNCHANGING, *crop, "loss.vgg=1", "loss.vgg_kept_gib=1", *settings])
+    whole = ["data.preprocess=resize_and_crop", "data.load_width=32"]  # the crop is all of it
+    load_config(tiny_config, [*UNCHANGING, *crop, *whole, "loss.vgg=1", "loss.vgg_kept_gib=1"])
+
+
+def test_the_layout_in_memory_changes_rounding_alone(tiny_config: Path) -> None:
+    losses = []
+    for choice in ("never", "always"):
+        trained(tiny_config, f"train.channels_last={choice}", "log.every_steps=1")
+        lines = (tiny_config.parent / "runs" / "run" / "metrics.jsonl").read_text().splitlines()
+        losses.append([json.loads(line)["loss/G/total"] for line in lines if "loss/G/total" in line])
+    assert len(losses[0]) == 4
+    assert losses[0][0] == pytest.approx(losses[1][0], rel=1e-5)
+    assert losses[0] == pytest.approx(losses[1], rel=0.02)  # Adam makes steps of rounding noise
+
+
+@pytest.mark.parametrize(
+    ("choice", "on_cpu", "on_gpu"),
+    [
+        ("auto", torch.contiguous_format, torch.channels_last),
+        ("always", torch.channels_last, torch.channels_last),
+        ("never", torch.contiguous_format, torch.contiguous_format),
+    ],
+)
+def test_the_layout_is_chosen_by_device_unless_it_is_set(
+    tiny_config: Path, choice: str, on_cpu: torch.memory_format, on_gpu: torch.memory_format
+) -> None:
+    config = load_config(tiny_config, [f"train.channels_last={choice}"])
+    assert build.memory_format(config, torch.device("cpu")) == on_cpu
+    assert build.memory_format(config, torch.device("cuda")) == on_gpu
+    assert build.perceptual_memory_format(config, torch.device("cuda")) == on_gpu
+
+
+def test_how_much_is_loaded_ahead_changes_no_sample(tiny_config: Path) -> None:
+    assert_equal(trained(tiny_config, "data.workers=1", "data.prefetch=3"), trained(tiny_config))
