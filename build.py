@@ -172,12 +172,36 @@ def count_workers(data: DataConfig, processes_per_machine: int) -> int:
 
 def build_generator(config: Config) -> nn.Module:
     """The generator with initial weights from torch's global random generator, and with its encoder if it has one."""
+    settings = config.generator
+    generator = _make_generator(config)
+    initialize(generator, settings.init, settings.init_gain)
+    if settings.spectral_norm:
+        generator = add_spectral_norm(generator)
+    network = FeatureConditionedGenerator(generator, _build_encoder(config)) if config.has_encoder else generator
+    if config.train.activation_checkpointing:
+        recompute_stages(network)
+    return network
+
+
+def _build_encoder(config: Config) -> FeatureEncoder:
     settings, features = config.generator, config.features
-    in_channels = build_conditioning(config).channels + features.n_channels
-    generator: nn.Module
+    encoder = FeatureEncoder(
+        in_channels=config.data.target_channels,
+        n_features=features.n_channels,
+        base_channels=features.base_channels,
+        n_downsamplings=features.n_downsamplings,
+        norm=settings.norm,
+    )
+    initialize(encoder, settings.init, settings.init_gain)
+    return encoder
+
+
+def _make_generator(config: Config) -> nn.Module:
+    settings = config.generator
+    in_channels = build_conditioning(config).channels + config.features.n_channels
     match settings.name:
         case "global":
-            generator = GlobalGenerator(
+            return GlobalGenerator(
                 in_channels=in_channels,
                 out_channels=config.data.target_channels,
                 base_channels=settings.base_channels,
@@ -189,7 +213,7 @@ def build_generator(config: Config) -> nn.Module:
                 padding=settings.padding,
             )
         case "local":
-            generator = LocalEnhancer(
+            return LocalEnhancer(
                 in_channels=in_channels,
                 out_channels=config.data.target_channels,
                 base_channels=settings.base_channels,
@@ -202,7 +226,7 @@ def build_generator(config: Config) -> nn.Module:
                 padding=settings.padding,
             )
         case "unet":
-            generator = UnetGenerator(
+            return UnetGenerator(
                 in_channels=in_channels,
                 out_channels=config.data.target_channels,
                 base_channels=settings.base_channels,
@@ -210,24 +234,6 @@ def build_generator(config: Config) -> nn.Module:
                 norm=settings.norm,
                 dropout=settings.dropout,
             )
-    initialize(generator, settings.init, settings.init_gain)
-    if settings.spectral_norm:
-        generator = add_spectral_norm(generator)
-    if config.train.activation_checkpointing:
-        recompute_stages(generator)
-    if not config.has_encoder:
-        return generator
-    encoder = FeatureEncoder(
-        in_channels=config.data.target_channels,
-        n_features=features.n_channels,
-        base_channels=features.base_channels,
-        n_downsamplings=features.n_downsamplings,
-        norm=settings.norm,
-    )
-    initialize(encoder, settings.init, settings.init_gain)
-    if config.train.activation_checkpointing:
-        recompute_stages(encoder)
-    return FeatureConditionedGenerator(generator, encoder)
 
 
 def global_part(generator: nn.Module) -> list[str]:

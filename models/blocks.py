@@ -21,16 +21,17 @@ class Stage(nn.Sequential):
     """Layers in a row whose inner activations can be computed again in the backward pass instead of being kept.
 
     recomputes: whether they are (Chen et al. 2016, "Training deep nets with sublinear memory cost").
+    draws: whether a layer within draws random numbers, which then have to be drawn again.
     """
 
     recomputes = False
+    draws = False
 
     def forward(self, x: Tensor) -> Tensor:
         """As nn.Sequential."""
         if not (self.recomputes and torch.is_grad_enabled()):
             return cast(Tensor, super().forward(x))
-        draws = any(isinstance(module, nn.Dropout) for module in self.modules())
-        result = cast(Tensor, checkpoint(super().forward, x, use_reentrant=False, preserve_rng_state=draws))
+        result = cast(Tensor, checkpoint(super().forward, x, use_reentrant=False, preserve_rng_state=self.draws))
         if result.device.type == "cpu" and result.requires_grad and result.numel() >= LARGE:
             result.register_hook(give_freed_memory_back)  # of the stage above, whose activations are done with
         return result
@@ -44,6 +45,7 @@ def recompute_stages(network: nn.Module) -> None:
     for module in network.modules():
         if isinstance(module, Stage):
             module.recomputes = True
+            module.draws = any(isinstance(layer, nn.Dropout) for layer in module.modules())
 
 
 def make_norm(norm: Norm, channels: int) -> nn.Module:
