@@ -167,6 +167,8 @@ def build_translator(
     # what the original gives is in float32
     level = request.opt_level or ("O2" if trained.step is not None else "O0")
     precision = choose_precision(level, request.dtype, device)
+    if precision.is_slow:
+        logger.warning("float16 is slow on a CPU: --dtype auto")
     generator = trained.generator
     if look is not None and isinstance(generator, FeatureConditionedGenerator):
         generator = generator.generator

@@ -148,6 +148,7 @@ def describe(training: Training) -> list[str]:
         f"x {config.batches_per_step} samples; {training.batches_per_epoch} batches an epoch, "
         f"{config.total_epochs} epochs",
         f"device         {world.device}, {world.size} process{'es' if world.size > 1 else ''}, {precision}",
+        *(["slow           float16 on a CPU: amp.dtype=auto"] if training.game.precision.is_slow else []),
         *([f"without effect {', '.join(unused)}"] if unused else []),
     ]
 

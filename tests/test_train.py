@@ -127,6 +127,12 @@ def test_settings_without_effect_are_told(tiny_config: Path, capfd: pytest.Captu
     assert "without effect data.direction=BtoA, amp.dtype=float16" in capfd.readouterr().out
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_dtype_that_is_slow_here_is_told(tiny_config: Path, capfd: pytest.CaptureFixture[str], dtype: str) -> None:
+    run(tiny_config, "--dry-run", "amp.opt_level=O1", f"amp.dtype={dtype}")
+    assert ("slow           float16 on a CPU: amp.dtype=auto" in capfd.readouterr().out) == (dtype == "float16")
+
+
 def test_a_full_disk_is_told_with_the_path(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

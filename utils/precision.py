@@ -25,6 +25,11 @@ class Precision:
     compute_dtype: torch.dtype
     opt_level: OptLevel
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether a CPU is to compute in float16, for much of which torch has no fast code there."""
+        return self.device_type == "cpu" and self.compute_dtype == torch.float16
+
     def autocast(self) -> autocast:
         """The context for forward passes and losses; it changes nothing in float32."""
         enabled = self.compute_dtype != torch.float32
