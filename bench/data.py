@@ -1,14 +1,17 @@
-"""Samples per second of each layout, by loader processes and cache.
+"""Samples per second of each layout by loader processes, decoded or cached, against the originals' loaders.
 
-python -m bench.data [--root FOLDER in pix2pixHD's layout]
+python -m bench.data [--repeats N] [--root FOLDER in pix2pixHD's layout]
+
+Each turn opens a loader and measures it from delivery to delivery once it runs steadily; nothing else runs then.
 """
 
 import argparse
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,30 +19,43 @@ import torch
 from PIL import Image
 
 import build
+from bench.measure import median, median_ratio
+from bench.reference_loader import LabelMapFolders, SideBySideFiles, reference_batches
 from bench.report import write_report
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
+from data.batch import Batch
 from data.layout import Layout
 from data.loader import TrainingDataset, training_batches
 from data.sampler import TrainingSampler
 from data.synthetic_facades import SyntheticFacades
 
+OpenLoader = Callable[[int], Generator[Any]]  # by the number of loader processes
+
 N_SAMPLES = 8
+TURN_S = 0.4
+PAIRED = "paired_folders 2048x1024 -> 1024x512"
+SIDE_BY_SIDE = "side_by_side 2x 256x256 -> 286 -> 256"
 SETTINGS = {
     "synthetic_facades 128x128": ["data.synthetic.height=128", "data.synthetic.width=128", "data.preprocess=none"],
-    "paired_folders 2048x1024 -> 1024x512": [
+    PAIRED: [
         "data.layout=paired_folders",
         "data.n_classes=35",
         "data.instance_edges=true",
         "data.load_width=1024",
     ],
-    "side_by_side 2x 256x256 -> 286 -> 256": [
+    SIDE_BY_SIDE: [
         "data.layout=side_by_side",
         "data.preprocess=resize_and_crop",
         *(f"data.load_{side}=286" for side in ("width", "height")),
         *(f"data.crop_{side}=256" for side in ("width", "height")),
     ],
 }
+REFERENCES: dict[str, Callable[[Path], LabelMapFolders | SideBySideFiles]] = {
+    PAIRED: lambda root: LabelMapFolders(root, width=1024),
+    SIDE_BY_SIDE: lambda root: SideBySideFiles(root / "train", load_size=286, crop_size=256),
+}
+CACHES = {"decoded": "none", "cache memory": "memory", "cache disk": "disk"}
 
 
 def write_triplets(root: Path) -> None:
@@ -63,47 +79,87 @@ def write_triplets(root: Path) -> None:
 
 
 @contextmanager
-def cached(config: Config, layout: Layout, folder: Path) -> Iterator[Layout]:
-    """The layout behind an empty cache, which goes afterwards."""
-    yield build.build_training_layout(config, layout, folder)
-    if kept := build.cache_folder(config, folder):
-        shutil.rmtree(kept, ignore_errors=True)
+def sides_of(name: str, root: Path, folder: Path) -> Iterator[dict[str, OpenLoader]]:
+    """What opens the loader of each side, with every cache filled; the caches, in FOLDER or memory, go afterwards."""
+    layouts: dict[str, OpenLoader] = {}
+    if name in REFERENCES:
+        dataset = REFERENCES[name](root)
+        layouts["reference"] = partial(reference_batches, dataset, len(dataset))
+    with ExitStack() as stack:
+        for side, cache in CACHES.items():
+            if cache == "none" or name in REFERENCES:
+                overrides = [f"data.root={root}", f"data.cache={cache}", f"data.cache_folder={folder}/cache"]
+                config = config_from_dict(config_to_dict(Config()), name, [*overrides, *SETTINGS[name]])
+                if kept := build.cache_folder(config, folder):
+                    stack.callback(shutil.rmtree, kept, ignore_errors=True)
+                layouts[side] = partial(batches, config, filled(config, folder))
+        yield layouts
 
 
-def samples_per_s(layout: Layout, config: Config, n_workers: int, *, seconds: float = 1.5) -> float:
-    """Speed of the whole loader once every sample has been read and the workers run."""
+def filled(config: Config, folder: Path) -> Layout:
+    """The training split behind its cache, which holds every sample."""
+    layout = build.build_training_layout(config, build.build_layout(config, "train", needs_targets=True), folder)
+    for index in range(len(layout)):
+        layout.read(index)
+    return layout
+
+
+def batches(config: Config, layout: Layout, n_workers: int) -> Generator[Batch]:
+    """As train.py has them, of one sample."""
     sampler = TrainingSampler(n_samples=len(layout), batch_size=1, seed=0, rank=0, world_size=1, first_batch=0)
     dataset = TrainingDataset(layout, build.build_preprocessing(config), seed=0)
-    with closing(training_batches(dataset, sampler, n_workers=n_workers, pin_memory=False)) as batches:
-        for _ in range(2 * len(layout)):
-            next(batches)
+    return training_batches(dataset, sampler, n_workers=n_workers, pin_memory=False)
+
+
+def samples_per_s(open_loader: OpenLoader, n_workers: int, turn_s: float) -> float:
+    """Speed of a whole loader once it runs steadily."""
+    together = max(1, n_workers)  # processes that began together deliver together
+    with closing(open_loader(n_workers)) as loader:
+        for _ in range(2 * together):
+            next(loader)
         count, begin = 0, time.perf_counter()
-        while time.perf_counter() - begin < seconds:
-            next(batches)
+        while True:
+            next(loader)
             count += 1
-        return count / (time.perf_counter() - begin)
+            elapsed_s = time.perf_counter() - begin
+            if elapsed_s >= turn_s and count % together == 0:
+                return count / elapsed_s
+
+
+def rows_of(name: str, n_workers: int, speeds: dict[str, list[float]]) -> list[dict[str, Any]]:
+    """A row for each side. speeds: samples per second, by turns."""
+    reference = speeds.get("reference")
+    return [
+        {
+            "layout": name,
+            "side": side,
+            "workers": n_workers,
+            "samples/s": median(ours),
+            "times as fast": None if reference is None else median_ratio(ours, reference),
+        }
+        for side, ours in speeds.items()
+    ]
 
 
 def main() -> None:
     """Parse the command line, measure, report."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--root", type=Path, help="data set for paired_folders; default: drawn house fronts")
     arguments = parser.parse_args()
     torch.set_num_threads(1)  # as in a loader process
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as drawn:
         write_triplets(Path(drawn))
-        for name, settings in SETTINGS.items():
-            is_pairs = "layout=paired" in " ".join(settings)
-            root = arguments.root if arguments.root and is_pairs else drawn
-            for cache in ("none",) if name.startswith("synthetic") else ("none", "memory", "disk"):
-                overrides = [f"data.root={root}", f"data.cache={cache}", f"data.cache_folder={drawn}/cache", *settings]
-                config = config_from_dict(config_to_dict(Config()), name, overrides)
+        for name in SETTINGS:
+            root = arguments.root if arguments.root and name == PAIRED else Path(drawn)
+            with sides_of(name, root, Path(drawn)) as sides:
                 for n_workers in (0, 1, 2):
-                    layout = build.build_layout(config, "train", needs_targets=True)
-                    with cached(config, layout, Path(drawn)) as source:
-                        speed = samples_per_s(source, config, n_workers)
-                    rows.append({"layout": name, "cache": cache, "workers": n_workers, "samples/s": speed})
+                    speeds: dict[str, list[float]] = {side: [] for side in sides}
+                    for _ in range(arguments.repeats):
+                        for side, open_loader in sides.items():
+                            speeds[side].append(samples_per_s(open_loader, n_workers, TURN_S))
+                    rows += rows_of(name, n_workers, speeds)
     write_report("data", torch.device("cpu"), rows)
 
 

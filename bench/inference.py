@@ -4,10 +4,10 @@ python -m bench.inference [--repeats N]
 """
 
 import argparse
+import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -16,22 +16,41 @@ from torch import nn
 
 import build
 from bench.cases import N_CLASSES, Case
-from bench.measure import Work, convolution_rate, count_flop, median, time_alternating
+from bench.measure import Work, count_flop
+from bench.processes import serve
 from bench.report import write_report
+from bench.sides import Side, Workload, compare
 from configs.load import config_to_dict
 from data.batch import Batch
-from data.conditioning import Conditioning, images_to_uint8
+from data.conditioning import images_to_uint8
 from inference import Request, build_input, build_translator, translate_all
 from trained import load_trained
+from utils.allocator import keep_freed_memory
 from utils.checkpoint import save_checkpoint
 from utils.checkpoint_folder import checkpoint_path
 from utils.compilation import compiled
 from utils.distributed import choose_device
 from utils.precision import OptLevel, choose_precision
 
-LEVELS: tuple[OptLevel, ...] = ("O0", "O1", "O2", "O3")
-COMPILED = "O2, compiled"
+REFERENCE, COMPILED = "reference", "O2, compiled"
+SIDES = (REFERENCE, "O0", "O1", "O2", "O3", COMPILED)
+FILE_SIDES = (REFERENCE, "O0", "O2", COMPILED)  # what the levels differ in is the network
 N_FILES = 4
+FROM_FILES = "PNG to PNG"
+
+
+def cases_of(height: int, width: int) -> list[Case]:
+    """The network alone by batch size; N_FILES files, one after the other."""
+    alone = [Case(f"network, {width}x{height}, batch {n}", height, width, n) for n in (1, 8)]
+    return [*alone, Case(f"{FROM_FILES}, {width}x{height}, {N_FILES} files", height, width, N_FILES)]
+
+
+CPU_CASES, GPU_CASES = cases_of(256, 256), cases_of(512, 1024)
+
+
+def level_of(side: str) -> OptLevel:
+    """The reference is in float32."""
+    return cast(OptLevel, "O0" if side == REFERENCE else side.removesuffix(", compiled"))
 
 
 def make_generator(case: Case) -> nn.Module:
@@ -40,47 +59,45 @@ def make_generator(case: Case) -> nn.Module:
     return build.build_generator(case.config()).eval()
 
 
-def network_sides(case: Case, device: torch.device) -> dict[str, Callable[[], object]]:
-    """A forward pass of a plain float32 network, and at each opt level."""
+def network_work(case: Case, side: str, device: torch.device) -> Work:
+    """A forward pass of a plain float32 network, or at an opt level."""
     source = build.build_conditioning(case.config())(case.batch(device))
+    network = make_generator(case).to(device)
 
-    def side(network: nn.Module, level: OptLevel, *, compiles: bool = False) -> Callable[[], object]:
-        precision = choose_precision(level, "auto", device)
-        computing = precision.computing(network).to(memory_format=build.memory_format(case.config(), device))
-        computing = compiled(computing, device, is_final=True) if compiles else computing
-
-        def work() -> None:
-            with torch.inference_mode(), precision.autocast():
-                computing(source)
-
-        return work
-
-    plain = make_generator(case).to(device)
-
-    def reference() -> None:
+    def plain() -> None:
         with torch.no_grad():
-            plain(source)
+            network(source)
 
-    sides: dict[str, Work] = {"reference": reference}
-    sides |= {level: side(make_generator(case).to(device), level) for level in LEVELS}
-    return sides | {COMPILED: side(make_generator(case).to(device), "O2", compiles=True)}
+    if side == REFERENCE:
+        return plain
+    precision = choose_precision(level_of(side), "auto", device)
+    computing = precision.computing(network).to(memory_format=build.memory_format(case.config(), device))
+    computing = compiled(computing, device, is_final=True) if side == COMPILED else computing
+
+    def work() -> None:
+        with torch.inference_mode(), precision.autocast():
+            computing(source)
+
+    return work
 
 
-def file_sides(case: Case, device: torch.device, folder: Path) -> dict[str, Callable[[], object]]:
-    """N_FILES label maps from PNG to PNG: a plain float32 loop, and test.py's way at each opt level, once loaded."""
+def write_files(case: Case, network: nn.Module, folder: Path) -> None:
+    """N_FILES label and instance maps, and the generator's checkpoint."""
     rng = np.random.default_rng(0)
     for number in range(N_FILES):
         ids = rng.integers(0, N_CLASSES, (case.height // 16, case.width // 16), np.uint8).repeat(16, 0).repeat(16, 1)
         for kind in ("labels", "instances"):
             (folder / kind).mkdir(exist_ok=True)
             Image.fromarray(ids).save(folder / kind / f"{number}.png")
-    network = make_generator(case)
     state = {"config": config_to_dict(case.config()), "step": 1, "generator": {"network": network.state_dict()}}
     save_checkpoint(checkpoint_path(folder, 1), state)
-    conditioning = Conditioning(n_classes=N_CLASSES, instance_edges=True)
-    network.to(device)
 
-    def reference() -> None:
+
+def plain_loop(case: Case, device: torch.device, folder: Path) -> Work:
+    """One file after the other in float32."""
+    network, conditioning = make_generator(case).to(device), build.build_conditioning(case.config())
+
+    def work() -> None:
         for number in range(N_FILES):
             maps = [
                 torch.from_numpy(np.array(Image.open(folder / kind / f"{number}.png", formats=["PNG"])))[None, None]
@@ -91,49 +108,70 @@ def file_sides(case: Case, device: torch.device, folder: Path) -> dict[str, Call
                 fake = images_to_uint8(network(source))[0].cpu()
             Image.fromarray(fake.permute(1, 2, 0).numpy()).save(folder / f"reference_{number}.png")
 
-    def side(level: OptLevel, *, compiles: bool = False) -> Callable[[], object]:
-        request = Request(
-            checkpoint=checkpoint_path(folder, 1),
-            input=(folder / "labels",),
-            instances=folder / "instances",
-            targets=None,
-            features=None,
-            clusters=None,
-            feature_maps=None,
-            noise=False,
-            seed=0,
-            split=None,
-            output=folder / level,
-            weights="ema",
-            opt_level=level,
-            dtype="auto",
-            compile="off",
-            batch_size=1,
-            device="cuda" if device.type == "cuda" else "cpu",
-            overrides=(),
-        )
-        trained = load_trained(checkpoint_path(folder, 1))
-        translator = build_translator(trained, None, device, request, compiles=compiles)
-        layout = build_input(trained, None, request)
-        return lambda: translate_all(trained, translator, layout, folder / level, batch_size=1)
-
-    sides: dict[str, Work] = {"reference": reference, **{level: side(level) for level in LEVELS}}
-    return sides | {COMPILED: side("O2", compiles=True)}
+    return work
 
 
-def rows_of(name: str, n_images: int, times: dict[str, list[float]], shares: dict[str, float]) -> list[dict[str, Any]]:
-    """A row for each side."""
-    return [
-        {
-            "case": name,
-            "side": side,
-            "s": median(seconds),
-            "images/s": n_images / median(seconds),
-            "times as fast": median([a / b for a, b in zip(times["reference"], seconds, strict=True)]),
-            "share of the convolution rate": shares[side] / median(seconds) if side in shares else None,
-        }
-        for side, seconds in times.items()
-    ]
+def program(side: str, device: torch.device, folder: Path) -> Work:
+    """What test.py does once it has loaded the generator."""
+    request = Request(
+        checkpoint=checkpoint_path(folder, 1),
+        input=(folder / "labels",),
+        instances=folder / "instances",
+        targets=None,
+        features=None,
+        clusters=None,
+        feature_maps=None,
+        noise=False,
+        seed=0,
+        split=None,
+        output=folder / side,
+        weights="ema",
+        opt_level=level_of(side),
+        dtype="auto",
+        compile="off",
+        batch_size=1,
+        device="cuda" if device.type == "cuda" else "cpu",
+        overrides=(),
+    )
+    trained = load_trained(checkpoint_path(folder, 1))
+    translator = build_translator(trained, None, device, request, compiles=side == COMPILED)
+    layout = build_input(trained, None, request)
+    return lambda: translate_all(trained, translator, layout, folder / side, batch_size=1)
+
+
+def serve_translation(case: Case, side: str, device: torch.device, folder: Path) -> None:
+    """Serve a side in this process, which is its own. folder: of the files and the checkpoint.
+
+    The reference runs in the memory allocator's default, as pix2pixHD does; the others as test.py does.
+    """
+    torch.backends.cudnn.benchmark = True
+
+    def make() -> Work:
+        if device.type == "cpu" and side != REFERENCE:
+            keep_freed_memory()
+        if not case.name.startswith(FROM_FILES):
+            return network_work(case, side, device)
+        return plain_loop(case, device, folder) if side == REFERENCE else program(side, device, folder)
+
+    serve(make, device, warm_up=1 if device.type == "cpu" else 2)
+
+
+def compare_sides(case: Case, device: torch.device, repeats: int, folder: Path, flop: int) -> list[dict[str, Any]]:
+    """A row for each side of a case. flop: of one image."""
+    command = [sys.executable, "-m", "bench.inference", "--serve", case.name]
+    names = FILE_SIDES if case.name.startswith(FROM_FILES) else SIDES
+    dtypes = {side: choose_precision(level_of(side), "auto", device).compute_dtype for side in names}
+    sides = {side: Side([*command, side, str(device), str(folder)], dtype) for side, dtype in dtypes.items()}
+    return compare(Workload(case.name, case.batch_size, case.batch_size * flop), sides, device, repeats)
+
+
+def prepare(case: Case, folder: Path) -> int:
+    """Write what the cases read; the arithmetic of one image, in floating-point operations."""
+    network = make_generator(case)
+    write_files(case, network, folder)
+    source = torch.zeros(1, build.build_conditioning(case.config()).channels, case.height, case.width)
+    with torch.no_grad():
+        return count_flop(lambda: network(source))
 
 
 def main() -> None:
@@ -141,24 +179,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--serve", nargs=4, metavar=("CASE", "SIDE", "DEVICE", "FOLDER"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    cases = {case.name: case for case in [*CPU_CASES, *GPU_CASES]}
+    if arguments.serve:
+        name, side, device_name, folder = arguments.serve
+        serve_translation(cases[name], side, torch.device(device_name), Path(folder))
+        return
     device = choose_device(arguments.device)
-    height, width = (512, 1024) if device.type == "cuda" else (256, 256)
-    dtypes = {level: choose_precision(level, "auto", device).compute_dtype for level in LEVELS}
-    rates = {str(level): convolution_rate(device, dtype) for level, dtype in dtypes.items()}
-    rates[COMPILED] = rates["O2"]
-    rows = []
-    for batch_size in (1, 8):
-        case = Case(f"network, {width}x{height}, batch {batch_size}", height, width, batch_size)
-        sides = network_sides(case, device)
-        flop = count_flop(sides["reference"])
-        shares = {side: flop / rates.get(side, rates["O0"]) for side in sides}
-        rows += rows_of(case.name, batch_size, time_alternating(sides, device, repeats=arguments.repeats), shares)
-    case = Case(f"PNG to PNG, {width}x{height}, {N_FILES} files", height, width)
-    with tempfile.TemporaryDirectory() as folder:
-        times = time_alternating(file_sides(case, device, Path(folder)), device, repeats=max(2, arguments.repeats // 2))
-    rows += rows_of(case.name, N_FILES, times, {})
-    write_report("inference", device, rows)
+    chosen = GPU_CASES if device.type == "cuda" else CPU_CASES
+    torch.backends.cudnn.benchmark = True
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as files:
+        flop = prepare(chosen[0], Path(files))
+        for case in chosen:
+            rows += compare_sides(case, device, arguments.repeats, Path(files), flop)
+            write_report("inference", device, rows)  # a later case may fail
 
 
 if __name__ == "__main__":

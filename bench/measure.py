@@ -4,12 +4,10 @@ import gc
 import platform
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -44,31 +42,6 @@ def time_alternating(
     return times
 
 
-@dataclass(frozen=True)
-class Timed:
-    """What a process of its own took. seconds: of each call. answer: its last word, for instance its peak memory."""
-
-    seconds: list[float]
-    answer: float
-
-
-def serve_steps(work: Work, device: torch.device) -> None:
-    """The side of a process that `time_processes` has started: a call for each line, answered by its seconds.
-
-    On a GPU a turn is as many calls as take half a second, of which the mean counts. Between its turns it leaves the
-    memory to the other side, and takes it again in calls that are not timed.
-    """
-    forget_peak(device)
-    print("ready", flush=True)
-    for _ in sys.stdin:
-        n_calls, warm_up = 1, 0
-        if device.type == "cuda":
-            n_calls, warm_up = max(1, round(0.5 / time_alternating({"": work}, device, repeats=1)[""][0])), 1
-        turn = time_alternating({"": partial(_repeat, work, n_calls)}, device, repeats=1, warm_up=warm_up)[""]
-        forget_cache(device)
-        print(turn[0] / n_calls, flush=True)
-
-
 def forget_cache(device: torch.device) -> None:
     """Give the system what torch keeps of a GPU's memory without need."""
     gc.collect()
@@ -77,52 +50,19 @@ def forget_cache(device: torch.device) -> None:
 
 
 def forget_peak(device: torch.device) -> None:
-    """Measure a GPU's peak anew: what was needed once, as to choose among algorithms, does not count."""
+    """Measure the peak anew: what was needed once, as to choose among algorithms or to compile, does not count."""
     forget_cache(device)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-
-
-def _repeat(work: Work, n_calls: int) -> None:
-    for _ in range(n_calls):
-        work()
-
-
-def time_processes(commands: Mapping[str, list[str]], repeats: int) -> dict[str, Timed]:
-    """Sides that need settings of a whole process: each in one of its own, all alive, working in turns A B A B …."""
-    with ExitStack() as stack:
-        processes: dict[str, subprocess.Popen[str]] = {}
-        for name, command in commands.items():
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-            processes[name] = stack.enter_context(process)
-            _answer(process)  # ready
-        seconds: dict[str, list[float]] = {name: [] for name in commands}
-        for _ in range(repeats):
-            for name, process in processes.items():
-                assert process.stdin is not None
-                process.stdin.write("go\n")
-                process.stdin.flush()
-                seconds[name].append(float(_answer(process)))
-        timed = {}
-        for name, process in processes.items():
-            assert process.stdin is not None
-            process.stdin.close()
-            timed[name] = Timed(seconds[name], float(_answer(process)))
-        return timed
-
-
-def _answer(process: "subprocess.Popen[str]") -> str:
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    if not line:
-        raise RuntimeError(f"a measuring process ended with code {process.wait()}")
-    return line
+        return
+    with suppress(OSError):  # a kernel that cannot: the peak since the program began
+        Path("/proc/self/clear_refs").write_text("5")  # see proc(5)
 
 
 def peak_memory_bytes(device: torch.device) -> int:
     """The most memory that this process has held so far: on a GPU the device's, otherwise its resident set (Linux).
 
-    On a GPU from the last `forget_peak` on; with what torch keeps for itself, as of a CUDA graph.
+    From the last `forget_peak` on; on a GPU with what torch keeps for itself, as of a CUDA graph.
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device)
@@ -133,6 +73,11 @@ def peak_memory_bytes(device: torch.device) -> int:
 def median(values: list[float]) -> float:
     """The median."""
     return statistics.median(values)
+
+
+def median_ratio(values: list[float], others: list[float]) -> float:
+    """The median of the ratios of what was measured in the same turn."""
+    return median([value / other for value, other in zip(values, others, strict=True)])
 
 
 def count_flop(work: Work) -> int:

@@ -7,9 +7,9 @@ import argparse
 import sys
 
 from bench.cases import Case
-from bench.measure import time_processes
+from bench.processes import time_processes
 from bench.report import write_report
-from bench.train_step import serve
+from bench.train_step import serve_step
 from utils.distributed import choose_device
 
 LOCAL = ("generator.name=local", "generator.base_channels=32", "discriminator.n_scales=3")
@@ -31,7 +31,7 @@ def main() -> None:
     cases = {case.name: case for case in CASES}
     if arguments.serve:
         name, side = arguments.serve
-        serve(cases[name], side, device)
+        serve_step(cases[name], side, device)
         return
     rows = []
     for name in arguments.case or cases:

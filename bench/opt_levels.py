@@ -37,7 +37,7 @@ def train(level: str, dtype: str, steps: int, root: Path) -> dict[str, Any]:
     lines = [line for line in (folder / "log.txt").read_text().splitlines() if "images/s" in line]
     return {
         "level": level,
-        "dtype": dtype,
+        "dtype": "float32" if level == "O0" else dtype,
         "images/s": median([float(line.split("images/s")[0].split()[-1]) for line in lines[1:]]),
         "peak GiB": peak_bytes / 2**30,
         "G/total at the end": float(lines[-1].split("G/total")[1].split()[0]),

@@ -1,6 +1,11 @@
-"""Time and memory of a training step against pixels and batch: the growth must be the arithmetic's.
+"""Time and memory of a training step against pixels, batch and processes: the growth must be the arithmetic's.
 
 python -m bench.scaling [--repeats N]
+
+Arithmetic grows with pixels times batch, and time with it. Memory is a constant, for weights, gradients and Adam's
+moments, and activations, which grow with pixels times batch too: it grows more slowly than the arithmetic, by the same
+GiB for every further megapixel. Two processes that share
+the cores of one train on as many images per second.
 """
 
 import argparse
@@ -8,15 +13,17 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from bench.cases import DEMO, Case
-from bench.measure import count_flop, median, time_processes
+from bench.measure import count_flop, forget_cache, median, median_ratio
+from bench.processes import Timed, time_processes
 from bench.report import write_report
-from bench.train_step import make_side, serve
+from bench.train_step import make_side, serve_step
 from utils.distributed import choose_device
 
 # the demo's networks, so that a CPU reaches 1024x512 in seconds
@@ -25,11 +32,11 @@ CASES = [
     *(Case(f"{width}x{height}", height, width, settings=tuple(DEMO)) for width, height in SIZES),
     *(Case(f"256x256, batch {n}", 256, 256, batch_size=n, settings=tuple(DEMO)) for n in (2, 4, 8)),
 ]
-STEPS = 60
+STEPS, ROUNDS = 40, 2
 
 
-def steps_per_s_of_processes(n_processes: int) -> float:
-    """Joint steps per second of the demo's networks under torchrun, each process with its share of the cores."""
+def images_per_s_of(n_processes: int) -> float:
+    """Images per second of the demo's training under torchrun, each process with its share of the cores."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(n_processes)]
         command += ["train.py", "--config", "configs/demo.yaml", f"run.root={folder}", f"train.max_steps={STEPS}"]
@@ -39,42 +46,79 @@ def steps_per_s_of_processes(n_processes: int) -> float:
         subprocess.run(command, check=True, capture_output=True, env=environment)
         lines = (Path(folder) / "demo" / "log.txt").read_text().splitlines()
         last = next(line for line in reversed(lines) if "images/s" in line)
-        return float(last.split("images/s")[0].split()[-1]) / n_processes
+        return float(last.split("images/s")[0].split()[-1])
+
+
+def time_cases(commands: dict[str, list[str]], device: torch.device, repeats: int) -> dict[str, Timed]:
+    """In turns on a CPU; a GPU has no room for all, but its speed does not drift as that of a shared machine."""
+    if device.type == "cpu":
+        return time_processes(commands, repeats)
+    return {name: time_processes({name: command}, repeats)[name] for name, command in commands.items()}
+
+
+def growth_rows(timed: dict[str, Timed], flop: dict[str, int], cases: Sequence[Case]) -> list[dict[str, Any]]:
+    """A row for each case; what grows is compared with the first."""
+    first = cases[0]
+    rows: list[dict[str, Any]] = []
+    for case in cases:
+        seconds, peak_gib = timed[case.name].seconds, timed[case.name].answer
+        further_megapixels = megapixels(case) - megapixels(first)
+        further_gib = peak_gib - timed[first.name].answer
+        rows.append(
+            {
+                "case": case.name,
+                "s": median(seconds),
+                "GFLOP": flop[case.name] / 1e9,
+                "peak GiB": peak_gib,
+                "time grows by": median_ratio(seconds, timed[first.name].seconds),
+                "arithmetic grows by": flop[case.name] / flop[first.name],
+                "memory grows by": peak_gib / timed[first.name].answer,
+                "GiB per further megapixel": further_gib / further_megapixels if further_megapixels else None,
+            }
+        )
+    return rows
+
+
+def megapixels(case: Case) -> float:
+    """Of all images of a batch."""
+    return case.batch_size * case.height * case.width / 1e6
+
+
+def process_rows(images_per_s: dict[int, list[float]]) -> list[dict[str, Any]]:
+    """A row for each number of processes. images_per_s: of all processes together, by turns; of one process first."""
+    return [
+        {
+            "processes": n,
+            "joint steps/s": median(speeds) / n,
+            "images/s": median(speeds),
+            "against one": median_ratio(speeds, images_per_s[1]),
+        }
+        for n, speeds in images_per_s.items()
+    ]
 
 
 def main() -> None:
     """Parse the command line, measure, report."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--serve", metavar="CASE", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     device = choose_device(arguments.device)
     if arguments.serve:
-        serve(next(case for case in CASES if case.name == arguments.serve), "default", device)
+        serve_step(next(case for case in CASES if case.name == arguments.serve), "default", device)
         return
     command = [sys.executable, "-m", "bench.scaling", "--device", device.type, "--serve"]
-    rows: list[dict[str, Any]] = []
-    for case in CASES:
-        flop = count_flop(make_side(case, "default", device))
-        timed = time_processes({"default": [*command, case.name]}, arguments.repeats)["default"]
-        row: dict[str, Any] = {
-            "case": case.name,
-            "s": median(timed.seconds),
-            "GFLOP": flop / 1e9,
-            "peak GiB": timed.answer,
-        }
-        first = rows[0] if rows else row
-        row |= {"time grows by": row["s"] / first["s"], "arithmetic grows by": row["GFLOP"] / first["GFLOP"]}
-        rows.append(row)
-    write_report("scaling", device, rows)
+    flop = {case.name: count_flop(make_side(case, "default", device)) for case in CASES}
+    forget_cache(device)
+    timed = time_cases({case.name: [*command, case.name] for case in CASES}, device, arguments.repeats)
+    write_report("scaling", device, growth_rows(timed, flop, CASES))
     if device.type == "cpu":
-        speeds = {n: steps_per_s_of_processes(n) for n in (1, 2)}
-        processes = [
-            {"processes": n, "joint steps/s": speed, "images/s": n * speed, "against one": n * speed / speeds[1]}
-            for n, speed in speeds.items()
-        ]
-        write_report("processes", torch.device("cpu"), processes)
+        images_per_s: dict[int, list[float]] = {1: [], 2: []}
+        for _ in range(ROUNDS):
+            for n, speeds in images_per_s.items():
+                speeds.append(images_per_s_of(n))
+        write_report("processes", device, process_rows(images_per_s))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ python -m bench.train_step [--repeats N] [--case NAME …]
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,18 +13,11 @@ import torch
 import build
 from adversarial_step import build_game
 from bench.cases import DEMO, Case
-from bench.measure import (
-    Timed,
-    convolution_rate,
-    count_flop,
-    forget_cache,
-    median,
-    peak_memory_bytes,
-    serve_steps,
-    time_processes,
-)
+from bench.measure import count_flop
+from bench.processes import serve
 from bench.reference_update import ReferenceUpdate
 from bench.report import write_report
+from bench.sides import Side, Workload, compare
 from captured_step import WARM_UP_STEPS, CapturedStep, CudaGraphs
 from configs.schema import Config
 from data.conditioning import images_to_float
@@ -90,82 +83,33 @@ def make_side(case: Case, side: str, device: torch.device) -> Callable[[], objec
     return lambda: reference.step(conditioning(batch), images_to_float(target))
 
 
-def serve(case: Case, side: str, device: torch.device) -> None:
-    """In a process of the side's own: after its warm-up, a step for every line of input, answered by its seconds.
+def serve_step(case: Case, side: str, device: torch.device) -> None:
+    """Serve a side's steps in this process, which is its own.
 
-    The reference runs in the memory allocator's default, as pix2pixHD does; the others as train.py does. The end of
-    the input is answered by the peak of the memory in GiB, beyond what the imported program takes.
+    The reference runs in the memory allocator's default, as pix2pixHD does; the others as train.py does.
     """
     torch.backends.cudnn.benchmark = True  # as train.py, and pix2pix
     if side not in REFERENCES:
         build.prepare_device(case.config(*settings_of(side)), device)
-    before = peak_memory_bytes(device)
-    step = make_side(case, side, device)
-    for _ in range(2 if device.type == "cpu" else WARM_UP_STEPS + 2):
-        step()
-    serve_steps(step, device)
-    print((peak_memory_bytes(device) - before) / 2**30, flush=True)
-
-
-def time_sides(case: Case, device: torch.device, repeats: int, sides: list[str]) -> Iterator[tuple[str, Timed, Timed]]:
-    """Each side, what it took, and what the first side took in the same turns.
-
-    All in turns on a CPU. A GPU has no room for all: there each takes turns with the first, and one that does not fit
-    is told and left out.
-    """
-    command = [sys.executable, "-m", "bench.train_step", "--serve", case.name]
-    commands = {side: [*command, side, str(device)] for side in sides}
-    if device.type == "cpu":
-        timed = time_processes(commands, repeats)
-        yield from ((side, timed[side], timed[sides[0]]) for side in sides)
-        return
-    for side in sides:
-        try:
-            timed = time_processes({name: commands[name] for name in (sides[0], side)}, repeats)
-        except RuntimeError as error:
-            print(f"{case.name}, {side}: {error}", flush=True)
-            continue
-        yield side, timed[side], timed[sides[0]]
+    serve(lambda: make_side(case, side, device), device, warm_up=2 if device.type == "cpu" else WARM_UP_STEPS + 2)
 
 
 def measure(case: Case, device: torch.device, repeats: int, sides: list[str]) -> list[dict[str, Any]]:
-    """A row for each side; the first is what the others are compared with."""
+    """A row for each side; the first is what the others are compared with.
+
+    TFLOP is that of O0's step in every row, which is the useful work: what the reference or checkpointing computes
+    beyond it, once more, lowers their share.
+    """
     case.config()  # VGG's weights are there: making them takes memory, which would count as a side's
-    dtypes = (torch.float32, choose_precision("O1", "auto", device).compute_dtype)
-    before = {dtype: convolution_rate(device, dtype) for dtype in dtypes}
     flop = count_flop(make_side(case, "O0", device))
-    forget_cache(device)
-    timed = list(time_sides(case, device, repeats, sides))
-    # a machine that others work on too has moments at which it reaches a third of it
-    rates = {dtype: max(before[dtype], convolution_rate(device, dtype)) for dtype in dtypes}
-    rows = []
-    for side, result, reference in timed:
-        config = case.config(*settings_of(side))
-        dtype = choose_precision(config.amp.opt_level, "auto", device).compute_dtype
-        rate = rates[dtype]
-        ratios = [theirs / ours for theirs, ours in zip(reference.seconds, result.seconds, strict=True)]
-        rows.append(
-            {
-                "case": case.name,
-                "side": side,
-                "dtype": dtype_name(dtype, device),
-                "s": median(result.seconds),
-                "images/s": case.batch_size / median(result.seconds),
-                "times as fast": median(ratios),
-                "TFLOP": flop / 1e12,
-                "convolution TFLOP/s": rate / 1e12,
-                "share of it": flop / median(result.seconds) / rate,
-                "peak GiB": result.answer,
-                "memory ratio": result.answer / reference.answer,
-            }
-        )
-    return rows
+    command = [sys.executable, "-m", "bench.train_step", "--serve", case.name]
+    started = {side: Side([*command, side, str(device)], dtype_of(case, side, device)) for side in sides}
+    return compare(Workload(case.name, case.batch_size, flop), started, device, repeats)
 
 
-def dtype_name(dtype: torch.dtype, device: torch.device) -> str:
-    """With TF32, in which a GPU by default makes float32 convolutions."""
-    is_tf32 = device.type == "cuda" and dtype == torch.float32 and torch.backends.cudnn.allow_tf32
-    return "TF32" if is_tf32 else str(dtype).removeprefix("torch.")
+def dtype_of(case: Case, side: str, device: torch.device) -> torch.dtype:
+    """In which a side computes."""
+    return choose_precision(case.config(*settings_of(side)).amp.opt_level, "auto", device).compute_dtype
 
 
 def main() -> None:
@@ -185,7 +129,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.serve:
         name, side, device_name = arguments.serve
-        serve(cases[name], side, torch.device(device_name))
+        serve_step(cases[name], side, torch.device(device_name))
         return
     device = choose_device(arguments.device)
     chosen = arguments.case or [case.name for case in (GPU_CASES if device.type == "cuda" else CPU_CASES)]

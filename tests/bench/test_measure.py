@@ -1,5 +1,4 @@
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -7,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 import bench.measure
-from bench.measure import count_flop, median, time_alternating, time_processes
+from bench.measure import count_flop, forget_peak, median, median_ratio, peak_memory_bytes, time_alternating
 from bench.report import markdown_table, write_report
 
 CPU = torch.device("cpu")
@@ -34,13 +33,18 @@ def test_arithmetic_is_counted() -> None:
     assert count_flop(lambda: F.conv2d(x, weight, padding=1)) == 2 * 3 * 2 * 9 * 64
 
 
-def test_processes_answer_each_call_and_say_a_last_word() -> None:
-    script = "print('ready', flush=True)\nimport sys\nfor line in sys.stdin: print({seconds}, flush=True)\nprint(7)"
-    commands = {name: [sys.executable, "-c", script.format(seconds=name)] for name in ("1", "2")}
-    timed = time_processes(commands, repeats=2)
-    assert timed["1"].seconds == [1, 1]
-    assert timed["2"].seconds == [2, 2]
-    assert timed["1"].answer == 7
+def test_ratios_are_of_the_same_turn() -> None:
+    assert median_ratio([2.0, 40.0, 6.0], [1.0, 10.0, 2.0]) == 3.0
+
+
+def test_the_peak_is_of_what_follows() -> None:
+    forget_peak(CPU)
+    before = peak_memory_bytes(CPU)
+    large = torch.ones(2**26, dtype=torch.uint8)
+    assert peak_memory_bytes(CPU) >= before + 2**25
+    del large
+    forget_peak(CPU)
+    assert peak_memory_bytes(CPU) < before + 2**25
 
 
 def test_a_report_tells_where_it_was_measured(tmp_path: Path) -> None:

@@ -1,0 +1,112 @@
+"""Sides that need a process of their own, for its settings and its memory: all alive, working in turns."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from bench.measure import Work, forget_cache, forget_peak, peak_memory_bytes, time_alternating
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What a process of its own took. seconds: of each call. answer: its last word, for instance its peak memory."""
+
+    seconds: list[float]
+    answer: float
+
+
+def serve(make: Callable[[], Work], device: torch.device, *, warm_up: int) -> None:
+    """The side of a process that `time_processes` has started.
+
+    The first line of input has it make its work and warm up. Then a call for each line, answered by its seconds. The
+    end of the input is answered by the peak of the memory in these calls in GiB, beyond what the imported program
+    takes.
+
+    On a GPU a turn is as many calls as take half a second, of which the mean counts. Between its turns it leaves the
+    memory to the other side, and takes it again in calls that are not timed.
+    """
+    if not sys.stdin.readline():  # another side has failed
+        return
+    before = peak_memory_bytes(device)
+    work = make()
+    _repeat(work, warm_up)
+    forget_peak(device)
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        n_calls, unmeasured = 1, 0
+        if device.type == "cuda":
+            n_calls, unmeasured = max(1, round(0.5 / time_alternating({"": work}, device, repeats=1)[""][0])), 1
+        turn = time_alternating({"": partial(_repeat, work, n_calls)}, device, repeats=1, warm_up=unmeasured)[""]
+        forget_cache(device)
+        print(turn[0] / n_calls, flush=True)
+    print((peak_memory_bytes(device) - before) / 2**30, flush=True)
+
+
+def _repeat(work: Work, n_calls: int) -> None:
+    for _ in range(n_calls):
+        work()
+
+
+def time_processes(commands: Mapping[str, list[str]], repeats: int) -> dict[str, Timed]:
+    """Seconds of each call A B A B …; the processes import at once, and warm up one after the other."""
+    with ExitStack() as stack:
+        processes = {
+            name: stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+            for name, command in commands.items()
+        }
+        for process in processes.values():
+            _ask(process)
+        seconds: dict[str, list[float]] = {name: [] for name in commands}
+        for _ in range(repeats):
+            for name, process in processes.items():
+                seconds[name].append(float(_ask(process)))
+        return {name: Timed(seconds[name], float(_last_word(process))) for name, process in processes.items()}
+
+
+def time_against_first(
+    commands: Mapping[str, list[str]], device: torch.device, repeats: int
+) -> Iterator[tuple[str, Timed, Timed]]:
+    """Each side, what it took, and what the first side took in the same turns.
+
+    All in turns on a CPU. A GPU has no room for all: there each takes turns with the first, and one that does not fit
+    is told and left out.
+    """
+    first = next(iter(commands))
+    if device.type == "cpu":
+        timed = time_processes(commands, repeats)
+        yield from ((side, timed[side], timed[first]) for side in commands)
+        return
+    for side in commands:
+        try:
+            timed = time_processes({name: commands[name] for name in (first, side)}, repeats)
+        except RuntimeError as error:
+            print(f"{side}: {error}", flush=True)
+            continue
+        yield side, timed[side], timed[first]
+
+
+def _ask(process: "subprocess.Popen[bytes]") -> bytes:
+    assert process.stdin is not None
+    with suppress(BrokenPipeError):  # it has ended, as its answer tells
+        os.write(process.stdin.fileno(), b"go\n")
+    return _answer(process)
+
+
+def _last_word(process: "subprocess.Popen[bytes]") -> bytes:
+    assert process.stdin is not None
+    process.stdin.close()
+    return _answer(process)
+
+
+def _answer(process: "subprocess.Popen[bytes]") -> bytes:
+    assert process.stdout is not None
+    line: bytes = process.stdout.readline()
+    if not line:
+        raise RuntimeError(f"a measuring process ended with code {process.wait()}")
+    return line

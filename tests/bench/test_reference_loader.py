@@ -1,0 +1,96 @@
+"""What the bench's plain loaders give is what this project's loader gives, so that only speed differs."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import bench.data
+import build
+from bench.data import PAIRED, SIDE_BY_SIDE, samples_per_s, sides_of
+from bench.reference_loader import LabelMapFolders, Maps, SideBySideFiles, reference_batches
+from configs.load import config_from_dict, config_to_dict
+from configs.schema import Config
+from data.batch import Sample
+from data.conditioning import images_to_float
+from data.loader import read_fixed
+from tests.conftest import save_image
+
+TWO_LEVELS = 2 / 127.5
+
+
+def read_ours(*settings: str) -> Sample:
+    config = config_from_dict(config_to_dict(Config()), "bench", settings)
+    layout = build.build_layout(config, "train", needs_targets=True)
+    return read_fixed(layout, build.build_preprocessing(config), 0)
+
+
+def both_ways(read: Callable[[], Maps], name: str) -> tuple[Maps, Maps]:
+    """A sample as it is and mirrored, of which a draw decides; `name` is a map by which to tell them."""
+    first = read()
+    for _ in range(50):
+        other = read()
+        if not torch.equal(first[name], other[name]):
+            return first, other
+    pytest.fail("never mirrored")
+
+
+def assert_one_is_close(found: tuple[Tensor, Tensor], expected: Tensor) -> None:
+    torch.testing.assert_close(found[0], found[1].flip(-1), rtol=0, atol=TWO_LEVELS)
+    assert min((image - expected).abs().max().item() for image in found) <= TWO_LEVELS
+
+
+def test_label_maps_are_read_as_by_this_project(label_data_set: Path) -> None:
+    settings = ["data.layout=paired_folders", "data.n_classes=5", "data.instance_edges=true", "data.load_width=32"]
+    ours = read_ours(f"data.root={label_data_set}", *settings, "generator.n_downsamplings=2")
+    dataset = LabelMapFolders(label_data_set, width=32)
+    assert len(dataset) == 3
+    assert ours.target is not None
+    assert ours.instances is not None
+    samples = both_ways(lambda: dataset[0], "label")
+    as_is = min(samples, key=lambda sample: (sample["label"] - ours.source).abs().sum().item())
+    assert as_is["label"].shape == (1, 16, 32)
+    torch.testing.assert_close(as_is["label"], ours.source.float())
+    assert torch.equal(as_is["inst"].int(), ours.instances)
+    assert_one_is_close((samples[0]["image"], samples[1]["image"]), images_to_float(ours.target))
+
+
+def test_halves_are_read_as_by_this_project(tmp_path: Path) -> None:
+    coarse = np.random.default_rng(0).integers(0, 256, (4, 8, 3), np.uint8)
+    save_image(tmp_path / "train" / "a.png", coarse.repeat(8, 0).repeat(8, 1))
+    sizes = [f"data.{kind}_{side}=48" for kind in ("load", "crop") for side in ("width", "height")]
+    settings = ["data.layout=side_by_side", "data.preprocess=resize_and_crop", "generator.n_downsamplings=2"]
+    ours = read_ours(f"data.root={tmp_path}", *settings, *sizes)
+    assert ours.target is not None
+    dataset = SideBySideFiles(tmp_path / "train", load_size=48, crop_size=48)
+    samples = both_ways(lambda: dataset[0], "A")
+    assert samples[0]["A"].shape == (3, 48, 48)
+    for name, expected in (("A", ours.source), ("B", ours.target)):
+        assert_one_is_close((samples[0][name], samples[1][name]), images_to_float(expected))
+
+
+def test_both_halves_are_cut_alike(tmp_path: Path) -> None:
+    half = np.random.default_rng(0).integers(0, 256, (16, 16, 3), np.uint8)
+    save_image(tmp_path / "a.png", np.concatenate([half, half], axis=1))
+    dataset = SideBySideFiles(tmp_path, load_size=24, crop_size=8)
+    samples = [dataset[0] for _ in range(10)]
+    assert all(torch.equal(sample["A"], sample["B"]) for sample in samples)
+    assert any(not torch.equal(sample["A"], samples[0]["A"]) for sample in samples)
+
+
+def test_the_loader_goes_on_after_an_epoch(label_data_set: Path) -> None:
+    dataset = LabelMapFolders(label_data_set, width=32)
+    batches = reference_batches(dataset, len(dataset), n_workers=0)
+    assert [next(batches)["image"].shape for _ in range(7)] == [(1, 3, 16, 32)] * 7
+
+
+def test_every_side_of_a_layout_is_opened(label_data_set: Path, tmp_path: Path) -> None:
+    with sides_of(PAIRED, label_data_set, tmp_path) as sides:
+        assert list(sides) == ["reference", "decoded", "cache memory", "cache disk"]
+        assert len(list((tmp_path / "cache").rglob("*.pt"))) == 3
+        assert all(samples_per_s(open_loader, 0, turn_s=0.0) > 0 for open_loader in sides.values())
+    assert not list(tmp_path.rglob("*.pt"))
+    assert bench.data.REFERENCES.keys() == {PAIRED, SIDE_BY_SIDE}

@@ -1,0 +1,77 @@
+"""The columns of the bench's tables, from figures that are given."""
+
+import pytest
+import torch
+
+import bench.data
+import bench.sides
+from bench.cases import Case
+from bench.inference import CPU_CASES, FILE_SIDES, GPU_CASES, SIDES, level_of
+from bench.processes import Timed
+from bench.scaling import growth_rows, process_rows
+from bench.sides import Side, Workload, compare
+
+CPU = torch.device("cpu")
+
+
+def test_sides_are_compared_with_the_first_and_with_the_higher_convolution_rate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rates = iter([4e12, 2e12])  # before and after
+    monkeypatch.setattr(bench.sides, "convolution_rate", lambda *_: next(rates))
+    first, other = Timed([4.0, 40.0, 4.0], 2.0), Timed([1.0, 10.0, 2.0], 3.0)
+    timed = [("reference", first, first), ("ours", other, first)]
+    monkeypatch.setattr(bench.sides, "time_against_first", lambda *_: timed)
+    sides = {name: Side([], torch.float32) for name in ("reference", "ours")}
+    reference, ours = compare(Workload("x", n_images=8, flop=4 * 10**12), sides, CPU, repeats=3)
+    assert ours == {
+        "case": "x",
+        "side": "ours",
+        "dtype": "float32",
+        "s": 2.0,
+        "images/s": 4.0,
+        "times as fast": 4.0,
+        "TFLOP": 4.0,
+        "convolution TFLOP/s": 4.0,
+        "share of it": 0.5,
+        "peak GiB": 3.0,
+        "memory ratio": 1.5,
+    }
+    assert reference["times as fast"] == reference["memory ratio"] == 1.0
+
+
+def test_growth_is_against_the_first_case() -> None:
+    cases = [Case("small", 500, 1000), Case("batch", 500, 1000, batch_size=3)]
+    timed = {"small": Timed([1.0, 10.0], 0.5), "batch": Timed([3.0, 20.0], 1.0)}
+    small, batch = growth_rows(timed, {"small": 10**9, "batch": 3 * 10**9}, cases)
+    assert batch["time grows by"] == 2.5
+    assert batch["arithmetic grows by"] == 3.0
+    assert batch["memory grows by"] == 2.0
+    assert batch["GiB per further megapixel"] == 0.5
+    assert small["time grows by"] == small["arithmetic grows by"] == small["memory grows by"] == 1.0
+    assert small["GiB per further megapixel"] is None
+    assert list(small) == list(batch)
+
+
+def test_processes_are_compared_by_turns() -> None:
+    one, two = process_rows({1: [10.0, 20.0], 2: [9.0, 22.0]})
+    assert one == {"processes": 1, "joint steps/s": 15.0, "images/s": 15.0, "against one": 1.0}
+    assert two["joint steps/s"] == 7.75
+    assert two["against one"] == pytest.approx(1.0)
+
+
+def test_loaders_are_compared_with_the_reference_of_as_many_workers() -> None:
+    speeds = {"reference": [1.0, 2.0, 1.0], "decoded": [3.0, 4.0, 3.0]}
+    reference, decoded = bench.data.rows_of("folders", 2, speeds)
+    assert decoded == {"layout": "folders", "side": "decoded", "workers": 2, "samples/s": 3.0, "times as fast": 3.0}
+    assert list(reference.values()) == ["folders", "reference", 2, 1.0, 1.0]
+    (alone,) = bench.data.rows_of("drawn", 0, {"decoded": [3.0]})
+    assert alone["times as fast"] is None
+
+
+def test_translation_is_measured_at_each_level_by_batch_and_from_files() -> None:
+    assert [level_of(side) for side in SIDES] == ["O0", "O0", "O1", "O2", "O3", "O2"]
+    assert set(FILE_SIDES) <= set(SIDES)
+    for cases in (CPU_CASES, GPU_CASES):
+        assert [case.batch_size for case in cases] == [1, 8, 4]
+        assert [case.name.startswith("PNG to PNG") for case in cases] == [False, False, True]
