@@ -25,7 +25,7 @@ from padding import padded
 from results import Results, prepare_output
 from trained import Trained, find_checkpoint_file, load_trained
 from translator import Look, Tiles, Translator
-from utils.allocator import keep_freed_memory
+from utils.allocator import give_freed_memory_back, keep_freed_memory
 from utils.checkpoint import CheckpointError, read_weights_file
 from utils.compilation import compiled, what_compiling_lacks
 from utils.distributed import World, joined_world
@@ -172,7 +172,8 @@ def build_translator(
     generator = trained.generator
     if look is not None and isinstance(generator, FeatureConditionedGenerator):
         generator = generator.generator
-    computing = precision.computing(generator.to(device)).to(memory_format=build.memory_format(trained.config, device))
+    computing = precision.cast(generator.to(device)).to(memory_format=build.memory_format(trained.config, device))
+    give_freed_memory_back()  # the weights in float32
     return Translator(
         generator=compiled(computing.eval(), device, is_final=True) if compiles else computing,
         conditioning=build.build_conditioning(settings_for(trained, look)),

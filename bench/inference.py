@@ -25,7 +25,7 @@ from data.batch import Batch
 from data.conditioning import images_to_uint8
 from inference import Request, build_input, build_translator, translate_all
 from trained import load_trained
-from utils.allocator import keep_freed_memory
+from utils.allocator import give_freed_memory_back, keep_freed_memory
 from utils.checkpoint import save_checkpoint
 from utils.checkpoint_folder import checkpoint_path
 from utils.compilation import compiled
@@ -71,7 +71,8 @@ def network_work(case: Case, side: str, device: torch.device) -> Work:
     if side == REFERENCE:
         return plain
     precision = choose_precision(level_of(side), "auto", device)
-    computing = precision.computing(network).to(memory_format=build.memory_format(case.config(), device))
+    computing = precision.cast(network).to(memory_format=build.memory_format(case.config(), device))
+    give_freed_memory_back()  # the weights in float32
     computing = compiled(computing, device, is_final=True) if side == COMPILED else computing
 
     def work() -> None:

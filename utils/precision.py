@@ -47,15 +47,25 @@ class Precision:
 
         The copy has the norms of `network` itself, in float32.
         """
-        if self.compute_dtype == torch.float32 or self.opt_level in ("O0", "O1"):
-            return network
-        if self.opt_level == "O3":
-            return network.to(self.compute_dtype)
+        if self.opt_level != "O2" or self.compute_dtype == torch.float32:
+            return self.cast(network)
         low = copy.deepcopy(network).to(self.compute_dtype)
         for name, part in network.named_modules():
             if isinstance(part, nn.modules.batchnorm._BatchNorm):
                 low.set_submodule(name, part)
         return low
+
+    def cast(self, network: nn.Module) -> nn.Module:
+        """`network` itself for translation, its weights cast in place at O2 and O3; at O2 norms stay in float32."""
+        if self.compute_dtype == torch.float32 or self.opt_level in ("O0", "O1"):
+            return network
+        if self.opt_level == "O3":
+            return network.to(self.compute_dtype)
+        for part in network.modules():
+            if not isinstance(part, nn.modules.batchnorm._BatchNorm):
+                for tensor in (*part.parameters(recurse=False), *part.buffers(recurse=False)):
+                    tensor.data = tensor.data.to(self.compute_dtype if tensor.is_floating_point() else tensor.dtype)
+        return network
 
 
 def choose_precision(opt_level: OptLevel, dtype: str, device: torch.device) -> Precision:

@@ -52,6 +52,20 @@ def test_o2_computes_with_a_low_copy_that_shares_the_norms() -> None:
     assert low[1] is network[1]  # type: ignore[index]
 
 
+def test_for_translation_o2_casts_in_place_and_spares_the_norms() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.utils.parametrizations.spectral_norm(nn.Conv2d(3, 4, 3)), nn.BatchNorm2d(4)).eval()
+    precision = choose_precision("O2", "bfloat16", CPU)
+    image = torch.randn(1, 3, 8, 8)
+    with torch.no_grad(), precision.autocast():
+        expected = precision.computing(network)(image)
+        cast = precision.cast(network)
+        assert torch.equal(cast(image), expected)
+    assert cast is network
+    assert network[0].weight.dtype == torch.bfloat16
+    assert {tensor.dtype for tensor in network[1].state_dict().values()} == {torch.float32, torch.int64}
+
+
 def test_o3_casts_everything() -> None:
     network = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2))
     assert choose_precision("O3", "bfloat16", CPU).computing(network) is network
