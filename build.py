@@ -133,14 +133,22 @@ def build_preprocessing(config: Config) -> Preprocessing:
 
 
 def build_training_layout(config: Config, layout: Layout, run_folder: Path) -> Layout:
-    """The training split behind its cache, if there is to be one."""
-    folder = cache_folder(config, run_folder)
-    if folder is None:
+    """The training split behind its cache, if there is to be one, whose folder is made."""
+    folder, cached = cache_folder(config, run_folder), build_cached_layout(config, layout, run_folder)
+    if folder is None or cached is None:
         return layout
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"data.cache, data.cache_folder: cannot make {folder}: {error.strerror}") from error
+    return cached
+
+
+def build_cached_layout(config: Config, layout: Layout, run_folder: Path) -> CachedLayout | None:
+    """The training split behind its cache; None where there is to be none."""
+    folder = cache_folder(config, run_folder)
+    if folder is None:
+        return None
     spare_share = 0.5 if config.data.cache == "memory" else 0.02
     cache = SampleCache(folder, int(config.data.cache_gib * 2**30), spare_share)
     return CachedLayout(layout, build_preprocessing(config), cache)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from data.batch import DataError, Sample
 from data.image_files import find_images
-from data.layout import PairingError
+from data.layout import Origin, PairingError
 from data.sample_maps import MapReader
 
 STANDARD_INPUT = Path("-")
@@ -74,9 +74,9 @@ class ListedImages:
     def __len__(self) -> int:
         return len(self.names)
 
-    def identity(self, index: int) -> str:
+    def origin(self, index: int) -> Origin:
         """See Layout."""
-        return self._reader.identity(self._paths(index))
+        return self._reader.origin(self._paths(index))
 
     def read(self, index: int) -> Sample:
         """The maps of sample `index` at full size; DataError tells all that stands against its files."""

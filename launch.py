@@ -144,6 +144,7 @@ def describe(training: Training) -> list[str]:
         *counts,
         f"data           {len(training.layout)} samples, the first is {sample.name} "
         f"{sample.source.shape[-1]}x{sample.source.shape[-2]}",
+        *describe_cache(training, training.layout.names.index(sample.name)),
         f"plan           step {training.position.step} to {training.total_steps}, each of {training.joint_batch_size} "
         f"x {config.batches_per_step} samples; {training.batches_per_epoch} batches an epoch, "
         f"{config.total_epochs} epochs",
@@ -151,6 +152,21 @@ def describe(training: Training) -> list[str]:
         *(["slow           float16 on a CPU: amp.dtype=auto"] if training.game.precision.is_slow else []),
         *([f"without effect {', '.join(unused)}"] if unused else []),
     ]
+
+
+def describe_cache(training: Training, index: int) -> list[str]:
+    """How much of the data set will be kept, judged by sample `index`; nothing where there is no cache."""
+    data = training.config.data
+    cached = build.build_cached_layout(training.config, training.layout, training.folder)
+    if cached is None:
+        return []
+    outlook = cached.outlook(index)
+    if outlook.n_fitting >= outlook.n_samples:
+        return [f"cache          {data.cache}, about {_gib(outlook.n_bytes)}"]
+    way_out = f"raise data.cache_gib ({data.cache_gib:g} GiB)"
+    if outlook.lacks_space:
+        way_out = f"too little is free in {build.cache_folder(training.config, training.folder)}"
+    return [f"cache          {data.cache}, about {outlook.n_fitting} of {outlook.n_samples} samples fit: {way_out}"]
 
 
 def _count_parameters(player: Player) -> str:

@@ -1,28 +1,61 @@
 """Decoded and resized samples, kept so that no later epoch decodes them again."""
 
 import hashlib
+import os
 import shutil
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from uuid import uuid4
 
 import torch
 
 from data.batch import Sample
-from data.layout import Layout
+from data.layout import Layout, Origin
 from data.preprocessing import Preprocessing, place
 
-_FORMAT = 1  # of the files; part of their keys
+_FORMAT = 2  # of the files; part of their keys
+_NAMES = f"??/{'?' * 62}.pt*"  # of a SHA-256 in hexadecimal
 _MAPS = ("source", "instances", "target", "features")
 _WRITING = ".writing"  # a file until it is whole
 _ABANDONED_S = 3600  # a process that was killed left it
 _RECOUNT_WRITES = 64  # between two looks at what other processes have written
 
 
+@dataclass(frozen=True)
+class Outlook:
+    """How much of a data set a cache will hold.
+
+    n_bytes: of all samples.
+    n_fitting: samples for which there is room.
+    lacks_space: whether it is the file system that has too little room, not the cache.
+    """
+
+    n_samples: int
+    n_bytes: int
+    n_fitting: int
+    lacks_space: bool
+
+
+@dataclass
+class _File:
+    """A file of the folder, and its names: of one sample, or of several with the same content."""
+
+    n_bytes: int
+    used_ns: int
+    names: list[Path] = field(default_factory=list)
+
+
 class SampleCache:
     """Files of uint8 and id maps, read as memory maps, in one folder for all processes and runs.
+
+    A file has two names, hard links: one of what the sample's content is made of, which stays when a data set is moved
+    or copied, and one of the state of its source files, which is known without reading them. Where a file system has
+    no hard links, there is only the latter. A file's time is that of its last use, to the run: when there is no room
+    for another sample, those go that were not used since this object was made, the longest unused first. (To drop
+    others for it would leave a data set that is too large without any: each would go before its turn comes again.)
 
     folder: where; made when it is missing.
     max_bytes: most that the folder holds; processes that write at once may exceed it by some samples.
@@ -33,7 +66,9 @@ class SampleCache:
         self._folder = folder
         self._max_bytes = max_bytes
         self._spare_share = spare_share
+        self._made_ns = time.time_ns()
         self._held_bytes = 0
+        self._unused: list[_File] = []  # the longest unused last
         self._writes = 0
 
     def read(self, key: str, name: str) -> Sample | None:
@@ -41,49 +76,101 @@ class SampleCache:
         path = self._path(key)
         try:
             maps = torch.load(path, mmap=True, weights_only=True)
-            return Sample(name, *(maps[field] for field in _MAPS))
+            sample = Sample(name, *(maps[kind] for kind in _MAPS))
         except FileNotFoundError:
             return None
         except Exception:  # noqa: BLE001  whatever a damaged file leads to: what it held is read anew
             with suppress(OSError):
                 path.unlink()
             return None
+        self._note_use(path)
+        return sample
 
-    def write(self, key: str, sample: Sample) -> None:
-        """Keep a sample, unless there is no room; at any instant its file is whole or not there."""
-        maps = {field: getattr(sample, field) for field in _MAPS}
-        n_bytes = sum(tensor.nbytes for tensor in maps.values() if tensor is not None)
-        path = self._path(key)
-        temporary = path.with_name(f"{path.name}.{uuid4().hex}{_WRITING}")
+    def keep(self, sample: Sample, *, by_content: str, by_state: str) -> None:
+        """Have a sample under both keys, unless there is no room; at any instant its file is whole or not there."""
+        content, state = self._path(by_content), self._path(by_state)
+        with suppress(OSError, RuntimeError):  # a full disk: the sample is decoded again next time
+            for path in (content, state):
+                path.parent.mkdir(parents=True, exist_ok=True)
+            if not content.exists():
+                self._write(sample, content, state)
+            with suppress(FileExistsError):
+                state.hardlink_to(content)
+
+    def outlook(self, n_samples: int, sample_bytes: int) -> Outlook:
+        """How much of a data set fits beside nothing else: what other data sets have left makes room."""
+        self._recount()
+        room, free = self._held_bytes + self._room(sample_bytes), self._held_bytes + self._free(sample_bytes)
+        return Outlook(n_samples, n_samples * sample_bytes, max(room, 0) // sample_bytes, free < self._max_bytes)
+
+    def _write(self, sample: Sample, content: Path, state: Path) -> None:
+        """Put a file under the name of its content, or else of the state of its sources."""
+        if not self._make_room(_n_bytes(sample)):
+            return
+        temporary = content.with_name(f"{content.name}.{uuid4().hex}{_WRITING}")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if not self._has_room(n_bytes):
-                return
             with temporary.open("wb") as file:
-                torch.save(maps, file)
-            temporary.replace(path)
-            self._held_bytes += n_bytes
-        except (OSError, RuntimeError):  # a full disk: the sample is decoded again next time
-            with suppress(OSError):
-                temporary.unlink()
+                torch.save({kind: getattr(sample, kind) for kind in _MAPS}, file)
+            self._note_use(temporary)
+            self._held_bytes += temporary.stat().st_size
+            try:
+                content.hardlink_to(temporary)
+            except FileExistsError:  # another process was faster
+                pass
+            except OSError:  # no hard links here
+                temporary.replace(state)
+        finally:
+            temporary.unlink(missing_ok=True)
 
-    def _has_room(self, n_bytes: int) -> bool:
+    def _make_room(self, n_bytes: int) -> bool:
+        """Whether there is room for a sample, if need be in the place of unused ones."""
         if self._writes % _RECOUNT_WRITES == 0:
             self._recount()
         self._writes += 1
-        disk = shutil.disk_usage(self._folder)
-        spare_bytes = max(2 * n_bytes, int(self._spare_share * disk.total))
-        return self._held_bytes + n_bytes <= self._max_bytes and disk.free > spare_bytes
+        while self._room(n_bytes) < n_bytes <= self._max_bytes and self._unused:
+            self._remove(self._unused.pop())
+        return self._room(n_bytes) >= n_bytes
+
+    def _room(self, sample_bytes: int) -> int:
+        return min(self._max_bytes - self._held_bytes, self._free(sample_bytes))
+
+    def _free(self, sample_bytes: int) -> int:
+        """Bytes of the file system that are left to the cache."""
+        for folder in (self._folder, *self._folder.parents):  # the folder itself may be yet to be made
+            with suppress(OSError):
+                disk = shutil.disk_usage(folder)
+                return disk.free - max(sample_bytes, int(self._spare_share * disk.total))
+        return 0
 
     def _recount(self) -> None:
-        self._held_bytes = 0
-        for path in self._folder.rglob("*.*"):
+        """Look at what all processes have written and used."""
+        files: dict[int, _File] = {}
+        for path in self._folder.glob(_NAMES):
             with suppress(OSError):  # another process has just put it in its place
-                state = path.stat()
-                if path.suffix == _WRITING and time.time() - state.st_mtime > _ABANDONED_S:
+                state, is_writing = path.lstat(), path.suffix == _WRITING
+                if is_writing and time.time() - state.st_mtime > _ABANDONED_S:
                     path.unlink()
-                else:
-                    self._held_bytes += state.st_size
+                    continue
+                file = files.setdefault(state.st_ino, _File(state.st_size, state.st_mtime_ns))
+                file.names += [] if is_writing else [path]
+        self._held_bytes = sum(file.n_bytes for file in files.values())
+        unused = [file for file in files.values() if file.names and file.used_ns < self._made_ns]
+        self._unused = sorted(unused, key=lambda file: file.used_ns, reverse=True)
+
+    def _remove(self, file: _File) -> None:
+        """Take away a file, unless it has been used meanwhile; a process that reads it keeps what it has mapped."""
+        with suppress(OSError):  # another process has removed it, and filled its room
+            if file.names[0].stat().st_mtime_ns == file.used_ns:
+                for name in file.names:
+                    name.unlink(missing_ok=True)
+                self._held_bytes -= file.n_bytes
+
+    def _note_use(self, path: Path) -> None:
+        """Once a run, which costs less than each time; and not each file system notes when a file is read."""
+        with suppress(OSError):  # it is another user's
+            if path.stat().st_mtime_ns < self._made_ns:
+                now_ns = time.time_ns()
+                os.utime(path, ns=(now_ns, now_ns))
 
     def _path(self, key: str) -> Path:
         return self._folder / key[:2] / f"{key[2:]}.pt"
@@ -107,17 +194,39 @@ class CachedLayout:
     def __len__(self) -> int:
         return len(self._layout)
 
-    def identity(self, index: int) -> str:
-        """What the sample's content depends on: its files as they are now, and the size that it is brought to."""
-        return f"{_FORMAT} {self._layout.identity(index)} {self._preprocessing.size_rule}"
+    def origin(self, index: int) -> Origin:
+        """The same files, and the size that they are brought to."""
+        origin = self._layout.origin(index)
+        return replace(origin, rule=f"{_FORMAT} {origin.rule} {self._preprocessing.size_rule}")
 
     def read(self, index: int) -> Sample:
         """Sample `index`, resized."""
-        key = hashlib.sha256(self.identity(index).encode()).hexdigest()
-        cached = self._cache.read(key, self.names[index])
+        origin, name = self.origin(index), self.names[index]
+        states = origin.states()
+        by_state = _key(origin.rule, states)
+        cached = self._cache.read(by_state, name)
         if cached is not None:
             return cached
+        by_content = _key(origin.rule, origin.digests())
+        sample = self._cache.read(by_content, name) or self._resized(index)
+        if origin.states() == states:  # else what was decoded may not be what was hashed
+            self._cache.keep(sample, by_content=by_content, by_state=by_state)
+        return sample
+
+    def outlook(self, index: int) -> Outlook:
+        """How much of the samples the cache will hold, if all are as large as sample `index`."""
+        return self._cache.outlook(len(self), _n_bytes(self._resized(index)))
+
+    def _resized(self, index: int) -> Sample:
         sample = self._layout.read(index)
-        resized = place(sample, self._preprocessing.whole(sample), source_is_ids=self.n_classes > 0)
-        self._cache.write(key, resized)
-        return resized
+        return place(sample, self._preprocessing.whole(sample), source_is_ids=self.n_classes > 0)
+
+
+def _n_bytes(sample: Sample) -> int:
+    maps = [getattr(sample, kind) for kind in _MAPS]
+    return sum(tensor.nbytes for tensor in maps if tensor is not None)
+
+
+def _key(rule: str, files: str) -> str:
+    text = f"{rule} {files}"
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()  # names of files may be any bytes

@@ -1,6 +1,8 @@
 """What every layout offers, and the checks that layouts on disk share."""
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -8,6 +10,35 @@ import torch
 from torch import Tensor
 
 from data.batch import DataError, Sample
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What the content of a sample depends on: the bytes of files, and what is made of them.
+
+    rule: what each file holds, and all settings that matter; of a sample that is drawn, what it is drawn from.
+    files: in the order that the rule names.
+    """
+
+    rule: str
+    files: Sequence[Path] = ()
+
+    def states(self) -> str:
+        """Names, sizes and times of the files: another text once one of them is written to or replaced."""
+        return self._of_each(_state)
+
+    def digests(self) -> str:
+        """Another text once a byte of the files is another, wherever they are; reads them."""
+        return self._of_each(_digest)
+
+    def _of_each(self, property_of: Callable[[Path], str]) -> str:
+        texts = []
+        for path in self.files:
+            try:
+                texts.append(property_of(path))
+            except OSError as error:
+                raise DataError(f"{path}: {error.strerror}") from error
+        return " ".join(texts)
 
 
 class Layout(Protocol):
@@ -37,8 +68,8 @@ class Layout(Protocol):
         """Number of samples."""
         ...
 
-    def identity(self, index: int) -> str:
-        """What the content of sample `index` depends on; another text where it may have changed."""
+    def origin(self, index: int) -> Origin:
+        """What the content of sample `index` depends on."""
         ...
 
     def read(self, index: int) -> Sample:
@@ -60,12 +91,6 @@ class PairingError(DataError):
 def sample_in_words(layout: Layout, index: int) -> str:
     """Sample `index` as it is told to the user."""
     return f"sample {layout.names[index]}" + (f" of {layout.folders[0]}" if layout.folders else "")
-
-
-def file_identity(paths: Sequence[Path]) -> str:
-    """Names, sizes and times of files: another text once one of them is written to or replaced."""
-    states = [(path.resolve(), path.stat()) for path in paths]
-    return " ".join(f"{path}:{state.st_size}:{state.st_mtime_ns}:{state.st_ino}" for path, state in states)
 
 
 def check_enough(layout: Layout, joint_batch_size: int) -> None:
@@ -102,3 +127,13 @@ def size_problems(first: Tensor, first_path: Path, second: Tensor, second_path: 
         return []
     sizes = [f"{tensor.shape[-1]}x{tensor.shape[-2]}" for tensor in (first, second)]
     return [f"{first_path} is {sizes[0]} but its partner {second_path} is {sizes[1]}: make them the same size"]
+
+
+def _state(path: Path) -> str:
+    state = path.stat()
+    return f"{path.resolve()}:{state.st_size}:{state.st_mtime_ns}:{state.st_ino}"
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

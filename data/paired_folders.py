@@ -7,7 +7,7 @@ from pathlib import Path
 
 from data.batch import Sample
 from data.image_files import find_images
-from data.layout import PairingError
+from data.layout import Origin, PairingError
 from data.sample_maps import MapReader
 
 _Index = dict[str, Path]  # name -> file
@@ -71,9 +71,9 @@ class PairedFolders:
     def __len__(self) -> int:
         return len(self._files)
 
-    def identity(self, index: int) -> str:
+    def origin(self, index: int) -> Origin:
         """See Layout."""
-        return self._reader.identity(self._files[index].maps())
+        return self._reader.origin(self._files[index].maps())
 
     def read(self, index: int) -> Sample:
         """The maps of sample `index` at full size; DataError tells all that stands against its files."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from data.batch import DataError, LoadingError, Sample
 from data.image_files import read_ids, read_rgb
-from data.layout import checked_classes, file_identity, size_problems
+from data.layout import Origin, checked_classes, size_problems
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,9 @@ class MapReader:
             raise DataError(*problems)
         return Sample(name, maps["source"], maps.get("instances"), maps.get("target"), maps.get("features"))
 
-    def identity(self, paths: Mapping[str, Path]) -> str:
-        """See Layout.identity."""
-        try:
-            return f"{list(paths)} {file_identity(list(paths.values()))} {self.n_classes} {self.ignore_id}"
-        except OSError as error:
-            raise DataError(f"{error.filename}: {error.strerror}") from error
+    def origin(self, paths: Mapping[str, Path]) -> Origin:
+        """See Layout.origin."""
+        return Origin(f"{list(paths)} {self.n_classes} {self.ignore_id}", list(paths.values()))
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from data.batch import DataError, Sample
 from data.image_files import find_images, read_rgb
-from data.layout import PairingError, file_identity
+from data.layout import Origin, PairingError
 
 
 class SideBySide:
@@ -30,13 +30,9 @@ class SideBySide:
     def __len__(self) -> int:
         return len(self.names)
 
-    def identity(self, index: int) -> str:
+    def origin(self, index: int) -> Origin:
         """See Layout."""
-        path = self._paths[self.names[index]]
-        try:
-            return f"halves {file_identity([path])} {self._a_to_b}"
-        except OSError as error:
-            raise DataError(f"{path}: {error.strerror}") from error
+        return Origin(f"halves {self._a_to_b}", [self._paths[self.names[index]]])
 
     def read(self, index: int) -> Sample:
         """Both halves of image `index` at full size; DataError where the file cannot be used."""

@@ -8,6 +8,7 @@ import torch
 from data.batch import Sample
 from data.facade_layout import MIN_SIDE
 from data.facade_renderer import CLASS_NAMES, render_facade
+from data.layout import Origin
 
 SPLITS = ("train", "val", "test")
 
@@ -44,9 +45,9 @@ class SyntheticFacades:
     def __len__(self) -> int:
         return len(self.names)
 
-    def identity(self, index: int) -> str:
+    def origin(self, index: int) -> Origin:
         """See Layout."""
-        return f"synthetic_facades {self._seed} {self._size} {index}"
+        return Origin(f"synthetic_facades {self._seed} {self._size} {index}")
 
     def read(self, index: int) -> Sample:
         """Draw sample `index`, 0 .. len - 1.

@@ -1,3 +1,4 @@
+import os
 import re
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 import build
+import data.layout
 import data.sample_maps
 from configs.load import load_config
 from configs.schema import Config
@@ -38,6 +40,11 @@ def settings(root: Path, *more: str) -> list[str]:
 def layouts(config: Config, folder: Path, max_bytes: int = 2**30) -> tuple[Layout, CachedLayout]:
     plain = build.build_layout(config, "train", needs_targets=True)
     return plain, CachedLayout(plain, build.build_preprocessing(config), SampleCache(folder, max_bytes))
+
+
+def kept(folder: Path) -> set[int]:
+    """The files of a cache, each by the one number that all its names share."""
+    return {path.stat().st_ino for path in folder.rglob("*.pt")}
 
 
 @pytest.fixture
@@ -83,23 +90,134 @@ def test_a_changed_file_is_read_anew(
     assert not after.target.any()
 
 
+def test_a_replaced_file_of_equal_size_and_time_is_read_anew(
+    tiny_config: Path, label_data_set: Path, tmp_path: Path
+) -> None:
+    photo, other = label_data_set / "train_img" / "a.jpg", tmp_path / "other.bmp"
+    pixels = torch.zeros(32, 64, 3, dtype=torch.uint8).numpy()
+    for path, level in ((other, 9), (photo.with_suffix(".bmp"), 5)):  # without compression, of one size
+        save_image(path, pixels + level)
+    photo.with_suffix(".bmp").rename(photo)
+    _, cached = layouts(load_config(tiny_config, settings(label_data_set)), tmp_path / "cache")
+    before = cached.read(0).target
+    shutil.copystat(photo, other)
+    assert other.stat().st_size == photo.stat().st_size
+    other.replace(photo)
+    after = cached.read(0).target
+    assert before is not None
+    assert after is not None
+    assert (int(before.max()), int(after.min())) == (5, 9)
+
+
+@pytest.mark.parametrize("how", ["moved", "copied", "touched"])
+def test_the_same_content_is_not_decoded_again(
+    tiny_config: Path,
+    label_data_set: Path,
+    tmp_path: Path,
+    reads: list[Path],
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
+) -> None:
+    _, cached = layouts(load_config(tiny_config, settings(label_data_set)), tmp_path / "cache")
+    expected = [cached.read(index) for index in range(3)]
+    root = label_data_set if how == "touched" else tmp_path / "elsewhere"
+    match how:
+        case "moved":
+            label_data_set.rename(root)
+        case "copied":
+            shutil.copytree(label_data_set, root)
+        case "touched":
+            for path in root.rglob("*.*"):
+                os.utime(path, (1, 1))
+    _, cached = layouts(load_config(tiny_config, settings(root)), tmp_path / "cache")
+    for index in range(3):
+        assert_equal(vars(cached.read(index)), vars(expected[index]))
+    monkeypatch.setattr(data.layout, "_digest", None)  # known by the state of its files again
+    for index in range(3):
+        assert_equal(vars(cached.read(index)), vars(expected[index]))
+    assert len(reads) == 3
+    assert len(kept(tmp_path / "cache")) == 3
+
+
+def test_samples_of_equal_content_share_a_file(
+    tiny_config: Path, label_data_set: Path, tmp_path: Path, reads: list[Path]
+) -> None:
+    for file in label_data_set.glob("train_*/a.*"):
+        shutil.copy(file, file.with_stem("b"))
+    _, cached = layouts(load_config(tiny_config, settings(label_data_set)), tmp_path / "cache")
+    samples = [cached.read(index) for index in (0, 1)]
+    assert [sample.name for sample in samples] == ["a", "b"]
+    assert len(reads) == len(kept(tmp_path / "cache")) == 1
+
+
+def test_equal_files_in_other_roles_are_other_samples(tiny_config: Path, tmp_path: Path) -> None:
+    for number, folders in enumerate((["train_A", "train_B"], ["train_B", "train_A"])):
+        for level, folder in enumerate(folders):
+            save_image(tmp_path / str(number) / folder / "x.png", torch.full((32, 32, 3), level).byte().numpy())
+    pairs = ["data.layout=paired_folders", "data.n_classes=0", "data.instance_edges=false"]
+    levels = []
+    for number in range(2):
+        _, cached = layouts(load_config(tiny_config, [*pairs, f"data.root={tmp_path / str(number)}"]), tmp_path / "c")
+        sample = cached.read(0)
+        assert sample.target is not None
+        levels.append((int(sample.source.max()), int(sample.target.max())))
+    assert levels == [(0, 1), (1, 0)]
+
+
+def test_a_file_replaced_between_hashing_and_decoding_is_not_kept(
+    tiny_config: Path, label_data_set: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_rgb = data.sample_maps.read_rgb
+
+    def replace_and_read(path: Path) -> torch.Tensor:
+        save_image(path, torch.zeros(32, 64, 3, dtype=torch.uint8).numpy())
+        return read_rgb(path)
+
+    _, cached = layouts(load_config(tiny_config, settings(label_data_set)), tmp_path / "cache")
+    with monkeypatch.context() as patch:
+        patch.setattr(data.sample_maps, "read_rgb", replace_and_read)
+        cached.read(0)
+    assert not kept(tmp_path / "cache")
+    cached.read(0)
+    assert len(kept(tmp_path / "cache")) == 1
+
+
+def test_without_hard_links_it_knows_files_by_their_state(
+    tiny_config: Path, label_data_set: Path, tmp_path: Path, reads: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Path, target: Path) -> None:
+        raise PermissionError(1, "Operation not permitted", str(target))
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    _, cached = layouts(load_config(tiny_config, settings(label_data_set)), tmp_path / "cache")
+    samples = [cached.read(index) for index in (0, 1, 2)]
+    assert_equal([vars(cached.read(index)) for index in (0, 1, 2)], [vars(sample) for sample in samples])
+    assert len(reads) == 3
+    os.utime(label_data_set / "train_img" / "a.jpg", (1, 1))
+    assert_equal(vars(cached.read(0)), vars(samples[0]))
+    assert len(reads) == 4
+    assert len([path for path in (tmp_path / "cache").rglob("*") if path.is_file()]) == 4
+
+
 def test_other_settings_have_samples_of_their_own(tiny_config: Path, label_data_set: Path, tmp_path: Path) -> None:
-    keys = set()
+    rules = set()
     for preprocess in PREPROCESS:
         for more in ([], ["data.ignore_id=255"], ["data.instance_edges=false"]):
             config = load_config(tiny_config, settings(label_data_set, *preprocess, *more))
-            keys.add(layouts(config, tmp_path)[1].identity(0))
-    assert len(keys) == 3 * len(PREPROCESS)
+            rules.add(layouts(config, tmp_path)[1].origin(0).rule)
+    assert len(rules) == 3 * len(PREPROCESS)
 
 
 def test_a_damaged_file_is_made_again(tiny_config: Path, label_data_set: Path, tmp_path: Path) -> None:
     _, cached = layouts(load_config(tiny_config, settings(label_data_set)), tmp_path / "cache")
     expected = cached.read(0)
-    (file,) = (tmp_path / "cache").rglob("*.pt")
-    for content in (b"", b"junk", file.read_bytes()[:200]):
-        file.write_bytes(content)
+    names = sorted((tmp_path / "cache").rglob("*.pt"))
+    for content in (b"", b"junk", names[0].read_bytes()[:200]):
+        names[0].write_bytes(content)
         assert_equal(vars(cached.read(0)), vars(expected))
-        assert file.stat().st_size > 1000
+        assert sorted((tmp_path / "cache").rglob("*.pt")) == names
+        assert len(kept(tmp_path / "cache")) == 1
+        assert names[1].stat().st_size > 1000
 
 
 def test_a_failed_write_leaves_nothing(
@@ -131,8 +249,68 @@ def test_it_holds_no_more_than_it_may(tiny_config: Path, label_data_set: Path, t
     config = load_config(tiny_config, settings(label_data_set))
     _, cached = layouts(config, tmp_path / "cache", max_bytes=40_000)
     samples = [cached.read(index) for index in range(3)]
-    assert len(list((tmp_path / "cache").rglob("*.pt"))) == 2
+    assert len(kept(tmp_path / "cache")) == 2
     assert_equal(vars(cached.read(2)), vars(samples[2]))
+
+
+@pytest.mark.parametrize("order", [(2, 2, 0), (0, 2, 2)])
+def test_what_is_out_of_use_makes_room(
+    tiny_config: Path, label_data_set: Path, tmp_path: Path, reads: list[Path], order: tuple[int, ...]
+) -> None:
+    folder = tmp_path / "cache"
+    config = load_config(tiny_config, settings(label_data_set))
+    _, earlier = layouts(config, folder, max_bytes=40_000)
+    expected, mapped = [earlier.read(1) for _ in range(2)]
+    for path in folder.rglob("*.pt"):
+        os.utime(path, (1, 1))
+    earlier.read(0)
+    others = [folder / "mine.txt", folder / "ab" / "mine.pt", next(folder.rglob("*.pt")).with_suffix(".pt.0.writing")]
+    for other in others:
+        other.parent.mkdir(exist_ok=True)
+        other.touch()
+    _, later = layouts(config, folder, max_bytes=40_000)
+    for index in order:
+        later.read(index)
+    assert len(reads) == 3  # 2 has taken the place of 1, the longest unused
+    for index in (1, 0, 2):
+        later.read(index)
+    assert len(reads) == 4  # 1 is read again and not kept: the others are in use
+    assert len([path for path in folder.rglob("*") if path.is_file()]) == 2 * 2 + len(others)
+    assert all(other.exists() for other in others)
+    assert_equal(vars(mapped), vars(expected))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "free_bytes", "line"),
+    [
+        ([], 2**40, r"about 0\.0 MiB"),
+        (["data.cache_gib=3.2e-5"], 2**40, r"about 2 of 3 samples fit: raise data\.cache_gib \(3\.2e-05 GiB\)"),
+        ([], 3 * 2**14, r"about 2 of 3 samples fit: too little is free in .*/cache/samples"),
+    ],
+)
+def test_the_plan_says_what_will_be_kept(
+    tiny_config: Path,
+    label_data_set: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    overrides: list[str],
+    free_bytes: int,
+    line: str,
+) -> None:
+    usage = SimpleNamespace(total=0, used=0, free=free_bytes)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    folder = tmp_path / "cache"
+    run(
+        tiny_config,
+        *settings(label_data_set, "data.cache=disk", f"data.cache_folder={folder}"),
+        *overrides,
+        "--dry-run",
+    )
+    said = [said for said in capfd.readouterr().out.splitlines() if said.startswith("cache ")]
+    assert len(said) == 1
+    assert re.fullmatch(f"cache          disk, {line}", said[0])
+    assert not folder.exists()
 
 
 def test_processes_that_write_at_once_leave_whole_files(
@@ -143,7 +321,8 @@ def test_processes_that_write_at_once_leave_whole_files(
     processes = [subprocess.Popen([*command, f"run.name={n}"], stdout=subprocess.DEVNULL) for n in range(3)]
     assert [process.wait(timeout=120) for process in processes] == [0, 0, 0]
     files = list((tmp_path / "cache").rglob("*.*"))
-    assert len(files) == 3
+    assert len(files) == 2 * 3
+    assert len(kept(tmp_path / "cache")) == 3
     assert all(torch.load(file, weights_only=True)["target"].shape == (3, 32, 64) for file in files)
 
 
@@ -155,8 +334,7 @@ def test_a_run_with_a_cache_equals_one_without(
     run(tiny_config, *arguments, "run.name=plain")
     run(tiny_config, *arguments, f"data.cache={cache}", "data.workers=2")
     assert_equal(without_config(checkpoint(tiny_config, 7)), without_config(checkpoint(tiny_config, 7, "plain")))
-    kept = list((tmp_path / "cache").rglob("*.pt"))
-    assert len(kept) == (3 if cache == "disk" else 0)
+    assert len(kept(tmp_path / "cache")) == (3 if cache == "disk" else 0)
     config = load_config(tiny_config, [*arguments, "data.cache=memory"])
     folder = build.cache_folder(config, tiny_config.parent / "runs" / "tiny")
     assert folder is not None
