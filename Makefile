@@ -1,7 +1,7 @@
 # make demo    train the demo on embedded data and translate its test split (minutes on 2 cores)
 # make test    run the tests          make check   lint, format, types
 # make test-all  the tests with their long loops, and the table of docs/reliability.md (minutes)
-# make bench   measure training, translation and data on this machine, into bench/results (a CPU: 10 minutes)
+# make bench   measure training, translation and data on this machine, into bench/results (a CPU: about 10 minutes)
 # Each sets up .venv on its first call.  Another interpreter: make PYTHON=python3.13 demo
 
 PYTHON ?= python3

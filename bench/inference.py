@@ -34,7 +34,7 @@ from utils.precision import OptLevel, choose_precision
 
 REFERENCE, COMPILED = "reference", "O2, compiled"
 SIDES = (REFERENCE, "O0", "O1", "O2", "O3", COMPILED)
-FILE_SIDES = (REFERENCE, "O0", "O2", COMPILED)  # what the levels differ in is the network
+FEWER_SIDES = (REFERENCE, "O0", "O2", COMPILED)  # of batches and files: what the levels differ in is seen at batch 1
 N_FILES = 4
 FROM_FILES = "PNG to PNG"
 
@@ -160,7 +160,7 @@ def serve_translation(case: Case, side: str, device: torch.device, folder: Path)
 def compare_sides(case: Case, device: torch.device, repeats: int, folder: Path, flop: int) -> list[dict[str, Any]]:
     """A row for each side of a case. flop: of one image."""
     command = [sys.executable, "-m", "bench.inference", "--serve", case.name]
-    names = FILE_SIDES if case.name.startswith(FROM_FILES) else SIDES
+    names = SIDES if case.batch_size == 1 else FEWER_SIDES
     dtypes = {side: choose_precision(level_of(side), "auto", device).compute_dtype for side in names}
     sides = {side: Side([*command, side, str(device), str(folder)], dtype) for side, dtype in dtypes.items()}
     return compare(Workload(case.name, case.batch_size, case.batch_size * flop), sides, device, repeats)

@@ -91,7 +91,7 @@ def serve_step(case: Case, side: str, device: torch.device) -> None:
     torch.backends.cudnn.benchmark = True  # as train.py, and pix2pix
     if side not in REFERENCES:
         build.prepare_device(case.config(*settings_of(side)), device)
-    serve(lambda: make_side(case, side, device), device, warm_up=2 if device.type == "cpu" else WARM_UP_STEPS + 2)
+    serve(lambda: make_side(case, side, device), device, warm_up=1 if device.type == "cpu" else WARM_UP_STEPS + 2)
 
 
 def measure(case: Case, device: torch.device, repeats: int, sides: list[str]) -> list[dict[str, Any]]:
