@@ -19,6 +19,8 @@ def write_report(name: str, device: torch.device, rows: Sequence[dict[str, Any]]
     Rows of an earlier part of the measurement, on the same device, versions and commit, stay before these.
     """
     path = results / f"{name}_{device.type}.json"
+    if not rows:  # nothing fitted the device, as has been told
+        return path
     path.parent.mkdir(parents=True, exist_ok=True)
     surroundings = asdict(Surroundings.here(device))
     earlier = json.loads(path.read_text()) if path.is_file() else {}

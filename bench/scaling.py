@@ -35,18 +35,25 @@ CASES = [
 STEPS, ROUNDS = 40, 2
 
 
-def images_per_s_of(n_processes: int) -> float:
-    """Images per second of the demo's training under torchrun, each process with its share of the cores."""
+# the memory of the largest process that a command has started, in KiB (Linux)
+PEAK_OF = """import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"""
+
+
+def train_demo(n_processes: int) -> tuple[float, float]:
+    """The demo's training under torchrun, each process with its share of the cores: images per second, GiB of one."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(n_processes)]
         command += ["train.py", "--config", "configs/demo.yaml", f"run.root={folder}", f"train.max_steps={STEPS}"]
         command += [f"log.every_steps={STEPS // 2}", "log.images_every_steps=1000", "data.workers=1"]
         threads = max(1, (os.cpu_count() or 1) // n_processes)
         environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
-        subprocess.run(command, check=True, capture_output=True, env=environment)
+        peak_of = [sys.executable, "-c", PEAK_OF, *command]
+        peak_kib = subprocess.run(peak_of, check=True, capture_output=True, text=True, env=environment).stdout
         lines = (Path(folder) / "demo" / "log.txt").read_text().splitlines()
         last = next(line for line in reversed(lines) if "images/s" in line)
-        return float(last.split("images/s")[0].split()[-1])
+        return float(last.split("images/s")[0].split()[-1]), int(peak_kib) / 2**20
 
 
 def time_cases(commands: dict[str, list[str]], device: torch.device, repeats: int) -> dict[str, Timed]:
@@ -84,14 +91,19 @@ def megapixels(case: Case) -> float:
     return case.batch_size * case.height * case.width / 1e6
 
 
-def process_rows(images_per_s: dict[int, list[float]]) -> list[dict[str, Any]]:
-    """A row for each number of processes. images_per_s: of all processes together, by turns; of one process first."""
+def process_rows(turns: dict[int, list[tuple[float, float]]]) -> list[dict[str, Any]]:
+    """A row for each number of processes; of one process first.
+
+    turns: images per second of all processes together, and GiB of the largest with what the program itself takes.
+    """
+    images_per_s = {n: [speed for speed, _ in measured] for n, measured in turns.items()}
     return [
         {
             "processes": n,
             "joint steps/s": median(speeds) / n,
             "images/s": median(speeds),
             "against one": median_ratio(speeds, images_per_s[1]),
+            "GiB of a process": median([peak_gib for _, peak_gib in turns[n]]),
         }
         for n, speeds in images_per_s.items()
     ]
@@ -114,11 +126,11 @@ def main() -> None:
     timed = time_cases({case.name: [*command, case.name] for case in CASES}, device, arguments.repeats)
     write_report("scaling", device, growth_rows(timed, flop, CASES))
     if device.type == "cpu":
-        images_per_s: dict[int, list[float]] = {1: [], 2: []}
+        turns: dict[int, list[tuple[float, float]]] = {1: [], 2: []}
         for _ in range(ROUNDS):
-            for n, speeds in images_per_s.items():
-                speeds.append(images_per_s_of(n))
-        write_report("processes", device, process_rows(images_per_s))
+            for n, measured in turns.items():
+                measured.append(train_demo(n))
+        write_report("processes", device, process_rows(turns))
 
 
 if __name__ == "__main__":

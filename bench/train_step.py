@@ -6,6 +6,7 @@ python -m bench.train_step [--repeats N] [--case NAME …]
 import argparse
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -101,7 +102,7 @@ def measure(case: Case, device: torch.device, repeats: int, sides: list[str]) ->
     beyond it, once more, lowers their share.
     """
     case.config()  # VGG's weights are there: making them takes memory, which would count as a side's
-    flop = count_flop(make_side(case, "O0", device))
+    flop = case.batch_size * count_flop(make_side(replace(case, batch_size=1), "O0", device))
     command = [sys.executable, "-m", "bench.train_step", "--serve", case.name]
     started = {side: Side([*command, side, str(device)], dtype_of(case, side, device)) for side in sides}
     return compare(Workload(case.name, case.batch_size, flop), started, device, repeats)

@@ -176,7 +176,7 @@ class DataConfig:
     cache_folder: str = "~/.cache/pairgan"
     """disk: where. python -m tools.clear_cache empties it; another than the default with --folder."""
     cache_gib: float = 16.0
-    """Most that is kept, in GiB. What the run has not used makes room, longest unused first; samples for which there is
+    """Most that is kept, in GiB. What no run has used for a day makes room, longest unused first; samples for which there is
     none are decoded each time, and the plan tells how many fit. Half of the shared memory (memory) and a fiftieth of
     the disk (disk) stay free whatever it says."""
     on_bad_sample: Literal["error", "skip"] = "error"
@@ -604,7 +604,7 @@ class Config:
             expected = "false with train.cuda_graph and generator.dropout: to draw the same twice asks the CPU"
             require(not self.train.activation_checkpointing, "train.activation_checkpointing", True, expected)
         self._check_features()
-        if self.loss.vgg_kept_gib:
+        if self.loss.vgg and self.loss.vgg_kept_gib:
             self._check_kept_features()
         if self.generator.name != "local":
             frozen_epochs = self.train.freeze_global_epochs

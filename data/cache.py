@@ -4,7 +4,7 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,6 +22,8 @@ _MAPS = ("source", "instances", "target", "features")
 _WRITING = ".writing"  # a file until it is whole
 _ABANDONED_S = 3600  # a process that was killed left it
 _RECOUNT_WRITES = 64  # between two looks at what other processes have written
+_NOTED_AFTER_S = 3600
+_UNUSED_AFTER_S = 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -53,9 +55,9 @@ class SampleCache:
 
     A file has two names, hard links: one of what the sample's content is made of, which stays when a data set is moved
     or copied, and one of the state of its source files, which is known without reading them. Where a file system has
-    no hard links, there is only the latter. A file's time is that of its last use, to the run: when there is no room
-    for another sample, those go that were not used since this object was made, the longest unused first. (To drop
-    others for it would leave a data set that is too large without any: each would go before its turn comes again.)
+    no hard links, there is only the latter. A file's time is that of its last use, to the hour: when there is no room
+    for another sample, those go that no run has used for a day, the longest unused first. (To drop others for it would
+    leave a data set that is too large without any: each would go before its turn comes again.)
 
     folder: where; made when it is missing.
     max_bytes: most that the folder holds; processes that write at once may exceed it by some samples.
@@ -66,7 +68,6 @@ class SampleCache:
         self._folder = folder
         self._max_bytes = max_bytes
         self._spare_share = spare_share
-        self._made_ns = time.time_ns()
         self._held_bytes = 0
         self._unused: list[_File] = []  # the longest unused last
         self._writes = 0
@@ -97,11 +98,15 @@ class SampleCache:
             with suppress(FileExistsError):
                 state.hardlink_to(content)
 
-    def outlook(self, n_samples: int, sample_bytes: int) -> Outlook:
-        """How much of a data set fits beside nothing else: what other data sets have left makes room."""
+    def outlook(self, keys: Iterable[str], n_samples: int, sample_bytes: int) -> Outlook:
+        """How much of a data set fits beside what other runs use. keys: of the samples' states, asked if it matters."""
         self._recount()
-        room, free = self._held_bytes + self._room(sample_bytes), self._held_bytes + self._free(sample_bytes)
-        return Outlook(n_samples, n_samples * sample_bytes, max(room, 0) // sample_bytes, free < self._max_bytes)
+        unused_bytes = sum(file.n_bytes for file in self._unused)
+        n_fitting = max(unused_bytes + self._room(sample_bytes), 0) // sample_bytes
+        if n_fitting < n_samples:
+            n_fitting = min(n_fitting + sum(self._path(key).exists() for key in keys), n_samples)
+        lacks_space = self._held_bytes + self._free(sample_bytes) < self._max_bytes
+        return Outlook(n_samples, n_samples * sample_bytes, n_fitting, lacks_space)
 
     def _write(self, sample: Sample, content: Path, state: Path) -> None:
         """Put a file under the name of its content, or else of the state of its sources."""
@@ -154,7 +159,7 @@ class SampleCache:
                 file = files.setdefault(state.st_ino, _File(state.st_size, state.st_mtime_ns))
                 file.names += [] if is_writing else [path]
         self._held_bytes = sum(file.n_bytes for file in files.values())
-        unused = [file for file in files.values() if file.names and file.used_ns < self._made_ns]
+        unused = [file for file in files.values() if file.names and _age_s(file.used_ns) > _UNUSED_AFTER_S]
         self._unused = sorted(unused, key=lambda file: file.used_ns, reverse=True)
 
     def _remove(self, file: _File) -> None:
@@ -166,11 +171,10 @@ class SampleCache:
                 self._held_bytes -= file.n_bytes
 
     def _note_use(self, path: Path) -> None:
-        """Once a run, which costs less than each time; and not each file system notes when a file is read."""
+        """Once an hour, which costs less than each time; and not each file system notes when a file is read."""
         with suppress(OSError):  # it is another user's
-            if path.stat().st_mtime_ns < self._made_ns:
-                now_ns = time.time_ns()
-                os.utime(path, ns=(now_ns, now_ns))
+            if _age_s(path.stat().st_mtime_ns) > _NOTED_AFTER_S:
+                os.utime(path)
 
     def _path(self, key: str) -> Path:
         return self._folder / key[:2] / f"{key[2:]}.pt"
@@ -215,11 +219,17 @@ class CachedLayout:
 
     def outlook(self, index: int) -> Outlook:
         """How much of the samples the cache will hold, if all are as large as sample `index`."""
-        return self._cache.outlook(len(self), _n_bytes(self._resized(index)))
+        origins = (self.origin(index) for index in range(len(self)))
+        keys = (_key(origin.rule, origin.states()) for origin in origins)
+        return self._cache.outlook(keys, len(self), _n_bytes(self._resized(index)))
 
     def _resized(self, index: int) -> Sample:
         sample = self._layout.read(index)
         return place(sample, self._preprocessing.whole(sample), source_is_ids=self.n_classes > 0)
+
+
+def _age_s(time_ns: int) -> float:
+    return (time.time_ns() - time_ns) / 1e9
 
 
 def _n_bytes(sample: Sample) -> int:

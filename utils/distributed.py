@@ -138,7 +138,8 @@ def _free_networks() -> None:
     """Free what was made within the world and would keep its process group, and so the group's threads, alive.
 
     A thread of gloo that frees its last tensor only when the interpreter ends aborts the process (SIGABRT from
-    pthread_exit within a destructor; torch 2.15, Python 3.11), and with it a run that was finished.
+    pthread_exit within a destructor; torch 2.15, Python 3.11), and with it a run that was finished. Where a peer was
+    lost, whose error is the cause of another here, all is left: threads may wait for the peer for long.
     """
     if error := sys.exception():
         traceback.clear_frames(error.__traceback__)

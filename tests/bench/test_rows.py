@@ -54,8 +54,9 @@ def test_growth_is_against_the_first_case() -> None:
 
 
 def test_processes_are_compared_by_turns() -> None:
-    one, two = process_rows({1: [10.0, 20.0], 2: [9.0, 22.0]})
-    assert one == {"processes": 1, "joint steps/s": 15.0, "images/s": 15.0, "against one": 1.0}
+    one, two = process_rows({1: [(10.0, 0.5), (20.0, 0.7)], 2: [(9.0, 0.5), (22.0, 0.5)]})
+    expected = {"processes": 1, "joint steps/s": 15.0, "images/s": 15.0, "against one": 1.0, "GiB of a process": 0.6}
+    assert one == pytest.approx(expected)
     assert two["joint steps/s"] == 7.75
     assert two["against one"] == pytest.approx(1.0)
 

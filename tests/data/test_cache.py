@@ -3,6 +3,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO
@@ -261,8 +262,9 @@ def test_what_is_out_of_use_makes_room(
     config = load_config(tiny_config, settings(label_data_set))
     _, earlier = layouts(config, folder, max_bytes=40_000)
     expected, mapped = [earlier.read(1) for _ in range(2)]
+    days_ago = time.time() - 2 * 24 * 3600
     for path in folder.rglob("*.pt"):
-        os.utime(path, (1, 1))
+        os.utime(path, (days_ago, days_ago))
     earlier.read(0)
     others = [folder / "mine.txt", folder / "ab" / "mine.pt", next(folder.rglob("*.pt")).with_suffix(".pt.0.writing")]
     for other in others:
@@ -278,6 +280,34 @@ def test_what_is_out_of_use_makes_room(
     assert len([path for path in folder.rglob("*") if path.is_file()]) == 2 * 2 + len(others)
     assert all(other.exists() for other in others)
     assert_equal(vars(mapped), vars(expected))
+
+
+def test_runs_that_share_a_full_cache_leave_each_other_what_they_use(
+    tiny_config: Path, label_data_set: Path, tmp_path: Path, reads: list[Path]
+) -> None:
+    config = load_config(tiny_config, settings(label_data_set))
+    for _ in range(3):  # begun one after the other, or again
+        _, cached = layouts(config, tmp_path / "cache", max_bytes=40_000)
+        reads.clear()
+        for index in (2, 1, 0, 2, 1, 0):
+            cached.read(index)
+        decoded = list(reads)
+        assert cached.outlook(0).n_fitting == 2
+    assert decoded == [label_data_set / "train_img" / "a.jpg"] * 2  # for which there never was room
+    _, cached = layouts(config, tmp_path / "cache", max_bytes=40_000)
+    other = load_config(tiny_config, settings(label_data_set, "data.ignore_id=255"))
+    assert layouts(other, tmp_path / "cache", max_bytes=40_000)[1].outlook(0).n_fitting == 0
+
+
+def test_a_use_is_noted(tiny_config: Path, label_data_set: Path, tmp_path: Path) -> None:
+    _, cached = layouts(load_config(tiny_config, settings(label_data_set)), tmp_path / "cache")
+    cached.read(0)
+    (path, _) = (tmp_path / "cache").rglob("*.pt")
+    for hours, is_noted in ((0.5, False), (2, True)):
+        then = time.time() - hours * 3600
+        os.utime(path, (then, then))
+        cached.read(0)
+        assert (path.stat().st_mtime > then + 1) == is_noted
 
 
 @pytest.mark.parametrize(
