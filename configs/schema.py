@@ -176,9 +176,9 @@ class DataConfig:
     cache_folder: str = "~/.cache/pairgan"
     """disk: where. python -m tools.clear_cache empties it; another than the default with --folder."""
     cache_gib: float = 16.0
-    """Most that is kept, in GiB. What no run has used for a day makes room, longest unused first; samples for which there is
-    none are decoded each time, and the plan tells how many fit. Half of the shared memory (memory) and a fiftieth of
-    the disk (disk) stay free whatever it says."""
+    """Most that is kept, in GiB. What no run has used for a day makes room, longest unused first; samples for which
+    there is none are decoded each time, and the plan tells how many fit. Half of the shared memory (memory) and a
+    fiftieth of the disk (disk) stay free whatever it says."""
     on_bad_sample: Literal["error", "skip"] = "error"
     """What a training sample that cannot be used does. error: it ends the run. skip: another takes its place, and it is
     named once; more than 1 % of the samples, and more than 10, end the run all the same."""

@@ -286,6 +286,7 @@ def test_runs_that_share_a_full_cache_leave_each_other_what_they_use(
     tiny_config: Path, label_data_set: Path, tmp_path: Path, reads: list[Path]
 ) -> None:
     config = load_config(tiny_config, settings(label_data_set))
+    decoded: list[Path] = []
     for _ in range(3):  # begun one after the other, or again
         _, cached = layouts(config, tmp_path / "cache", max_bytes=40_000)
         reads.clear()
