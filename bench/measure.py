@@ -136,10 +136,10 @@ def _processor() -> str:
 
 
 def _commit() -> str:
-    """The commit, "-dirty" where anything but earlier results differs from it."""
+    """The commit, "-dirty" where anything but earlier results and pages differs from it."""
 
     def git(*arguments: str) -> str:
         return subprocess.run(["git", *arguments], capture_output=True, text=True, check=False).stdout.strip()
 
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/results")
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/results", ":!*.md")
     return (git("rev-parse", "--short", "HEAD") or "unknown") + ("-dirty" if changed else "")
