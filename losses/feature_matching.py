@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+
+from losses.feature_distance import feature_distance
 
 
 def feature_matching(fake: Sequence[Sequence[Tensor]], real: Sequence[Sequence[Tensor]]) -> Tensor:
@@ -14,7 +15,7 @@ def feature_matching(fake: Sequence[Sequence[Tensor]], real: Sequence[Sequence[T
     scales are averaged (pix2pixHD). No gradient reaches `real`. Returns a 0-d tensor; float32 under autocast.
     """
     terms = [
-        F.l1_loss(fake_layer, real_layer.detach()) * (4.0 / len(fake_scale))
+        feature_distance(fake_layer, real_layer) * (4.0 / len(fake_scale))
         for fake_scale, real_scale in zip(fake, real, strict=True)
         for fake_layer, real_layer in zip(fake_scale, real_scale, strict=True)
     ]

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from torchvision.models import VGG19_Weights, vgg19
 
+from losses.feature_distance import feature_distance
 from losses.kept_features import KeptFeatures
 from utils.pretrained import PretrainedFile
 
@@ -90,7 +90,7 @@ class PerceptualLoss(nn.Module):
         with torch.no_grad():
             target_features = self._kept(target, names) if self._kept else self.network(target)
         layers = zip(self.network(fake), target_features, self.layer_weights, strict=True)
-        return torch.stack([weight * F.l1_loss(f, t) for f, t, weight in layers]).sum()
+        return torch.stack([weight * feature_distance(f, t) for f, t, weight in layers]).sum()
 
 
 def load_vgg19_weights(path: Path | None) -> Mapping[str, Tensor]:
