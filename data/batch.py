@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, cast
 
 import torch
 from torch import Tensor
+from torch.utils.data import default_collate
 
 _LISTED = 5
 
@@ -62,11 +63,18 @@ class Batch:
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> Self:
-        """Stack samples; DataError where their sizes differ."""
+        """Stack samples, in a loader process straight into memory that the training can read.
+
+        What was not there already would be moved there in a thread that tells no failure.
+
+        Raises:
+            DataError: their sizes or dtypes differ.
+            RuntimeError: there is too little shared memory.
+        """
         check_one_size([(sample.name, *sample.source.shape[-2:]) for sample in samples])
         return cls(
             names=tuple(sample.name for sample in samples),
-            source=torch.stack([sample.source for sample in samples]),
+            source=cast(Tensor, _stack([sample.source for sample in samples])),
             instances=_stack([sample.instances for sample in samples]),
             target=_stack([sample.target for sample in samples]),
             features=_stack([sample.features for sample in samples]),
@@ -100,10 +108,6 @@ class Batch:
         """The batch in page-locked memory; torch's DataLoader calls this."""
         return self._map(Tensor.pin_memory)
 
-    def share_memory(self) -> Self:
-        """The batch in memory that another process can read; RuntimeError where there is too little of it."""
-        return self._map(Tensor.share_memory_)
-
     def _map(self, function: Callable[[Tensor], Tensor]) -> Self:
         def of(tensor: Tensor | None) -> Tensor | None:
             return None if tensor is None else function(tensor)
@@ -124,4 +128,7 @@ def check_one_size(samples: Sequence[tuple[str, int, int]]) -> None:
 
 def _stack(maps: Sequence[Tensor | None]) -> Tensor | None:
     present = [tensor for tensor in maps if tensor is not None]
-    return torch.stack(present) if len(present) == len(maps) else None
+    forms = {f"{tuple(tensor.shape)} {tensor.dtype}" for tensor in present}
+    if len(forms) > 1:
+        raise DataError(f"maps of one batch differ ({', '.join(sorted(forms))}): choose train.batch_size=1")
+    return default_collate(present) if len(present) == len(maps) else None

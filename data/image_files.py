@@ -164,7 +164,7 @@ def _rgb_pixels(image: Image.Image) -> np.ndarray:
     if image.mode in ("I", "F"):
         kind = "32-bit integers" if image.mode == "I" else "floating-point numbers"
         raise _UnfitError(f"holds {kind}, expected an 8- or 16-bit image")
-    return np.array(image.convert("RGB"))
+    return np.array(image if image.mode == "RGB" else image.convert("RGB"))
 
 
 def _id_pixels(image: Image.Image) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset
 
 from data.bad_samples import BadSample, BadSamples, most_bad_samples
 from data.batch import Batch, DataError, LoadingError, Sample
@@ -169,8 +169,6 @@ def _collate(loaded: Sequence[Loaded]) -> _Delivery:
         samples.append(sample)
     try:
         batch = Batch.of(samples)
-        if get_worker_info() is not None:  # here, where a failure can be told; the DataLoader's queue would be silent
-            batch = batch.share_memory()
     except Exception as error:  # noqa: BLE001  as above
         return _Delivery(as_data_error(error, f"a batch of {', '.join(sample.name for sample in samples)}"))
     replacements = [sample for sample in samples if isinstance(sample, Replacement)]

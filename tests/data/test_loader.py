@@ -48,6 +48,25 @@ def test_the_number_of_workers_does_not_change_the_samples() -> None:
     assert_equal(batches(facades(), 6, n_workers=0), batches(facades(), 6, n_workers=2))
 
 
+def test_a_loader_process_stacks_into_memory_that_the_training_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    stack = Batch.of
+
+    def checked(samples: list[Sample]) -> Batch:
+        batch = stack(samples)
+        assert [tensor.is_shared() for tensor in batch.maps] == [True, True, True]
+        return batch
+
+    monkeypatch.setattr(Batch, "of", checked)
+    assert len(batches(facades(), 1, n_workers=1)) == 1  # an assertion that fails there ends the stream
+
+
+@pytest.mark.parametrize("other", [torch.zeros(1, 4, 4, dtype=torch.int32), torch.zeros(3, 4, 4, dtype=torch.uint8)])
+def test_maps_of_different_kinds_do_not_fit_one_batch(other: torch.Tensor) -> None:
+    first = torch.zeros(1, 4, 4, dtype=torch.uint8)
+    with pytest.raises(DataError, match=r"maps of one batch differ .*: choose train\.batch_size=1"):
+        Batch.of([Sample("a", first, None, None), Sample("b", other, None, None)])
+
+
 def test_the_stream_goes_on_from_any_batch() -> None:
     assert_equal(batches(facades(), 6, n_workers=0)[3:], batches(facades(), 3, n_workers=0, first_batch=3))
 

@@ -122,7 +122,7 @@ def test_shared_memory_that_is_full_is_told(
 ) -> None:
     text = "unable to allocate shared memory(shm) for file </torch_1_2_0>: No space left on device (28)"
     with monkeypatch.context() as patch:
-        patch.setattr(torch.Tensor, "share_memory_", lambda _tensor: raise_(RuntimeError(text))())
+        patch.setattr(torch.UntypedStorage, "_new_shared", lambda *_args, **_options: raise_(RuntimeError(text))())
         assert run_program(patch, config) == 2
     expected = r"^error: too little shared memory \(/dev/shm\) for a batch of \w: enlarge it, or set data\.workers=0$"
     assert re.search(expected, capsys.readouterr().err)
