@@ -33,8 +33,6 @@ from utils.distributed import choose_device
 from utils.precision import OptLevel, choose_precision
 
 REFERENCE, COMPILED = "reference", "O2, compiled"
-SIDES = (REFERENCE, "O0", "O1", "O2", "O3", COMPILED)
-FEWER_SIDES = (REFERENCE, "O0", "O2", COMPILED)  # of batches and files: what the levels differ in is seen at batch 1
 N_FILES = 4
 FROM_FILES = "PNG to PNG"
 
@@ -46,6 +44,13 @@ def cases_of(height: int, width: int) -> list[Case]:
 
 
 CPU_CASES, GPU_CASES = cases_of(256, 256), cases_of(512, 1024)
+
+
+def sides_of(case: Case) -> list[str]:
+    """What the levels differ in is seen at batch 1; compiling takes a CPU most of a minute."""
+    if case.batch_size == 1:
+        return [REFERENCE, "O0", "O1", "O2", "O3", COMPILED]
+    return [REFERENCE, "O2", COMPILED] if case.name.startswith(FROM_FILES) else [REFERENCE, "O2"]
 
 
 def level_of(side: str) -> OptLevel:
@@ -160,8 +165,7 @@ def serve_translation(case: Case, side: str, device: torch.device, folder: Path)
 def compare_sides(case: Case, device: torch.device, repeats: int, folder: Path, flop: int) -> list[dict[str, Any]]:
     """A row for each side of a case. flop: of one image."""
     command = [sys.executable, "-m", "bench.inference", "--serve", case.name]
-    names = SIDES if case.batch_size == 1 else FEWER_SIDES
-    dtypes = {side: choose_precision(level_of(side), "auto", device).compute_dtype for side in names}
+    dtypes = {side: choose_precision(level_of(side), "auto", device).compute_dtype for side in sides_of(case)}
     sides = {side: Side([*command, side, str(device), str(folder)], dtype) for side, dtype in dtypes.items()}
     return compare(Workload(case.name, case.batch_size, case.batch_size * flop), sides, device, repeats)
 

@@ -12,6 +12,8 @@ import torch
 
 from bench.measure import Work, forget_cache, forget_peak, peak_memory_bytes, time_alternating
 
+TURN_S = 0.5
+
 
 @dataclass(frozen=True)
 class Timed:
@@ -28,8 +30,8 @@ def serve(make: Callable[[], Work], device: torch.device, *, warm_up: int) -> No
     end of the input is answered by the peak of the memory in these calls in GiB, beyond what the imported program
     takes.
 
-    On a GPU a turn is as many calls as take half a second, of which the mean counts. Between its turns it leaves the
-    memory to the other side, and takes it again in calls that are not timed.
+    A turn is as many calls as take half a second, of which the mean counts. On a GPU, between its turns, it leaves the
+    memory to the other side, and takes it again in a call that is not timed.
     """
     if not sys.stdin.readline():  # another side has failed
         return
@@ -39,13 +41,19 @@ def serve(make: Callable[[], Work], device: torch.device, *, warm_up: int) -> No
     forget_peak(device)
     print("ready", flush=True)
     for _ in sys.stdin:
-        n_calls, unmeasured = 1, 0
-        if device.type == "cuda":
-            n_calls, unmeasured = max(1, round(0.5 / time_alternating({"": work}, device, repeats=1)[""][0])), 1
-        turn = time_alternating({"": partial(_repeat, work, n_calls)}, device, repeats=1, warm_up=unmeasured)[""]
+        seconds = _turn(work, device)
         forget_cache(device)
-        print(turn[0] / n_calls, flush=True)
+        print(seconds, flush=True)
     print((peak_memory_bytes(device) - before) / 2**30, flush=True)
+
+
+def _turn(work: Work, device: torch.device) -> float:
+    """Seconds of a call."""
+    (seconds,) = time_alternating({"": work}, device, repeats=1, warm_up=int(device.type == "cuda"))[""]
+    n_calls = round(TURN_S / seconds)
+    if n_calls <= 1:
+        return seconds
+    return time_alternating({"": partial(_repeat, work, n_calls)}, device, repeats=1, warm_up=0)[""][0] / n_calls
 
 
 def _repeat(work: Work, n_calls: int) -> None:

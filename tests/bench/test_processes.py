@@ -4,6 +4,8 @@ import sys
 import pytest
 import torch
 
+from bench import processes
+from bench.measure import Work
 from bench.processes import serve, time_against_first, time_processes
 
 CPU = torch.device("cpu")
@@ -43,6 +45,7 @@ def test_a_side_that_does_not_fit_a_gpu_is_left_out(capsys: pytest.CaptureFixtur
 
 def test_a_side_answers_every_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     calls: list[int] = []
+    monkeypatch.setattr(processes, "TURN_S", 0)
     monkeypatch.setattr(sys, "stdin", io.StringIO("begin\ngo\ngo\n"))
     serve(lambda: lambda: calls.append(1), CPU, warm_up=2)
     ready, *seconds, peak_gib = capsys.readouterr().out.split()
@@ -51,6 +54,23 @@ def test_a_side_answers_every_line(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert all(0 <= float(answer) < 1 for answer in seconds)
     assert len(seconds) == 2
     float(peak_gib)
+
+
+def test_a_turn_of_short_calls_is_the_mean_of_many(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls: list[int] = []
+
+    def time_by_count(sides: dict[str, Work], *_: object, **__: object) -> dict[str, list[float]]:
+        n_before = len(calls)
+        sides[""]()
+        return {"": [0.1 * (len(calls) - n_before)]}  # each takes 0.1 s
+
+    monkeypatch.setattr(processes, "time_alternating", time_by_count)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("begin\ngo\n"))
+    serve(lambda: lambda: calls.append(1), CPU, warm_up=0)
+    assert len(calls) == 1 + 5
+    assert float(capsys.readouterr().out.split()[1]) == pytest.approx(0.1)
 
 
 def test_a_side_that_is_not_begun_makes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

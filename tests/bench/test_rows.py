@@ -6,7 +6,7 @@ import torch
 import bench.data
 import bench.sides
 from bench.cases import Case
-from bench.inference import CPU_CASES, FEWER_SIDES, GPU_CASES, SIDES, level_of
+from bench.inference import COMPILED, CPU_CASES, GPU_CASES, level_of, sides_of
 from bench.processes import Timed
 from bench.scaling import growth_rows, process_rows
 from bench.sides import Side, Workload, compare
@@ -71,8 +71,10 @@ def test_loaders_are_compared_with_the_reference_of_as_many_workers() -> None:
 
 
 def test_translation_is_measured_at_each_level_by_batch_and_from_files() -> None:
-    assert [level_of(side) for side in SIDES] == ["O0", "O0", "O1", "O2", "O3", "O2"]
-    assert set(FEWER_SIDES) <= set(SIDES)
     for cases in (CPU_CASES, GPU_CASES):
+        alone, batch, files = (sides_of(case) for case in cases)
+        assert [level_of(side) for side in alone] == ["O0", "O0", "O1", "O2", "O3", "O2"]
+        assert [level_of(side) for side in batch] == ["O0", "O2"]
+        assert files == [*batch, COMPILED]
         assert [case.batch_size for case in cases] == [1, 8, 4]
         assert [case.name.startswith("PNG to PNG") for case in cases] == [False, False, True]
