@@ -75,7 +75,7 @@ class Game:
     def step_with_kept_graph(self, batches: Sequence[Batch]) -> None:
         """pix2pixHD's update: the translation is judged once, and the losses of both networks use that graph.
 
-        The networks step after both backward passes, because a step changes weights that the other's graph needs.
+        The discriminator steps after both backward passes, because it changes weights that the other's graph needs.
         """
         for scene in self._passes(batches):
             self._joint_pass(scene, share=1 / len(batches))
@@ -246,8 +246,16 @@ def build_game(config: Config, world: World) -> Game:
 
     generator, discriminator = modules
     return Game(
-        generator=_make_player(generator, config, world.device, precision, wrap_generator),
-        discriminator=_make_player(discriminator, config, world.device, precision, world.wrap),
+        generator=_make_player(
+            generator,
+            config,
+            world.device,
+            precision,
+            wrap_generator,
+            steps_in_backward=_steps_in_backward(config, world, precision),
+        ),
+        # the generator's backward pass goes through the discriminator's graph, whose weights have to stay
+        discriminator=_make_player(discriminator, config, world.device, precision, world.wrap, steps_in_backward=False),
         objective=build.build_objective(config, perceptual),
         discriminator_objective=build.build_discriminator_objective(config),
         precision=precision,
@@ -258,7 +266,24 @@ def build_game(config: Config, world: World) -> Game:
     )
 
 
-def _make_player(module: nn.Module, config: Config, device: torch.device, precision: Precision, wrap: Wrap) -> Player:
+def _steps_in_backward(config: Config, world: World, precision: Precision) -> bool:
+    """Whether the generator is to: where an update needs its own gradient alone, which one backward pass gives."""
+    is_measured = config.optimizer.max_gradient_norm is not None or config.log.gradient_norms
+    is_in_parts = world.size > 1 or config.train.accumulation_steps > 1
+    is_of_another = precision.make_scaler().is_enabled() or precision.keeps_master_weights
+    comes_at_once = config.train.compile or config.train.cuda_graph
+    return config.optimizer.step_in_backward and not (is_measured or is_in_parts or is_of_another or comes_at_once)
+
+
+def _make_player(
+    module: nn.Module,
+    config: Config,
+    device: torch.device,
+    precision: Precision,
+    wrap: Wrap,
+    *,
+    steps_in_backward: bool,
+) -> Player:
     module.to(device).to(memory_format=build.memory_format(config, device))
     settings = config.optimizer
     computing = precision.computing(module)
@@ -276,4 +301,5 @@ def _make_player(module: nn.Module, config: Config, device: torch.device, precis
         scaler=precision.make_scaler(),
         max_gradient_norm=settings.max_gradient_norm,
         measures_gradients=config.log.gradient_norms,
+        steps_in_backward=steps_in_backward,
     )

@@ -70,10 +70,10 @@ def build_conditioning(config: Config) -> Conditioning:
 
 
 def prepare_device(config: Config, device: torch.device) -> None:
-    """Have a GPU choose its algorithms by trial, and what a step on a CPU frees kept for the next, if memory allows."""
+    """Have a GPU choose its algorithms by trial, and what a step on a CPU frees kept for the next."""
     torch.backends.cudnn.benchmark = config.train.cudnn_benchmark
-    if device.type == "cpu" and not config.train.activation_checkpointing:
-        keep_freed_memory()
+    if device.type == "cpu":
+        keep_freed_memory(gives_large_back=config.train.activation_checkpointing)
 
 
 def memory_format(config: Config, device: torch.device) -> torch.memory_format:

@@ -93,12 +93,13 @@ def check_samples(training: Training) -> list[str]:
         layers = {name: stack.enter_context(watched_layers(player.computing)) for name, player in networks.items()}
         n_kept_bytes = training.game.rehearse(batch)
     tables = [line for name, seen in layers.items() for line in table(name, seen)]
-    weights = training.game.n_bytes // 3  # and as much for gradients, and for each of Adam's moments
+    weights = training.game.n_bytes // 3  # and as much for each of Adam's moments
+    gradients = sum(player.n_gradient_bytes for player in networks.values())
     checkpoint_bytes = training.game.n_bytes + (weights if training.average else 0)
     return [
         *tables,
-        f"memory         about {_gib(4 * weights + n_kept_bytes)}: {_gib(weights)} of weights, as much of gradients, "
-        f"twice that of moments, {_gib(n_kept_bytes)} kept for the backward passes of a batch",
+        f"memory         about {_gib(3 * weights + gradients + n_kept_bytes)}: {_gib(weights)} of weights, twice that "
+        f"of moments, {_gib(gradients)} of gradients, {_gib(n_kept_bytes)} kept for the backward passes of a batch",
         f"checkpoint     about {_gib(checkpoint_bytes)}, {training.config.checkpoint.keep or 'all'} of them are kept",
         f"checked        {len(indices)} of {n_samples} training samples, networks and losses on a batch of them: good",
     ]

@@ -121,7 +121,7 @@ class Training:
 
         Raises:
             Interrupted: a signal asked to stop; everything is saved.
-            NotFiniteError: update after update had to be left out.
+            NotFiniteError: in update after update something had to be left out.
         """
         self._stop, position, total_steps = stop, self.position, self.total_steps
         folder = self.folder if self.world.is_main else None
@@ -190,7 +190,7 @@ class Training:
             how = f", and its scale has fallen to {scale:g}" if has_scale else ""
             raise NotFiniteError(
                 f"step {self.position.step}: gradients of the {name} were not finite {in_a_row} times in a row{how}; "
-                f"no update was made from them. The latest samples: {', '.join(self._recent_names)}. Lower "
+                f"weights were not updated from them. The latest samples: {', '.join(self._recent_names)}. Lower "
                 "optimizer.learning_rate, or use amp.opt_level=O0"
             )
 

@@ -408,6 +408,12 @@ class OptimizerConfig:
     weight_decay: float = 0.0
     """Share of each convolution weight that a step at learning rate 1 takes away (AdamW, Loshchilov & Hutter 2019);
     biases and norms are spared."""
+    step_in_backward: bool = True
+    """Update each large weight of the generator as soon as its gradient is there, which then makes room for the next,
+    instead of keeping all gradients until the end of the backward pass: the same update in less memory, but that one
+    that is not finite leaves out only what comes after it. It is not done where an update needs all gradients, or they
+    come at once: with several processes, train.accumulation_steps, max_gradient_norm, log.gradient_norms, float16's
+    scaled gradients, amp.opt_level=O2, train.compile, train.cuda_graph."""
 
     def __post_init__(self) -> None:
         rates = {"learning_rate": self.learning_rate, "discriminator_learning_rate": self.discriminator_learning_rate}
@@ -556,7 +562,7 @@ class LogConfig:
     n_images: int = 4
     """Number of validation samples in a grid, one to a row."""
     gradient_norms: bool = False
-    """Whether to tell the norms of each network's gradients, before clipping."""
+    """Whether to tell the norms of each network's gradients, before clipping; all are then in memory together."""
     histograms: bool = False
     """Whether to show the distribution of every weight, with the image grids."""
     activations: str | None = None

@@ -8,13 +8,10 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from models.wide_convolution import WideConv2d
-from utils.allocator import give_freed_memory_back
 
 Norm = Literal["instance", "batch"]
 Upsample = Literal["transposed", "nearest", "bilinear", "residual"]
 Padding = Literal["zeros", "reflect"]
-
-LARGE = 2**20  # values of an activation whose stage leaves holes worth mending
 
 
 class Stage(nn.Sequential):
@@ -31,10 +28,7 @@ class Stage(nn.Sequential):
         """As nn.Sequential."""
         if not (self.recomputes and torch.is_grad_enabled()):
             return cast(Tensor, super().forward(x))
-        result = cast(Tensor, checkpoint(super().forward, x, use_reentrant=False, preserve_rng_state=self.draws))
-        if result.device.type == "cpu" and result.requires_grad and result.numel() >= LARGE:
-            result.register_hook(give_freed_memory_back)  # of the stage above, whose activations are done with
-        return result
+        return cast(Tensor, checkpoint(super().forward, x, use_reentrant=False, preserve_rng_state=self.draws))
 
 
 def recompute_stages(network: nn.Module) -> None:

@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 import build
+from adversarial_step import build_game
 from configs.load import load_config
 from configs.schema import ConfigError
 from tests.runs import assert_equal, checkpoint, run, without_config
+from utils.distributed import World
 
 UNCHANGING = ["data.flip=false", "data.preprocess=none"]
 
@@ -80,5 +82,71 @@ def test_the_layout_is_chosen_by_device_unless_it_is_set(
     assert build.perceptual_memory_format(config, torch.device("cuda")) == on_gpu
 
 
+def test_a_cpu_keeps_freed_memory_and_with_checkpointing_gives_the_large_back(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[dict[str, bool]] = []
+    monkeypatch.setattr(build, "keep_freed_memory", lambda **how: told.append(how))
+    for choice in ("false", "true"):
+        config = load_config(tiny_config, [f"train.activation_checkpointing={choice}"])
+        for device in ("cpu", "cuda"):
+            build.prepare_device(config, torch.device(device))
+    assert told == [{"gives_large_back": False}, {"gives_large_back": True}]
+
+
 def test_how_much_is_loaded_ahead_changes_no_sample(tiny_config: Path) -> None:
     assert_equal(trained(tiny_config, "data.workers=1", "data.prefetch=3"), trained(tiny_config))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        [],
+        ["train.retain_graph=false", "train.discriminator_steps=2", "train.pool_size=2"],
+        ["amp.opt_level=O1", "amp.dtype=bfloat16", "train.activation_checkpointing=true"],
+        ["amp.opt_level=O3", "amp.dtype=bfloat16"],
+        ["generator.spectral_norm=true", "optimizer.weight_decay=0.1", "train.ema_decay=0.9"],
+        ["features.n_channels=3", "features.base_channels=4", "features.n_downsamplings=1"],
+        ["generator.name=local", "train.freeze_global_epochs=1", "data.synthetic.train_samples=2"],
+    ],
+    ids=lambda settings: " ".join(settings) or "default",
+)
+def test_updates_within_the_backward_pass_train_alike(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, settings: list[str]
+) -> None:
+    monkeypatch.setattr("utils.player.LARGE", 1)
+    early = trained(tiny_config, *settings)
+    assert_equal(trained(tiny_config, *settings, "optimizer.step_in_backward=false"), early)
+
+
+@pytest.mark.parametrize(
+    ("settings", "steps_in_backward"),
+    [
+        ([], True),
+        (["amp.opt_level=O1", "amp.dtype=bfloat16"], True),
+        (["amp.opt_level=O3", "amp.dtype=float16"], True),
+        (["optimizer.step_in_backward=false"], False),
+        (["amp.opt_level=O1", "amp.dtype=float16"], False),
+        (["amp.opt_level=O2", "amp.dtype=bfloat16"], False),
+        (["optimizer.max_gradient_norm=1"], False),
+        (["log.gradient_norms=true"], False),
+        (["train.accumulation_steps=2"], False),
+        (["train.cuda_graph=true"], False),
+        (["train.compile=true"], False),
+    ],
+)
+def test_an_update_that_needs_all_gradients_waits_for_them(
+    tiny_config: Path, settings: list[str], steps_in_backward: bool
+) -> None:
+    game = build_game(load_config(tiny_config, settings), World(0, 1, torch.device("cpu")))
+    assert game.generator.steps_in_backward == steps_in_backward
+    assert not game.discriminator.steps_in_backward
+
+
+def test_an_update_waits_for_the_gradients_of_other_processes(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(World, "barrier", lambda _: None)
+    monkeypatch.setattr(World, "wrap", lambda _, network: network)
+    game = build_game(load_config(tiny_config), World(0, 2, torch.device("cpu")))
+    assert not game.generator.steps_in_backward

@@ -1,5 +1,6 @@
 """One network of the game, with the optimizer and the scaler that are its own."""
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,8 @@ from utils.numerics import are_finite
 
 Wrap = Callable[[nn.Module], nn.Module]
 
+LARGE = 2**20  # values of a weight whose update is worth a call of its own; 4 MB in float32
+
 
 @dataclass
 class Player:
@@ -25,9 +28,12 @@ class Player:
     optimizer: of all the module's parameters; fused, which leaves out an update whose `found_inf` is set on the device.
     network: `computing`, wrapped.
     parameters: those of the module that are trained at present.
-    skipped_steps: 0-d int64 on the device: updates left out because a gradient was not finite.
+    skipped_steps: 0-d int64 on the device: updates left out, or left off where it steps in backward, because a gradient
+        was not finite.
     skipped_in_a_row: those of the latest steps, without one between them that was made.
     gradient_norm: 0-d, that of the latest step before clipping, where it `measures_gradients`.
+    steps_in_backward: whether a LARGE weight is updated as soon as its gradient is there, which is then freed: for one
+        backward pass a step, after which nothing needs the graph, whose gradients are neither scaled nor measured.
     """
 
     module: nn.Module
@@ -37,6 +43,7 @@ class Player:
     scaler: GradScaler
     max_gradient_norm: float | None
     measures_gradients: bool = False
+    steps_in_backward: bool = False
     network: nn.Module = field(init=False)
     parameters: list[nn.Parameter] = field(init=False)
     skipped_steps: Tensor = field(init=False)
@@ -47,6 +54,15 @@ class Player:
         self.freeze([])
         self.skipped_steps = torch.zeros((), dtype=torch.int64, device=self.parameters[0].device)
         self.skipped_in_a_row = torch.zeros_like(self.skipped_steps)
+        self._is_broken = torch.zeros_like(self.skipped_steps, dtype=torch.bool)
+        if self.steps_in_backward:
+            assert self.computing is self.module, "the copy's gradients are the module's only at the end"
+            assert self.max_gradient_norm is None
+            assert not self.measures_gradients
+            assert not self.scaler.is_enabled()
+            for parameter in self.parameters:
+                if parameter.numel() >= LARGE:
+                    parameter.register_post_accumulate_grad_hook(_updating(self))
         self._learning_rate = float(self.optimizer.param_groups[0]["lr"])
 
     def freeze(self, prefixes: Sequence[str]) -> None:
@@ -75,7 +91,8 @@ class Player:
     def backward(self, loss: Tensor, *, retain_graph: bool = False) -> None:
         """Add the gradients of a 0-d loss to this player's parameters, and to no others.
 
-        Those of a loss that is not finite are NaN, though the loss may have grown by a constant alone.
+        Those of a loss that is not finite are NaN, though the loss may have grown by a constant alone. Where it steps
+        in backward, most weights are updated here; `step` updates the others.
         """
         loss = loss * torch.where(loss.detach().isfinite(), 1.0, torch.nan)
         self.scaler.scale(loss).backward(retain_graph=retain_graph, inputs=self._receivers)
@@ -83,26 +100,34 @@ class Player:
     def step(self) -> None:
         """Update the weights from the gathered gradients; one that is not finite skips this player's update alone.
 
-        The device decides that, in every precision, without asking the host.
+        The device decides that, in every precision, without asking the host. Where it steps in backward, what is left
+        out begins with the first gradient that is not finite: what came before it was.
         """
+        self._update()
+        self.scaler.update()
+        self.skipped_steps += self._is_broken
+        self.skipped_in_a_row.add_(1).mul_(self._is_broken)
+        self._is_broken.zero_()
+
+    def _update(self) -> None:
+        """Update the weights whose gradients are there, and free these."""
         if self.computing is not self.module:
             self._take_gradients()
         self.scaler.unscale_(self.optimizer)
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        if not gradients:
+            return
         # unlike a sum of squares the extremes cannot overflow; on a CPU they take 1/15 of the infinity norm's time
         extremes = torch.stack([bound.float() for gradient in gradients for bound in gradient.aminmax()])
-        is_broken = extremes.isfinite().all().logical_not()
-        self.skipped_steps += is_broken
-        self.skipped_in_a_row.add_(1).mul_(is_broken)
+        self._is_broken |= extremes.isfinite().all().logical_not()
         norm = get_total_norm(gradients) if self.measures_gradients or self.max_gradient_norm is not None else None
         if self.max_gradient_norm is not None:
             assert norm is not None
             clip_grads_with_norm_(self.parameters, self.max_gradient_norm, norm)
         self.gradient_norm = norm if self.measures_gradients else None
         if not self.scaler.is_enabled():  # otherwise the scaler tells the optimizer by the same attribute
-            self.optimizer.found_inf = is_broken.float()  # type: ignore[attr-defined]
+            self.optimizer.found_inf = self._is_broken.float()  # type: ignore[attr-defined]
         self.scaler.step(self.optimizer)
-        self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
         if self.computing is not self.module:
             self._hand_weights_over()
@@ -122,6 +147,15 @@ class Player:
         for kept, passed in zip(self.module.buffers(), self.computing.buffers(), strict=True):
             if passed is not kept:
                 kept.copy_(passed)
+
+    @property
+    def n_gradient_bytes(self) -> int:
+        """What its gradients take in memory; those that make room for the next as much as the largest of them."""
+        sizes = [p.numel() * p.element_size() for p in self.parameters]
+        passing = [
+            p.numel() * p.element_size() for p in self.parameters if self.steps_in_backward and p.numel() >= LARGE
+        ]
+        return sum(sizes) - sum(passing) + max(passing, default=0)
 
     @property
     def learning_rate(self) -> float:
@@ -199,6 +233,17 @@ def make_adam(
     groups = [{"params": weights, "weight_decay": weight_decay}, {"params": spared, "weight_decay": 0.0}]
     lr = torch.tensor(learning_rate, device=weights[0].device) if capturable else learning_rate
     return Adam(groups, lr=lr, betas=betas, decoupled_weight_decay=True, fused=True, capturable=capturable)
+
+
+def _updating(player: Player) -> Callable[[Tensor], None]:
+    """A hook of a gradient that has the player update its weight."""
+    known = weakref.ref(player)  # torch's hooks are hidden from the garbage collector: a cycle would stay for ever
+
+    def update(_: Tensor) -> None:
+        if living := known():
+            living._update()
+
+    return update
 
 
 def _begins_with(name: str, prefix: str) -> bool:

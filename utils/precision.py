@@ -30,6 +30,11 @@ class Precision:
         """Whether a CPU is to compute in float16, for much of which torch has no fast code there."""
         return self.device_type == "cpu" and self.compute_dtype == torch.float16
 
+    @property
+    def keeps_master_weights(self) -> bool:
+        """Whether a low copy computes in the place of the network that is trained."""
+        return self.opt_level == "O2" and self.compute_dtype != torch.float32
+
     def autocast(self) -> autocast:
         """The context for forward passes and losses; it changes nothing in float32."""
         enabled = self.compute_dtype != torch.float32
@@ -47,7 +52,7 @@ class Precision:
 
         The copy has the norms of `network` itself, in float32.
         """
-        if self.opt_level != "O2" or self.compute_dtype == torch.float32:
+        if not self.keeps_master_weights:
             return self.cast(network)
         low = copy.deepcopy(network).to(self.compute_dtype)
         for name, part in network.named_modules():

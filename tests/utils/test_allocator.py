@@ -32,6 +32,12 @@ def test_memory_that_is_kept_is_not_mapped_again() -> None:
 
 
 @pytest.mark.skipif(not IS_GLIBC, reason="needs glibc")
+def test_large_tensors_can_be_left_out() -> None:
+    call = "keep_freed_memory(gives_large_back=True)"
+    assert page_faults(call, 24) < page_faults(call, 48) / 10
+
+
+@pytest.mark.skipif(not IS_GLIBC, reason="needs glibc")
 def test_freed_memory_can_be_given_back() -> None:
     script = """
 import torch

@@ -1,11 +1,14 @@
 import copy
+import gc
+import weakref
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import nn
 
 from models.global_generator import GlobalGenerator
-from utils.player import Player, make_adam
+from utils.player import LARGE, Player, make_adam
 
 
 def make_player(weight_decay: float = 0.0) -> Player:
@@ -66,6 +69,101 @@ def test_a_state_that_lacks_what_was_frozen_is_gone_on_with() -> None:
         one.freeze([])
         step(one)
     torch.testing.assert_close(other.state_dict(), player.state_dict(), rtol=0, atol=0)
+
+
+def make_large_player(*, steps_in_backward: bool) -> Player:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(1024, 1024), nn.Tanh(), nn.Linear(1024, 1024), nn.Tanh(), nn.Linear(1024, 1))
+    assert network.get_parameter("0.weight").numel() >= LARGE
+    adam = make_adam(network, learning_rate=0.01, betas=(0.5, 0.999), weight_decay=0.1)
+    scaler = torch.amp.GradScaler("cpu", enabled=False)
+    return Player(network, network, lambda module: module, adam, scaler, None, steps_in_backward=steps_in_backward)
+
+
+def large_loss(player: Player, break_at: Callable[[torch.Tensor], torch.Tensor] = lambda x: x) -> torch.Tensor:
+    first, *others = player.network.children()
+    x = break_at(first(torch.linspace(-1, 1, 4 * 1024).view(4, 1024)))
+    for layer in others:
+        x = layer(x)
+    return x.square().mean()
+
+
+def test_an_update_within_the_backward_pass_is_the_same() -> None:
+    early, late = (make_large_player(steps_in_backward=is_early) for is_early in (True, False))
+    for number in range(3):
+        player_gradients = []
+        for player in (early, late):
+            before = player.module.get_parameter("0.weight").detach().clone()
+            player.backward(large_loss(player))
+            is_updated = not torch.equal(player.module.get_parameter("0.weight"), before)
+            assert is_updated == player.steps_in_backward
+            player_gradients.append({n for n, p in player.module.named_parameters() if p.grad is not None})
+            player.step()
+        assert not {"0.weight", "2.weight"} & player_gradients[0]
+        assert len(player_gradients[1]) == 6
+        torch.testing.assert_close(early.state_dict(), late.state_dict(), rtol=0, atol=0)
+        assert int(early.state_dict()["optimizer"]["0.weight"]["step"]) == number + 1
+
+
+def test_within_the_backward_pass_nothing_is_updated_from_the_first_broken_gradient_on() -> None:
+    player = make_large_player(steps_in_backward=True)
+    before = parameters(player)
+
+    def break_gradient(x: torch.Tensor) -> torch.Tensor:
+        x.register_hook(lambda gradient: gradient * torch.nan)
+        return x
+
+    player.backward(large_loss(player, break_gradient))
+    player.step()
+    assert {"2.weight"} <= changed(player, before) <= {"2.weight", "2.bias", "4.weight", "4.bias"}
+    assert (int(player.skipped_steps), int(player.skipped_in_a_row)) == (1, 1)
+    before = parameters(player)
+    step_of = {name: int(state["step"]) for name, state in player.state_dict()["optimizer"].items()}
+    assert step_of["0.weight"] == 0
+    player.backward(large_loss(player))
+    player.step()
+    assert changed(player, before) == set(before)
+    assert (int(player.skipped_steps), int(player.skipped_in_a_row)) == (1, 0)
+    assert player.is_finite()
+
+
+def test_what_was_broken_stays_so_until_the_step_ends() -> None:
+    player = make_large_player(steps_in_backward=True)
+    before = parameters(player)
+    broken = player.module.get_parameter("2.weight").register_hook(lambda gradient: gradient * torch.nan)
+    player.backward(large_loss(player))
+    player.step()
+    broken.remove()
+    assert "0.weight" not in changed(player, before)  # whose own gradient was finite
+    assert int(player.skipped_steps) == 1
+
+
+def test_only_large_weights_have_an_update_of_their_own() -> None:
+    early, late = (make_large_player(steps_in_backward=is_early) for is_early in (True, False))
+    updates: list[int] = []
+    early.optimizer.register_step_post_hook(lambda *_: updates.append(1))
+    early.backward(large_loss(early))
+    assert len(updates) == 2
+    assert early.n_gradient_bytes == late.n_gradient_bytes - 4 * 2**20
+    assert late.n_gradient_bytes == 4 * sum(parameter.numel() for parameter in late.parameters)
+
+
+def test_a_loss_that_is_not_finite_updates_nothing_within_the_backward_pass() -> None:
+    player = make_large_player(steps_in_backward=True)
+    before = parameters(player)
+    player.backward(large_loss(player) + torch.inf)
+    player.step()
+    assert changed(player, before) == set()
+
+
+def test_a_player_that_updates_in_the_backward_pass_goes_when_nobody_holds_it() -> None:
+    player = make_large_player(steps_in_backward=True)
+    weight = weakref.ref(player.module.get_parameter("0.weight"))
+    player.backward(large_loss(player))
+    player.step()
+    del player
+    gc.collect()
+    assert weight() is None
 
 
 def test_weight_decay_shrinks_convolutions_and_spares_biases_and_norms() -> None:

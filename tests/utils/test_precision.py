@@ -23,6 +23,13 @@ def test_the_opt_level_and_the_dtype_decide(opt_level: OptLevel, dtype: str, exp
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == expected
 
 
+@pytest.mark.parametrize(("opt_level", "dtype"), [("O2", "bfloat16"), ("O1", "bfloat16"), ("O3", "bfloat16")])
+def test_only_o2_keeps_master_weights(opt_level: OptLevel, dtype: str) -> None:
+    precision, network = choose_precision(opt_level, dtype, CPU), nn.Linear(2, 2)
+    assert precision.keeps_master_weights == (opt_level == "O2")
+    assert (precision.computing(network) is network) != precision.keeps_master_weights
+
+
 def test_a_cpu_never_takes_float16_by_itself() -> None:
     assert choose_precision("O1", "auto", CPU).compute_dtype in (torch.bfloat16, torch.float32)
 
