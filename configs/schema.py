@@ -465,7 +465,7 @@ class TrainConfig:
     """Keep only the activations between the stages of generator and VGG, and compute those within again in the backward
     pass: less memory, more time. Not with batch norm or spectral norm, which would count a pass twice."""
     compile: bool = False
-    """Fuse the generator's layers with torch.compile, which takes half a minute before the first step. A C++ compiler
+    """Fuse the generator's layers with torch.compile, which takes up to a minute before the first step. A C++ compiler
     has to be there, on a GPU triton."""
     cuda_graph: bool = False
     """Have the GPU repeat a step by itself (CUDA graph), without the CPU launching each kernel: for small networks and

@@ -28,7 +28,7 @@ def what_compiling_lacks(device: torch.device) -> str | None:
 
 
 def compiled(network: nn.Module, device: torch.device, *, is_final: bool = False) -> nn.Module:
-    """`network`, whose layers are fused by torch.compile at its first call, which takes a quarter of a minute and more.
+    """`network`, whose layers are fused by torch.compile at its first call, which takes up to a minute.
 
     is_final: the weights will not change any more, so that they can be laid out for the device once.
 

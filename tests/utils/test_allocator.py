@@ -34,7 +34,7 @@ def test_memory_that_is_kept_is_not_mapped_again() -> None:
 @pytest.mark.skipif(not IS_GLIBC, reason="needs glibc")
 def test_large_tensors_can_be_left_out() -> None:
     call = "keep_freed_memory(gives_large_back=True)"
-    assert page_faults(call, 24) < page_faults(call, 48) / 10
+    assert page_faults(call, 24) < page_faults(call, 48) / 4  # half, if it too were mapped each time
 
 
 @pytest.mark.skipif(not IS_GLIBC, reason="needs glibc")
