@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from entry_point import ArgumentParser, run_entry_point
+from utils.cli import ArgumentParser, run_entry_point
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
@@ -94,7 +94,7 @@ def main(argv: Sequence[str]) -> None:
     """Parse the command line and do what it says."""
     arguments = parse_arguments(argv)
 
-    from inference import Request, translate  # torch takes seconds
+    from inference.translate import Request, translate  # torch takes seconds
 
     translate(Request(**vars(arguments)))
 

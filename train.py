@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from entry_point import ArgumentParser, run_entry_point
+from utils.cli import ArgumentParser, run_entry_point
 
 
 def main(argv: Sequence[str]) -> None:
@@ -33,9 +33,9 @@ def main(argv: Sequence[str]) -> None:
         sys.stdout.write(config_to_yaml(config))
         return
 
-    from launch import Beginning, launch  # torch takes seconds
+    from training.launch import ResumeOptions, launch  # torch takes seconds
 
-    beginning = Beginning(arguments.resume, accepts_changed_data=arguments.accept_changed_data)
+    beginning = ResumeOptions(arguments.resume, accepts_changed_data=arguments.accept_changed_data)
     launch(config, beginning, "dry-run" if arguments.dry_run else "smoke" if arguments.smoke else "train")
 
 

@@ -18,17 +18,17 @@ from typing import Any
 import torch
 from PIL import Image
 
-import build
 from bench.measure import median, median_ratio
 from bench.reference_loader import LabelMapFolders, SideBySideFiles, reference_batches
 from bench.report import write_report
+from configs import build
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
 from data.batch import Batch
+from data.facades.dataset import SyntheticFacades
 from data.layout import Layout
 from data.loader import TrainingDataset, training_batches
 from data.sampler import TrainingSampler
-from data.synthetic_facades import SyntheticFacades
 
 OpenLoader = Callable[[int], Generator[Any]]  # by the number of loader processes
 

@@ -14,21 +14,21 @@ import torch
 from PIL import Image
 from torch import nn
 
-import build
 from bench.cases import N_CLASSES, Case
 from bench.measure import Work, count_flop
 from bench.processes import serve
 from bench.report import write_report
 from bench.sides import Side, Workload, compare
+from configs import build
 from configs.load import config_to_dict
 from data.batch import Batch
 from data.conditioning import images_to_uint8
-from inference import Request, build_input, build_translator, translate_all
-from trained import load_trained
-from utils.allocator import give_freed_memory_back, keep_freed_memory
+from inference.load import load_generator
+from inference.translate import Request, build_input, build_predictor, translate_all
 from utils.checkpoint import save_checkpoint
 from utils.checkpoint_folder import checkpoint_path
 from utils.compilation import compiled
+from utils.cpu_memory import give_freed_memory_back, keep_freed_memory
 from utils.distributed import choose_device
 from utils.precision import OptLevel, choose_precision
 
@@ -139,10 +139,10 @@ def program(side: str, device: torch.device, folder: Path) -> Work:
         device="cuda" if device.type == "cuda" else "cpu",
         overrides=(),
     )
-    trained = load_trained(checkpoint_path(folder, 1))
-    translator = build_translator(trained, None, device, request, compiles=side == COMPILED)
+    trained = load_generator(checkpoint_path(folder, 1))
+    predictor = build_predictor(trained, None, device, request, compiles=side == COMPILED)
     layout = build_input(trained, None, request)
-    return lambda: translate_all(trained, translator, layout, folder / side, batch_size=1)
+    return lambda: translate_all(trained, predictor, layout, folder / side, batch_size=1)
 
 
 def serve_translation(case: Case, side: str, device: torch.device, folder: Path) -> None:

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.optim import Adam
 
 from losses.perceptual import LAYER_WEIGHTS
-from models.patch_discriminator import Judgement, MultiscalePatchDiscriminator, PatchDiscriminator
+from models.patch_discriminator import DiscriminatorOutput, MultiscalePatchDiscriminator, PatchDiscriminator
 
-Judgements = list[Judgement]
+Judgements = list[DiscriminatorOutput]
 
 
 @dataclass
@@ -68,7 +68,7 @@ class ReferenceUpdate:
             features = [activation(joined._conv_forward(x, joined.weight, joined.bias))]
             for layer in inner:
                 features.append(layer(features[-1]))
-            judgements.append(Judgement(features, scale.head(features[-1])))
+            judgements.append(DiscriminatorOutput(features, scale.head(features[-1])))
         return judgements
 
 

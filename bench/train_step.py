@@ -11,17 +11,17 @@ from typing import Any
 
 import torch
 
-import build
-from adversarial_step import build_game
 from bench.cases import DEMO, Case
 from bench.measure import count_flop
 from bench.processes import serve
 from bench.reference_update import ReferenceUpdate
 from bench.report import write_report
 from bench.sides import Side, Workload, compare
-from captured_step import WARM_UP_STEPS, CapturedStep, CudaGraphs
+from configs import build
 from configs.schema import Config
 from data.conditioning import images_to_float
+from training.cuda_graph import WARM_UP_STEPS, CudaGraphs, CudaGraphStep
+from training.update import build_update
 from utils.distributed import World, choose_device
 from utils.precision import choose_precision
 
@@ -72,8 +72,8 @@ def make_side(case: Case, side: str, device: torch.device) -> Callable[[], objec
     config = case.config(*settings_of(side))
     batch = case.batch(device)
     if side not in REFERENCES:
-        game = build_game(config, World(0, 1, device))
-        step = CapturedStep(game.step, CudaGraphs()) if config.train.cuda_graph else game.step
+        game = build_update(config, World(0, 1, device))
+        step = CudaGraphStep(game.step, CudaGraphs()) if config.train.cuda_graph else game.step
         return lambda: step([[batch]])
     reference, conditioning = make_reference(config, device), build.build_conditioning(config)
     assert batch.target is not None

@@ -4,7 +4,6 @@ The schema says of what type a setting is, YAML only where it stands: `no`, `1e3
 that a run may be called so, and a learning rate may be 1e-4.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -13,17 +12,12 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
-import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from configs.schema import Config, ConfigError, shortened
-
-MAX_BYTES = 2**17  # of a file; configs/reference.yaml, comments and all, has a tenth of it
-MAX_VALUES = 10_000  # in a file, counted again for each alias: a few hundred bytes can stand for billions
-_YAML = "tag:yaml.org,2002:"
-_TAGS = frozenset(_YAML + name for name in ("map", "seq", "str", "null", "merge"))
-_WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,17})\Z")
+from configs.schema import Config
+from utils.errors import ConfigError
+from utils.yaml_file import parse_yaml, read_yaml, shortened
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
@@ -33,7 +27,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
         OSError: the file is not there, or cannot be read.
         ConfigError: it is no YAML, or keys or values are wrong; names them all.
     """
-    return _resolve(_parse(_read(path), str(path)), overrides, str(path))
+    return _resolve(read_yaml(path), overrides, str(path))
 
 
 def config_from_dict(values: dict[str, Any], origin: str, overrides: Sequence[str] = ()) -> Config:
@@ -60,85 +54,6 @@ def config_differences(old: Config, new: Config) -> dict[str, tuple[object, obje
 def settings_by_key(config: Config) -> dict[str, object]:
     """`section.key` -> value, in the order of the schema."""
     return dict(_settings(config_to_dict(config)))
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML that tells null and plain whole numbers from text; YAML 1.1 takes `no`, `010` and `1:30` for more."""
-
-
-_Loader.yaml_implicit_resolvers = {}
-_Loader.add_implicit_resolver(f"{_YAML}null", re.compile(r"(~|null|Null|NULL|)\Z"), ["~", "n", "N", ""])
-_Loader.add_implicit_resolver(f"{_YAML}int", _WHOLE_NUMBER, list("-0123456789"))
-_Loader.add_implicit_resolver(f"{_YAML}merge", re.compile(r"<<\Z"), ["<"])
-
-
-def read_yaml(path: Path) -> object:
-    """The texts, whole numbers, lists and mappings of a YAML file.
-
-    Raises:
-        OSError: it is not there, or cannot be read.
-        ConfigError: it is no YAML, is too large, or has a key twice.
-    """
-    return _parse(_read(path), str(path))
-
-
-def _read(path: Path) -> str:
-    if not path.exists():
-        known = ", ".join(sorted(str(p) for p in path.parent.glob("*.yaml"))) or "none"
-        raise FileNotFoundError(f"{path}: no such configuration file; YAML files beside it: {known}")
-    if not path.is_file():
-        raise ConfigError(f"{path}: is no file; name a YAML file, such as configs/demo.yaml")
-    with path.open("rb") as file:
-        content = file.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
-        raise ConfigError(f"{path}: has more than {MAX_BYTES // 1024} KiB, expected a configuration file")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{path}: not a text file in UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8"
-        ) from error
-
-
-def _parse(text: str, origin: str) -> object:
-    """The plain values that YAML stands for.
-
-    Raises:
-        ConfigError: it is no YAML, or stands for more than a configuration.
-    """
-    try:
-        loader = _Loader(text)
-        root = loader.get_single_node()
-        problems = list(_problems_of_nodes(root)) if root else []
-        if not problems:
-            return loader.construct_document(root) if root else None
-    except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:  # the last two of "\Uffffffff"
-        mark = getattr(error, "problem_mark", None)
-        line = "" if mark is None else f", line {mark.line + 1}"
-        reason = str(getattr(error, "problem", error)).partition("\n")[0]
-        hint = "; indent with spaces" if r"'\t'" in reason else ""
-        raise ConfigError(f"{origin}{line}: not valid YAML: {reason}{hint}") from error
-    raise ConfigError(*(f"{origin}, {problem}" for problem in problems))
-
-
-def _problems_of_nodes(root: yaml.Node) -> Iterator[str]:
-    """Keys that come twice, values of other types than settings have, and aliases that stand for too much."""
-    nodes = [root]
-    for _ in range(MAX_VALUES):
-        if not nodes:
-            return
-        node = nodes.pop()
-        line = f"line {node.start_mark.line + 1}"
-        is_number = isinstance(node, yaml.ScalarNode) and node.tag == f"{_YAML}int" and _WHOLE_NUMBER.match(node.value)
-        if node.tag not in _TAGS and not is_number:
-            yield f"{line}: the tag {node.tag.replace(_YAML, '!!')} has no use here; write the value alone"
-        if isinstance(node, yaml.MappingNode):
-            keys = Counter(shortened(key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode))
-            yield from (f"{line}: found duplicate key {key}; keep one" for key, count in keys.items() if count > 1)
-            nodes += [part for pair in node.value for part in pair]
-        elif isinstance(node, yaml.SequenceNode):
-            nodes += node.value
-    yield f"line 1: the file stands for more than {MAX_VALUES} values, counted with aliases"
 
 
 def _resolve(values: object, overrides: Sequence[str], origin: str) -> Config:
@@ -168,7 +83,7 @@ def _parse_override(override: str, where: str) -> dict[str, object]:
         raise ConfigError(f"{where}: write section.key=value, for instance run.seed=1")
     if _TYPES.get(key) in _TEXTS and value != "null":
         return {key: value}  # as typed
-    return {key: _parse(value, where)}
+    return {key: parse_yaml(value, where)}
 
 
 def _assign_all(config: DictConfig, values: object) -> Iterator[str]:

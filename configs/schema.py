@@ -8,34 +8,15 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
+from utils.errors import ConfigError
+from utils.yaml_file import shortened
+
 SIZED_BY_CROP = ("resize_and_crop", "scale_width_and_crop", "crop")
 MOST = 2**31 - 1  # of a whole number: what torch and the file formats count with
 MOST_FRACTION = 1e30  # of other numbers: float32 ends at 3e38
 MOST_HALVINGS = 16  # of an image: more than any has
 MOST_LAYERS = 1000  # of a kind
 EXTRA_METRICS = ("lpips", "fid", "kid")
-
-
-class ConfigError(ValueError):
-    """What the user wrote cannot be used.
-
-    problems: one or more, each names key, value and expectation.
-    """
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """All of them; the error as a text has a line for each."""
-        return self.args
-
-    def __str__(self) -> str:
-        return "\n".join(self.args)
-
-
-def shortened(value: object) -> str:
-    """A value as YAML shows it, on one line of at most 80 characters."""
-    text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-    text = text if text.isprintable() else repr(text)
-    return text if len(text) <= 80 else f"{text[:60]} … ({len(text)} characters)"
 
 
 def require(condition: bool, key: str, value: object, expected: str) -> None:

@@ -8,19 +8,16 @@ import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
+from utils.errors import UserError
+
 _LISTED = 5
 
 
-class DataError(ValueError):
+class DataError(UserError):
     """The data set cannot be used as it is.
 
     problems: one or more, each a line that names the file or the folder, and the way out.
     """
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """All of them; the error as a text tells the first few."""
-        return self.args
 
     def __str__(self) -> str:
         n_left = len(self.args) - _LISTED

@@ -16,8 +16,8 @@ import torch
 
 from data.layout import Layout, sample_in_words
 from data.loader import as_data_error
-from data.loader_processes import POLL_S, end_in_words
 from data.preprocessing import Preprocessing
+from data.worker_monitor import POLL_S, end_in_words
 
 _AHEAD = 16  # samples that a process is given before it has answered
 _ORPHAN_S = 5.0

@@ -16,9 +16,9 @@ from torch.utils.data import DataLoader, Dataset
 from data.bad_samples import BadSample, BadSamples, most_bad_samples
 from data.batch import Batch, DataError, LoadingError, Sample
 from data.layout import Layout, sample_in_words
-from data.loader_processes import POLL_S, LoaderProcesses, ProcessNotes
 from data.preprocessing import Preprocessing, place
 from data.sampler import SampleKey, TrainingSampler
+from data.worker_monitor import POLL_S, ProcessNotes, WorkerMonitor
 
 _LEFT_TO_THE_PARENT = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
 
@@ -125,7 +125,7 @@ def training_batches(
     name_of = partial(sample_in_words, dataset.layout)
 
     def from_processes() -> Generator[_Delivery]:
-        with LoaderProcesses(
+        with WorkerMonitor(
             loader, dataset.notes, name_of=name_of, timeout_s=timeout_s, should_stop=should_stop
         ) as processes:
             for keys in sampler:

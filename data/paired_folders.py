@@ -8,7 +8,7 @@ from pathlib import Path
 from data.batch import Sample
 from data.image_files import find_images
 from data.layout import Origin, PairingError
-from data.sample_maps import MapReader
+from data.map_reader import MapReader
 
 _Index = dict[str, Path]  # name -> file
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from configs.load import read_yaml
-from configs.schema import ConfigError
+from utils.errors import ConfigError
+from utils.yaml_file import read_yaml
 
 IGNORED = "ignored"
 MAX_CLASSES = 1000

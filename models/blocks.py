@@ -31,7 +31,7 @@ class Stage(nn.Sequential):
         return cast(Tensor, checkpoint(super().forward, x, use_reentrant=False, preserve_rng_state=self.draws))
 
 
-def recompute_stages(network: nn.Module) -> None:
+def enable_activation_checkpointing(network: nn.Module) -> None:
     """From now on keep only what lies between the stages of a network, in place.
 
     Batch norm would count the statistics of a pass twice: for networks without it.

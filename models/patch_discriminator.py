@@ -8,7 +8,7 @@ from models.blocks import Norm, make_norm
 from models.pair_convolution import PairConv2d
 
 
-class Judgement(NamedTuple):
+class DiscriminatorOutput(NamedTuple):
     """What the discriminator says of N images at one scale.
 
     features: the activations of its layers but the last, (N, C_l, H_l, W_l) each.
@@ -18,22 +18,22 @@ class Judgement(NamedTuple):
     features: list[Tensor]
     logits: Tensor
 
-    def parts(self, n_parts: int) -> list["Judgement"]:
+    def parts(self, n_parts: int) -> list["DiscriminatorOutput"]:
         """The judgements of the first N / n_parts images, of the next, and so on."""
         layers = [layer.chunk(n_parts) for layer in self.features]
         return [
-            Judgement([layer[part] for layer in layers], logits)
+            DiscriminatorOutput([layer[part] for layer in layers], logits)
             for part, logits in enumerate(self.logits.chunk(n_parts))
         ]
 
 
-def judge_by(layers: nn.ModuleList, head: nn.Module, source: Tensor, image: Tensor) -> Judgement:
+def judge_by(layers: nn.ModuleList, head: nn.Module, source: Tensor, image: Tensor) -> DiscriminatorOutput:
     """What layers, of which the first begins with a PairConv2d, and a last convolution say of images of a source."""
     convolution, activation = cast(nn.Sequential, layers[0])
     features = [activation(convolution(source, image))]
     for layer in layers[1:]:
         features.append(layer(features[-1]))
-    return Judgement(features, head(features[-1]))
+    return DiscriminatorOutput(features, head(features[-1]))
 
 
 class PatchDiscriminator(nn.Module):
@@ -70,7 +70,7 @@ class PatchDiscriminator(nn.Module):
         self.layers = nn.ModuleList([first, *inner])
         self.head = _conv4(widths[-1], 1, stride=1, padding=padding, bias=True)
 
-    def forward(self, source: Tensor, image: Tensor) -> Judgement:
+    def forward(self, source: Tensor, image: Tensor) -> DiscriminatorOutput:
         """Judge images of a source, in_channels together."""
         return judge_by(self.layers, self.head, source, image)
 
@@ -107,7 +107,7 @@ class MultiscalePatchDiscriminator(nn.Module):
         )
         self.pool = nn.AvgPool2d(kernel_size=3, stride=2, padding=1, count_include_pad=False)
 
-    def forward(self, source: Tensor, image: Tensor) -> list[Judgement]:
+    def forward(self, source: Tensor, image: Tensor) -> list[DiscriminatorOutput]:
         """Judge `image`, (k N, image_channels, H, W) in [-1, 1]: k translations of each `source`, (N, C, H, W).
 
         Returns a judgement for each scale, the full resolution first.

@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 from models.blocks import Norm, make_norm
 from models.pair_convolution import PairConv2d
-from models.patch_discriminator import Judgement, judge_by
+from models.patch_discriminator import DiscriminatorOutput, judge_by
 
 
 class PixelDiscriminator(nn.Module):
@@ -32,6 +32,6 @@ class PixelDiscriminator(nn.Module):
         )
         self.head = nn.Conv2d(2 * base_channels, 1, kernel_size=1, bias=norm == "instance")
 
-    def forward(self, source: Tensor, image: Tensor) -> list[Judgement]:
+    def forward(self, source: Tensor, image: Tensor) -> list[DiscriminatorOutput]:
         """Judge `image`, (k N, image_channels, H, W): k translations of each `source`, (N, C, H, W); one scale."""
         return [judge_by(self.layers, self.head, source, image)]

@@ -12,7 +12,7 @@ import torch
 
 import train
 from utils.checkpoint import load_checkpoint
-from utils.checkpoint_folder import Found, checkpoint_path
+from utils.checkpoint_folder import LoadedCheckpoint, checkpoint_path
 
 
 def wait_for(path: Path) -> None:
@@ -46,8 +46,8 @@ def checkpoint(config: Path, step: int, name: str = "tiny") -> dict[str, Any]:
     return load_checkpoint(checkpoint_path(config.parent / "runs" / name, step))
 
 
-def found(config: Path, step: int, name: str = "tiny") -> Found:
-    return Found(checkpoint_path(config.parent / "runs" / name, step), checkpoint(config, step, name))
+def found(config: Path, step: int, name: str = "tiny") -> LoadedCheckpoint:
+    return LoadedCheckpoint(checkpoint_path(config.parent / "runs" / name, step), checkpoint(config, step, name))
 
 
 def assert_equal(first: object, second: object, where: str = "state") -> None:

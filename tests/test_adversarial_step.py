@@ -8,36 +8,38 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from adversarial_step import Game, Scene
 from data.conditioning import Conditioning
 from losses.adversarial import AdversarialLoss
 from losses.feature_matching import feature_matching
 from losses.objective import DiscriminatorObjective, GeneratorObjective
 from models.blocks import Norm
 from models.global_generator import GlobalGenerator
-from models.original_weights import import_original
-from models.patch_discriminator import Judgement, MultiscalePatchDiscriminator
-from utils.player import Player, make_adam
+from models.originals.weights import import_original
+from models.patch_discriminator import DiscriminatorOutput, MultiscalePatchDiscriminator
+from training.trainable import TrainableNetwork, make_adam
+from training.update import AdversarialUpdate, ModelInputs
 from utils.precision import Precision
 
 Pair = tuple[Tensor, Tensor]
 Step = Callable[["TensorGame", Sequence[Any]], None]
-BOTH_ORDERS = pytest.mark.parametrize("step", [Game.step_with_kept_graph, Game.step_in_sequence])
+BOTH_ORDERS = pytest.mark.parametrize("step", [AdversarialUpdate.joint_update, AdversarialUpdate.alternating_update])
 LSGAN = AdversarialLoss("lsgan", "sum")
 WEIGHTS = {"adversarial": 1.0, "feature_matching": 10.0, "l1": 5.0}
 
 
-class TensorGame(Game):
+class TensorGame(AdversarialUpdate):
     """A game on (source, target) pairs as they are, so that it can be played in float64."""
 
-    def _passes(self, batches: Sequence[Any]) -> Iterator[Scene]:
+    def _passes(self, batches: Sequence[Any]) -> Iterator[ModelInputs]:
         for source, target in batches:
-            yield Scene(source, target, generator_inputs=(source,))
+            yield ModelInputs(source, target, generator_inputs=(source,))
 
 
-def make_player(network: nn.Module, scaler: torch.amp.GradScaler, max_norm: float | None, lr: float) -> Player:
+def make_player(
+    network: nn.Module, scaler: torch.amp.GradScaler, max_norm: float | None, lr: float
+) -> TrainableNetwork:
     adam = make_adam(network, learning_rate=lr, betas=(0.5, 0.999), weight_decay=0)
-    return Player(network, network, lambda module: module, adam, scaler, max_norm)
+    return TrainableNetwork(network, network, lambda module: module, adam, scaler, max_norm)
 
 
 def make_scaler(precision: Precision) -> torch.amp.GradScaler:
@@ -78,7 +80,7 @@ def make_pair(n: int = 2, dtype: torch.dtype = torch.float64) -> Pair:
     return source, target
 
 
-def capture_gradients(player: Player) -> dict[str, Tensor]:
+def capture_gradients(player: TrainableNetwork) -> dict[str, Tensor]:
     """Fills with the gradients by name when the player's optimizer steps."""
     gradients: dict[str, Tensor] = {}
 
@@ -94,11 +96,11 @@ def reference_gradients(network: nn.Module, loss: Tensor) -> dict[str, Tensor]:
     return dict(zip(names, torch.autograd.grad(loss, list(network.parameters())), strict=True))
 
 
-def logits(judged: list[Judgement]) -> list[Tensor]:
+def logits(judged: list[DiscriminatorOutput]) -> list[Tensor]:
     return [scale.logits for scale in judged]
 
 
-def features(judged: list[Judgement]) -> list[list[Tensor]]:
+def features(judged: list[DiscriminatorOutput]) -> list[list[Tensor]]:
     return [scale.features for scale in judged]
 
 
@@ -117,7 +119,7 @@ def test_both_orders_give_the_gradients_of_three_plain_passes(step: Step, norm: 
         + LSGAN.discriminator(logits(discriminator(source, target)), is_real=True)
     )
     expected_d = reference_gradients(discriminator, d_loss)
-    if step is Game.step_in_sequence:  # the generator is judged by the discriminator after its step
+    if step is AdversarialUpdate.alternating_update:  # the generator is judged by the discriminator after its step
         for name, parameter in discriminator.named_parameters():
             parameter.grad = expected_d[name].clone()
         reference.discriminator.optimizer.step()
@@ -201,11 +203,11 @@ def test_an_overflow_skips_that_optimizers_step_and_lowers_that_scale_alone(
 @pytest.mark.parametrize("compute_dtype", [torch.float32, torch.bfloat16])
 def test_without_a_scaler_too_a_broken_gradient_changes_nothing(compute_dtype: torch.dtype) -> None:
     game = make_game(dtype=torch.float32, compute_dtype=compute_dtype)
-    game.step_with_kept_graph([make_pair(dtype=torch.float32)])  # type: ignore[list-item]
+    game.joint_update([make_pair(dtype=torch.float32)])  # type: ignore[list-item]
     before = [parameter.clone() for parameter in game.generator.parameters]
     optimizer_before = copy.deepcopy(game.generator.optimizer.state_dict())
     handle = game.generator.parameters[0].register_hook(lambda gradient: gradient * torch.nan)
-    game.step_with_kept_graph([make_pair(dtype=torch.float32)])  # type: ignore[list-item]
+    game.joint_update([make_pair(dtype=torch.float32)])  # type: ignore[list-item]
     handle.remove()
     assert int(game.generator.skipped_steps) == 1
     assert int(game.discriminator.skipped_steps) == 0
@@ -217,7 +219,7 @@ def test_a_sum_of_squares_that_overflows_is_no_broken_gradient() -> None:
     game = make_game(dtype=torch.float32)
     before = [parameter.clone() for parameter in game.generator.parameters]
     handle = game.generator.parameters[0].register_hook(lambda gradient: gradient.sign() * 1e25)
-    game.step_with_kept_graph([make_pair(dtype=torch.float32)])  # type: ignore[list-item]
+    game.joint_update([make_pair(dtype=torch.float32)])  # type: ignore[list-item]
     handle.remove()
     assert int(game.generator.skipped_steps) == 0
     assert all(not torch.equal(p, old) for p, old in zip(game.generator.parameters[1:], before[1:], strict=True))
@@ -235,7 +237,10 @@ class OnlyEarlier:
 
 @pytest.mark.parametrize("norm", ["instance", "batch"])
 @pytest.mark.parametrize("size", [32, 48])
-@pytest.mark.parametrize("step", [Game.step_with_kept_graph, Game.step_in_sequence, Game.step_discriminator])
+@pytest.mark.parametrize(
+    "step",
+    [AdversarialUpdate.joint_update, AdversarialUpdate.alternating_update, AdversarialUpdate.discriminator_update],
+)
 def test_the_discriminator_is_trained_on_what_the_pool_shows(step: Step, size: int, norm: Norm) -> None:
     game, reference = make_game(norm=norm), make_game(norm=norm)
     source, target = make_pair()
@@ -256,7 +261,7 @@ def test_fifty_steps_on_two_images_lower_their_distance() -> None:
     source, target = make_pair(dtype=torch.float32)
     distance = (game.generator.module(source) - target).abs().mean().item()
     for _ in range(50):
-        game.step_with_kept_graph([(source, target)])  # type: ignore[list-item]
+        game.joint_update([(source, target)])  # type: ignore[list-item]
     assert (game.generator.module(source) - target).abs().mean().item() < 0.8 * distance
 
 
@@ -279,7 +284,7 @@ def test_penalties_train_the_discriminator(step: Step, compute_dtype: torch.dtyp
 def test_extra_discriminator_steps_leave_the_generator_alone() -> None:
     game = make_game()
     before = {name: [p.clone() for p in player.parameters] for name, player in game.players.items()}
-    game.step_discriminator([make_pair()])  # type: ignore[list-item]
+    game.discriminator_update([make_pair()])  # type: ignore[list-item]
     assert all(torch.equal(p, old) for p, old in zip(game.generator.parameters, before["generator"], strict=True))
     pairs = zip(game.discriminator.parameters, before["discriminator"], strict=True)
     assert all(not torch.equal(p, old) for p, old in pairs)
@@ -323,7 +328,7 @@ def test_three_steps_reproduce_the_originals_training(
         conditioning=Conditioning(n_classes=0, instance_edges=False),
         judges_jointly=True,
     )
-    step = game.step_with_kept_graph if is_hd else game.step_in_sequence
+    step = game.joint_update if is_hd else game.alternating_update
     for source, target, recorded in zip(case["source"], case["target"], case["losses"], strict=True):
         losses: dict[str, float] = {}
         game.means.add = lambda values, prefix, seen=losses: seen.update(  # type: ignore[method-assign,misc]

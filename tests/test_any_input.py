@@ -15,7 +15,7 @@ from PIL import Image
 
 from data.batch import DataError, Sample
 from data.image_files import read_rgb
-from padding import padded
+from inference.padding import padded
 from tests.conftest import save_image
 from tests.runs import run, translate, translation_script
 

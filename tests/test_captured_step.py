@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 import torch
 
-import training
-from adversarial_step import Game, build_game
-from captured_step import WARM_UP_STEPS, CapturedStep, CudaGraphs, Run
 from configs.load import load_config
-from configs.schema import ConfigError
 from data.batch import Batch
 from tests.recorded_graphs import RecordedGraphs, Recorder
 from tests.runs import assert_equal, checkpoint, run, without_config
+from training import loop as training
+from training.cuda_graph import WARM_UP_STEPS, CudaGraphs, CudaGraphStep, Run
+from training.update import AdversarialUpdate, build_update
 from utils.distributed import World
+from utils.errors import ConfigError
 
 WORLD = World(0, 1, torch.device("cpu"))
 WAYS = {
@@ -35,10 +35,10 @@ GPU_WAYS = WAYS | {
 BOTH = pytest.mark.parametrize("way", WAYS)
 
 
-def make_game(config: Path, way: str, tmp_path: Path, weights: dict[str, torch.Tensor]) -> Game:
+def make_game(config: Path, way: str, tmp_path: Path, weights: dict[str, torch.Tensor]) -> AdversarialUpdate:
     torch.save(weights, tmp_path / "vgg.pth")
     settings = [*WAYS[way], f"loss.vgg_weights={tmp_path / 'vgg.pth'}", "train.cuda_graph=true"]
-    return build_game(load_config(config, settings), WORLD)
+    return build_update(load_config(config, settings), WORLD)
 
 
 def make_batches(n: int, size: int = 32) -> list[Batch]:
@@ -53,7 +53,7 @@ def make_batches(n: int, size: int = 32) -> list[Batch]:
     return [Batch((str(number),), ids(12), ids(4).int(), photo()) for number in range(n)]
 
 
-def play(game: Game, step: training.Step, n_steps: int) -> dict[str, float]:
+def play(game: AdversarialUpdate, step: training.Step, n_steps: int) -> dict[str, float]:
     """Steps of two batches for the discriminator, at a learning rate that changes; the means of the losses."""
     batches = make_batches(2 * n_steps)
     torch.manual_seed(0)
@@ -61,7 +61,7 @@ def play(game: Game, step: training.Step, n_steps: int) -> dict[str, float]:
         for player in game.players.values():
             player.learning_rate = 1e-3 / (number + 1)
         step([[batches[2 * number]], [batches[2 * number + 1]]])
-    return game.means.take(WORLD)
+    return game.means.flush(WORLD)
 
 
 @BOTH
@@ -72,7 +72,7 @@ def test_a_captured_step_makes_the_updates_of_a_step(
     graphs = RecordedGraphs()
     n_steps = WARM_UP_STEPS + 4
     expected = play(plain, plain.step, n_steps)
-    found = play(captured, CapturedStep(captured.step, graphs), n_steps)  # type: ignore[arg-type]
+    found = play(captured, CudaGraphStep(captured.step, graphs), n_steps)  # type: ignore[arg-type]
     assert graphs.n_captured == 1
     assert found == expected
     for name, player in plain.players.items():
@@ -107,7 +107,7 @@ def test_images_of_another_size_are_stepped_as_ever(
 ) -> None:
     plain, captured = (make_game(tiny_config, "default", tmp_path, vgg19_weights) for _ in range(2))
     graphs = RecordedGraphs()
-    step = CapturedStep(captured.step, graphs)  # type: ignore[arg-type]
+    step = CudaGraphStep(captured.step, graphs)  # type: ignore[arg-type]
     for small, large in zip(make_batches(6), make_batches(6, size=64), strict=True):
         for batch in (small, large):
             plain.step([[batch]])
@@ -129,7 +129,7 @@ def test_a_run_with_a_graph_ends_as_one_without(tiny_config: Path, monkeypatch: 
     monkeypatch.setattr(training, "CudaGraphs", make_graphs)
     monkeypatch.setattr(training, "check_cuda_graph", lambda *_: None)
     with monkeypatch.context() as context:
-        context.setattr(training, "CapturedStep", lambda step, _: step)
+        context.setattr(training, "CudaGraphStep", lambda step, _: step)
         run(tiny_config, *settings, "run.name=plain")
     made.clear()
     run(tiny_config, *settings, "train.max_steps=10")

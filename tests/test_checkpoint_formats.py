@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from build import build_conditioning
+from configs.build import build_conditioning
+from inference.load import load_generator
 from tests.runs import run
-from trained import load_trained
 from utils.checkpoint import FORMAT_VERSION, load_checkpoint
 from utils.checkpoint_folder import checkpoint_path
 
@@ -53,7 +53,7 @@ def test_a_run_goes_on_from_it(file: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
 def test_it_translates(file: Path) -> None:
-    trained = load_trained(file)
+    trained = load_generator(file)
     assert trained.step == 3
     source = torch.zeros(1, build_conditioning(trained.config).channels, 16, 16)
     assert trained.generator.eval()(source).shape == (1, 3, 16, 16)

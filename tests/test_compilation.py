@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-import inference
 from data.image_files import read_rgb
-from entry_point import user_errors
+from inference import translate as inference
 from tests.runs import checkpoint, run, translate
+from utils.errors import UserError
 from utils.compilation import CompilerError, compiled, what_compiling_lacks
 
 CPU = torch.device("cpu")
@@ -65,4 +65,4 @@ def test_without_a_compiler_a_user_is_told_what_to_install(monkeypatch: pytest.M
     monkeypatch.setattr(shutil, "which", lambda _: None)
     with pytest.raises(CompilerError, match=r"needs a C\+\+ compiler .* install it"):
         compiled(torch.nn.Conv2d(1, 1, 1), CPU)
-    assert issubclass(CompilerError, user_errors())
+    assert issubclass(CompilerError, UserError)

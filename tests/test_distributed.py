@@ -79,7 +79,7 @@ LEAVES_THE_WORLD = """
 import os, sys
 import torch
 import torch.distributed as dist
-import launch
+from training import launch
 from utils.distributed import joined_world
 
 class Run:

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from configs.schema import ConfigError
-from entry_point import run_entry_point
 from metrics.label_colors import read_label_colors
 from tests.conftest import save_image
 from tests.metrics.networks import save_random_alexnet, save_random_inception
 from tests.runs import checkpoint, run, translate, translation_script
 from utils.checkpoint import load_checkpoint
 from utils.checkpoint_folder import checkpoint_path
+from utils.cli import run_entry_point
+from utils.errors import ConfigError
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from configs.load import load_config
 from tests.runs import checkpoint, found, run, translate
-from training import Training
+from training.loop import Training
 from utils.distributed import World
 
 SETTINGS = ["train.max_steps=6", "amp.dtype=bfloat16", "generator.norm=batch"]

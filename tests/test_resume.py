@@ -12,13 +12,13 @@ import torch
 
 import train
 from configs.load import load_config
-from configs.schema import ConfigError
-from entry_point import run_entry_point
 from tests.runs import assert_equal, checkpoint, found, run, wait_for, without_config
-from training import Training
+from training.loop import Training
 from utils.checkpoint import load_checkpoint
 from utils.checkpoint_folder import checkpoint_path, list_checkpoints
+from utils.cli import run_entry_point
 from utils.distributed import World
+from utils.errors import ConfigError
 
 # Sums come out differently, in their last bits, on another number of threads than this process's.
 ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1"}

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
-import build
-from adversarial_step import build_game
+from configs import build
 from configs.load import load_config
-from configs.schema import ConfigError
 from tests.runs import assert_equal, checkpoint, run, without_config
+from training.update import build_update
 from utils.distributed import World
+from utils.errors import ConfigError
 
 UNCHANGING = ["data.flip=false", "data.preprocess=none"]
 
@@ -114,7 +114,7 @@ def test_how_much_is_loaded_ahead_changes_no_sample(tiny_config: Path) -> None:
 def test_updates_within_the_backward_pass_train_alike(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, settings: list[str]
 ) -> None:
-    monkeypatch.setattr("utils.player.LARGE", 1)
+    monkeypatch.setattr("training.trainable.LARGE", 1)
     early = trained(tiny_config, *settings)
     assert_equal(trained(tiny_config, *settings, "optimizer.step_in_backward=false"), early)
 
@@ -138,7 +138,7 @@ def test_updates_within_the_backward_pass_train_alike(
 def test_an_update_that_needs_all_gradients_waits_for_them(
     tiny_config: Path, settings: list[str], steps_in_backward: bool
 ) -> None:
-    game = build_game(load_config(tiny_config, settings), World(0, 1, torch.device("cpu")))
+    game = build_update(load_config(tiny_config, settings), World(0, 1, torch.device("cpu")))
     assert game.generator.steps_in_backward == steps_in_backward
     assert not game.discriminator.steps_in_backward
 
@@ -148,5 +148,5 @@ def test_an_update_waits_for_the_gradients_of_other_processes(
 ) -> None:
     monkeypatch.setattr(World, "barrier", lambda _: None)
     monkeypatch.setattr(World, "wrap", lambda _, network: network)
-    game = build_game(load_config(tiny_config), World(0, 2, torch.device("cpu")))
+    game = build_update(load_config(tiny_config), World(0, 2, torch.device("cpu")))
     assert not game.generator.steps_in_backward

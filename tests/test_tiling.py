@@ -9,14 +9,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from models.blocks import recompute_stages
+from inference.tiling import TiledNetwork, WholeImageNorm
+from inference.window import Window
+from models.blocks import enable_activation_checkpointing
 from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer
 from models.spectral_norm import add_spectral_norm
 from models.unet_generator import UnetGenerator
 from utils.precision import Precision
-from utils.tiling import TiledNetwork, WholeImageNorm
-from utils.window import Window
 
 LEVEL = 2 / 255  # of [-1, 1]
 
@@ -134,7 +134,7 @@ def test_low_precision_is_that_of_the_whole_image(dtype: torch.dtype, level: str
 
 def test_recomputed_stages_are_traced(tmp_path: Path) -> None:
     network = lively(GlobalGenerator(**GLOBAL))
-    recompute_stages(network)
+    enable_activation_checkpointing(network)
     image = picture(32, 64)
     with torch.no_grad():
         assert (in_tiles(network, image, 4, 16, tmp_path) - network(image)).abs().max() < 1e-3

@@ -17,18 +17,18 @@ import torch
 
 import train
 from configs.load import load_config
-from configs.schema import ConfigError
 from data.batch import Batch, DataError
 from data.loader import read_fixed
-from entry_point import run_entry_point
-from models.original_names import OriginalWeightsError
-from models.original_weights import import_original
+from models.originals.layer_names import OriginalWeightsError
+from models.originals.weights import import_original
 from tests.conftest import save_image
 from tests.runs import assert_equal, checkpoint, run
-from training import Training
+from training.loop import Training
+from training.trainable import TrainableNetwork
 from utils.checkpoint_folder import checkpoint_path
+from utils.cli import run_entry_point
 from utils.distributed import World
-from utils.player import Player
+from utils.errors import ConfigError
 
 
 @pytest.mark.parametrize("retain_graph", ["true", "false"])
@@ -296,7 +296,7 @@ def test_too_little_memory_for_a_checkpoint_is_not_its_fault(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(tiny_config)
-    monkeypatch.setattr(Player, "load_state_dict", lambda *_: fill_the_gpu(None))
+    monkeypatch.setattr(TrainableNetwork, "load_state_dict", lambda *_: fill_the_gpu(None))
     with pytest.raises(torch.OutOfMemoryError):
         run(tiny_config, "train.max_steps=8")
 
@@ -331,7 +331,7 @@ def test_what_is_kept_for_the_backward_passes_grows_with_the_batch(tiny_config: 
         config = load_config(tiny_config, [f"train.batch_size={batch_size}"])
         training = Training(config, World(0, 1, torch.device("cpu")))
         samples = [read_fixed(training.layout, training.preprocessing, index) for index in range(batch_size)]
-        kept.append(training.game.rehearse(Batch.of(samples)))
+        kept.append(training.game.activation_bytes(Batch.of(samples)))
     assert kept[1] == pytest.approx(2 * kept[0], rel=0.1)
 
 

@@ -11,22 +11,22 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-import build
 import train
-from configs.schema import ConfigError
+from configs import build
 from data.batch import Batch, DataError
 from data.conditioning import Conditioning, images_to_uint8
+from data.facades.dataset import SyntheticFacades
 from data.image_files import read_ids, read_rgb
 from data.paired_folders import PairedFolders
-from data.synthetic_facades import SyntheticFacades
-from entry_point import run_entry_point
-from models.original_names import OriginalWeightsError
+from inference.load import load_generator
+from inference.predictor import image_seed
+from models.originals.layer_names import OriginalWeightsError
 from tests.conftest import save_image
 from tests.runs import translation_script
-from trained import load_trained
-from translator import image_seed
 from utils.checkpoint import CheckpointError, load_checkpoint
 from utils.checkpoint_folder import checkpoint_path
+from utils.cli import run_entry_point
+from utils.errors import ConfigError
 
 
 @pytest.fixture(scope="session")
@@ -72,7 +72,7 @@ def test_the_picture_is_what_the_generator_makes_of_the_source(
     cli: ModuleType, run_folder: Path, tmp_path: Path
 ) -> None:
     cli.main(["--checkpoint", str(run_folder), "--output", str(tmp_path / "out"), "--opt-level", "O0"])
-    trained = load_trained(checkpoint_path(run_folder, 4))
+    trained = load_generator(checkpoint_path(run_folder, 4))
     sample = SyntheticFacades(split="test", seed=0, n_samples=3, height=32, width=32).read(1)
     with torch.no_grad():
         fake = trained.generator.eval()(build.build_conditioning(trained.config)(Batch.of([sample])))
@@ -104,7 +104,7 @@ def test_the_average_of_the_weights_is_used_unless_the_raw_ones_are_wanted(
     assert torch.equal(pictures[""], pictures["--weights ema"])
     assert not torch.equal(pictures[""], pictures["--weights raw"])
     state = load_checkpoint(checkpoint_path(run_folder, 4))
-    average = load_trained(checkpoint_path(run_folder, 4)).generator.state_dict()
+    average = load_generator(checkpoint_path(run_folder, 4)).generator.state_dict()
     assert torch.equal(average["stem.1.weight"], state["generator_average"]["module.stem.1.weight"])
 
 
@@ -124,7 +124,7 @@ def test_noise_is_drawn_by_seed_and_name_and_evaluation_has_none(
         assert torch.equal(noisy[name], again[name])
         assert not torch.equal(noisy[name], other[name])
         assert not torch.equal(noisy[name], plain[name])
-    trained = load_trained(checkpoint_path(Path(run_folder), 4))
+    trained = load_generator(checkpoint_path(Path(run_folder), 4))
     sample = SyntheticFacades(split="test", seed=0, n_samples=3, height=32, width=32).read(1)
     torch.manual_seed(image_seed(0, sample.name))
     with torch.no_grad():

@@ -9,13 +9,13 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from configs.schema import ConfigError
 from data.image_files import read_rgb
 from tests.runs import assert_equal, checkpoint, run, translate, without_config
+from training.diagnostics import Diagnostics
+from training.json_lines import JsonLines
+from training.validation import channel_table
 from utils.checkpoint import load_checkpoint
-from utils.hints import Hints
-from utils.json_lines import JsonLines
-from validation import channel_table
+from utils.errors import ConfigError
 
 
 def records(config: Path) -> list[dict[str, Any]]:
@@ -41,8 +41,8 @@ def test_figures_are_in_a_file_of_json_lines_that_goes_on(tiny_config: Path) -> 
     told = records(tiny_config)
     assert [record["step"] for record in told] == [2, 4, 6]
     for record in told:
-        assert {"loss/G/total", "judgement/real", "judgement/fake", "progress/images_per_s"} <= record.keys()
-    assert "judgement/real" in tags(tiny_config)["scalars"]
+        assert {"loss/G/total", "logits/D/real", "logits/D/fake", "progress/images_per_s"} <= record.keys()
+    assert "logits/D/real" in tags(tiny_config)["scalars"]
     assert [record["step"] for record in validations(tiny_config)] == [4, 6]
 
 
@@ -59,8 +59,8 @@ def test_the_judgement_is_the_mean_of_the_logits(tiny_config: Path) -> None:
     """With LSGAN the loss of real images is the mean of (logit - 1)²: at least the square of the mean's distance."""
     run(tiny_config, "train.max_steps=2", "discriminator.n_scales=1")
     (told,) = records(tiny_config)
-    assert (told["judgement/real"] - 1) ** 2 <= told["loss/D/real"]
-    assert told["judgement/fake"] ** 2 <= told["loss/D/fake"]
+    assert (told["logits/D/real"] - 1) ** 2 <= told["loss/D/real"]
+    assert told["logits/D/fake"] ** 2 <= told["loss/D/fake"]
 
 
 def test_norms_histograms_and_activations_are_shown_on_request(tiny_config: Path) -> None:
@@ -127,18 +127,18 @@ def test_the_best_weights_are_kept_and_can_be_used(tiny_config: Path, tmp_path: 
 
 
 def test_a_discriminator_that_has_won_is_told_once() -> None:
-    hints = Hints("lsgan")
-    won, level = {"judgement/real": 0.95, "judgement/fake": 0.03}, {"judgement/real": 0.6, "judgement/fake": 0.4}
+    hints = Diagnostics("lsgan")
+    won, level = {"logits/D/real": 0.95, "logits/D/fake": 0.03}, {"logits/D/real": 0.6, "logits/D/fake": 0.4}
     told = [len(hints(scalars)) for scalars in (won, won, level, won, won, won, won, level, won, won, won)]
     assert told == [0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
-    assert not any(Hints("wgan")(won) for _ in range(5))
+    assert not any(Diagnostics("wgan")(won) for _ in range(5))
 
 
 def test_a_scale_that_has_fallen_is_told_once_and_no_scaler_is_none() -> None:
-    hints = Hints("lsgan")
+    hints = Diagnostics("lsgan")
     scales = [65536.0, 32.0, 16.0, 128.0, 8.0, 1.0]
     assert [len(hints({"amp/scale/generator": scale})) for scale in scales] == [0, 1, 0, 0, 1, 0]
-    (told,) = Hints("lsgan")({"amp/scale/generator": 32.0})
+    (told,) = Diagnostics("lsgan")({"amp/scale/generator": 32.0})
     assert "scale of the generator's gradients has fallen to 32" in told
 
 

@@ -10,16 +10,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import build
+from configs import build
 from configs.load import config_from_dict, load_config
-from configs.schema import Config, ConfigError
+from configs.schema import Config
 from data.batch import DataError, check_one_size
 from data.checking import Check, check_all
 from data.image_files import IMAGE_SUFFIXES
 from data.layout import Layout, PairingError, check_enough
-from entry_point import ArgumentParser, run_entry_point
+from utils.cli import ArgumentParser, run_entry_point
 from utils.cores import usable_cores
-from utils.run_folder import log_to_console, logger
+from utils.errors import ConfigError
+from utils.log import log_to_console, logger
 
 
 def data_set_in(folder: Path, n_classes: int | None, overrides: Sequence[str]) -> tuple[Config, dict[str, bool]]:

@@ -5,10 +5,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import build
+from configs import build
 from configs.schema import DataConfig
-from entry_point import ArgumentParser, run_entry_point
-from utils.run_folder import log_to_console, logger
+from utils.cli import ArgumentParser, run_entry_point
+from utils.log import log_to_console, logger
 
 
 def main(argv: Sequence[str]) -> None:

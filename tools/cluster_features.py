@@ -10,12 +10,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from configs.schema import ConfigError
-from entry_point import ArgumentParser, run_entry_point
 from models.feature_clusters import FILE_NAME, FeatureClusters, RegionFeatures
 from tools.encoded_features import EncodedSample, add_arguments, open_split
 from utils.checkpoint import read_weights_file, write_weights_file
-from utils.run_folder import log_to_console, logger
+from utils.cli import ArgumentParser, run_entry_point
+from utils.errors import ConfigError
+from utils.log import log_to_console, logger
 
 MIN_SHARE = 1 / 64  # of the image: smaller instances say little of their class (pix2pixHD)
 

@@ -27,11 +27,11 @@ from data.image_files import IMAGE_SUFFIXES, JPEG_QUALITY, find_images, read_rgb
 from data.layout import Layout, PairingError
 from data.paired_folders import PairedFolders
 from data.side_by_side import SideBySide
-from entry_point import ArgumentParser, run_entry_point
 from tools.edges import draw_edges
+from utils.atomic_file import replacing
+from utils.cli import ArgumentParser, run_entry_point
 from utils.cores import usable_cores
-from utils.run_folder import log_to_console, logger
-from utils.whole_file import replacing
+from utils.log import log_to_console, logger
 
 SPLITS = ("train", "val", "test")
 _WRITERS = {".png": write_png, ".jpg": write_jpeg}

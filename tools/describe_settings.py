@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from configs import schema
 from configs.schema import Config
-from entry_point import ArgumentParser, run_entry_point
+from utils.cli import ArgumentParser, run_entry_point
 
 ROOT = Path(__file__).parents[1]
 REFERENCE, TABLES = ROOT / "configs" / "reference.yaml", ROOT / "docs" / "configuration.md"

@@ -8,16 +8,17 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-import build
+from configs import build
 from configs.load import load_config
-from configs.schema import Config, ConfigError
+from configs.schema import Config
 from data.batch import Batch
 from data.layout import Layout
 from data.loader import read_fixed
+from inference.load import find_checkpoint_file, load_generator, load_network
 from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
-from models.original_names import OriginalWeightsError
-from trained import find_checkpoint_file, load_network, load_trained
+from models.originals.layer_names import OriginalWeightsError
 from utils.distributed import choose_device
+from utils.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def open_split(arguments: argparse.Namespace) -> EncodedSplit:
     file = find_checkpoint_file(arguments.checkpoint)
     if arguments.config is None:
         try:
-            trained = load_trained(file, arguments.overrides)
+            trained = load_generator(file, arguments.overrides)
         except OriginalWeightsError as error:
             raise ConfigError(f"{file} tells no data set: name one with --config FILE") from error
         if not isinstance(trained.generator, FeatureConditionedGenerator):

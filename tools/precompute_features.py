@@ -7,13 +7,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import build
-from configs.schema import ConfigError
+from configs import build
 from data.conditioning import images_to_uint8
 from data.image_files import write_png
-from entry_point import ArgumentParser, run_entry_point
 from tools.encoded_features import EncodedSplit, add_arguments, open_split
-from utils.run_folder import log_to_console, logger
+from utils.cli import ArgumentParser, run_entry_point
+from utils.errors import ConfigError
+from utils.log import log_to_console, logger
 
 
 def write_maps(split: EncodedSplit, folder: Path) -> None:

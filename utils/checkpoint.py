@@ -12,7 +12,8 @@ from typing import IO, Any, cast
 
 import torch
 
-from utils.whole_file import replacing
+from utils.atomic_file import replacing
+from utils.errors import UserError
 
 FORMAT = "pairgan-training"
 FORMAT_VERSION = 2
@@ -25,7 +26,7 @@ _FOREIGN = {  # what lies in the place of a checkpoint, by how it begins
 }
 
 
-class CheckpointError(ValueError):
+class CheckpointError(UserError):
     """A checkpoint cannot be used; the message names the file, the reason and the way out."""
 
 

@@ -1,11 +1,13 @@
 """The checkpoints of a run: their names, the newest that is whole, which are kept."""
 
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from utils.atomic_file import temporary_path
 from utils.checkpoint import (
     CheckpointError,
     DamagedCheckpointError,
@@ -13,13 +15,13 @@ from utils.checkpoint import (
     load_checkpoint,
     manifest_path,
 )
-from utils.whole_file import temporary_path
 
+CLOCKS_DIFFER_S = 60.0  # between this machine and one that serves files
 _FILE_NAME = re.compile(r"checkpoint-(\d{8,})\.pt")
 
 
 @dataclass(frozen=True)
-class Found:
+class LoadedCheckpoint:
     """A checkpoint that was read. damaged: newer ones that could not be."""
 
     path: Path
@@ -38,7 +40,25 @@ def list_checkpoints(run_folder: Path) -> list[Path]:
     return sorted(steps, key=lambda path: int(steps[path][1]))
 
 
-def newest_whole(run_folder: Path, warn: Callable[[str], object]) -> Found | None:
+def newest_run(root: Path) -> Path | None:
+    """The run below `root` whose newest checkpoint was written last; None where there is none.
+
+    Raises:
+        CheckpointError: the clock has been set back since, so that it cannot be told which of several is the newest.
+    """
+    written: dict[Path, float] = {}
+    for path in root.glob("*/checkpoint-*.pt"):
+        written[path.parent] = max(path.stat().st_mtime, written.get(path.parent, 0))
+    newest = max(written, key=lambda folder: written[folder], default=None)
+    if newest and len(written) > 1 and written[newest] > time.time() + CLOCKS_DIFFER_S:
+        raise CheckpointError(
+            f"{newest}: its checkpoints are of the future, so the clock cannot tell which run is the newest: name one "
+            "with --checkpoint"
+        )
+    return newest
+
+
+def latest_valid(run_folder: Path, warn: Callable[[str], object]) -> LoadedCheckpoint | None:
     """The whole checkpoint of the highest step, or None where there is no checkpoint.
 
     warn: is told of each that is damaged and passed over.
@@ -49,7 +69,7 @@ def newest_whole(run_folder: Path, warn: Callable[[str], object]) -> Found | Non
     damaged: list[Path] = []
     for path in reversed(list_checkpoints(run_folder)):
         try:
-            return Found(path, load_checkpoint(path), damaged)
+            return LoadedCheckpoint(path, load_checkpoint(path), damaged)
         except DamagedCheckpointError as error:
             warn(f"passed over {error}")
             damaged.append(path)
@@ -61,8 +81,8 @@ def newest_whole(run_folder: Path, warn: Callable[[str], object]) -> Found | Non
     return None
 
 
-def newest_file(run_folder: Path, warn: Callable[[str], object]) -> Path | None:
-    """As `newest_whole`, but nothing is read of the file beyond what its manifest says of it."""
+def latest_file(run_folder: Path, warn: Callable[[str], object]) -> Path | None:
+    """As `latest_valid`, but nothing is read of the file beyond what its manifest says of it."""
     files = list_checkpoints(run_folder)
     for path in reversed(files):
         try:
@@ -75,7 +95,7 @@ def newest_file(run_folder: Path, warn: Callable[[str], object]) -> Path | None:
     return None
 
 
-def put_damaged_aside(damaged: list[Path]) -> None:
+def archive_damaged(damaged: list[Path]) -> None:
     """Rename damaged checkpoints, so that they count no longer among those to keep, and none is written over."""
     for path in damaged:
         manifest_path(path).unlink(missing_ok=True)

@@ -9,10 +9,12 @@ from typing import cast
 import torch
 from torch import nn
 
+from utils.errors import UserError
+
 _COMPILERS = ("c++", "g++", "clang++")
 
 
-class CompilerError(Exception):
+class CompilerError(UserError):
     """What torch.compile needs is not there."""
 
 

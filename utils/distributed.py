@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from utils.errors import UserError
 from utils.rendezvous import fresh_store
 
 _SIGNS_OF_A_LOST_PEER = (
@@ -61,7 +62,7 @@ class World:
             values /= self.size
         return values
 
-    def agree(self, value: int) -> int:
+    def all_reduce_max(self, value: int) -> int:
         """The largest `value` of all processes, on each of them; the devices are not waited for."""
         if self.size == 1:
             return value
@@ -146,11 +147,11 @@ def _free_networks() -> None:
     gc.collect()
 
 
-class PeerLostError(RuntimeError):
+class PeerLostError(UserError):
     """Another process has ended, so this one cannot go on."""
 
 
-class DeviceError(ValueError):
+class DeviceError(UserError):
     """The device that the user chose is not there."""
 
 

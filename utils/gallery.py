@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
-from utils.whole_file import replacing
+from utils.atomic_file import replacing
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from utils.errors import UserError
+
 SILENCE_S = 10.0  # after which a download has failed
 
 
-class WeightsError(ValueError):
+class WeightsError(UserError):
     """Published weights cannot be had; the message says where they were sought and what to do."""
 
 

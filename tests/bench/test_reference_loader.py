@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 import bench.data
-import build
 from bench.data import PAIRED, SIDE_BY_SIDE, samples_per_s, sides_of
 from bench.reference_loader import LabelMapFolders, Maps, SideBySideFiles, reference_batches
+from configs import build
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
 from data.batch import Sample

@@ -2,9 +2,9 @@
 
 import torch
 
-from adversarial_step import Game
 from bench.reference_update import ReferenceUpdate
 from tests.test_adversarial_step import make_game, make_pair
+from training.update import AdversarialUpdate
 
 
 def test_both_sides_of_the_bench_make_the_same_update() -> None:
@@ -14,7 +14,7 @@ def test_both_sides_of_the_bench_make_the_same_update() -> None:
     for _ in range(3):
         source, target = make_pair()
         reference.step(source, target)
-        Game.step_with_kept_graph(ours, [(source, target)])  # type: ignore[list-item]
+        AdversarialUpdate.joint_update(ours, [(source, target)])  # type: ignore[list-item]
     for name in ours.players:
         found, expected = ours.players[name].module.state_dict(), plain.players[name].module.state_dict()
         torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-9)

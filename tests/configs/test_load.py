@@ -9,8 +9,9 @@ import pytest
 
 from configs import schema
 from configs.load import config_differences, config_from_dict, config_to_dict, config_to_yaml, load_config
-from configs.schema import Config, ConfigError
+from configs.schema import Config
 from configs.unused import unused_settings
+from utils.errors import ConfigError
 
 CONFIG_FILES = sorted(Path("configs").glob("*.yaml"))
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-import build
+from configs import build
 from configs.load import load_config
-from models.original_weights import export_original
+from models.originals.weights import export_original
 from tests.conftest import save_image
 from tests.runs import run, translate
 from tools import cluster_features
-from tools.exported_original import SCHEMES
+from tools.export.original import SCHEMES
 
 RECIPES = sorted(path for path in Path("configs").glob("*.yaml") if path.stem not in ("reference", "demo"))
 ORIGINALS = json.loads((Path(__file__).parents[1] / "reference" / "state_dict_keys.json").read_text())

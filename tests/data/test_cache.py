@@ -11,9 +11,9 @@ from typing import IO
 import pytest
 import torch
 
-import build
 import data.layout
-import data.sample_maps
+import data.map_reader
+from configs import build
 from configs.load import load_config
 from configs.schema import Config
 from data.cache import CachedLayout, SampleCache
@@ -52,13 +52,13 @@ def kept(folder: Path) -> set[int]:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The photos that are decoded."""
     decoded: list[Path] = []
-    read_rgb = data.sample_maps.read_rgb
+    read_rgb = data.map_reader.read_rgb
 
     def read(path: Path) -> torch.Tensor:
         decoded.append(path)
         return read_rgb(path)
 
-    monkeypatch.setattr(data.sample_maps, "read_rgb", read)
+    monkeypatch.setattr(data.map_reader, "read_rgb", read)
     return decoded
 
 
@@ -168,7 +168,7 @@ def test_equal_files_in_other_roles_are_other_samples(tiny_config: Path, tmp_pat
 def test_a_file_replaced_between_hashing_and_decoding_is_not_kept(
     tiny_config: Path, label_data_set: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read_rgb = data.sample_maps.read_rgb
+    read_rgb = data.map_reader.read_rgb
 
     def replace_and_read(path: Path) -> torch.Tensor:
         save_image(path, torch.zeros(32, 64, 3, dtype=torch.uint8).numpy())
@@ -176,7 +176,7 @@ def test_a_file_replaced_between_hashing_and_decoding_is_not_kept(
 
     _, cached = layouts(load_config(tiny_config, settings(label_data_set)), tmp_path / "cache")
     with monkeypatch.context() as patch:
-        patch.setattr(data.sample_maps, "read_rgb", replace_and_read)
+        patch.setattr(data.map_reader, "read_rgb", replace_and_read)
         cached.read(0)
     assert not kept(tmp_path / "cache")
     cached.read(0)

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from data.batch import Batch, DataError, Sample
+from data.device_transfer import DeviceTransfer
+from data.facades.dataset import SyntheticFacades
 from data.layout import Layout
 from data.loader import TrainingDataset, training_batches
 from data.preprocessing import Preprocessing
 from data.sampler import TrainingSampler
 from data.side_by_side import SideBySide
-from data.synthetic_facades import SyntheticFacades
-from data.upload import Upload
 from tests.conftest import save_image
 
 CROPS = Preprocessing(
@@ -121,7 +121,7 @@ def test_a_fault_in_a_loader_process_ends_the_run_and_its_processes(tmp_path: Pa
 @pytest.mark.parametrize("has_stream", [True, False])
 def test_a_batch_reaches_a_gpu_whole_while_that_is_busy(has_stream: bool) -> None:
     device = torch.device("cuda")
-    upload = Upload(device, has_stream=has_stream)
+    upload = DeviceTransfer(device, has_stream=has_stream)
     busy = torch.randn(4096, 4096, device=device)
     for number in range(20):
         busy = (busy @ busy).clamp(-1, 1)
@@ -133,4 +133,4 @@ def test_a_batch_reaches_a_gpu_whole_while_that_is_busy(has_stream: bool) -> Non
 
 def test_a_batch_on_a_cpu_is_left_as_it_is() -> None:
     batch = Batch(("a",), torch.zeros(1, 3, 4, 4, dtype=torch.uint8), None, None)
-    assert Upload(torch.device("cpu"))(batch).source is batch.source
+    assert DeviceTransfer(torch.device("cpu"))(batch).source is batch.source

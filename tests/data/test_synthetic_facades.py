@@ -4,11 +4,11 @@ import torch
 from numpy.typing import NDArray
 
 from data.batch import Sample
-from data.facade_canvas import FacadeClass
-from data.facade_layout import draw_layout
-from data.facade_paint import paint
-from data.facade_renderer import CLASS_COLORS, CLASS_NAMES, Facade, render_facade
-from data.synthetic_facades import SyntheticFacades
+from data.facades.canvas import FacadeClass
+from data.facades.dataset import SyntheticFacades
+from data.facades.geometry import draw_layout
+from data.facades.painting import paint
+from data.facades.renderer import CLASS_COLORS, CLASS_NAMES, Facade, render_facade
 
 SIZES = [(64, 64), (128, 128), (96, 160), (101, 77), (256, 512), (32, 320), (320, 32)]
 

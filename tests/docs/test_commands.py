@@ -16,15 +16,15 @@ import pytest
 import torch
 
 import train
-from entry_point import run_entry_point
-from metrics.inception import INCEPTION
+from inference.load import load_network
+from metrics.fid import INCEPTION
 from metrics.lpips import ALEXNET
-from models.original_weights import export_original
+from models.originals.weights import export_original
 from tests.conftest import save_image
 from tests.docs.documents import DOCUMENTS, ROOT, commands, words
 from tests.metrics.networks import save_random_alexnet, save_random_inception
 from tests.runs import translation_script
-from trained import load_network
+from utils.cli import run_entry_point
 
 NOT_RUN = {
     "git clone <this repository> pairgan && cd pairgan": "needs the network",

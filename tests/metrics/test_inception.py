@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch_fidelity.feature_extractor_inceptionv3 import FeatureExtractorInceptionV3
 
-from configs.schema import ConfigError
-from metrics.inception import N_FEATURES, Inception, fid, kid
+from metrics.fid import N_FEATURES, Inception, fid, kid
 from tests.metrics.networks import save_random_inception
+from utils.errors import ConfigError
 from utils.pretrained import WeightsError
 
 CPU = torch.device("cpu")
@@ -72,7 +72,7 @@ def test_damaged_weights_are_refused(tmp_path: Path) -> None:
 
 def test_kid_draws_subsets_of_large_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     whole, _ = kid(features(0, 40) + 0.3, features(1, 40))
-    monkeypatch.setattr("metrics.inception.KID_SUBSET_SIZE", 20)
+    monkeypatch.setattr("metrics.fid.KID_SUBSET_SIZE", 20)
     mean, deviation = kid(features(0, 40) + 0.3, features(1, 40))
     assert deviation > 0
     assert mean == pytest.approx(whole, abs=3 * deviation)

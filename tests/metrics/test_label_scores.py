@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from configs.schema import ConfigError
 from metrics.label_colors import LabelColors, read_label_colors
-from metrics.label_scores import class_table, confusion, label_scores
+from metrics.segmentation import class_table, confusion, label_scores
+from utils.errors import ConfigError
 
 RED, GREEN, BLUE, BLACK = (200, 0, 0), (0, 200, 0), (0, 0, 200), (0, 0, 0)
 COLORS = LabelColors("test", ("red", "green", "blue"), torch.tensor([RED, GREEN, BLUE, BLACK], dtype=torch.uint8))

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.original_names import OriginalWeightsError
-from models.original_weights import ImportedNetwork, export_original, import_original
+from models.originals.layer_names import OriginalWeightsError
+from models.originals.weights import ImportedNetwork, export_original, import_original
 
 REFERENCE = Path(__file__).parents[1] / "reference"
 FULL_SIZE = json.loads((REFERENCE / "state_dict_keys.json").read_text())

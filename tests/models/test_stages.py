@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from losses.perceptual import PerceptualLoss, VGG19Features
-from models.blocks import recompute_stages
+from models.blocks import enable_activation_checkpointing
 from models.feature_encoder import FeatureEncoder
 from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer
@@ -44,7 +44,7 @@ def test_outputs_and_gradients_are_the_same_and_less_is_kept(make: Callable[[], 
     torch.manual_seed(0)
     plain, recomputing = make().double(), make().double()
     recomputing.load_state_dict(plain.state_dict())
-    recompute_stages(recomputing)
+    enable_activation_checkpointing(recomputing)
     x = torch.randn(1, 3, 64, 64, dtype=torch.float64)
     output, gradients, kept = outcome(plain, x)
     again, gradients_again, kept_again = outcome(recomputing, x)

@@ -5,7 +5,7 @@ from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer
 from models.patch_discriminator import MultiscalePatchDiscriminator
 from models.spectral_norm import add_spectral_norm
-from models.transfer import transfer_weights
+from models.weight_transfer import transfer_weights
 
 
 def test_a_global_generator_becomes_the_trunk_of_a_local_one() -> None:

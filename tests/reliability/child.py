@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 
-import launch  # noqa: F401 - what train.py imports when it starts
 import train
-from entry_point import run_entry_point
+from training import launch  # noqa: F401 - what train.py imports when it starts
+from utils.cli import run_entry_point
 
 _context = get_context("forkserver")
 _context.set_forkserver_preload(["tests.reliability.child"])

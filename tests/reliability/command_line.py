@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from entry_point import run_entry_point
+from utils.cli import run_entry_point
 
 
 class CommandLine:

@@ -10,22 +10,22 @@ from typing import Any
 
 import torch.distributed as dist
 
-import saving
-from adversarial_step import Game
 from data.loader import TrainingDataset
 from models.global_generator import GlobalGenerator
-from training import Training
+from training import checkpointing as saving
+from training.loop import Training
+from training.trainable import TrainableNetwork
+from training.update import AdversarialUpdate
 from utils import checkpoint, checkpoint_folder
-from utils.player import Player
 
 # where a fault can strike -> the function at whose call it does
 PLACES: dict[str, tuple[Any, str]] = {
     "waiting for data": (Training, "_take"),
     "loading": (TrainingDataset, "__getitem__"),
     "forward": (GlobalGenerator, "forward"),
-    "backward": (Player, "backward"),
-    "step": (Player, "step"),
-    "loss": (Game, "_generator_loss"),
+    "backward": (TrainableNetwork, "backward"),
+    "step": (TrainableNetwork, "step"),
+    "loss": (AdversarialUpdate, "_generator_loss"),
     "validation": (Training, "_validate"),
     "save": (saving, "save_checkpoint"),
     "agreement": (dist, "all_reduce"),

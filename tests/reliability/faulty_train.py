@@ -8,8 +8,8 @@ from pathlib import Path
 import torch.distributed.run  # noqa: F401 - so that a restart is quick too
 
 import train
-from entry_point import run_entry_point
 from tests.reliability.faults import Fault, inject
+from utils.cli import run_entry_point
 
 if __name__ == "__main__":
     fault = Fault(**json.loads(os.environ["FAULT"]))

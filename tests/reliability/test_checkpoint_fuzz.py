@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from trained import load_trained
+from inference.load import load_generator
 from utils.checkpoint import CheckpointError, save_checkpoint
 
 pytestmark = pytest.mark.row(22)
@@ -48,7 +48,7 @@ def read_all(folder: Path, content: bytes, n_mutants: int) -> None:
         (folder / "number").write_text(str(number))
         signal.alarm(SLOWEST_S)
         with suppress(CheckpointError):
-            load_trained(path)
+            load_generator(path)
         signal.alarm(0)
 
 
@@ -66,5 +66,5 @@ def test_mutants_raise_what_is_documented(
 
 
 def test_what_is_not_mutated_is_read(tmp_path: Path) -> None:
-    load_trained(Path("tests/checkpoints/version_2.pt"))
+    load_generator(Path("tests/checkpoints/version_2.pt"))
     save_checkpoint(tmp_path / "a.pt", {"step": 1})

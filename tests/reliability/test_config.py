@@ -8,7 +8,8 @@ import pytest
 import train
 from tests.reliability.command_line import CommandLine
 from tests.runs import translation_script
-from tools import cluster_features, export
+from tools import cluster_features
+from tools.export import __main__ as export
 
 pytestmark = pytest.mark.row(15)
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from configs.load import load_config
-from configs.schema import Config, ConfigError
+from configs.schema import Config
+from utils.errors import ConfigError
 
 pytestmark = pytest.mark.row(22)
 

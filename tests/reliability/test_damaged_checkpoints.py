@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from configs.schema import ConfigError
-from entry_point import run_entry_point
 from tests.runs import checkpoint, run
 from utils.checkpoint import FORMAT, FORMAT_VERSION, CheckpointError, load_checkpoint, manifest_path, save_checkpoint
-from utils.checkpoint_folder import checkpoint_path, list_checkpoints, newest_whole
+from utils.checkpoint_folder import checkpoint_path, latest_valid, list_checkpoints
+from utils.cli import run_entry_point
+from utils.errors import ConfigError
 
 pytestmark = pytest.mark.row(7)
 
@@ -192,7 +192,7 @@ def test_nothing_is_half_loaded(tiny_config: Path) -> None:
 def test_the_highest_step_counts_not_the_latest_time(tmp_path: Path) -> None:
     for step in (9, 5):  # 5 is written later
         save_checkpoint(checkpoint_path(tmp_path, step), {"step": step})
-    found = newest_whole(tmp_path, lambda _: None)
+    found = latest_valid(tmp_path, lambda _: None)
     assert found is not None
     assert found.state["step"] == 9
 

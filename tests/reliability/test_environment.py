@@ -16,9 +16,8 @@ from urllib.error import URLError
 import pytest
 import torch
 
-import build
 import train
-from configs.schema import ConfigError
+from configs import build
 from losses import perceptual
 from losses.perceptual import load_vgg19_weights
 from tests.conftest import TINY_CONFIG
@@ -27,8 +26,9 @@ from tests.runs import translation_script
 from tools import cluster_features
 from utils import pretrained
 from utils.checkpoint import CheckpointError
+from utils.checkpoint_folder import newest_run
+from utils.errors import ConfigError
 from utils.pretrained import WeightsError
-from utils.run_folder import newest_run
 
 pytestmark = pytest.mark.row(17)
 

@@ -8,7 +8,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tests.reliability.test_ranks import NO_FAULT, torchrun, wait_for_end
 from tests.runs import assert_equal, checkpoint, run, without_config
-from training import Training
+from training.loop import Training
 
 PRECISIONS = {
     "float32": ["amp.opt_level=O0"],

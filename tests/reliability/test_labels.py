@@ -15,9 +15,9 @@ from data.batch import DataError
 from data.checking import Check
 from data.paired_folders import PairedFolders
 from data.preprocessing import Preprocessing
-from entry_point import run_entry_point
 from tests.conftest import save_image
 from tests.reliability.images import png
+from utils.cli import run_entry_point
 
 pytestmark = pytest.mark.row(11)
 

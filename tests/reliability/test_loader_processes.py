@@ -15,17 +15,17 @@ import numpy as np
 import pytest
 import torch
 
-import data.sample_maps
+import data.map_reader
 import train
 from data.batch import Batch, LoadingError, Sample
+from data.facades.dataset import SyntheticFacades
 from data.loader import TrainingDataset, training_batches
-from data.loader_processes import StoppedWaiting
 from data.preprocessing import Preprocessing
 from data.sampler import TrainingSampler
-from data.synthetic_facades import SyntheticFacades
-from entry_point import run_entry_point
+from data.worker_monitor import StoppedWaiting
 from tests.conftest import save_image
 from tests.runs import assert_equal, checkpoint, run, without_config
+from utils.cli import run_entry_point
 
 pytestmark = pytest.mark.row(18)
 
@@ -80,7 +80,7 @@ FAULTS = {
 
 def strike_at(monkeypatch: pytest.MonkeyPatch, fault: Callable[[], None]) -> None:
     """Let reading d's target fail in a loader process, in the second epoch."""
-    read_rgb = data.sample_maps.read_rgb
+    read_rgb = data.map_reader.read_rgb
     seen = []
 
     def read(path: Path) -> torch.Tensor:
@@ -90,7 +90,7 @@ def strike_at(monkeypatch: pytest.MonkeyPatch, fault: Callable[[], None]) -> Non
                 fault()
         return read_rgb(path)
 
-    monkeypatch.setattr(data.sample_maps, "read_rgb", read)
+    monkeypatch.setattr(data.map_reader, "read_rgb", read)
 
 
 def run_program(monkeypatch: pytest.MonkeyPatch, config: Path) -> int:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from saving import Saver
 from tests.runs import run
+from training.checkpointing import CheckpointManager
 
 pytestmark = pytest.mark.row(21)
 
@@ -28,15 +28,15 @@ def test_memory_and_open_files_stay(
 ) -> None:
     seen: list[tuple[int, int]] = []
 
-    def observed(original: Callable[[Saver, int], None]) -> Callable[[Saver, int], None]:
-        def save(self: Saver, step: int) -> None:
+    def observed(original: Callable[[CheckpointManager, int], None]) -> Callable[[CheckpointManager, int], None]:
+        def save(self: CheckpointManager, step: int) -> None:
             original(self, step)
             gc.collect()
             seen.append((resident_bytes(), open_files()))
 
         return save
 
-    monkeypatch.setattr(Saver, "_save", observed(Saver._save))
+    monkeypatch.setattr(CheckpointManager, "_save", observed(CheckpointManager._save))
     run(
         tiny_config,
         f"train.max_steps={n_steps}",

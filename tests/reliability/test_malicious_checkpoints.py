@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from trained import load_trained
+from inference.load import load_generator
 from utils.checkpoint import CheckpointError, read_weights_file
 
 pytestmark = pytest.mark.row(8)
@@ -87,7 +87,7 @@ def as_pickle(path: Path, content: Any) -> None:
 def test_nothing_is_run(tmp_path: Path, name: str, container: Callable[[Path, Any], None]) -> None:
     marker, path = tmp_path / "marker", tmp_path / "checkpoint-00000001.pt"
     container(path, gadgets(marker)[name])
-    for read in (read_weights_file, load_trained):
+    for read in (read_weights_file, load_generator):
         with pytest.raises(CheckpointError, match="damaged or no checkpoint"):
             read(path)
     assert not marker.exists()

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 import losses.objective
-from entry_point import user_errors
 from losses.adversarial import AdversarialLoss
 from tests.reliability.faults import Fault
 from tests.reliability.test_ranks import torchrun, wait_for_end
 from tests.runs import assert_equal, checkpoint, run
-from training import Training
+from training.finite import NotFiniteError, are_finite
+from training.loop import Training
+from training.trainable import TrainableNetwork
 from utils.checkpoint_folder import list_checkpoints
-from utils.numerics import NotFiniteError, are_finite
-from utils.player import Player
+from utils.errors import UserError
 from utils.precision import Precision
 
 pytestmark = pytest.mark.row(14)
@@ -86,7 +86,7 @@ def test_all_updates_left_out_end_the_run_in_words_with_everything_saved(
     step = int(newest.stem.split("-")[1])
     assert step <= 20
     assert_equal(checkpoint(tiny_config, step)["generator"]["network"], before["generator"]["network"])
-    assert issubclass(NotFiniteError, user_errors())
+    assert issubclass(NotFiniteError, UserError)
 
 
 def with_scalers(precision: Precision) -> torch.amp.GradScaler:
@@ -126,7 +126,7 @@ def test_a_poisoned_checkpoint_is_not_written(tiny_config: Path, monkeypatch: py
     original = Training._state
 
     def poisoned(self: Training, random_states: list[dict[str, Tensor]]) -> dict[str, Any]:
-        player: Player = self.game.generator
+        player: TrainableNetwork = self.game.generator
         assert self.average is not None
         target = {
             "weight": next(player.module.parameters()),

@@ -19,9 +19,9 @@ from data.paired_folders import PairedFolders
 from data.preprocessing import Preprocessing
 from data.sampler import SampleKey
 from data.side_by_side import SideBySide
-from entry_point import run_entry_point
 from tests.conftest import save_image
 from tools import check_data
+from utils.cli import run_entry_point
 
 pytestmark = pytest.mark.row(12)
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from entry_point import user_errors
 from tests.reliability import child
 from tests.reliability.test_saving import wait_until
 from tests.runs import checkpoint, run
+from training.run_lock import RunLockedError
 from utils.checkpoint_folder import list_checkpoints
-from utils.run_lock import RunLockedError
+from utils.errors import UserError
 
 pytestmark = pytest.mark.row(17)
 
@@ -28,6 +28,6 @@ def test_the_second_is_refused_and_the_first_goes_on(tiny_config: Path, resume: 
     finally:
         first.kill()
         first.join()
-    assert issubclass(RunLockedError, user_errors())
+    assert issubclass(RunLockedError, UserError)
     run(tiny_config, "--resume", "never")  # the lock of a killed run is free
     assert checkpoint(tiny_config, 4)["step"] == 4

@@ -12,23 +12,21 @@ from typing import Any
 import pytest
 from torch.utils.tensorboard import SummaryWriter
 
-import launch
-import saving
-import validation
 from tests.reliability import child
 from tests.reliability.faults import PLACES, Fault, inject, replacement
 from tests.runs import assert_equal, checkpoint, run, without_config
+from training import checkpointing as saving
+from training import json_lines, launch, validation
 from utils import checkpoint as checkpoint_module
-from utils import json_lines
 from utils.checkpoint import load_checkpoint, manifest_path
-from utils.checkpoint_folder import checkpoint_path, list_checkpoints, newest_whole
+from utils.checkpoint_folder import checkpoint_path, latest_valid, list_checkpoints
 
 EVERY_STEP = ["checkpoint.every_steps=1", "checkpoint.keep=2", "log.images_every_steps=1000", "log.every_steps=1000"]
 
 
 def newest_step(folder: Path) -> int:
     warnings: list[str] = []
-    found = newest_whole(folder, warnings.append)
+    found = latest_valid(folder, warnings.append)
     assert found is not None
     assert not warnings
     return int(found.state["step"])

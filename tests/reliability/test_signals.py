@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import torch
 
-import launch
-import saving
 import train
-from entry_point import run_entry_point
 from tests.reliability.faults import PLACES, Fault, replacement
 from tests.reliability.test_saving import failing
 from tests.runs import assert_equal, checkpoint, run, without_config
+from training import checkpointing as saving
+from training import launch
 from utils.checkpoint_folder import list_checkpoints
+from utils.cli import run_entry_point
 
 pytestmark = pytest.mark.row(4)
 

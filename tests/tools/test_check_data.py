@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import torch
 
-import data.sample_maps
-from entry_point import run_entry_point
+import data.map_reader
 from tests.conftest import save_image
 from tools import check_data
+from utils.cli import run_entry_point
 
 RGB = np.full((32, 64, 3), 99, dtype=np.uint8)
 PARENT = os.getpid()
@@ -146,7 +146,7 @@ def test_a_file_that_ends_its_process_is_named_and_the_others_are_checked(
     name: str,
 ) -> None:
     fault, words = FAULTS[name]
-    root, read_rgb = tmp_path / "pairs", data.sample_maps.read_rgb
+    root, read_rgb = tmp_path / "pairs", data.map_reader.read_rgb
     for number in range(60):
         save_image(root / "train_A" / f"{number:02}.png", RGB)
         save_image(root / "train_B" / f"{number:02}.png", RGB)
@@ -158,7 +158,7 @@ def test_a_file_that_ends_its_process_is_named_and_the_others_are_checked(
             fault()
         return read_rgb(path)
 
-    monkeypatch.setattr(data.sample_maps, "read_rgb", read)
+    monkeypatch.setattr(data.map_reader, "read_rgb", read)
     settings = ["data.layout=paired_folders", f"data.root={root}", "data.instance_edges=false", "data.timeout_s=1"]
     assert check(monkeypatch, "--config", tiny_config, *settings) == 1
     *lines, last = capsys.readouterr().out.splitlines()

@@ -12,22 +12,23 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-import build
 import train
+from configs import build
 from configs.load import load_config
-from configs.schema import ConfigError
 from data.batch import Batch
+from inference.load import LoadedGenerator, find_checkpoint_file, load_generator, load_network
+from inference.predictor import Predictor
 from models.feature_encoder import FeatureConditionedGenerator
-from models.original_names import OriginalWeightsError
-from models.original_weights import import_original
+from models.originals.layer_names import OriginalWeightsError
+from models.originals.weights import import_original
 from tests.runs import assert_equal, run, translate
-from tools import export, exported_file
-from tools.exported_example import Example, make_example
-from tools.exported_file import TOLERANCES, ExportError, export_program, export_weights
-from tools.exported_program import Run, open_onnx, open_pt2
-from trained import Trained, find_checkpoint_file, load_network, load_trained
-from translator import Translator
+from tools.export import __main__ as export
+from tools.export import file as exported_file
+from tools.export.example import Example, make_example
+from tools.export.file import TOLERANCES, ExportError, export_program, export_weights
+from tools.export.program import Run, open_onnx, open_pt2
 from utils.checkpoint import CheckpointError
+from utils.errors import ConfigError
 from utils.precision import choose_precision
 
 
@@ -52,7 +53,7 @@ def exported(config: Path, *settings: str, family: str | None = None) -> dict[st
 def test_an_exported_generator_computes_the_same_when_it_is_read_again(tiny_config: Path, settings: list[str]) -> None:
     weights = exported(tiny_config, *settings)
     (checkpoint,) = (tiny_config.parent / "runs" / "tiny").glob("checkpoint-*.pt")
-    ours, theirs = load_trained(checkpoint).generator.eval(), import_original(weights).network.eval()
+    ours, theirs = load_generator(checkpoint).generator.eval(), import_original(weights).network.eval()
     source = torch.randn(1, 13, 64, 64)
     assert torch.equal(ours(source), theirs(source))
 
@@ -109,11 +110,11 @@ def test_a_batch_norm_unet_of_the_originals_comes_back_with_its_names(
     assert torch.load(tmp_path / "back.pth", weights_only=True).keys() == weights.keys()
 
 
-def untrained(config: Path, *settings: str) -> Trained:
+def untrained(config: Path, *settings: str) -> LoadedGenerator:
     """A generator as it begins; the weights are large enough that a fault shows in 8 bits."""
     torch.manual_seed(0)
     loaded = load_config(config, ["generator.init_gain=0.3", *settings])
-    return Trained(config.parent / "checkpoint.pt", loaded, 1, build.build_generator(loaded))
+    return LoadedGenerator(config.parent / "checkpoint.pt", loaded, 1, build.build_generator(loaded))
 
 
 PROGRAMS: tuple[tuple[Literal["pt2", "onnx"], Callable[[Path], Run]], ...] = (("pt2", open_pt2), ("onnx", open_onnx))
@@ -171,8 +172,8 @@ def test_an_exported_program_is_what_the_translator_does(tiny_config: Path) -> N
     example = make_example(trained, 2, 16, 24, as_images=True)
     batch = Batch(("a", "b"), example.inputs["source"], example.inputs["instances"], None)
     precision = choose_precision("O0", "auto", torch.device("cpu"))
-    translator = Translator(trained.generator, conditioning, precision, torch.device("cpu"), torch.empty(0, 3))
-    assert torch.equal(translator.translate(batch), example.expected)
+    predictor = Predictor(trained.generator, conditioning, precision, torch.device("cpu"), torch.empty(0, 3))
+    assert torch.equal(predictor.translate(batch), example.expected)
 
 
 def test_more_than_255_classes_are_int32(tiny_config: Path) -> None:
@@ -219,7 +220,7 @@ def test_what_translates_otherwise_is_removed(tiny_config: Path, kind: str, monk
     run(tiny_config, "train.max_steps=1")
     plain = exported_file.plain_copy
 
-    def damaged(trained: Trained) -> Trained:
+    def damaged(trained: LoadedGenerator) -> LoadedGenerator:
         copy = plain(trained)
         next(copy.generator.parameters()).mul_(-1)
         return copy
@@ -262,9 +263,9 @@ def test_the_moving_average_is_exported_unless_told_otherwise(tiny_config: Path)
     (folder / "plain").touch()
     assert files["raw"].stat().st_mode == (folder / "plain").stat().st_mode
     checkpoint = folder / "checkpoint-00000004.pt"
-    average, raw = load_trained(checkpoint).generator, load_trained(checkpoint, raw_weights=True).generator
-    assert_equal(load_trained(files["ema"]).generator.state_dict(), average.state_dict())
-    assert_equal(load_trained(files["raw"]).generator.state_dict(), raw.state_dict())
+    average, raw = load_generator(checkpoint).generator, load_generator(checkpoint, raw_weights=True).generator
+    assert_equal(load_generator(files["ema"]).generator.state_dict(), average.state_dict())
+    assert_equal(load_generator(files["raw"]).generator.state_dict(), raw.state_dict())
     assert not torch.equal(next(average.parameters()), next(raw.parameters()))
 
 
@@ -319,7 +320,7 @@ def test_a_safetensors_file_translates_as_its_run(tiny_config: Path) -> None:
     for name in names:
         first, second = (np.asarray(Image.open(output / name)).astype(int) for output in outputs)
         assert np.abs(first - second).max() <= 1  # the singular value divides before, not within, the convolution
-    trained = load_trained(elsewhere)
+    trained = load_generator(elsewhere)
     assert (trained.name, trained.step) == ("tiny", 4)
     assert not trained.config.generator.spectral_norm
 
@@ -330,7 +331,7 @@ def test_a_safetensors_file_starts_another_run(tiny_config: Path) -> None:
     folder = tiny_config.parent / "runs" / "tiny"
     export.main(["--checkpoint", str(folder), "--format", "safetensors"])
     file = folder / "generator.safetensors"
-    first = load_trained(folder / "checkpoint-00000004.pt").generator
+    first = load_generator(folder / "checkpoint-00000004.pt").generator
     assert isinstance(first, FeatureConditionedGenerator)
     assert_equal(load_network(file, "encoder").state_dict(), first.encoder.state_dict())
     run(
@@ -341,7 +342,7 @@ def test_a_safetensors_file_starts_another_run(tiny_config: Path) -> None:
         "train.max_steps=1",
         "optimizer.learning_rate=1e-12",
     )
-    second = load_trained(folder.with_name("second") / "checkpoint-00000001.pt").generator
+    second = load_generator(folder.with_name("second") / "checkpoint-00000001.pt").generator
     for name, value in first.state_dict().items():
         torch.testing.assert_close(second.state_dict()[name], value)
 
@@ -360,7 +361,10 @@ def test_an_originals_file_becomes_safetensors_and_comes_back(reference: dict[st
                 str(tmp_path / f"{case}.safetensors"),
             ]
         )
-        original, again = load_trained(tmp_path / "latest_net_G.pth"), load_trained(tmp_path / f"{case}.safetensors")
+        original, again = (
+            load_generator(tmp_path / "latest_net_G.pth"),
+            load_generator(tmp_path / f"{case}.safetensors"),
+        )
         assert again.step is None
         assert_equal(again.generator.state_dict(), original.generator.state_dict())
 
@@ -386,7 +390,7 @@ def test_a_file_that_cannot_be_used_is_told(tiny_config: Path, damage: Callable[
     export_weights(untrained(tiny_config), file, "float32")
     damage(file)
     with pytest.raises(CheckpointError, match=message):
-        load_trained(file)
+        load_generator(file)
 
 
 def test_what_the_page_says_works(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,18 +7,19 @@ import pytest
 import torch
 
 import train
-from configs.schema import ConfigError
 from data.batch import Batch, DataError
 from data.conditioning import images_to_float, images_to_uint8
 from data.image_files import read_ids, read_rgb
+from inference.load import load_generator, load_network
 from models.feature_clusters import FILE_NAME, FeatureClusters
-from models.original_weights import import_original
+from models.originals.weights import import_original
 from tests.runs import assert_equal, checkpoint, run, translate, without_config
-from tools import cluster_features, export, precompute_features
+from tools import cluster_features, precompute_features
 from tools.encoded_features import EncodedSample
-from trained import load_network, load_trained
+from tools.export import __main__ as export
 from utils.checkpoint import CheckpointError, read_weights_file, write_weights_file
 from utils.checkpoint_folder import checkpoint_path
+from utils.errors import ConfigError
 
 FEATURES = ["features.n_channels=3", "features.n_downsamplings=2", "features.base_channels=2", "train.max_steps=2"]
 FOLDERS = ["data.layout=paired_folders", "data.n_classes=5", "data.instance_edges=true"]
@@ -70,9 +71,9 @@ def test_looks_are_drawn_by_seed_whatever_the_batch(run_folder: Path, tmp_path: 
 def test_given_features_are_those_of_the_targets(run_folder: Path, tmp_path: Path) -> None:
     output = tmp_path / "given"
     translate("--checkpoint", str(run_folder), "--output", str(output), "--opt-level", "O0", "--features", "given")
-    import build
+    from configs import build
 
-    trained = load_trained(checkpoint_path(run_folder, 2))
+    trained = load_generator(checkpoint_path(run_folder, 2))
     layout = build.build_layout(trained.config, "test", needs_targets=True)
     batch = Batch.of([layout.read(0)])
     source = build.build_conditioning(trained.config)(batch)

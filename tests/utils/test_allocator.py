@@ -6,7 +6,7 @@ import pytest
 
 SCRIPT = """
 import resource, torch
-from utils.allocator import keep_freed_memory
+from utils.cpu_memory import keep_freed_memory
 kept = {call}
 for _ in range(5):
     torch.ones({mib}, 2**18)
@@ -42,7 +42,7 @@ def test_freed_memory_can_be_given_back() -> None:
     script = """
 import torch
 from pathlib import Path
-from utils.allocator import give_freed_memory_back
+from utils.cpu_memory import give_freed_memory_back
 
 def resident_mib():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 // 2**20

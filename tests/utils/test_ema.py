@@ -1,7 +1,7 @@
 import torch
 from torch import nn
 
-from utils.ema import make_average
+from training.ema import make_average
 
 
 def test_the_average_follows_the_weights_by_its_decay() -> None:

@@ -1,7 +1,7 @@
 import torch
 
-from utils.label_colors import colorize, label_colors
-from utils.pictures import GAP, picture_table
+from utils.image_grid import GAP, picture_table
+from utils.palette import colorize, label_colors
 
 
 def test_a_table_holds_each_image_at_its_place() -> None:

@@ -8,26 +8,28 @@ import torch
 from torch import nn
 
 from models.global_generator import GlobalGenerator
-from utils.player import LARGE, Player, make_adam
+from training.trainable import LARGE, TrainableNetwork, make_adam
 
 
-def make_player(weight_decay: float = 0.0) -> Player:
+def make_player(weight_decay: float = 0.0) -> TrainableNetwork:
     torch.manual_seed(0)
     network = GlobalGenerator(in_channels=3, base_channels=2, n_downsamplings=1, n_blocks=12, norm="batch")
     adam = make_adam(network, learning_rate=0.1, betas=(0.5, 0.999), weight_decay=weight_decay)
-    return Player(network, network, lambda module: module, adam, torch.amp.GradScaler("cpu", enabled=False), None)
+    return TrainableNetwork(
+        network, network, lambda module: module, adam, torch.amp.GradScaler("cpu", enabled=False), None
+    )
 
 
-def step(player: Player) -> None:
+def step(player: TrainableNetwork) -> None:
     player.backward(player.network(torch.ones(1, 3, 8, 8)).square().mean())
     player.step()
 
 
-def changed(player: Player, before: dict[str, torch.Tensor]) -> set[str]:
+def changed(player: TrainableNetwork, before: dict[str, torch.Tensor]) -> set[str]:
     return {name for name, p in player.module.named_parameters() if not torch.equal(p, before[name])}
 
 
-def parameters(player: Player) -> dict[str, torch.Tensor]:
+def parameters(player: TrainableNetwork) -> dict[str, torch.Tensor]:
     return {name: parameter.detach().clone() for name, parameter in player.module.named_parameters()}
 
 
@@ -71,16 +73,20 @@ def test_a_state_that_lacks_what_was_frozen_is_gone_on_with() -> None:
     torch.testing.assert_close(other.state_dict(), player.state_dict(), rtol=0, atol=0)
 
 
-def make_large_player(*, steps_in_backward: bool) -> Player:
+def make_large_player(*, steps_in_backward: bool) -> TrainableNetwork:
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(1024, 1024), nn.Tanh(), nn.Linear(1024, 1024), nn.Tanh(), nn.Linear(1024, 1))
     assert network.get_parameter("0.weight").numel() >= LARGE
     adam = make_adam(network, learning_rate=0.01, betas=(0.5, 0.999), weight_decay=0.1)
     scaler = torch.amp.GradScaler("cpu", enabled=False)
-    return Player(network, network, lambda module: module, adam, scaler, None, steps_in_backward=steps_in_backward)
+    return TrainableNetwork(
+        network, network, lambda module: module, adam, scaler, None, steps_in_backward=steps_in_backward
+    )
 
 
-def large_loss(player: Player, break_at: Callable[[torch.Tensor], torch.Tensor] = lambda x: x) -> torch.Tensor:
+def large_loss(
+    player: TrainableNetwork, break_at: Callable[[torch.Tensor], torch.Tensor] = lambda x: x
+) -> torch.Tensor:
     first, *others = player.network.children()
     x = break_at(first(torch.linspace(-1, 1, 4 * 1024).view(4, 1024)))
     for layer in others:

@@ -1,7 +1,7 @@
 import torch
 
+from training.running_means import RunningMeans
 from utils.distributed import World
-from utils.running_means import RunningMeans
 
 ALONE = World(0, 1, torch.device("cpu"))
 
@@ -14,22 +14,22 @@ def test_means_are_over_the_additions_since_the_last_time() -> None:
     means = RunningMeans()
     means.add(tensors(a=1.0, b=2.0), "loss/")
     means.add(tensors(a=3.0, b=6.0), "loss/")
-    assert means.take(ALONE) == {"loss/a": 2.0, "loss/b": 4.0}
+    assert means.flush(ALONE) == {"loss/a": 2.0, "loss/b": 4.0}
     means.add(tensors(a=7.0, b=8.0), "loss/")
-    assert means.take(ALONE) == {"loss/a": 7.0, "loss/b": 8.0}
+    assert means.flush(ALONE) == {"loss/a": 7.0, "loss/b": 8.0}
 
 
 def test_a_tag_may_come_with_others() -> None:
     means = RunningMeans()
     means.add(tensors(a=1.0, b=2.0), "")
     means.add(tensors(a=3.0), "")
-    assert means.take(ALONE) == {"a": 2.0, "b": 2.0}
+    assert means.flush(ALONE) == {"a": 2.0, "b": 2.0}
     means.add(tensors(a=5.0), "")
-    assert means.take(ALONE) == {"a": 5.0}
+    assert means.flush(ALONE) == {"a": 5.0}
 
 
 def test_what_is_added_may_change_afterwards() -> None:
     means, value = RunningMeans(), torch.tensor(1.0)
     means.add({"a": value}, "")
     value.fill_(9.0)
-    assert means.take(ALONE) == {"a": 1.0}
+    assert means.flush(ALONE) == {"a": 1.0}

@@ -5,7 +5,7 @@ import torch
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, ReduceLROnPlateau, StepLR
 
-from utils.schedule import Decay, Plateau, learning_rate_factor
+from training.lr_schedule import Decay, Plateau, learning_rate_factor
 
 CONSTANT, DECAYING = 3, 4
 

@@ -1,13 +1,13 @@
 import pytest
 
-import utils.stopwatch
-from utils.stopwatch import Stopwatch
+import training.throughput
+from training.throughput import Throughput
 
 
 def test_speed_and_waiting_are_those_of_the_lap(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 0.0
-    monkeypatch.setattr(utils.stopwatch.time, "perf_counter", lambda: now_s)
-    stopwatch = Stopwatch()
+    monkeypatch.setattr(training.throughput.time, "perf_counter", lambda: now_s)
+    stopwatch = Throughput()
     stopwatch.start(10)
     with stopwatch.waiting():
         now_s = 3.0

@@ -1,0 +1,1 @@
+"""The embedded data set: house fronts, drawn when they are read."""

@@ -1,0 +1,1 @@
+"""From a trained generator and images to translated images."""

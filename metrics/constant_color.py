@@ -1,0 +1,40 @@
+"""How close a constant colour per class would be: what every trained model must beat."""
+
+import torch
+from torch import Tensor
+
+
+class ConstantColorBaseline:
+    """The mean L1 that the best constant colour per class reaches on the very images it is chosen from.
+
+    It knows the targets, so no model without texture or light can beat it; every trained model must. Each image has
+    the same weight, whatever its size.
+    """
+
+    def __init__(self, n_classes: int) -> None:
+        """`n_classes` of the label maps; 0 for RGB sources, which make one class of all pixels."""
+        self._histograms = torch.zeros(max(1, n_classes) + 1, 3, 256, dtype=torch.float64)
+        self._n_classes = n_classes
+        self._n_images = 0
+
+    def add(self, source: Tensor, target: Tensor) -> None:
+        """Add a sample: (1, H, W) class ids or a (3, H, W) image, and its (3, H, W) uint8 target."""
+        ids = source[0].long() if self._n_classes else torch.zeros_like(target[0], dtype=torch.int64)
+        for channel in range(3):
+            bins = ids * 256 + target[channel].long()
+            counts = torch.bincount(bins.flatten(), minlength=self._histograms.shape[0] * 256)
+            self._histograms[:, channel] += counts.view(-1, 256) / ids.numel()
+        self._n_images += 1
+
+    def add_all(self, other: "ConstantColorBaseline") -> None:
+        """Add the samples that another floor of the same classes has been given."""
+        self._histograms += other._histograms
+        self._n_images += other._n_images
+
+    def l1(self) -> float:
+        """Mean absolute difference, 0 to 1, of the best constant colours, which are the medians of each class."""
+        levels = torch.arange(256, dtype=torch.float64)
+        below = self._histograms.cumsum(-1)
+        medians = (below < below[..., -1:] / 2).sum(-1)  # (K + 1, 3)
+        distances = (levels - medians.unsqueeze(-1)).abs()
+        return float((self._histograms * distances).sum() / (3 * 255 * self._n_images))

@@ -1,0 +1,1 @@
+"""The weight files of pix2pixHD and pix2pix."""

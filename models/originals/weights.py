@@ -1,0 +1,139 @@
+"""The weight files of pix2pixHD and pix2pix, read into networks of ours and written back.
+
+A file is a state dict; its names and shapes alone tell which network it belongs to. What differs from ours:
+
+- Nearly every convolution of theirs has a bias before its norm. Instance norm takes it away; batch norm's running mean
+  has absorbed it, so it is subtracted there. Written back, these biases are zeros.
+- Old files of instance norm carry running statistics that evaluation did not use, and names may begin with `module.`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
+
+from models.originals.layer_names import Layer, OriginalWeightsError, Scheme, layers_of
+from models.originals.sizes import BUILDERS, Weights
+
+_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+
+
+@dataclass(frozen=True)
+class ImportedNetwork:
+    """A network of ours with the weights of an original.
+
+    scheme: how the original names its layers.
+    has_biases_before_norms: whether the original had them (pix2pixHD always, pix2pix with instance norm).
+    """
+
+    network: nn.Module
+    scheme: Scheme
+    has_biases_before_norms: bool
+
+
+def import_original(state_dict: Mapping[Any, Any]) -> ImportedNetwork:
+    """The network of ours that computes what the original with these weights computes.
+
+    Raises:
+        OriginalWeightsError: the names or shapes are of no network of pix2pixHD or pix2pix.
+    """
+    if not all(isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in state_dict.items()):
+        found = ", ".join(f"{key}: {type(value).__name__}" for key, value in list(state_dict.items())[:3])
+        raise OriginalWeightsError(f"expected tensors by name, found {found}")
+    weights = {key.removeprefix("module."): value for key, value in state_dict.items()}
+    scheme = _recognize(weights)
+    try:
+        with torch.device("meta"):
+            network = BUILDERS[scheme](weights)
+        layers = list(layers_of(network, scheme))
+        converted = _to_ours(weights, layers, network)
+        network.load_state_dict(converted, assign=True)
+    except (OriginalWeightsError, KeyError, IndexError, ValueError, RuntimeError) as error:
+        raise OriginalWeightsError(f"looks like the original's {scheme} network, but does not fit: {error}") from error
+    has_biases = any(layer.our_norm and f"{layer.original}.bias" in weights for layer in layers)
+    return ImportedNetwork(network.requires_grad_(), scheme, has_biases)
+
+
+def export_original(network: nn.Module, scheme: Scheme, *, biases_before_norms: bool) -> Weights:
+    """The state dict that the original of `network` would have, on the CPU; biases before norms are zeros.
+
+    Raises:
+        OriginalWeightsError: the original has no such network (another upsampling, spectral norm).
+    """
+    _refuse_what_the_originals_lack(network)
+    state = {key: value.detach().cpu() for key, value in network.state_dict().items()}
+    weights: Weights = {}
+    try:
+        for layer in layers_of(network, scheme):
+            convolution = network.get_submodule(layer.ours)
+            assert isinstance(convolution, nn.Conv2d | nn.ConvTranspose2d)
+            weights[f"{layer.original}.weight"] = state.pop(f"{layer.ours}.weight")
+            if f"{layer.ours}.bias" in state:
+                weights[f"{layer.original}.bias"] = state.pop(f"{layer.ours}.bias")
+            elif layer.our_norm and biases_before_norms:
+                weights[f"{layer.original}.bias"] = torch.zeros(convolution.out_channels)
+            if layer.our_norm:
+                for key in [key for key in state if key.startswith(f"{layer.our_norm}.")]:
+                    weights[f"{layer.original_norm}.{key.rsplit('.', 1)[1]}"] = state.pop(key)
+    except (AssertionError, AttributeError, KeyError) as error:
+        raise OriginalWeightsError(f"the original has no such network: {error}") from error
+    if state:
+        raise OriginalWeightsError(f"the original has no such network: {next(iter(state))} has no place there")
+    return weights
+
+
+def _refuse_what_the_originals_lack(network: nn.Module) -> None:
+    for module in network.modules():
+        if is_parametrized(module):
+            raise OriginalWeightsError("the original has no such network: spectral_norm")
+        if isinstance(module, nn.Upsample):
+            raise OriginalWeightsError("the original has no such network: upsample other than transposed")
+        if isinstance(module, nn.Conv2d) and module.padding_mode != "zeros":
+            raise OriginalWeightsError(f"the original has no such network: padding={module.padding_mode}")
+
+
+def _recognize(weights: Weights) -> Scheme:
+    shapes = {key: tuple(value.shape) for key, value in weights.items()}
+    if "scale0_layer0.0.weight" in shapes:
+        return "multiscale"
+    if "layer0.0.weight" in shapes:
+        return "multiscale_without_features"
+    if "model.model.0.weight" in shapes:
+        return "unet"
+    if "net.0.weight" in shapes:
+        return "pixel"
+    if "model1_1.1.weight" in shapes:
+        return "local"
+    if shapes.get("model.1.weight", ())[2:] == (7, 7):
+        return "global" if any("conv_block" in key for key in shapes) else "encoder"
+    if shapes.get("model.0.weight", ())[2:] == (4, 4):
+        return "patch"
+    found = ", ".join(f"{key} {list(shape)}" for key, shape in list(shapes.items())[:3]) or "no tensors"
+    raise OriginalWeightsError(
+        "expected a generator, discriminator or encoder of pix2pixHD or pix2pix (model.1.weight, "
+        f"model.model.0.weight, scale0_layer0.0.weight, ...), found {found}"
+    )
+
+
+def _to_ours(weights: Weights, layers: list[Layer], network: nn.Module) -> Weights:
+    left = dict(weights)
+    ours: Weights = {}
+    for layer in layers:
+        ours[f"{layer.ours}.weight"] = left.pop(f"{layer.original}.weight")
+        bias = left.pop(f"{layer.original}.bias", None)
+        if layer.our_norm is None:
+            if bias is not None:
+                ours[f"{layer.ours}.bias"] = bias
+            continue
+        norm = {key: left.pop(f"{layer.original_norm}.{key}", None) for key in ("weight", "bias", *_STATISTICS)}
+        if norm["weight"] is None:  # instance norm; what statistics an old file has are dropped
+            continue
+        if bias is not None and norm["running_mean"] is not None:
+            norm["running_mean"] = norm["running_mean"] - bias
+        ours |= {f"{layer.our_norm}.{key}": value for key, value in norm.items() if value is not None}
+    if left:
+        raise KeyError(f"{next(iter(left))} is unknown")
+    return ours

@@ -1,0 +1,94 @@
+"""Imports point one way between the packages, and never in a circle."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# A package may import those of lower levels; those of one level know nothing of each other.
+LEVELS = [
+    {"utils"},
+    {"data", "models", "losses", "metrics"},
+    {"configs"},
+    {"inference"},
+    {"training"},
+    {"tools", "bench", "train", "test"},
+]
+LEVEL = {package: level for level, packages in enumerate(LEVELS) for package in packages}
+
+
+def imported_modules(source: str) -> Iterator[str]:
+    """Yield the dotted names of what a file imports, at its top or within functions."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative imports are not used"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def upward_imports(sources: Mapping[str, str]) -> list[str]:
+    """Return every import that does not point down; `sources` are texts of files by path."""
+    wrong = []
+    for path, source in sources.items():
+        own = path.removesuffix(".py").split("/")[0]
+        for module in imported_modules(source):
+            other = module.split(".")[0]
+            if other in LEVEL and other != own and LEVEL[other] >= LEVEL[own]:
+                wrong.append(f"{path} imports {module}")
+    return wrong
+
+
+def product_sources() -> dict[str, str]:
+    files = [file for package in LEVEL for file in (*ROOT.glob(f"{package}.py"), *(ROOT / package).rglob("*.py"))]
+    return {file.relative_to(ROOT).as_posix(): file.read_text() for file in files}
+
+
+def module_graph(sources: Mapping[str, str]) -> dict[str, set[str]]:
+    """Return the modules that each module imports, as far as they are of the project."""
+    modules = {path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in sources}
+    graph: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        named = list(imported_modules(sources[path]))
+        known = {name if name in modules else name.rpartition(".")[0] for name in named}
+        graph[module] = (known & modules.keys()) - {module}
+    return graph
+
+
+def test_imports_point_down() -> None:
+    assert upward_imports(product_sources()) == []
+
+
+def test_there_is_no_cycle_of_modules() -> None:
+    try:
+        TopologicalSorter(module_graph(product_sources())).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+def test_only_the_command_lines_lie_at_the_root() -> None:
+    assert sorted(file.name for file in ROOT.glob("*.py")) == ["test.py", "train.py"]
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("utils/log.py", "from data.batch import Batch"),
+        ("losses/l1.py", "def f():\n    import models.blocks"),
+        ("data/loader.py", "from configs.schema import Config"),
+        ("inference/load.py", "from training import loop"),
+        ("train.py", "import tools"),
+    ],
+)
+def test_an_import_that_points_up_or_sideways_is_found(path: str, line: str) -> None:
+    assert len(upward_imports({path: line})) == 1
+
+
+def test_a_cycle_is_found() -> None:
+    graph = module_graph({"data/a.py": "from data.b import x", "data/b.py": "import data.a"})
+    with pytest.raises(CycleError):
+        TopologicalSorter(graph).prepare()

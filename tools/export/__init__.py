@@ -1,0 +1,1 @@
+"""A generator in the formats of other programs."""

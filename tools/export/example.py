@@ -1,0 +1,97 @@
+"""Random inputs of a generator and what it makes of them in torch: the measure of what was exported."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from configs import build
+from data.batch import Batch
+from data.conditioning import Conditioning, images_to_float, images_to_uint8
+from inference.load import LoadedGenerator
+from tools.export.network import without_encoder
+
+LEVELS = 255
+N_INSTANCES = 50
+
+
+@dataclass(frozen=True)
+class Example:
+    """inputs: by the names that the export gives them; expected: what the generator makes of them in float32.
+
+    Images in uint8, or tensors in [-1, 1].
+    """
+
+    inputs: dict[str, Tensor]
+    expected: Tensor
+
+    def difference(self, found: Tensor) -> float:
+        """The greatest difference to what is expected, in levels of 255; infinite where there is none to be had."""
+        if found.shape != self.expected.shape or found.dtype != self.expected.dtype:
+            return float("inf")
+        difference = (found.double() - self.expected.double()).abs().max().nan_to_num(float("inf"))
+        return difference.item() * (1 if found.dtype == torch.uint8 else LEVELS / 2)
+
+
+def random_batch(conditioning: Conditioning, n: int, height: int, width: int) -> Batch:
+    """n samples with everything that a generator may ask for, the same for the same arguments."""
+    rng = torch.Generator().manual_seed(n * height * width)
+
+    def draw(n_channels: int, end: int, dtype: torch.dtype) -> Tensor:
+        return torch.randint(end, (n, n_channels, height, width), generator=rng).to(dtype)
+
+    n_classes = conditioning.n_classes
+    labels = draw(1, n_classes, torch.uint8 if n_classes <= LEVELS else torch.int32) if n_classes else None
+    return Batch(
+        names=tuple(map(str, range(n))),
+        source=draw(3, 256, torch.uint8) if labels is None else labels,
+        instances=draw(1, N_INSTANCES, torch.int32) // 2,
+        target=draw(3, 256, torch.uint8),
+        features=draw(3, 256, torch.uint8),
+    )
+
+
+def whole_inputs(trained: LoadedGenerator, n: int, height: int, width: int) -> tuple[Tensor, ...]:
+    """What the generator, with its encoder where it has one, is called with."""
+    conditioning = build.build_conditioning(trained.config)
+    batch = random_batch(conditioning, n, height, width)
+    return conditioning.generator_inputs(batch, conditioning(batch))
+
+
+def evaluate(generator: nn.Module, *inputs: Tensor) -> Tensor:
+    """The generator's output in evaluation mode, in which it is left."""
+    with torch.inference_mode():
+        output: Tensor = generator.eval()(*inputs)
+    return output
+
+
+def make_example(trained: LoadedGenerator, n: int, height: int, width: int, *, as_images: bool) -> Example:
+    """For what was exported: from images to images, or from the generator's tensor to its tensor."""
+    conditioning = build.build_conditioning(trained.config)
+    batch = random_batch(conditioning, n, height, width)
+    features = _features(conditioning, trained.config.features.n_channels, batch)
+    parts = [conditioning(batch)]
+    if features is not None:
+        parts.append(images_to_float(features) if features.dtype == torch.uint8 else features)
+    tensor = torch.cat(parts, dim=1)
+    translated = evaluate(without_encoder(trained.generator), tensor)
+    if not as_images:
+        return Example({"source": tensor}, translated)
+    inputs = {
+        "source": batch.source,
+        "instances": batch.instances if conditioning.instance_edges else None,
+        "features": features,
+    }
+    given = {name: tensor for name, tensor in inputs.items() if tensor is not None}
+    return Example(given, images_to_uint8(translated).expand(-1, 3, -1, -1))
+
+
+def _features(conditioning: Conditioning, n_channels: int, batch: Batch) -> Tensor | None:
+    match conditioning.features:
+        case "none":
+            return None
+        case "precomputed":
+            return batch.features
+        case "encoded":
+            rng = torch.Generator().manual_seed(n_channels)
+            return torch.rand((len(batch.names), n_channels, *batch.source.shape[2:]), generator=rng) * 2 - 1

@@ -1,0 +1,58 @@
+"""Records of a run, a line of JSON each, that a run which goes on from an earlier step continues."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from utils.atomic_file import replacing
+from utils.log import logger
+
+
+class JsonLines:
+    """Appends records with their step; those that an interrupted run wrote of `first_step` and later are dropped.
+
+    rows: what the file holds, where it `keeps_rows`.
+    """
+
+    def __init__(self, path: Path, first_step: int, *, keeps_rows: bool = False) -> None:
+        self._path = path
+        self._keeps_rows = keeps_rows
+        earlier = [row for row in _read(path) if row["step"] < first_step]
+        self.rows: list[dict[str, Any]] = earlier if keeps_rows else []
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = "".join(_line(row) for row in earlier)
+        if path.is_file() and path.read_text(encoding="utf-8") != text:
+            with replacing(path) as unfinished:
+                unfinished.write_text(text, encoding="utf-8")
+        self._begin = ""
+
+    def append(self, step: int, record: Mapping[str, Any]) -> None:
+        """Write one record; a disk that fails costs the record, not the run."""
+        row = {"step": step, **record}
+        if self._keeps_rows:
+            self.rows.append(row)
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(self._begin + _line(row))
+            self._begin = ""
+        except OSError as error:
+            self._begin = "\n"  # ends what may stand there half
+            logger.warning("%s: %s: a record is missing there", self._path, error.strerror)
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return json.dumps(row) + "\n"
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    """The records of a file; a last line that a killed run has not finished is none."""
+    rows = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict) and isinstance(row.get("step"), int):
+            rows.append(row)
+    return rows

@@ -1,0 +1,257 @@
+"""One network of the game, with the optimizer and the scaler that are its own."""
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.amp import GradScaler
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+from torch.optim import Adam
+
+from training.finite import are_finite
+
+Wrap = Callable[[nn.Module], nn.Module]
+
+LARGE = 2**20  # values of a weight whose update is worth a call of its own; 4 MB in float32
+
+
+@dataclass
+class TrainableNetwork:
+    """Generator or discriminator.
+
+    module: the network; its weights are those that are saved.
+    computing: what computes in its place, the module itself or a copy in a lower dtype that gets each update's weights.
+    wrap: makes of that what a training pass calls, which under DDP averages gradients over the processes.
+    optimizer: of all the module's parameters; fused, which leaves out an update whose `found_inf` is set on the device.
+    network: `computing`, wrapped.
+    parameters: those of the module that are trained at present.
+    skipped_steps: 0-d int64 on the device: updates left out, or left off where it steps in backward, because a gradient
+        was not finite.
+    skipped_in_a_row: those of the latest steps, without one between them that was made.
+    gradient_norm: 0-d, that of the latest step before clipping, where it `measures_gradients`.
+    steps_in_backward: whether a LARGE weight is updated as soon as its gradient is there, which is then freed: for one
+        backward pass a step, after which nothing needs the graph, whose gradients are neither scaled nor measured.
+    """
+
+    module: nn.Module
+    computing: nn.Module
+    wrap: Wrap
+    optimizer: Adam
+    scaler: GradScaler
+    max_gradient_norm: float | None
+    measures_gradients: bool = False
+    steps_in_backward: bool = False
+    network: nn.Module = field(init=False)
+    parameters: list[nn.Parameter] = field(init=False)
+    skipped_steps: Tensor = field(init=False)
+    skipped_in_a_row: Tensor = field(init=False)
+    gradient_norm: Tensor | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.freeze([])
+        self.skipped_steps = torch.zeros((), dtype=torch.int64, device=self.parameters[0].device)
+        self.skipped_in_a_row = torch.zeros_like(self.skipped_steps)
+        self._is_broken = torch.zeros_like(self.skipped_steps, dtype=torch.bool)
+        if self.steps_in_backward:
+            assert self.computing is self.module, "the copy's gradients are the module's only at the end"
+            assert self.max_gradient_norm is None
+            assert not self.measures_gradients
+            assert not self.scaler.is_enabled()
+            for parameter in self.parameters:
+                if parameter.numel() >= LARGE:
+                    parameter.register_post_accumulate_grad_hook(_updating(self))
+        self._learning_rate = float(self.optimizer.param_groups[0]["lr"])
+
+    def freeze(self, prefixes: Sequence[str]) -> None:
+        """Train from now on all but the parameters whose names begin with one of `prefixes`, in whole words.
+
+        For the frozen ones no gradient is computed. What the optimizer knows of them stays until they are trained
+        again.
+
+        Raises:
+            ValueError: no parameter has such a name, or none would be left.
+        """
+        names = [name for name, _ in self.module.named_parameters()]
+        for prefix in prefixes:
+            if not any(_begins_with(name, prefix) for name in names):
+                parts = ", ".join(dict.fromkeys(_part(name) for name in names))
+                raise ValueError(f"no parameter's name begins with {prefix!r}; the parts are {parts}")
+        for network in (self.module, self.computing):
+            for name, parameter in network.named_parameters():
+                parameter.requires_grad_(not any(_begins_with(name, prefix) for prefix in prefixes))
+        self.parameters = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+        if not self.parameters:
+            raise ValueError("nothing would be left to train")
+        self._receivers = [parameter for parameter in self.computing.parameters() if parameter.requires_grad]
+        self.network = self.wrap(self.computing)  # DDP knows only what was trained when it wrapped
+
+    def backward(self, loss: Tensor, *, retain_graph: bool = False) -> None:
+        """Add the gradients of a 0-d loss to this player's parameters, and to no others.
+
+        Those of a loss that is not finite are NaN, though the loss may have grown by a constant alone. Where it steps
+        in backward, most weights are updated here; `step` updates the others.
+        """
+        loss = loss * torch.where(loss.detach().isfinite(), 1.0, torch.nan)
+        self.scaler.scale(loss).backward(retain_graph=retain_graph, inputs=self._receivers)
+
+    def step(self) -> None:
+        """Update the weights from the gathered gradients; one that is not finite skips this player's update alone.
+
+        The device decides that, in every precision, without asking the host. Where it steps in backward, what is left
+        out begins with the first gradient that is not finite: what came before it was.
+        """
+        self._update()
+        self.scaler.update()
+        self.skipped_steps += self._is_broken
+        self.skipped_in_a_row.add_(1).mul_(self._is_broken)
+        self._is_broken.zero_()
+
+    def _update(self) -> None:
+        """Update the weights whose gradients are there, and free these."""
+        if self.computing is not self.module:
+            self._take_gradients()
+        self.scaler.unscale_(self.optimizer)
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        if not gradients:
+            return
+        # unlike a sum of squares the extremes cannot overflow; on a CPU they take 1/15 of the infinity norm's time
+        extremes = torch.stack([bound.float() for gradient in gradients for bound in gradient.aminmax()])
+        self._is_broken |= extremes.isfinite().all().logical_not()
+        norm = get_total_norm(gradients) if self.measures_gradients or self.max_gradient_norm is not None else None
+        if self.max_gradient_norm is not None:
+            assert norm is not None
+            clip_grads_with_norm_(self.parameters, self.max_gradient_norm, norm)
+        self.gradient_norm = norm if self.measures_gradients else None
+        if not self.scaler.is_enabled():  # otherwise the scaler tells the optimizer by the same attribute
+            self.optimizer.found_inf = self._is_broken.float()  # type: ignore[attr-defined]
+        self.scaler.step(self.optimizer)
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.computing is not self.module:
+            self._hand_weights_over()
+
+    def _take_gradients(self) -> None:
+        """Move the gradients of a copy to the module, in the module's dtype."""
+        for ours, copied in zip(self.module.parameters(), self.computing.parameters(), strict=True):
+            if copied is not ours and copied.grad is not None:
+                ours.grad, copied.grad = copied.grad.to(ours.dtype), None
+
+    @torch.no_grad()
+    def _hand_weights_over(self) -> None:
+        """Give a copy the module's weights, and the module what the copy's passes left in its buffers."""
+        for ours, copied in zip(self.module.parameters(), self.computing.parameters(), strict=True):
+            if copied is not ours and ours.requires_grad:
+                copied.copy_(ours)
+        for kept, passed in zip(self.module.buffers(), self.computing.buffers(), strict=True):
+            if passed is not kept:
+                kept.copy_(passed)
+
+    @property
+    def n_gradient_bytes(self) -> int:
+        """What its gradients take in memory; those that make room for the next as much as the largest of them."""
+        sizes = [p.numel() * p.element_size() for p in self.parameters]
+        passing = [
+            p.numel() * p.element_size() for p in self.parameters if self.steps_in_backward and p.numel() >= LARGE
+        ]
+        return sum(sizes) - sum(passing) + max(passing, default=0)
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate of the next steps."""
+        return self._learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, value: float) -> None:
+        if value == self._learning_rate:
+            return
+        self._learning_rate = value
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(value)  # a CUDA graph reads it from there
+            else:
+                group["lr"] = value
+
+    def is_finite(self) -> bool:
+        """Whether weights, buffers and what the optimizer knows of them are finite; waits for the device."""
+        known = [value for state in self.optimizer.state.values() for value in state.values()]
+        return are_finite([*self.module.parameters(), *self.module.buffers(), *known])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Weights, optimizer's state by parameter, scaler and count of skipped steps, as plain types."""
+        states = self.optimizer.state
+        named = self.module.named_parameters()
+        return {
+            "network": self.module.state_dict(),
+            "optimizer": {name: states[parameter] for name, parameter in named if parameter in states},
+            "scaler": self.scaler.state_dict(),
+            "skipped_steps": int(self.skipped_steps),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` gave, but for the settings: learning rate and betas stay as configured.
+
+        A scaler that only one of the two runs uses starts anew.
+        """
+        self.load_weights(state["network"])
+        names = {parameter: name for name, parameter in self.module.named_parameters()}
+        saved = state["optimizer"]
+        if "param_groups" in saved:  # checkpoints of format version 1 have it by position
+            saved = {name: saved["state"][i] for i, name in enumerate(names.values()) if i in saved["state"]}
+        in_order = [names[parameter] for group in self.optimizer.param_groups for parameter in group["params"]]
+        by_position = {i: saved[name] for i, name in enumerate(in_order) if name in saved}
+        settings = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": by_position, "param_groups": settings})
+        if self.scaler.is_enabled() and state["scaler"]:  # the state of a disabled scaler is empty
+            self.scaler.load_state_dict(state["scaler"])
+        self.skipped_steps.fill_(state["skipped_steps"])
+
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Take over the weights and buffers of a network of the module's form."""
+        self.module.load_state_dict(weights)
+        if self.computing is not self.module:
+            self.computing.load_state_dict(weights)
+
+
+def make_adam(
+    module: nn.Module,
+    *,
+    learning_rate: float,
+    betas: tuple[float, float],
+    weight_decay: float,
+    capturable: bool = False,
+) -> Adam:
+    """Fused Adam of all parameters; the weight decay, decoupled as AdamW's, spares biases and norms.
+
+    Only the fused one leaves out an update by itself where gradients are broken, without the host asking (`step`).
+
+    capturable: whether a CUDA graph can make the step, with the learning rate in a tensor.
+    """
+    weights = [parameter for parameter in module.parameters() if parameter.dim() > 1]
+    spared = [parameter for parameter in module.parameters() if parameter.dim() <= 1]
+    groups = [{"params": weights, "weight_decay": weight_decay}, {"params": spared, "weight_decay": 0.0}]
+    lr = torch.tensor(learning_rate, device=weights[0].device) if capturable else learning_rate
+    return Adam(groups, lr=lr, betas=betas, decoupled_weight_decay=True, fused=True, capturable=capturable)
+
+
+def _updating(player: TrainableNetwork) -> Callable[[Tensor], None]:
+    """A hook of a gradient that has the player update its weight."""
+    known = weakref.ref(player)  # torch's hooks are hidden from the garbage collector: a cycle would stay for ever
+
+    def update(_: Tensor) -> None:
+        if living := known():
+            living._update()
+
+    return update
+
+
+def _begins_with(name: str, prefix: str) -> bool:
+    return f"{name}.".startswith(f"{prefix.removesuffix('.')}.")
+
+
+def _part(name: str) -> str:
+    """The part of a network that a parameter belongs to: its module's name up to the first number."""
+    words = name.split(".")
+    numbers = [place for place, word in enumerate(words) if word.isdecimal()]
+    return ".".join(words[: numbers[0] + 1] if numbers and numbers[0] else words[:1])

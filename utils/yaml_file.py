@@ -1,0 +1,106 @@
+"""Reading YAML as plain values: texts, whole numbers, lists and mappings, and nothing that YAML makes of a text.
+
+The schema knows the type of a setting, YAML only its place: `no`, `1e3` and `010` stay texts until then, so that
+a run may be called so, and a learning rate may be 1e-4.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from utils.errors import ConfigError
+
+MAX_BYTES = 2**17  # of a file; configs/reference.yaml, comments and all, has a tenth of it
+MAX_VALUES = 10_000  # in a file, counted again for each alias: a few hundred bytes can stand for billions
+_YAML = "tag:yaml.org,2002:"
+_TAGS = frozenset(_YAML + name for name in ("map", "seq", "str", "null", "merge"))
+_WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,17})\Z")
+
+
+def shortened(value: object) -> str:
+    """A value as YAML shows it, on one line of at most 80 characters."""
+    text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    text = text if text.isprintable() else repr(text)
+    return text if len(text) <= 80 else f"{text[:60]} … ({len(text)} characters)"
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML that tells null and plain whole numbers from text; YAML 1.1 takes `no`, `010` and `1:30` for more."""
+
+
+_Loader.yaml_implicit_resolvers = {}
+_Loader.add_implicit_resolver(f"{_YAML}null", re.compile(r"(~|null|Null|NULL|)\Z"), ["~", "n", "N", ""])
+_Loader.add_implicit_resolver(f"{_YAML}int", _WHOLE_NUMBER, list("-0123456789"))
+_Loader.add_implicit_resolver(f"{_YAML}merge", re.compile(r"<<\Z"), ["<"])
+
+
+def read_yaml(path: Path) -> object:
+    """The texts, whole numbers, lists and mappings of a YAML file.
+
+    Raises:
+        OSError: it is not there, or cannot be read.
+        ConfigError: it is no YAML, is too large, or has a key twice.
+    """
+    return parse_yaml(_read(path), str(path))
+
+
+def _read(path: Path) -> str:
+    if not path.exists():
+        known = ", ".join(sorted(str(p) for p in path.parent.glob("*.yaml"))) or "none"
+        raise FileNotFoundError(f"{path}: no such configuration file; YAML files beside it: {known}")
+    if not path.is_file():
+        raise ConfigError(f"{path}: is no file; name a YAML file, such as configs/demo.yaml")
+    with path.open("rb") as file:
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ConfigError(f"{path}: has more than {MAX_BYTES // 1024} KiB, expected a configuration file")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path}: not a text file in UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8"
+        ) from error
+
+
+def parse_yaml(text: str, origin: str) -> object:
+    """The plain values that YAML stands for.
+
+    Raises:
+        ConfigError: it is no YAML, or stands for more than a configuration.
+    """
+    try:
+        loader = _Loader(text)
+        root = loader.get_single_node()
+        problems = list(_problems_of_nodes(root)) if root else []
+        if not problems:
+            return loader.construct_document(root) if root else None
+    except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:  # the last two of "\Uffffffff"
+        mark = getattr(error, "problem_mark", None)
+        line = "" if mark is None else f", line {mark.line + 1}"
+        reason = str(getattr(error, "problem", error)).partition("\n")[0]
+        hint = "; indent with spaces" if r"'\t'" in reason else ""
+        raise ConfigError(f"{origin}{line}: not valid YAML: {reason}{hint}") from error
+    raise ConfigError(*(f"{origin}, {problem}" for problem in problems))
+
+
+def _problems_of_nodes(root: yaml.Node) -> Iterator[str]:
+    """Keys that come twice, values of other types than settings have, and aliases that stand for too much."""
+    nodes = [root]
+    for _ in range(MAX_VALUES):
+        if not nodes:
+            return
+        node = nodes.pop()
+        line = f"line {node.start_mark.line + 1}"
+        is_number = isinstance(node, yaml.ScalarNode) and node.tag == f"{_YAML}int" and _WHOLE_NUMBER.match(node.value)
+        if node.tag not in _TAGS and not is_number:
+            yield f"{line}: the tag {node.tag.replace(_YAML, '!!')} has no use here; write the value alone"
+        if isinstance(node, yaml.MappingNode):
+            keys = Counter(shortened(key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+            yield from (f"{line}: found duplicate key {key}; keep one" for key, count in keys.items() if count > 1)
+            nodes += [part for pair in node.value for part in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            nodes += node.value
+    yield f"line 1: the file stands for more than {MAX_VALUES} values, counted with aliases"
