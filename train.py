@@ -15,9 +15,9 @@ def main(argv: Sequence[str]) -> None:
         "--resume",
         default="auto",
         metavar="auto|never|PATH",
-        help="go on from the run's newest checkpoint (auto), start anew (never), or start from a checkpoint or run",
+        help="the run's latest checkpoint (auto), none: a new run (never), or another checkpoint or run",
     )
-    changed_help = "go on from the next epoch where the data set has changed since the checkpoint"
+    changed_help = "resume from the next epoch where the data set has changed since the checkpoint"
     parser.add_argument("--accept-changed-data", action="store_true", help=changed_help)
     parser.add_argument("--print-config", action="store_true", help="print the resolved configuration and stop")
     parser.add_argument("--dry-run", action="store_true", help="build everything, check the data, print the plan")
@@ -33,10 +33,11 @@ def main(argv: Sequence[str]) -> None:
         sys.stdout.write(config_to_yaml(config))
         return
 
-    from training.launch import ResumeOptions, launch  # torch takes seconds
+    from training.launch import launch  # torch takes seconds
+    from training.resume import ResumeOptions
 
-    beginning = ResumeOptions(arguments.resume, accepts_changed_data=arguments.accept_changed_data)
-    launch(config, beginning, "dry-run" if arguments.dry_run else "smoke" if arguments.smoke else "train")
+    options = ResumeOptions(arguments.resume, accepts_changed_data=arguments.accept_changed_data)
+    launch(config, options, "dry-run" if arguments.dry_run else "smoke" if arguments.smoke else "train")
 
 
 if __name__ == "__main__":

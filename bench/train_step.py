@@ -20,8 +20,9 @@ from bench.sides import Side, Workload, compare
 from configs import build
 from configs.schema import Config
 from data.conditioning import images_to_float
-from training.cuda_graph import WARM_UP_STEPS, CudaGraphs, CudaGraphStep
-from training.update import build_update
+from losses.perceptual import PerceptualLoss
+from training.cuda_graph import WARM_UP_STEPS
+from training.update_setup import build_step, build_update
 from utils.distributed import World, choose_device
 from utils.precision import choose_precision
 
@@ -51,12 +52,13 @@ GPU_SIDES = ["reference, autocast", *OURS]
 def make_reference(config: Config, device: torch.device) -> ReferenceUpdate:
     """pix2pixHD's update on the networks of a configuration, at its opt level."""
     torch.manual_seed(config.run.seed)
-    perceptual = build.build_perceptual_loss(config)
+    vgg = build.build_generator_loss(config, "vgg") if config.loss.vgg else None
+    assert vgg is None or isinstance(vgg, PerceptualLoss)
     dtype = choose_precision(config.amp.opt_level, config.amp.dtype, device).compute_dtype
     return ReferenceUpdate(
         generator=build.build_generator(config).to(device),
         discriminator=build.build_discriminator(config).to(device),
-        vgg=None if perceptual is None else perceptual.network.to(device),
+        vgg=None if vgg is None else vgg.network.to(device),
         l1=config.loss.l1,
         autocast_dtype=None if dtype == torch.float32 else dtype,
     )
@@ -72,8 +74,7 @@ def make_side(case: Case, side: str, device: torch.device) -> Callable[[], objec
     config = case.config(*settings_of(side))
     batch = case.batch(device)
     if side not in REFERENCES:
-        game = build_update(config, World(0, 1, device))
-        step = CudaGraphStep(game.step, CudaGraphs()) if config.train.cuda_graph else game.step
+        step = build_step(config, build_update(config, World(0, 1, device)))
         return lambda: step([[batch]])
     reference, conditioning = make_reference(config, device), build.build_conditioning(config)
     assert batch.target is not None

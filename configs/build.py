@@ -18,26 +18,25 @@ from data.layout import Layout
 from data.paired_folders import PairedFolders
 from data.preprocessing import Preprocessing
 from data.side_by_side import SideBySide
+from losses import GENERATOR_LOSSES
 from losses.adversarial import AdversarialLoss
 from losses.objective import DiscriminatorObjective, GeneratorObjective
-from losses.perceptual import PerceptualLoss, VGG19Features, load_vgg19_weights
+from losses.translation import GeneratorLoss
 from metrics.evaluator import OF_SETS, Evaluator
 from metrics.fid import Inception
 from metrics.label_colors import read_label_colors
 from metrics.lpips import Lpips
+from models import DISCRIMINATORS, GENERATORS
 from models.blocks import enable_activation_checkpointing
 from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
-from models.global_generator import GlobalGenerator
 from models.initialization import initialize
 from models.local_enhancer import LocalEnhancer
-from models.patch_discriminator import MultiscalePatchDiscriminator
-from models.pixel_discriminator import PixelDiscriminator
 from models.spectral_norm import add_spectral_norm
-from models.unet_generator import UnetGenerator
 from utils.cores import usable_cores
 from utils.cpu_memory import keep_freed_memory
 from utils.errors import ConfigError
 from utils.palette import label_colors
+from utils.signatures import accepted
 
 CACHE_NAME = "samples"
 _SHARED_MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
@@ -84,8 +83,8 @@ def memory_format(config: Config, device: torch.device) -> torch.memory_format:
     return torch.channels_last if is_last else torch.contiguous_format
 
 
-def perceptual_memory_format(config: Config, device: torch.device) -> torch.memory_format:
-    """For VGG19, which has no norms, a CPU with matrix units (AMX) wants channels last too: a step takes 1/13 less."""
+def frozen_network_memory_format(config: Config, device: torch.device) -> torch.memory_format:
+    """Return the layout of networks without norms, such as VGG19: on a CPU with matrix units (AMX) channels last."""
     if config.train.channels_last == "auto" and device.type == "cpu" and torch.cpu._is_amx_tile_supported():
         return torch.channels_last
     return memory_format(config, device)
@@ -180,9 +179,12 @@ def count_workers(data: DataConfig, processes_per_machine: int) -> int:
 
 
 def build_generator(config: Config) -> nn.Module:
-    """The generator with initial weights from torch's global random generator, and with its encoder if it has one."""
+    """Return the generator, with its encoder if it has one; weights come from torch's global random generator."""
     settings = config.generator
-    generator = _make_generator(config)
+    maker = GENERATORS[settings.name]
+    in_channels = build_conditioning(config).channels + config.features.n_channels
+    channels = {"in_channels": in_channels, "out_channels": config.data.target_channels}
+    generator = maker(**channels, **accepted(maker, vars(settings)))
     initialize(generator, settings.init, settings.init_gain)
     if settings.spectral_norm:
         generator = add_spectral_norm(generator)
@@ -205,46 +207,6 @@ def _build_encoder(config: Config) -> FeatureEncoder:
     return encoder
 
 
-def _make_generator(config: Config) -> nn.Module:
-    settings = config.generator
-    in_channels = build_conditioning(config).channels + config.features.n_channels
-    match settings.name:
-        case "global":
-            return GlobalGenerator(
-                in_channels=in_channels,
-                out_channels=config.data.target_channels,
-                base_channels=settings.base_channels,
-                n_downsamplings=settings.n_downsamplings,
-                n_blocks=settings.n_blocks,
-                norm=settings.norm,
-                dropout=settings.dropout,
-                upsample=settings.upsample,
-                padding=settings.padding,
-            )
-        case "local":
-            return LocalEnhancer(
-                in_channels=in_channels,
-                out_channels=config.data.target_channels,
-                base_channels=settings.base_channels,
-                n_downsamplings=settings.n_downsamplings,
-                n_blocks=settings.n_blocks,
-                n_enhancers=settings.n_enhancers,
-                n_enhancer_blocks=settings.n_enhancer_blocks,
-                norm=settings.norm,
-                upsample=settings.upsample,
-                padding=settings.padding,
-            )
-        case "unet":
-            return UnetGenerator(
-                in_channels=in_channels,
-                out_channels=config.data.target_channels,
-                base_channels=settings.base_channels,
-                n_downsamplings=settings.n_downsamplings,
-                norm=settings.norm,
-                dropout=settings.dropout,
-            )
-
-
 def global_part(generator: nn.Module) -> list[str]:
     """The beginnings of the names of a local generator's parameters below its finest enhancer."""
     if isinstance(generator, FeatureConditionedGenerator):
@@ -254,48 +216,43 @@ def global_part(generator: nn.Module) -> list[str]:
 
 
 def build_discriminator(config: Config) -> nn.Module:
-    """The discriminator with initial weights from torch's global random generator."""
-    settings, source_channels = config.discriminator, build_conditioning(config).channels
-    discriminator: nn.Module
-    match settings.name:
-        case "multiscale_patch":
-            discriminator = MultiscalePatchDiscriminator(
-                source_channels=source_channels,
-                image_channels=config.data.target_channels,
-                base_channels=settings.base_channels,
-                n_layers=settings.n_layers,
-                n_scales=settings.n_scales,
-                norm=settings.norm,
-                padding=settings.padding,
-                max_channels=settings.max_channels,
-            )
-        case "pixel":
-            discriminator = PixelDiscriminator(
-                source_channels=source_channels,
-                image_channels=config.data.target_channels,
-                base_channels=settings.base_channels,
-                norm=settings.norm,
-            )
+    """Return the discriminator; weights come from torch's global random generator."""
+    settings = config.discriminator
+    maker = DISCRIMINATORS[settings.name]
+    channels = {"source_channels": build_conditioning(config).channels, "image_channels": config.data.target_channels}
+    discriminator = maker(**channels, **accepted(maker, vars(settings)))
     initialize(discriminator, settings.init, settings.init_gain)
     return add_spectral_norm(discriminator) if settings.spectral_norm else discriminator
 
 
-def build_perceptual_loss(config: Config) -> PerceptualLoss | None:
-    """VGG19's loss, or None where its weight is 0.
+def build_generator_objective(config: Config, device: torch.device) -> GeneratorObjective:
+    """Return the generator's losses whose weight is not 0; networks among them are on `device`.
 
     Raises:
-        WeightsError: VGG19's weights cannot be had.
+        WeightsError: the weights of such a network are not available.
     """
+    weights = {name: weight for name, weight in config.loss.weights.items() if weight}
+    losses = {name: build_generator_loss(config, name) for name in weights}
+    for loss in losses.values():
+        if isinstance(loss, nn.Module):
+            loss.to(device).to(memory_format=frozen_network_memory_format(config, device))
+    return GeneratorObjective(losses, weights)
+
+
+def build_generator_loss(config: Config, name: str) -> GeneratorLoss:
+    """Return one of GENERATOR_LOSSES; raises as `build_generator_objective`."""
+    maker = GENERATOR_LOSSES[name]
+    return maker(**accepted(maker, vars(config.loss) | vars(config.train)))
+
+
+def build_discriminator_objective(config: Config) -> DiscriminatorObjective:
+    """Return the discriminator's losses."""
     settings = config.loss
-    if settings.vgg == 0:
-        return None
-    weights = load_vgg19_weights(_optional_path(settings.vgg_weights))
-    network = VGG19Features(
-        weights,
-        imagenet_normalization=settings.vgg_imagenet_normalization,
-        recomputes=config.train.activation_checkpointing,
+    return DiscriminatorObjective(
+        adversarial=AdversarialLoss(mode=settings.gan_mode, over_scales=settings.over_scales),
+        gradient_penalty=settings.gradient_penalty,
+        r1=settings.r1,
     )
-    return PerceptualLoss(network, kept_bytes=int(settings.vgg_kept_gib * 2**30))
 
 
 def build_evaluator(config: Config, device: torch.device) -> Evaluator:
@@ -313,31 +270,6 @@ def build_evaluator(config: Config, device: torch.device) -> Evaluator:
         sets=sets,
         label_colors=read_label_colors(settings.label_colors) if settings.label_colors else None,
     )
-
-
-def build_objective(config: Config, perceptual: PerceptualLoss | None) -> GeneratorObjective:
-    """The generator's weighted loss terms."""
-    settings = config.loss
-    weights = {
-        "adversarial": settings.adversarial,
-        "feature_matching": settings.feature_matching,
-        "l1": settings.l1,
-        "vgg": settings.vgg,
-    }
-    return GeneratorObjective(weights, adversarial=_build_adversarial_loss(config), perceptual=perceptual)
-
-
-def build_discriminator_objective(config: Config) -> DiscriminatorObjective:
-    """The discriminator's loss terms."""
-    return DiscriminatorObjective(
-        adversarial=_build_adversarial_loss(config),
-        gradient_penalty=config.loss.gradient_penalty,
-        r1=config.loss.r1,
-    )
-
-
-def _build_adversarial_loss(config: Config) -> AdversarialLoss:
-    return AdversarialLoss(mode=config.loss.gan_mode, over_scales=config.loss.over_scales)
 
 
 def _build_synthetic_facades(data: DataConfig, seed: int, split: str) -> Layout:

@@ -19,6 +19,8 @@ from configs.schema import Config
 from utils.errors import ConfigError
 from utils.yaml_file import parse_yaml, read_yaml, shortened
 
+REMOVED = {"loss.vgg_kept_gib": "features of targets are no longer kept"}
+
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     """Read a YAML file and apply overrides of the form `section.key=value`.
@@ -31,8 +33,17 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
 
 
 def config_from_dict(values: dict[str, Any], origin: str, overrides: Sequence[str] = ()) -> Config:
-    """The Config that `config_to_dict` took apart, with overrides; `origin` names it in errors."""
-    return _resolve(values, overrides, origin)
+    """Return the Config that `config_to_dict` took apart, with overrides; `origin` names it in errors.
+
+    Settings of earlier versions that are no more are left out: checkpoints hold them.
+    """
+    known = {
+        section: {key: value for key, value in settings.items() if f"{section}.{key}" not in REMOVED}
+        if isinstance(settings, dict)
+        else settings
+        for section, settings in values.items()
+    }
+    return _resolve(known, overrides, origin)
 
 
 def config_to_dict(config: Config) -> dict[str, Any]:
@@ -114,6 +125,8 @@ def _assign(config: DictConfig, key: str, value: object) -> str | None:
     if key in _SECTIONS:  # null where its keys are all commented out
         return None if value is None else f"{key} is a section; write {key}.key=value or keys below it"
     if key not in _TYPES:
+        if key in REMOVED:
+            return f"{key} is no setting any more: {REMOVED[key]}; delete the line"
         return f"unknown key {shortened(key)}; {_known_keys(key)}"
     text = shortened(value)
     if "${" in str(value):

@@ -1,27 +1,21 @@
 """Settings that have no effect beside others, so that nobody waits for what they promise."""
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
+from typing import Any
 
 from configs.load import settings_by_key
 from configs.schema import Config, DiscriminatorConfig, FeaturesConfig, GeneratorConfig
-
-_ENHANCERS = ["generator.n_enhancers", "generator.n_enhancer_blocks"]
-_UNUSED_BY_GENERATOR = {
-    "global": _ENHANCERS,
-    "local": ["generator.dropout"],
-    "unet": [*_ENHANCERS, "generator.n_blocks", "generator.upsample", "generator.padding"],
-}
-_UNUSED_BY_DISCRIMINATOR = {
-    "multiscale_patch": [],
-    "pixel": [f"discriminator.{key}" for key in ("max_channels", "n_layers", "n_scales", "padding")],
-}
+from losses import GENERATOR_LOSSES
+from models import DISCRIMINATORS, GENERATORS
+from utils.signatures import argument_names
 
 
 def unused_settings(config: Config) -> list[str]:
-    """`section.key=value` of every setting that was changed from its default and is not used."""
+    """Return `section.key=value` of every setting that differs from its default and has no effect."""
     unused = [*_unused_of_data(config), *_unused_of_networks(config.generator, config.discriminator)]
-    if config.loss.vgg == 0:
-        unused += [f"loss.vgg_{key}" for key in ("weights", "imagenet_normalization", "kept_gib")]
+    losses = [name for name, weight in config.loss.weights.items() if weight]
+    unused += _not_taken("loss", GENERATOR_LOSSES, losses)
     if config.discriminator.name == "pixel" or config.discriminator.n_scales == 1:
         unused += ["loss.over_scales"]
     unused += _unused_of_features(config.features)
@@ -29,7 +23,15 @@ def unused_settings(config: Config) -> list[str]:
     unused += ["optimizer.plateau_epochs"] if config.optimizer.decay != "plateau" else []
     unused += ["amp.dtype"] if config.amp.opt_level == "O0" else []
     values, defaults = settings_by_key(config), settings_by_key(Config())
-    return [f"{key}={values[key]}" for key in dict.fromkeys(unused) if values[key] != defaults[key]]
+    changed = (key for key in dict.fromkeys(unused) if key in values and values[key] != defaults[key])
+    return [f"{key}={values[key]}" for key in changed]
+
+
+def _not_taken(section: str, registry: Mapping[str, Callable[..., Any]], chosen: Iterable[str]) -> list[str]:
+    """Return the settings that others of a registry take as arguments, and the chosen ones do not."""
+    taken = frozenset().union(*(argument_names(registry[name]) for name in chosen))
+    known = frozenset().union(*(argument_names(maker) for maker in registry.values()))
+    return [f"{section}.{name}" for name in sorted(known - taken)]
 
 
 def _unused_of_features(features: FeaturesConfig) -> list[str]:
@@ -66,7 +68,8 @@ def _unused_of_data(config: Config) -> list[str]:
 
 
 def _unused_of_networks(generator: GeneratorConfig, discriminator: DiscriminatorConfig) -> list[str]:
-    unused = [*_UNUSED_BY_GENERATOR[generator.name], *_UNUSED_BY_DISCRIMINATOR[discriminator.name]]
+    unused = _not_taken("generator", GENERATORS, [generator.name])
+    unused += _not_taken("discriminator", DISCRIMINATORS, [discriminator.name])
     if (generator.name, generator.n_downsamplings) == ("unet", 5) or (generator.name, generator.n_blocks) == (
         "global",
         0,

@@ -8,25 +8,33 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from losses.translation import GeneratorLoss
+
 GanMode = Literal["lsgan", "vanilla", "hinge", "wgan"]
 ScaleReduction = Literal["sum", "mean"]
 
 
+def generator_adversarial_loss(*, gan_mode: GanMode, over_scales: ScaleReduction) -> GeneratorLoss:
+    """Return the generator's adversarial loss; the arguments are those of AdversarialLoss."""
+    adversarial = AdversarialLoss(gan_mode, over_scales)
+    return lambda translation: adversarial.generator([scale.logits for scale in translation.fake_outputs])
+
+
 @dataclass(frozen=True)
 class AdversarialLoss:
-    """Logits (N, 1, H_s, W_s) of each scale -> a 0-d loss, float32 under autocast.
+    """Maps logits (N, 1, H_s, W_s) of each scale to a 0-d loss, float32 under autocast.
 
     mode: lsgan, squared distance from 1 (real) or 0 (fake; Mao et al. 2017); vanilla, binary cross-entropy
-        (Goodfellow et al. 2014, with the non-saturating loss of the generator); hinge (Lim & Ye 2017); wgan, the bare
+        (Goodfellow et al. 2014, with the non-saturating loss of the generator); hinge (Lim & Ye 2017); wgan, the plain
         mean (Arjovsky et al. 2017), which wants a gradient penalty.
-    over_scales: how the scales are put together; pix2pixHD takes the sum.
+    over_scales: how the losses of the scales are combined; pix2pixHD takes the sum.
     """
 
     mode: GanMode = "lsgan"
     over_scales: ScaleReduction = "sum"
 
     def generator(self, fake_logits: Sequence[Tensor]) -> Tensor:
-        """Small where translated images pass for real."""
+        """Return the generator's loss, small where translated images pass for real."""
         match self.mode:
             case "lsgan" | "vanilla":
                 return self._reduce([self._distance(scale, is_real=True) for scale in fake_logits])
@@ -34,7 +42,7 @@ class AdversarialLoss:
                 return self._reduce([-_at_least_float32(scale).mean() for scale in fake_logits])
 
     def discriminator(self, logits: Sequence[Tensor], *, is_real: bool) -> Tensor:
-        """Small where images are known for what they are."""
+        """Return the discriminator's loss on real or on translated images, small where it recognises them."""
         sign = -1.0 if is_real else 1.0
         match self.mode:
             case "lsgan" | "vanilla":

@@ -6,13 +6,20 @@ import torch
 from torch import Tensor
 
 from losses.feature_distance import feature_distance
+from losses.translation import Translation
 
 
-def feature_matching(fake: Sequence[Sequence[Tensor]], real: Sequence[Sequence[Tensor]]) -> Tensor:
-    """L1 between the features of translated and real images, for each scale and layer (N, C_l, H_l, W_l).
+def feature_matching(translation: Translation) -> Tensor:
+    """Return the distance between the discriminator's features of translated images and of targets, 0-d."""
+    fake = [scale.features for scale in translation.fake_outputs]
+    return match_features(fake, [scale.features for scale in translation.target_outputs])
 
-    The sum over the layers weighs 4 / L for L layers, so that a deeper discriminator does not weigh more, and the
-    scales are averaged (pix2pixHD). No gradient reaches `real`. Returns a 0-d tensor; float32 under autocast.
+
+def match_features(fake: Sequence[Sequence[Tensor]], real: Sequence[Sequence[Tensor]]) -> Tensor:
+    """Return the L1 between features of each scale and layer, (N, C_l, H_l, W_l), 0-d; float32 under autocast.
+
+    The sum over the layers is weighted by 4 / L for L layers, so that a deeper discriminator does not weigh more. The
+    scales are averaged (pix2pixHD). No gradient reaches `real`.
     """
     terms = [
         feature_distance(fake_layer, real_layer) * (4.0 / len(fake_scale))

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from configs.load import load_config
 from tests.runs import checkpoint, found, run, translate
-from training.loop import Training
+from training.resume import restore
+from training.setup import build_training
 from utils.distributed import World
 
 SETTINGS = ["train.max_steps=6", "amp.dtype=bfloat16", "generator.norm=batch"]
@@ -40,12 +41,14 @@ def test_master_weights_are_saved_in_float32_and_compute_in_the_low_precision(ti
     assert weight.dtype == saved["optimizer"]["head.1.weight"]["exp_avg"].dtype == torch.float32
     assert not torch.equal(weight, weight.bfloat16().float())  # more than the low precision holds
 
-    training = Training(load_config(tiny_config, [*SETTINGS, "amp.opt_level=O2"]), World(0, 1, torch.device("cpu")))
-    training.restore(found(tiny_config, 6))
-    player = training.game.generator
-    copied = player.computing.get_parameter("head.1.weight")
+    training = build_training(
+        load_config(tiny_config, [*SETTINGS, "amp.opt_level=O2"]), World(0, 1, torch.device("cpu"))
+    )
+    restore(training, found(tiny_config, 6))
+    network = training.update.generator
+    copied = network.compute_copy.get_parameter("head.1.weight")
     assert torch.equal(copied, weight.bfloat16())
-    assert player.computing.get_submodule("stem.2") is player.module.get_submodule("stem.2")
+    assert network.compute_copy.get_submodule("stem.2") is network.module.get_submodule("stem.2")
 
 
 def test_o3_saves_the_low_precision(tiny_config: Path) -> None:

@@ -13,7 +13,8 @@ import torch
 import train
 from configs.load import load_config
 from tests.runs import assert_equal, checkpoint, found, run, wait_for, without_config
-from training.loop import Training
+from training.resume import restore
+from training.setup import build_training
 from utils.checkpoint import load_checkpoint
 from utils.checkpoint_folder import checkpoint_path, list_checkpoints
 from utils.cli import run_entry_point
@@ -167,9 +168,9 @@ def test_a_changed_batch_size_goes_on_at_the_same_place_of_the_epoch(tiny_config
 def test_adam_settings_come_from_the_configuration_not_from_the_checkpoint(tiny_config: Path) -> None:
     run(tiny_config)
     settings = ["train.max_steps=5", "optimizer.beta1=0.25", "optimizer.weight_decay=0.5"]
-    training = Training(load_config(tiny_config, settings), World(0, 1, torch.device("cpu")))
-    training.restore(found(tiny_config, 4))
-    weights, spared = training.game.generator.optimizer.param_groups
+    training = build_training(load_config(tiny_config, settings), World(0, 1, torch.device("cpu")))
+    restore(training, found(tiny_config, 4))
+    weights, spared = training.update.generator.optimizer.param_groups
     assert weights["betas"] == spared["betas"] == (0.25, 0.999)
     assert (weights["weight_decay"], spared["weight_decay"]) == (0.5, 0)
 
@@ -253,11 +254,11 @@ def test_a_plateau_lowers_the_rate_and_is_remembered(tiny_config: Path) -> None:
     settings += ["data.synthetic.train_samples=2"]
     run(tiny_config, *settings, "train.max_steps=8", "run.name=whole")
     assert checkpoint(tiny_config, 8, "whole")["plateau"]["factor"] == pytest.approx(0.2**3)  # after epochs 2, 3, 4
-    training = Training(load_config(tiny_config, settings), World(0, 1, torch.device("cpu")))
-    training.restore(found(tiny_config, 8, "whole"))
-    training._set_learning_rate()
-    for player in training.game.players.values():
-        assert player.learning_rate == pytest.approx(1e-12 * 0.2**3)
+    training = build_training(load_config(tiny_config, settings), World(0, 1, torch.device("cpu")))
+    restore(training, found(tiny_config, 8, "whole"))
+    training.schedule.apply(training.update, training.run_state.loop.epoch)
+    for network in training.update.networks.values():
+        assert network.learning_rate == pytest.approx(1e-12 * 0.2**3)
     run(tiny_config, *settings, "train.max_steps=5")
     run(tiny_config, *settings, "train.max_steps=8")
     assert_equal(without_config(checkpoint(tiny_config, 8)), without_config(checkpoint(tiny_config, 8, "whole")))

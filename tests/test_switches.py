@@ -5,53 +5,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
 from configs import build
 from configs.load import load_config
 from tests.runs import assert_equal, checkpoint, run, without_config
-from training.update import build_update
+from training.step_in_backward import SteppingInBackward
+from training.update_setup import build_update
 from utils.distributed import World
-from utils.errors import ConfigError
-
-UNCHANGING = ["data.flip=false", "data.preprocess=none"]
 
 
 def trained(config: Path, *settings: str) -> dict[str, object]:
     run(config, "run.name=run", "--resume", "never", *settings)
     return without_config(checkpoint(config, 4, "run"))
-
-
-@pytest.mark.parametrize("batch_size", ["1", "2"])
-def test_kept_features_of_vgg_train_alike_and_on_from_a_checkpoint(
-    tiny_config: Path, tmp_path: Path, vgg19_weights: dict[str, Tensor], batch_size: str
-) -> None:
-    torch.save(vgg19_weights, tmp_path / "vgg.pth")
-    settings = [*UNCHANGING, "loss.vgg=1", f"loss.vgg_weights={tmp_path / 'vgg.pth'}", f"train.batch_size={batch_size}"]
-    settings += ["data.synthetic.train_samples=4"]
-    kept = trained(tiny_config, *settings, "loss.vgg_kept_gib=1")
-    if batch_size == "1":  # in a batch of more the last bits depend on what else is in it
-        assert_equal(kept, trained(tiny_config, *settings))
-    run(tiny_config, "run.name=half", *settings, "loss.vgg_kept_gib=1", "train.max_steps=3")
-    run(tiny_config, "run.name=half", *settings, "loss.vgg_kept_gib=1")
-    assert_equal(without_config(checkpoint(tiny_config, 4, "half")), kept)
-
-
-@pytest.mark.parametrize(
-    ("settings", "complaint"),
-    [
-        (["data.flip=true"], r"data\.flip is true, expected false with loss\.vgg_kept_gib"),
-        (["data.preprocess=crop", "data.crop_width=16", "data.crop_height=16"], r"data\.preprocess is crop, expected"),
-        (["data.preprocess=resize_and_crop", "data.load_width=64"], r"data\.preprocess is resize_and_crop, expected"),
-        (["train.cuda_graph=true"], r"train\.cuda_graph is true, expected false with loss\.vgg_kept_gib"),
-    ],
-)
-def test_targets_that_change_are_not_kept(tiny_config: Path, settings: list[str], complaint: str) -> None:
-    crop = ["data.crop_width=32", "data.crop_height=32", "data.load_height=32"]
-    with pytest.raises(ConfigError, match=complaint):
-        load_config(tiny_config, [*UNCHANGING, *crop, "loss.vgg=1", "loss.vgg_kept_gib=1", *settings])
-    whole = ["data.preprocess=resize_and_crop", "data.load_width=32"]  # the crop is all of it
-    load_config(tiny_config, [*UNCHANGING, *crop, *whole, "loss.vgg=1", "loss.vgg_kept_gib=1"])
 
 
 def test_the_layout_in_memory_changes_rounding_alone(tiny_config: Path) -> None:
@@ -79,7 +44,7 @@ def test_the_layout_is_chosen_by_device_unless_it_is_set(
     config = load_config(tiny_config, [f"train.channels_last={choice}"])
     assert build.memory_format(config, torch.device("cpu")) == on_cpu
     assert build.memory_format(config, torch.device("cuda")) == on_gpu
-    assert build.perceptual_memory_format(config, torch.device("cuda")) == on_gpu
+    assert build.frozen_network_memory_format(config, torch.device("cuda")) == on_gpu
 
 
 def test_a_cpu_keeps_freed_memory_and_with_checkpointing_gives_the_large_back(
@@ -114,9 +79,9 @@ def test_how_much_is_loaded_ahead_changes_no_sample(tiny_config: Path) -> None:
 def test_updates_within_the_backward_pass_train_alike(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, settings: list[str]
 ) -> None:
-    monkeypatch.setattr("training.trainable.LARGE", 1)
-    early = trained(tiny_config, *settings)
-    assert_equal(trained(tiny_config, *settings, "optimizer.step_in_backward=false"), early)
+    monkeypatch.setattr("training.step_in_backward.LARGE", 1)
+    early = trained(tiny_config, *settings, "optimizer.step_in_backward=true")
+    assert_equal(trained(tiny_config, *settings), early)
 
 
 @pytest.mark.parametrize(
@@ -138,9 +103,10 @@ def test_updates_within_the_backward_pass_train_alike(
 def test_an_update_that_needs_all_gradients_waits_for_them(
     tiny_config: Path, settings: list[str], steps_in_backward: bool
 ) -> None:
-    game = build_update(load_config(tiny_config, settings), World(0, 1, torch.device("cpu")))
-    assert game.generator.steps_in_backward == steps_in_backward
-    assert not game.discriminator.steps_in_backward
+    config = load_config(tiny_config, ["optimizer.step_in_backward=true", *settings])
+    update = build_update(config, World(0, 1, torch.device("cpu")))
+    assert isinstance(update.generator, SteppingInBackward) == steps_in_backward
+    assert not isinstance(update.discriminator, SteppingInBackward)
 
 
 def test_an_update_waits_for_the_gradients_of_other_processes(
@@ -148,5 +114,6 @@ def test_an_update_waits_for_the_gradients_of_other_processes(
 ) -> None:
     monkeypatch.setattr(World, "barrier", lambda _: None)
     monkeypatch.setattr(World, "wrap", lambda _, network: network)
-    game = build_update(load_config(tiny_config), World(0, 2, torch.device("cpu")))
-    assert not game.generator.steps_in_backward
+    config = load_config(tiny_config, ["optimizer.step_in_backward=true"])
+    update = build_update(config, World(0, 2, torch.device("cpu")))
+    assert not isinstance(update.generator, SteppingInBackward)

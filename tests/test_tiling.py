@@ -123,7 +123,7 @@ def test_a_smaller_overlap_is_blended_without_steps(tmp_path: Path) -> None:
 @pytest.mark.parametrize("level", ["O1", "O2", "O3"])
 def test_low_precision_is_that_of_the_whole_image(dtype: torch.dtype, level: str, tmp_path: Path) -> None:
     precision = Precision("cpu", dtype, level)  # type: ignore[arg-type]
-    network = precision.computing(lively(GlobalGenerator(**GLOBAL)))
+    network = precision.compute_copy(lively(GlobalGenerator(**GLOBAL)))
     image = picture(32, 64)
     with torch.no_grad(), precision.autocast():
         whole = network(image)

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import train
+from configs import build
 from configs.load import load_config
 from data.batch import Batch, DataError
 from data.loader import read_fixed
@@ -23,7 +24,9 @@ from models.originals.layer_names import OriginalWeightsError
 from models.originals.weights import import_original
 from tests.conftest import save_image
 from tests.runs import assert_equal, checkpoint, run
-from training.loop import Training
+from training.batches import model_inputs
+from training.plan import activation_bytes
+from training.setup import build_training
 from training.trainable import TrainableNetwork
 from utils.checkpoint_folder import checkpoint_path
 from utils.cli import run_entry_point
@@ -329,9 +332,10 @@ def test_what_is_kept_for_the_backward_passes_grows_with_the_batch(tiny_config: 
     kept = []
     for batch_size in (1, 2):
         config = load_config(tiny_config, [f"train.batch_size={batch_size}"])
-        training = Training(config, World(0, 1, torch.device("cpu")))
+        training = build_training(config, World(0, 1, torch.device("cpu")))
         samples = [read_fixed(training.layout, training.preprocessing, index) for index in range(batch_size)]
-        kept.append(training.game.activation_bytes(Batch.of(samples)))
+        inputs = model_inputs(Batch.of(samples), build.build_conditioning(config))
+        kept.append(activation_bytes(training.update, inputs))
     assert kept[1] == pytest.approx(2 * kept[0], rel=0.1)
 
 
@@ -340,6 +344,6 @@ def test_a_smoke_test_trains_saves_goes_on_and_leaves_nothing(
 ) -> None:
     run(tiny_config, "--smoke")
     out = capfd.readouterr().out
-    assert "going on from" in out
+    assert "resuming from" in out
     assert "smoke test passed" in out
     assert not (tiny_config.parent / "runs").exists()

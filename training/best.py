@@ -1,7 +1,8 @@
-"""The score by which a checkpoint is the best so far: checkpoint.best, of the validation samples."""
+"""The best checkpoint so far, by a figure of the validation samples: checkpoint.best."""
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,35 @@ from utils.log import logger
 BEST = "best.pt"
 
 
+@dataclass
+class BestScore:
+    """The best value of a figure so far.
+
+    figure: its name, or "none". value: higher is better; None before the first.
+    """
+
+    figure: str
+    value: float | None = None
+
+    def improved_by(self, figures: Mapping[str, float]) -> float | None:
+        """Return the score of new figures where it is better than `value`, None otherwise."""
+        reached = score(figures, self.figure)
+        is_better = reached is not None and (self.value is None or reached > self.value)
+        return reached if is_better else None
+
+
+def score(figures: Mapping[str, float], name: str) -> float | None:
+    """Return a figure with the sign that makes higher better.
+
+    None where `name` is "none", or label maps had no pixel that counts.
+    """
+    if not math.isfinite(figures.get(name, math.nan)):
+        return None
+    return -figures[name] if name in LOWER_IS_BETTER else figures[name]
+
+
 def check_best(config: Config, n_samples: int) -> None:
-    """Raise ConfigError where checkpoint.best names a figure that `n_samples` validation samples will not have."""
+    """Raise ConfigError where checkpoint.best names a figure that `n_samples` validation samples do not have."""
     best, metrics = config.checkpoint.best, config.metrics
     if best in EXTRA_METRICS:
         require(best in metrics.extra, "checkpoint.best", best, f"one that is measured: metrics.extra=[{best}]")
@@ -28,15 +56,8 @@ def check_best(config: Config, n_samples: int) -> None:
         require(metrics.label_colors is not None, "checkpoint.best", best, expected)
 
 
-def score(figures: Mapping[str, float], name: str) -> float | None:
-    """Higher is better; None where `name` is "none", or label maps had no pixel that counts."""
-    if not math.isfinite(figures.get(name, math.nan)):
-        return None
-    return -figures[name] if name in LOWER_IS_BETTER else figures[name]
-
-
-def known_score(state: dict[str, Any], wanted: Config) -> float | None:
-    """The best so far of a checkpoint, where it is of the figure that is asked for, and of as many samples."""
+def saved_score(state: Mapping[str, Any], wanted: Config) -> float | None:
+    """Return the best score that a checkpoint holds, where it is of the wanted figure and of as many samples."""
     saved = config_from_dict(state["config"], "checkpoint")
     before, now = ((config.checkpoint.best, config.n_validation_samples) for config in (saved, wanted))
     best = state.get("best")
@@ -46,11 +67,11 @@ def known_score(state: dict[str, Any], wanted: Config) -> float | None:
 
 
 def score_of_file(path: Path, wanted: Config) -> float | None:
-    """The same of best.pt; None where there is none, or it cannot be used."""
+    """Return the same of best.pt; None where there is no such file, or it cannot be used."""
     if not path.is_file():
         return None
     try:
-        return known_score(load_checkpoint(path), wanted)
+        return saved_score(load_checkpoint(path), wanted)
     except (CheckpointError, ConfigError, KeyError, TypeError, ValueError) as error:
-        logger.warning("%s is left out of account: %s", path, error)
+        logger.warning("%s is ignored: %s", path, error)
         return None

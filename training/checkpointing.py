@@ -1,15 +1,12 @@
-"""When a run saves itself, and what becomes of it where that fails."""
+"""When a run is saved, and what happens where saving fails."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from torch import Tensor
-
-from configs.schema import CheckpointConfig
-from training.best import BEST, score
+from training.best import BEST
 from training.random_state import random_state
+from training.run_state import RunState
 from utils.checkpoint import save_checkpoint
 from utils.checkpoint_folder import checkpoint_path, remove_old_checkpoints
 from utils.distributed import World
@@ -18,41 +15,33 @@ from utils.log import logger
 MAX_FAILED_SAVES = 3  # in a row
 RETRY_S = 2.0  # between them at the end of a run
 
-TakeState = Callable[[list[dict[str, Tensor]]], dict[str, Any]]
-
 
 class CheckpointManager:
     """Writes the checkpoints of a run; all its processes call it at the same steps, the main one writes.
 
-    take_state: what a checkpoint holds, given the random state of each process; NotFiniteError where it is poisoned.
-    n_bytes: what a checkpoint takes, about.
-    best: the highest score of the validation samples so far, or None.
+    every_steps: steps between two checkpoints. keep: number of newest ones that stay; 0 keeps all.
     """
 
-    def __init__(
-        self, folder: Path, world: World, settings: CheckpointConfig, take_state: TakeState, n_bytes: int
-    ) -> None:
+    def __init__(self, folder: Path, world: World, run_state: RunState, *, every_steps: int, keep: int) -> None:
         self._folder = folder
         self._world = world
-        self._settings = settings
-        self._take_state = take_state
-        self._n_bytes = n_bytes
+        self._run_state = run_state
+        self._every_steps = every_steps
+        self._keep = keep
         self._n_failures = 0
         self._next_try = 0
         self.saved_step = 0
-        self.best: float | None = None
 
     def save_if_due(self, step: int) -> None:
-        """Save every checkpoint.every_steps; where the disk fails, the run goes on, and tries again soon.
+        """Save at each multiple of `every_steps`; where the disk fails, training continues and saving is tried again.
 
         Raises:
             OSError: that was the third failure in a row.
         """
-        every_steps = self._settings.every_steps
-        if step % every_steps and step != self._next_try:
+        if step % self._every_steps and step != self._next_try:
             return
-        next_try = step + max(1, every_steps // 10)
-        what_next = f"training goes on and tries again at step {next_try}"
+        next_try = step + max(1, self._every_steps // 10)
+        what_next = f"training continues and tries again at step {next_try}"
         if self._succeeds(step, is_last_try=self._n_failures == MAX_FAILED_SAVES - 1, what_next=what_next):
             self._n_failures = 0
         else:
@@ -72,19 +61,20 @@ class CheckpointManager:
                 time.sleep(RETRY_S)
 
     def save_best(self, figures: Mapping[str, float]) -> None:
-        """Save, by the main process alone, where the validation samples were never translated better."""
-        name = self._settings.best
-        reached = score(figures, name)
-        if reached is None or (self.best is not None and reached <= self.best):
+        """Save best.pt, from the main process alone, where the validation samples were never translated better."""
+        best = self._run_state.best
+        reached = best.improved_by(figures)
+        if reached is None:
             return
-        before, self.best = self.best, reached
+        before, best.value = best.value, reached
+        path = self._folder / BEST
         try:
-            save_checkpoint(self._folder / BEST, self._take_state([random_state(self._world.device)]))
+            save_checkpoint(path, self._run_state.state_dict([random_state(self._world.device)]))
         except OSError as error:
-            self.best = before
+            best.value = before
             logger.warning("%s not saved: %s", BEST, error)
             return
-        logger.info("best so far: %s %.4f, saved %s", name, figures[name], self._folder / BEST)
+        logger.info("best so far: %s %.4f, saved %s", best.figure, figures[best.figure], path)
 
     def _succeeds(self, step: int, *, is_last_try: bool, what_next: str) -> bool:
         """Try to save; all processes learn whether it was possible."""
@@ -99,7 +89,8 @@ class CheckpointManager:
         if failure and is_last_try:
             raise failure
         if failure:
-            logger.warning("not saved: %s, a checkpoint takes about %s; %s", failure, f"{self._n_bytes:,}", what_next)
+            n_bytes = f"{self._run_state.n_bytes:,}"
+            logger.warning("not saved: %s, a checkpoint takes about %s; %s", failure, n_bytes, what_next)
         return False
 
     def _save(self, step: int) -> None:
@@ -107,9 +98,9 @@ class CheckpointManager:
         if not self._world.is_main:
             return
         path = checkpoint_path(self._folder, step)
-        save_checkpoint(path, self._take_state(random_states))
+        save_checkpoint(path, self._run_state.state_dict(random_states))
         logger.info("saved %s", path)
         try:
-            remove_old_checkpoints(self._folder, self._settings.keep)
+            remove_old_checkpoints(self._folder, self._keep)
         except OSError as error:
             logger.warning("an old checkpoint stays: %s", error)

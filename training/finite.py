@@ -1,4 +1,4 @@
-"""Numbers that went wrong."""
+"""Numbers that are not finite."""
 
 from collections.abc import Iterable
 
@@ -9,10 +9,10 @@ from utils.errors import UserError
 
 
 class NotFiniteError(UserError):
-    """Training has produced what is not finite, and going on would not mend it."""
+    """Training has produced NaN or infinity, and continuing would not mend it."""
 
 
 def are_finite(tensors: Iterable[Tensor]) -> bool:
-    """Whether no floating-point tensor holds NaN or infinity; waits for the device."""
+    """Return whether no floating-point tensor holds NaN or infinity; waits for the device."""
     checks = [tensor.isfinite().all() for tensor in tensors if tensor.is_floating_point()]
     return not checks or bool(torch.stack([check.cpu() for check in checks]).all())

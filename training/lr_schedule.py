@@ -1,8 +1,10 @@
-"""Learning rate: a pure function of the epoch, or of the progress made."""
+"""The learning rate: a pure function of the epoch, or of the progress made."""
 
 import math
 from dataclasses import asdict, dataclass
 from typing import Literal
+
+from training.update import AdversarialUpdate
 
 Decay = Literal["linear", "linear_pix2pix", "step", "cosine"]
 
@@ -10,7 +12,7 @@ Decay = Literal["linear", "linear_pix2pix", "step", "cosine"]
 def learning_rate_factor(
     decay: Decay, epoch: int, *, constant_epochs: int, decay_epochs: int, step_epochs: int
 ) -> float:
-    """Factor of the learning rate in `epoch`, from 0.
+    """Return the factor of the learning rate in `epoch`, from 0.
 
     linear: 1 for constant_epochs and one more, then falling to 1/decay_epochs in the last epoch (pix2pixHD, which
         lowers the rate at the end of an epoch).
@@ -32,9 +34,9 @@ def learning_rate_factor(
 
 @dataclass
 class Plateau:
-    """Factor of the learning rate that falls to a fifth when progress stops, by pix2pix's numbers.
+    """The factor of a learning rate that falls to a fifth when progress stops, by pix2pix's numbers.
 
-    patience: epochs without progress that are borne; progress is a metric 1 % below the best.
+    patience: epochs without progress before it falls; progress is a metric 1 % below the best.
     """
 
     patience: int
@@ -43,7 +45,7 @@ class Plateau:
     bad_epochs: int = 0
 
     def update(self, metric: float) -> None:
-        """Take note of an epoch's metric, which is to fall."""
+        """Record an epoch's metric, of which lower is better."""
         if metric < self.best * 0.99:
             self.best, self.bad_epochs = metric, 0
             return
@@ -52,11 +54,45 @@ class Plateau:
             self.factor, self.bad_epochs = self.factor * 0.2, 0
 
     def state_dict(self) -> dict[str, float]:
-        """What changes."""
+        """Return what changes."""
         state = asdict(self)
         del state["patience"]
         return state
 
     def load_state_dict(self, state: dict[str, float]) -> None:
-        """Go on from what `state_dict` gave."""
+        """Load what `state_dict` returned."""
         self.factor, self.best, self.bad_epochs = state["factor"], state["best"], int(state["bad_epochs"])
+
+
+@dataclass(frozen=True)
+class LearningRateSchedule:
+    """Sets the learning rates of both networks.
+
+    generator, discriminator: the rates before the decay. plateau: in place of a decay by epochs; None without.
+    """
+
+    generator: float
+    discriminator: float
+    decay: Decay
+    constant_epochs: int
+    decay_epochs: int
+    step_epochs: int
+    plateau: Plateau | None = None
+
+    def factor(self, epoch: int) -> float:
+        """Return the factor of both rates in `epoch`, from 0."""
+        if self.plateau:
+            return self.plateau.factor
+        return learning_rate_factor(
+            self.decay,
+            epoch,
+            constant_epochs=self.constant_epochs,
+            decay_epochs=self.decay_epochs,
+            step_epochs=self.step_epochs,
+        )
+
+    def apply(self, update: AdversarialUpdate, epoch: int) -> None:
+        """Set the rates of `epoch`."""
+        factor = self.factor(epoch)
+        update.generator.learning_rate = factor * self.generator
+        update.discriminator.learning_rate = factor * self.discriminator

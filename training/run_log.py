@@ -1,9 +1,8 @@
-"""What a run tells while it trains: lines of the log, a progress bar, metrics.jsonl, TensorBoard, hints."""
+"""What a run reports while it trains: lines of the log, a progress bar, metrics.jsonl, TensorBoard, hints."""
 
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -14,33 +13,27 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 from metrics.evaluator import Summary
 from training.diagnostics import Diagnostics
 from training.json_lines import JsonLines
+from training.run_state import LoopState
+from training.sample_page import SamplePage
 from training.tensorboard import TensorBoardWriter
-from training.validation import SamplePage
+from training.throughput import Lap
+from training.trainable import TrainableNetwork
 from utils.log import logger
 
 METRICS_FILE = "metrics.jsonl"
 
 
-@dataclass(frozen=True)
-class Progress:
-    """Where a run is. images_per_s: of all processes. waiting_share: of the time, for data. skipped_steps: left out."""
-
-    step: int
-    epoch: int
-    images_per_s: float
-    waiting_share: float
-    left_s: float
-    skipped_steps: int
-
-
 class RunLog:
-    """The log of one session of a run, from `first_step` to `total_steps`; in a process without folder it is silent."""
+    """The log of one session of a run, from `first_step` to `total_steps`; in a process without folder it is silent.
+
+    gan_mode: the adversarial loss, whose bounds the hints know.
+    """
 
     def __init__(self, folder: Path | None, first_step: int, total_steps: int, gan_mode: str) -> None:
-        self.board = TensorBoardWriter(folder, first_step)
+        self.tensorboard = TensorBoardWriter(folder, first_step)
         self._metrics = JsonLines(folder / METRICS_FILE, first_step) if folder else None
         self.page = SamplePage(folder / "web", first_step) if folder else None
-        self._hints = Diagnostics(gan_mode)
+        self._diagnostics = Diagnostics(gan_mode)
         self._total_steps = total_steps
         has_bar = folder is not None and sys.stderr.isatty()
         self._bar = tqdm(total=total_steps, initial=first_step - 1, unit="step", disable=not has_bar, leave=False)
@@ -56,52 +49,67 @@ class RunLog:
     ) -> None:
         self._bar.close()
         self._stack.close()
-        self.board.close()
+        self.tensorboard.close()
 
     def step_made(self) -> None:
         """Move the bar."""
         self._bar.update()
 
-    def report(self, progress: Progress, losses: Mapping[str, float], scalars: Mapping[str, float]) -> None:
-        """Tell the means since the last report. losses: by their tags. scalars: more of what the curves show."""
-        step = progress.step
-        told = {
-            **losses,
-            **scalars,
-            "progress/epoch": float(progress.epoch),
-            "progress/images_per_s": progress.images_per_s,
-            "progress/waiting_for_data": progress.waiting_share,
+    def report(
+        self,
+        state: LoopState,
+        means: Mapping[str, float],
+        lap: Lap,
+        networks: Mapping[str, TrainableNetwork],
+        *,
+        batches_per_step: int,
+    ) -> None:
+        """Report the means since the last report, by their tags, and the state of the optimizers."""
+        step = state.step
+        epoch = (state.batches - 1) // state.batches_per_epoch + 1  # of the step just made, from 1
+        images_per_s = lap.steps_per_s * state.joint_batch_size * batches_per_step
+        n_skipped = sum(int(network.skipped_steps) for network in networks.values())
+        scalars = {
+            **means,
+            **{f"learning_rate/{name}": network.learning_rate for name, network in networks.items()},
+            **{f"amp/scale/{name}": network.scaler.get_scale() for name, network in networks.items()},
+            **{f"amp/skipped_steps/{name}": float(network.skipped_steps) for name, network in networks.items()},
+            "progress/epoch": float(epoch),
+            "progress/images_per_s": images_per_s,
+            "progress/waiting_for_data": lap.waiting_share,
         }
-        self.board.write_scalars(told, step)
-        if self._metrics:
-            self._metrics.append(step, told)
-        terms = "  ".join(f"{_short(tag)} {value:.3f}" for tag, value in losses.items())
-        skipped = f"  skipped {progress.skipped_steps}" if progress.skipped_steps else ""
+        self._write(step, scalars)
+        left_s = (self._total_steps - step) / lap.steps_per_s
+        terms = "  ".join(f"{_short(tag)} {value:.3f}" for tag, value in means.items())
+        skipped = f"  skipped {n_skipped}" if n_skipped else ""
         logger.info(
-            f"step {step:>6}/{self._total_steps}  epoch {progress.epoch:>3}  {progress.images_per_s:6.1f} images/s  "
-            f"{progress.waiting_share:4.0%} waiting for data  {_duration(progress.left_s)} left  {terms}{skipped}"
+            f"step {step:>6}/{self._total_steps}  epoch {epoch:>3}  {images_per_s:6.1f} images/s  "
+            f"{lap.waiting_share:4.0%} waiting for data  {_duration(left_s)} left  {terms}{skipped}"
         )
-        totals = {tag.split("/")[1]: f"{value:.3f}" for tag, value in losses.items() if tag.endswith("/total")}
-        self._bar.set_postfix(
-            {**totals, "images/s": f"{progress.images_per_s:.1f}"} | ({"skipped": skipped} if skipped else {})
-        )
-        for hint in self._hints(told):
+        totals = {tag.split("/")[1]: f"{value:.3f}" for tag, value in means.items() if tag.endswith("/total")}
+        self._bar.set_postfix({**totals, "images/s": f"{images_per_s:.1f}"} | ({"skipped": skipped} if skipped else {}))
+        for hint in self._diagnostics(scalars):
             logger.warning("hint: %s", hint)
 
     def report_validation(self, step: int, summary: Summary) -> None:
-        """Tell the figures of the validation samples, all together."""
-        told = {f"validation/{name}": value for name, value in summary.figures.items()}
+        """Report the figures of all validation samples together."""
+        figures = {f"validation/{name}": value for name, value in summary.figures.items()}
         classes = {f"iou/{name}": score.iou for name, score in summary.classes.items() if score.iou is not None}
-        self.board.write_scalars({**told, **classes}, step)
-        if self._metrics:
-            self._metrics.append(step, {**told, **classes})
+        self._write(step, {**figures, **classes})
         logger.info("validation   %s", summary)
+
+    def _write(self, step: int, scalars: Mapping[str, float]) -> None:
+        self.tensorboard.write_scalars(scalars, step)
+        if self._metrics:
+            self._metrics.append(step, scalars)
 
 
 def _short(tag: str) -> str:
-    """loss/G/l1 -> G/l1, logits/D/real -> D(real)."""
+    """Return a tag as a line of the log has it: loss/G/l1 as G/l1, logits/D/real as D(real)."""
     section, _, name = tag.partition("/")
-    return f"D({name})" if section == "judgement" else f"|g| {name}" if section == "gradient_norm" else name
+    if section == "logits":
+        return f"D({name.removeprefix('D/')})"
+    return f"|g| {name}" if section == "gradient_norm" else name
 
 
 def _duration(seconds: float) -> str:

@@ -1,6 +1,5 @@
-"""One network of the game, with the optimizer and the scaler that are its own."""
+"""One network of the update, with the optimizer and the GradScaler that are its own."""
 
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,35 +14,31 @@ from training.finite import are_finite
 
 Wrap = Callable[[nn.Module], nn.Module]
 
-LARGE = 2**20  # values of a weight whose update is worth a call of its own; 4 MB in float32
-
 
 @dataclass
 class TrainableNetwork:
     """Generator or discriminator.
 
     module: the network; its weights are those that are saved.
-    computing: what computes in its place, the module itself or a copy in a lower dtype that gets each update's weights.
+    compute_copy: what computes in its place: the module itself, or a copy in a lower dtype that receives the weights of
+        each update (apex calls them model weights, and those of the module master weights).
     wrap: makes of that what a training pass calls, which under DDP averages gradients over the processes.
-    optimizer: of all the module's parameters; fused, which leaves out an update whose `found_inf` is set on the device.
-    network: `computing`, wrapped.
+    optimizer: of all the module's parameters; fused, so that it leaves out an update whose `found_inf` is set on the
+        device.
+    network: `compute_copy`, wrapped.
     parameters: those of the module that are trained at present.
-    skipped_steps: 0-d int64 on the device: updates left out, or left off where it steps in backward, because a gradient
-        was not finite.
-    skipped_in_a_row: those of the latest steps, without one between them that was made.
+    skipped_steps: 0-d int64 on the device: updates left out because a gradient was not finite.
+    skipped_in_a_row: those since the latest update that was made.
     gradient_norm: 0-d, that of the latest step before clipping, where it `measures_gradients`.
-    steps_in_backward: whether a LARGE weight is updated as soon as its gradient is there, which is then freed: for one
-        backward pass a step, after which nothing needs the graph, whose gradients are neither scaled nor measured.
     """
 
     module: nn.Module
-    computing: nn.Module
+    compute_copy: nn.Module
     wrap: Wrap
     optimizer: Adam
     scaler: GradScaler
     max_gradient_norm: float | None
     measures_gradients: bool = False
-    steps_in_backward: bool = False
     network: nn.Module = field(init=False)
     parameters: list[nn.Parameter] = field(init=False)
     skipped_steps: Tensor = field(init=False)
@@ -55,21 +50,12 @@ class TrainableNetwork:
         self.skipped_steps = torch.zeros((), dtype=torch.int64, device=self.parameters[0].device)
         self.skipped_in_a_row = torch.zeros_like(self.skipped_steps)
         self._is_broken = torch.zeros_like(self.skipped_steps, dtype=torch.bool)
-        if self.steps_in_backward:
-            assert self.computing is self.module, "the copy's gradients are the module's only at the end"
-            assert self.max_gradient_norm is None
-            assert not self.measures_gradients
-            assert not self.scaler.is_enabled()
-            for parameter in self.parameters:
-                if parameter.numel() >= LARGE:
-                    parameter.register_post_accumulate_grad_hook(_updating(self))
         self._learning_rate = float(self.optimizer.param_groups[0]["lr"])
 
     def freeze(self, prefixes: Sequence[str]) -> None:
-        """Train from now on all but the parameters whose names begin with one of `prefixes`, in whole words.
+        """Train from now on all but the parameters whose names begin with one of `prefixes`, in complete words.
 
-        For the frozen ones no gradient is computed. What the optimizer knows of them stays until they are trained
-        again.
+        No gradient is computed for the frozen ones. Their optimizer state stays until they are trained again.
 
         Raises:
             ValueError: no parameter has such a name, or none would be left.
@@ -79,40 +65,38 @@ class TrainableNetwork:
             if not any(_begins_with(name, prefix) for name in names):
                 parts = ", ".join(dict.fromkeys(_part(name) for name in names))
                 raise ValueError(f"no parameter's name begins with {prefix!r}; the parts are {parts}")
-        for network in (self.module, self.computing):
+        for network in (self.module, self.compute_copy):
             for name, parameter in network.named_parameters():
                 parameter.requires_grad_(not any(_begins_with(name, prefix) for prefix in prefixes))
         self.parameters = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
         if not self.parameters:
             raise ValueError("nothing would be left to train")
-        self._receivers = [parameter for parameter in self.computing.parameters() if parameter.requires_grad]
-        self.network = self.wrap(self.computing)  # DDP knows only what was trained when it wrapped
+        self._receivers = [parameter for parameter in self.compute_copy.parameters() if parameter.requires_grad]
+        self.network = self.wrap(self.compute_copy)  # DDP knows only what was trained when it wrapped
 
     def backward(self, loss: Tensor, *, retain_graph: bool = False) -> None:
-        """Add the gradients of a 0-d loss to this player's parameters, and to no others.
+        """Add the gradients of a 0-d loss to this network's parameters, and to no others.
 
-        Those of a loss that is not finite are NaN, though the loss may have grown by a constant alone. Where it steps
-        in backward, most weights are updated here; `step` updates the others.
+        Those of a loss that is not finite are NaN, though the loss may have grown by a constant alone.
         """
         loss = loss * torch.where(loss.detach().isfinite(), 1.0, torch.nan)
         self.scaler.scale(loss).backward(retain_graph=retain_graph, inputs=self._receivers)
 
     def step(self) -> None:
-        """Update the weights from the gathered gradients; one that is not finite skips this player's update alone.
+        """Update the weights from the gathered gradients, or leave the update out where one of them is not finite.
 
-        The device decides that, in every precision, without asking the host. Where it steps in backward, what is left
-        out begins with the first gradient that is not finite: what came before it was.
+        The device decides that, in every precision, without asking the host. The other network steps all the same.
         """
-        self._update()
+        self._apply_gradients()
         self.scaler.update()
         self.skipped_steps += self._is_broken
         self.skipped_in_a_row.add_(1).mul_(self._is_broken)
         self._is_broken.zero_()
 
-    def _update(self) -> None:
-        """Update the weights whose gradients are there, and free these."""
-        if self.computing is not self.module:
-            self._take_gradients()
+    def _apply_gradients(self) -> None:
+        """Update the weights that have gradients, and free these."""
+        if self.compute_copy is not self.module:
+            self._receive_gradients()
         self.scaler.unscale_(self.optimizer)
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         if not gradients:
@@ -125,37 +109,38 @@ class TrainableNetwork:
             assert norm is not None
             clip_grads_with_norm_(self.parameters, self.max_gradient_norm, norm)
         self.gradient_norm = norm if self.measures_gradients else None
-        if not self.scaler.is_enabled():  # otherwise the scaler tells the optimizer by the same attribute
+        if not self.scaler.is_enabled():  # an enabled scaler sets the same attribute
             self.optimizer.found_inf = self._is_broken.float()  # type: ignore[attr-defined]
         self.scaler.step(self.optimizer)
         self.optimizer.zero_grad(set_to_none=True)
-        if self.computing is not self.module:
-            self._hand_weights_over()
+        if self.compute_copy is not self.module:
+            self._update_copy()
 
-    def _take_gradients(self) -> None:
+    def _receive_gradients(self) -> None:
         """Move the gradients of a copy to the module, in the module's dtype."""
-        for ours, copied in zip(self.module.parameters(), self.computing.parameters(), strict=True):
+        for ours, copied in zip(self.module.parameters(), self.compute_copy.parameters(), strict=True):
             if copied is not ours and copied.grad is not None:
                 ours.grad, copied.grad = copied.grad.to(ours.dtype), None
 
     @torch.no_grad()
-    def _hand_weights_over(self) -> None:
+    def _update_copy(self) -> None:
         """Give a copy the module's weights, and the module what the copy's passes left in its buffers."""
-        for ours, copied in zip(self.module.parameters(), self.computing.parameters(), strict=True):
+        for ours, copied in zip(self.module.parameters(), self.compute_copy.parameters(), strict=True):
             if copied is not ours and ours.requires_grad:
                 copied.copy_(ours)
-        for kept, passed in zip(self.module.buffers(), self.computing.buffers(), strict=True):
+        for kept, passed in zip(self.module.buffers(), self.compute_copy.buffers(), strict=True):
             if passed is not kept:
                 kept.copy_(passed)
 
     @property
+    def n_weight_bytes(self) -> int:
+        """Bytes of the module's parameters."""
+        return sum(parameter.numel() * parameter.element_size() for parameter in self.module.parameters())
+
+    @property
     def n_gradient_bytes(self) -> int:
-        """What its gradients take in memory; those that make room for the next as much as the largest of them."""
-        sizes = [p.numel() * p.element_size() for p in self.parameters]
-        passing = [
-            p.numel() * p.element_size() for p in self.parameters if self.steps_in_backward and p.numel() >= LARGE
-        ]
-        return sum(sizes) - sum(passing) + max(passing, default=0)
+        """Bytes that the gradients take in memory at once."""
+        return sum(parameter.numel() * parameter.element_size() for parameter in self.parameters)
 
     @property
     def learning_rate(self) -> float:
@@ -174,12 +159,12 @@ class TrainableNetwork:
                 group["lr"] = value
 
     def is_finite(self) -> bool:
-        """Whether weights, buffers and what the optimizer knows of them are finite; waits for the device."""
-        known = [value for state in self.optimizer.state.values() for value in state.values()]
-        return are_finite([*self.module.parameters(), *self.module.buffers(), *known])
+        """Return whether weights, buffers and the optimizer's state are finite; waits for the device."""
+        moments = [value for state in self.optimizer.state.values() for value in state.values()]
+        return are_finite([*self.module.parameters(), *self.module.buffers(), *moments])
 
     def state_dict(self) -> dict[str, Any]:
-        """Weights, optimizer's state by parameter, scaler and count of skipped steps, as plain types."""
+        """Return weights, the optimizer's state by parameter, scaler and count of skipped steps, as plain types."""
         states = self.optimizer.state
         named = self.module.named_parameters()
         return {
@@ -190,9 +175,9 @@ class TrainableNetwork:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` gave, but for the settings: learning rate and betas stay as configured.
+        """Load what `state_dict` returned, but for the settings: learning rate and betas stay as configured.
 
-        A scaler that only one of the two runs uses starts anew.
+        A scaler that only one of the two runs uses starts from its initial scale.
         """
         self.load_weights(state["network"])
         names = {parameter: name for name, parameter in self.module.named_parameters()}
@@ -208,10 +193,10 @@ class TrainableNetwork:
         self.skipped_steps.fill_(state["skipped_steps"])
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Take over the weights and buffers of a network of the module's form."""
+        """Load the weights and buffers of a network of the module's form."""
         self.module.load_state_dict(weights)
-        if self.computing is not self.module:
-            self.computing.load_state_dict(weights)
+        if self.compute_copy is not self.module:
+            self.compute_copy.load_state_dict(weights)
 
 
 def make_adam(
@@ -222,7 +207,7 @@ def make_adam(
     weight_decay: float,
     capturable: bool = False,
 ) -> Adam:
-    """Fused Adam of all parameters; the weight decay, decoupled as AdamW's, spares biases and norms.
+    """Return a fused Adam of all parameters; the weight decay, decoupled as AdamW's, spares biases and norms.
 
     Only the fused one leaves out an update by itself where gradients are broken, without the host asking (`step`).
 
@@ -235,23 +220,12 @@ def make_adam(
     return Adam(groups, lr=lr, betas=betas, decoupled_weight_decay=True, fused=True, capturable=capturable)
 
 
-def _updating(player: TrainableNetwork) -> Callable[[Tensor], None]:
-    """A hook of a gradient that has the player update its weight."""
-    known = weakref.ref(player)  # torch's hooks are hidden from the garbage collector: a cycle would stay for ever
-
-    def update(_: Tensor) -> None:
-        if living := known():
-            living._update()
-
-    return update
-
-
 def _begins_with(name: str, prefix: str) -> bool:
     return f"{name}.".startswith(f"{prefix.removesuffix('.')}.")
 
 
 def _part(name: str) -> str:
-    """The part of a network that a parameter belongs to: its module's name up to the first number."""
+    """Return the part of a network that a parameter belongs to: its module's name up to the first number."""
     words = name.split(".")
     numbers = [place for place, word in enumerate(words) if word.isdecimal()]
     return ".".join(words[: numbers[0] + 1] if numbers and numbers[0] else words[:1])

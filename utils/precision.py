@@ -47,8 +47,8 @@ class Precision:
         """
         return GradScaler(self.device_type, enabled=self.compute_dtype == torch.float16 and self.opt_level != "O3")
 
-    def computing(self, network: nn.Module) -> nn.Module:
-        """What computes in the place of a float32 `network`: itself, at O3 cast in place, or at O2 a low copy of it.
+    def compute_copy(self, network: nn.Module) -> nn.Module:
+        """Return what computes in place of a float32 `network`: itself, at O3 cast in place, or at O2 a low copy of it.
 
         The copy has the norms of `network` itself, in float32.
         """

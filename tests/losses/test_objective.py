@@ -3,13 +3,15 @@ from typing import Any, get_args
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from losses import GENERATOR_LOSSES
 from losses.adversarial import AdversarialLoss, GanMode, ScaleReduction
-from losses.feature_matching import feature_matching
+from losses.feature_matching import match_features
 from losses.gradient_penalty import r1_penalty, wgan_gradient_penalty
-from losses.objective import DiscriminatorObjective, GeneratorObjective, Translation
-from losses.perceptual import PerceptualLoss
+from losses.objective import DiscriminatorObjective, GeneratorObjective
+from losses.translation import Translation
+from models.patch_discriminator import DiscriminatorOutput
 
 
 def features(case: list[list[Tensor]]) -> list[list[Tensor]]:
@@ -29,36 +31,46 @@ def test_terms_equal_the_originals(reference: dict[str, Any]) -> None:
     assert fake_as_fake.item() == pytest.approx(case["lsgan_fake_as_fake"].item(), rel=1e-12)
     real_as_real = lsgan.discriminator(logits(real), is_real=True)
     assert real_as_real.item() == pytest.approx(case["lsgan_real_as_real"].item(), rel=1e-12)
-    matching = 10 * feature_matching(features(fake), features(real))
+    matching = 10 * match_features(features(fake), features(real))
     assert matching.item() == pytest.approx(case["feature_matching_times_10"].item(), rel=1e-12)
-    terms = DiscriminatorObjective(lsgan)(logits(fake), logits(real), no_judge, torch.zeros(1), torch.zeros(1))
+    terms = DiscriminatorObjective(lsgan)(
+        logits(fake), logits(real), fake=torch.zeros(1), real=torch.zeros(1), discriminate=untouchable
+    )
     assert terms["total"].item() == pytest.approx(case["loss_d"].item(), rel=1e-12)
     assert set(terms) == {"fake", "real", "total"}
 
 
-def no_judge(images: Tensor) -> list[Tensor]:
+def untouchable(images: Tensor) -> list[Tensor]:
     raise AssertionError("a penalty of weight 0 was computed")
 
 
-def generator_objective(weights: dict[str, float], perceptual: PerceptualLoss | None = None) -> GeneratorObjective:
-    return GeneratorObjective(weights, adversarial=AdversarialLoss(), perceptual=perceptual)
+def generator_objective(weights: dict[str, float]) -> GeneratorObjective:
+    adversarial = GENERATOR_LOSSES["adversarial"](gan_mode="lsgan", over_scales="sum")
+    losses = {name: adversarial if name == "adversarial" else GENERATOR_LOSSES[name]() for name in weights}
+    return GeneratorObjective(losses, weights)
 
 
 def test_equal_features_match() -> None:
     case = [[torch.randn(2, 3, 4, 4)]]
-    assert feature_matching(case, case) == 0
+    assert match_features(case, case) == 0
 
 
 def test_no_gradient_reaches_the_real_features() -> None:
     fake, real = torch.randn(1, 2, 3, 3, requires_grad=True), torch.randn(1, 2, 3, 3, requires_grad=True)
-    feature_matching([[fake]], [[real]]).backward()
+    match_features([[fake]], [[real]]).backward()
     assert fake.grad is not None
     assert real.grad is None
 
 
 def example_translation() -> Translation:
     fake, target = torch.zeros(1, 3, 4, 4), torch.ones(1, 3, 4, 4)
-    return Translation(fake, target, [torch.zeros(1, 1, 2, 2)], [[torch.zeros(1, 2, 2, 2)]], [[torch.ones(1, 2, 2, 2)]])
+    logits = torch.zeros(1, 1, 2, 2)
+    return Translation(
+        fake,
+        target,
+        discriminate_fake=lambda: [DiscriminatorOutput([torch.zeros(1, 2, 2, 2)], logits)],
+        discriminate_target=lambda: [DiscriminatorOutput([torch.ones(1, 2, 2, 2)], logits)],
+    )
 
 
 def test_the_total_is_the_weighted_sum_of_the_terms() -> None:
@@ -71,14 +83,29 @@ def test_the_total_is_the_weighted_sum_of_the_terms() -> None:
     }
 
 
-def test_a_weight_of_zero_computes_nothing() -> None:
-    class Untouchable(nn.Module):
-        def forward(self, x: Tensor) -> list[Tensor]:
-            raise AssertionError("a term of weight 0 was computed")
+def test_the_discriminator_is_asked_only_for_what_a_loss_reads() -> None:
+    asked: list[str] = []
 
-    untouchable = PerceptualLoss(Untouchable(), layer_weights=(1.0,))
-    objective = generator_objective({"adversarial": 0.0, "feature_matching": 0.0, "l1": 1.0, "vgg": 0.0}, untouchable)
-    assert set(objective(example_translation())) == {"l1", "total"}
+    def discriminate(name: str) -> list[DiscriminatorOutput]:
+        asked.append(name)
+        return [DiscriminatorOutput([torch.zeros(1, 2, 2, 2)], torch.zeros(1, 1, 2, 2))]
+
+    for names, expected in (
+        (["l1"], []),
+        (["adversarial"], ["fake"]),
+        (["adversarial", "feature_matching", "l1"], ["fake", "target"]),
+        (["feature_matching"], ["fake", "target"]),
+    ):
+        asked.clear()
+        image = torch.zeros(1, 3, 4, 4)
+        translation = Translation(
+            image,
+            image,
+            discriminate_fake=lambda: discriminate("fake"),
+            discriminate_target=lambda: discriminate("target"),
+        )
+        generator_objective(dict.fromkeys(names, 1.0))(translation)
+        assert asked == expected
 
 
 def test_losses_are_float32_under_autocast() -> None:
@@ -87,7 +114,7 @@ def test_losses_are_float32_under_autocast() -> None:
         for mode in get_args(GanMode):
             assert AdversarialLoss(mode).generator(low).dtype == torch.float32
             assert AdversarialLoss(mode).discriminator(low, is_real=True).dtype == torch.float32
-        assert feature_matching([low], [low]).dtype == torch.float32
+        assert match_features([low], [low]).dtype == torch.float32
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 from torchvision.models import vgg19
 
-from losses.kept_features import KeptFeatures
 from losses.perceptual import LAYERS, PerceptualLoss, VGG19Features, load_vgg19_weights
 from utils.pretrained import WeightsError
 
@@ -29,45 +28,12 @@ def test_features_are_those_of_torchvisions_layers(vgg19_weights: dict[str, Tens
 def test_only_the_translated_image_gets_a_gradient(vgg19_weights: dict[str, Tensor]) -> None:
     loss = PerceptualLoss(VGG19Features(vgg19_weights))
     fake, target = (torch.randn(1, 3, 32, 32, requires_grad=True) for _ in range(2))
-    loss(fake, target).backward()
+    loss.distance(fake, target).backward()
     assert fake.grad is not None
     assert fake.grad.abs().sum() > 0
     assert target.grad is None
     assert all(parameter.grad is None for parameter in loss.parameters())
-    assert loss(fake, fake) == 0
-
-
-def test_kept_features_are_computed_once_and_change_nothing(vgg19_weights: dict[str, Tensor]) -> None:
-    network = VGG19Features(vgg19_weights)
-    kept, anew = PerceptualLoss(network, kept_bytes=2**30), PerceptualLoss(network)
-    n_calls = []
-    network.register_forward_hook(lambda *_: n_calls.append(1))
-    images = torch.randn(3, 3, 32, 32).clamp(-1, 1)
-    fake = torch.randn(2, 3, 32, 32, requires_grad=True)
-    for names, chosen in (("ab", [0, 1]), ("bc", [1, 2]), ("ca", [2, 0]), ("a", [0])):
-        target = images[chosen]
-        n_calls.clear()
-        loss = kept(fake[: len(target)], target, names)
-        n_kept = len(n_calls)
-        torch.testing.assert_close(loss, anew(fake[: len(target)], target))
-        assert n_kept == 1 + {"ab": 2, "bc": 1}.get(names, 0)  # the translation, and what is new
-
-
-def test_features_are_kept_up_to_the_limit() -> None:
-    computed: list[float] = []
-
-    def compute(image: Tensor) -> list[Tensor]:
-        computed.append(image.mean().item())
-        return [image * 2, image + 1]
-
-    kept = KeptFeatures(compute, max_bytes=2 * 2 * 3 * 4 * 4 * 4)  # two images of 3 x 4 x 4 in float32, two layers
-    images = torch.arange(3.0)[:, None, None, None].expand(3, 3, 4, 4)
-    for _ in range(2):
-        for name, image in zip("abc", images, strict=True):
-            doubled, raised = kept(image[None], [name])
-            assert torch.equal(doubled, image[None] * 2)
-            assert torch.equal(raised, image[None] + 1)
-    assert computed == [0, 1, 2, 2]
+    assert loss.distance(fake, fake) == 0
 
 
 def test_imagenet_normalization_is_torchvisions(vgg19_weights: dict[str, Tensor]) -> None:
@@ -84,7 +50,7 @@ def test_weights_are_read_from_a_local_file(tmp_path: Path, vgg19_weights: dict[
     assert torch.equal(loaded["features.28.weight"], vgg19_weights["features.28.weight"])
 
 
-def test_without_network_the_message_names_file_address_size_and_both_ways_out(
+def test_without_network_the_message_names_file_address_size_and_both_remedies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))

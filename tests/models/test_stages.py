@@ -56,10 +56,10 @@ def test_outputs_and_gradients_are_the_same_and_less_is_kept(make: Callable[[], 
 def test_vgg_too(vgg19_weights: dict[str, Tensor]) -> None:
     image, target = torch.rand(2, 1, 3, 32, 32)
     results = []
-    for recomputes in (False, True):
-        loss = PerceptualLoss(VGG19Features(vgg19_weights, recomputes=recomputes))
+    for is_on in (False, True):
+        loss = PerceptualLoss(VGG19Features(vgg19_weights, activation_checkpointing=is_on))
         fake = image.clone().requires_grad_()
-        value = loss(fake, target)
+        value = loss.distance(fake, target)
         value.backward()
         assert fake.grad is not None
         results.append((value, fake.grad))

@@ -10,23 +10,24 @@ from typing import Any
 
 import torch.distributed as dist
 
+import losses
 from data.loader import TrainingDataset
 from models.global_generator import GlobalGenerator
 from training import checkpointing as saving
-from training.loop import Training
+from training.batches import BatchReader
 from training.trainable import TrainableNetwork
-from training.update import AdversarialUpdate
+from training.validation import Validation
 from utils import checkpoint, checkpoint_folder
 
 # where a fault can strike -> the function at whose call it does
 PLACES: dict[str, tuple[Any, str]] = {
-    "waiting for data": (Training, "_take"),
+    "waiting for data": (BatchReader, "read_step"),
     "loading": (TrainingDataset, "__getitem__"),
     "forward": (GlobalGenerator, "forward"),
     "backward": (TrainableNetwork, "backward"),
     "step": (TrainableNetwork, "step"),
-    "loss": (AdversarialUpdate, "_generator_loss"),
-    "validation": (Training, "_validate"),
+    "loss": (losses, "l1"),
+    "validation": (Validation, "run"),
     "save": (saving, "save_checkpoint"),
     "agreement": (dist, "all_reduce"),
     "serialize": (checkpoint, "_serialize"),

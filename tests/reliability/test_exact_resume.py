@@ -1,14 +1,17 @@
 """Runs that go on equal runs that were never stopped, bit for bit: rows 19 and 20."""
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.reliability.test_ranks import NO_FAULT, torchrun, wait_for_end
 from tests.runs import assert_equal, checkpoint, run, without_config
-from training.loop import Training
+from training.run_state import LoopState
+from training.update import AdversarialUpdate, Passes
 
 PRECISIONS = {
     "float32": ["amp.opt_level=O0"],
@@ -99,15 +102,15 @@ def test_two_processes(tiny_config: Path, precision: str, state: str, step: int,
 @pytest.mark.row(19)
 def test_a_run_that_forgets_its_place_is_noticed(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control."""
-    restore = Training.restore
+    load = LoopState.load_state_dict
 
-    def forgetful(self: Training, *arguments: object, **options: bool) -> None:
-        restore(self, *arguments, **options)  # type: ignore[arg-type]
-        self.position.batches -= 1
+    def forgetful(self: LoopState, state: Mapping[str, Any]) -> None:
+        load(self, state)
+        self.batches -= 1
 
     run(tiny_config, *BASE, "train.max_steps=27", "run.name=whole")
     run(tiny_config, *BASE, "train.max_steps=7")
-    monkeypatch.setattr(Training, "restore", forgetful)
+    monkeypatch.setattr(LoopState, "load_state_dict", forgetful)
     run(tiny_config, *BASE, "train.max_steps=27")
     with pytest.raises(AssertionError):
         assert_same_end(tiny_config, 7)
@@ -119,15 +122,16 @@ def test_the_steps_of_tensorboard_rise(tiny_config: Path, monkeypatch: pytest.Mo
     settings = ["log.every_steps=1", "checkpoint.every_steps=4"]
     if is_killed:
         with monkeypatch.context() as context:
-            context.setattr(Training, "_leave", None)
-            original = Training._step
+            n_steps, original = 0, AdversarialUpdate.step
 
-            def falls(self: Training, taken: object) -> None:
-                if self.position.step == 6:
+            def falls(self: AdversarialUpdate, groups: Sequence[Passes]) -> None:
+                nonlocal n_steps
+                n_steps += 1
+                if n_steps == 7:
                     raise MemoryError
-                original(self, taken)  # type: ignore[arg-type]
+                original(self, groups)
 
-            context.setattr(Training, "_step", falls)
+            context.setattr(AdversarialUpdate, "step", falls)
             with pytest.raises(MemoryError):
                 run(tiny_config, *settings, "train.max_steps=100")
     else:

@@ -8,14 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-import losses.objective
+import losses
 from losses.adversarial import AdversarialLoss
 from tests.reliability.faults import Fault
 from tests.reliability.test_ranks import torchrun, wait_for_end
 from tests.runs import assert_equal, checkpoint, run
 from training.finite import NotFiniteError, are_finite
-from training.loop import Training
-from training.trainable import TrainableNetwork
+from training.run_state import RunState
 from utils.checkpoint_folder import list_checkpoints
 from utils.errors import UserError
 from utils.precision import Precision
@@ -25,8 +24,8 @@ pytestmark = pytest.mark.row(14)
 TERMS: dict[str, tuple[Any, str]] = {
     "adversarial, generator": (AdversarialLoss, "generator"),
     "adversarial, discriminator": (AdversarialLoss, "discriminator"),
-    "feature matching": (losses.objective, "feature_matching"),
-    "L1": (losses.objective.F, "l1_loss"),
+    "feature matching": (losses, "feature_matching"),
+    "L1": (losses, "l1"),
 }
 
 
@@ -49,18 +48,18 @@ def test_no_update_is_made_from_it(tiny_config: Path, monkeypatch: pytest.Monkey
     original = getattr(owner, name)
     monkeypatch.setattr(owner, name, spoilt(original, value, range(3)))  # at most three terms of the first step
     run(tiny_config, "train.max_steps=3", "checkpoint.every_steps=1", "checkpoint.keep=0")
-    skipped = [checkpoint(tiny_config, 3)[player]["skipped_steps"] for player in ("generator", "discriminator")]
+    skipped = [checkpoint(tiny_config, 3)[network]["skipped_steps"] for network in ("generator", "discriminator")]
     assert max(skipped) >= 1
     for step in (1, 2, 3):
         state = checkpoint(tiny_config, step)
-        for player in ("generator", "discriminator"):
-            assert are_finite(state[player]["network"].values())
+        for network in ("generator", "discriminator"):
+            assert are_finite(state[network]["network"].values())
 
 
 def test_a_loss_that_has_grown_by_an_infinite_constant_is_not_applied(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = losses.objective.F.l1_loss
+    original = losses.l1
     n_calls = 0
 
     def shifted(*args: Any) -> Tensor:
@@ -68,7 +67,7 @@ def test_a_loss_that_has_grown_by_an_infinite_constant_is_not_applied(
         n_calls += 1
         return original(*args) + (float("inf") if n_calls == 1 else 0.0)
 
-    monkeypatch.setattr(losses.objective.F, "l1_loss", shifted)
+    monkeypatch.setattr(losses, "l1", shifted)
     run(tiny_config, "train.max_steps=3")
     assert checkpoint(tiny_config, 3)["generator"]["skipped_steps"] == 1
 
@@ -78,8 +77,8 @@ def test_all_updates_left_out_end_the_run_in_words_with_everything_saved(
 ) -> None:
     run(tiny_config, "train.max_steps=3", "checkpoint.every_steps=1")
     before = checkpoint(tiny_config, 3)
-    original = losses.objective.F.l1_loss
-    monkeypatch.setattr(losses.objective.F, "l1_loss", spoilt(original, float("nan"), range(10**6)))
+    original = losses.l1
+    monkeypatch.setattr(losses, "l1", spoilt(original, float("nan"), range(10**6)))
     with pytest.raises(NotFiniteError, match=r"not finite 1\d times in a row.* facade_0000.* optimizer.learning_rate"):
         run(tiny_config, "train.max_steps=1000")
     newest = list_checkpoints(tiny_config.parent / "runs" / "tiny")[-1]
@@ -95,8 +94,8 @@ def with_scalers(precision: Precision) -> torch.amp.GradScaler:
 
 def test_a_storm_of_overflows_ends_within_50_steps(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Precision, "make_scaler", with_scalers)
-    original = losses.objective.F.l1_loss
-    monkeypatch.setattr(losses.objective.F, "l1_loss", spoilt(original, float("inf"), range(10**6)))
+    original = losses.l1
+    monkeypatch.setattr(losses, "l1", spoilt(original, float("inf"), range(10**6)))
     with pytest.raises(NotFiniteError, match=r"its scale has fallen to "):
         run(tiny_config, "train.max_steps=1000")
     newest = list_checkpoints(tiny_config.parent / "runs" / "tiny")[-1]
@@ -111,8 +110,8 @@ def test_a_scale_below_one_ends_the_run(tiny_config: Path, monkeypatch: pytest.M
 
 def test_a_scaler_that_looks_for_its_scale_is_left_in_peace(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Precision, "make_scaler", with_scalers)
-    original = losses.objective.F.l1_loss
-    monkeypatch.setattr(losses.objective.F, "l1_loss", spoilt(original, float("inf"), range(12)))
+    original = losses.l1
+    monkeypatch.setattr(losses, "l1", spoilt(original, float("inf"), range(12)))
     run(tiny_config, "train.max_steps=20")
     state = checkpoint(tiny_config, 20)["generator"]
     assert state["skipped_steps"] >= 1
@@ -123,20 +122,20 @@ def test_a_scaler_that_looks_for_its_scale_is_left_in_peace(tiny_config: Path, m
 def test_a_poisoned_checkpoint_is_not_written(tiny_config: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     settings = ["train.ema_decay=0.9", "checkpoint.every_steps=2"]
     run(tiny_config, *settings, "train.max_steps=2")
-    original = Training._state
+    original = RunState.state_dict
 
-    def poisoned(self: Training, random_states: list[dict[str, Tensor]]) -> dict[str, Any]:
-        player: TrainableNetwork = self.game.generator
+    def poisoned(self: RunState, random_states: list[dict[str, Tensor]]) -> dict[str, Any]:
+        network = self.update.generator
         assert self.average is not None
         target = {
-            "weight": next(player.module.parameters()),
-            "moment": next(iter(player.optimizer.state.values()))["exp_avg"],
+            "weight": next(network.module.parameters()),
+            "moment": next(iter(network.optimizer.state.values()))["exp_avg"],
             "average": next(self.average.module.parameters()),
         }[where]
         target.data.view(-1)[0] = float("nan")
         return original(self, random_states)
 
-    monkeypatch.setattr(Training, "_state", poisoned)
+    monkeypatch.setattr(RunState, "state_dict", poisoned)
     name = "average" if where == "average" else "generator"
     with pytest.raises(NotFiniteError, match=f"the {name} is not finite and is not saved"):
         run(tiny_config, *settings, "train.max_steps=4")

@@ -92,7 +92,7 @@ def test_before_the_first_step_a_run_stops_at_once(
         return replacement(Fault("building", "SIGTERM"), original)
 
     with monkeypatch.context() as context:
-        context.setattr(launch, "Training", struck(launch.Training))
+        context.setattr(launch, "build_training", struck(launch.build_training))
         code = run_as_user(tiny_config, context)
     assert code == 128 + signal.SIGTERM
     assert "stopped by SIGTERM before the first step; nothing was to be saved" in capfd.readouterr().err

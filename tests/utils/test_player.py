@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from models.global_generator import GlobalGenerator
-from training.trainable import LARGE, TrainableNetwork, make_adam
+from training.step_in_backward import LARGE, SteppingInBackward
+from training.trainable import TrainableNetwork, make_adam
 
 
 def make_player(weight_decay: float = 0.0) -> TrainableNetwork:
@@ -79,9 +80,8 @@ def make_large_player(*, steps_in_backward: bool) -> TrainableNetwork:
     assert network.get_parameter("0.weight").numel() >= LARGE
     adam = make_adam(network, learning_rate=0.01, betas=(0.5, 0.999), weight_decay=0.1)
     scaler = torch.amp.GradScaler("cpu", enabled=False)
-    return TrainableNetwork(
-        network, network, lambda module: module, adam, scaler, None, steps_in_backward=steps_in_backward
-    )
+    kind = SteppingInBackward if steps_in_backward else TrainableNetwork
+    return kind(network, network, lambda module: module, adam, scaler, None)
 
 
 def large_loss(
@@ -102,7 +102,7 @@ def test_an_update_within_the_backward_pass_is_the_same() -> None:
             before = player.module.get_parameter("0.weight").detach().clone()
             player.backward(large_loss(player))
             is_updated = not torch.equal(player.module.get_parameter("0.weight"), before)
-            assert is_updated == player.steps_in_backward
+            assert is_updated == isinstance(player, SteppingInBackward)
             player_gradients.append({n for n, p in player.module.named_parameters() if p.grad is not None})
             player.step()
         assert not {"0.weight", "2.weight"} & player_gradients[0]

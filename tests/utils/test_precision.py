@@ -27,7 +27,7 @@ def test_the_opt_level_and_the_dtype_decide(opt_level: OptLevel, dtype: str, exp
 def test_only_o2_keeps_master_weights(opt_level: OptLevel, dtype: str) -> None:
     precision, network = choose_precision(opt_level, dtype, CPU), nn.Linear(2, 2)
     assert precision.keeps_master_weights == (opt_level == "O2")
-    assert (precision.computing(network) is network) != precision.keeps_master_weights
+    assert (precision.compute_copy(network) is network) != precision.keeps_master_weights
 
 
 def test_a_cpu_never_takes_float16_by_itself() -> None:
@@ -48,12 +48,12 @@ def test_without_master_weights_nothing_is_scaled() -> None:
 @pytest.mark.parametrize("level", ["O0", "O1"])
 def test_float32_weights_compute_themselves(level: OptLevel) -> None:
     network = nn.Conv2d(1, 1, 1)
-    assert choose_precision(level, "bfloat16", CPU).computing(network) is network
+    assert choose_precision(level, "bfloat16", CPU).compute_copy(network) is network
 
 
 def test_o2_computes_with_a_low_copy_that_shares_the_norms() -> None:
     network = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2))
-    low = choose_precision("O2", "bfloat16", CPU).computing(network)
+    low = choose_precision("O2", "bfloat16", CPU).compute_copy(network)
     assert low[0].weight.dtype == torch.bfloat16  # type: ignore[index]
     assert network[0].weight.dtype == torch.float32
     assert low[1] is network[1]  # type: ignore[index]
@@ -65,7 +65,7 @@ def test_for_translation_o2_casts_in_place_and_spares_the_norms() -> None:
     precision = choose_precision("O2", "bfloat16", CPU)
     image = torch.randn(1, 3, 8, 8)
     with torch.no_grad(), precision.autocast():
-        expected = precision.computing(network)(image)
+        expected = precision.compute_copy(network)(image)
         cast = precision.cast(network)
         assert torch.equal(cast(image), expected)
     assert cast is network
@@ -75,7 +75,7 @@ def test_for_translation_o2_casts_in_place_and_spares_the_norms() -> None:
 
 def test_o3_casts_everything() -> None:
     network = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2))
-    assert choose_precision("O3", "bfloat16", CPU).computing(network) is network
+    assert choose_precision("O3", "bfloat16", CPU).compute_copy(network) is network
     assert {p.dtype for p in network.parameters()} == {torch.bfloat16}
 
 

@@ -1,16 +1,16 @@
-"""The step against a plain reference: three discriminator passes, no kept graph, float64."""
+"""The update against a plain reference: three discriminator passes, no kept graph, float64."""
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from data.conditioning import Conditioning
+from losses import GENERATOR_LOSSES
 from losses.adversarial import AdversarialLoss
-from losses.feature_matching import feature_matching
+from losses.feature_matching import match_features
 from losses.objective import DiscriminatorObjective, GeneratorObjective
 from models.blocks import Norm
 from models.global_generator import GlobalGenerator
@@ -21,21 +21,24 @@ from training.update import AdversarialUpdate, ModelInputs
 from utils.precision import Precision
 
 Pair = tuple[Tensor, Tensor]
-Step = Callable[["TensorGame", Sequence[Any]], None]
+Step = Callable[[AdversarialUpdate, Sequence[ModelInputs]], None]
 BOTH_ORDERS = pytest.mark.parametrize("step", [AdversarialUpdate.joint_update, AdversarialUpdate.alternating_update])
 LSGAN = AdversarialLoss("lsgan", "sum")
 WEIGHTS = {"adversarial": 1.0, "feature_matching": 10.0, "l1": 5.0}
 
 
-class TensorGame(AdversarialUpdate):
-    """A game on (source, target) pairs as they are, so that it can be played in float64."""
-
-    def _passes(self, batches: Sequence[Any]) -> Iterator[ModelInputs]:
-        for source, target in batches:
-            yield ModelInputs(source, target, generator_inputs=(source,))
+def update_of(pairs: Sequence[Pair]) -> list[ModelInputs]:
+    return [ModelInputs(source, target, generator_inputs=(source,)) for source, target in pairs]
 
 
-def make_player(
+def make_objective(weights: dict[str, float], adversarial: AdversarialLoss) -> GeneratorObjective:
+    settings = {"gan_mode": adversarial.mode, "over_scales": adversarial.over_scales}
+    return GeneratorObjective(
+        {name: GENERATOR_LOSSES[name](**(settings if name == "adversarial" else {})) for name in weights}, weights
+    )
+
+
+def make_network(
     network: nn.Module, scaler: torch.amp.GradScaler, max_norm: float | None, lr: float
 ) -> TrainableNetwork:
     adam = make_adam(network, learning_rate=lr, betas=(0.5, 0.999), weight_decay=0)
@@ -47,7 +50,7 @@ def make_scaler(precision: Precision) -> torch.amp.GradScaler:
     return torch.amp.GradScaler("cpu", init_scale=256.0, enabled=precision.make_scaler().is_enabled())
 
 
-def make_game(
+def make_update(
     *,
     norm: Norm = "instance",
     weights: dict[str, float] = WEIGHTS,
@@ -58,19 +61,18 @@ def make_game(
     adversarial: AdversarialLoss = LSGAN,
     gradient_penalty: float = 0.0,
     r1: float = 0.0,
-) -> TensorGame:
+) -> AdversarialUpdate:
     torch.manual_seed(0)
     generator = GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1, norm=norm)
     discriminator = MultiscalePatchDiscriminator(source_channels=3, base_channels=4, n_layers=2, norm=norm)
     precision = Precision("cpu", compute_dtype, "O1")
-    return TensorGame(
-        generator=make_player(generator.to(dtype), make_scaler(precision), max_norm, lr),
-        discriminator=make_player(discriminator.to(dtype), make_scaler(precision), max_norm, lr),
-        objective=GeneratorObjective(weights, adversarial=adversarial, perceptual=None),
+    return AdversarialUpdate(
+        generator=make_network(generator.to(dtype), make_scaler(precision), max_norm, lr),
+        discriminator=make_network(discriminator.to(dtype), make_scaler(precision), max_norm, lr),
+        objective=make_objective(weights, adversarial),
         discriminator_objective=DiscriminatorObjective(adversarial, gradient_penalty=gradient_penalty, r1=r1),
         precision=precision,
-        conditioning=Conditioning(n_classes=0, instance_edges=False),
-        judges_jointly=norm == "instance",
+        joint_discrimination=norm == "instance",
     )
 
 
@@ -80,14 +82,14 @@ def make_pair(n: int = 2, dtype: torch.dtype = torch.float64) -> Pair:
     return source, target
 
 
-def capture_gradients(player: TrainableNetwork) -> dict[str, Tensor]:
-    """Fills with the gradients by name when the player's optimizer steps."""
+def capture_gradients(network: TrainableNetwork) -> dict[str, Tensor]:
+    """Fills with the gradients by name when the network's optimizer steps."""
     gradients: dict[str, Tensor] = {}
 
     def keep(*_: object) -> None:
-        gradients.update({n: p.grad.clone() for n, p in player.module.named_parameters() if p.grad is not None})
+        gradients.update({n: p.grad.clone() for n, p in network.module.named_parameters() if p.grad is not None})
 
-    player.optimizer.register_step_pre_hook(keep)
+    network.optimizer.register_step_pre_hook(keep)
     return gradients
 
 
@@ -96,21 +98,21 @@ def reference_gradients(network: nn.Module, loss: Tensor) -> dict[str, Tensor]:
     return dict(zip(names, torch.autograd.grad(loss, list(network.parameters())), strict=True))
 
 
-def logits(judged: list[DiscriminatorOutput]) -> list[Tensor]:
-    return [scale.logits for scale in judged]
+def logits(outputs: list[DiscriminatorOutput]) -> list[Tensor]:
+    return [scale.logits for scale in outputs]
 
 
-def features(judged: list[DiscriminatorOutput]) -> list[list[Tensor]]:
-    return [scale.features for scale in judged]
+def features(outputs: list[DiscriminatorOutput]) -> list[list[Tensor]]:
+    return [scale.features for scale in outputs]
 
 
 @pytest.mark.parametrize("norm", ["instance", "batch"])
 @BOTH_ORDERS
 def test_both_orders_give_the_gradients_of_three_plain_passes(step: Step, norm: Norm) -> None:
-    game, reference = make_game(norm=norm), make_game(norm=norm)
+    update, reference = make_update(norm=norm), make_update(norm=norm)
     source, target = make_pair()
-    d_gradients, g_gradients = capture_gradients(game.discriminator), capture_gradients(game.generator)
-    step(game, [(source, target)])
+    d_gradients, g_gradients = capture_gradients(update.discriminator), capture_gradients(update.generator)
+    step(update, update_of([(source, target)]))
 
     generator, discriminator = reference.generator.module, reference.discriminator.module
     fake = generator(source)
@@ -119,16 +121,16 @@ def test_both_orders_give_the_gradients_of_three_plain_passes(step: Step, norm: 
         + LSGAN.discriminator(logits(discriminator(source, target)), is_real=True)
     )
     expected_d = reference_gradients(discriminator, d_loss)
-    if step is AdversarialUpdate.alternating_update:  # the generator is judged by the discriminator after its step
+    if step is AdversarialUpdate.alternating_update:  # the generator is outputs by the discriminator after its step
         for name, parameter in discriminator.named_parameters():
             parameter.grad = expected_d[name].clone()
         reference.discriminator.optimizer.step()
-    judged = discriminator(source, fake)
+    outputs = discriminator(source, fake)
     with torch.no_grad():
         real_features = features(discriminator(source, target))
     g_loss = (
-        LSGAN.generator(logits(judged))
-        + 10 * feature_matching(features(judged), real_features)
+        LSGAN.generator(logits(outputs))
+        + 10 * match_features(features(outputs), real_features)
         + 5 * (fake - target).abs().mean()
     )
     expected_g = reference_gradients(generator, g_loss)
@@ -138,40 +140,43 @@ def test_both_orders_give_the_gradients_of_three_plain_passes(step: Step, norm: 
 
 @BOTH_ORDERS
 def test_the_adversarial_term_alone_reaches_every_weight_of_the_generator(step: Step) -> None:
-    game = make_game(weights={"adversarial": 1.0})
-    gradients = capture_gradients(game.generator)
-    step(game, [make_pair()])
-    assert set(gradients) == {name for name, _ in game.generator.module.named_parameters()}
+    update = make_update(weights={"adversarial": 1.0})
+    gradients = capture_gradients(update.generator)
+    step(update, update_of([make_pair()]))
+    assert set(gradients) == {name for name, _ in update.generator.module.named_parameters()}
     assert all(gradient.abs().max() > 0 for gradient in gradients.values())
 
 
 @BOTH_ORDERS
 def test_one_step_moves_both_networks_and_leaves_no_gradient_behind(step: Step) -> None:
-    game = make_game()
-    before = {name: [p.clone() for p in player.parameters] for name, player in game.players.items()}
-    step(game, [make_pair()])
-    for name, player in game.players.items():
-        assert all(not torch.equal(p, old) for p, old in zip(player.parameters, before[name], strict=True))
-        assert all(p.grad is None for p in player.parameters)
+    update = make_update()
+    before = {name: [p.clone() for p in network.parameters] for name, network in update.networks.items()}
+    step(update, update_of([make_pair()]))
+    for name, network in update.networks.items():
+        assert all(not torch.equal(p, old) for p, old in zip(network.parameters, before[name], strict=True))
+        assert all(p.grad is None for p in network.parameters)
 
 
 @BOTH_ORDERS
 def test_accumulated_batches_equal_one_large_batch(step: Step) -> None:
-    accumulated, joint = make_game(), make_game()
+    accumulated, joint = make_update(), make_update()
     source, target = make_pair(4)
-    step(accumulated, [(source[:2], target[:2]), (source[2:], target[2:])])
-    step(joint, [(source, target)])
-    for name in joint.players:
+    step(accumulated, update_of([(source[:2], target[:2]), (source[2:], target[2:])]))
+    step(joint, update_of([(source, target)]))
+    for name in joint.networks:
         torch.testing.assert_close(
-            accumulated.players[name].module.state_dict(), joint.players[name].module.state_dict(), rtol=1e-7, atol=1e-9
+            accumulated.networks[name].module.state_dict(),
+            joint.networks[name].module.state_dict(),
+            rtol=1e-7,
+            atol=1e-9,
         )
 
 
 @BOTH_ORDERS
 def test_gradients_are_clipped_after_they_are_unscaled(step: Step) -> None:
-    game = make_game(dtype=torch.float32, compute_dtype=torch.float16, max_norm=0.25)
-    norms = {name: capture_gradients(player) for name, player in game.players.items()}
-    step(game, [make_pair(dtype=torch.float32)])
+    update = make_update(dtype=torch.float32, compute_dtype=torch.float16, max_norm=0.25)
+    norms = {name: capture_gradients(network) for name, network in update.networks.items()}
+    step(update, update_of([make_pair(dtype=torch.float32)]))
     for gradients in norms.values():
         norm = torch.stack([gradient.norm() for gradient in gradients.values()]).norm()
         assert norm.item() == pytest.approx(0.25, rel=1e-3)
@@ -182,47 +187,47 @@ def test_gradients_are_clipped_after_they_are_unscaled(step: Step) -> None:
 def test_an_overflow_skips_that_optimizers_step_and_lowers_that_scale_alone(
     step: Step, poisoned: str, healthy: str
 ) -> None:
-    game = make_game(dtype=torch.float32, compute_dtype=torch.float16)
-    before = {name: [p.clone() for p in player.parameters] for name, player in game.players.items()}
-    first_scale = game.generator.scaler.get_scale()
-    handle = game.players[poisoned].parameters[0].register_hook(lambda gradient: gradient * torch.inf)
-    step(game, [make_pair(dtype=torch.float32)])
+    update = make_update(dtype=torch.float32, compute_dtype=torch.float16)
+    before = {name: [p.clone() for p in network.parameters] for name, network in update.networks.items()}
+    first_scale = update.generator.scaler.get_scale()
+    handle = update.networks[poisoned].parameters[0].register_hook(lambda gradient: gradient * torch.inf)
+    step(update, update_of([make_pair(dtype=torch.float32)]))
     handle.remove()
-    bad, good = game.players[poisoned], game.players[healthy]
+    bad, good = update.networks[poisoned], update.networks[healthy]
     assert bad.scaler.get_scale() == first_scale / 2
     assert good.scaler.get_scale() == first_scale
     assert int(bad.skipped_steps) == 1
     assert int(good.skipped_steps) == 0
     assert all(torch.equal(p, old) for p, old in zip(bad.parameters, before[poisoned], strict=True))
     assert all(not torch.equal(p, old) for p, old in zip(good.parameters, before[healthy], strict=True))
-    step(game, [make_pair(dtype=torch.float32)])
+    step(update, update_of([make_pair(dtype=torch.float32)]))
     assert int(bad.skipped_steps) == 1
     assert all(not torch.equal(p, old) for p, old in zip(bad.parameters, before[poisoned], strict=True))
 
 
 @pytest.mark.parametrize("compute_dtype", [torch.float32, torch.bfloat16])
 def test_without_a_scaler_too_a_broken_gradient_changes_nothing(compute_dtype: torch.dtype) -> None:
-    game = make_game(dtype=torch.float32, compute_dtype=compute_dtype)
-    game.joint_update([make_pair(dtype=torch.float32)])  # type: ignore[list-item]
-    before = [parameter.clone() for parameter in game.generator.parameters]
-    optimizer_before = copy.deepcopy(game.generator.optimizer.state_dict())
-    handle = game.generator.parameters[0].register_hook(lambda gradient: gradient * torch.nan)
-    game.joint_update([make_pair(dtype=torch.float32)])  # type: ignore[list-item]
+    update = make_update(dtype=torch.float32, compute_dtype=compute_dtype)
+    update.joint_update(update_of([make_pair(dtype=torch.float32)]))
+    before = [parameter.clone() for parameter in update.generator.parameters]
+    optimizer_before = copy.deepcopy(update.generator.optimizer.state_dict())
+    handle = update.generator.parameters[0].register_hook(lambda gradient: gradient * torch.nan)
+    update.joint_update(update_of([make_pair(dtype=torch.float32)]))
     handle.remove()
-    assert int(game.generator.skipped_steps) == 1
-    assert int(game.discriminator.skipped_steps) == 0
-    assert all(torch.equal(p, old) for p, old in zip(game.generator.parameters, before, strict=True))
-    torch.testing.assert_close(game.generator.optimizer.state_dict(), optimizer_before, rtol=0, atol=0)
+    assert int(update.generator.skipped_steps) == 1
+    assert int(update.discriminator.skipped_steps) == 0
+    assert all(torch.equal(p, old) for p, old in zip(update.generator.parameters, before, strict=True))
+    torch.testing.assert_close(update.generator.optimizer.state_dict(), optimizer_before, rtol=0, atol=0)
 
 
 def test_a_sum_of_squares_that_overflows_is_no_broken_gradient() -> None:
-    game = make_game(dtype=torch.float32)
-    before = [parameter.clone() for parameter in game.generator.parameters]
-    handle = game.generator.parameters[0].register_hook(lambda gradient: gradient.sign() * 1e25)
-    game.joint_update([make_pair(dtype=torch.float32)])  # type: ignore[list-item]
+    update = make_update(dtype=torch.float32)
+    before = [parameter.clone() for parameter in update.generator.parameters]
+    handle = update.generator.parameters[0].register_hook(lambda gradient: gradient.sign() * 1e25)
+    update.joint_update(update_of([make_pair(dtype=torch.float32)]))
     handle.remove()
-    assert int(game.generator.skipped_steps) == 0
-    assert all(not torch.equal(p, old) for p, old in zip(game.generator.parameters[1:], before[1:], strict=True))
+    assert int(update.generator.skipped_steps) == 0
+    assert all(not torch.equal(p, old) for p, old in zip(update.generator.parameters[1:], before[1:], strict=True))
 
 
 class OnlyEarlier:
@@ -242,27 +247,27 @@ class OnlyEarlier:
     [AdversarialUpdate.joint_update, AdversarialUpdate.alternating_update, AdversarialUpdate.discriminator_update],
 )
 def test_the_discriminator_is_trained_on_what_the_pool_shows(step: Step, size: int, norm: Norm) -> None:
-    game, reference = make_game(norm=norm), make_game(norm=norm)
+    update, reference = make_update(norm=norm), make_update(norm=norm)
     source, target = make_pair()
     earlier = (torch.randn(2, 3, size, size).double(), torch.rand(2, 3, size, size).double())
-    game.pool = OnlyEarlier(earlier)  # type: ignore[assignment]
-    gradients = capture_gradients(game.discriminator)
-    step(game, [(source, target)])
-    judge = reference.discriminator.module
+    update.pool = OnlyEarlier(earlier)  # type: ignore[assignment]
+    gradients = capture_gradients(update.discriminator)
+    step(update, update_of([(source, target)]))
+    discriminator = reference.discriminator.module
     expected = 0.5 * (
-        LSGAN.discriminator(logits(judge(*earlier)), is_real=False)
-        + LSGAN.discriminator(logits(judge(source, target)), is_real=True)
+        LSGAN.discriminator(logits(discriminator(*earlier)), is_real=False)
+        + LSGAN.discriminator(logits(discriminator(source, target)), is_real=True)
     )
-    torch.testing.assert_close(gradients, reference_gradients(judge, expected), rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(gradients, reference_gradients(discriminator, expected), rtol=1e-9, atol=1e-12)
 
 
 def test_fifty_steps_on_two_images_lower_their_distance() -> None:
-    game = make_game(weights={"adversarial": 1.0, "l1": 10.0}, dtype=torch.float32, lr=2e-3)
+    update = make_update(weights={"adversarial": 1.0, "l1": 10.0}, dtype=torch.float32, lr=2e-3)
     source, target = make_pair(dtype=torch.float32)
-    distance = (game.generator.module(source) - target).abs().mean().item()
+    distance = (update.generator.module(source) - target).abs().mean().item()
     for _ in range(50):
-        game.joint_update([(source, target)])  # type: ignore[list-item]
-    assert (game.generator.module(source) - target).abs().mean().item() < 0.8 * distance
+        update.joint_update(update_of([(source, target)]))
+    assert (update.generator.module(source) - target).abs().mean().item() < 0.8 * distance
 
 
 @pytest.mark.parametrize("compute_dtype", [torch.float32, torch.bfloat16])
@@ -270,23 +275,23 @@ def test_fifty_steps_on_two_images_lower_their_distance() -> None:
 def test_penalties_train_the_discriminator(step: Step, compute_dtype: torch.dtype) -> None:
     weights = {"adversarial": 1.0}
     for settings in ({"gradient_penalty": 10.0}, {"r1": 1.0}):
-        games = [
-            make_game(weights=weights, dtype=torch.float32, compute_dtype=compute_dtype, **penalty)  # type: ignore[arg-type]
+        updates = [
+            make_update(weights=weights, dtype=torch.float32, compute_dtype=compute_dtype, **penalty)  # type: ignore[arg-type]
             for penalty in ({}, settings)
         ]
-        plain, penalized = (capture_gradients(game.discriminator) for game in games)
-        for game in games:
-            step(game, [make_pair(dtype=torch.float32)])
+        plain, penalized = (capture_gradients(update.discriminator) for update in updates)
+        for update in updates:
+            step(update, update_of([make_pair(dtype=torch.float32)]))
         assert all(gradient.isfinite().all() for gradient in penalized.values())
         assert any(not torch.allclose(plain[name], penalized[name], rtol=0.05) for name in plain)
 
 
 def test_extra_discriminator_steps_leave_the_generator_alone() -> None:
-    game = make_game()
-    before = {name: [p.clone() for p in player.parameters] for name, player in game.players.items()}
-    game.discriminator_update([make_pair()])  # type: ignore[list-item]
-    assert all(torch.equal(p, old) for p, old in zip(game.generator.parameters, before["generator"], strict=True))
-    pairs = zip(game.discriminator.parameters, before["discriminator"], strict=True)
+    update = make_update()
+    before = {name: [p.clone() for p in network.parameters] for name, network in update.networks.items()}
+    update.discriminator_update(update_of([make_pair()]))
+    assert all(torch.equal(p, old) for p, old in zip(update.generator.parameters, before["generator"], strict=True))
+    pairs = zip(update.discriminator.parameters, before["discriminator"], strict=True)
     assert all(not torch.equal(p, old) for p, old in pairs)
 
 
@@ -319,22 +324,21 @@ def test_three_steps_reproduce_the_originals_training(
         {"feature_matching": config["lambda_feat"]} if is_hd else {"l1": config["lambda_l1"]}
     )
     precision = Precision("cpu", torch.float32, "O0")
-    game = TensorGame(
-        generator=make_player(generator, precision.make_scaler(), None, config["lr"]),
-        discriminator=make_player(discriminator, precision.make_scaler(), None, config["lr"]),
-        objective=GeneratorObjective(weights, adversarial=adversarial, perceptual=None),
+    update = AdversarialUpdate(
+        generator=make_network(generator, precision.make_scaler(), None, config["lr"]),
+        discriminator=make_network(discriminator, precision.make_scaler(), None, config["lr"]),
+        objective=make_objective(weights, adversarial),
         discriminator_objective=DiscriminatorObjective(adversarial),
         precision=precision,
-        conditioning=Conditioning(n_classes=0, instance_edges=False),
-        judges_jointly=True,
+        joint_discrimination=True,
     )
-    step = game.joint_update if is_hd else game.alternating_update
+    step = update.joint_update if is_hd else update.alternating_update
     for source, target, recorded in zip(case["source"], case["target"], case["losses"], strict=True):
         losses: dict[str, float] = {}
-        game.means.add = lambda values, prefix, seen=losses: seen.update(  # type: ignore[method-assign,misc]
+        update.means.add = lambda values, prefix, seen=losses: seen.update(  # type: ignore[method-assign,misc]
             {prefix.removeprefix("loss/") + name: value.item() for name, value in values.items()}
         )
-        step([(source.double(), target.double())])  # type: ignore[list-item]
+        step(update_of([(source.double(), target.double())]))
         for name, value in recorded.items():
             ours = loss_names[name]
             weight = weights.get(ours.removeprefix("G/"), 1.0)

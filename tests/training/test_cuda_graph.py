@@ -7,11 +7,13 @@ import torch
 
 from configs.load import load_config
 from data.batch import Batch
-from tests.recorded_graphs import RecordedGraphs, Recorder
 from tests.runs import assert_equal, checkpoint, run, without_config
-from training import loop as training
-from training.cuda_graph import WARM_UP_STEPS, CudaGraphs, CudaGraphStep, Run
-from training.update import AdversarialUpdate, build_update
+from tests.training.recorded_graphs import RecordedGraphs, Recorder
+from training import setup, update_setup
+from training.cuda_graph import WARM_UP_STEPS, CudaGraphs, CudaGraphStep, Run, Step
+from training.setup import build_training
+from training.update import AdversarialUpdate
+from training.update_setup import build_step, build_update
 from utils.distributed import World
 from utils.errors import ConfigError
 
@@ -35,10 +37,14 @@ GPU_WAYS = WAYS | {
 BOTH = pytest.mark.parametrize("way", WAYS)
 
 
-def make_game(config: Path, way: str, tmp_path: Path, weights: dict[str, torch.Tensor]) -> AdversarialUpdate:
+def make_update(
+    config: Path, way: str, tmp_path: Path, weights: dict[str, torch.Tensor]
+) -> tuple[AdversarialUpdate, Step]:
+    """Return an update whose optimizers a graph could capture, and the plain step of it."""
     torch.save(weights, tmp_path / "vgg.pth")
-    settings = [*WAYS[way], f"loss.vgg_weights={tmp_path / 'vgg.pth'}", "train.cuda_graph=true"]
-    return build_update(load_config(config, settings), WORLD)
+    settings = [*WAYS[way], f"loss.vgg_weights={tmp_path / 'vgg.pth'}"]
+    update = build_update(load_config(config, [*settings, "train.cuda_graph=true"]), WORLD)
+    return update, build_step(load_config(config, settings), update)
 
 
 def make_batches(n: int, size: int = 32) -> list[Batch]:
@@ -53,41 +59,41 @@ def make_batches(n: int, size: int = 32) -> list[Batch]:
     return [Batch((str(number),), ids(12), ids(4).int(), photo()) for number in range(n)]
 
 
-def play(game: AdversarialUpdate, step: training.Step, n_steps: int) -> dict[str, float]:
+def train(update: AdversarialUpdate, step: Step, n_steps: int) -> dict[str, float]:
     """Steps of two batches for the discriminator, at a learning rate that changes; the means of the losses."""
     batches = make_batches(2 * n_steps)
     torch.manual_seed(0)
     for number in range(n_steps):
-        for player in game.players.values():
-            player.learning_rate = 1e-3 / (number + 1)
+        for network in update.networks.values():
+            network.learning_rate = 1e-3 / (number + 1)
         step([[batches[2 * number]], [batches[2 * number + 1]]])
-    return game.means.flush(WORLD)
+    return update.means.flush(WORLD)
 
 
 @BOTH
 def test_a_captured_step_makes_the_updates_of_a_step(
     tiny_config: Path, tmp_path: Path, vgg19_weights: dict[str, torch.Tensor], way: str
 ) -> None:
-    plain, captured = (make_game(tiny_config, way, tmp_path, vgg19_weights) for _ in range(2))
+    (plain, plain_step), (captured, step) = (make_update(tiny_config, way, tmp_path, vgg19_weights) for _ in range(2))
     graphs = RecordedGraphs()
     n_steps = WARM_UP_STEPS + 4
-    expected = play(plain, plain.step, n_steps)
-    found = play(captured, CudaGraphStep(captured.step, graphs), n_steps)  # type: ignore[arg-type]
+    expected = train(plain, plain_step, n_steps)
+    found = train(captured, CudaGraphStep(step, graphs), n_steps)  # type: ignore[arg-type]
     assert graphs.n_captured == 1
     assert found == expected
-    for name, player in plain.players.items():
-        assert_equal(captured.players[name].state_dict(), player.state_dict(), name)
+    for name, network in plain.networks.items():
+        assert_equal(captured.networks[name].state_dict(), network.state_dict(), name)
 
 
 @BOTH
 def test_a_step_asks_for_no_value_of_the_device_and_brings_none(
     tiny_config: Path, tmp_path: Path, vgg19_weights: dict[str, torch.Tensor], way: str
 ) -> None:
-    game = make_game(tiny_config, way, tmp_path, vgg19_weights)
+    _, step = make_update(tiny_config, way, tmp_path, vgg19_weights)
     batches = make_batches(2)
-    game.step([[batch] for batch in batches])  # what is made at first use may be brought
+    step([[batch] for batch in batches])  # what is made at first use may be brought
     with Recorder() as recorder:
-        game.step([[batch] for batch in batches])
+        step([[batch] for batch in batches])
     names = [str(func) for func, *_ in recorder.calls]
     waiting = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "equal.default", "lift_fresh")
     assert len(names) > 100
@@ -102,19 +108,21 @@ def test_what_asks_is_found_out() -> None:
     assert {"aten._local_scalar_dense.default", "aten.lift_fresh.default"} <= names
 
 
-def test_images_of_another_size_are_stepped_as_ever(
+def test_images_of_another_size_are_stepped_eagerly(
     tiny_config: Path, tmp_path: Path, vgg19_weights: dict[str, torch.Tensor]
 ) -> None:
-    plain, captured = (make_game(tiny_config, "default", tmp_path, vgg19_weights) for _ in range(2))
+    (plain, plain_step), (captured, captured_step) = (
+        make_update(tiny_config, "default", tmp_path, vgg19_weights) for _ in range(2)
+    )
     graphs = RecordedGraphs()
-    step = CudaGraphStep(captured.step, graphs)  # type: ignore[arg-type]
+    step = CudaGraphStep(captured_step, graphs)  # type: ignore[arg-type]
     for small, large in zip(make_batches(6), make_batches(6, size=64), strict=True):
         for batch in (small, large):
-            plain.step([[batch]])
+            plain_step([[batch]])
             step([[batch]])
     assert graphs.n_captured == 1
-    for name, player in plain.players.items():
-        assert_equal(captured.players[name].state_dict(), player.state_dict(), name)
+    for name, network in plain.networks.items():
+        assert_equal(captured.networks[name].state_dict(), network.state_dict(), name)
 
 
 def test_a_run_with_a_graph_ends_as_one_without(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,22 +134,22 @@ def test_a_run_with_a_graph_ends_as_one_without(tiny_config: Path, monkeypatch: 
         made.append(RecordedGraphs())
         return made[-1]
 
-    monkeypatch.setattr(training, "CudaGraphs", make_graphs)
-    monkeypatch.setattr(training, "check_cuda_graph", lambda *_: None)
+    monkeypatch.setattr(update_setup, "CudaGraphs", make_graphs)
+    monkeypatch.setattr(setup, "check_cuda_graph", lambda *_: None)
     with monkeypatch.context() as context:
-        context.setattr(training, "CudaGraphStep", lambda step, _: step)
+        context.setattr(update_setup, "CudaGraphStep", lambda step, _, trained: step)
         run(tiny_config, *settings, "run.name=plain")
     made.clear()
     run(tiny_config, *settings, "train.max_steps=10")
     run(tiny_config, *settings)
-    assert [graphs.n_captured for graphs in made] == [0, 1, 0, 1]  # what is frozen asks for a graph of its own
+    assert [graphs.n_captured for graphs in made] == [1, 1]
     plain, captured = (without_config(checkpoint(tiny_config, 20, name)) for name in ("plain", "tiny"))
     assert_equal(plain, captured)
 
 
 def test_without_a_gpu_there_is_no_graph(tiny_config: Path) -> None:
     with pytest.raises(ConfigError, match=r"train\.cuda_graph is true, expected false without a GPU"):
-        training.Training(load_config(tiny_config, ["train.cuda_graph=true"]), WORLD)
+        build_training(load_config(tiny_config, ["train.cuda_graph=true"]), WORLD)
 
 
 @pytest.mark.gpu

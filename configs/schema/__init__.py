@@ -1,0 +1,137 @@
+"""Every setting of the application: its type, default, meaning, unit, and the check of its value.
+
+The sections are frozen dataclasses; a wrong value raises ConfigError when a section is made, so a `Config` that
+exists is valid. Only entry points and configs/build.py read it: everything below them takes named, typed arguments.
+"""
+
+from dataclasses import dataclass, field
+
+from configs.schema.checks import require
+from configs.schema.data import SIZED_BY_CROP, DataConfig, SyntheticConfig
+from configs.schema.networks import DiscriminatorConfig, FeaturesConfig, GeneratorConfig, InitConfig
+from configs.schema.run import EXTRA_METRICS, CheckpointConfig, LogConfig, MetricsConfig, RunConfig
+from configs.schema.training import AmpConfig, LossConfig, OptimizerConfig, TrainConfig
+
+__all__ = [
+    "EXTRA_METRICS",
+    "AmpConfig",
+    "CheckpointConfig",
+    "Config",
+    "DataConfig",
+    "DiscriminatorConfig",
+    "FeaturesConfig",
+    "GeneratorConfig",
+    "InitConfig",
+    "LogConfig",
+    "LossConfig",
+    "MetricsConfig",
+    "OptimizerConfig",
+    "RunConfig",
+    "SyntheticConfig",
+    "TrainConfig",
+    "require",
+]
+
+
+@dataclass(frozen=True)
+class Config:
+    """The whole configuration of one run."""
+
+    run: RunConfig = field(default_factory=RunConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    generator: GeneratorConfig = field(default_factory=GeneratorConfig)
+    features: FeaturesConfig = field(default_factory=FeaturesConfig)
+    discriminator: DiscriminatorConfig = field(default_factory=DiscriminatorConfig)
+    init: InitConfig = field(default_factory=InitConfig)
+    loss: LossConfig = field(default_factory=LossConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    amp: AmpConfig = field(default_factory=AmpConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    metrics: MetricsConfig = field(default_factory=MetricsConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+
+    def __post_init__(self) -> None:
+        """Check what one section wants of another."""
+        level, decay = self.amp.opt_level, self.train.ema_decay
+        if self.loss.gradient_penalty or self.loss.r1:
+            expected = "O0 or O1 where loss.gradient_penalty or loss.r1 is set: their gradients need float32"
+            require(level in ("O0", "O1"), "amp.opt_level", level, expected)
+        if level == "O3":
+            require(
+                decay == 0, "train.ema_decay", decay, "0 with amp.opt_level=O3: its weights are too coarse to average"
+            )
+        if self.generator.norm == "batch" or self.generator.spectral_norm:
+            recomputes = self.train.activation_checkpointing
+            expected = "false with generator.norm=batch or generator.spectral_norm=true"
+            require(not recomputes, "train.activation_checkpointing", recomputes, expected)
+        if self.train.cuda_graph and self.generator.dropout:
+            expected = "false with train.cuda_graph and generator.dropout: to draw the same twice asks the CPU"
+            require(not self.train.activation_checkpointing, "train.activation_checkpointing", True, expected)
+        self._check_features()
+        if self.generator.name != "local":
+            frozen_epochs = self.train.freeze_global_epochs
+            expected = "0 where generator.name is not local"
+            require(frozen_epochs == 0, "train.freeze_global_epochs", frozen_epochs, expected)
+        self._check_sizes()
+
+    def _check_features(self) -> None:
+        features, data = self.features, self.data
+        if not self.has_encoder:
+            require(self.init.encoder is None, "init.encoder", self.init.encoder, "null where no features are encoded")
+        if features.n_channels == 0:
+            return
+        if features.origin == "precomputed":
+            expected = "encoded where data.layout is not paired_folders"
+            require(data.layout == "paired_folders", "features.origin", features.origin, expected)
+        expected = "0: side_by_side has neither instances nor labels"
+        require(data.layout != "side_by_side", "features.n_channels", features.n_channels, expected)
+        if features.regions == "labels":
+            has_labels = data.n_classes > 0 or data.layout == "synthetic_facades"
+            require(has_labels, "features.regions", features.regions, "instances where data.n_classes is 0")
+
+    def _check_sizes(self) -> None:
+        """The sizes that the user typed against what the networks can halve."""
+        multiple, least = self.size_multiple, self.min_size
+        if self.data.preprocess in SIZED_BY_CROP:
+            sizes = {"crop_width": self.data.crop_width, "crop_height": self.data.crop_height}
+        elif self.data.preprocess == "scale_width":
+            sizes = {"load_width": self.data.load_width}
+        else:
+            sizes = {}
+        for key, size in sizes.items():
+            nearest = max(least, round(size / multiple) * multiple)
+            expected = f"a multiple of {multiple}, at least {least}, for this generator; for instance {nearest}"
+            require(size % multiple == 0 and size >= least, f"data.{key}", size, expected)
+
+    @property
+    def size_multiple(self) -> int:
+        """What the sides of an image must be multiples of, in pixels."""
+        generator = self.generator
+        halvings = generator.n_downsamplings + (generator.n_enhancers if generator.name == "local" else 0)
+        return 2 ** max(halvings, self.features.n_downsamplings if self.has_encoder else 0)
+
+    @property
+    def has_encoder(self) -> bool:
+        """Whether the generator has a feature encoder that is trained with it."""
+        return self.features.n_channels > 0 and self.features.origin == "encoded"
+
+    @property
+    def min_size(self) -> int:
+        """The shortest side of an image, in pixels: reflection at the lowest resolution needs a second pixel there."""
+        return self.size_multiple * (1 if self.generator.name == "unet" else 2)
+
+    @property
+    def n_validation_samples(self) -> int:
+        """Samples that are measured in each validation, of which the first log.n_images are shown."""
+        return max(self.metrics.n_samples or 0, self.log.n_images)
+
+    @property
+    def batches_per_step(self) -> int:
+        """Batches of a process that one step takes."""
+        return self.train.accumulation_steps * self.train.discriminator_steps
+
+    @property
+    def total_epochs(self) -> int:
+        """Epochs at the full learning rate and epochs of its decay."""
+        return self.train.epochs + self.train.decay_epochs

@@ -1,0 +1,139 @@
+"""The pairs: section `data`."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from configs.schema.checks import require, require_at_least
+
+SIZED_BY_CROP = ("resize_and_crop", "scale_width_and_crop", "crop")
+
+
+@dataclass(frozen=True)
+class SyntheticConfig:
+    """The embedded data set of layout `synthetic_facades`."""
+
+    train_samples: int = 1000
+    """Number of samples in the training split."""
+    val_samples: int = 16
+    """Number of samples in the validation split."""
+    test_samples: int = 32
+    """Number of samples in the test split."""
+    height: int = 128
+    """Height of a sample, in pixels."""
+    width: int = 128
+    """Width of a sample, in pixels."""
+
+    def __post_init__(self) -> None:
+        require_at_least(
+            1,
+            "data.synthetic",
+            train_samples=self.train_samples,
+            val_samples=self.val_samples,
+            test_samples=self.test_samples,
+        )
+        require_at_least(32, "data.synthetic", height=self.height, width=self.width)
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """The pairs to learn from, and how they are cut to size."""
+
+    layout: Literal["synthetic_facades", "paired_folders", "side_by_side"] = "synthetic_facades"
+    """How the data set lies on disk. synthetic_facades needs no file."""
+    root: str = ""
+    """Folder of the data set; unused by synthetic_facades."""
+    source_folder: str | None = None
+    """paired_folders: folder of the sources under root; `{split}` becomes train, val or test. Default {split}_label
+    where n_classes is set, otherwise {split}_A."""
+    target_folder: str | None = None
+    """paired_folders: folder of the targets. Default {split}_img where n_classes is set, otherwise {split}_B."""
+    instance_folder: str = "{split}_inst"
+    """paired_folders: folder of the instance maps, read when instance_edges is true or features are encoded."""
+    feature_folder: str = "{split}_feat"
+    """paired_folders: folder of precomputed feature maps, read when features.origin is precomputed."""
+    direction: Literal["AtoB", "BtoA"] = "AtoB"
+    """RGB pairs: which side is translated into which."""
+    n_classes: int = 0
+    """Number of classes of a label map; ids are 0 .. n_classes-1. 0: the source is an RGB image.
+    synthetic_facades knows its own number."""
+    source_channels: int = 3
+    """Channels that the networks see of an RGB source: 3, or 1 for its brightness alone."""
+    target_channels: int = 3
+    """Channels that are translated into: 3, or 1 for grey."""
+    ignore_id: int | None = None
+    """Id of pixels without a class (255 in many data sets): they become zeros in every one-hot channel."""
+    instance_edges: bool = False
+    """Give the networks the edges between instances as one more channel; needs instance maps."""
+    preprocess: Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop", "none"] = "scale_width"
+    """resize_and_crop: to load_width x load_height, then a random crop. scale_width: to load_width, height in
+    proportion. scale_width_and_crop: that, then a random crop. crop: a random crop of the image as it is.
+    none: the image as it is, but for the nearest size that the generator can halve."""
+    load_width: int = 1024
+    """Width after resizing, in pixels."""
+    load_height: int = 512
+    """Height after resizing, in pixels; used by resize_and_crop."""
+    crop_width: int = 512
+    """Width of the crop, in pixels."""
+    crop_height: int = 512
+    """Height of the crop, in pixels."""
+    flip: bool = True
+    """Mirror half of the training samples."""
+    validation_split: str | None = None
+    """Split whose first samples are shown during training. Default: val, or train where there is no val."""
+    test_split: str = "test"
+    """Split that test.py translates unless told otherwise."""
+    workers: int | str = "auto"
+    """Loader processes per training process; 0 loads in the training process itself. auto: one for every two cores that
+    a process has, at most 8."""
+    cache: Literal["none", "memory", "disk"] = "none"
+    """Keep decoded and resized samples, as uint8, for later epochs: in the machine's memory until the run ends, or in
+    data.cache_folder for later runs too. A sample is known by the bytes of its files: what changes is read anew, and a
+    data set that is moved, copied or touched is not. A run that is killed leaves its memory to
+    python -m tools.clear_cache."""
+    cache_folder: str = "~/.cache/pairgan"
+    """disk: where. python -m tools.clear_cache empties it; another than the default with --folder."""
+    cache_gib: float = 16.0
+    """Most that is kept, in GiB. What no run has used for a day makes room, longest unused first; samples for which
+    there is none are decoded each time, and the plan tells how many fit. Half of the shared memory (memory) and a
+    fiftieth of the disk (disk) stay free whatever it says."""
+    on_bad_sample: Literal["error", "skip"] = "error"
+    """What a training sample that cannot be used does. error: it ends the run. skip: another takes its place, and it is
+    named once; more than 1 % of the samples, and more than 10, end the run all the same."""
+    timeout_s: float = 600.0
+    """Longest that loader processes may take for a batch, in seconds, before the run ends. 0: for ever."""
+    prefetch: int = 2
+    """Batches that each loader process has ready."""
+    synthetic: SyntheticConfig = field(default_factory=SyntheticConfig)
+    """Sizes of the embedded data set."""
+
+    def __post_init__(self) -> None:
+        require_at_least(0, "data", n_classes=self.n_classes, ignore_id=self.ignore_id, cache_gib=self.cache_gib)
+        require_at_least(0, "data", timeout_s=self.timeout_s)
+        require_at_least(1, "data", prefetch=self.prefetch)
+        for key, n_channels in (("source_channels", self.source_channels), ("target_channels", self.target_channels)):
+            require(n_channels in (1, 3), f"data.{key}", n_channels, "1 or 3")
+        require(self.cache_folder.strip() != "", "data.cache_folder", "empty", "a folder")
+        is_count = isinstance(self.workers, int) and self.workers >= 0
+        require(is_count or self.workers == "auto", "data.workers", self.workers, "a number of at least 0, or auto")
+        require_at_least(
+            1,
+            "data",
+            load_width=self.load_width,
+            load_height=self.load_height,
+            crop_width=self.crop_width,
+            crop_height=self.crop_height,
+        )
+        if self.layout != "synthetic_facades":
+            require(self.root != "", "data.root", "empty", "the folder of the data set: add data.root=FOLDER")
+        if self.layout == "side_by_side":
+            require(self.n_classes == 0, "data.n_classes", self.n_classes, "0: side_by_side holds RGB images")
+            require(not self.instance_edges, "data.instance_edges", True, "false: side_by_side has no instances")
+        if self.layout == "paired_folders" and self.direction == "BtoA":
+            require(self.n_classes == 0, "data.direction", "BtoA", "AtoB where data.n_classes is set")
+        if self.preprocess == "resize_and_crop":
+            fits = self.crop_width <= self.load_width and self.crop_height <= self.load_height
+            crop, load = f"{self.crop_width}x{self.crop_height}", f"{self.load_width}x{self.load_height}"
+            require(fits, "data.crop_width x data.crop_height", crop, f"no more than the load size {load}")
+        if self.preprocess == "scale_width_and_crop":
+            fits = self.crop_width <= self.load_width
+            require(fits, "data.crop_width", self.crop_width, f"no more than data.load_width {self.load_width}")

@@ -1,0 +1,122 @@
+"""The networks: sections `generator`, `discriminator`, `features` and `init`."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from configs.schema.checks import MOST_HALVINGS, MOST_LAYERS, require, require_at_least, require_between
+
+
+@dataclass(frozen=True)
+class GeneratorConfig:
+    """The network that translates."""
+
+    name: Literal["global", "local", "unet"] = "global"
+    """global: pix2pixHD's global generator; with n_downsamplings 2 it is pix2pix's ResNet generator. local: pix2pixHD's
+    local enhancer. unet: pix2pix's U-Net."""
+    base_channels: int = 64
+    """Channels after the first convolution (ngf); each downsampling doubles them, in a U-Net up to 8 times."""
+    n_downsamplings: int = 4
+    """Number of halvings; the sides of an image must be multiples of 2**n_downsamplings. A U-Net needs 5; 8 is
+    pix2pix's unet_256."""
+    n_blocks: int = 9
+    """Number of residual blocks at the lowest resolution; a U-Net has none."""
+    n_enhancers: int = 1
+    """local: number of resolutions above the global generator's, each a further halving."""
+    n_enhancer_blocks: int = 3
+    """local: number of residual blocks of each enhancer."""
+    norm: Literal["instance", "batch"] = "instance"
+    """Normalisation layer."""
+    dropout: bool = False
+    """global, unet: drop half of the inner activations in training, the noise of pix2pix."""
+    upsample: Literal["transposed", "nearest", "bilinear", "residual"] = "transposed"
+    """global, local: transposed convolution, as the originals; interpolation and convolution, which leave no
+    checkerboard; or residual blocks."""
+    padding: Literal["zeros", "reflect"] = "zeros"
+    """global, local: border of the strided convolutions; reflect avoids light spots there."""
+    spectral_norm: bool = False
+    """Divide the weights of every convolution by their largest singular value."""
+    init: Literal["normal", "xavier", "kaiming", "orthogonal"] = "normal"
+    """Distribution of the initial convolution weights."""
+    init_gain: float = 0.02
+    """Scale of the initial weights: standard deviation of normal and of batch norm's, gain of xavier and orthogonal."""
+
+    def __post_init__(self) -> None:
+        halvings = {"n_downsamplings": self.n_downsamplings, "n_enhancers": self.n_enhancers}
+        blocks = {"n_blocks": self.n_blocks, "n_enhancer_blocks": self.n_enhancer_blocks}
+        require_at_least(1, "generator", base_channels=self.base_channels)
+        require_between(1, MOST_HALVINGS, "generator", **halvings)
+        require_between(0, MOST_LAYERS, "generator", **blocks)
+        require_at_least(0, "generator", init_gain=self.init_gain)
+        if self.name == "unet":
+            expected = "at least 5 for generator.name=unet"
+            require(self.n_downsamplings >= 5, "generator.n_downsamplings", self.n_downsamplings, expected)
+
+
+@dataclass(frozen=True)
+class DiscriminatorConfig:
+    """The network that tells translated from real."""
+
+    name: Literal["multiscale_patch", "pixel"] = "multiscale_patch"
+    """multiscale_patch: pix2pixHD's PatchGAN on an image pyramid; with n_scales 1 and padding 1 it is pix2pix's. pixel:
+    pix2pix's 1x1 convolutions."""
+    base_channels: int = 64
+    """Channels after the first convolution (ndf); each layer doubles them, up to max_channels."""
+    max_channels: int = 512
+    """multiscale_patch: most channels of a layer."""
+    n_layers: int = 3
+    """multiscale_patch: number of strided layers of each PatchGAN."""
+    n_scales: int = 2
+    """multiscale_patch: number of resolutions that are judged, each half of the one before."""
+    padding: int = 2
+    """multiscale_patch: zeros around each layer's input, in pixels; 1 in pix2pix."""
+    spectral_norm: bool = False
+    """Divide the weights of every convolution by their largest singular value."""
+    norm: Literal["instance", "batch"] = "instance"
+    """Normalisation layer."""
+    init: Literal["normal", "xavier", "kaiming", "orthogonal"] = "normal"
+    """Distribution of the initial convolution weights."""
+    init_gain: float = 0.02
+    """Scale of the initial weights, as for the generator."""
+
+    def __post_init__(self) -> None:
+        require_at_least(1, "discriminator", base_channels=self.base_channels, max_channels=self.max_channels)
+        require_between(1, MOST_HALVINGS, "discriminator", n_layers=self.n_layers, n_scales=self.n_scales)
+        require_between(1, MOST_LAYERS, "discriminator", padding=self.padding)
+        require_at_least(0, "discriminator", init_gain=self.init_gain)
+
+
+@dataclass(frozen=True)
+class FeaturesConfig:
+    """pix2pixHD's instance features: the look of each instance, given to the generator beside the source."""
+
+    n_channels: int = 0
+    """Number of channels of the features; 3 in pix2pixHD. 0: no features."""
+    origin: Literal["encoded", "precomputed"] = "encoded"
+    """encoded: from the target, by an encoder that is trained along. precomputed: read from data.feature_folder, where
+    tools.precompute_features writes them; they have 3 channels."""
+    regions: Literal["instances", "labels"] = "instances"
+    """What shares its features: the pixels of an instance, or all of a class."""
+    base_channels: int = 16
+    """encoded: channels after the encoder's first convolution (nef)."""
+    n_downsamplings: int = 4
+    """encoded: number of the encoder's halvings."""
+
+    def __post_init__(self) -> None:
+        require_at_least(0, "features", n_channels=self.n_channels)
+        require_at_least(1, "features", base_channels=self.base_channels)
+        require_between(1, MOST_HALVINGS, "features", n_downsamplings=self.n_downsamplings)
+        if self.origin == "precomputed":
+            require(self.n_channels in (0, 3), "features.n_channels", self.n_channels, "3: precomputed maps are images")
+
+
+@dataclass(frozen=True)
+class InitConfig:
+    """Weights to start a new run from; a run that goes on has its own."""
+
+    generator: str | None = None
+    """Checkpoint, run folder, or weight file of pix2pixHD or pix2pix. What has a place in the generator is taken; a
+    global generator becomes the trunk of a local one."""
+    discriminator: str | None = None
+    """The same for the discriminator; one with fewer scales keeps the resolutions that it judged."""
+    encoder: str | None = None
+    """Weight file of pix2pixHD's feature encoder, which the originals keep apart."""

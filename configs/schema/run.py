@@ -1,0 +1,103 @@
+"""The run and what it records: sections `run`, `checkpoint`, `metrics` and `log`."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from configs.schema.checks import MOST, require, require_at_least
+
+EXTRA_METRICS = ("lpips", "fid", "kid")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Where a run lives and what it is called."""
+
+    name: str = "unnamed"
+    """Name of the run, and of its folder."""
+    root: str = "runs"
+    """Folder that holds the runs; the run's files go to ROOT/NAME."""
+    seed: int = 0
+    """Seed of the initial weights, the order of the samples and their augmentation."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto: a GPU where there is one."""
+    peer_timeout_s: float = 1800.0
+    """Under torchrun: seconds that a process waits for the others before it ends. Validation and saving, which the
+    first one does alone, have to fit in."""
+
+    def __post_init__(self) -> None:
+        is_folder_name = (
+            self.name.strip(".")
+            and self.name == self.name.strip()
+            and self.name.isprintable()
+            and not set(self.name) & set('/\\:*?"<>|')
+            and len(self.name.encode()) <= 200  # a file system takes 255, with what is put behind it
+        )
+        require(bool(is_folder_name), "run.name", repr(self.name), "a name that can be a folder, up to 200 bytes")
+        require(0 < self.peer_timeout_s <= MOST, "run.peer_timeout_s", self.peer_timeout_s, f"above 0, up to {MOST}")
+        require(0 <= self.seed < 2**32, "run.seed", self.seed, "0 to 4294967295")
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """How often everything is saved."""
+
+    every_steps: int = 1000
+    """Steps between checkpoints; the last step is always saved."""
+    keep: int = 3
+    """Number of newest checkpoints that stay; 0 keeps all."""
+    best: Literal["none", "l1", "psnr", "ssim", "ms_ssim", "lpips", "fid", "kid", "pixel_accuracy", "mean_iou"] = "none"
+    """Keep the weights that were best on the validation samples, by this figure, in best.pt of the run's folder."""
+
+    def __post_init__(self) -> None:
+        require_at_least(1, "checkpoint", every_steps=self.every_steps)
+        require_at_least(0, "checkpoint", keep=self.keep)
+
+
+@dataclass(frozen=True)
+class MetricsConfig:
+    """What is measured of translated images, in validation and by test.py; L1, PSNR, SSIM and MS-SSIM always are."""
+
+    n_samples: int | None = None
+    """Validation samples that are measured each time; they stay in memory. Default: the log.n_images that are shown."""
+    extra: list[str] = field(default_factory=list)
+    """More figures: lpips, fid, kid. Each needs a network's weights; fid and kid also the package torch-fidelity, and
+    thousands of images to mean what they mean elsewhere."""
+    alexnet_weights: str | None = None
+    """File of AlexNet's weights for lpips, torchvision's alexnet-owt-7be5be79.pth. Default: torch's cache, downloaded
+    where missing."""
+    inception_weights: str | None = None
+    """File of InceptionV3's weights for fid and kid, torch-fidelity's weights-inception-2015-12-05-6726825d.pth.
+    Default: torch's cache, downloaded where missing."""
+    label_colors: str | None = None
+    """Where photos are translated into label maps: the classes' colours, for pixel accuracy and mean IoU. cityscapes,
+    cmp_facades, or a YAML file of lines such as road: [128, 64, 128]."""
+
+    def __post_init__(self) -> None:
+        require_at_least(1, "metrics", n_samples=self.n_samples)
+        unknown = [name for name in self.extra if name not in EXTRA_METRICS]
+        require(not unknown, "metrics.extra", unknown, f"a list of some of {', '.join(EXTRA_METRICS)}")
+        expected = "null, cityscapes, cmp_facades or a YAML file"
+        require(self.label_colors is None or self.label_colors.strip() != "", "metrics.label_colors", "empty", expected)
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """What is told during training, and how often."""
+
+    every_steps: int = 100
+    """Steps between lines of the log and TensorBoard's scalars, which are means over these steps."""
+    images_every_steps: int = 500
+    """Steps between validations: figures of the samples, their pictures, and the choice of best.pt."""
+    n_images: int = 4
+    """Number of validation samples in a grid, one to a row."""
+    gradient_norms: bool = False
+    """Whether to tell the norms of each network's gradients, before clipping; all are then in memory together."""
+    histograms: bool = False
+    """Whether to show the distribution of every weight, with the image grids."""
+    activations: str | None = None
+    """A module of the generator whose output is shown for the first sample, with the image grids: blocks.0. A name that
+    is not there is answered with some that are."""
+
+    def __post_init__(self) -> None:
+        require_at_least(1, "log", every_steps=self.every_steps, n_images=self.n_images)
+        require_at_least(1, "log", images_every_steps=self.images_every_steps)

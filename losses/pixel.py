@@ -1,0 +1,11 @@
+"""The distance between pixels."""
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from losses.translation import Translation
+
+
+def l1(translation: Translation) -> Tensor:
+    """Return the mean absolute difference of translated images and targets, 0-d (Isola et al. 2017, Eq. 3)."""
+    return F.l1_loss(translation.fake, translation.target)

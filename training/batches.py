@@ -1,0 +1,63 @@
+"""The batches of each step: read, brought to the device, and conditioned when a pass needs them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from data.batch import Batch
+from data.conditioning import Conditioning
+from data.device_transfer import DeviceTransfer
+from data.worker_monitor import StoppedWaiting
+from training.throughput import Throughput
+from training.update import ModelInputs
+
+StepBatches = Sequence[Sequence[Batch]]
+"""uint8 batches on the device: those of each update of the discriminator, the last of which the generator shares."""
+
+
+@dataclass(frozen=True)
+class ConditionedPasses:
+    """The passes of one update; the float tensors of a pass are made when it comes, and live as long as it does."""
+
+    batches: Sequence[Batch]
+    conditioning: Conditioning
+
+    def __iter__(self) -> Iterator[ModelInputs]:
+        return (model_inputs(batch, self.conditioning) for batch in self.batches)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+
+def model_inputs(batch: Batch, conditioning: Conditioning) -> ModelInputs:
+    """Return the float tensors that a batch of uint8 maps and ids stands for, on the batch's device."""
+    source = conditioning(batch)
+    return ModelInputs(source, conditioning.target(batch), conditioning.generator_inputs(batch, source))
+
+
+@dataclass(frozen=True)
+class BatchReader:
+    """Takes the batches of a step from the endless stream of a loader, and measures how long it waits for them."""
+
+    stream: Iterator[Batch]
+    transfer: DeviceTransfer
+    throughput: Throughput
+    discriminator_steps: int
+    accumulation_steps: int
+
+    def read_step(self) -> StepBatches | None:
+        """Return the batches of the next step; None where a signal has ended the wait."""
+        try:
+            return [self._read_group() for _ in range(self.discriminator_steps)]
+        except StoppedWaiting:
+            return None
+
+    def _read_group(self) -> list[Batch]:
+        with self.throughput.waiting():
+            batches = list(islice(self.stream, self.accumulation_steps))
+        return [self.transfer(batch) for batch in batches]
+
+
+def sample_names(batches: StepBatches) -> str:
+    """Return the names of all samples of a step."""
+    return " ".join(name for group in batches for batch in group for name in batch.names)

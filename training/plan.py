@@ -1,0 +1,149 @@
+"""What is checked and printed before a run starts."""
+
+from contextlib import ExitStack
+
+import torch
+from torch import Tensor
+
+from configs import build
+from configs.schema import Config
+from configs.unused import unused_settings
+from data.batch import Batch, Sample
+from data.sampler import SampleKey
+from training.batches import model_inputs
+from training.model_summary import table, watched_layers
+from training.setup import Training
+from training.trainable import TrainableNetwork
+from training.update import AdversarialUpdate, ModelInputs
+from utils.errors import ConfigError
+
+CHECKED_SAMPLES = 100  # by --dry-run
+VGG_MIN_SIDE = 16  # pixels, which four poolings make one
+
+
+def describe(training: Training) -> list[str]:
+    """Return the plan as lines: networks, data, steps."""
+    config, world, state = training.config, training.world, training.run_state.loop
+    sample = training.dataset(training.layout)[SampleKey(epoch=0, index=0)]
+    if isinstance(sample, Exception):
+        raise sample
+    check_size(config, sample)
+    counts = [f"{name:<14} {_count_parameters(network)}" for name, network in training.update.networks.items()]
+    precision = training.update.precision
+    dtype = str(precision.compute_dtype).removeprefix("torch.")
+    unused = unused_settings(config)
+    return [
+        f"run            {training.folder}",
+        *counts,
+        f"data           {len(training.layout)} samples, the first is {sample.name} "
+        f"{sample.source.shape[-1]}x{sample.source.shape[-2]}",
+        *_describe_cache(training, training.layout.names.index(sample.name)),
+        f"plan           step {state.step} to {training.total_steps}, each of {state.joint_batch_size} "
+        f"x {config.batches_per_step} samples; {state.batches_per_epoch} batches an epoch, "
+        f"{config.total_epochs} epochs",
+        f"device         {world.device}, {world.size} process{'es' if world.size > 1 else ''}, {dtype}",
+        *(["slow           float16 on a CPU: amp.dtype=auto"] if precision.is_slow else []),
+        *([f"without effect {', '.join(unused)}"] if unused else []),
+    ]
+
+
+def check_samples(training: Training) -> list[str]:
+    """Load up to CHECKED_SAMPLES training samples from all over the data set, and compute the losses of a batch.
+
+    Returns lines that list the networks layer by layer, and the memory to expect.
+
+    Raises:
+        ConfigError, DataError: a sample cannot be used, or is too small for the discriminator.
+    """
+    config, update = training.config, training.update
+    samples, n_checked = _load_samples(training)
+    batch = Batch.of(samples).to(training.world.device)
+    networks = update.networks
+    with ExitStack() as stack:
+        layers = {name: stack.enter_context(watched_layers(net.compute_copy)) for name, net in networks.items()}
+        n_kept_bytes = activation_bytes(update, model_inputs(batch, build.build_conditioning(config)))
+    tables = [line for name, seen in layers.items() for line in table(name, seen)]
+    weights = sum(network.n_weight_bytes for network in networks.values())
+    gradients = sum(network.n_gradient_bytes for network in networks.values())
+    return [
+        *tables,
+        f"memory         about {_gib(3 * weights + gradients + n_kept_bytes)}: {_gib(weights)} of weights, twice that "
+        f"of moments, {_gib(gradients)} of gradients, {_gib(n_kept_bytes)} kept for the backward passes of a batch",
+        f"checkpoint     about {_gib(training.run_state.n_bytes)}, {config.checkpoint.keep or 'all'} of them are kept",
+        f"checked        {n_checked} of {len(training.layout)} training samples, networks and losses on a batch of "
+        "them: good",
+    ]
+
+
+def _load_samples(training: Training) -> tuple[list[Sample], int]:
+    """Load samples from all over the data set; return a batch of them and the number of those that were loaded."""
+    dataset, batch_size = training.dataset(training.layout), training.config.train.batch_size
+    n_samples = len(training.layout)
+    indices = range(0, n_samples, -(-n_samples // max(CHECKED_SAMPLES, batch_size)))
+    samples: list[Sample] = []
+    for index in indices:
+        loaded = dataset[SampleKey(epoch=0, index=index)]
+        if isinstance(loaded, Exception):
+            raise loaded
+        check_size(training.config, loaded)
+        samples += [loaded] if len(samples) < batch_size else []
+    return samples, len(indices)
+
+
+def activation_bytes(update: AdversarialUpdate, inputs: ModelInputs) -> int:
+    """Compute the losses of a pass; return the bytes that are kept for the backward passes, without the weights."""
+    modules = [network.module for network in update.networks.values()]
+    known = {parameter.untyped_storage().data_ptr() for module in modules for parameter in module.parameters()}
+    kept: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in known:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        losses = update.losses(inputs)  # alive until the sum, so that no memory is counted twice
+    n_bytes = sum(kept.values())
+    del losses
+    return n_bytes
+
+
+def check_size(config: Config, sample: Sample) -> None:
+    """Raise ConfigError where nothing would be left of a sample at the lowest resolution of a network."""
+    side, discriminator = min(sample.source.shape[-2:]), config.discriminator
+    if discriminator.name == "multiscale_patch" and side <= 2 ** (discriminator.n_scales - 1):
+        raise ConfigError(
+            f"discriminator.n_scales is {discriminator.n_scales}, but the shorter side of {sample.name} has {side} "
+            f"pixels, enough for {(side - 1).bit_length()} scales: lower it"
+        )
+    if config.loss.vgg and side < VGG_MIN_SIDE:
+        raise ConfigError(
+            f"loss.vgg is {config.loss.vgg:g}, but the shorter side of {sample.name} has {side} pixels, and VGG19 "
+            f"needs {VGG_MIN_SIDE}: use larger images or loss.vgg=0"
+        )
+
+
+def _describe_cache(training: Training, index: int) -> list[str]:
+    """Return how much of the data set will be kept, estimated from sample `index`; nothing where there is no cache."""
+    data = training.config.data
+    cached = build.build_cached_layout(training.config, training.layout, training.folder)
+    if cached is None:
+        return []
+    outlook = cached.outlook(index)
+    if outlook.n_fitting >= outlook.n_samples:
+        return [f"cache          {data.cache}, about {_gib(outlook.n_bytes)}"]
+    remedy = f"raise data.cache_gib ({data.cache_gib:g} GiB)"
+    if outlook.lacks_space:
+        remedy = f"too little is free in {build.cache_folder(training.config, training.folder)}"
+    return [f"cache          {data.cache}, about {outlook.n_fitting} of {outlook.n_samples} samples fit: {remedy}"]
+
+
+def _count_parameters(network: TrainableNetwork) -> str:
+    n_parameters = sum(parameter.numel() for parameter in network.module.parameters())
+    n_trained = sum(parameter.numel() for parameter in network.parameters)
+    return f"{n_parameters:>12,} parameters{f', {n_trained:,} of them trained' if n_trained < n_parameters else ''}"
+
+
+def _gib(n_bytes: int) -> str:
+    return f"{n_bytes / 2**30:.2f} GiB" if n_bytes >= 2**30 / 10 else f"{n_bytes / 2**20:.1f} MiB"

@@ -1,0 +1,170 @@
+"""Where a run starts: from a checkpoint, or anew with initial weights."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import OutOfMemoryError
+
+from configs import build
+from configs.load import config_differences, config_from_dict
+from configs.schema import Config
+from data.fingerprint import difference
+from inference.load import NetworkKind, find_checkpoint_file, load_network
+from models.weight_transfer import transfer_weights
+from training.best import BEST, saved_score, score_of_file
+from training.setup import Training
+from training.trainable import TrainableNetwork
+from utils.checkpoint import CheckpointError, check_training_state, load_checkpoint
+from utils.checkpoint_folder import LoadedCheckpoint, latest_valid, list_checkpoints
+from utils.distributed import World
+from utils.errors import ConfigError
+from utils.log import logger
+
+
+@dataclass(frozen=True)
+class ResumeOptions:
+    """Where a run starts.
+
+    source: "auto" resumes from the run's latest checkpoint, "never" starts a new run, a path resumes from there.
+    accepts_changed_data: resume, from the next epoch, with a data set that has changed.
+    """
+
+    source: str = "auto"
+    accepts_changed_data: bool = False
+
+
+def resume_or_initialize(training: Training, options: ResumeOptions) -> tuple[LoadedCheckpoint | None, list[str]]:
+    """Bring the networks to where the run starts.
+
+    Returns the checkpoint, if there is one, and lines that list the weights that a new run starts from.
+    """
+    found = find_checkpoint_together(training.folder, options.source, training.world)
+    if found is None:
+        return None, initialize_networks(training)
+    restore(training, found, accepts_changed_data=options.accepts_changed_data)
+    return found, []
+
+
+def find_checkpoint_together(run_folder: Path, source: str, world: World) -> LoadedCheckpoint | None:
+    """Return what `find_checkpoint` of the main process does, on each: they must not resume from different ones."""
+    found = find_checkpoint(run_folder, source) if world.is_main else None
+    path = world.gather(found.path if found else None)[0]
+    if world.is_main or path is None:
+        return found
+    return LoadedCheckpoint(path, load_checkpoint(path))
+
+
+def find_checkpoint(run_folder: Path, source: str) -> LoadedCheckpoint | None:
+    """Return the checkpoint that a run resumes from: a file, a folder's latest valid one, or none ("never").
+
+    Raises:
+        CheckpointError: a place other than the run has none, or none is valid.
+    """
+    if source == "never":
+        return None
+    folder = run_folder if source == "auto" else Path(source)
+    if folder.is_file():
+        return LoadedCheckpoint(folder, load_checkpoint(folder))
+    found = latest_valid(folder, logger.warning)
+    if found is None and source != "auto":
+        raise CheckpointError(f"--resume {source}: neither a checkpoint nor a run folder that holds one")
+    return found
+
+
+def restore(training: Training, found: LoadedCheckpoint, *, accepts_changed_data: bool = False) -> None:
+    """Load a checkpoint, whatever the batch size and the number of processes that wrote it.
+
+    accepts_changed_data: where the data set has changed, resume at the beginning of the next epoch.
+
+    Raises:
+        CheckpointError: the file cannot be used, or its networks or data set differ.
+    """
+    run_state, path, state = training.run_state, found.path, found.state
+    check_training_state(state, path, run_state.needed_keys)
+    try:
+        check_same_networks(config_from_dict(state["config"], str(path)), training.config, path)
+        run_state.load_state_dict(state)
+        run_state.best.value = saved_score(state, training.config)
+        has_changed = _has_changed_data(training, found, is_accepted=accepts_changed_data)
+    except (CheckpointError, OutOfMemoryError):
+        raise
+    except (ConfigError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, IndexError) as error:
+        raise CheckpointError(
+            f"{path}: does not fit, or is ill-formed: {' '.join(str(error).split())}; use another checkpoint"
+        ) from error
+    _read_best_file(training, found)
+    training.checkpoints.saved_step = run_state.loop.step
+    if has_changed and state["samples_into_epoch"]:
+        run_state.loop.start_epoch(state["epoch"] + 1)
+    training.freezing.apply(run_state.loop.epoch)
+    logger.info("resuming from %s", path)
+
+
+def check_same_networks(saved: Config, wanted: Config, path: Path) -> None:
+    """Raise CheckpointError where a checkpoint's networks have another form; log other changed settings."""
+    changes = config_differences(saved, wanted)
+    for key, (old, new) in changes.items():
+        if key.startswith(("generator.", "discriminator.", "features.")) and ".init" not in key:
+            raise CheckpointError(
+                f"{path} was trained with {key}={old}, now it is {new}: set it back, or start a new run with "
+                "--resume never or another run.name"
+            )
+    old_condition, new_condition = (build.build_conditioning(config) for config in (saved, wanted))
+    if old_condition != new_condition:
+        raise CheckpointError(f"{path} was trained on {old_condition}, now it is {new_condition}: set data.* back")
+    if changes:
+        logger.info("changed since: %s", ", ".join(f"{key} {old} -> {new}" for key, (old, new) in changes.items()))
+
+
+def _has_changed_data(training: Training, found: LoadedCheckpoint, *, is_accepted: bool) -> bool:
+    world, saved = training.world, found.state.get("data")
+    change = difference(saved, training.layout) if saved is not None and world.is_main else None
+    change = world.gather(change)[0]  # the main process alone looks at each file
+    if change and not is_accepted:
+        raise CheckpointError(
+            f"{found.path}: the train split has changed since: {change}. Restore it, or resume from the next epoch "
+            "with --accept-changed-data, or start a new run with --resume never"
+        )
+    if change:
+        logger.warning("the train split has changed: %s; resuming from the next epoch", change)
+    return change is not None
+
+
+def _read_best_file(training: Training, found: LoadedCheckpoint) -> None:
+    """Read the score of best.pt, which may be newer than the checkpoint; a run that starts elsewhere archives it."""
+    folder, best = training.folder, training.run_state.best
+    valid = [path for path in list_checkpoints(folder) if path not in found.damaged]
+    continues = found.path.resolve() in [path.resolve() for path in valid[-1:]]
+    if continues and training.world.is_main and best.figure != "none":
+        scores = [best.value, score_of_file(folder / BEST, training.config)]
+        best.value = max((score for score in scores if score is not None), default=None)
+
+
+def initialize_networks(training: Training) -> list[str]:
+    """Start the networks of a new run from the weights that `init` names; return lines that list what was loaded."""
+    report = []
+    init, update = training.config.init, training.update
+    files: list[tuple[NetworkKind, str | None, TrainableNetwork]] = [
+        ("generator", init.generator, update.generator),
+        ("encoder", init.encoder, update.generator),
+        ("discriminator", init.discriminator, update.discriminator),
+    ]
+    for key, setting, network in files:
+        if setting is None:
+            continue
+        file = find_checkpoint_file(Path(setting).expanduser())
+        transfer = transfer_weights(load_network(file, key), network.module)
+        network.load_weights(network.module.state_dict())
+        if not transfer.loaded:
+            raise ConfigError(
+                f"init.{key}: nothing of {file} has a place in this {key}; it holds {transfer.left[0]}, …"
+            )
+        counts = f"{len(transfer.loaded)} tensors loaded from {file}"
+        report.append(f"init.{key}  {counts}; left: {_some(transfer.left)}; new: {_some(transfer.new)}")
+    return report
+
+
+def _some(names: list[str]) -> str:
+    if not names:
+        return "none"
+    return names[0] if len(names) == 1 else f"{names[0]} … {names[-1]} ({len(names)})"

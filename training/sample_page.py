@@ -1,0 +1,58 @@
+"""The page web/index.html of a run's folder: the validation samples of all validations."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from torch import Tensor
+
+from data.image_files import write_png
+from metrics.evaluator import TITLES
+from training.json_lines import JsonLines
+from utils.gallery import Row, write_gallery
+from utils.log import logger
+
+
+class SamplePage:
+    """The page index.html of a folder: the samples of all validations, the latest first.
+
+    A run that resumes from an earlier step continues it. A disk that fails costs the page, not the run.
+    """
+
+    def __init__(self, folder: Path, first_step: int) -> None:
+        self._folder = folder
+        self._rows = JsonLines(folder / "rows.jsonl", first_step, keeps_rows=True)
+
+    def add(
+        self, step: int, number: int, name: str, pictures: Mapping[str, Tensor], figures: Mapping[str, float]
+    ) -> None:
+        """Write the pictures, (3, H, W) uint8, of sample `number`; source and target are the same at each step."""
+        files = {kind: f"images/sample_{number}_{kind}_{step:08d}.png" for kind in ("translated", "difference")}
+        files |= {kind: f"images/sample_{number}_{kind}.png" for kind in ("source", "target")}
+        files = {kind: files[kind] for kind in pictures}  # in the order of the page's columns
+        with _forgiving_disk():
+            for kind, picture in pictures.items():
+                write_png(self._folder / files[kind], picture)
+            self._rows.append(step, {"name": name, "images": files, "metrics": dict(figures)})
+
+    def write(self) -> None:
+        """Write the page."""
+        rows = [
+            Row(
+                f"{row['name']}, step {row['step']}",
+                row["images"],
+                metrics={"step": row["step"], **{TITLES.get(name, name): v for name, v in row["metrics"].items()}},
+            )
+            for row in reversed(self._rows.rows)
+        ]
+        with _forgiving_disk():
+            write_gallery(self._folder / "index.html", rows, self._folder.parent.name)
+
+
+@contextmanager
+def _forgiving_disk() -> Iterator[None]:
+    """Turn a failing disk into a warning."""
+    try:
+        yield
+    except OSError as error:
+        logger.warning("the page of validation samples is incomplete: %s", error)
