@@ -34,6 +34,7 @@ from models.local_enhancer import LocalEnhancer
 from models.spectral_norm import add_spectral_norm
 from utils.cores import usable_cores
 from utils.cpu_memory import keep_freed_memory
+from utils.determinism import use_deterministic_algorithms
 from utils.errors import ConfigError
 from utils.palette import label_colors
 from utils.signatures import accepted
@@ -70,8 +71,9 @@ def build_conditioning(config: Config) -> Conditioning:
 
 
 def prepare_device(config: Config, device: torch.device) -> None:
-    """Have a GPU choose its algorithms by trial, and what a step on a CPU frees kept for the next."""
+    """Choose how a GPU finds its algorithms, and keep the memory that a step on a CPU frees for the next one."""
     torch.backends.cudnn.benchmark = config.train.cudnn_benchmark
+    use_deterministic_algorithms(config.train.deterministic)
     if device.type == "cpu":
         keep_freed_memory(gives_large_back=config.train.activation_checkpointing)
 

@@ -1,4 +1,4 @@
-"""Hints in words, where the figures of a training say that it is stuck."""
+"""Hints for the user, where the figures of a training show that it is stuck."""
 
 from collections.abc import Mapping
 
@@ -9,9 +9,9 @@ _LOW_SCALE = 64.0  # GradScaler begins at 65536
 
 
 class Diagnostics:
-    """Looks at each report; says a thing once, and again when it has passed and come back.
+    """Looks at each report; gives a hint once, and again when its cause has passed and come back.
 
-    gan_mode: the adversarial loss; wgan's logits have no bounds and are not looked at.
+    gan_mode: the adversarial loss; wgan's logits have no bounds and are ignored.
     """
 
     def __init__(self, gan_mode: str) -> None:
@@ -20,7 +20,7 @@ class Diagnostics:
         self._low: set[str] = set()
 
     def __call__(self, scalars: Mapping[str, float]) -> list[str]:
-        """The hints for one report, by the tags of its scalars."""
+        """Return the hints for one report, given its scalars by tag."""
         return [*self._discriminator(scalars), *self._scales(scalars)]
 
     def _discriminator(self, scalars: Mapping[str, float]) -> list[str]:
@@ -44,8 +44,8 @@ class Diagnostics:
             is_low = 1.0 != scale < _LOW_SCALE  # 1: there is no scaler
             if is_low and name not in self._low:
                 hints.append(
-                    f"the scale of the {name}'s gradients has fallen to {scale:g}, since float16 overflows again and "
-                    "again: use amp.dtype=bfloat16, or amp.opt_level=O0"
+                    f"the scale of the {name}'s gradients has fallen to {scale:g}, since float16 overflows repeatedly"
+                    ": use amp.dtype=bfloat16, or amp.opt_level=O0"
                 )
             self._low = self._low | {name} if is_low else self._low - {name}
         return hints

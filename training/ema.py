@@ -1,11 +1,11 @@
-"""Moving average of a network's weights."""
+"""The moving average of a network's weights."""
 
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 
 def make_average(network: nn.Module, decay: float) -> AveragedModel:
-    """A copy of `network` that `update_parameters` pulls towards it: weights average, statistics are taken over.
+    """Return a copy of `network` that `update_parameters` pulls towards it: weights are averaged, statistics copied.
 
     Its count of updates stays on the CPU, where asking for it keeps no device waiting.
     """

@@ -33,11 +33,11 @@ class GracefulStop:
             signal.signal(number, handler)
 
     def be_patient(self) -> None:
-        """From now on a signal is only remembered; before, when there is nothing to save, it stops the run at once."""
+        """Only remember signals from now on; before, when there is nothing to save, one stops the run at once."""
         self._is_patient = True
 
     def poll(self) -> int:
-        """The number of the signal that came, SIGTERM where torchrun has gone and left its processes alone, or 0."""
+        """Return the number of the signal that came, SIGTERM where torchrun has died without its processes, or 0."""
         if self.signal_number is None and self._launcher not in (None, os.getppid()):
             self.signal_number = signal.SIGTERM
         return self.signal_number or 0
@@ -47,6 +47,6 @@ class GracefulStop:
         if self.signal_number is None:
             self.signal_number = number
         if not self._is_patient:
-            raise Interrupted(number, "before the first step; nothing was to be saved")
+            raise Interrupted(number, "before the first step; there was nothing to save")
         if is_second_ctrl_c:
             raise KeyboardInterrupt

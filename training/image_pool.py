@@ -1,4 +1,4 @@
-"""Earlier translations, for the discriminator not to forget them."""
+"""Earlier translations, on which the discriminator is trained again."""
 
 import torch
 from torch import Tensor
@@ -8,9 +8,9 @@ Pair = tuple[Tensor, Tensor]
 
 
 class ImagePool:
-    """Up to `size` earlier translations; half of the time one of them is judged in place of a present one.
+    """Up to `size` earlier translations; half of the time one of them is shown in place of a present one.
 
-    Shrivastava et al. 2017, section 2.3, as pix2pixHD and pix2pix have it: a new translation that is not judged takes
+    Shrivastava et al. 2017, section 2.3, as pix2pixHD and pix2pix have it: a new translation that is not shown takes
     the place of the one that is. Draws come from torch's global generator of the CPU.
     """
 
@@ -19,7 +19,7 @@ class ImagePool:
         self._pairs: list[Pair] = []
 
     def exchange(self, source: Tensor, fake: Tensor) -> Pair:
-        """What is to be judged: (N, C, H, W) conditions and (N, 3, H, W) float32 translations without graph.
+        """Return what to show: (N, C, H, W) conditions and (N, 3, H, W) float32 translations without graph.
 
         One that is alone may be exchanged for one of another size.
         """
@@ -39,14 +39,14 @@ class ImagePool:
         return earlier if is_alone or earlier[0].shape == pair[0].shape else pair
 
     def state_dict(self) -> list[Pair]:
-        """The pairs, on the CPU."""
+        """Return the pairs, on the CPU."""
         return [(source.cpu(), fake.cpu()) for source, fake in self._pairs]
 
     def load_state_dict(self, pairs: list[Pair], device: torch.device) -> None:
-        """Go on with the pairs that `state_dict` gave, or with as many as there is room for."""
+        """Load the pairs that `state_dict` returned, or as many as there is room for."""
         self._pairs = [(source.to(device), fake.to(device)) for source, fake in pairs[: self._size]]
 
 
 def _copy(pair: Pair) -> Pair:
-    """A part of a batch, kept, would keep the whole of it in memory."""
+    """Return a pair with memory of its own: a view would keep its batch in memory."""
     return pair[0].clone(), pair[1].clone()

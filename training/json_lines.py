@@ -1,4 +1,4 @@
-"""Records of a run, a line of JSON each, that a run which goes on from an earlier step continues."""
+"""Records of a run, a line of JSON each, which a run that resumes from an earlier step continues."""
 
 import json
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    """The records of a file; a last line that a killed run has not finished is none."""
+    """Return the records of a file, without a last line that a killed run has not finished."""
     rows = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
         try:

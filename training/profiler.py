@@ -26,12 +26,12 @@ class Profiler:
             self._profile.start()
 
     def step(self) -> None:
-        """A step has ended."""
+        """Record the end of a step."""
         if self._profile:
             self._profile.step()
 
     def close(self) -> None:
-        """Stop recording; of steps that were not reached there is nothing."""
+        """Stop recording; steps that were not reached are not in the trace."""
         if self._profile:
             self._profile.stop()
             is_there = self._path.is_file()

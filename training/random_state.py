@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 def random_state(device: torch.device) -> dict[str, Tensor]:
-    """State of the CPU's generator and, on a GPU, of the device's."""
+    """Return the state of the CPU's generator and, on a GPU, of the device's."""
     state = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
         state["cuda"] = torch.cuda.get_rng_state(device)
@@ -13,7 +13,7 @@ def random_state(device: torch.device) -> dict[str, Tensor]:
 
 
 def restore_random_state(state: dict[str, Tensor], device: torch.device) -> None:
-    """Go on where `random_state` was taken; a generator that was not there is left alone."""
+    """Restore what `random_state` returned; a generator that it lacks is left alone."""
     torch.set_rng_state(state["cpu"])
     if device.type == "cuda" and "cuda" in state:
         torch.cuda.set_rng_state(state["cuda"], device)

@@ -9,7 +9,7 @@ from utils.log import logger
 
 
 def archive_run(run_folder: Path) -> Path | None:
-    """Rename a run, so that a new one can take its name and nothing is lost; returns where it is now, if it was.
+    """Rename a run, so that a new one can take its name and nothing is lost; return its new place, None without a run.
 
     Raises:
         FileExistsError: the folder holds files, but no run.
@@ -27,7 +27,7 @@ def archive_run(run_folder: Path) -> Path | None:
 
 @contextmanager
 def log_file(path: Path | None) -> Iterator[None]:
-    """Append the messages to a file too, each with its time; nowhere where `path` is None."""
+    """Append the messages within to a file too, each with its time; None writes no file."""
     if path is None:
         yield
         return

@@ -15,7 +15,7 @@ class RunLockedError(UserError):
 
 @contextmanager
 def run_lock(run_folder: Path) -> Iterator[None]:
-    """Hold the lock of a run, a file beside its folder, that the system takes back when the process ends in any way.
+    """Hold the lock of a run, a file beside its folder, which the system releases when the process ends in any way.
 
     Raises:
         RunLockedError: another process holds it.

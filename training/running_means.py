@@ -1,4 +1,4 @@
-"""Means of 0-d tensors over many passes, without asking the device for them at each."""
+"""Means of 0-d tensors over many passes, without a transfer from the device at each."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from utils.distributed import World
 
 
 class RunningMeans:
-    """Sums and counts on the device, added to in place, as a CUDA graph can too; `take` makes the one transfer."""
+    """Sums and counts on the device, added to in place, as a CUDA graph can too; `flush` makes the one transfer."""
 
     def __init__(self) -> None:
         self._totals: dict[tuple[str, ...], Tensor] = {}  # by the tags of an addition: its sums, then their number
@@ -26,7 +26,7 @@ class RunningMeans:
         total[-1:].add_(1)
 
     def flush(self, world: World) -> dict[str, float]:
-        """Means over the passes since the last call and over the processes, by tag; starts anew."""
+        """Return the means over the passes since the last call and over the processes, by tag, and reset them."""
         totals = list(self._totals.values())
         taken = world.mean(torch.cat(totals)).cpu().split([len(total) for total in totals])
         for total in totals:

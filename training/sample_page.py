@@ -26,7 +26,7 @@ class SamplePage:
     def add(
         self, step: int, number: int, name: str, pictures: Mapping[str, Tensor], figures: Mapping[str, float]
     ) -> None:
-        """Write the pictures, (3, H, W) uint8, of sample `number`; source and target are the same at each step."""
+        """Write the pictures of sample `number`, (3, H, W) uint8; source and target are the same at each step."""
         files = {kind: f"images/sample_{number}_{kind}_{step:08d}.png" for kind in ("translated", "difference")}
         files |= {kind: f"images/sample_{number}_{kind}.png" for kind in ("source", "target")}
         files = {kind: files[kind] for kind in pictures}  # in the order of the page's columns

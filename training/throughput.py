@@ -1,4 +1,4 @@
-"""How fast steps go, and what they wait for."""
+"""The speed of training, and the share of its time that it waits for data."""
 
 import time
 from collections.abc import Iterator
@@ -8,14 +8,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Lap:
-    """steps_per_s: speed. waiting_share: share of the time spent in `waiting`, 0 to 1."""
+    """The steps between two reports.
+
+    waiting_share: share of the time spent in `waiting`, 0 to 1.
+    """
 
     steps_per_s: float
     waiting_share: float
 
 
 class Throughput:
-    """Speed between laps, and the share of waiting in them."""
+    """Measures laps: their speed, and the share of waiting in them."""
 
     def __init__(self) -> None:
         """Start at step 0."""
@@ -29,13 +32,13 @@ class Throughput:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Count the time within as waiting."""
+        """Count the time spent within as waiting."""
         begin_s = time.perf_counter()
         yield
         self._waited_s += time.perf_counter() - begin_s
 
     def lap(self, step: int) -> Lap:
-        """The lap that ends at `step`; another begins."""
+        """Return the lap that ends at `step`, and begin another."""
         elapsed_s = time.perf_counter() - self._time_s
         lap = Lap((step - self._step) / elapsed_s, self._waited_s / elapsed_s)
         self.start(step)

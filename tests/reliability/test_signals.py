@@ -95,7 +95,7 @@ def test_before_the_first_step_a_run_stops_at_once(
         context.setattr(launch, "build_training", struck(launch.build_training))
         code = run_as_user(tiny_config, context)
     assert code == 128 + signal.SIGTERM
-    assert "stopped by SIGTERM before the first step; nothing was to be saved" in capfd.readouterr().err
+    assert "stopped by SIGTERM before the first step; there was nothing to save" in capfd.readouterr().err
     goes_on_exactly(tiny_config)
 
 

@@ -1,0 +1,83 @@
+"""The names that a configuration may choose are the keys of the registries, and what these take are settings."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from configs.load import load_config
+from configs.schema import Config, DiscriminatorConfig, GeneratorConfig, LossConfig, TrainConfig
+from configs.unused import unused_settings
+from losses import GENERATOR_LOSSES
+from models import DISCRIMINATORS, GENERATORS
+from tests.runs import checkpoint, run
+from utils.signatures import accepted, argument_names
+
+
+@pytest.mark.parametrize(
+    ("registry", "section"), [(GENERATORS, GeneratorConfig), (DISCRIMINATORS, DiscriminatorConfig)]
+)
+def test_names_of_networks_are_the_choices(registry: Mapping[str, object], section: type) -> None:
+    assert set(registry) == set(get_args(get_type_hints(section)["name"]))
+
+
+def test_names_of_losses_are_the_weights() -> None:
+    assert set(GENERATOR_LOSSES) == set(LossConfig().weights)
+
+
+@pytest.mark.parametrize(
+    ("registry", "settings", "others"),
+    [
+        (GENERATORS, [GeneratorConfig], {"in_channels", "out_channels"}),
+        (DISCRIMINATORS, [DiscriminatorConfig], {"source_channels", "image_channels"}),
+        (GENERATOR_LOSSES, [LossConfig, TrainConfig], set()),
+    ],
+)
+def test_every_argument_is_a_setting(
+    registry: Mapping[str, Callable[..., Any]], settings: list[type], others: set[str]
+) -> None:
+    known = {item.name for section in settings for item in fields(section)} | others
+    for name, maker in registry.items():
+        assert argument_names(maker) <= known, name
+
+
+@pytest.mark.parametrize("retain_graph", ["true", "false"])
+@pytest.mark.parametrize("name", [name for name in GENERATOR_LOSSES if name != "vgg"])
+def test_each_loss_trains_alone_in_both_orders(tiny_config: Path, name: str, retain_graph: str) -> None:
+    weights = [f"loss.{other}={int(other == name)}" for other in GENERATOR_LOSSES]
+    run(tiny_config, *weights, f"train.retain_graph={retain_graph}", "train.max_steps=1")
+    assert checkpoint(tiny_config, 1)["generator"]["skipped_steps"] == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (["generator.n_enhancers=2"], ["generator.n_enhancers=2"]),
+        (["generator.name=local", "generator.n_enhancers=2"], []),
+        (["generator.name=local", "generator.dropout=true"], ["generator.dropout=True"]),
+        (
+            ["generator.name=unet", "generator.n_downsamplings=6", "generator.upsample=nearest"],
+            ["generator.upsample=nearest"],
+        ),
+        (["discriminator.name=pixel", "discriminator.n_scales=3"], ["discriminator.n_scales=3"]),
+        (["loss.vgg_imagenet_normalization=true"], ["loss.vgg_imagenet_normalization=True"]),
+        (["loss.adversarial=0", "loss.gan_mode=hinge", "discriminator.n_scales=2"], ["loss.gan_mode=hinge"]),
+    ],
+)
+def test_settings_that_nothing_chosen_takes_are_without_effect(
+    tiny_config: Path, settings: list[str], expected: list[str]
+) -> None:
+    before = unused_settings(load_config(tiny_config, ["generator.n_downsamplings=6"]))
+    config = load_config(tiny_config, ["generator.n_downsamplings=6", "data.preprocess=none", *settings])
+    assert sorted(set(unused_settings(config)) - set(before)) == expected
+
+
+def test_a_function_gets_what_its_signature_names() -> None:
+    def function(a: int, *, b: int = 0) -> tuple[int, int]:
+        return a, b
+
+    assert argument_names(function) == {"a", "b"}
+    assert accepted(function, {"a": 1, "b": 2, "c": 3}) == {"a": 1, "b": 2}
+    assert Config().loss.weights["l1"] == 0

@@ -1,0 +1,70 @@
+"""state.json says how a run ended, so that a script knows whether to start it again."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import train
+from tests.reliability.faults import PLACES, Fault, replacement
+from tests.runs import run
+from training.run_status import STATE_FILE, write_state
+from utils.cli import run_entry_point
+
+
+def state_of(config: Path) -> dict[str, Any]:
+    content = json.loads((config.parent / "runs" / "tiny" / STATE_FILE).read_text())
+    assert isinstance(content, dict)
+    return content
+
+
+def test_a_finished_run(tiny_config: Path) -> None:
+    run(tiny_config)
+    assert state_of(tiny_config) == {"state": "finished", "step": 4, "signal": None, "reason": None}
+
+
+def test_a_stopped_run_names_step_and_signal(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, name = PLACES["forward"]
+    with monkeypatch.context() as context:
+        context.setattr(owner, name, replacement(Fault("forward", "SIGUSR1", call=2), getattr(owner, name)))
+        context.setattr(sys, "argv", ["train.py", "--config", str(tiny_config), "train.max_steps=1000"])
+        assert run_entry_point(train.main) == 138
+    assert state_of(tiny_config) == {"state": "stopped", "step": 2, "signal": "SIGUSR1", "reason": None}
+    run(tiny_config)
+    assert state_of(tiny_config)["state"] == "finished"
+
+
+def test_a_run_that_fails_gives_the_reason(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, name = PLACES["backward"]
+    with monkeypatch.context() as context:
+        context.setattr(owner, name, replacement(Fault("backward", "raise", call=3), getattr(owner, name)))
+        with pytest.raises(RuntimeError, match="a fault of a test"):
+            run(tiny_config)
+    assert state_of(tiny_config) == {
+        "state": "failed",
+        "step": 1,
+        "signal": None,
+        "reason": "RuntimeError: a fault of a test",
+    }
+
+
+def test_while_it_runs_it_says_so(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    owner, name = PLACES["validation"]
+    original = getattr(owner, name)
+
+    def watched(*arguments: Any) -> Any:
+        seen.append(state_of(tiny_config)["state"])
+        return original(*arguments)
+
+    monkeypatch.setattr(owner, name, watched)
+    run(tiny_config)
+    assert seen == ["running"]
+
+
+def test_a_disk_that_fails_costs_the_file_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").touch()
+    write_state(tmp_path / "file", "running", 0)
+    assert "state.json not written" in caplog.text
