@@ -1,1 +1,1 @@
-"""Where the figures of the README come from: python -m bench.NAME, or make bench."""
+"""The benchmarks behind docs/performance.md: python -m bench.NAME, or make bench."""

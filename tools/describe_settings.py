@@ -1,7 +1,4 @@
-"""Write what configs/schema.py says of each setting: python -m tools.describe_settings.
-
-Rewrites configs/reference.yaml, a configuration of all defaults, and docs/configuration.md, a table for each section.
-"""
+"""Write configs/reference.yaml, every setting with its default and meaning: python -m tools.describe_settings."""
 
 import ast
 import inspect
@@ -10,30 +7,22 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
+from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from configs import schema
 from configs.schema import Config
 from utils.cli import ArgumentParser, run_entry_point
 
-ROOT = Path(__file__).parents[1]
-REFERENCE, TABLES = ROOT / "configs" / "reference.yaml", ROOT / "docs" / "configuration.md"
+REFERENCE = Path(__file__).parents[1] / "configs" / "reference.yaml"
 _WIDTH = 120
-_TYPES = {bool: "true or false", int: "whole number", float: "number", str: "text", type(None): "null"}
-_INTRODUCTION = """\
-# Configuration
-
-Written by `python -m tools.describe_settings` from [configs/schema.py](../configs/schema.py); the same as YAML is
-[configs/reference.yaml](../configs/reference.yaml).
-
-A configuration is a YAML file of these sections; what it leaves out has its default. On the command line
-`section.key=value` wins over the file: `optimizer.learning_rate=1e-4`, `train.freeze_generator=[stem,downs.0]`,
-`train.max_steps=null`. What a run really uses:
-
-    python train.py --config configs/demo.yaml train.batch_size=4 --print-config
-
-A wrong key or value ends in a line that names it and what was expected. `--dry-run` lists settings that have no effect
-beside the others.
+_TYPES = {int: "whole number", float: "number", str: "text", type(None): "null"}
+_HEAD = """\
+# Every key with its default and meaning. This is no recipe: copy what you want to change into a file of your own.
+# The command line overrides the file: train.batch_size=4, train.freeze_generator=[stem,downs.0], train.max_steps=null.
+# A wrong key or value is reported with what was expected. To print what a run uses:
+#   python train.py --config FILE [section.key=value ...] --print-config
+# Written by python -m tools.describe_settings from configs/schema.
 """
 
 
@@ -58,23 +47,14 @@ class Section:
 
 
 def read_sections() -> list[Section]:
-    """The sections of a configuration, in the order of the schema."""
+    """Return the sections of a configuration, in the order of the schema."""
     classes = {node.name: node for node in ast.parse(inspect.getsource(schema)).body if isinstance(node, ast.ClassDef)}
     return _section(Config(), "", "", classes).sections
 
 
 def reference_yaml(sections: Sequence[Section]) -> str:
-    """Every key with its default and meaning, as YAML."""
-    head = "# Every key with its default and meaning. No recipe: copy what you want to change into a file of your own."
-    lines = [head]
-    for section in sections:
-        lines += ["", *_yaml_section(section, indent="")]
-    return "\n".join(lines) + "\n"
-
-
-def configuration_page(sections: Sequence[Section]) -> str:
-    """A table for each section, as Markdown."""
-    return _INTRODUCTION + "".join(f"\n{_markdown_section(section)}" for section in sections)
+    """Return every key with its default and meaning, as YAML."""
+    return _HEAD + "".join("\n" + "\n".join(_yaml_section(section, indent="")) + "\n" for section in sections)
 
 
 def _section(instance: Any, key: str, meaning: str, classes: dict[str, ast.ClassDef]) -> Section:
@@ -92,7 +72,7 @@ def _section(instance: Any, key: str, meaning: str, classes: dict[str, ast.Class
 
 
 def _documented_fields(node: ast.ClassDef) -> dict[str, str]:
-    """The texts below the fields of a class; Python itself forgets them."""
+    """Return the texts below the fields of a class, which Python does not keep."""
     texts = {}
     for statement, text in zip(node.body, node.body[1:], strict=False):
         if isinstance(statement, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
@@ -108,7 +88,7 @@ def _yaml_section(section: Section, indent: str) -> Iterator[str]:
     for setting in section.settings:
         yield from _comment(setting.meaning, f"{indent}  ")
         value = "reference" if (section.key, setting.name) == ("run", "name") else yaml_value(setting.default)
-        yield f"{indent}  {setting.name}: {value}"
+        yield f"{indent}  {setting.name}: {value}{_choices(setting.kind)}"
     for inner in section.sections:
         yield from _yaml_section(inner, f"{indent}  ")
 
@@ -117,34 +97,22 @@ def _comment(text: str, indent: str) -> list[str]:
     return textwrap.wrap(text, _WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ")
 
 
-def _markdown_section(section: Section) -> str:
-    rows = [
-        f"| `{setting.name}` | {_in_cell(type_in_words(setting.kind))} | `{yaml_value(setting.default)}` "
-        f"| {_in_cell(setting.meaning)} |"
-        for setting in section.settings
-    ]
-    head = [f"## {section.key}", "", section.meaning, "", "| key | value | default | meaning |", "|---|---|---|---|"]
-    return "\n".join([*head, *rows]) + "\n" + "".join(f"\n{_markdown_section(inner)}" for inner in section.sections)
+def _choices(kind: Any) -> str:
+    """Return the choices of a Literal or the types of a union as a comment; other types are seen from the default."""
+    return f"  # {type_name(kind)}" if get_origin(kind) in (Literal, UnionType) else ""
 
 
-def _in_cell(text: str) -> str:
-    """`text` as Markdown shows it in a table; what looks like a tag is shown too."""
-    return text.replace("|", "\\|").replace("<", "&lt;").replace("**", "\\*\\*")
-
-
-def type_in_words(kind: Any) -> str:
-    """What a setting of a type takes: `whole number`, or the choices."""
+def type_name(kind: Any) -> str:
+    """Return what a Literal, a union or a type of a setting takes: `whole number or null`, or the choices."""
     if get_origin(kind) is Literal:
-        return ", ".join(f"`{choice}`" for choice in get_args(kind))
-    if get_origin(kind) is list:
-        return "list of texts"
+        return ", ".join(str(choice) for choice in get_args(kind))
     if parts := get_args(kind):
-        return " or ".join(type_in_words(part) for part in parts)
+        return " or ".join(type_name(part) for part in parts)
     return _TYPES[kind]
 
 
 def yaml_value(value: object) -> str:
-    """A default as YAML writes it."""
+    """Return a default as YAML writes it."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -158,13 +126,9 @@ def yaml_value(value: object) -> str:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Rewrite both files."""
-    ArgumentParser(
-        description="Write configs/reference.yaml and docs/configuration.md from configs/schema.py."
-    ).parse_args(argv)
-    sections = read_sections()
-    REFERENCE.write_text(reference_yaml(sections), encoding="utf-8")
-    TABLES.write_text(configuration_page(sections), encoding="utf-8")
+    """Rewrite the file."""
+    ArgumentParser(description="Write configs/reference.yaml from configs/schema.").parse_args(argv)
+    REFERENCE.write_text(reference_yaml(read_sections()), encoding="utf-8")
 
 
 if __name__ == "__main__":

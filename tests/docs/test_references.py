@@ -1,4 +1,4 @@
-"""Keys, options, links and modules that README.md and docs/*.md name are there; configuration.md is up to date."""
+"""What README.md and docs/*.md name is there: keys, options, links, modules; configs/reference.yaml is up to date."""
 
 import argparse
 import re
@@ -13,11 +13,12 @@ from configs.load import settings_by_key
 from configs.schema import Config
 from tests.docs.documents import DOCUMENTS, ROOT, prose
 from tests.runs import translation_script
-from tools.describe_settings import REFERENCE, TABLES, configuration_page, read_sections, reference_yaml
+from tools.describe_settings import REFERENCE, Section, read_sections, reference_yaml
 
 KEYS = set(settings_by_key(Config()))
 SECTIONS = {key.partition(".")[0] for key in KEYS}
-MODULES = sorted(path.stem for path in (ROOT / "tools").glob("[a-z]*.py") if "run_entry_point" in path.read_text())
+MODULES = [path.stem for path in (ROOT / "tools").glob("*.py") if "run_entry_point" in path.read_text()]
+MODULES += [f"{path.parent.name}.__main__" for path in (ROOT / "tools").glob("*/__main__.py")]
 OF_OTHERS = {  # options of torchrun, tensorboard, pip and git
     *("--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--max-restarts"),
     *("--signals-to-handle", "--logdir", "--editable", "--requeue", "--open-mode", "--signal", "--standalone"),
@@ -56,7 +57,7 @@ def own_text(document: Path) -> str:
     text = prose(document)
     if document.name != "coming_from_pix2pixHD.md":
         return re.sub(r"pix2pixHD's\s+`--[\w-]+`|`--eval`", "", text)
-    return re.sub(r"^\| `--.*? \| |`--no_lsgan`|`--model \w+`|`-1`", "", text, flags=re.MULTILINE)
+    return re.sub(r"^\| `--.*? \| |`--no_lsgan`|`--model \w+`|`--eval`|`-1`", "", text, flags=re.MULTILINE)
 
 
 @pytest.mark.parametrize("document", PAGES)
@@ -85,29 +86,44 @@ def test_links_lead_to_files(document: Path) -> None:
 @pytest.mark.parametrize("document", PAGES)
 def test_modules_are_there(document: Path) -> None:
     named = re.findall(r"(?<!\w)((?:tools|bench)\.[a-z_]+)(?![\w.])", prose(document))
-    assert not [name for name in named if not (ROOT / f"{name.replace('.', '/')}.py").exists()]
+    paths = [ROOT / name.replace(".", "/") for name in named]
+    assert not [path for path in paths if not path.with_suffix(".py").exists() and not (path / "__main__.py").exists()]
 
 
-def test_pages_are_as_the_schema_says() -> None:
-    sections = read_sections()
-    hint = "run: python -m tools.describe_settings"
-    assert REFERENCE.read_text(encoding="utf-8") == reference_yaml(sections), hint
-    assert TABLES.read_text(encoding="utf-8") == configuration_page(sections), hint
+def test_the_reference_is_as_the_schema_says() -> None:
+    assert REFERENCE.read_text(encoding="utf-8") == reference_yaml(read_sections()), (
+        "run: python -m tools.describe_settings"
+    )
 
 
-def test_every_setting_has_a_row_with_a_meaning() -> None:
-    page = TABLES.read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| .+ \| `.*` \| (.+) \|$", page, re.MULTILINE)
-    assert [name for name, _ in rows] == [key.rpartition(".")[2] for key in _keys_in_order(page)]
-    assert len(rows) == len(KEYS)
+def test_every_setting_has_a_meaning() -> None:
+    text, sections = REFERENCE.read_text(encoding="utf-8"), read_sections()
+    explained = re.findall(r"^ +# .+\n +(\w+): ", text, re.MULTILINE)
+    settings = [setting for section in _all_sections(sections) for setting in section.settings]
+    assert explained == [setting.name for setting in settings]
+    assert {f"{section.key}.{s.name}" for section in _all_sections(sections) for s in section.settings} == KEYS
 
 
-def _keys_in_order(page: str) -> list[str]:
-    sections = re.findall(r"^## (.+)$", page, re.MULTILINE)
-    of = {
-        section: [key for key in settings_by_key(Config()) if key.rpartition(".")[0] == section] for section in sections
-    }
-    return [key for section in sections for key in of[section]]
+def _all_sections(sections: Sequence[Section]) -> list[Section]:
+    return [inner for section in sections for inner in (section, *_all_sections(section.sections))]
+
+
+def test_the_reference_names_choices_and_optional_types() -> None:
+    lines = REFERENCE.read_text(encoding="utf-8").splitlines()
+    assert "  direction: AtoB  # AtoB, BtoA" in lines
+    assert "  max_steps: null  # whole number or null" in lines
+    assert "  workers: auto  # whole number or text" in lines
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"])
+def test_lines_end_at_120_columns(document: Path) -> None:
+    """Lines of tables cannot be broken, nor can links."""
+    lines = document.read_text(encoding="utf-8").splitlines()
+    assert not [line for line in lines if len(line) > 120 and not line.lstrip().startswith("| ") and "http" not in line]
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
 
 
 def test_every_option_of_the_originals_has_a_row() -> None:

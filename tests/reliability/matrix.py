@@ -19,29 +19,37 @@ class Row:
 
 ROWS = {
     1: Row(
-        220, "kill -9 at random instants while saving", "a loadable checkpoint; going on equals the uninterrupted run"
+        220,
+        "kill -9 at random instants during saving",
+        "a valid checkpoint; the resumed run equals the uninterrupted one",
     ),
     2: Row(10, "kill -9 at chosen points of saving", "the same"),
-    3: Row(10, "full or failing disk", "the old checkpoint stays whole; the run goes on, retries, ends at 3 failures"),
+    3: Row(
+        10, "full or failing disk", "the old checkpoint stays valid; the run continues, retries, ends after 3 failures"
+    ),
     4: Row(26, "SIGTERM, SIGINT, SIGHUP, SIGUSR1", "the step is finished and saved, exit code 128+n, exact resume"),
     5: Row(4, "the same under torchrun", "all processes stop at one step, one checkpoint, no orphan"),
-    6: Row(11, "a process of several is lost", "the others end within seconds, and --max-restarts goes on"),
-    7: Row(1200, "damaged checkpoint, or another file", "found; an earlier one is used, or one line tells the way out"),
-    8: Row(42, "malicious checkpoint", "refused, and nothing of it is run"),
+    6: Row(11, "a process of several is lost", "the others end within seconds, and --max-restarts resumes"),
+    7: Row(
+        1200, "damaged checkpoint, or another file", "detected; an earlier one is used, or one line names the remedy"
+    ),
+    8: Row(42, "malicious checkpoint", "refused; none of its code is run"),
     9: Row(8, "dangerous code in this project", "none"),
-    10: Row(68, "damaged, hostile and unusual images", "read alike everywhere, or named with the reason"),
-    11: Row(10, "labels that are none", "file, pixel, value and allowed range are told"),
-    12: Row(16, "pairs that are none", "a report before training"),
-    13: Row(6, "data set changed between save and resume", "refused with the difference, or on from the next epoch"),
-    14: Row(16, "numbers that are not finite", "no update from them, an end in words, no poisoned checkpoint"),
+    10: Row(68, "damaged, hostile and unusual images", "read alike everywhere, or reported with the reason"),
+    11: Row(10, "invalid labels", "file, pixel, value and allowed range are reported"),
+    12: Row(16, "missing or invalid pairs", "a report before training"),
+    13: Row(
+        6, "data set changed between save and resume", "refused with the difference, or continued from the next epoch"
+    ),
+    14: Row(16, "numbers that are not finite", "no update from them, an error message, no poisoned checkpoint"),
     15: Row(50, "configuration", "exit code 2, a line for each problem"),
-    16: Row(10, "paths", "nothing written outside, no two results in one file"),
-    17: Row(16, "environment", "refused at once, in one line with the way out"),
-    18: Row(5, "loader process", "the run ends with the cause, the checkpoint stays whole"),
+    16: Row(10, "paths", "nothing is written outside, no two results in one file"),
+    17: Row(16, "environment", "refused at once, in one line with the remedy"),
+    18: Row(5, "loader process", "the run ends with the cause, the checkpoint stays valid"),
     19: Row(30, "resume in the middle of an epoch", "equals the uninterrupted run bit for bit"),
-    20: Row(2, "TensorBoard after a resume", "steps rise"),
-    21: Row(4, "many steps and saves", "memory and open files stay flat"),
-    22: Row(3500, "mutated files", "documented exceptions only, no death by a signal"),
+    20: Row(2, "TensorBoard after a resume", "steps increase"),
+    21: Row(4, "many steps and saves", "memory and open files stay constant"),
+    22: Row(3500, "mutated files", "documented exceptions only, no crash"),
 }
 
 
