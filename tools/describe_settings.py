@@ -10,7 +10,6 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from configs import schema
 from configs.schema import Config
 from utils.cli import ArgumentParser, run_entry_point
 
@@ -48,8 +47,7 @@ class Section:
 
 def read_sections() -> list[Section]:
     """Return the sections of a configuration, in the order of the schema."""
-    classes = {node.name: node for node in ast.parse(inspect.getsource(schema)).body if isinstance(node, ast.ClassDef)}
-    return _section(Config(), "", "", classes).sections
+    return _section(Config(), "", "").sections
 
 
 def reference_yaml(sections: Sequence[Section]) -> str:
@@ -57,22 +55,24 @@ def reference_yaml(sections: Sequence[Section]) -> str:
     return _HEAD + "".join("\n" + "\n".join(_yaml_section(section, indent="")) + "\n" for section in sections)
 
 
-def _section(instance: Any, key: str, meaning: str, classes: dict[str, ast.ClassDef]) -> Section:
+def _section(instance: Any, key: str, meaning: str) -> Section:
     kind = type(instance)
-    kinds, meanings = get_type_hints(kind), _documented_fields(classes[kind.__name__])
+    kinds, meanings = get_type_hints(kind), documented_fields(kind)
     settings, sections = [], []
     for name in (field.name for field in fields(kind)):
         value, meaning_of_field = getattr(instance, name), meanings.get(name, "")
         if is_dataclass(value):
             path = f"{key}.{name}" if key else name
-            sections.append(_section(value, path, meaning_of_field or inspect.getdoc(type(value)) or "", classes))
+            sections.append(_section(value, path, meaning_of_field or inspect.getdoc(type(value)) or ""))
         else:
             settings.append(Setting(name, value, kinds[name], meaning_of_field))
     return Section(key, meaning, settings, sections)
 
 
-def _documented_fields(node: ast.ClassDef) -> dict[str, str]:
+def documented_fields(section: type) -> dict[str, str]:
     """Return the texts below the fields of a class, which Python does not keep."""
+    (node,) = ast.parse(inspect.getsource(section)).body
+    assert isinstance(node, ast.ClassDef)
     texts = {}
     for statement, text in zip(node.body, node.body[1:], strict=False):
         if isinstance(statement, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):

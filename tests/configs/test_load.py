@@ -1,16 +1,14 @@
-import ast
 import re
 from dataclasses import FrozenInstanceError, fields
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from configs import schema
 from configs.load import config_differences, config_from_dict, config_to_dict, config_to_yaml, load_config
 from configs.schema import Config
 from configs.unused import unused_settings
+from tools.describe_settings import documented_fields
 from utils.errors import ConfigError
 
 CONFIG_FILES = sorted(Path("configs").glob("*.yaml"))
@@ -173,20 +171,6 @@ def test_differences_are_named_by_their_keys(tmp_path: Path) -> None:
 def test_a_configuration_cannot_be_changed() -> None:
     with pytest.raises(FrozenInstanceError):
         Config().run.seed = 1  # type: ignore[misc]
-
-
-def documented_fields(section: type) -> dict[str, str]:
-    """The text below each field of a section of the schema."""
-    tree = ast.parse(Path(schema.__file__).read_text())
-    body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == section.__name__)
-    return {
-        field.target.id: " ".join(str(text.value.value).split())
-        for field, text in pairwise(body)
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(field.target, ast.Name)
-        and isinstance(text, ast.Expr)
-        and isinstance(text.value, ast.Constant)
-    }
 
 
 @pytest.mark.parametrize("section", [field.name for field in fields(Config)] + ["synthetic"])
