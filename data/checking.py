@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 import numpy as np
 import torch
 
-from data.layout import Layout, sample_in_words
+from data.layout import Layout, describe_sample
 from data.loader import as_data_error
 from data.preprocessing import Preprocessing
 from data.worker_monitor import POLL_S, end_in_words
@@ -57,7 +57,7 @@ class Check:
             else:
                 placement = self.preprocessing.fixed(sample)
         except Exception as error:  # noqa: BLE001  a fault of ours is told with its sample
-            return Checked(index, as_data_error(error, sample_in_words(self.layout, index)).problems)
+            return Checked(index, as_data_error(error, describe_sample(self.layout, index)).problems)
         return Checked(index, (), placement.crop_height, placement.crop_width)
 
 
@@ -123,7 +123,7 @@ class _Worker:
             checked: Checked = self.connection.recv()
         except (EOFError, OSError):
             exit_code = self.end(grace_s=_GRACE_S)
-            problem = end_in_words(exit_code, sample_in_words(self._check.layout, index))
+            problem = end_in_words(exit_code, describe_sample(self._check.layout, index))
             return Checked(index, (problem,), ends_process=True)
         return checked
 
@@ -131,7 +131,7 @@ class _Worker:
         """End the process, which does not answer."""
         self.end()
         index = self.given.popleft()
-        return Checked(index, (f"{sample_in_words(self._check.layout, index)}: {why}",), ends_process=True)
+        return Checked(index, (f"{describe_sample(self._check.layout, index)}: {why}",), ends_process=True)
 
     def end(self, grace_s: float = 0.0) -> int:
         """End the process; returns its exit code, of its own end where it comes to that within `grace_s` seconds."""

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from data.bad_samples import BadSample, BadSamples, most_bad_samples
 from data.batch import Batch, DataError, LoadingError, Sample
-from data.layout import Layout, sample_in_words
+from data.layout import Layout, describe_sample
 from data.preprocessing import Preprocessing, place
 from data.sampler import SampleKey, TrainingSampler
 from data.worker_monitor import POLL_S, ProcessNotes, WorkerMonitor
@@ -80,7 +80,7 @@ class TrainingDataset(Dataset[Loaded]):
             placement = self._preprocessing.draw(sample, rng)
             return place(sample, placement, source_is_ids=self.layout.n_classes > 0)
         except Exception as error:  # noqa: BLE001  a fault too: raised here it would leave the processes waiting
-            return as_data_error(error, sample_in_words(self.layout, index))
+            return as_data_error(error, describe_sample(self.layout, index))
 
 
 def read_fixed(layout: Layout, preprocessing: Preprocessing, index: int) -> Sample:
@@ -122,7 +122,7 @@ def training_batches(
         generator=torch.Generator(),  # its own: the loader must not draw from the stream of the networks' noise
     )
     bad_samples = BadSamples(len(dataset.layout))
-    name_of = partial(sample_in_words, dataset.layout)
+    name_of = partial(describe_sample, dataset.layout)
 
     def from_processes() -> Generator[_Delivery]:
         with WorkerMonitor(

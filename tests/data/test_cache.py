@@ -133,7 +133,7 @@ def test_the_same_content_is_not_decoded_again(
     _, cached = layouts(load_config(tiny_config, settings(root)), tmp_path / "cache")
     for index in range(3):
         assert_equal(vars(cached.read(index)), vars(expected[index]))
-    monkeypatch.setattr(data.layout, "_digest", None)  # known by the state of its files again
+    monkeypatch.setattr(data.layout, "sha256_of_file", None)  # known by the state of its files again
     for index in range(3):
         assert_equal(vars(cached.read(index)), vars(expected[index]))
     assert len(reads) == 3

@@ -1,0 +1,19 @@
+"""Arguments of functions and constructors by their names, so that a builder passes each what its signature has."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def argument_names(function: Callable[..., Any]) -> frozenset[str]:
+    """Return the names of a function's keyword arguments, or of those of a class's constructor."""
+    parameters = inspect.signature(function).parameters
+    return frozenset(name for name, parameter in parameters.items() if parameter.kind in _BY_NAME)
+
+
+def accepted(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of `values` that are keyword arguments of a function."""
+    names = argument_names(function)
+    return {name: value for name, value in values.items() if name in names}
