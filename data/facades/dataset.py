@@ -68,7 +68,7 @@ class SyntheticFacades:
 
     @property
     def n_classes(self) -> int:
-        """Number of classes; the ids in a label map are 0 .. n_classes - 1."""
+        """Number of classes; ids are 0 .. n_classes - 1."""
         return len(CLASS_NAMES)
 
     def __len__(self) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from data.bad_samples import most_bad_samples
+from data.bad_samples import max_bad_samples
 from data.batch import Batch, DataError, LoadingError
 from data.loader import Replacement, TrainingDataset, training_batches
 from data.preprocessing import Preprocessing
@@ -93,7 +93,7 @@ def test_no_good_sample_at_all_ends_the_run(tmp_path: Path, n_bad: int) -> None:
 
 @pytest.mark.parametrize(("n_samples", "most"), [(1, 10), (1000, 10), (1999, 19), (100_000, 1000)])
 def test_one_in_a_hundred_may_be_left_out(n_samples: int, most: int) -> None:
-    assert most_bad_samples(n_samples) == most
+    assert max_bad_samples(n_samples) == most
 
 
 def test_too_little_memory_is_no_fault_of_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

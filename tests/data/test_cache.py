@@ -293,11 +293,11 @@ def test_runs_that_share_a_full_cache_leave_each_other_what_they_use(
         for index in (2, 1, 0, 2, 1, 0):
             cached.read(index)
         decoded = list(reads)
-        assert cached.outlook(0).n_fitting == 2
+        assert cached.estimate(0).n_fitting == 2
     assert decoded == [label_data_set / "train_img" / "a.jpg"] * 2  # for which there never was room
     _, cached = layouts(config, tmp_path / "cache", max_bytes=40_000)
     other = load_config(tiny_config, settings(label_data_set, "data.ignore_id=255"))
-    assert layouts(other, tmp_path / "cache", max_bytes=40_000)[1].outlook(0).n_fitting == 0
+    assert layouts(other, tmp_path / "cache", max_bytes=40_000)[1].estimate(0).n_fitting == 0
 
 
 def test_a_use_is_noted(tiny_config: Path, label_data_set: Path, tmp_path: Path) -> None:

@@ -106,5 +106,5 @@ def test_a_folder_of_photographs_is_told_what_makes_pairs_of_them(tmp_path: Path
     (tmp_path / "holiday.JPG").touch()
     problems: list[str] = []
     assert find_images(tmp_path / "train_A", problems) == {}
-    way_out = "of photographs python -m tools.convert_data from-photos makes pairs"
-    assert problems == [f"{tmp_path / 'train_A'}: no such folder; folders beside it: none; {way_out}"]
+    remedy = "python -m tools.convert_data from-photos makes pairs of photographs"
+    assert problems == [f"{tmp_path / 'train_A'}: no such folder; folders beside it: none; {remedy}"]
