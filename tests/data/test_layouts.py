@@ -1,4 +1,4 @@
-"""The registry of layouts, which the settings of section `data` choose from and open."""
+"""The registry of layouts, and how the settings of section `data` choose and open one."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -37,7 +37,7 @@ def test_a_layout_takes_settings_by_their_names(name: str) -> None:
 
 
 class Added(SideBySide):
-    """A layout that somebody adds."""
+    """A new layout."""
 
     own_classes: ClassVar[ClassTable | None] = ClassTable(("land", "sea"), torch.zeros(2, 3, dtype=torch.uint8))
     opened: ClassVar[list[Any]] = []
