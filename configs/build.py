@@ -3,21 +3,19 @@
 import hashlib
 import os
 import tempfile
+from dataclasses import is_dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from configs.schema import Config, DataConfig
-from data.batch import DataError
+from data import LAYOUTS
 from data.cache import CachedLayout, SampleCache
 from data.conditioning import Conditioning
-from data.facades.dataset import SPLITS, SyntheticFacades
-from data.facades.renderer import CLASS_COLORS, CLASS_NAMES
 from data.layout import Layout
-from data.paired_folders import PairedFolders
 from data.preprocessing import Preprocessing
-from data.side_by_side import SideBySide
 from losses import GENERATOR_LOSSES
 from losses.adversarial import AdversarialLoss
 from losses.objective import DiscriminatorObjective, GeneratorObjective
@@ -45,17 +43,23 @@ _MEMORY_CACHE = f"pairgan-{os.getuid() if hasattr(os, 'getuid') else 0}"
 
 
 def number_of_classes(data: DataConfig) -> int:
-    """Number of classes of the source; 0 where it is an RGB image."""
-    if data.layout != "synthetic_facades":
+    """Return the number of classes of the source; 0 where it is an RGB image.
+
+    Raises:
+        ConfigError: the data set brings classes of its own, and data.n_classes is another number.
+    """
+    own = LAYOUTS[data.layout].own_classes
+    if own is None:
         return data.n_classes
-    if data.n_classes not in (0, len(CLASS_NAMES)):
-        raise ConfigError(f"data.n_classes is {data.n_classes}, synthetic_facades has {len(CLASS_NAMES)}: leave it out")
-    return len(CLASS_NAMES)
+    if data.n_classes not in (0, len(own.names)):
+        raise ConfigError(f"data.n_classes is {data.n_classes}, {data.layout} has {len(own.names)}: leave it out")
+    return len(own.names)
 
 
 def class_colors(data: DataConfig) -> Tensor:
-    """(K, 3) uint8 colours that show the label maps."""
-    return torch.from_numpy(CLASS_COLORS) if data.layout == "synthetic_facades" else label_colors(data.n_classes)
+    """Return (K, 3) uint8 colours in which label maps are displayed."""
+    own = LAYOUTS[data.layout].own_classes
+    return label_colors(data.n_classes) if own is None else own.colors
 
 
 def build_conditioning(config: Config) -> Conditioning:
@@ -93,30 +97,33 @@ def frozen_network_memory_format(config: Config, device: torch.device) -> torch.
 
 
 def has_split(data: DataConfig, split: str) -> bool:
-    """Whether the data set has the sources of a split."""
-    match data.layout:
-        case "synthetic_facades":
-            return split in SPLITS
-        case "side_by_side":
-            return (_existing(data.root) / split).is_dir()
-        case "paired_folders":
-            return _names_split(data, split) and _source_and_target_folder(data, split)[0].is_dir()
+    """Return whether the data set has the sources of a split."""
+    layout = LAYOUTS[data.layout]
+    return layout.has_split(split, **accepted(layout.has_split, _data_settings(data)))
 
 
 def build_layout(config: Config, split: str, *, needs_targets: bool) -> Layout:
-    """One split of the data set. Where no targets are needed, they are given if they are there.
+    """Return a split of the data set. Where targets are not needed, they are read if they exist.
 
     Raises:
         DataError: a folder is missing or empty, or a file has no partner.
     """
-    data = config.data
-    match data.layout:
-        case "synthetic_facades":
-            return _build_synthetic_facades(data, config.run.seed, split)
-        case "side_by_side":
-            return SideBySide(folder=_existing(data.root) / split, a_to_b=data.direction == "AtoB")
-        case "paired_folders":
-            return _build_paired_folders(data, build_conditioning(config), split, needs_targets)
+    conditioning = build_conditioning(config)
+    values = _data_settings(config.data) | {
+        "seed": config.run.seed,
+        "needs_targets": needs_targets,
+        "needs_instances": conditioning.needs_instances,
+        "needs_features": conditioning.features == "precomputed",
+    }
+    layout = LAYOUTS[config.data.layout]
+    return layout.open(split, **accepted(layout.open, values))
+
+
+def _data_settings(data: DataConfig) -> dict[str, Any]:
+    """Return the settings of section `data` and of the sections within it by the names of their fields."""
+    settings = vars(data)
+    within = [vars(section) for section in settings.values() if is_dataclass(section)]
+    return {name: value for section in (settings, *within) for name, value in section.items()}
 
 
 def build_preprocessing(config: Config) -> Preprocessing:
@@ -274,61 +281,5 @@ def build_evaluator(config: Config, device: torch.device) -> Evaluator:
     )
 
 
-def _build_synthetic_facades(data: DataConfig, seed: int, split: str) -> Layout:
-    counts = {
-        "train": data.synthetic.train_samples,
-        "val": data.synthetic.val_samples,
-        "test": data.synthetic.test_samples,
-    }
-    if split not in counts:
-        raise DataError(f"synthetic_facades has no split {split!r}, only {', '.join(counts)}")
-    return SyntheticFacades(
-        split=split,
-        seed=seed,
-        n_samples=counts[split],
-        height=data.synthetic.height,
-        width=data.synthetic.width,
-    )
-
-
-def _build_paired_folders(data: DataConfig, conditioning: Conditioning, split: str, needs_targets: bool) -> Layout:
-    if not _names_split(data, split):
-        raise DataError(
-            f"data.source_folder={data.source_folder} has no {{split}}, so train is the only split, and there is no "
-            f"{split}: name another folder with --input DIR, or choose --split train"
-        )
-    source, target = _source_and_target_folder(data, split)
-    instances = _existing(data.root) / data.instance_folder.replace("{split}", split)
-    features = _existing(data.root) / data.feature_folder.replace("{split}", split)
-    return PairedFolders(
-        source_folder=source,
-        target_folder=target if needs_targets or target.is_dir() else None,
-        instance_folder=instances if conditioning.needs_instances else None,
-        feature_folder=features if conditioning.features == "precomputed" else None,
-        n_classes=data.n_classes,
-        ignore_id=data.ignore_id,
-    )
-
-
-def _names_split(data: DataConfig, split: str) -> bool:
-    """Whether a split has a folder of its own; two freely named folders are the training data."""
-    return split == "train" or data.source_folder is None or "{split}" in data.source_folder
-
-
-def _source_and_target_folder(data: DataConfig, split: str) -> tuple[Path, Path]:
-    root = _existing(data.root)
-    default_source, default_target = ("{split}_label", "{split}_img") if data.n_classes else ("{split}_A", "{split}_B")
-    source = root / (data.source_folder or default_source).replace("{split}", split)
-    target = root / (data.target_folder or default_target).replace("{split}", split)
-    return (source, target) if data.direction == "AtoB" else (target, source)
-
-
 def _optional_path(setting: str | None) -> Path | None:
     return Path(setting).expanduser() if setting else None
-
-
-def _existing(root: str) -> Path:
-    folder = Path(root).expanduser()
-    if not folder.is_dir():
-        raise DataError(f"data.root: {root}: no such folder; add data.root=FOLDER to the command")
-    return folder

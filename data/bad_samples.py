@@ -1,4 +1,4 @@
-"""Samples that are left out under data.on_bad_sample=skip: told once each, counted, and not too many."""
+"""Samples that are skipped under data.on_bad_sample=skip, each reported once, up to a limit."""
 
 import logging
 from collections.abc import Iterable
@@ -6,36 +6,36 @@ from dataclasses import dataclass
 
 from data.batch import DataError
 
-logger = logging.getLogger("pairgan")  # that of the run
+logger = logging.getLogger("pairgan")  # the logger of the run
 
 
 @dataclass(frozen=True)
 class BadSample:
-    """The index of a sample that cannot be used, and why."""
+    """The index of a sample that cannot be used, and the reason."""
 
     index: int
     reason: str
 
 
-def most_bad_samples(n_samples: int) -> int:
-    """How many different samples may be left out: 1 %, or 10 where that is more."""
+def max_bad_samples(n_samples: int) -> int:
+    """Return how many different samples may be skipped: 1 %, or 10 where that is more."""
     return max(10, n_samples // 100)
 
 
 class BadSamples:
-    """The samples of a run that were left out so far."""
+    """The samples that a run has skipped so far."""
 
     def __init__(self, n_samples: int) -> None:
         self._n_samples = n_samples
         self._known: set[int] = set()
 
     def add(self, samples: Iterable[BadSample]) -> None:
-        """Warn of those that are new.
+        """Add samples, with a warning for each that is new.
 
         Raises:
-            DataError: they are too many.
+            DataError: there are more than `max_bad_samples`.
         """
-        most = most_bad_samples(self._n_samples)
+        most = max_bad_samples(self._n_samples)
         for sample in samples:
             if sample.index in self._known:
                 continue
@@ -43,7 +43,7 @@ class BadSamples:
             if len(self._known) > most:
                 raise DataError(
                     f"more than {most} of {self._n_samples} samples cannot be used, too many for "
-                    f"data.on_bad_sample=skip: python -m tools.check_data lists all; the last: {sample.reason}"
+                    f"data.on_bad_sample=skip; the last one: {sample.reason}. List all with python -m tools.check_data."
                 )
             count = f"{len(self._known)} of at most {most}"
-            logger.warning("another sample takes the place of one that is left out (%s): %s", count, sample.reason)
+            logger.warning("skipped a bad sample, replaced by another one (%s): %s", count, sample.reason)

@@ -1,4 +1,4 @@
-"""What a sample and a batch are: shapes, dtypes and ranges, written once."""
+"""Samples and batches: shapes, dtypes and ranges of their maps."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,8 @@ _LISTED = 5
 class DataError(UserError):
     """The data set cannot be used as it is.
 
-    problems: one or more, each a line that names the file or the folder, and the way out.
+    problems: one or more lines, each of which names the file or the folder and the remedy. The error as a text holds
+    the first few.
     """
 
     def __str__(self) -> str:
@@ -26,16 +27,16 @@ class DataError(UserError):
 
 
 class LoadingError(DataError):
-    """Loading failed for a reason that lies in no sample: memory, a process that was lost or hangs, a fault of ours."""
+    """Loading failed, and not because of a sample: memory, a process that died or hangs, a bug in this program."""
 
 
 @dataclass(frozen=True)
 class Sample:
     """One aligned pair on the CPU, as a layout reads it.
 
-    name: the sample's own name, unique in its split; a relative path without suffix.
+    name: unique in its split; a relative path without suffix.
     source: (3, H, W) uint8 RGB image, or (1, H, W) class ids: uint8 for data sets of at most 255 classes, int32
-        for more. Of K classes the ids are 0 .. K-1; K itself marks an ignored pixel.
+        for more. The ids of K classes are 0 .. K-1; K marks an ignored pixel.
     instances: (1, H, W) int32 instance ids, or None.
     target: (3, H, W) uint8 RGB image, or None where none exists.
     features: (3, H, W) uint8 map of precomputed instance features, or None.
@@ -60,9 +61,9 @@ class Batch:
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> Self:
-        """Stack samples, in a loader process straight into memory that the training can read.
+        """Stack samples; a loader process stacks directly into shared memory.
 
-        What was not there already would be moved there in a thread that tells no failure.
+        torch would otherwise move the tensors there in a thread of its queue, where errors are lost.
 
         Raises:
             DataError: their sizes or dtypes differ.
@@ -79,30 +80,30 @@ class Batch:
 
     @property
     def maps(self) -> list[Tensor]:
-        """Those of its maps that there are, in the order of the fields."""
+        """The maps that exist, in the order of the fields."""
         maps = (self.source, self.instances, self.target, self.features)
         return [tensor for tensor in maps if tensor is not None]
 
     def to(self, device: torch.device) -> Self:
-        """The batch on `device`; the copy is asynchronous where the batch is pinned."""
+        """Return the batch on `device`; the copy is asynchronous where the batch is pinned."""
         return self._map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def clone(self) -> Self:
-        """The batch in memory of its own."""
+        """Return a copy of the batch."""
         return self._map(Tensor.clone)
 
     def copy_(self, other: Self) -> None:
-        """Take over the values of a batch of the same form; the names stay."""
-        for ours, theirs in zip(self.maps, other.maps, strict=True):
-            ours.copy_(theirs)
+        """Copy the maps of a batch with the same shapes and dtypes into this one; the names stay."""
+        for destination, source in zip(self.maps, other.maps, strict=True):
+            destination.copy_(source)
 
     def record_stream(self, stream: torch.cuda.Stream) -> None:
-        """Tell the allocator of a GPU that `stream` too works on the batch."""
+        """Keep the memory of the maps until `stream` has done its work on them; see Tensor.record_stream."""
         for tensor in self.maps:
             tensor.record_stream(stream)
 
     def pin_memory(self) -> Self:
-        """The batch in page-locked memory; torch's DataLoader calls this."""
+        """Return the batch in page-locked memory; torch's DataLoader calls this."""
         return self._map(Tensor.pin_memory)
 
     def _map(self, function: Callable[[Tensor], Tensor]) -> Self:

@@ -1,4 +1,4 @@
-"""On the device: uint8 maps -> what the networks see, and back. Nothing else converts ranges."""
+"""Conversion of uint8 maps to the networks' inputs, on the device, and back. Nothing else converts ranges."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,17 +11,17 @@ from data.batch import Batch
 
 
 def images_to_float(images: Tensor) -> Tensor:
-    """(N, 3, H, W) uint8 -> float32 in [-1, 1]."""
+    """Convert (N, 3, H, W) uint8 to float32 in [-1, 1]."""
     return images.float().div_(127.5).sub_(1.0)
 
 
 def images_to_uint8(images: Tensor) -> Tensor:
-    """(..., H, W) floats in [-1, 1] -> uint8, rounded to the nearest level."""
+    """Convert (..., H, W) floats in [-1, 1] to uint8, clamped and rounded to the nearest level."""
     return images.float().add(1.0).mul_(127.5).round_().clamp_(0, 255).to(torch.uint8)
 
 
 def _with_channels(images: Tensor, n_channels: int) -> Tensor:
-    """(N, 3, H, W) RGB as it is, or (N, 1, H, W) its brightness as pix2pix weighs it (ITU-R BT.601)."""
+    """Return (N, 3, H, W) RGB as it is, or as (N, 1, H, W) brightness with pix2pix's weights (ITU-R BT.601)."""
     if n_channels == 3:
         return images
     red, green, blue = images.split(1, dim=1)
@@ -29,13 +29,13 @@ def _with_channels(images: Tensor, n_channels: int) -> Tensor:
 
 
 def one_hot(labels: Tensor, n_classes: int) -> Tensor:
-    """(N, 1, H, W) class ids -> (N, K, H, W) float32 in {0, 1}; an ignored pixel is 0 in every channel."""
+    """Convert (N, 1, H, W) class ids to (N, K, H, W) float32 in {0, 1}; an ignored pixel is 0 in every channel."""
     classes = torch.arange(n_classes, device=labels.device, dtype=labels.dtype).view(1, -1, 1, 1)
     return (labels == classes).float()
 
 
 def instance_edges(instances: Tensor) -> Tensor:
-    """(N, 1, H, W) ids -> (N, 1, H, W) float32: 1 where one of the 4 neighbours has another id (pix2pixHD)."""
+    """Return (N, 1, H, W) float32: 1 where one of the 4 neighbours in (N, 1, H, W) ids differs, else 0 (pix2pixHD)."""
     across = F.pad(instances[..., :, 1:] != instances[..., :, :-1], (1, 1))  # column k: between pixels k - 1 and k
     down = F.pad(instances[..., 1:, :] != instances[..., :-1, :], (0, 0, 1, 1))
     return (across[..., 1:] | across[..., :-1] | down[..., 1:, :] | down[..., :-1, :]).float()
@@ -47,15 +47,15 @@ Regions = Literal["instances", "labels"]
 
 @dataclass(frozen=True)
 class Conditioning:
-    """What the networks are conditioned on.
+    """Computes the networks' inputs from a batch.
 
     n_classes: number of classes of the label maps; 0 where sources are RGB images.
-    instance_edges: whether the edges between instances are given as one more channel.
+    instance_edges: whether the edges between instances are an additional channel.
     source_channels: 3 for an RGB source, 1 for its brightness alone.
     target_channels: 3 for RGB targets, 1 for their brightness alone.
-    features: instance features for the generator alone: "encoded" from the target by a network that is part of it,
-        or "precomputed", read with the sample.
-    regions: the map whose ids are the instances of the features.
+    features: instance features for the generator: "encoded" from the target by an encoder that is part of it, or
+        "precomputed", read with the sample.
+    regions: the map whose ids are the regions that share their features.
     """
 
     n_classes: int
@@ -76,9 +76,9 @@ class Conditioning:
         return self.instance_edges or (self.features == "encoded" and self.regions == "instances")
 
     def __call__(self, batch: Batch) -> Tensor:
-        """(N, channels, H, W) float32 on the batch's device, in the order of pix2pixHD.
+        """Return the condition, (N, channels, H, W) float32 on the batch's device, with pix2pixHD's order of channels.
 
-        One-hot labels, or the RGB image in [-1, 1]; then the instance edges.
+        These are one-hot labels, or the RGB image in [-1, 1], and then the instance edges.
         """
         if self.n_classes:
             source = one_hot(batch.source, self.n_classes)
@@ -90,15 +90,15 @@ class Conditioning:
         return torch.cat([source, instance_edges(batch.instances)], dim=1)
 
     def target(self, batch: Batch) -> Tensor:
-        """(N, target_channels, H, W) float32 in [-1, 1]; for a batch that has targets."""
+        """Return the target, (N, target_channels, H, W) float32 in [-1, 1]; the batch must have targets."""
         assert batch.target is not None
         return _with_channels(images_to_float(batch.target), self.target_channels)
 
     def generator_inputs(self, batch: Batch, condition: Tensor) -> tuple[Tensor, ...]:
-        """What the generator is called with, given the batch and its condition (N, channels, H, W).
+        """Return the generator's arguments for a batch and its condition (N, channels, H, W).
 
-        The condition; with precomputed features, in [-1, 1], these in more channels of it; or condition, target and
-        regions, from which the generator encodes them.
+        Without features: the condition. With precomputed features: the condition and, in further channels, the
+        features in [-1, 1]. With encoded features: condition, target and regions, which the encoder takes.
         """
         match self.features:
             case "none":
@@ -110,7 +110,7 @@ class Conditioning:
                 return condition, self.target(batch), self.region_map(batch)
 
     def region_map(self, batch: Batch) -> Tensor:
-        """(N, 1, H, W) integer ids of the regions that share their features."""
+        """Return (N, 1, H, W) integer ids of the regions that share their features."""
         if self.regions == "labels":
             return batch.source
         assert batch.instances is not None

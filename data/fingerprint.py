@@ -1,4 +1,4 @@
-"""What a data set consists of, so that a run does not go on with another one unnoticed."""
+"""Fingerprints of data sets, by which a run that is resumed notices a changed data set."""
 
 import hashlib
 from collections import Counter
@@ -14,18 +14,22 @@ _LISTED = 5
 
 
 def fingerprint(layout: Layout) -> Tensor:
-    """(M,) int64 digests of the samples' names and of the files' names below their folders and sizes.
+    """Return (M,) int64 digests of the samples' names, and of the files' sizes and names below their folders.
 
-    A data set that is moved or copied keeps them. A file whose content changes and whose size does not is not noticed.
+    They stay when a data set is moved or copied, and when a file's content changes without its size.
 
     Raises:
-        DataError: a file is gone.
+        DataError: a file is missing.
     """
     return torch.tensor([digest for digest, _ in _digests(layout)], dtype=torch.int64)
 
 
 def difference(saved: Tensor, layout: Layout) -> str | None:
-    """How a data set differs from the one whose fingerprint was saved, in words; None where it does not."""
+    """Describe how a data set differs from that of a saved fingerprint; None where it does not.
+
+    Raises:
+        DataError: a file is missing.
+    """
     left = Counter(saved.tolist())
     new = []
     for digest, what in _digests(layout):

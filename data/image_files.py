@@ -1,4 +1,4 @@
-"""The only place that opens or writes an image file."""
+"""Reading and writing image files; nothing else opens them."""
 
 import os
 import struct
@@ -18,11 +18,11 @@ from data.batch import DataError, LoadingError
 
 IMAGE_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "WEBP")
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".ppm", ".bmp", ".tif", ".tiff", ".webp"})
-MAX_PIXELS = 89_478_485  # Pillow's own limit: a file of a few bytes can stand for more than any memory holds
+MAX_PIXELS = 89_478_485  # Pillow's own limit: a file of a few bytes can expand to more than any memory holds
 Image.MAX_IMAGE_PIXELS = MAX_PIXELS
 JPEG_QUALITY = 95
 
-# What Pillow's decoders raise on damaged files
+# Pillow's decoders raise these on damaged files.
 _DECODING_ERRORS = (
     OSError,
     SyntaxError,
@@ -38,7 +38,7 @@ _DECODING_ERRORS = (
     Image.DecompressionBombWarning,
 )
 _ID_MODES = ("1", "L", "P", "I", "I;16", "I;16L", "I;16B")
-_UPRIGHT = {  # EXIF's orientation -> what undoes it
+_UPRIGHT = {  # the transposition that undoes each orientation of EXIF
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -55,10 +55,10 @@ _OTHER_FILES = {
 
 
 def find_images(folder: Path, problems: list[str]) -> dict[str, Path]:
-    """Image files below `folder` by name: the path relative to it, without suffix, in Unicode's composed form (NFC).
+    """Return the image files below `folder` by name: the relative path without suffix, in Unicode's form NFC.
 
-    Hidden files are left out, and what links to folders lead to. `problems` gets what stands against the folder: it is
-    missing or empty, or two files have the same name, of which the first is taken.
+    Hidden files are skipped, and links to folders are not followed. Problems are appended to `problems`: the folder is
+    missing or empty, or two files have the same name, of which the first is returned.
 
     Raises:
         DataError: a folder below cannot be listed.
@@ -67,8 +67,8 @@ def find_images(folder: Path, problems: list[str]) -> dict[str, Path]:
         beside = sorted(folder.parent.iterdir()) if folder.parent.is_dir() else []
         named = ", ".join([path.name for path in beside if path.is_dir()][:8]) or "none"
         has_images = any(path.suffix.lower() in IMAGE_SUFFIXES for path in beside)
-        way_out = "; of photographs python -m tools.convert_data from-photos makes pairs" if has_images else ""
-        problems.append(f"{folder}: no such folder; folders beside it: {named}{way_out}")
+        remedy = "; python -m tools.convert_data from-photos makes pairs of photographs" if has_images else ""
+        problems.append(f"{folder}: no such folder; folders beside it: {named}{remedy}")
         return {}
     images: dict[str, Path] = {}
     for path in _image_paths(folder):
@@ -83,7 +83,7 @@ def find_images(folder: Path, problems: list[str]) -> dict[str, Path]:
 
 
 def _image_paths(folder: Path) -> Iterator[Path]:
-    """In order, with links that lead nowhere: their samples would be missing unnoticed."""
+    """Yield paths in order, broken links included: their samples would otherwise be missing unnoticed."""
 
     def fail(error: OSError) -> None:
         raise DataError(f"{error.filename}: {error.strerror}")
@@ -98,9 +98,9 @@ def _image_paths(folder: Path) -> Iterator[Path]:
 
 
 def read_rgb(path: Path) -> Tensor:
-    """The image as (3, H, W) uint8 RGB, upright by its EXIF orientation.
+    """Read an image as (3, H, W) uint8 RGB, upright by its EXIF orientation.
 
-    16-bit grey keeps its high byte, transparency is left out; of several frames the first is read.
+    16-bit grey keeps its high byte, transparency is dropped, and of several frames the first is read.
 
     Raises:
         DataError: the file is missing, damaged, too large or of an unknown format.
@@ -109,21 +109,21 @@ def read_rgb(path: Path) -> Tensor:
 
 
 def read_ids(path: Path) -> Tensor:
-    """The integer map as (1, H, W) int32, each value as stored: grey levels of 1, 8, 16 or 32 bits, palette indices.
+    """Read an integer map as (1, H, W) int32, as stored: grey levels of 1, 8, 16 or 32 bits, or palette indices.
 
     Raises:
-        DataError: as `read_rgb`, or the file holds no single integer per pixel.
+        DataError: as for `read_rgb`, or the file does not hold one integer per pixel.
     """
     return torch.from_numpy(_decode(path, _id_pixels)).unsqueeze(0)
 
 
 def write_jpeg(path: Path, image: Tensor) -> None:
-    """Write a (3, H, W) uint8 RGB image with little loss: quality 95, colours at full resolution."""
+    """Write a (3, H, W) uint8 RGB image as JPEG of quality 95 with colours at full resolution; create its folders."""
     _write(path, image, format="JPEG", quality=JPEG_QUALITY, subsampling=0)
 
 
 def write_png(path: Path, image: Tensor) -> None:
-    """Write a (3, H, W) uint8 RGB image, and the folders above it."""
+    """Write a (3, H, W) uint8 RGB image as PNG; create its folders."""
     _write(path, image, format="PNG")
 
 
@@ -135,14 +135,14 @@ def _write(path: Path, image: Tensor, **options: Any) -> None:
 
 
 class _UnfitError(Exception):
-    """The file is a sound image, of a kind that is of no use here."""
+    """The file is an intact image of a kind that cannot be used."""
 
 
 def _decode(path: Path, pixels_of: Callable[[Image.Image], np.ndarray]) -> np.ndarray:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            warnings.simplefilter("ignore", UserWarning)  # damaged metadata beside sound pixels
+            warnings.simplefilter("ignore", UserWarning)  # damaged metadata beside intact pixels
             with Image.open(path, formats=IMAGE_FORMATS) as image:
                 return pixels_of(image)
     except FileNotFoundError as error:
@@ -156,9 +156,9 @@ def _decode(path: Path, pixels_of: Callable[[Image.Image], np.ndarray]) -> np.nd
 
 
 def _rgb_pixels(image: Image.Image) -> np.ndarray:
-    """(H, W, 3) uint8."""
+    """Return (H, W, 3) uint8."""
     image = _upright(image)
-    if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM"):  # PGM of 16 bits
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM"):  # 16-bit PGM
         grey = (np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)
         return np.repeat(grey[..., None], 3, axis=2)
     if image.mode in ("I", "F"):
@@ -168,7 +168,7 @@ def _rgb_pixels(image: Image.Image) -> np.ndarray:
 
 
 def _id_pixels(image: Image.Image) -> np.ndarray:
-    """(H, W) int32."""
+    """Return (H, W) int32."""
     if image.mode not in _ID_MODES:
         raise _UnfitError(
             f"holds {image.mode} pixels, expected one integer id per pixel (8-bit, 16-bit or palette PNG)"
@@ -176,14 +176,14 @@ def _id_pixels(image: Image.Image) -> np.ndarray:
     if image.format in ("JPEG", "MPO") or image.info.get("compression") == "jpeg":  # the latter in TIFF
         raise _UnfitError("JPEG changes ids when it compresses; save the map as PNG")
     if _is_rescaled(image):
-        raise _UnfitError("holds grey levels that are no ids as they are stored; save the map as 8- or 16-bit PNG")
+        raise _UnfitError("holds grey levels that Pillow would rescale, not ids; save the map as 8- or 16-bit PNG")
     return np.asarray(_upright(image)).astype(np.int32)
 
 
 def _is_rescaled(image: Image.Image) -> bool:
-    """Whether Pillow stretches or inverts the grey levels of a file that is not loaded yet.
+    """Return whether Pillow rescales or inverts the grey levels of a file that is not loaded yet.
 
-    It stretches those of 2 and 4 bits, and of PGM with another highest level than its type's, and inverts those of a
+    It rescales those of 2 and 4 bits and those of a PGM whose maximum is not that of its type. It inverts those of a
     TIFF in which white is 0.
     """
     assert isinstance(image, ImageFile.ImageFile)
@@ -195,7 +195,7 @@ def _is_rescaled(image: Image.Image) -> bool:
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    """The loaded image, turned by its EXIF orientation; of one that cannot be read, as of other values, none."""
+    """Load an image and turn it by its EXIF orientation, which is ignored where it is unreadable or unknown."""
     if 0 in image.size:
         raise _UnfitError("holds no pixel")
     image.load()
@@ -212,7 +212,7 @@ def _upright(image: Image.Image) -> Image.Image:
 
 
 def _reason(error: Exception, path: Path) -> str:
-    """Why a file cannot be read, in words."""
+    """Return why a file cannot be read."""
     if isinstance(error, UnidentifiedImageError):
         with path.open("rb") as file:
             begin = file.read(64).lstrip(b"\xef\xbb\xbf \r\n\t")

@@ -1,35 +1,42 @@
-"""What every layout offers, and the checks that layouts on disk share."""
+"""The interface of every layout, and the types and checks that layouts share."""
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, ClassVar, Protocol
 
-import torch
 from torch import Tensor
 
 from data.batch import DataError, Sample
+from utils.digest import sha256_of_file
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What the content of a sample depends on: the bytes of files, and what is made of them.
+    """What the content of a sample depends on: the bytes of files, and a rule.
 
-    rule: what each file holds, and all settings that matter; of a sample that is drawn, what it is drawn from.
-    files: in the order that the rule names.
+    rule: what each file holds and all settings that matter; for a drawn sample, what it is drawn from.
+    files: in the order of the rule.
     """
 
     rule: str
     files: Sequence[Path] = ()
 
     def states(self) -> str:
-        """Names, sizes and times of the files: another text once one of them is written to or replaced."""
+        """Return a text of names, sizes and times, which changes when a file is written to or replaced.
+
+        Raises:
+            DataError: a file is missing or cannot be read.
+        """
         return self._of_each(_state)
 
     def digests(self) -> str:
-        """Another text once a byte of the files is another, wherever they are; reads them."""
-        return self._of_each(_digest)
+        """Return a text that changes with the files' bytes and not with their place; reads the files.
+
+        Raises:
+            DataError: a file is missing or cannot be read.
+        """
+        return self._of_each(sha256_of_file)
 
     def _of_each(self, property_of: Callable[[Path], str]) -> str:
         texts = []
@@ -51,36 +58,87 @@ class Layout(Protocol):
 
     @property
     def names(self) -> Sequence[str]:
-        """The names of the samples, by index."""
+        """Names of the samples, by index."""
         ...
 
     @property
     def folders(self) -> Sequence[Path]:
-        """The folders that it reads."""
+        """Folders that are read; none for drawn samples."""
         ...
 
     @property
     def files(self) -> Sequence[Path]:
-        """The files that it reads."""
+        """Files that are read; each lies below one of the folders."""
         ...
 
     def __len__(self) -> int:
-        """Number of samples."""
+        """Return the number of samples."""
         ...
 
     def origin(self, index: int) -> Origin:
-        """What the content of sample `index` depends on."""
+        """Return what the content of sample `index` depends on."""
         ...
 
     def read(self, index: int) -> Sample:
-        """Sample `index` at full size; DataError where its files cannot be used."""
+        """Read sample `index` at full size.
+
+        Raises:
+            DataError: its files cannot be used.
+        """
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class ClassTable:
+    """The classes of a label map.
+
+    names: by class id.
+    colors: (K, 3) uint8 RGB colours in which label maps are displayed.
+    """
+
+    names: tuple[str, ...]
+    colors: Tensor
+
+
+class RegisteredLayout(Layout, Protocol):
+    """A layout that `data.layout` can name: an entry of `data.LAYOUTS`.
+
+    `open` and `has_split` take, as keyword-only arguments, just the settings that the layout reads, under the names of
+    the fields of section `data` and of the sections within it. `root` is the text that the user wrote. Beside settings
+    they may take:
+
+    seed: int, `run.seed`.
+    needs_targets: bool; where False, targets are read if they exist.
+    needs_instances, needs_features: bool, whether samples must have these maps.
+    """
+
+    own_classes: ClassVar[ClassTable | None]
+    """The classes that the data set brings itself; None where `data.n_classes` says how many there are."""
+
+    @classmethod
+    def open(cls, split: str, *args: Any, **settings: Any) -> Layout:
+        """Return a split of the data set.
+
+        Raises:
+            DataError: the data set has no such split, or a folder is missing.
+            PairingError: a folder is missing or empty, or a file has no partner.
+        """
+        ...
+
+    @classmethod
+    def has_split(cls, split: str, *args: Any, **settings: Any) -> bool:
+        """Return whether the data set has sources of a split.
+
+        Raises:
+            DataError: the data set's folder is missing.
+        """
         ...
 
 
 class PairingError(DataError):
-    """Some samples of a split are not whole.
+    """Some samples of a split lack a file.
 
-    rest: the layout of those that are.
+    rest: the layout of the complete samples; None where there is none.
     """
 
     def __init__(self, *problems: str, rest: Layout | None = None) -> None:
@@ -88,8 +146,20 @@ class PairingError(DataError):
         self.rest = rest
 
 
-def sample_in_words(layout: Layout, index: int) -> str:
-    """Sample `index` as it is told to the user."""
+def data_set_folder(root: str) -> Path:
+    """Return the folder that `data.root` names; `~` is the user's home.
+
+    Raises:
+        DataError: there is no such folder.
+    """
+    folder = Path(root).expanduser()
+    if not folder.is_dir():
+        raise DataError(f"data.root: no such folder: {root}. Set data.root=FOLDER.")
+    return folder
+
+
+def describe_sample(layout: Layout, index: int) -> str:
+    """Return the name of sample `index` and of its folder, for messages."""
     return f"sample {layout.names[index]}" + (f" of {layout.folders[0]}" if layout.folders else "")
 
 
@@ -102,43 +172,6 @@ def check_enough(layout: Layout, joint_batch_size: int) -> None:
         )
 
 
-def checked_classes(ids: Tensor, path: Path, *, n_classes: int, ignore_id: int | None) -> Tensor:
-    """Class ids in the form of `Sample.source`, from a (1, H, W) int32 map.
-
-    Raises:
-        DataError: a pixel is neither a class nor ignored.
-    """
-    dtype = torch.uint8 if n_classes <= 255 else torch.int32
-    lowest, highest = (int(bound) for bound in ids.aminmax())
-    is_within = lowest >= 0 and highest < n_classes
-    if is_within and (ignore_id is None or not lowest <= ignore_id <= highest):
-        return ids.to(dtype)  # most maps: comparing pixel by pixel takes a tenth of reading them
-    is_ignored = ids == ignore_id if ignore_id is not None else torch.zeros_like(ids, dtype=torch.bool)
-    is_wrong = ((ids < 0) | (ids >= n_classes)) & ~is_ignored
-    if is_wrong.any():
-        _, row, column = (int(i) for i in is_wrong.nonzero()[0])
-        wrong = int(ids[0, row, column])
-        raise DataError(
-            f"{path}: pixel (row {row}, column {column}) holds id {wrong}, allowed are 0 to {n_classes - 1}"
-            f"{'' if ignore_id is None else f' and {ignore_id}'}: "
-            f"raise data.n_classes, or set data.ignore_id={wrong} to leave such pixels out"
-        )
-    return ids.masked_fill(is_ignored, n_classes).to(dtype)
-
-
-def size_problems(first: Tensor, first_path: Path, second: Tensor, second_path: Path) -> list[str]:
-    """What stands against two maps of a sample: nothing where they have the same height and width."""
-    if first.shape[-2:] == second.shape[-2:]:
-        return []
-    sizes = [f"{tensor.shape[-1]}x{tensor.shape[-2]}" for tensor in (first, second)]
-    return [f"{first_path} is {sizes[0]} but its partner {second_path} is {sizes[1]}: make them the same size"]
-
-
 def _state(path: Path) -> str:
     state = path.stat()
     return f"{path.resolve()}:{state.st_size}:{state.st_mtime_ns}:{state.st_ino}"
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""Layout + preprocessing + sampler -> batches."""
+"""The stream of training batches, from a layout, its preprocessing and a sampler."""
 
 import signal
 import traceback
@@ -13,31 +13,31 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from data.bad_samples import BadSample, BadSamples, most_bad_samples
+from data.bad_samples import BadSample, BadSamples, max_bad_samples
 from data.batch import Batch, DataError, LoadingError, Sample
-from data.layout import Layout, sample_in_words
+from data.layout import Layout, describe_sample
 from data.preprocessing import Preprocessing, place
 from data.sampler import SampleKey, TrainingSampler
-from data.worker_monitor import POLL_S, ProcessNotes, WorkerMonitor
+from data.worker_monitor import POLL_S, CurrentSamples, WorkerMonitor
 
-_LEFT_TO_THE_PARENT = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
+_IGNORED_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
 
-# A loader process hands errors over as values: raised there, they would arrive wrapped in its traceback.
+# Loader processes return errors as values: raised there, they would arrive wrapped in a traceback.
 Loaded = Sample | DataError
 
 
 @dataclass(frozen=True)
 class Replacement(Sample):
-    """A sample in the place of others that cannot be used."""
+    """A sample that replaces others that cannot be used."""
 
     replaces: tuple[BadSample, ...] = ()
 
 
 class TrainingDataset(Dataset[Loaded]):
-    """Samples of a layout, placed by a draw that depends on (seed, epoch, index) alone.
+    """Samples of a layout, each placed by a draw that depends on (seed, epoch, index) alone.
 
-    on_bad_sample: "skip" gives another sample in the place of one that cannot be used, chosen by the same three.
-    notes: where a loader process notes the sample that it reads.
+    on_bad_sample: "skip" replaces a sample that cannot be used by another, chosen by the same three numbers.
+    current_samples: where a loader process records the sample that it reads.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class TrainingDataset(Dataset[Loaded]):
         on_bad_sample: Literal["error", "skip"] = "error",
     ) -> None:
         self.layout = layout
-        self.notes = ProcessNotes(0)
+        self.current_samples = CurrentSamples(0)
         self._preprocessing = preprocessing
         self._seed = seed
         self._skips = on_bad_sample == "skip"
@@ -56,9 +56,9 @@ class TrainingDataset(Dataset[Loaded]):
     def __getitem__(self, key: SampleKey) -> Loaded:
         replaced: list[BadSample] = []
         for index in self._candidates(key):
-            self.notes.write(index)
+            self.current_samples.set(index)
             loaded = self._load(key, index)
-            self.notes.write(None)
+            self.current_samples.set(None)
             if isinstance(loaded, Sample):
                 return Replacement(**vars(loaded), replaces=tuple(replaced)) if replaced else loaded
             if isinstance(loaded, LoadingError) or not self._skips:
@@ -71,7 +71,7 @@ class TrainingDataset(Dataset[Loaded]):
         if self._skips:
             n_samples = len(self.layout)
             others = np.random.default_rng([self._seed, key.epoch, key.index, 1]).permutation(n_samples)
-            yield from (int(index) for index in others[: most_bad_samples(n_samples) + 1] if index != key.index)
+            yield from (int(index) for index in others[: max_bad_samples(n_samples) + 1] if index != key.index)
 
     def _load(self, key: SampleKey, index: int) -> Loaded:
         rng = np.random.default_rng([self._seed, key.epoch, key.index])
@@ -79,12 +79,16 @@ class TrainingDataset(Dataset[Loaded]):
             sample = self.layout.read(index)
             placement = self._preprocessing.draw(sample, rng)
             return place(sample, placement, source_is_ids=self.layout.n_classes > 0)
-        except Exception as error:  # noqa: BLE001  a fault too: raised here it would leave the processes waiting
-            return as_data_error(error, sample_in_words(self.layout, index))
+        except Exception as error:  # noqa: BLE001  a bug too: raised here, it would block the processes
+            return as_data_error(error, describe_sample(self.layout, index))
 
 
 def read_fixed(layout: Layout, preprocessing: Preprocessing, index: int) -> Sample:
-    """Sample `index` of a layout, placed as for validation and testing."""
+    """Read sample `index` of a layout, placed for validation and testing.
+
+    Raises:
+        DataError: its files cannot be used.
+    """
     sample = layout.read(index)
     return place(sample, preprocessing.fixed(sample), source_is_ids=layout.n_classes > 0)
 
@@ -99,17 +103,19 @@ def training_batches(
     timeout_s: float = 0.0,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Generator[Batch]:
-    """The endless stream of batches.
+    """Yield batches without end; closing the generator ends the loader processes.
 
-    prefetch: batches that each loader process has ready.
-    timeout_s: longest that loader processes may take for a batch, in seconds; 0: for ever.
-    should_stop: asked every second while waiting for loader processes.
+    n_workers: number of loader processes; 0 loads in this process.
+    prefetch: number of batches that each loader process prepares ahead.
+    timeout_s: maximum time for a batch from loader processes, in seconds; 0: no limit.
+    should_stop: called every second while waiting for loader processes.
 
     Raises:
-        DataError: a sample cannot be used, too many cannot, or loading failed.
-        StoppedWaiting: `should_stop` said so.
+        DataError: a sample cannot be used, or too many cannot where bad samples are skipped.
+        LoadingError: loading failed for another reason.
+        StoppedWaiting: `should_stop` returned True.
     """
-    dataset.notes = ProcessNotes(n_workers)
+    dataset.current_samples = CurrentSamples(n_workers)
     loader: DataLoader[Any] = DataLoader(
         dataset,
         batch_sampler=sampler,
@@ -118,65 +124,65 @@ def training_batches(
         pin_memory=pin_memory,
         prefetch_factor=prefetch if n_workers else None,
         timeout=POLL_S if n_workers else 0,
-        worker_init_fn=_leave_signals_to_the_parent,
-        generator=torch.Generator(),  # its own: the loader must not draw from the stream of the networks' noise
+        worker_init_fn=_ignore_signals,
+        generator=torch.Generator(),  # not the global one, from which dropout draws
     )
     bad_samples = BadSamples(len(dataset.layout))
-    name_of = partial(sample_in_words, dataset.layout)
+    name_of = partial(describe_sample, dataset.layout)
 
-    def from_processes() -> Generator[_Delivery]:
+    def from_processes() -> Generator[_LoadedBatch]:
         with WorkerMonitor(
-            loader, dataset.notes, name_of=name_of, timeout_s=timeout_s, should_stop=should_stop
+            loader, dataset.current_samples, name_of=name_of, timeout_s=timeout_s, should_stop=should_stop
         ) as processes:
             for keys in sampler:
                 yield processes.next_batch(", ".join(name_of(key.index) for key in keys))
 
-    def in_this_process() -> Generator[_Delivery]:
+    def in_this_process() -> Generator[_LoadedBatch]:
         yield from loader
 
-    with closing(from_processes() if n_workers else in_this_process()) as deliveries:
-        for delivery in deliveries:
-            bad_samples.add(delivery.replaced)
-            if isinstance(delivery.batch, DataError):
-                raise delivery.batch
-            yield delivery.batch
+    with closing(from_processes() if n_workers else in_this_process()) as batches:
+        for loaded in batches:
+            bad_samples.add(loaded.replaced)
+            if isinstance(loaded.batch, DataError):
+                raise loaded.batch
+            yield loaded.batch
 
 
-def _leave_signals_to_the_parent(_worker: int) -> None:
-    """Ctrl-C, and often SIGTERM, reach every process of a group: the parent decides, and ends its workers itself."""
-    for name in _LEFT_TO_THE_PARENT:
+def _ignore_signals(_worker: int) -> None:
+    """Ignore Ctrl-C and the signals that reach a process group: the parent handles them and ends its workers."""
+    for name in _IGNORED_SIGNALS:
         if hasattr(signal, name):
             signal.signal(signal.Signals[name], signal.SIG_IGN)
 
 
 @dataclass(frozen=True)
-class _Delivery:
-    """What a loader process hands over."""
+class _LoadedBatch:
+    """A batch from a loader process, or the error in its place."""
 
     batch: Batch | DataError
     replaced: tuple[BadSample, ...] = ()
 
     def pin_memory(self) -> Self:
-        """The same in page-locked memory; torch's DataLoader calls this."""
+        """Return the same in page-locked memory; torch's DataLoader calls this."""
         return self if isinstance(self.batch, DataError) else type(self)(self.batch.pin_memory(), self.replaced)
 
 
-def _collate(loaded: Sequence[Loaded]) -> _Delivery:
+def _collate(loaded: Sequence[Loaded]) -> _LoadedBatch:
     samples: list[Sample] = []
     for sample in loaded:
         if isinstance(sample, DataError):
-            return _Delivery(sample)
+            return _LoadedBatch(sample)
         samples.append(sample)
     try:
         batch = Batch.of(samples)
-    except Exception as error:  # noqa: BLE001  as above
-        return _Delivery(as_data_error(error, f"a batch of {', '.join(sample.name for sample in samples)}"))
+    except Exception as error:  # noqa: BLE001  as in _load
+        return _LoadedBatch(as_data_error(error, f"a batch of {', '.join(sample.name for sample in samples)}"))
     replacements = [sample for sample in samples if isinstance(sample, Replacement)]
-    return _Delivery(batch, tuple(bad for sample in replacements for bad in sample.replaces))
+    return _LoadedBatch(batch, tuple(bad for sample in replacements for bad in sample.replaces))
 
 
 def as_data_error(error: Exception, what: str) -> DataError:
-    """What went wrong with `what`, as the user is told."""
+    """Return the error for the user, given an exception from reading `what`."""
     if isinstance(error, DataError):
         return error
     text = str(error)

@@ -1,40 +1,46 @@
-"""The files of one sample -> its maps: what layouts share that keep each map in a file of its own."""
+"""Reading the maps of one sample, each from a file of its own."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from data.batch import DataError, LoadingError, Sample
 from data.image_files import read_ids, read_rgb
-from data.layout import Origin, checked_classes, size_problems
+from data.layout import Origin
 
 
 @dataclass(frozen=True)
 class MapReader:
-    """Reads samples whose files are known by what they hold: source, target, instances, features.
+    """Reads samples from files by kind: "source", "target", "instances", "features".
 
-    n_classes: of the sources, label maps; 0 where they are RGB images. ignore_id: of pixels without a class.
+    n_classes: number of classes of the sources, which are label maps; 0 where they are RGB images.
+    ignore_id: id of pixels without a class.
     """
 
     n_classes: int
     ignore_id: int | None
 
     def read(self, name: str, paths: Mapping[str, Path]) -> Sample:
-        """The maps at full size; DataError tells all that stands against the files."""
+        """Read the maps of a sample at full size.
+
+        Raises:
+            DataError: lists the problems of all files.
+        """
         problems, maps = list[str](), dict[str, Tensor]()
         for kind, path in paths.items():
             with _collected(problems):
                 is_ids = kind == "instances" or (kind == "source" and self.n_classes > 0)
                 maps[kind] = read_ids(path) if is_ids else read_rgb(path)
-        for kind in ("instances", "target"):  # features may be of any size: 512p features serve 1024p too
+        for kind in ("instances", "target"):  # features may have any size: those of 512p serve 1024p too
             if kind in maps and "source" in maps:
-                problems += size_problems(maps["source"], paths["source"], maps[kind], paths[kind])
+                problems += _size_problems(maps["source"], paths["source"], maps[kind], paths[kind])
         if self.n_classes and "source" in maps:
             with _collected(problems):
-                maps["source"] = checked_classes(
+                maps["source"] = _checked_classes(
                     maps["source"], paths["source"], n_classes=self.n_classes, ignore_id=self.ignore_id
                 )
         if problems:
@@ -42,13 +48,45 @@ class MapReader:
         return Sample(name, maps["source"], maps.get("instances"), maps.get("target"), maps.get("features"))
 
     def origin(self, paths: Mapping[str, Path]) -> Origin:
-        """See Layout.origin."""
+        """Return what the content of a sample depends on."""
         return Origin(f"{list(paths)} {self.n_classes} {self.ignore_id}", list(paths.values()))
+
+
+def _checked_classes(ids: Tensor, path: Path, *, n_classes: int, ignore_id: int | None) -> Tensor:
+    """Return class ids in the form of `Sample.source`, from a (1, H, W) int32 map.
+
+    Raises:
+        DataError: a pixel is neither a class nor ignored.
+    """
+    dtype = torch.uint8 if n_classes <= 255 else torch.int32
+    lowest, highest = (int(bound) for bound in ids.aminmax())
+    is_within = lowest >= 0 and highest < n_classes
+    if is_within and (ignore_id is None or not lowest <= ignore_id <= highest):
+        return ids.to(dtype)  # true of most maps, and cheaper than comparing pixel by pixel
+    is_ignored = ids == ignore_id if ignore_id is not None else torch.zeros_like(ids, dtype=torch.bool)
+    is_wrong = ((ids < 0) | (ids >= n_classes)) & ~is_ignored
+    if is_wrong.any():
+        _, row, column = (int(i) for i in is_wrong.nonzero()[0])
+        wrong = int(ids[0, row, column])
+        raise DataError(
+            f"{path}: pixel (row {row}, column {column}) holds id {wrong}, allowed are 0 to {n_classes - 1}"
+            f"{'' if ignore_id is None else f' and {ignore_id}'}: "
+            f"raise data.n_classes, or set data.ignore_id={wrong} to leave such pixels out"
+        )
+    return ids.masked_fill(is_ignored, n_classes).to(dtype)
+
+
+def _size_problems(first: Tensor, first_path: Path, second: Tensor, second_path: Path) -> list[str]:
+    """Return no problem where two maps have the same height and width, otherwise one that names both files."""
+    if first.shape[-2:] == second.shape[-2:]:
+        return []
+    sizes = [f"{tensor.shape[-1]}x{tensor.shape[-2]}" for tensor in (first, second)]
+    return [f"{first_path} is {sizes[0]} but its partner {second_path} is {sizes[1]}: make them the same size"]
 
 
 @contextmanager
 def _collected(problems: list[str]) -> Iterator[None]:
-    """What stands against a file is kept, so that the next one is looked at too."""
+    """Collect the problems of a file instead of raising them, so that the other files are read too."""
     try:
         yield
     except LoadingError:

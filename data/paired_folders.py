@@ -1,16 +1,17 @@
-"""Pairs in two folders, and instance maps in a third: pix2pixHD's layout, or any two folders."""
+"""Layout `paired_folders`: sources, targets and instance maps in a folder each, as pix2pixHD stores them."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar, Self
 
-from data.batch import Sample
+from data.batch import DataError, Sample
 from data.image_files import find_images
-from data.layout import Origin, PairingError
+from data.layout import ClassTable, Origin, PairingError, data_set_folder
 from data.map_reader import MapReader
 
-_Index = dict[str, Path]  # name -> file
+_Index = dict[str, Path]  # files by name
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class _Files:
     features: Path | None
 
     def maps(self) -> dict[str, Path]:
-        """The files that are there, by what they hold."""
+        """Return the files of the sample by kind of map."""
         maps = {
             "source": self.source,
             "target": self.target,
@@ -37,8 +38,8 @@ class PairedFolders:
 
     source_folder: label maps (n_classes > 0) or RGB images; a sample has the name of its source.
     target_folder: RGB images; None where none exist.
-    instance_folder: instance maps; None to do without.
-    feature_folder: maps of precomputed instance features, stored as RGB images; None to do without.
+    instance_folder: instance maps; None where they are not needed.
+    feature_folder: maps of precomputed instance features, stored as RGB images; None where they are not needed.
 
     Names may end in different words as long as all names of a folder end alike: Cityscapes' `x_gtFine_labelIds.png` and
     `x_leftImg8bit.png` are partners.
@@ -46,6 +47,8 @@ class PairedFolders:
     Raises:
         PairingError: a folder is missing or empty, two of its files have the same name, or one has no partner.
     """
+
+    own_classes: ClassVar[ClassTable | None] = None
 
     def __init__(
         self,
@@ -68,24 +71,99 @@ class PairedFolders:
         if problems:
             raise PairingError(*problems, rest=self)
 
+    @classmethod
+    def open(
+        cls,
+        split: str,
+        *,
+        root: str,
+        source_folder: str | None,
+        target_folder: str | None,
+        instance_folder: str,
+        feature_folder: str,
+        direction: str,
+        n_classes: int,
+        ignore_id: int | None,
+        needs_targets: bool,
+        needs_instances: bool,
+        needs_features: bool,
+    ) -> Self:
+        """Return a split of the data set, whose folders lie below ROOT. See RegisteredLayout."""
+        if not _has_own_folder(split, source_folder):
+            raise DataError(
+                f"data.source_folder={source_folder} has no {{split}}, so train is the only split, and there is no "
+                f"{split}: name another folder with --input DIR, or choose --split train"
+            )
+        folder = data_set_folder(root)
+        source, target = _source_and_target(folder, split, source_folder, target_folder, direction, n_classes)
+        return cls(
+            source_folder=source,
+            target_folder=target if needs_targets or target.is_dir() else None,
+            instance_folder=_of_split(folder, instance_folder, split) if needs_instances else None,
+            feature_folder=_of_split(folder, feature_folder, split) if needs_features else None,
+            n_classes=n_classes,
+            ignore_id=ignore_id,
+        )
+
+    @classmethod
+    def has_split(
+        cls,
+        split: str,
+        *,
+        root: str,
+        source_folder: str | None,
+        target_folder: str | None,
+        direction: str,
+        n_classes: int,
+    ) -> bool:
+        """Return whether the data set has a folder of sources of a split. See RegisteredLayout."""
+        if not _has_own_folder(split, source_folder):
+            return False
+        folder = data_set_folder(root)
+        return _source_and_target(folder, split, source_folder, target_folder, direction, n_classes)[0].is_dir()
+
     def __len__(self) -> int:
         return len(self._files)
 
     def origin(self, index: int) -> Origin:
-        """See Layout."""
+        """Return what the content of sample `index` depends on."""
         return self._reader.origin(self._files[index].maps())
 
     def read(self, index: int) -> Sample:
-        """The maps of sample `index` at full size; DataError tells all that stands against its files."""
+        """Read the maps of sample `index` at full size.
+
+        Raises:
+            DataError: lists the problems of all its files.
+        """
         return self._reader.read(self._files[index].name, self._files[index].maps())
 
 
+def _has_own_folder(split: str, source_folder: str | None) -> bool:
+    """Return whether the sources of a split have their own folder; a folder named without {split} is that of train."""
+    return split == "train" or source_folder is None or "{split}" in source_folder
+
+
+def _source_and_target(
+    root: Path, split: str, source_folder: str | None, target_folder: str | None, direction: str, n_classes: int
+) -> tuple[Path, Path]:
+    """Return the folders of the sources and of the targets of a split."""
+    default_source, default_target = ("{split}_label", "{split}_img") if n_classes else ("{split}_A", "{split}_B")
+    source = _of_split(root, source_folder or default_source, split)
+    target = _of_split(root, target_folder or default_target, split)
+    return (source, target) if direction == "AtoB" else (target, source)
+
+
+def _of_split(root: Path, pattern: str, split: str) -> Path:
+    """Return the folder that a pattern such as `{split}_img` names below `root`."""
+    return root / pattern.replace("{split}", split)
+
+
 def _match(problems: list[str], source_folder: Path, *partner_folders: Path | None) -> list[_Files]:
-    """The files of each whole sample, sorted by name; `problems` gets every file that lacks a partner."""
+    """Return the files of each complete sample, sorted by name; add each file without a partner to `problems`."""
     folders = [folder for folder in (source_folder, *partner_folders) if folder is not None]
     indices = [find_images(folder, problems) for folder in folders]
     if not all(indices):
-        return []  # told already; that all other files lack partners would only hide it
+        return []  # find_images has named the folder; that all other files lack partners would only hide it
     shortened = [_without_common_ending(index) for index in indices]
     matching = min(indices, shortened, key=_count_unmatched)
     names = {path: name for name, path in indices[0].items()}
@@ -107,9 +185,9 @@ def _count_unmatched(indices: Sequence[_Index]) -> int:
 
 
 def _without_common_ending(index: _Index) -> _Index:
-    """The index by names less the longest ending of words, as `_gtFine_labelIds`, that several names share.
+    """Return the index by names without the longest ending of words, as `_gtFine_labelIds`, that all of them share.
 
-    A number is no such word: frames 1 and 2 stay different. Nor has a single name an ending.
+    A number is not a word: frames 1 and 2 stay different. A single name has no ending.
     """
     if len(index) < 2:
         return index

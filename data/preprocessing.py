@@ -1,4 +1,4 @@
-"""How images are cut to size: one draw per sample, the same for every map of it."""
+"""Resizing, cropping and mirroring: one draw per sample, the same for each of its maps."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -17,7 +17,7 @@ Mode = Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop",
 
 @dataclass(frozen=True)
 class Placement:
-    """One draw: resize to height x width, cut the crop out, mirror. All in pixels."""
+    """One draw: resize to height x width, crop, mirror. All lengths in pixels."""
 
     height: int
     width: int
@@ -28,14 +28,14 @@ class Placement:
     flip: bool
 
     def image(self, image: Tensor) -> Tensor:
-        """Place a (3, H, W) uint8 image; antialiased bicubic, as Pillow's BICUBIC of the originals."""
+        """Apply to a (3, H, W) uint8 image; antialiased bicubic, as Pillow's BICUBIC, which the originals use."""
         if image.shape[-2:] != (self.height, self.width):
             size = [self.height, self.width]
             image = F.resize(image, size, interpolation=InterpolationMode.BICUBIC, antialias=True)
         return self._cut(image)
 
     def ids(self, ids: Tensor) -> Tensor:
-        """Place a (C, H, W) integer map; nearest neighbour by indexing, exact for every dtype."""
+        """Apply to a (C, H, W) integer map; nearest neighbour by indexing, exact for every dtype."""
         height, width = ids.shape[-2:]
         if (height, width) != (self.height, self.width):
             rows = ((torch.arange(self.height) + 0.5) * (height / self.height)).long()
@@ -53,9 +53,9 @@ class Placement:
 class Preprocessing:
     """The settings of `data.preprocess`; lengths in pixels.
 
-    size_multiple: what the sides must be multiples of. Where a side follows from the image (the height of
-        scale_width, both sides of none) it is rounded to that.
-    min_size: the least such side.
+    size_multiple: the sides must be multiples of it. Sides that follow from the image (the height of scale_width, both
+        sides of none) are rounded to it.
+    min_size: minimum of such a side.
     """
 
     mode: Mode
@@ -68,10 +68,10 @@ class Preprocessing:
     min_size: int
 
     def draw(self, sample: Sample, rng: np.random.Generator) -> Placement:
-        """A random placement for training.
+        """Draw a random placement for training.
 
         Raises:
-            DataError: the resized sample is smaller than the crop.
+            DataError: the resized sample is smaller than the crop, or too large.
         """
         whole = self.whole(sample)
         flip = self.flip and bool(rng.random() < 0.5)
@@ -93,10 +93,10 @@ class Preprocessing:
         )
 
     def whole(self, sample: Sample) -> Placement:
-        """The part of every draw that no chance decides: the resized sample, not cut and not mirrored.
+        """Return the part of every draw that is not random: the resized sample, neither cropped nor mirrored.
 
         Raises:
-            DataError: it would be too large, as a narrow strip is that is scaled to a width.
+            DataError: the resized sample would have more than MAX_PIXELS pixels.
         """
         placement = self._resized(*sample.source.shape[-2:])
         if placement.height * placement.width > MAX_PIXELS:
@@ -109,11 +109,15 @@ class Preprocessing:
 
     @property
     def size_rule(self) -> str:
-        """What `whole` depends on beside the sample."""
+        """A text of all settings that `whole` depends on."""
         return f"{self.mode} {self.load_height} {self.load_width} {self.size_multiple} {self.min_size}"
 
     def fixed(self, sample: Sample) -> Placement:
-        """The placement of the whole image, for validation and testing: no crop, no mirroring."""
+        """Return the placement for validation and testing: the whole image, neither cropped nor mirrored.
+
+        Raises:
+            DataError: the resized sample would have more than MAX_PIXELS pixels.
+        """
         if self.mode == "resize_and_crop":  # pix2pix tests at the size of the crop
             return _whole(self.crop_height, self.crop_width)
         resized = self.whole(sample)
@@ -137,13 +141,13 @@ class Preprocessing:
 
 
 def place(sample: Sample, placement: Placement, source_is_ids: bool) -> Sample:
-    """The sample with every map placed alike."""
+    """Return the sample with the same placement applied to each of its maps."""
     return replace(
         sample,
         source=placement.ids(sample.source) if source_is_ids else placement.image(sample.source),
         instances=None if sample.instances is None else placement.ids(sample.instances),
         target=None if sample.target is None else placement.image(sample.target),
-        # constant in each instance, and to stay so
+        # constant in each instance; interpolation would mix neighbours
         features=None if sample.features is None else placement.ids(sample.features),
     )
 

@@ -1,4 +1,4 @@
-"""Which sample comes when: a pure function of (seed, epoch, position, rank)."""
+"""The order of the samples: a pure function of (seed, epoch, position, rank)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,23 +9,25 @@ from torch.utils.data import Sampler
 
 @dataclass(frozen=True)
 class SampleKey:
-    """What a loader process needs to know to make one augmented sample."""
+    """Identifies one augmented sample."""
 
     epoch: int
     index: int
 
 
 def epoch_order(n_samples: int, seed: int, epoch: int) -> np.ndarray:
-    """The order of one epoch: (n_samples,) int64 indices, a permutation."""
+    """Return the order of one epoch: (n_samples,) int64 indices, a permutation."""
     return np.random.default_rng([seed, epoch]).permutation(n_samples)
 
 
 class TrainingSampler(Sampler[list[SampleKey]]):
-    """An endless stream of batches that can start anywhere without reading what came before.
+    """An endless stream of batches of keys, which can start at any batch without drawing the earlier ones.
 
-    Every epoch is cut into joint batches of batch_size * world_size samples; what does not fill one is left out, as
-    in pix2pixHD. Each rank takes its own contiguous share of a joint batch, so N ranks see together what one
-    process with N times the batch size sees.
+    Each epoch is cut into joint batches of batch_size * world_size samples; the samples that do not fill one are
+    dropped, as in pix2pixHD. Each rank takes a contiguous share of a joint batch, so N ranks together get the samples
+    of one process with N times the batch size.
+
+    first_batch: number of joint batches since the start of the first epoch.
     """
 
     def __init__(

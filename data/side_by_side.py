@@ -1,10 +1,11 @@
-"""Pairs in one image file, A on the left and B on the right: pix2pix's layout."""
+"""Layout `side_by_side`: pairs in one image file, A on the left and B on the right, as pix2pix stores them."""
 
 from pathlib import Path
+from typing import ClassVar, Self
 
 from data.batch import DataError, Sample
 from data.image_files import find_images, read_rgb
-from data.layout import Origin, PairingError
+from data.layout import ClassTable, Origin, PairingError, data_set_folder
 
 
 class SideBySide:
@@ -15,6 +16,8 @@ class SideBySide:
     Raises:
         PairingError: the folder is missing or empty, or two files have the same name.
     """
+
+    own_classes: ClassVar[ClassTable | None] = None
 
     def __init__(self, *, folder: Path, a_to_b: bool) -> None:
         self.n_classes = 0
@@ -27,15 +30,29 @@ class SideBySide:
         if problems:
             raise PairingError(*problems, rest=self)
 
+    @classmethod
+    def open(cls, split: str, *, root: str, direction: str) -> Self:
+        """Return a split of the data set, the folder ROOT/SPLIT. See RegisteredLayout."""
+        return cls(folder=data_set_folder(root) / split, a_to_b=direction == "AtoB")
+
+    @classmethod
+    def has_split(cls, split: str, *, root: str) -> bool:
+        """Return whether the data set has the folder of a split. See RegisteredLayout."""
+        return (data_set_folder(root) / split).is_dir()
+
     def __len__(self) -> int:
         return len(self.names)
 
     def origin(self, index: int) -> Origin:
-        """See Layout."""
+        """Return what the content of sample `index` depends on."""
         return Origin(f"halves {self._a_to_b}", [self._paths[self.names[index]]])
 
     def read(self, index: int) -> Sample:
-        """Both halves of image `index` at full size; DataError where the file cannot be used."""
+        """Read both halves of image `index` at full size.
+
+        Raises:
+            DataError: the file cannot be used, or its width is odd.
+        """
         path = self._paths[self.names[index]]
         pair = read_rgb(path)
         width = pair.shape[-1]

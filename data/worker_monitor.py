@@ -1,4 +1,4 @@
-"""The processes of a DataLoader, watched: one that dies or hangs ends the wait in words, and none outlives it."""
+"""Monitoring of a DataLoader's processes: one that dies or hangs becomes an error with its cause, and none is left."""
 
 import math
 import multiprocessing
@@ -18,18 +18,18 @@ from data.batch import LoadingError
 
 T = TypeVar("T")
 
-POLL_S = 1.0  # the DataLoader's timeout, after which it can be asked again
-_REAPING_S = 5.0  # between a process's end and its being known here
+POLL_S = 1.0  # the DataLoader's timeout, after which waiting can continue
+_REAPING_S = 5.0  # maximum time between the end of a process and its exit code
 _NOTHING = -1
 _HINTS = {
     signal.SIGKILL: "often because the memory is full: lower data.workers or train.batch_size",
     signal.SIGBUS: "often because the shared memory (/dev/shm) is full: enlarge it, or set data.workers=0",
 }
-_HINT = "python -m tools.check_data finds files that do this"
+_HINT = "python -m tools.check_data finds files that cause this"
 
 
-def end_in_words(exit_code: int, sample: str | None) -> str:
-    """How a process that loads came to its end, and what it read then, where that is known."""
+def describe_exit(exit_code: int, sample: str | None) -> str:
+    """Return how a loader process ended, which sample it was reading, where that is known, and a remedy."""
     how, hint = f"ended with exit code {exit_code}", _HINT
     if exit_code < 0:
         number = signal.Signals(-exit_code)
@@ -37,46 +37,47 @@ def end_in_words(exit_code: int, sample: str | None) -> str:
     return f"a loader process {how}{f' while it read {sample}' if sample else ''}; {hint}"
 
 
-class StoppedWaiting(Exception):  # noqa: N818 - no error: the run was asked to stop
+class StoppedWaiting(Exception):  # noqa: N818  not an error: the run was asked to stop
     """The run was asked to stop while it waited for a batch."""
 
 
-class ProcessNotes:
-    """Which sample each loader process is reading, in memory that all of them share."""
+class CurrentSamples:
+    """The sample that each loader process is reading, in shared memory."""
 
     def __init__(self, n_processes: int) -> None:
-        self._notes = RawArray("q", [_NOTHING] * (2 * n_processes))  # process id and index, in turns
+        self._entries = RawArray("q", [_NOTHING] * (2 * n_processes))  # alternately a process id and an index
 
-    def write(self, index: int | None) -> None:
-        """The present process reads sample `index`, or none; nothing is noted where it is no loader process."""
+    def set(self, index: int | None) -> None:
+        """Record that this process reads sample `index`, or none; outside of loader processes do nothing."""
         worker = get_worker_info()
         if worker is not None:
-            self._notes[2 * worker.id : 2 * worker.id + 2] = [os.getpid(), _NOTHING if index is None else index]
+            self._entries[2 * worker.id : 2 * worker.id + 2] = [os.getpid(), _NOTHING if index is None else index]
 
-    def read(self, process_id: int | None) -> int | None:
-        """What a process reads, or read when it ended."""
-        index = dict(zip(self._notes[::2], self._notes[1::2], strict=True)).get(process_id, _NOTHING)
+    def of_process(self, process_id: int | None) -> int | None:
+        """Return the sample that a process is reading, or was reading when it ended; None where there is none."""
+        index = dict(zip(self._entries[::2], self._entries[1::2], strict=True)).get(process_id, _NOTHING)
         return None if index == _NOTHING else index
 
 
 class WorkerMonitor(Generic[T]):
-    """An iterator over a DataLoader with processes, whose timeout is POLL_S.
+    """Iterates over a DataLoader that has processes and the timeout POLL_S; ends the processes on exit.
 
-    name_of: tells a sample by its index.
-    timeout_s: longest that a batch may take, in seconds; 0: for ever.
-    should_stop: asked every POLL_S while waiting.
+    current_samples: where the processes record the samples that they read.
+    name_of: returns the name of a sample, given its index.
+    timeout_s: maximum time for a batch in seconds; 0: no limit.
+    should_stop: called every POLL_S while waiting.
     """
 
     def __init__(
         self,
         loader: DataLoader[T],
-        notes: ProcessNotes,
+        current_samples: CurrentSamples,
         *,
         name_of: Callable[[int], str],
         timeout_s: float,
         should_stop: Callable[[], bool],
     ) -> None:
-        self._notes = notes
+        self._current_samples = current_samples
         self._name_of = name_of
         self._timeout_s = timeout_s
         self._should_stop = should_stop
@@ -85,7 +86,7 @@ class WorkerMonitor(Generic[T]):
         before = set(multiprocessing.active_children())
         self._iterator: Iterator[T] | None = iter(loader)
         self._processes = [process for process in multiprocessing.active_children() if process not in before]
-        if is_main_thread:  # the DataLoader's raises wherever the run happens to be, in the midst of saving too
+        if is_main_thread:  # the DataLoader's handler would raise anywhere in the run, even while it saves
             signal.signal(signal.SIGCHLD, handler or signal.SIG_DFL)
         self._deadline_s = math.inf
         self._is_late = False
@@ -102,13 +103,13 @@ class WorkerMonitor(Generic[T]):
         self._ended.set()
         self._watchdog.join()
         if kind is None or kind is GeneratorExit:
-            self._iterator = None  # ends them in good order
+            self._iterator = None  # shuts the processes down
         for process in self._processes:
             process.kill()
             process.join()
 
     def _watch(self) -> None:
-        """End the processes when one is late: `next_batch` may wait for it where it cannot look at the clock."""
+        """End the processes when a batch is late: `next_batch` may be blocked where it cannot check the time."""
         while not self._ended.wait(POLL_S):
             if time.monotonic() >= self._deadline_s:
                 self._is_late = True
@@ -117,10 +118,10 @@ class WorkerMonitor(Generic[T]):
                 return
 
     def next_batch(self, waited_for: str) -> T:
-        """The next batch; `waited_for` tells it in words.
+        """Return the next batch; `waited_for` describes it in errors.
 
         Raises:
-            LoadingError: a process was lost, or nothing came in time.
+            LoadingError: a process died, or the batch did not come in time.
             StoppedWaiting: the run was asked to stop.
         """
         assert self._iterator is not None
@@ -133,8 +134,8 @@ class WorkerMonitor(Generic[T]):
                 lost = self._lost(0 if is_timeout else _REAPING_S)
                 if self._is_late:
                     lost = (
-                        f"the loader processes gave nothing for {self._timeout_s:g} s; waited for {waited_for}: see "
-                        "whether it can be read, or raise data.timeout_s"
+                        f"no batch came from the loader processes for {self._timeout_s:g} s; waited for {waited_for}: "
+                        "check that it can be read, or raise data.timeout_s"
                     )
                 if lost:
                     raise LoadingError(lost) from error
@@ -147,11 +148,11 @@ class WorkerMonitor(Generic[T]):
                 return batch
 
     def _lost(self, wait_s: float) -> str | None:
-        """What became of a process that has ended, in words."""
+        """Describe how a process ended, waiting up to `wait_s` seconds for it; None where all are running."""
         multiprocessing.connection.wait([process.sentinel for process in self._processes], timeout=wait_s)
         for process in self._processes:
             if process.exitcode is None:
                 continue
-            index = self._notes.read(process.pid)
-            return end_in_words(process.exitcode, None if index is None else self._name_of(index))
+            index = self._current_samples.of_process(process.pid)
+            return describe_exit(process.exitcode, None if index is None else self._name_of(index))
         return None

@@ -355,7 +355,7 @@ def test_a_run_without_checkpoint_is_told(cli: ModuleType, tmp_path: Path, monke
         (["--split", "valid"], "no split 'valid'"),
         (
             ["data.root=nowhere", "data.layout=paired_folders", "data.n_classes=12"],
-            "data.root: nowhere: no such folder; add data.root=FOLDER",
+            "data.root: no such folder: nowhere. Set data.root=FOLDER.",
         ),
         (["--checkpoint", "nowhere.pt"], "nowhere.pt: no such checkpoint file"),
         (["--checkpoint", "pyproject.toml"], "pyproject.toml: damaged or no checkpoint"),

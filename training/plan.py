@@ -130,7 +130,7 @@ def _describe_cache(training: Training, index: int) -> list[str]:
     cached = build.build_cached_layout(training.config, training.layout, training.folder)
     if cached is None:
         return []
-    outlook = cached.outlook(index)
+    outlook = cached.estimate(index)
     if outlook.n_fitting >= outlook.n_samples:
         return [f"cache          {data.cache}, about {_gib(outlook.n_bytes)}"]
     remedy = f"raise data.cache_gib ({data.cache_gib:g} GiB)"

@@ -1,16 +1,16 @@
-"""What a function can be called with, read from its signature."""
+"""Arguments of functions and constructors by their names, so that a builder passes each what its signature has."""
 
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
 
 def argument_names(function: Callable[..., Any]) -> frozenset[str]:
-    """Return the names of a function's, or of a class's, keyword arguments."""
-    kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return frozenset(
-        name for name, parameter in inspect.signature(function).parameters.items() if parameter.kind in kinds
-    )
+    """Return the names of a function's keyword arguments, or of those of a class's constructor."""
+    parameters = inspect.signature(function).parameters
+    return frozenset(name for name, parameter in parameters.items() if parameter.kind in _BY_NAME)
 
 
 def accepted(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""The embedded data set: house fronts, drawn when they are read."""
+"""The embedded data set: procedural house fronts, drawn when they are read."""

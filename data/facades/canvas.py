@@ -1,4 +1,4 @@
-"""The classes, surfaces and label maps of a synthetic house front, and the canvas they are drawn on."""
+"""Classes, surfaces and label maps of a synthetic house front, and the canvas that draws them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 UNITS_PER_SIDE = 128
-"""Lengths are given in units of 1/128 of the shorter image side, so that fronts look alike at every size."""
+"""Lengths are given in units of 1/128 of the shorter image side, so that fronts are similar at every size."""
 
 COURSE = 6.0
 """Height in units of one course of bricks or slates."""
@@ -40,7 +40,7 @@ _UNCOUNTABLE = frozenset(
 class Element:
     """One surface: its class, its instance id and the pixel box [top, bottom) x [left, right) that holds it.
 
-    Of the box, the element shows where the instance map has its id: what was drawn later hides the rest.
+    The element is visible where the instance map has its id: surfaces drawn later hide the rest of the box.
     """
 
     kind: FacadeClass
@@ -67,15 +67,15 @@ class Element:
 
 
 @dataclass(frozen=True)
-class Layout:
-    """A house front without its colours.
+class FacadeLayout:
+    """The geometry of a house front, without colours.
 
     labels: (H, W) uint8 class ids, see FacadeClass.
-    instances: (H, W) int32. Sky, wall, roof, cornice and pavement have their class id; every window, door and
-        so on has an id of its own, from len(FacadeClass) upwards.
+    instances: (H, W) int32. Sky, wall, roof, cornice and pavement have their class id; each window, door and other
+        countable surface has a separate id, from len(FacadeClass) upwards.
     unit: pixels per unit.
     wall: the main wall, whose box spans all storeys.
-    elements: all surfaces in the order they were drawn, the wall included.
+    elements: all surfaces, including the wall, in the order in which they were drawn.
     """
 
     labels: NDArray[np.uint8]
@@ -86,12 +86,12 @@ class Layout:
 
 
 class Canvas:
-    """Label and instance maps under construction; every coordinate it takes is in units.
+    """Draws label and instance maps; all coordinates are in units.
 
     labels: (H, W) uint8, all sky at first.
     instances: (H, W) int32.
     unit: pixels per unit.
-    elements: what was drawn so far; a shape of less than half a pixel leaves nothing.
+    elements: the surfaces drawn so far, except shapes that cover no pixel.
     """
 
     def __init__(self, height: int, width: int) -> None:
@@ -112,7 +112,7 @@ class Canvas:
         return self.labels.shape[1] / self.unit
 
     def box(self, kind: FacadeClass, top: float, left: float, bottom: float, right: float) -> Element:
-        """Draw a filled box, cut to the canvas."""
+        """Draw a filled box, clipped to the canvas."""
         element = self._place(kind, top, left, bottom, right)
         self._fill(element, np.ones((element.height, element.width), np.bool_))
         return element
@@ -126,7 +126,7 @@ class Canvas:
         upper: tuple[float, float],
         lower: tuple[float, float],
     ) -> None:
-        """Draw a shape whose (left, right) ends move evenly from `upper` at `top` to `lower` at `bottom`."""
+        """Draw a shape whose (left, right) ends move linearly from `upper` at `top` to `lower` at `bottom`."""
         element = self._place(kind, top, min(upper[0], lower[0]), bottom, max(upper[1], lower[1]))
         rows = (np.arange(element.top, element.bottom) + 0.5) / self.unit
         columns = (np.arange(element.left, element.right) + 0.5) / self.unit
@@ -135,7 +135,7 @@ class Canvas:
         self._fill(element, (columns >= starts) & (columns < ends))
 
     def ellipses(self, kind: FacadeClass, centres: Sequence[tuple[float, float]], radii: tuple[float, float]) -> None:
-        """Draw one surface: equal ellipses with (vertical, horizontal) radii at (row, column) centres."""
+        """Draw one surface of equal ellipses, with (vertical, horizontal) radii, at (row, column) centres."""
         rows, columns = ([centre[axis] for centre in centres] for axis in (0, 1))
         element = self._place(
             kind, min(rows) - radii[0], min(columns) - radii[1], max(rows) + radii[0], max(columns) + radii[1]

@@ -1,26 +1,32 @@
-"""A data set of procedural house fronts, drawn when they are read: nothing is downloaded or stored."""
+"""Layout `synthetic_facades`: procedural house fronts, drawn when they are read; nothing is downloaded or stored."""
 
 from pathlib import Path
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
 
-from data.batch import Sample
+from data.batch import DataError, Sample
 from data.facades.geometry import MIN_SIDE
-from data.facades.renderer import CLASS_NAMES, render_facade
-from data.layout import Origin
+from data.facades.renderer import CLASS_COLORS, CLASS_NAMES, render_facade
+from data.layout import ClassTable, Origin
 
 SPLITS = ("train", "val", "test")
 
 
 class SyntheticFacades:
-    """Label maps and photos of house fronts. Each is a function of (seed, split, index) and the size alone.
+    """Label maps and photos of house fronts, each a function of (seed, split, index) and the size alone.
 
     split: one of SPLITS; the splits have no sample in common.
-    seed: chooses another data set; not negative.
-    n_samples: samples in this split.
-    height, width: image size in pixels.
+    seed: another seed gives another data set; not negative.
+    n_samples: number of samples in this split.
+    height, width: size of the images in pixels, at least MIN_SIDE.
+
+    Raises:
+        ValueError: an argument is out of its range.
     """
+
+    own_classes: ClassVar[ClassTable | None] = ClassTable(CLASS_NAMES, torch.from_numpy(CLASS_COLORS))
 
     def __init__(self, *, split: str, seed: int, n_samples: int, height: int, width: int) -> None:
         if split not in SPLITS:
@@ -37,22 +43,48 @@ class SyntheticFacades:
         self.files: tuple[Path, ...] = ()
         self.names = tuple(f"facade_{index:05d}" for index in range(n_samples))
 
+    @classmethod
+    def open(
+        cls,
+        split: str,
+        *,
+        train_samples: int,
+        val_samples: int,
+        test_samples: int,
+        height: int,
+        width: int,
+        seed: int,
+    ) -> Self:
+        """Return a split of the data set. See RegisteredLayout."""
+        counts = dict(zip(SPLITS, (train_samples, val_samples, test_samples), strict=True))
+        if split not in counts:
+            raise DataError(f"synthetic_facades has no split {split!r}, only {', '.join(counts)}")
+        return cls(split=split, seed=seed, n_samples=counts[split], height=height, width=width)
+
+    @classmethod
+    def has_split(cls, split: str) -> bool:
+        """Return whether `split` is one of SPLITS."""
+        return split in SPLITS
+
     @property
     def n_classes(self) -> int:
-        """Number of classes; the ids in a label map are 0 .. n_classes - 1."""
+        """Number of classes; ids are 0 .. n_classes - 1."""
         return len(CLASS_NAMES)
 
     def __len__(self) -> int:
         return len(self.names)
 
     def origin(self, index: int) -> Origin:
-        """See Layout."""
+        """Return what the content of sample `index` depends on."""
         return Origin(f"synthetic_facades {self._seed} {self._size} {index}")
 
     def read(self, index: int) -> Sample:
         """Draw sample `index`, 0 .. len - 1.
 
-        source: (1, H, W) uint8 class ids; instances: (1, H, W) int32; target: (3, H, W) uint8 RGB.
+        Its source is (1, H, W) uint8 class ids, its instances (1, H, W) int32, its target (3, H, W) uint8 RGB.
+
+        Raises:
+            IndexError: there is no such sample.
         """
         if not 0 <= index < len(self):
             raise IndexError(f"index {index} is out of range for {len(self)} facades")

@@ -1,21 +1,21 @@
-"""The geometry of synthetic house fronts: where storeys, windows and roofs are. All lengths in units."""
+"""The geometry of synthetic house fronts: places of storeys, windows and roofs. All lengths in units."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
 
-from data.facades.canvas import COURSE, Canvas, FacadeClass, Layout
+from data.facades.canvas import COURSE, Canvas, FacadeClass, FacadeLayout
 
 MIN_SIDE = 32
-"""Shortest image side in pixels at which the surfaces can still be told apart."""
+"""Shortest image side in pixels at which the surfaces can still be distinguished."""
 
 _BAND_HEIGHT = 4.0
 _SILL_HEIGHT = 2.0
 _EAVES_HEIGHT = 4.0
 _SHUTTER_SHARE = 0.55
 _BAY_WIDTHS = (19.0, 44.0)
-# Storeys are whole courses high, as masons build them: so courses meet windows and cornices alike everywhere.
+# A storey is a whole number of courses high, so that courses meet windows and cornices in the same way everywhere.
 _STOREY_COURSES = (4, 5, 6, 7)
 _WALL_SHARES = (0.5, 0.76)
 
@@ -32,7 +32,7 @@ _ROOF_SHARES = (0.2, 0.3, 0.3, 0.2)
 
 @dataclass(frozen=True)
 class _Frame:
-    """Outline of the building. A terraced house fills the image from side to side."""
+    """Outline of the building. A terraced house spans the width of the image."""
 
     top: float
     ground: float
@@ -59,13 +59,13 @@ class _Frame:
         return self.left + (bay + 0.5) * self.bay_width
 
     def storey_top(self, storey: int) -> float:
-        """Top of a storey; 0 is the ground floor."""
+        """Return the top of a storey; 0 is the ground floor."""
         return self.ground - (storey + 1) * self.storey_height
 
 
 @dataclass(frozen=True)
 class _Style:
-    """What all storeys of a building share. Storey 0 as the one with balconies means there are none."""
+    """Properties that all storeys of a building share. Where balcony_storey is 0, there are no balconies."""
 
     window_width: float
     window_height: float
@@ -77,7 +77,7 @@ class _Style:
     balcony_bays: frozenset[int]
 
 
-def draw_layout(rng: np.random.Generator, height: int, width: int) -> Layout:
+def draw_layout(rng: np.random.Generator, height: int, width: int) -> FacadeLayout:
     """Draw a random house front of `height` x `width` pixels, each at least MIN_SIDE."""
     if min(height, width) < MIN_SIDE:
         raise ValueError(f"a facade needs at least {MIN_SIDE} x {MIN_SIDE} pixels, not {height} x {width}")
@@ -93,7 +93,7 @@ def draw_layout(rng: np.random.Generator, height: int, width: int) -> Layout:
         _add_upper_storey(canvas, frame, style, storey)
     _add_ground_floor(canvas, frame, style)
     _add_plants(rng, canvas, frame)
-    return Layout(canvas.labels, canvas.instances, canvas.unit, wall, tuple(canvas.elements))
+    return FacadeLayout(canvas.labels, canvas.instances, canvas.unit, wall, tuple(canvas.elements))
 
 
 def _draw_frame(rng: np.random.Generator, height: float, width: float) -> _Frame:
@@ -246,7 +246,7 @@ def _add_ground_floor(canvas: Canvas, frame: _Frame, style: _Style) -> None:
 
 
 def _add_plants(rng: np.random.Generator, canvas: Canvas, frame: _Frame) -> None:
-    """Bushes beside a free-standing house, and small ones before some."""
+    """Add bushes beside a free-standing house, and small ones in front of some houses."""
     margins = [] if frame.is_terraced else [(0.0, frame.left), (frame.right, canvas.width)]
     for left, right in margins:
         if rng.random() < 0.7:

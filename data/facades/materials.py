@@ -1,7 +1,7 @@
-"""What the surfaces of a synthetic house front are made of: one texture per class, free of chance.
+"""Textures of the surfaces of a synthetic house front: one per class, without randomness.
 
-A texture is a function of the size of its surface alone and starts at the surface's upper left corner: so
-courses, panes and panels can be inferred from a label map. The sun stands at the upper left.
+A texture is a function of the size of its surface alone and starts at the surface's upper left corner, so that
+courses, panes and panels can be inferred from a label map. Light comes from the upper left.
 """
 
 from collections.abc import Callable
@@ -26,12 +26,12 @@ _IRON = (34, 36, 42)
 _DARK_WOOD = (66, 48, 38)
 
 
-# Windows of a house share few sizes, and so do the houses of a data set: most textures are needed many times.
+# The windows of a house have few sizes, and so do the houses of a data set: most textures are used many times.
 @lru_cache(maxsize=1024)
 def material_texture(kind: FacadeClass, height: int, width: int, unit: float) -> FloatArray:
-    """Texture of a surface of `height` x `width` pixels at `unit` pixels per unit of length.
+    """Return the texture of a surface of `height` x `width` pixels at `unit` pixels per unit of length.
 
-    Returns a read-only (height, width, 3) float32 array, about 0..255.
+    It is a read-only (height, width, 3) float32 array, about 0..255.
     """
     surface = Surface(np.zeros((height, width, 3), np.float32), unit)
     _PAINTERS[kind](surface)
@@ -40,12 +40,12 @@ def material_texture(kind: FacadeClass, height: int, width: int, unit: float) ->
 
 
 def _courses(surface: Surface) -> FloatArray:
-    """(H, 1) depth of each pixel row in its course, 0..1."""
+    """Return the (H, 1) depth of each pixel row in its course, 0..1."""
     return split_into_parts(len(surface.pixels), surface.unit * COURSE)[1][:, None]
 
 
 def _joints(surface: Surface, length: float, thickness: float) -> FloatArray:
-    """(H, W) cover of the joints between parts of `length`, every other course shifted by half a part."""
+    """Return the (H, W) cover of the joints between parts of `length`; every other course is shifted by half a part."""
     course, _ = split_into_parts(len(surface.pixels), surface.unit * COURSE)
     even, odd = (surface.column_bars(length, thickness, start - thickness) for start in (0.0, length / 2))
     upright = np.where(course[:, None] % 2 == 0, even, odd)
@@ -80,7 +80,7 @@ def _paint_roof(surface: Surface) -> None:
 
 
 def _paint_glass(surface: Surface) -> None:
-    """Sky mirrored above, the dark room below, a slanting streak of light, the shadow of the reveal."""
+    """Paint a reflected sky above, a dark room below, a slanting streak of light and the shadow of the reveal."""
     surface.fill((150, 180, 204))
     surface.lay((38, 50, 66), surface.ramp_down(0, 1))
     distance = abs(surface.ramp_down(-0.85, 0.15) + surface.ramp_across(0, 0.7))
@@ -117,7 +117,7 @@ def _paint_door(surface: Surface) -> None:
 
 
 def _sink_panel(surface: Surface, rows: tuple[float, float], columns: tuple[float, float]) -> None:
-    """Bevel a panel into a door: its upper and left rims are in shadow, its lower and right rims are lit."""
+    """Bevel a panel into a door: its upper and left edges are in shadow, its lower and right edges are lit."""
     (top, bottom), (left, right) = rows, columns
     rim = 0.9
     height, width = surface.rows(top, bottom), surface.columns(left, right)
@@ -136,7 +136,7 @@ def _paint_shutter(surface: Surface) -> None:
 
 
 def _paint_balcony(surface: Surface) -> None:
-    """Iron rails before the dim window, on a slab of stone."""
+    """Paint iron rails in front of a dim window, on a slab of stone."""
     surface.fill((128, 134, 140))
     surface.shade(surface.ramp_down(0.75, 1.1))
     surface.lay(_IRON, 0.9 * surface.column_bars(3.0, 1.2, 0.0))
@@ -146,7 +146,7 @@ def _paint_balcony(surface: Surface) -> None:
 
 
 def _paint_cornice(surface: Surface) -> None:
-    """Moulded stone, bright above and dark below; the deeper ones have a row of teeth."""
+    """Paint moulded stone, bright above and dark below; high ones have a row of dentils."""
     surface.fill(_STONE)
     surface.shade(surface.ramp_down(1.14, 0.86))
     if 2.6 < surface.height < surface.width:
@@ -156,7 +156,7 @@ def _paint_cornice(surface: Surface) -> None:
 
 
 def _paint_shop(surface: Surface) -> None:
-    """A striped awning over panes, lit from within, in a wooden frame."""
+    """Paint a striped awning over lit panes in a wooden frame."""
     height, width = surface.height, surface.width
     surface.fill(_DARK_WOOD)
     panes = surface.rows(0.34 * height, 0.84 * height) * surface.columns(1.5, width - 1.5)
@@ -174,7 +174,7 @@ def _paint_shop(surface: Surface) -> None:
 
 
 def _clumps(surface: Surface, size: float) -> FloatArray:
-    """(H, W) brightness, about -1..1, of round clumps in staggered rows, lit from the upper left."""
+    """Return the (H, W) brightness, about -1..1, of round clumps in staggered rows, lit from the upper left."""
     row, depth = split_into_parts(len(surface.pixels), surface.unit * size)
     _, along = split_into_parts(surface.pixels.shape[1], surface.unit * size * 1.3)
     shifted = (along + np.where(row % 2 == 0, np.float32(0), np.float32(0.5))[:, None]) % 1
@@ -184,12 +184,12 @@ def _clumps(surface: Surface, size: float) -> FloatArray:
 def _paint_plant(surface: Surface) -> None:
     surface.fill((70, 106, 48))
     crown = surface.ramp_down(1.42, 0.95) - surface.ramp_across(0, 0.23)
-    # Two sizes of clumps hide that either stands in rows.
+    # Two sizes of clumps hide the rows of each.
     surface.shade(crown + 0.16 * _clumps(surface, 7.3) + 0.12 * _clumps(surface, 3.1))
 
 
 def _paint_pavement(surface: Surface) -> None:
-    """Slabs, a kerb and the road."""
+    """Paint slabs, a kerb and the road."""
     kerb = 0.62 * surface.height
     surface.fill((186, 178, 166))
     surface.lay((120, 114, 106), 0.8 * surface.column_bars(14.0, 0.9, 0.0))

@@ -1,4 +1,4 @@
-"""Procedural house fronts: a label map, its instances and a photo-like picture from one random generator."""
+"""Procedural house fronts: a label map, its instances and a photo-like image from one random generator."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from data.facades.geometry import draw_layout
 from data.facades.painting import paint
 
 CLASS_NAMES: tuple[str, ...] = tuple(kind.name.lower() for kind in FacadeClass)
-"""Name of each class; the index is the class id."""
+"""Names of the classes, by class id."""
 
 CLASS_COLORS: NDArray[np.uint8] = np.array(
     [
@@ -49,7 +49,7 @@ class Facade:
 def render_facade(rng: np.random.Generator, height: int, width: int) -> Facade:
     """Draw and paint a house front of `height` x `width` pixels, each at least 32.
 
-    Layout and appearance draw from a stream each, so that a change of one leaves the other as it was.
+    Geometry and appearance have separate random streams, so that a change of one does not change the other.
     """
     layout_rng, appearance_rng = rng.spawn(2)
     layout = draw_layout(layout_rng, height, width)

@@ -1,4 +1,4 @@
-"""A rectangle of pixels that materials are painted on. Lengths are in units from its upper left corner."""
+"""A rectangle of pixels on which materials are painted. Lengths are in units from its upper left corner."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,10 +10,10 @@ Colour = tuple[int, int, int]
 
 
 class Surface:
-    """Paints colours in place, each with a cover: the share, 0..1, of every pixel that the colour hides.
+    """Paints colours in place, each with a cover: the opacity of the colour at every pixel, 0..1.
 
     Covers are (H, 1), (1, W) or (H, W) float32. A strip that ends inside a pixel covers a part of it, so that
-    a joint thinner than a pixel is faint and not gone.
+    a joint thinner than a pixel stays visible.
 
     pixels: (H, W, 3) float32 RGB, 0..255.
     unit: pixels per unit of length.
@@ -34,55 +34,55 @@ class Surface:
         return self.pixels.shape[1] / self.unit
 
     def upper(self, share: float) -> "Surface":
-        """The upper part of this surface, which shares its pixels."""
+        """Return the upper part of this surface, which shares its pixels."""
         return Surface(self.pixels[: round(share * len(self.pixels))], self.unit)
 
     def fill(self, colour: Colour) -> None:
-        """Paint all of the surface."""
+        """Paint the surface in one colour."""
         self.pixels[:] = colour
 
     def lay(self, colour: Colour, cover: FloatArray) -> None:
-        """Paint where the cover is."""
+        """Blend a colour into the surface where the cover is not 0."""
         opacity = cover[..., None]
         self.pixels *= 1 - opacity
         self.pixels += opacity * np.asarray(colour, np.float32)
 
     def shade(self, factor: FloatArray) -> None:
-        """Make each pixel brighter or darker; the factor has the shape of a cover."""
+        """Multiply the pixels by a factor in the shape of a cover."""
         self.pixels *= factor[..., None]
 
     def rows(self, start: float, end: float) -> FloatArray:
-        """(H, 1) cover of a strip across the surface."""
+        """Return the (H, 1) cover of a strip across the surface."""
         return _strip(len(self.pixels), start * self.unit, end * self.unit)[:, None]
 
     def columns(self, start: float, end: float) -> FloatArray:
-        """(1, W) cover of a strip down the surface."""
+        """Return the (1, W) cover of a strip down the surface."""
         return _strip(self.pixels.shape[1], start * self.unit, end * self.unit)[None]
 
     def frame(self, thickness: float) -> FloatArray:
-        """(H, W) cover of a frame along the edges."""
+        """Return the (H, W) cover of a frame along the edges."""
         inner_rows = self.rows(thickness, self.height - thickness)
         return 1 - inner_rows * self.columns(thickness, self.width - thickness)
 
     def row_bars(self, period: float, thickness: float, offset: float) -> FloatArray:
-        """(H, 1) cover of bars across the surface at every offset + k * period."""
+        """Return the (H, 1) cover of bars across the surface at every offset + k * period."""
         return _bars(len(self.pixels), self.unit, period, thickness, offset)[:, None]
 
     def column_bars(self, period: float, thickness: float, offset: float) -> FloatArray:
-        """(1, W) cover of bars down the surface at every offset + k * period."""
+        """Return the (1, W) cover of bars down the surface at every offset + k * period."""
         return _bars(self.pixels.shape[1], self.unit, period, thickness, offset)[None]
 
     def ramp_down(self, first: float, last: float) -> FloatArray:
-        """(H, 1) values that go evenly from `first` at the top to `last` at the bottom."""
+        """Return (H, 1) values that change linearly from `first` at the top to `last` at the bottom."""
         return np.linspace(first, last, len(self.pixels), dtype=np.float32)[:, None]
 
     def ramp_across(self, first: float, last: float) -> FloatArray:
-        """(1, W) values that go evenly from `first` at the left to `last` at the right."""
+        """Return (1, W) values that change linearly from `first` at the left to `last` at the right."""
         return np.linspace(first, last, self.pixels.shape[1], dtype=np.float32)[None]
 
 
 def split_into_parts(length: int, part: float) -> tuple[NDArray[np.intp], FloatArray]:
-    """For each of `length` pixels, which part of a row of equal parts it is in, and how far along it, 0..1.
+    """Return for each of `length` pixels the index of its part in a row of equal parts, and its position there, 0..1.
 
     part: length of a part in pixels.
     """

@@ -1,8 +1,5 @@
 import os
-import re
 import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,8 +18,7 @@ from data.layout import Layout
 from data.loader import TrainingDataset
 from data.sampler import SampleKey
 from tests.conftest import save_image
-from tests.runs import assert_equal, checkpoint, run, without_config
-from tools import clear_cache
+from tests.runs import assert_equal
 
 SETTINGS = ["data.layout=paired_folders", "data.n_classes=5", "data.flip=true"]
 PREPROCESS = [
@@ -44,13 +40,13 @@ def layouts(config: Config, folder: Path, max_bytes: int = 2**30) -> tuple[Layou
 
 
 def kept(folder: Path) -> set[int]:
-    """The files of a cache, each by the one number that all its names share."""
+    """Return the files of a cache by their inodes, which all names of a file share."""
     return {path.stat().st_ino for path in folder.rglob("*.pt")}
 
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The photos that are decoded."""
+    """The paths of the photos that have been decoded."""
     decoded: list[Path] = []
     read_rgb = data.map_reader.read_rgb
 
@@ -74,10 +70,10 @@ def test_samples_from_the_cache_equal_those_from_the_files(
             key = SampleKey(epoch, index)
             expected, found = (TrainingDataset(layout, preprocessing, 0)[key] for layout in (plain, cached))
             assert_equal(vars(found), vars(expected))
-    assert len(reads) == 3 * 3 + 3  # the plain ones each time, the others once
+    assert len(reads) == 3 * 3 + 3  # plain samples are decoded each time, cached ones once
 
 
-def test_a_changed_file_is_read_anew(
+def test_a_changed_file_is_read_again(
     tiny_config: Path, label_data_set: Path, tmp_path: Path, reads: list[Path]
 ) -> None:
     _, cached = layouts(load_config(tiny_config, settings(label_data_set)), tmp_path / "cache")
@@ -91,12 +87,12 @@ def test_a_changed_file_is_read_anew(
     assert not after.target.any()
 
 
-def test_a_replaced_file_of_equal_size_and_time_is_read_anew(
+def test_a_replaced_file_of_equal_size_and_time_is_read_again(
     tiny_config: Path, label_data_set: Path, tmp_path: Path
 ) -> None:
     photo, other = label_data_set / "train_img" / "a.jpg", tmp_path / "other.bmp"
     pixels = torch.zeros(32, 64, 3, dtype=torch.uint8).numpy()
-    for path, level in ((other, 9), (photo.with_suffix(".bmp"), 5)):  # without compression, of one size
+    for path, level in ((other, 9), (photo.with_suffix(".bmp"), 5)):  # BMP is not compressed: the sizes are equal
         save_image(path, pixels + level)
     photo.with_suffix(".bmp").rename(photo)
     _, cached = layouts(load_config(tiny_config, settings(label_data_set)), tmp_path / "cache")
@@ -133,7 +129,7 @@ def test_the_same_content_is_not_decoded_again(
     _, cached = layouts(load_config(tiny_config, settings(root)), tmp_path / "cache")
     for index in range(3):
         assert_equal(vars(cached.read(index)), vars(expected[index]))
-    monkeypatch.setattr(data.layout, "_digest", None)  # known by the state of its files again
+    monkeypatch.setattr(data.layout, "sha256_of_file", None)  # a second read needs only the state of the files
     for index in range(3):
         assert_equal(vars(cached.read(index)), vars(expected[index]))
     assert len(reads) == 3
@@ -183,7 +179,7 @@ def test_a_file_replaced_between_hashing_and_decoding_is_not_kept(
     assert len(kept(tmp_path / "cache")) == 1
 
 
-def test_without_hard_links_it_knows_files_by_their_state(
+def test_without_hard_links_files_are_found_by_their_state(
     tiny_config: Path, label_data_set: Path, tmp_path: Path, reads: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: Path, target: Path) -> None:
@@ -209,7 +205,7 @@ def test_other_settings_have_samples_of_their_own(tiny_config: Path, label_data_
     assert len(rules) == 3 * len(PREPROCESS)
 
 
-def test_a_damaged_file_is_made_again(tiny_config: Path, label_data_set: Path, tmp_path: Path) -> None:
+def test_a_damaged_file_is_written_again(tiny_config: Path, label_data_set: Path, tmp_path: Path) -> None:
     _, cached = layouts(load_config(tiny_config, settings(label_data_set)), tmp_path / "cache")
     expected = cached.read(0)
     names = sorted((tmp_path / "cache").rglob("*.pt"))
@@ -234,18 +230,6 @@ def test_a_failed_write_leaves_nothing(
     assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
 
 
-@pytest.mark.parametrize("workers", ["0", "1"])
-def test_a_folder_that_cannot_be_used_ends_in_one_line(
-    tiny_config: Path, label_data_set: Path, tmp_path: Path, workers: str
-) -> None:
-    (tmp_path / "file").touch()
-    arguments = settings(label_data_set, "data.cache=disk", f"data.cache_folder={tmp_path / 'file'}")
-    command = [sys.executable, "train.py", "--config", str(tiny_config), *arguments, f"data.workers={workers}"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert result.returncode == 2
-    assert re.fullmatch(r"error: data\.cache, data\.cache_folder: cannot make .*\n", result.stderr)
-
-
 def test_it_holds_no_more_than_it_may(tiny_config: Path, label_data_set: Path, tmp_path: Path) -> None:
     config = load_config(tiny_config, settings(label_data_set))
     _, cached = layouts(config, tmp_path / "cache", max_bytes=40_000)
@@ -255,7 +239,7 @@ def test_it_holds_no_more_than_it_may(tiny_config: Path, label_data_set: Path, t
 
 
 @pytest.mark.parametrize("order", [(2, 2, 0), (0, 2, 2)])
-def test_what_is_out_of_use_makes_room(
+def test_unused_files_make_room(
     tiny_config: Path, label_data_set: Path, tmp_path: Path, reads: list[Path], order: tuple[int, ...]
 ) -> None:
     folder = tmp_path / "cache"
@@ -273,7 +257,7 @@ def test_what_is_out_of_use_makes_room(
     _, later = layouts(config, folder, max_bytes=40_000)
     for index in order:
         later.read(index)
-    assert len(reads) == 3  # 2 has taken the place of 1, the longest unused
+    assert len(reads) == 3  # 2 replaced 1, the longest unused
     for index in (1, 0, 2):
         later.read(index)
     assert len(reads) == 4  # 1 is read again and not kept: the others are in use
@@ -287,20 +271,20 @@ def test_runs_that_share_a_full_cache_leave_each_other_what_they_use(
 ) -> None:
     config = load_config(tiny_config, settings(label_data_set))
     decoded: list[Path] = []
-    for _ in range(3):  # begun one after the other, or again
+    for _ in range(3):  # runs one after the other, or the same one resumed
         _, cached = layouts(config, tmp_path / "cache", max_bytes=40_000)
         reads.clear()
         for index in (2, 1, 0, 2, 1, 0):
             cached.read(index)
         decoded = list(reads)
-        assert cached.outlook(0).n_fitting == 2
-    assert decoded == [label_data_set / "train_img" / "a.jpg"] * 2  # for which there never was room
+        assert cached.estimate(0).n_fitting == 2
+    assert decoded == [label_data_set / "train_img" / "a.jpg"] * 2  # there was never room for it
     _, cached = layouts(config, tmp_path / "cache", max_bytes=40_000)
     other = load_config(tiny_config, settings(label_data_set, "data.ignore_id=255"))
-    assert layouts(other, tmp_path / "cache", max_bytes=40_000)[1].outlook(0).n_fitting == 0
+    assert layouts(other, tmp_path / "cache", max_bytes=40_000)[1].estimate(0).n_fitting == 0
 
 
-def test_a_use_is_noted(tiny_config: Path, label_data_set: Path, tmp_path: Path) -> None:
+def test_the_use_of_a_file_is_recorded_each_hour(tiny_config: Path, label_data_set: Path, tmp_path: Path) -> None:
     _, cached = layouts(load_config(tiny_config, settings(label_data_set)), tmp_path / "cache")
     cached.read(0)
     (path, _) = (tmp_path / "cache").rglob("*.pt")
@@ -309,82 +293,6 @@ def test_a_use_is_noted(tiny_config: Path, label_data_set: Path, tmp_path: Path)
         os.utime(path, (then, then))
         cached.read(0)
         assert (path.stat().st_mtime > then + 1) == is_noted
-
-
-@pytest.mark.parametrize(
-    ("overrides", "free_bytes", "line"),
-    [
-        ([], 2**40, r"about 0\.0 MiB"),
-        (["data.cache_gib=3.2e-5"], 2**40, r"about 2 of 3 samples fit: raise data\.cache_gib \(3\.2e-05 GiB\)"),
-        ([], 3 * 2**14, r"about 2 of 3 samples fit: too little is free in .*/cache/samples"),
-    ],
-)
-def test_the_plan_says_what_will_be_kept(
-    tiny_config: Path,
-    label_data_set: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    overrides: list[str],
-    free_bytes: int,
-    line: str,
-) -> None:
-    usage = SimpleNamespace(total=0, used=0, free=free_bytes)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    folder = tmp_path / "cache"
-    run(
-        tiny_config,
-        *settings(label_data_set, "data.cache=disk", f"data.cache_folder={folder}"),
-        *overrides,
-        "--dry-run",
-    )
-    said = [said for said in capfd.readouterr().out.splitlines() if said.startswith("cache ")]
-    assert len(said) == 1
-    assert re.fullmatch(f"cache          disk, {line}", said[0])
-    assert not folder.exists()
-
-
-def test_processes_that_write_at_once_leave_whole_files(
-    tiny_config: Path, label_data_set: Path, tmp_path: Path
-) -> None:
-    arguments = settings(label_data_set, "data.cache=disk", f"data.cache_folder={tmp_path / 'cache'}")
-    command = [sys.executable, "train.py", "--config", str(tiny_config), *arguments, "train.max_steps=3"]
-    processes = [subprocess.Popen([*command, f"run.name={n}"], stdout=subprocess.DEVNULL) for n in range(3)]
-    assert [process.wait(timeout=120) for process in processes] == [0, 0, 0]
-    files = list((tmp_path / "cache").rglob("*.*"))
-    assert len(files) == 2 * 3
-    assert len(kept(tmp_path / "cache")) == 3
-    assert all(torch.load(file, weights_only=True)["target"].shape == (3, 32, 64) for file in files)
-
-
-@pytest.mark.parametrize("cache", ["memory", "disk"])
-def test_a_run_with_a_cache_equals_one_without(
-    tiny_config: Path, label_data_set: Path, tmp_path: Path, cache: str
-) -> None:
-    arguments = settings(label_data_set, "train.max_steps=7", f"data.cache_folder={tmp_path / 'cache'}")
-    run(tiny_config, *arguments, "run.name=plain")
-    run(tiny_config, *arguments, f"data.cache={cache}", "data.workers=2")
-    assert_equal(without_config(checkpoint(tiny_config, 7)), without_config(checkpoint(tiny_config, 7, "plain")))
-    assert len(kept(tmp_path / "cache")) == (3 if cache == "disk" else 0)
-    config = load_config(tiny_config, [*arguments, "data.cache=memory"])
-    folder = build.cache_folder(config, tiny_config.parent / "runs" / "tiny")
-    assert folder is not None
-    assert not folder.exists()
-
-
-def test_one_command_removes_it(
-    tiny_config: Path, label_data_set: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(build, "_SHARED_MEMORY", tmp_path / "shm")
-    arguments = settings(label_data_set, "train.max_steps=3", f"data.cache_folder={tmp_path / 'cache'}")
-    run(tiny_config, *arguments, "data.cache=disk")
-    (tmp_path / "cache" / "mine.txt").touch()
-    left_behind = build.cache_folder(load_config(tiny_config, [*arguments, "data.cache=memory"]), tmp_path / "killed")
-    assert left_behind is not None
-    shutil.copytree(tmp_path / "cache" / build.CACHE_NAME, left_behind)
-    clear_cache.main(["--folder", str(tmp_path / "cache")])
-    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["mine.txt"]
-    assert not left_behind.exists()
 
 
 @pytest.mark.parametrize(

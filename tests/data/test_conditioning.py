@@ -8,7 +8,7 @@ from data.batch import Batch
 from data.conditioning import Conditioning, images_to_float, images_to_uint8, instance_edges, one_hot
 
 
-def test_every_level_survives_the_way_to_floats_and_back() -> None:
+def test_every_level_survives_the_conversion_to_floats_and_back() -> None:
     levels = torch.arange(256, dtype=torch.uint8).view(1, 1, 16, 16).expand(1, 3, 16, 16)
     floats = images_to_float(levels)
     assert floats.min() == -1.0

@@ -43,7 +43,7 @@ def test_png_round_trip(tmp_path: Path) -> None:
 
 def test_exif_orientation_is_applied(tmp_path: Path) -> None:
     exif = Image.Exif()
-    exif[0x0112] = 6  # turned by a quarter
+    exif[0x0112] = 6  # rotated by 90 degrees
     Image.fromarray(np.zeros((4, 8, 3), dtype=np.uint8)).save(tmp_path / "turned.jpg", exif=exif)
     assert read_rgb(tmp_path / "turned.jpg").shape == (3, 8, 4)
 
@@ -95,16 +95,16 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
     assert problems == [f"{tmp_path / 'a.png'} and a.jpg have the same name: keep one of them"]
 
 
-def test_a_missing_folder_is_told_with_its_neighbours(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported_with_its_neighbours(tmp_path: Path) -> None:
     (tmp_path / "train_label").mkdir()
     problems: list[str] = []
     assert find_images(tmp_path / "train_labels", problems) == {}
     assert problems == [f"{tmp_path / 'train_labels'}: no such folder; folders beside it: train_label"]
 
 
-def test_a_folder_of_photographs_is_told_what_makes_pairs_of_them(tmp_path: Path) -> None:
+def test_for_a_folder_of_photographs_the_tool_that_makes_pairs_is_named(tmp_path: Path) -> None:
     (tmp_path / "holiday.JPG").touch()
     problems: list[str] = []
     assert find_images(tmp_path / "train_A", problems) == {}
-    way_out = "of photographs python -m tools.convert_data from-photos makes pairs"
-    assert problems == [f"{tmp_path / 'train_A'}: no such folder; folders beside it: none; {way_out}"]
+    remedy = "python -m tools.convert_data from-photos makes pairs of photographs"
+    assert problems == [f"{tmp_path / 'train_A'}: no such folder; folders beside it: none; {remedy}"]

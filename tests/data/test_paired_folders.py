@@ -107,37 +107,3 @@ def test_an_empty_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "B").mkdir()
     with pytest.raises(DataError, match=r"A: holds no image"):
         rgb_folders(tmp_path)
-
-
-def test_partners_of_different_size_are_named(tmp_path: Path) -> None:
-    save_image(tmp_path / "A" / "a.png", RGB)
-    save_image(tmp_path / "B" / "a.png", RGB[:2])
-    with pytest.raises(DataError, match=r"A/a\.png is 6x4 but its partner .*B/a\.png is 6x2"):
-        rgb_folders(tmp_path).read(0)
-
-
-def test_an_id_that_is_no_class_is_located(label_data_set: Path) -> None:
-    labels = GREY.repeat(8, 0).repeat(8, 1).copy()[:32, :48]
-    labels[3, 11] = 255
-    save_image(label_data_set / "train_label" / "a.png", labels)
-    message = r"a\.png: pixel \(row 3, column 11\) holds id 255, allowed are 0 to 4: .*data\.ignore_id=255"
-    with pytest.raises(DataError, match=message):
-        label_folders(label_data_set).read(0)
-
-
-def test_the_ignore_id_becomes_the_number_of_classes(tmp_path: Path) -> None:
-    labels = np.array([[0, 1, 255, 4]], dtype=np.uint8)
-    save_image(tmp_path / "train_label" / "a.png", labels)
-    save_image(tmp_path / "train_inst" / "a.png", labels)
-    save_image(tmp_path / "train_img" / "a.png", np.zeros((1, 4, 3), dtype=np.uint8))
-    assert label_folders(tmp_path, ignore_id=255).read(0).source.tolist() == [[[0, 1, 5, 4]]]
-
-
-def test_more_than_255_classes_are_kept_exactly(tmp_path: Path) -> None:
-    labels = np.array([[0, 299, 65535]], dtype=np.uint16)
-    for folder in ("train_label", "train_inst"):
-        save_image(tmp_path / folder / "a.png", labels)
-    save_image(tmp_path / "train_img" / "a.png", np.zeros((1, 3, 3), dtype=np.uint8))
-    source = label_folders(tmp_path, n_classes=300, ignore_id=65535).read(0).source
-    assert source.tolist() == [[[0, 299, 300]]]
-    assert source.dtype == torch.int32

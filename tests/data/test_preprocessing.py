@@ -15,7 +15,7 @@ SETTINGS = Preprocessing(
 
 
 def coordinate_sample(height: int, width: int) -> Sample:
-    """Every map tells each pixel's column, so that maps cut alike stay equal."""
+    """A sample whose maps hold the column of each pixel, so that maps cropped alike stay equal."""
     columns = torch.arange(width).expand(1, height, width)
     rgb = columns.expand(3, -1, -1).to(torch.uint8)
     return Sample("s", columns.to(torch.uint8), columns.to(torch.int32), rgb)

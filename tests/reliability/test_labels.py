@@ -76,8 +76,8 @@ REFUSED = {
     "with transparency": (encoded(with_id(1).convert("RGBA")), "holds RGBA pixels, expected one integer id per pixel"),
     "grey with transparency": (encoded(with_id(1).convert("LA")), "holds LA pixels, expected one integer id per pixel"),
     "jpeg under another name": (encoded(with_id(1), "JPEG"), "JPEG changes ids when it compresses; save the map as"),
-    "grey levels of 4 bits": (FOUR_BITS, "holds grey levels that are no ids as they are stored"),
-    "pgm with another maximum": (b"P5 32 32 3\n" + IDS.tobytes(), "holds grey levels that are no ids"),
+    "grey levels of 4 bits": (FOUR_BITS, "holds grey levels that Pillow would rescale, not ids"),
+    "pgm with another maximum": (b"P5 32 32 3\n" + IDS.tobytes(), "holds grey levels that Pillow would rescale"),
 }
 READ = {
     "8-bit": encoded(Image.fromarray(IDS)),

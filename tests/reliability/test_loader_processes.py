@@ -73,8 +73,8 @@ FAULTS = {
     "bus error": (send(signal.SIGBUS), r"ended by SIGBUS while it read sample d of .*/dev/shm"),
     "killed": (send(signal.SIGKILL), r"ended by SIGKILL while it read sample d of .*memory is full"),
     "exit": (lambda: os._exit(3), r"ended with exit code 3 while it read sample d of "),
-    "hanging": (lambda: time.sleep(100), r"gave nothing for 1 s; waited for sample \w of .*data\.timeout_s"),
-    "stopped": (send(signal.SIGSTOP), r"gave nothing for 1 s; waited for sample \w of .*data\.timeout_s"),
+    "hanging": (lambda: time.sleep(100), r"processes for 1 s; waited for sample \w of .*data\.timeout_s"),
+    "stopped": (send(signal.SIGSTOP), r"processes for 1 s; waited for sample \w of .*data\.timeout_s"),
 }
 
 

@@ -132,7 +132,7 @@ FAULTS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "killed": (lambda: os.kill(os.getpid(), signal.SIGKILL), "a loader process was ended by SIGKILL while it"),
     "exit": (lambda: os._exit(3), "a loader process ended with exit code 3 while it"),
-    "hanging": (lambda: time.sleep(100), "takes more than 1 s; see whether it can be read"),
+    "hanging": (lambda: time.sleep(100), "takes more than 1 s; check that it can be read"),
     "fault": (lambda: list[int]().pop(), "IndexError: pop from empty list"),
 }
 

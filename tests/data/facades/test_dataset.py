@@ -1,0 +1,102 @@
+import pytest
+import torch
+
+from data.batch import Sample
+from data.facades.dataset import SyntheticFacades
+from data.facades.renderer import CLASS_NAMES
+
+SIZES = [(64, 64), (128, 128), (96, 160), (101, 77), (256, 512), (32, 320), (320, 32)]
+
+# Pixels per class, highest instance id, and the mean of each quarter of the photo per channel, of one sample.
+PINNED_AREAS = [5556, 3979, 0, 1040, 350, 0, 242, 984, 2240, 0, 79, 1914]
+PINNED_LAST_INSTANCE = 19
+PINNED_QUARTERS = [
+    [[155.6, 145.2], [156.3, 148.6]],
+    [[163.3, 158.5], [133.2, 128.9]],
+    [[172.4, 171.8], [116.5, 116.9]],
+]
+
+
+def _facades(
+    *, split: str = "train", seed: int = 0, n_samples: int = 20, height: int = 64, width: int = 64
+) -> SyntheticFacades:
+    return SyntheticFacades(split=split, seed=seed, n_samples=n_samples, height=height, width=width)
+
+
+def _tensors(sample: Sample) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    assert sample.instances is not None
+    assert sample.target is not None
+    return sample.source, sample.instances, sample.target
+
+
+def _same(first: Sample, second: Sample) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(_tensors(first), _tensors(second), strict=True))
+
+
+def test_reading_a_sample_twice_gives_the_same_bytes() -> None:
+    assert _same(_facades().read(7), _facades().read(7))
+
+
+def test_a_sample_does_not_depend_on_those_read_before_or_on_how_many_there_are() -> None:
+    used = _facades(n_samples=10)
+    for index in range(9):
+        used.read(index)
+    assert _same(used.read(9), _facades(n_samples=1000).read(9))
+
+
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_splits_differ(split: str) -> None:
+    assert not _same(_facades().read(0), _facades(split=split).read(0))
+
+
+def test_indices_and_seeds_differ() -> None:
+    first = _facades().read(0)
+    assert not _same(first, _facades().read(1))
+    assert not _same(first, _facades(seed=1).read(0))
+
+
+@pytest.mark.parametrize(("height", "width"), SIZES)
+def test_shapes_dtypes_and_ranges(height: int, width: int) -> None:
+    dataset = _facades(height=height, width=width)
+    for index in range(3):
+        labels, instances, photo = _tensors(dataset.read(index))
+        assert (labels.shape, labels.dtype) == ((1, height, width), torch.uint8)
+        assert (instances.shape, instances.dtype) == ((1, height, width), torch.int32)
+        assert (photo.shape, photo.dtype) == ((3, height, width), torch.uint8)
+        assert int(labels.max()) < dataset.n_classes
+        assert int(instances.min()) >= 0
+        assert photo.is_contiguous()
+        assert float(photo.float().std()) > 20
+
+
+def test_names_are_unique_and_belong_to_the_samples() -> None:
+    dataset = _facades(n_samples=13)
+    assert len(dataset) == len(set(dataset.names)) == 13
+    assert dataset.names[12] == dataset.read(12).name == "facade_00012"
+
+
+@pytest.mark.parametrize("index", [20, -1])
+def test_an_index_out_of_range_is_refused(index: int) -> None:
+    with pytest.raises(IndexError, match="out of range for 20"):
+        _facades(n_samples=20).read(index)
+
+
+def test_an_unknown_split_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown split 'valid'"):
+        _facades(split="valid")
+
+
+@pytest.mark.parametrize(("argument", "value"), [("seed", -1), ("n_samples", 0), ("height", 31), ("width", 31)])
+def test_impossible_numbers_are_refused(argument: str, value: int) -> None:
+    numbers = {"seed": 0, "n_samples": 1, "height": 64, "width": 64, argument: value}
+    with pytest.raises(ValueError, match=str(value)):
+        SyntheticFacades(split="train", **numbers)
+
+
+def test_data_has_not_changed() -> None:
+    labels, instances, photo = _tensors(_facades(n_samples=1, height=128, width=128).read(0))
+    areas = torch.bincount(labels.flatten().long(), minlength=len(CLASS_NAMES))
+    quarters = photo.double().unfold(1, 64, 64).unfold(2, 64, 64).mean((-1, -2))
+    assert areas.tolist() == PINNED_AREAS
+    assert int(instances.max()) == PINNED_LAST_INSTANCE
+    torch.testing.assert_close(quarters, torch.tensor(PINNED_QUARTERS, dtype=torch.float64), rtol=0, atol=0.5)

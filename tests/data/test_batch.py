@@ -1,0 +1,18 @@
+import pytest
+import torch
+
+from data.batch import Batch, DataError, Sample
+
+
+@pytest.mark.parametrize("other", [torch.zeros(1, 4, 4, dtype=torch.int32), torch.zeros(3, 4, 4, dtype=torch.uint8)])
+def test_maps_of_different_kinds_do_not_fit_one_batch(other: torch.Tensor) -> None:
+    first = torch.zeros(1, 4, 4, dtype=torch.uint8)
+    with pytest.raises(DataError, match=r"maps of one batch differ .*: choose train\.batch_size=1"):
+        Batch.of([Sample("a", first, None, None), Sample("b", other, None, None)])
+
+
+def test_images_of_different_sizes_do_not_fit_one_batch() -> None:
+    widths = {"a": 8, "b": 16}
+    samples = [Sample(name, torch.zeros(3, 8, width, dtype=torch.uint8), None, None) for name, width in widths.items()]
+    with pytest.raises(DataError, match=r"different sizes \(a 8x8, b 16x8\): choose a data\.preprocess"):
+        Batch.of(samples)

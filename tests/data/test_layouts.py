@@ -1,0 +1,92 @@
+"""The registry of layouts, and how the settings of section `data` choose and open one."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, ClassVar, Self, get_args, get_type_hints
+
+import numpy as np
+import pytest
+import torch
+
+from configs import build
+from configs.load import load_config
+from configs.schema import Config, DataConfig, SyntheticConfig
+from data import LAYOUTS
+from data.layout import ClassTable
+from data.side_by_side import SideBySide
+from tests.conftest import save_image
+from utils.signatures import argument_names
+
+SETTINGS = [field.name for section in (DataConfig, SyntheticConfig) for field in fields(section)]
+FACTS = {"seed", "needs_targets", "needs_instances", "needs_features"}
+
+
+def test_the_setting_takes_the_names_of_the_registry() -> None:
+    assert get_args(get_type_hints(DataConfig)["layout"]) == tuple(LAYOUTS)
+
+
+def test_each_setting_has_a_name_of_its_own() -> None:
+    assert len(set(SETTINGS) | FACTS) == len(SETTINGS) + len(FACTS)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_layout_takes_settings_by_their_names(name: str) -> None:
+    layout = LAYOUTS[name]
+    assert argument_names(layout.open) - {"split"} <= {*SETTINGS} | FACTS
+    assert argument_names(layout.has_split) - {"split"} <= {*SETTINGS}
+
+
+class Added(SideBySide):
+    """A new layout."""
+
+    own_classes: ClassVar[ClassTable | None] = ClassTable(("land", "sea"), torch.zeros(2, 3, dtype=torch.uint8))
+    opened: ClassVar[list[Any]] = []
+
+    @classmethod
+    def open(cls, split: str, *, root: str, width: int, seed: int, needs_targets: bool) -> Self:  # type: ignore[override]
+        cls.opened += [split, root, width, seed, needs_targets]
+        return cls(folder=Path(root), a_to_b=True)
+
+    @classmethod
+    def has_split(cls, split: str, *, root: str, flip: bool) -> bool:  # type: ignore[override]
+        return (split, root, flip) == ("dusk", "there", True)
+
+
+def test_a_layout_that_is_added_is_opened_with_the_settings_that_it_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(LAYOUTS, "side_by_side", Added)
+    save_image(tmp_path / "x.png", np.zeros((2, 4, 3), np.uint8))
+    data = DataConfig(layout="side_by_side", root=str(tmp_path), synthetic=SyntheticConfig(width=48))
+    layout = build.build_layout(Config(data=data), "dawn", needs_targets=False)
+    assert isinstance(layout, Added)
+    assert Added.opened == ["dawn", str(tmp_path), 48, 0, False]
+    assert build.number_of_classes(data) == 2
+    assert build.class_colors(data).tolist() == [[0, 0, 0], [0, 0, 0]]
+    there = DataConfig(layout="side_by_side", root="there")
+    assert [build.has_split(there, split) for split in ("dusk", "noon")] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("settings", "folders"),
+    [
+        (["data.n_classes=5", "data.instance_edges=true"], ["train_label", "train_img", "train_inst"]),
+        (["data.n_classes=5"], ["train_label", "train_img"]),
+        ([], ["train_A", "train_B"]),
+        (["data.direction=BtoA"], ["train_B", "train_A"]),
+        (["data.source_folder=maps", "data.target_folder={split}/photos"], ["maps", "train/photos"]),
+        (["features.n_channels=3", "features.origin=precomputed"], ["train_A", "train_B", "train_feat"]),
+    ],
+    ids=" ".join,
+)
+def test_the_folders_of_paired_folders(
+    tiny_config: Path, tmp_path: Path, settings: list[str], folders: list[str]
+) -> None:
+    for folder in folders:
+        save_image(tmp_path / folder / "x.png", np.zeros((2, 4) if "label" in folder else (2, 4, 3), np.uint8))
+    data = ["data.layout=paired_folders", f"data.root={tmp_path}", "data.instance_edges=false"]
+    config = load_config(tiny_config, [*data, *settings])
+    layout = build.build_layout(config, "train", needs_targets=True)
+    assert list(layout.folders) == [tmp_path / folder for folder in folders]
+    assert build.has_split(config.data, "train")
+    assert not build.has_split(config.data, "val")

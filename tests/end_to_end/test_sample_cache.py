@@ -1,0 +1,113 @@
+"""Runs with data.cache."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from configs import build
+from configs.load import load_config
+from tests.runs import assert_equal, checkpoint, run, without_config
+from tools import clear_cache
+
+
+def settings(root: Path, *more: str) -> list[str]:
+    return ["data.layout=paired_folders", "data.n_classes=5", f"data.root={root}", "data.crop_height=32", *more]
+
+
+def kept(folder: Path) -> set[int]:
+    """Return the files of a cache by their inodes, which all names of a file share."""
+    return {path.stat().st_ino for path in folder.rglob("*.pt")}
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_a_folder_that_cannot_be_used_ends_in_one_line(
+    tiny_config: Path, label_data_set: Path, tmp_path: Path, workers: str
+) -> None:
+    (tmp_path / "file").touch()
+    arguments = settings(label_data_set, "data.cache=disk", f"data.cache_folder={tmp_path / 'file'}")
+    command = [sys.executable, "train.py", "--config", str(tiny_config), *arguments, f"data.workers={workers}"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 2
+    assert re.fullmatch(r"error: data\.cache, data\.cache_folder: cannot make .*\n", result.stderr)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "free_bytes", "line"),
+    [
+        ([], 2**40, r"about 0\.0 MiB"),
+        (["data.cache_gib=3.2e-5"], 2**40, r"about 2 of 3 samples fit: raise data\.cache_gib \(3\.2e-05 GiB\)"),
+        ([], 3 * 2**14, r"about 2 of 3 samples fit: too little is free in .*/cache/samples"),
+    ],
+)
+def test_the_plan_reports_how_much_will_be_kept(
+    tiny_config: Path,
+    label_data_set: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    overrides: list[str],
+    free_bytes: int,
+    line: str,
+) -> None:
+    usage = SimpleNamespace(total=0, used=0, free=free_bytes)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    folder = tmp_path / "cache"
+    run(
+        tiny_config,
+        *settings(label_data_set, "data.cache=disk", f"data.cache_folder={folder}"),
+        *overrides,
+        "--dry-run",
+    )
+    said = [said for said in capfd.readouterr().out.splitlines() if said.startswith("cache ")]
+    assert len(said) == 1
+    assert re.fullmatch(f"cache          disk, {line}", said[0])
+    assert not folder.exists()
+
+
+def test_processes_that_write_at_once_leave_whole_files(
+    tiny_config: Path, label_data_set: Path, tmp_path: Path
+) -> None:
+    arguments = settings(label_data_set, "data.cache=disk", f"data.cache_folder={tmp_path / 'cache'}")
+    command = [sys.executable, "train.py", "--config", str(tiny_config), *arguments, "train.max_steps=3"]
+    processes = [subprocess.Popen([*command, f"run.name={n}"], stdout=subprocess.DEVNULL) for n in range(3)]
+    assert [process.wait(timeout=120) for process in processes] == [0, 0, 0]
+    files = list((tmp_path / "cache").rglob("*.*"))
+    assert len(files) == 2 * 3
+    assert len(kept(tmp_path / "cache")) == 3
+    assert all(torch.load(file, weights_only=True)["target"].shape == (3, 32, 64) for file in files)
+
+
+@pytest.mark.parametrize("cache", ["memory", "disk"])
+def test_a_run_with_a_cache_equals_one_without(
+    tiny_config: Path, label_data_set: Path, tmp_path: Path, cache: str
+) -> None:
+    arguments = settings(label_data_set, "train.max_steps=7", f"data.cache_folder={tmp_path / 'cache'}")
+    run(tiny_config, *arguments, "run.name=plain")
+    run(tiny_config, *arguments, f"data.cache={cache}", "data.workers=2")
+    assert_equal(without_config(checkpoint(tiny_config, 7)), without_config(checkpoint(tiny_config, 7, "plain")))
+    assert len(kept(tmp_path / "cache")) == (3 if cache == "disk" else 0)
+    config = load_config(tiny_config, [*arguments, "data.cache=memory"])
+    folder = build.cache_folder(config, tiny_config.parent / "runs" / "tiny")
+    assert folder is not None
+    assert not folder.exists()
+
+
+def test_one_command_removes_it(
+    tiny_config: Path, label_data_set: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "_SHARED_MEMORY", tmp_path / "shm")
+    arguments = settings(label_data_set, "train.max_steps=3", f"data.cache_folder={tmp_path / 'cache'}")
+    run(tiny_config, *arguments, "data.cache=disk")
+    (tmp_path / "cache" / "mine.txt").touch()
+    left_behind = build.cache_folder(load_config(tiny_config, [*arguments, "data.cache=memory"]), tmp_path / "killed")
+    assert left_behind is not None
+    shutil.copytree(tmp_path / "cache" / build.CACHE_NAME, left_behind)
+    clear_cache.main(["--folder", str(tmp_path / "cache")])
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["mine.txt"]
+    assert not left_behind.exists()
