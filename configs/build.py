@@ -38,6 +38,7 @@ from utils.cores import usable_cores
 from utils.cpu_memory import keep_freed_memory
 from utils.errors import ConfigError
 from utils.palette import label_colors
+from utils.torch_private import cpu_has_matrix_units
 
 CACHE_NAME = "samples"
 _SHARED_MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
@@ -86,7 +87,7 @@ def memory_format(config: Config, device: torch.device) -> torch.memory_format:
 
 def perceptual_memory_format(config: Config, device: torch.device) -> torch.memory_format:
     """For VGG19, which has no norms, a CPU with matrix units (AMX) wants channels last too: a step takes 1/13 less."""
-    if config.train.channels_last == "auto" and device.type == "cpu" and torch.cpu._is_amx_tile_supported():
+    if config.train.channels_last == "auto" and device.type == "cpu" and cpu_has_matrix_units():
         return torch.channels_last
     return memory_format(config, device)
 

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from utils.errors import UserError
+from utils.torch_private import freeze_compiled_weights
 
 _COMPILERS = ("c++", "g++", "clang++")
 
@@ -40,8 +41,6 @@ def compiled(network: nn.Module, device: torch.device, *, is_final: bool = False
     if missing := what_compiling_lacks(device):
         raise CompilerError(f"compiling needs {missing}, which is not there: install it, or do without compiling")
     if is_final:
-        from torch._inductor import config as inductor  # takes a second
-
         network.requires_grad_(False)
-        inductor.freezing = True  # as an option of torch.compile it has no effect (torch 2.15)
+        freeze_compiled_weights()
     return cast(nn.Module, torch.compile(network))
