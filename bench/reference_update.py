@@ -65,7 +65,7 @@ class ReferenceUpdate:
             x = discriminator.pool(x) if level else x
             (first, activation), *inner = cast(list[nn.Sequential], scale.layers)
             joined = cast(nn.Conv2d, first)
-            features = [activation(joined._conv_forward(x, joined.weight, joined.bias))]
+            features = [activation(F.conv2d(x, joined.weight, joined.bias, joined.stride, joined.padding))]
             for layer in inner:
                 features.append(layer(features[-1]))
             judgements.append(DiscriminatorOutput(features, scale.head(features[-1])))

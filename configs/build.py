@@ -36,6 +36,7 @@ from utils.determinism import use_deterministic_algorithms
 from utils.errors import ConfigError
 from utils.palette import label_colors
 from utils.signatures import accepted
+from utils.torch_private import cpu_has_matrix_units
 
 CACHE_NAME = "samples"
 _SHARED_MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
@@ -91,7 +92,7 @@ def memory_format(config: Config, device: torch.device) -> torch.memory_format:
 
 def frozen_network_memory_format(config: Config, device: torch.device) -> torch.memory_format:
     """Return the layout of networks without norms, such as VGG19: on a CPU with matrix units (AMX) channels last."""
-    if config.train.channels_last == "auto" and device.type == "cpu" and torch.cpu._is_amx_tile_supported():
+    if config.train.channels_last == "auto" and device.type == "cpu" and cpu_has_matrix_units():
         return torch.channels_last
     return memory_format(config, device)
 

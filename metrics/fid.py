@@ -51,7 +51,7 @@ class Inception:
         try:
             network = NoTrainInceptionV3("inception-v3-compat", [str(N_FEATURES)], safe, antialias=False)
         except (RuntimeError, TypeError, AttributeError) as error:
-            raise WeightsError(f"{weights.path}: holds no InceptionV3 of torch-fidelity; {weights.way_out}") from error
+            raise WeightsError(f"{weights.path}: holds no InceptionV3 of torch-fidelity; {weights.remedy}") from error
         self._network = network.to(device)
         self._device = device
         self.protocol: dict[str, Any] = {

@@ -1,5 +1,6 @@
 """The convolution with which discriminators begin: of a source and an image that is said to translate it."""
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -14,6 +15,6 @@ class PairConv2d(nn.Conv2d):
     def forward(self, source: Tensor, image: Tensor) -> Tensor:  # type: ignore[override]
         """(N, C, H, W) and (k N, in_channels - C, H, W), k images of each source, to (k N, out_channels, H', W')."""
         weight, n_channels = self.weight, source.shape[1]  # read once: spectral norm computes it
-        of_source = self._conv_forward(source, weight[:, :n_channels], self.bias)
-        of_image = self._conv_forward(image, weight[:, n_channels:], None)
+        of_source = F.conv2d(source, weight[:, :n_channels], self.bias, self.stride, self.padding)
+        of_image = F.conv2d(image, weight[:, n_channels:], None, self.stride, self.padding)
         return (of_image.unflatten(0, (-1, len(source))) + of_source).flatten(0, 1)

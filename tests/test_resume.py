@@ -294,7 +294,9 @@ def test_a_run_that_is_stopped_saves_itself_and_goes_on_exactly(tiny_config: Pat
     assert process.returncode == 128 + number
     (saved,) = list_checkpoints(tiny_config.parent / "runs" / "tiny")
     step = load_checkpoint(saved)["step"]
-    told = f"stopped by {number.name} and saved at step {step}; the same command, without --resume, goes on from there"
+    told = (
+        f"stopped by {number.name} and saved at step {step}; the same command, without --resume, continues from there"
+    )
     assert error == f"{told}\n"
 
     run(tiny_config, f"train.max_steps={step + 3}")

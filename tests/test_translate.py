@@ -358,7 +358,7 @@ def test_a_run_without_checkpoint_is_told(cli: ModuleType, tmp_path: Path, monke
             "data.root: no such folder: nowhere. Set data.root=FOLDER.",
         ),
         (["--checkpoint", "nowhere.pt"], "nowhere.pt: no such checkpoint file"),
-        (["--checkpoint", "pyproject.toml"], "pyproject.toml: damaged or no checkpoint"),
+        (["--checkpoint", "pyproject.toml"], "pyproject.toml: damaged or not a checkpoint"),
     ],
     ids=lambda value: value[-1] if isinstance(value, list) else "",
 )

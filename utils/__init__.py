@@ -1,1 +1,1 @@
-"""Tools of the entry points, one to a file."""
+"""What two or more packages need and that knows nothing of GANs."""

@@ -1,4 +1,4 @@
-"""Files that are at any instant whole or not there."""
+"""Writing files that other processes, and the next start after a crash, see complete or not at all."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,13 +6,16 @@ from pathlib import Path
 
 
 def temporary_path(path: Path) -> Path:
-    """Where a file lies until it is whole."""
+    """Return the path that a file has until it is complete."""
     return path.with_name(f".{path.name}.writing")
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path beside `path`, in a folder that is made, to write to; what was written takes its place at the end."""
+    """Yield a temporary path beside `path` to write to, and rename that file to `path` at the end.
+
+    Missing folders are created. After an error `path` is as it was, and the temporary file is deleted.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_path(path)
     try:

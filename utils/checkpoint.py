@@ -1,4 +1,4 @@
-"""Checkpoint files: written so that no crash can lose one, read without running any code from them."""
+"""Checkpoint files: written so that no crash loses one, read without running code from them."""
 
 import hashlib
 import json
@@ -13,13 +13,14 @@ from typing import IO, Any, cast
 import torch
 
 from utils.atomic_file import replacing
+from utils.digest import sha256_of_file
 from utils.errors import UserError
 
 FORMAT = "pairgan-training"
 FORMAT_VERSION = 2
-READABLE_VERSIONS = (1, 2)  # 1 keeps the optimizers' state by position, 2 by parameter name
+READABLE_VERSIONS = (1, 2)  # 1 has the optimizers' state by position, 2 by parameter name
 
-_FOREIGN = {  # what lies in the place of a checkpoint, by how it begins
+_FOREIGN = {  # other files found in place of a checkpoint, by their first bytes
     b"version https://git-lfs": "a Git LFS pointer, not the file itself: fetch it with git lfs pull",
     b"<": "a web page, not a checkpoint: download the file again",
     b"{": "a text file, not a checkpoint: name another file",
@@ -27,29 +28,29 @@ _FOREIGN = {  # what lies in the place of a checkpoint, by how it begins
 
 
 class CheckpointError(UserError):
-    """A checkpoint cannot be used; the message names the file, the reason and the way out."""
+    """A checkpoint cannot be used; the message names the file, the reason and the remedy."""
 
 
 class DamagedCheckpointError(CheckpointError):
-    """The file is not what was once written: an earlier one can take its place."""
+    """A file is not what was written; an earlier checkpoint can replace it."""
 
 
 def manifest_path(path: Path) -> Path:
-    """Where the manifest of a checkpoint lies: its size, digest, step and settings as JSON."""
+    """Return the path of a checkpoint's manifest: its size, digest, step and settings as JSON."""
     return path.with_name(f"{path.name}.json")
 
 
 def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
-    """Write a run's `state`, tensors and plain types only, so that `path` is at any instant whole or not there.
+    """Write a run's `state` (tensors and plain types) atomically, then its manifest.
 
-    Its manifest follows. A file without one, after a crash between the two, is whole as well.
+    A crash between the two leaves a valid checkpoint without a manifest.
 
     Raises:
-        OSError: the disk is full or not writable, with the path; what `path` held before is still there.
+        OSError: the disk is full or not writable; names the path, whose earlier content is untouched.
     """
     manifest = manifest_path(path)
     content = {"format": FORMAT, "format_version": FORMAT_VERSION, **state}
-    sha256, n_bytes = _write_whole(
+    sha256, n_bytes = _write_atomically(
         path, lambda file: _serialize(content, file), before_it_counts=lambda: manifest.unlink(missing_ok=True)
     )
     facts: dict[str, Any] = {
@@ -62,57 +63,57 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
         "processes": len(state.get("random_states", [0])),
     }
     text = json.dumps(facts, indent=2) + "\n"
-    _write_whole(manifest, lambda file: file.write(text.encode()))
+    _write_atomically(manifest, lambda file: file.write(text.encode()))
 
 
 def write_weights_file(path: Path, state: dict[str, Any]) -> None:
-    """Write what `read_weights_file` reads, at any instant whole or not there, and the folders above it.
+    """Write a file that `read_weights_file` reads, atomically; missing folders are created.
 
     Raises:
-        OSError: as `save_checkpoint`.
+        OSError: as for `save_checkpoint`.
     """
-    _write_whole(path, lambda file: _serialize(state, file))
+    _write_atomically(path, lambda file: _serialize(state, file))
 
 
 def read_weights_file(path: Path) -> dict[str, Any]:
-    """What torch.save wrote to `path`, a dict of tensors and plain types, on the CPU; no code in it is run.
+    """Return the dict of tensors and plain types that torch.save wrote to `path`, on the CPU; no code in it is run.
 
     Raises:
-        CheckpointError: there is no such file, or it is damaged, no such dict, or holds more than tensors.
+        CheckpointError: the file is missing, damaged, holds no dict, or holds other types.
     """
-    is_whole = check_file(path)
+    is_verified = check_file(path)
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, MemoryError) as error:
         raise CheckpointError(f"{path}: cannot be read now: {str(error) or 'too little memory'}; try again") from error
     except pickle.UnpicklingError as error:
         raise DamagedCheckpointError(
-            f"{path}: damaged or no checkpoint: it holds more than tensors and plain types, which could run code and "
+            f"{path}: damaged or not a checkpoint: holds more than tensors and plain types, which could run code, and "
             "is refused; use an earlier one of the run, or another file"
         ) from error
-    except Exception as error:  # whatever a damaged file leads the unpickler to
-        if is_whole:
-            raise CheckpointError(f"{path}: is whole, but cannot be loaded: {error}; try again") from error
+    except Exception as error:  # a damaged file can make the unpickler raise anything
+        if is_verified:
+            raise CheckpointError(f"{path}: matches its manifest, but cannot be loaded: {error}; try again") from error
         raise DamagedCheckpointError(
-            f"{path}: damaged or no checkpoint; use an earlier one of the run, or another file"
+            f"{path}: damaged or not a checkpoint; use an earlier one of the run, or another file"
         ) from error
     if not isinstance(state, dict):
         raise CheckpointError(f"{path}: not a checkpoint, but a {type(state).__name__}; name another file")
-    if is_training_state(state) and not is_whole:
+    if is_training_state(state) and not is_verified:
         _check_records(path)
     return cast(dict[str, Any], state)
 
 
 def is_training_state(state: dict[str, Any]) -> bool:
-    """Whether a file's content is a checkpoint of this application, not bare weights."""
+    """Return whether a file's content is a checkpoint of this application, not bare weights."""
     return isinstance(state.get("format"), str) and state["format"] == FORMAT
 
 
 def load_checkpoint(path: Path, needed_keys: Sequence[str] = ()) -> dict[str, Any]:
-    """The state that `save_checkpoint` wrote, on the CPU.
+    """Return the state that `save_checkpoint` wrote, on the CPU.
 
     Raises:
-        CheckpointError: there is no such file, it is damaged or not one of this application's, or lacks a key.
+        CheckpointError: the file is missing, damaged, not of this application, or lacks one of `needed_keys`.
     """
     state = read_weights_file(path)
     check_training_state(state, path, needed_keys)
@@ -134,29 +135,29 @@ def check_training_state(state: dict[str, Any], path: Path, needed_keys: Sequenc
 
 
 def check_file(path: Path) -> bool:
-    """Raise CheckpointError where a file cannot be what was written, as far as can be told before it is read.
+    """Raise CheckpointError if a file is visibly not a valid checkpoint, before it is loaded.
 
-    Returns whether a manifest says that it is; one that is itself damaged counts for none.
+    Returns whether its manifest confirms the content; a damaged manifest counts as none.
     """
     if path.is_dir():
         raise CheckpointError(f"{path}: a folder, not a checkpoint file; name a file in it")
     if not path.is_file():
         raise CheckpointError(f"{path}: no such checkpoint file")
-    is_whole = _matches_manifest(path)
+    is_verified = _matches_manifest(path)
     with path.open("rb") as file:
         beginning = file.read(64).lstrip()
     if not beginning:
-        raise DamagedCheckpointError(f"{path}: damaged or no checkpoint: it is empty; use an earlier one of the run")
+        raise DamagedCheckpointError(f"{path}: damaged or not a checkpoint: it is empty; use an earlier one of the run")
     for prefix, what in _FOREIGN.items():
         if beginning.startswith(prefix):
-            raise DamagedCheckpointError(f"{path}: damaged or no checkpoint: {what}")
+            raise DamagedCheckpointError(f"{path}: damaged or not a checkpoint: {what}")
     if beginning.startswith(b"PK"):
         _check_container(path)
-    return is_whole
+    return is_verified
 
 
 class _HashedFile:
-    """A file for writing that knows the digest of what it was given."""
+    """A file for writing that computes the SHA-256 of its content."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -175,14 +176,12 @@ class _HashedFile:
         return self._digest.hexdigest()
 
 
-def _write_whole(
+def _write_atomically(
     path: Path, write: Callable[[IO[bytes]], object], *, before_it_counts: Callable[[], object] = lambda: None
 ) -> tuple[str, int]:
-    """Fill a file beside `path` and rename it, so that it is at any instant whole or not there.
+    """Write a file beside `path`, sync it to the disk, and rename it; return its SHA-256 and number of bytes.
 
-    Returns the SHA-256 of its content and its bytes.
-
-    before_it_counts: called when the content is safe on the disk and not yet under its name.
+    before_it_counts: called when the content is on the disk, but does not have its name yet.
     """
     try:
         with replacing(path) as temporary:
@@ -200,7 +199,7 @@ def _write_whole(
 
 
 def _matches_manifest(path: Path) -> bool:
-    """Whether a file is what its manifest says; an error where it differs, False where there is none to be read."""
+    """Return True if a file matches its manifest, False without a readable one; raise if they differ."""
     manifest = manifest_path(path)
     try:
         facts = json.loads(manifest.read_text(encoding="utf-8"))
@@ -208,35 +207,28 @@ def _matches_manifest(path: Path) -> bool:
     except (OSError, ValueError, KeyError, TypeError):
         return False
     found = path.stat().st_size
-    if found == n_bytes and _sha256(path) == sha256:
+    if found == n_bytes and sha256_of_file(path) == sha256:
         return True
     size = f" ({found} bytes instead of {n_bytes})" if found != n_bytes else ""
-    raise DamagedCheckpointError(
-        f"{path}: damaged: it is not what {manifest.name} says that was written{size}; use an earlier checkpoint"
-    )
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    raise DamagedCheckpointError(f"{path}: damaged: it does not match {manifest.name}{size}; use an earlier checkpoint")
 
 
 def _check_container(path: Path) -> None:
-    """torch.save stores its records as they are: what is packed or larger than its file is no work of it."""
+    """Raise DamagedCheckpointError unless a file is an uncompressed archive, as torch.save writes: no zip bomb."""
     try:
         with zipfile.ZipFile(path) as archive:
             records = archive.infolist()
     except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
         raise DamagedCheckpointError(
-            f"{path}: damaged or no checkpoint: its directory cannot be read; use an earlier one of the run"
+            f"{path}: damaged or not a checkpoint: its directory cannot be read; use an earlier one of the run"
         ) from error
     is_packed = any(record.compress_type != zipfile.ZIP_STORED for record in records)
     if is_packed or sum(record.file_size for record in records) > path.stat().st_size:
-        raise DamagedCheckpointError(f"{path}: damaged or no checkpoint: it is packed, and refused; name another file")
+        raise DamagedCheckpointError(f"{path}: damaged or not a checkpoint: it is compressed; name another file")
 
 
 def _check_records(path: Path) -> None:
-    """Compare a checkpoint that has no manifest with the checksums of its own records."""
+    """Raise if a checkpoint does not match the checksums of its own records, for lack of a manifest."""
     with zipfile.ZipFile(path) as archive:
         try:
             damaged = archive.testzip()
@@ -247,7 +239,7 @@ def _check_records(path: Path) -> None:
 
 
 def _serialize(state: dict[str, Any], file: IO[bytes]) -> None:
-    """torch.save, but a full disk is the OSError that it is: torch's writer hides it behind a RuntimeError."""
+    """Call torch.save, and raise the OSError of a full disk, which torch's writer turns into a RuntimeError."""
     try:
         torch.save(state, file)
     except RuntimeError as error:
@@ -258,7 +250,7 @@ def _serialize(state: dict[str, Any], file: IO[bytes]) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a rename in `folder` outlive a power cut."""
+    """Sync a folder, so that a rename in it survives a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

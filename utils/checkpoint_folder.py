@@ -1,4 +1,4 @@
-"""The checkpoints of a run: their names, the newest that is whole, which are kept."""
+"""The checkpoints of a run: their names, the latest valid one, which are kept."""
 
 import re
 import time
@@ -22,7 +22,7 @@ _FILE_NAME = re.compile(r"checkpoint-(\d{8,})\.pt")
 
 @dataclass(frozen=True)
 class LoadedCheckpoint:
-    """A checkpoint that was read. damaged: newer ones that could not be."""
+    """A checkpoint that was read; `damaged` lists later ones that could not be."""
 
     path: Path
     state: dict[str, Any]
@@ -30,80 +30,81 @@ class LoadedCheckpoint:
 
 
 def checkpoint_path(run_folder: Path, step: int) -> Path:
-    """Where the checkpoint of a step lies."""
+    """Return the path of the checkpoint of a step."""
     return run_folder / f"checkpoint-{step:08d}.pt"
 
 
 def list_checkpoints(run_folder: Path) -> list[Path]:
-    """The checkpoints of a run by rising step, never by their times."""
+    """Return the checkpoints of a run, ordered by step and not by modification time."""
     steps = {path: match for path in run_folder.glob("checkpoint-*.pt") if (match := _FILE_NAME.fullmatch(path.name))}
     return sorted(steps, key=lambda path: int(steps[path][1]))
 
 
 def newest_run(root: Path) -> Path | None:
-    """The run below `root` whose newest checkpoint was written last; None where there is none.
+    """Return the run folder below `root` with the most recently written checkpoint, or None without any.
 
     Raises:
-        CheckpointError: the clock has been set back since, so that it cannot be told which of several is the newest.
+        CheckpointError: there are several, and the newest lies in the future: the clock has been set back.
     """
     written: dict[Path, float] = {}
     for path in root.glob("*/checkpoint-*.pt"):
         written[path.parent] = max(path.stat().st_mtime, written.get(path.parent, 0))
     newest = max(written, key=lambda folder: written[folder], default=None)
     if newest and len(written) > 1 and written[newest] > time.time() + CLOCKS_DIFFER_S:
-        raise CheckpointError(
-            f"{newest}: its checkpoints are of the future, so the clock cannot tell which run is the newest: name one "
-            "with --checkpoint"
-        )
+        raise CheckpointError(f"{newest}: its checkpoints are dated in the future; name a run with --checkpoint")
     return newest
 
 
 def latest_valid(run_folder: Path, warn: Callable[[str], object]) -> LoadedCheckpoint | None:
-    """The whole checkpoint of the highest step, or None where there is no checkpoint.
+    """Return the valid checkpoint of the highest step, or None if the folder has no checkpoint.
 
-    warn: is told of each that is damaged and passed over.
+    warn: called with a message for each damaged checkpoint that is skipped.
 
     Raises:
-        CheckpointError: all are damaged, or the newest whole one is of a later format.
+        CheckpointError: all are damaged, or the latest valid one has a newer format.
     """
     damaged: list[Path] = []
     for path in reversed(list_checkpoints(run_folder)):
         try:
             return LoadedCheckpoint(path, load_checkpoint(path), damaged)
         except DamagedCheckpointError as error:
-            warn(f"passed over {error}")
+            warn(f"skipped {error}")
             damaged.append(path)
     if damaged:
         raise CheckpointError(
-            f"{run_folder}: none of its {len(damaged)} checkpoints is whole: start anew with --resume never, which "
-            "keeps them"
+            f"{run_folder}: none of its {len(damaged)} checkpoints is valid; start from the beginning with "
+            "--resume never, which keeps them"
         )
     return None
 
 
 def latest_file(run_folder: Path, warn: Callable[[str], object]) -> Path | None:
-    """As `latest_valid`, but nothing is read of the file beyond what its manifest says of it."""
+    """Return the latest checkpoint that passes `check_file`, without loading it, or None if the folder has none.
+
+    Raises:
+        CheckpointError: all are damaged.
+    """
     files = list_checkpoints(run_folder)
     for path in reversed(files):
         try:
             check_file(path)
             return path
         except DamagedCheckpointError as error:
-            warn(f"passed over {error}")
+            warn(f"skipped {error}")
     if files:
-        raise CheckpointError(f"{run_folder}: none of its {len(files)} checkpoints is whole")
+        raise CheckpointError(f"{run_folder}: none of its {len(files)} checkpoints is valid; name another run")
     return None
 
 
 def archive_damaged(damaged: list[Path]) -> None:
-    """Rename damaged checkpoints, so that they count no longer among those to keep, and none is written over."""
+    """Rename damaged checkpoints to NAME.damaged, so that they are neither counted nor overwritten."""
     for path in damaged:
         manifest_path(path).unlink(missing_ok=True)
         path.rename(path.with_name(f"{path.name}.damaged"))
 
 
 def sweep(run_folder: Path) -> None:
-    """Delete what a killed run left of files that it was writing, and manifests whose checkpoint is gone."""
+    """Delete incomplete files that a killed run left, and manifests without a checkpoint."""
     for path in run_folder.glob(temporary_path(Path("*")).name):
         path.unlink(missing_ok=True)
     for manifest in run_folder.glob("checkpoint-*.pt.json"):
@@ -112,7 +113,7 @@ def sweep(run_folder: Path) -> None:
 
 
 def remove_old_checkpoints(run_folder: Path, keep: int) -> None:
-    """Delete all but the newest `keep` checkpoints, each after its manifest; 0 keeps all."""
+    """Delete all but the latest `keep` checkpoints, each after its manifest; 0 keeps all."""
     for path in list_checkpoints(run_folder)[:-keep] if keep else []:
         manifest_path(path).unlink(missing_ok=True)
         path.unlink()

@@ -1,4 +1,4 @@
-"""torch.compile, and whether this machine can do it."""
+"""torch.compile, and whether this machine has what it needs."""
 
 import importlib.util
 import shutil
@@ -10,16 +10,17 @@ import torch
 from torch import nn
 
 from utils.errors import UserError
+from utils.torch_private import freeze_compiled_weights
 
 _COMPILERS = ("c++", "g++", "clang++")
 
 
 class CompilerError(UserError):
-    """What torch.compile needs is not there."""
+    """Something that torch.compile needs is not installed."""
 
 
 def what_compiling_lacks(device: torch.device) -> str | None:
-    """What torch.compile would miss on this machine, in words; None where it is complete."""
+    """Return the name of something that torch.compile needs and this machine lacks, or None."""
     if device.type == "cuda":
         return None if importlib.util.find_spec("triton") else "the package triton"
     if not any(shutil.which(name) for name in _COMPILERS):
@@ -30,18 +31,16 @@ def what_compiling_lacks(device: torch.device) -> str | None:
 
 
 def compiled(network: nn.Module, device: torch.device, *, is_final: bool = False) -> nn.Module:
-    """`network`, whose layers are fused by torch.compile at its first call, which takes up to a minute.
+    """Return `network` with layers fused by torch.compile; its first call compiles it, for up to a minute.
 
-    is_final: the weights will not change any more, so that they can be laid out for the device once.
+    is_final: the weights do not change any more, and are laid out for the device once.
 
     Raises:
-        CompilerError: something is missing on this machine.
+        CompilerError: this machine lacks something that torch.compile needs.
     """
     if missing := what_compiling_lacks(device):
-        raise CompilerError(f"compiling needs {missing}, which is not there: install it, or do without compiling")
+        raise CompilerError(f"compiling needs {missing}, which is not installed: install it, or switch compiling off")
     if is_final:
-        from torch._inductor import config as inductor  # takes a second
-
         network.requires_grad_(False)
-        inductor.freezing = True  # as an option of torch.compile it has no effect (torch 2.15)
+        freeze_compiled_weights()
     return cast(nn.Module, torch.compile(network))

@@ -1,4 +1,4 @@
-"""How the C library hands out memory to a training on a CPU, and takes it back."""
+"""How the C library gives memory to a training on a CPU, and takes it back."""
 
 import ctypes
 import sys
@@ -10,32 +10,31 @@ _LARGE = 2**25  # bytes; the most that glibc takes as the size from which it map
 
 
 def keep_freed_memory(*, gives_large_back: bool = False) -> bool:
-    """Have freed memory kept for the next step instead of given back; returns whether the C library could be told.
+    """Keep freed memory for the next step instead of returning it; return whether the C library supports that.
 
-    By default glibc maps every large tensor anew and unmaps it when it is freed, so that a step on a CPU spends much of
-    its time in page faults: with activation checkpointing, whose activations come and go twice, a quarter of a step at
-    full size. What is kept lies in holes of all sizes, up to a tenth of the memory.
+    By default glibc maps every large tensor and unmaps it when it is freed, so that a step on a CPU spends much of its
+    time in page faults. Kept memory is fragmented, by up to a tenth.
 
-    gives_large_back: tensors of 32 MiB and more are mapped as ever, so that the holes stay small: at 1024x512 a step
-        that recomputes activations holds 3.8 GiB instead of 4.2, and spends a twentieth of its time in page faults.
+    gives_large_back: map tensors of 32 MiB and more as by default, which limits fragmentation where activations are
+        recomputed.
     """
     mallopt = _c_function("mallopt")
     if mallopt is None:
         return False
-    # one arena, never trimmed: what one thread frees, as autograd's, the others can have
+    # one arena, never trimmed: memory that one thread frees, as autograd's, serves the others
     mapping = mallopt(_M_MMAP_THRESHOLD, _LARGE) if gives_large_back else mallopt(_M_MMAP_MAX, 0)
     return all([mallopt(_M_ARENA_MAX, 1), mapping, mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)])
 
 
 def give_freed_memory_back() -> None:
-    """Have the system take back what lies freed between tensors, where the C library can."""
+    """Return freed memory between tensors to the system, if the C library supports that."""
     if malloc_trim := _c_function("malloc_trim"):
         malloc_trim(0)
 
 
 @cache
 def _c_function(name: str) -> Callable[..., int] | None:
-    """A function of glibc; None where there is another C library."""
+    """Return a function of glibc, or None with another C library."""
     if not sys.platform.startswith("linux"):
         return None
     try:

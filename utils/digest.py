@@ -1,4 +1,4 @@
-"""Digests of files."""
+"""SHA-256 of files."""
 
 import hashlib
 from pathlib import Path

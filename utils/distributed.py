@@ -1,10 +1,11 @@
-"""One process or many: a plain `python` run is a world of one, so nothing else asks."""
+"""One process or several: a run without torchrun is a world of one, so no other module has two cases."""
 
 import gc
 import os
+import re
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,54 +17,67 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from utils.errors import UserError
+from utils.log import logger
 from utils.rendezvous import fresh_store
 
-_SIGNS_OF_A_LOST_PEER = (
+_SIGNS_OF_A_LOST_PEER = (  # in the RuntimeErrors of gloo, NCCL and the store
     "Connection closed by peer",
     "Connection reset by peer",
     "Broken pipe",
     "Timed out waiting",
     "Connection refused",
 )
+_ARCHITECTURE = re.compile(r"(sm|compute)_(\d+)(\d)([af]?)")
+
+
+class PeerLostError(UserError):
+    """Another process of the run has ended or does not answer, so this one cannot continue."""
+
+
+class DeviceError(UserError):
+    """The chosen device is missing, or torch has no kernels for it."""
 
 
 @dataclass(frozen=True)
 class World:
-    """This process among those that torchrun started: rank in 0 .. size-1, and the device that is its own."""
+    """This process among those that torchrun started, and its device.
+
+    rank: in 0 .. size - 1.
+    local_size: number of processes on this machine.
+    control: process group of all, for communication between CPUs; None is torch's default group.
+    """
 
     rank: int
     size: int
     device: torch.device
     local_size: int = 1
-    """Processes on this machine."""
     control: Any = None
-    """A process group of all, for what their CPUs tell each other; None is torch's own."""
 
     @property
     def is_main(self) -> bool:
-        """Whether this process writes files and speaks."""
+        """Whether this process writes files and prints."""
         return self.rank == 0
 
     def wrap(self, module: nn.Module) -> nn.Module:
-        """`module` on this process's device, averaging gradients over the processes in its backward passes."""
+        """Return `module` in DistributedDataParallel: its backward passes average gradients over the processes."""
         if self.size == 1:
             return module
         is_cuda = self.device.type == "cuda"
-        if is_cuda:  # plain batch norm between two forwards and a backward fails there; the CPU has no other
+        if is_cuda:  # plain batch norm fails in a backward after two forwards; SyncBatchNorm needs a GPU
             module = nn.SyncBatchNorm.convert_sync_batchnorm(module)
         return DistributedDataParallel(
             module, device_ids=[self.device] if is_cuda else None, gradient_as_bucket_view=True
         )
 
     def mean(self, values: Tensor) -> Tensor:
-        """The mean of `values` over the processes, on each of them."""
+        """Return the mean of `values` over the processes, on each of them."""
         if self.size > 1:
             dist.all_reduce(values)
             values /= self.size
         return values
 
     def all_reduce_max(self, value: int) -> int:
-        """The largest `value` of all processes, on each of them; the devices are not waited for."""
+        """Return the largest `value` of all processes, on each of them, without waiting for the devices."""
         if self.size == 1:
             return value
         largest = torch.tensor(value)
@@ -71,7 +85,7 @@ class World:
         return int(largest)
 
     def gather(self, value: Any) -> list[Any]:
-        """`value` of every process, by rank, on each of them."""
+        """Return the `value` of every process, by rank, on each of them."""
         if self.size == 1:
             return [value]
         values: list[Any] = [None] * self.size
@@ -80,7 +94,7 @@ class World:
 
     @contextmanager
     def main_first(self) -> Iterator[None]:
-        """The others enter once the main process has left: it downloads, they read what it fetched."""
+        """Let the other processes enter after the main one has left: it downloads, they read its files."""
         if not self.is_main:
             self.barrier()
         yield
@@ -88,20 +102,21 @@ class World:
             self.barrier()
 
     def barrier(self) -> None:
-        """Wait until every process is here."""
+        """Wait for every process."""
         if self.size > 1:
             dist.barrier()
 
 
 @contextmanager
 def joined_world(device: str, timeout_s: float) -> Iterator[World]:
-    """Join the processes that torchrun started, if it did; gloo on CPUs, NCCL on GPUs.
+    """Join the processes that torchrun started, if any: by gloo on CPUs, by NCCL on GPUs.
 
-    device: "auto", "cpu" or "cuda". timeout_s: how long a process waits for the others.
+    device: "auto", "cpu" or "cuda".
+    timeout_s: how long a process waits for the others.
 
     Raises:
-        DeviceError: there is no GPU for this process.
-        PeerLostError: another process ended in the middle of the work, or was waited for too long.
+        DeviceError: there is no usable GPU for this process.
+        PeerLostError: another process ended before its work, or did not answer within `timeout_s`.
     """
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     chosen = choose_device(device, index=int(os.environ.get("LOCAL_RANK", "0")))
@@ -126,7 +141,7 @@ def joined_world(device: str, timeout_s: float) -> Iterator[World]:
     except RuntimeError as error:
         if any(sign in str(error) for sign in _SIGNS_OF_A_LOST_PEER):
             raise PeerLostError(
-                f"process {rank}: another process of this run has ended, or stands still; its message says why"
+                f"process {rank}: another process of this run has ended, or does not answer; see its message"
             ) from error
         raise
     finally:
@@ -136,41 +151,66 @@ def joined_world(device: str, timeout_s: float) -> Iterator[World]:
 
 
 def _free_networks() -> None:
-    """Free what was made within the world and would keep its process group, and so the group's threads, alive.
+    """Free objects made within the world that would keep its process group, and the group's threads, alive.
 
-    A thread of gloo that frees its last tensor only when the interpreter ends aborts the process (SIGABRT from
-    pthread_exit within a destructor; torch 2.15, Python 3.11), and with it a run that was finished. Where a peer was
-    lost, whose error is the cause of another here, all is left: threads may wait for the peer for long.
+    A thread of gloo that frees its last tensor while the interpreter ends aborts the process (SIGABRT from pthread_exit
+    within a destructor; torch 2.15, Python 3.11), after a run that was finished. After the loss of a peer, whose error
+    is the cause of another, nothing is freed: threads may wait for the peer for long.
     """
     if error := sys.exception():
         traceback.clear_frames(error.__traceback__)
     gc.collect()
 
 
-class PeerLostError(UserError):
-    """Another process has ended, so this one cannot go on."""
-
-
-class DeviceError(UserError):
-    """The device that the user chose is not there."""
-
-
 def choose_device(device: str, index: int = 0) -> torch.device:
-    """The device of "auto", "cpu" or "cuda"; `index` among the GPUs of this machine.
+    """Return the device of "auto", "cpu" or "cuda"; a GPU is number `index` of this machine.
+
+    auto takes the CPU if there is no GPU, and with a warning if torch has no kernels for it.
 
     Raises:
-        DeviceError: cuda was asked for, and GPU `index` is not there.
+        DeviceError: GPU `index` is missing, or "cuda" was chosen and torch has no kernels for it.
     """
     n_gpus = torch.cuda.device_count()
     if device == "cpu" or (device == "auto" and n_gpus == 0):
         return torch.device("cpu")
     if index >= n_gpus:
         raise DeviceError(f"GPU {index} was asked for, this machine has {n_gpus}: use device cpu or fewer processes")
-    return torch.device("cuda", index)
+    architectures, capability = torch.cuda.get_arch_list(), torch.cuda.get_device_capability(index)
+    if has_kernels_for(capability, architectures):
+        return torch.device("cuda", index)
+    problem = (
+        f"GPU {index} ({torch.cuda.get_device_name(index)}, sm_{capability[0]}{capability[1]}): torch "
+        f"{torch.__version__} has kernels for {' '.join(architectures)} only"
+    )
+    if device == "cuda":
+        raise DeviceError(f"{problem}; install a build of torch that supports it, or use device cpu")
+    logger.warning("%s; using the CPU", problem)
+    return torch.device("cpu")
+
+
+def has_kernels_for(capability: tuple[int, int], architectures: Sequence[str]) -> bool:
+    """Return whether a GPU runs code compiled for one of `architectures`, in the names of torch.cuda.get_arch_list.
+
+    Machine code (sm_XY) runs on the same major version with minor >= Y, PTX (compute_XY) on every later version too;
+    the suffix "a" restricts both to X.Y itself, "f" to major version X (CUDA C++ Programming Guide, "Compute
+    Capabilities"). Names of other kinds, such as AMD's gfx90a, are not judged: without any of these it is True.
+    """
+    found = [match for name in architectures if (match := _ARCHITECTURE.fullmatch(name))]
+    return not found or any(_runs(capability, match) for match in found)
+
+
+def _runs(capability: tuple[int, int], architecture: re.Match[str]) -> bool:
+    kind, major, minor, feature_set = architecture.groups()
+    compiled_for = (int(major), int(minor))
+    if feature_set == "a":
+        return capability == compiled_for
+    if kind == "sm" or feature_set == "f":
+        return capability[0] == compiled_for[0] and capability >= compiled_for
+    return capability >= compiled_for
 
 
 def synchronized(network: nn.Module, is_last: bool) -> AbstractContextManager[None]:
-    """Context of a forward and backward pass: gradients are averaged over the processes only in the last of a step."""
+    """Return the context of a forward and backward pass; only the last of a step averages over the processes."""
     if is_last or not isinstance(network, DistributedDataParallel):
         return nullcontext()
     return network.no_sync()

@@ -1,17 +1,17 @@
-"""Errors that end a program without a traceback: what the user can mend, and a signal that stopped a run."""
+"""Errors that end a program without a traceback: those of the user, and a signal that stopped a run."""
 
 import signal
 
 
 class UserError(Exception):
-    """Something that the user can mend; every such error derives from this class, and command lines catch it.
+    """An error that the user can correct; all such errors derive from this class, which command lines catch.
 
-    problems: one or more lines, each of which names the thing, its value and the remedy.
+    Each argument is a problem: a line that names the thing, its value and the remedy.
     """
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """All problems; the error as a text has a line for each."""
+        """All problems; the text of the error has a line for each."""
         return self.args
 
     def __str__(self) -> str:
@@ -19,11 +19,11 @@ class UserError(Exception):
 
 
 class ConfigError(UserError):
-    """A setting, or several settings together, cannot be used."""
+    """A setting, or a combination of settings, cannot be used."""
 
 
 class Interrupted(BaseException):
-    """A signal asked the run to stop; everything it had done is saved."""
+    """A signal stopped the run; its work is saved."""
 
     def __init__(self, signal_number: int, what_is_saved: str) -> None:
         super().__init__(f"stopped by {signal.Signals(signal_number).name} {what_is_saved}")

@@ -1,4 +1,4 @@
-"""Images side by side in one."""
+"""Several images in one."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ GAP = 4  # pixels of white between images
 
 
 def picture_table(rows: Sequence[Sequence[Tensor]]) -> Tensor:
-    """One (3, H, W) uint8 image from rows of (3, h, w) uint8 images, in cells of the largest one's size."""
+    """Return one (3, H, W) uint8 image of rows of (3, h, w) uint8 images, in cells as large as the largest."""
     height = max(image.shape[1] for row in rows for image in row) + GAP
     width = max(image.shape[2] for row in rows for image in row) + GAP
     n_columns = max(len(row) for row in rows)
@@ -22,5 +22,5 @@ def picture_table(rows: Sequence[Sequence[Tensor]]) -> Tensor:
 
 
 def difference(fake: Tensor, target: Tensor) -> Tensor:
-    """The absolute difference of two (3, H, W) uint8 images, as such an image; black where they are equal."""
+    """Return the absolute difference of two (3, H, W) uint8 images as a uint8 image; black where they are equal."""
     return (fake.int() - target.int()).abs().to(torch.uint8)

@@ -1,4 +1,4 @@
-"""The application's logger, and how its messages reach the console."""
+"""The logger of the application."""
 
 import logging
 import sys
@@ -8,7 +8,7 @@ logger = logging.getLogger("pairgan")
 
 def log_to_console(is_main: bool) -> None:
     """Print messages on standard output; processes other than the main one print warnings only."""
-    logging.raiseExceptions = False  # a closed pipe, as of `| head`, is no fault of a message
+    logging.raiseExceptions = False  # a closed pipe, as of `| head`, is no error
     logger.handlers.clear()
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(logging.Formatter("%(message)s"))

@@ -1,4 +1,4 @@
-"""Colours that show label maps."""
+"""Colours of label maps."""
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ _CITYSCAPES = (
 
 
 def label_colors(n_classes: int) -> Tensor:
-    """(K, 3) uint8 RGB: Cityscapes' colours for its 35 classes, otherwise PASCAL VOC's, which fit any number."""
+    """Return (K, 3) uint8 RGB: Cityscapes' colours for 35 classes, otherwise PASCAL VOC's, defined for any number."""
     if n_classes == 35:
         return torch.tensor([list(bytes.fromhex(color)) for color in _CITYSCAPES.split()], dtype=torch.uint8)
     ids = torch.arange(n_classes)
@@ -24,6 +24,6 @@ def label_colors(n_classes: int) -> Tensor:
 
 
 def colorize(labels: Tensor, colors: Tensor) -> Tensor:
-    """(1, H, W) class ids -> (3, H, W) uint8 RGB by `colors`, (K, 3) uint8; ignored pixels (id K) are black."""
+    """Return (1, H, W) class ids as (3, H, W) uint8 RGB by `colors`, (K, 3) uint8; ignored pixels (id K) are black."""
     table = torch.cat([colors, colors.new_zeros(1, 3)])
     return table[labels[0].long()].permute(2, 0, 1)

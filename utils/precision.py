@@ -1,4 +1,4 @@
-"""Mixed precision in apex's four levels: which dtype computes, which holds the weights, the scaler of float16."""
+"""Mixed precision in apex's four opt levels: dtypes of arithmetic and weights, and the scaler of float16."""
 
 import copy
 from dataclasses import dataclass
@@ -8,17 +8,20 @@ import torch
 from torch import nn
 from torch.amp import GradScaler, autocast
 
+from utils.torch_private import cpu_computes_in_bfloat16
+
 OptLevel = Literal["O0", "O1", "O2", "O3"]
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
 @dataclass(frozen=True)
 class Precision:
-    """How networks compute on a device.
+    """The precision of networks on a device.
 
     opt_level: O0 float32; O1 float32 weights, cast by autocast at each use; O2 weights in the low dtype, norms and the
         optimizer's master weights in float32; O3 everything in the low dtype, the optimizer too. Losses are in float32
-        at each level.
-    compute_dtype: float16, bfloat16, or float32 for none of both.
+        at every level.
+    compute_dtype: float16, bfloat16 or float32.
     """
 
     device_type: str
@@ -27,57 +30,57 @@ class Precision:
 
     @property
     def is_slow(self) -> bool:
-        """Whether a CPU is to compute in float16, for much of which torch has no fast code there."""
+        """Whether a CPU computes in float16, for which torch has little fast code."""
         return self.device_type == "cpu" and self.compute_dtype == torch.float16
 
     @property
     def keeps_master_weights(self) -> bool:
-        """Whether a low copy computes in the place of the network that is trained."""
+        """Whether a copy in the low dtype computes instead of the trained network."""
         return self.opt_level == "O2" and self.compute_dtype != torch.float32
 
     def autocast(self) -> autocast:
-        """The context for forward passes and losses; it changes nothing in float32."""
+        """Return the context of forward passes and losses; without effect in float32."""
         enabled = self.compute_dtype != torch.float32
         return autocast(self.device_type, dtype=self.compute_dtype if enabled else None, enabled=enabled)
 
     def make_scaler(self) -> GradScaler:
-        """A scaler for one optimizer. Only float16 needs scaling: bfloat16 has float32's range.
+        """Return a scaler for one optimizer, enabled for float16 alone: bfloat16 has float32's range.
 
-        O3 has none, as in apex: gradients in float16 could not be unscaled.
+        O3 has none, as in apex: gradients in float16 cannot be unscaled.
         """
         return GradScaler(self.device_type, enabled=self.compute_dtype == torch.float16 and self.opt_level != "O3")
 
     def compute_copy(self, network: nn.Module) -> nn.Module:
         """Return what computes in place of a float32 `network`: itself, at O3 cast in place, or at O2 a low copy of it.
 
-        The copy has the norms of `network` itself, in float32.
+        The copy shares the norms of `network`, in float32.
         """
         if not self.keeps_master_weights:
             return self.cast(network)
         low = copy.deepcopy(network).to(self.compute_dtype)
         for name, part in network.named_modules():
-            if isinstance(part, nn.modules.batchnorm._BatchNorm):
+            if isinstance(part, _BATCH_NORMS):
                 low.set_submodule(name, part)
         return low
 
     def cast(self, network: nn.Module) -> nn.Module:
-        """`network` itself for translation, its weights cast in place at O2 and O3; at O2 norms stay in float32."""
+        """Cast the weights of `network` in place for translation, and return it; at O2 norms stay in float32."""
         if self.compute_dtype == torch.float32 or self.opt_level in ("O0", "O1"):
             return network
         if self.opt_level == "O3":
             return network.to(self.compute_dtype)
         for part in network.modules():
-            if not isinstance(part, nn.modules.batchnorm._BatchNorm):
+            if not isinstance(part, _BATCH_NORMS):
                 for tensor in (*part.parameters(recurse=False), *part.buffers(recurse=False)):
                     tensor.data = tensor.data.to(self.compute_dtype if tensor.is_floating_point() else tensor.dtype)
         return network
 
 
 def choose_precision(opt_level: OptLevel, dtype: str, device: torch.device) -> Precision:
-    """The precision of an opt level and a dtype ("auto", "float16", "bfloat16").
+    """Return the precision of an opt level and a dtype ("auto", "float16", "bfloat16").
 
-    auto takes bfloat16 where the device computes in it. Elsewhere a GPU takes float16, and a CPU, which would only
-    emulate both, float32.
+    auto is bfloat16 on devices that compute in it, otherwise float16 on a GPU, and float32 on a CPU, which would only
+    emulate both.
     """
     if opt_level == "O0":
         return Precision(device.type, torch.float32, opt_level)
@@ -89,4 +92,4 @@ def choose_precision(opt_level: OptLevel, dtype: str, device: torch.device) -> P
 def _native_low_dtype(device: torch.device) -> torch.dtype:
     if device.type == "cuda":
         return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
-    return torch.bfloat16 if torch.ops.mkldnn._is_mkldnn_bf16_supported() else torch.float32
+    return torch.bfloat16 if cpu_computes_in_bfloat16() else torch.float32

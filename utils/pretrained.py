@@ -1,6 +1,5 @@
-"""Weights that others have published: from a local file, or from torch's cache, downloaded where missing."""
+"""Published weights: read from a local file or from torch's cache, downloaded if missing."""
 
-import hashlib
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,48 +10,51 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from utils.digest import sha256_of_file
 from utils.errors import UserError
 
-SILENCE_S = 10.0  # after which a download has failed
+SILENCE_S = 10.0  # without data, after which a download has failed
 
 
 class WeightsError(UserError):
-    """Published weights cannot be had; the message says where they were sought and what to do."""
+    """Published weights are not available; the message names the file, the reason and the remedy."""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Tensors by name, and the file they were read from. way_out: what to do where they are not those expected."""
+    """Tensors by name, and the file they were read from.
+
+    remedy: what the user can do if they are not the expected ones; the end of error messages.
+    """
 
     path: Path
     tensors: Mapping[str, Tensor]
-    way_out: str
+    remedy: str
 
     def require(self, shapes: Mapping[str, torch.Size]) -> None:
-        """Raise WeightsError unless there is a tensor of each name and shape."""
+        """Raise WeightsError unless there is a tensor of each name and shape, of finite floating-point numbers."""
         for key, shape in shapes.items():
             found = self.tensors.get(key)
             if not isinstance(found, Tensor) or found.shape != shape or found.layout != torch.strided:
-                raise WeightsError(f"{self.path}: holds no {key} of shape {list(shape)}; {self.way_out}")
+                raise WeightsError(f"{self.path}: holds no {key} of shape {list(shape)}; {self.remedy}")
             if not found.is_floating_point() or found.is_meta or not found.isfinite().all():
-                raise WeightsError(f"{self.path}: its {key} is damaged, not of finite numbers; {self.way_out}")
+                raise WeightsError(f"{self.path}: its {key} is damaged: not finite numbers; {self.remedy}")
 
     @cached_property
     def sha256(self) -> str:
-        """The file's digest, in hexadecimal digits."""
-        with self.path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        """The SHA-256 of the file, in hexadecimal digits."""
+        return sha256_of_file(self.path)
 
 
 @dataclass(frozen=True)
 class PretrainedFile:
-    """A published file of weights, and how it is spoken of.
+    """A published file of weights, and the texts of its error messages.
 
-    url: its last part is the file's name, which ends in the first digits of its SHA-256.
-    what: the weights, and what needs them: "loss.vgg needs VGG19's weights".
-    megabytes: of the download.
-    setting: the one that names a local file in its place.
-    without: how to do without them.
+    url: ends in the file's name, which ends in the first digits of its SHA-256.
+    what: which setting needs which weights: "loss.vgg needs VGG19's weights".
+    megabytes: size of the download.
+    setting: key that names a local file instead.
+    without: setting that makes the weights unnecessary.
     """
 
     url: str
@@ -67,7 +69,7 @@ class PretrainedFile:
         return Path(self.url).name
 
     def load(self, path: Path | None) -> Weights:
-        """Read a local file, or where `path` is None the one in torch's cache, which is downloaded where missing.
+        """Read `path`, or if it is None the file in torch's cache, which is downloaded if missing.
 
         Raises:
             WeightsError: the file cannot be read, or the download fails.
@@ -81,28 +83,28 @@ class PretrainedFile:
             except (OSError, RuntimeError, HTTPException) as error:
                 raise WeightsError(
                     f"{self.what}, {self.name} ({self.megabytes} MB), which are not in {cached.parent} and could not "
-                    f"be downloaded from {self.url} ({error}): fetch that file elsewhere and put it there, or set "
-                    f"{self.setting}=FILE, or do without by {self.without}"
+                    f"be downloaded from {self.url} ({error}): copy that file there, or set {self.setting}=FILE, or do "
+                    f"without by {self.without}"
                 ) from error
         return _read(cached, f"delete it, and it will be downloaded again from {self.url}")
 
 
 def _download(url: str, path: Path) -> None:
-    """Fetch a file whose name ends in its digest; a server that falls silent is an error, not a wait without end."""
+    """Download a file whose name ends in its SHA-256; raise if the server sends nothing for SILENCE_S."""
     path.parent.mkdir(parents=True, exist_ok=True)
     before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(SILENCE_S)  # torch.hub takes none
+    socket.setdefaulttimeout(SILENCE_S)  # torch.hub has no argument for it
     try:
         torch.hub.download_url_to_file(url, str(path), hash_prefix=path.stem.rsplit("-", 1)[1])
     finally:
         socket.setdefaulttimeout(before)
 
 
-def _read(path: Path, way_out: str) -> Weights:
+def _read(path: Path, remedy: str) -> Weights:
     if not path.is_file():
-        raise WeightsError(f"{path}: no such file; {way_out}")
+        raise WeightsError(f"{path}: no such file; {remedy}")
     try:
         tensors = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # whatever a damaged file leads the unpickler to
-        raise WeightsError(f"{path}: cannot be read as weights; {way_out}") from error
-    return Weights(path, tensors if isinstance(tensors, dict) else {}, way_out)
+    except Exception as error:  # a damaged file can make the unpickler raise anything
+        raise WeightsError(f"{path}: cannot be read as weights; {remedy}") from error
+    return Weights(path, tensors if isinstance(tensors, dict) else {}, remedy)

@@ -1,4 +1,4 @@
-"""How the processes of a run find each other, after a restart too."""
+"""How the processes of a run find each other, also after a restart."""
 
 import time
 from datetime import timedelta
@@ -10,13 +10,13 @@ _POLL_S = 0.02
 
 
 def fresh_store(timeout: timedelta) -> tuple[dist.Store, int, int]:
-    """A store that this start of the processes shares and no earlier one did; with rank and number of processes.
+    """Return a store that only this start of the processes shares, the rank and the number of processes.
 
-    torchrun's own store outlives a restart (torch 2.15) and still tells the addresses of processes that are gone. Here
-    the first process draws a prefix, and gives it to each of the others that asks with a word drawn by itself.
+    torchrun's own store outlives a restart (torch 2.15) and still has addresses of processes that have ended. So the
+    first process draws a prefix, and hands it to every other process that asks with a random word of its own.
 
     Raises:
-        RuntimeError: the others are not there within `timeout`.
+        RuntimeError: another process does not ask within `timeout`.
     """
     store, rank, size = next(dist.rendezvous("env://", timeout=timeout))
     if rank == 0:
@@ -35,7 +35,7 @@ def _hand_out_prefix(store: dist.Store, size: int, timeout: timedelta) -> str:
     waiting = set(range(1, size))
     while waiting:
         for rank in waiting:
-            if store.check([f"asks/{rank}"]):  # perhaps a word of a process that is gone: asked for again below
+            if store.check([f"asks/{rank}"]):  # perhaps the word of a process that has ended: checked again below
                 store.set(f"prefix/{store.get(f'asks/{rank}').decode()}", prefix)
         waiting = {rank for rank in waiting if not store.check([f"{prefix}/has/{rank}"])}
         if waiting and time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""Weights as a .safetensors file: tensors by name and texts by key, which no reader can be made to run."""
+"""Weights as .safetensors files: tensors and texts by name, without code that a reader could run."""
 
 import importlib.util
 from collections.abc import Mapping
@@ -12,16 +12,16 @@ SUFFIX = ".safetensors"
 
 
 def require_safetensors() -> None:
-    """Raise CheckpointError where the package is missing."""
+    """Raise CheckpointError if the package safetensors is not installed."""
     if importlib.util.find_spec("safetensors") is None:
         raise CheckpointError('safetensors is not installed: python -m pip install --editable ".[export]"')
 
 
 def write_safetensors(path: Path, weights: Mapping[str, Tensor], facts: Mapping[str, str]) -> None:
-    """Write tensors and, as the file's metadata, texts.
+    """Write tensors, and texts as the file's metadata.
 
     Raises:
-        CheckpointError: the package safetensors is missing.
+        CheckpointError: the package safetensors is not installed.
         OSError: the disk is full or not writable.
     """
     require_safetensors()
@@ -32,16 +32,16 @@ def write_safetensors(path: Path, weights: Mapping[str, Tensor], facts: Mapping[
     mode = path.stat().st_mode
     try:
         save_file({name: tensor.contiguous() for name, tensor in weights.items()}, path, metadata=dict(facts))
-    except SafetensorError as error:  # what its writer makes of an OSError
+    except SafetensorError as error:  # which its writer raises instead of an OSError
         raise OSError(str(error)) from error
-    path.chmod(mode)  # its writer leaves it to the owner alone
+    path.chmod(mode)  # its writer makes it readable by its owner only
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors, on the CPU, and the texts of a file.
+    """Return the tensors, on the CPU, and the texts of a file.
 
     Raises:
-        CheckpointError: there is no such file, it is damaged, or the package safetensors is missing.
+        CheckpointError: the file is missing or damaged, or the package safetensors is not installed.
     """
     require_safetensors()
     if not path.is_file():
@@ -52,4 +52,4 @@ def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         with safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
     except SafetensorError as error:
-        raise DamagedCheckpointError(f"{path}: damaged or no safetensors file ({error}); export it again") from error
+        raise DamagedCheckpointError(f"{path}: damaged or not a safetensors file ({error}); export it again") from error

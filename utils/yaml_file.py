@@ -1,7 +1,7 @@
-"""Reading YAML as plain values: texts, whole numbers, lists and mappings, and nothing that YAML makes of a text.
+"""YAML read as plain values: strings, integers, lists and mappings.
 
-The schema knows the type of a setting, YAML only its place: `no`, `1e3` and `010` stay texts until then, so that
-a run may be called so, and a learning rate may be 1e-4.
+YAML's own rules for scalars are switched off, since the schema knows the type of each setting: `no`, `1e3` and `010`
+stay strings here, so that a run may have such a name and a learning rate may be 1e-4.
 """
 
 import re
@@ -13,22 +13,22 @@ import yaml
 
 from utils.errors import ConfigError
 
-MAX_BYTES = 2**17  # of a file; configs/reference.yaml, comments and all, has a tenth of it
-MAX_VALUES = 10_000  # in a file, counted again for each alias: a few hundred bytes can stand for billions
+MAX_BYTES = 2**17  # of a file; ten times the size of configs/reference.yaml
+MAX_VALUES = 10_000  # in a file, counted again for each alias: a few hundred bytes can expand to billions
 _YAML = "tag:yaml.org,2002:"
 _TAGS = frozenset(_YAML + name for name in ("map", "seq", "str", "null", "merge"))
 _WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,17})\Z")
 
 
 def shortened(value: object) -> str:
-    """A value as YAML shows it, on one line of at most 80 characters."""
+    """Return a value as YAML writes it, in one line of at most 80 characters."""
     text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
     text = text if text.isprintable() else repr(text)
     return text if len(text) <= 80 else f"{text[:60]} … ({len(text)} characters)"
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML that tells null and plain whole numbers from text; YAML 1.1 takes `no`, `010` and `1:30` for more."""
+    """YAML whose scalars are null, plain integers or strings; in YAML 1.1 `no` is a boolean and `1:30` a number."""
 
 
 _Loader.yaml_implicit_resolvers = {}
@@ -38,11 +38,11 @@ _Loader.add_implicit_resolver(f"{_YAML}merge", re.compile(r"<<\Z"), ["<"])
 
 
 def read_yaml(path: Path) -> object:
-    """The texts, whole numbers, lists and mappings of a YAML file.
+    """Return the plain values of a YAML file.
 
     Raises:
-        OSError: it is not there, or cannot be read.
-        ConfigError: it is no YAML, is too large, or has a key twice.
+        OSError: the file is missing or cannot be read.
+        ConfigError: it is not YAML, is too large, or has a key twice.
     """
     return parse_yaml(_read(path), str(path))
 
@@ -52,11 +52,11 @@ def _read(path: Path) -> str:
         known = ", ".join(sorted(str(p) for p in path.parent.glob("*.yaml"))) or "none"
         raise FileNotFoundError(f"{path}: no such configuration file; YAML files beside it: {known}")
     if not path.is_file():
-        raise ConfigError(f"{path}: is no file; name a YAML file, such as configs/demo.yaml")
+        raise ConfigError(f"{path}: not a file; name a YAML file, such as configs/demo.yaml")
     with path.open("rb") as file:
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        raise ConfigError(f"{path}: has more than {MAX_BYTES // 1024} KiB, expected a configuration file")
+        raise ConfigError(f"{path}: larger than {MAX_BYTES // 1024} KiB; name a configuration file")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -66,10 +66,10 @@ def _read(path: Path) -> str:
 
 
 def parse_yaml(text: str, origin: str) -> object:
-    """The plain values that YAML stands for.
+    """Return the plain values of a YAML text; `origin` names it in errors.
 
     Raises:
-        ConfigError: it is no YAML, or stands for more than a configuration.
+        ConfigError: the text is not YAML, has a key twice, or expands to more than MAX_VALUES values.
     """
     try:
         loader = _Loader(text)
@@ -87,7 +87,7 @@ def parse_yaml(text: str, origin: str) -> object:
 
 
 def _problems_of_nodes(root: yaml.Node) -> Iterator[str]:
-    """Keys that come twice, values of other types than settings have, and aliases that stand for too much."""
+    """Yield duplicate keys, values of types that no setting has, and too many values by aliases."""
     nodes = [root]
     for _ in range(MAX_VALUES):
         if not nodes:
@@ -96,11 +96,11 @@ def _problems_of_nodes(root: yaml.Node) -> Iterator[str]:
         line = f"line {node.start_mark.line + 1}"
         is_number = isinstance(node, yaml.ScalarNode) and node.tag == f"{_YAML}int" and _WHOLE_NUMBER.match(node.value)
         if node.tag not in _TAGS and not is_number:
-            yield f"{line}: the tag {node.tag.replace(_YAML, '!!')} has no use here; write the value alone"
+            yield f"{line}: the tag {node.tag.replace(_YAML, '!!')} is not supported; write the value alone"
         if isinstance(node, yaml.MappingNode):
             keys = Counter(shortened(key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode))
             yield from (f"{line}: found duplicate key {key}; keep one" for key, count in keys.items() if count > 1)
             nodes += [part for pair in node.value for part in pair]
         elif isinstance(node, yaml.SequenceNode):
             nodes += node.value
-    yield f"line 1: the file stands for more than {MAX_VALUES} values, counted with aliases"
+    yield f"line 1: the file expands to more than {MAX_VALUES} values, counted with aliases"

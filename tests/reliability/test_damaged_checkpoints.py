@@ -49,7 +49,7 @@ def test_every_flipped_bit_is_found(whole: Path, record_property: Callable[[str,
     content, rng = whole.read_bytes(), random.Random(0)
     for _ in range(500):
         whole.write_bytes(flipped(content, rng))
-        with pytest.raises(CheckpointError, match="damaged: it is not what checkpoint-00000003"):
+        with pytest.raises(CheckpointError, match="damaged: it does not match checkpoint-00000003"):
             load_checkpoint(whole)
 
 
@@ -150,7 +150,7 @@ def test_training_goes_on_from_the_one_before_and_keeps_the_damaged_one(
     newest.write_bytes(newest.read_bytes()[:-100])
     run(tiny_config, "train.max_steps=6", "checkpoint.every_steps=1", "checkpoint.keep=1")
     out = capfd.readouterr().out
-    assert f"passed over {newest}: damaged" in out
+    assert f"skipped {newest}: damaged" in out
     assert "checkpoint-00000002.pt" in out.partition("going on from")[2]
     assert newest.with_name(f"{newest.name}.damaged").is_file()
     assert [path.name for path in list_checkpoints(newest.parent)] == ["checkpoint-00000006.pt"]
@@ -166,7 +166,7 @@ def test_where_none_is_whole_the_run_does_not_start_anew_by_itself(
 
     monkeypatch.setattr("sys.argv", ["train.py", "--config", str(tiny_config)])
     assert run_entry_point(train.main) == 2
-    assert "none of its 1 checkpoints is whole: start anew with --resume never" in capfd.readouterr().err
+    assert "none of its 1 checkpoints is valid; start from the beginning with --resume never" in capfd.readouterr().err
 
 
 def test_a_file_named_by_the_user_is_not_passed_over(tiny_config: Path) -> None:

@@ -222,7 +222,7 @@ def test_a_clock_that_was_set_back_is_told_where_it_matters(tmp_path: Path) -> N
     alone = write_run(tmp_path, "a", age_s=-5000)
     assert newest_run(tmp_path) == alone
     write_run(tmp_path, "b", age_s=10)
-    with pytest.raises(CheckpointError, match=r"a: its checkpoints are of the future, .* name one with --checkpoint"):
+    with pytest.raises(CheckpointError, match=r"a: its checkpoints are dated in the future; name a run with"):
         newest_run(tmp_path)
 
 

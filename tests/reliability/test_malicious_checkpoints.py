@@ -88,7 +88,7 @@ def test_nothing_is_run(tmp_path: Path, name: str, container: Callable[[Path, An
     marker, path = tmp_path / "marker", tmp_path / "checkpoint-00000001.pt"
     container(path, gadgets(marker)[name])
     for read in (read_weights_file, load_generator):
-        with pytest.raises(CheckpointError, match="damaged or no checkpoint"):
+        with pytest.raises(CheckpointError, match="damaged or not a checkpoint"):
             read(path)
     assert not marker.exists()
 
@@ -154,6 +154,6 @@ def test_forged_files_are_refused(tmp_path: Path, forge: Callable[[Path], None])
     folder = tmp_path / "runs" / "a"
     folder.mkdir(parents=True)
     forge(folder / "checkpoint-00000001.pt")
-    with pytest.raises(CheckpointError, match=r"damaged or no checkpoint|not a checkpoint"):
+    with pytest.raises(CheckpointError, match=r"damaged or not a checkpoint|not a checkpoint"):
         read_weights_file(folder / "checkpoint-00000001.pt")
     assert not list(tmp_path.rglob("escaped"))

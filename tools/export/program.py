@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
+from utils.torch_private import allow_sizes_of_one
+
 FACTS_NAME = "pairgan.json"  # in a .pt2 file: what the model is, as JSON
 OUTPUT_NAME = "translated"
 
@@ -22,9 +24,7 @@ def trace(network: nn.Module, inputs: Mapping[str, Tensor]) -> ExportedProgram:
     """
     traced = {name: tensor.repeat(2, 1, 2, 2) for name, tensor in inputs.items()}
     open_sizes = {0: Dim.DYNAMIC, 2: Dim.DYNAMIC, 3: Dim.DYNAMIC}
-    # or the program would refuse sizes of 1, as the batch and a U-Net's innermost map often are
-    oblivious = torch.fx.experimental._config.patch(backed_size_oblivious=True)  # type: ignore[attr-defined]
-    with torch.no_grad(), oblivious:
+    with torch.no_grad(), allow_sizes_of_one():  # as the batch and a U-Net's innermost map often have
         return torch.export.export(
             network, (), kwargs=traced, dynamic_shapes=dict.fromkeys(traced, open_sizes), strict=False
         )

@@ -375,8 +375,8 @@ FACTS = {"format": "pairgan-generator", "format_version": "1", "config": "{}", "
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda path: path.write_bytes(path.read_bytes()[:1000]), "damaged or no safetensors file"),
-        (lambda path: path.write_bytes(b""), "damaged or no safetensors file"),
+        (lambda path: path.write_bytes(path.read_bytes()[:1000]), "damaged or not a safetensors file"),
+        (lambda path: path.write_bytes(b""), "damaged or not a safetensors file"),
         (lambda path: path.unlink(), "no such checkpoint file"),
         (lambda path: save_file({"w": torch.zeros(1)}, path), "holds weights, and no settings of this application"),
         (lambda path: save_file({"w": torch.zeros(1)}, path, FACTS | {"format_version": "9"}), "has format version 9"),

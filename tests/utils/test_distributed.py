@@ -1,0 +1,62 @@
+import logging
+
+import pytest
+import torch
+
+from utils.distributed import DeviceError, choose_device, has_kernels_for
+
+TORCH_2_15 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]
+
+
+@pytest.mark.parametrize(
+    ("capability", "architectures", "expected"),
+    [
+        ((8, 6), TORCH_2_15, True),
+        ((8, 9), TORCH_2_15, True),  # the code of sm_86
+        ((12, 1), TORCH_2_15, True),
+        ((6, 1), TORCH_2_15, False),
+        ((7, 0), TORCH_2_15, False),  # sm_75 needs minor version 5
+        ((11, 0), TORCH_2_15, False),
+        ((12, 0), ["sm_80", "compute_90"], True),  # PTX is compiled for what is newer
+        ((8, 6), ["sm_75", "compute_90"], False),
+        ((9, 0), ["sm_90a"], True),
+        ((10, 3), ["sm_100a"], False),
+        ((10, 3), ["sm_100f"], True),
+        ((12, 0), ["compute_100f"], False),
+        ((9, 0), ["gfx90a"], True),
+        ((9, 0), [], True),
+    ],
+)
+def test_kernels_run_on_their_own_and_on_later_gpus(
+    capability: tuple[int, int], architectures: list[str], expected: bool
+) -> None:
+    assert has_kernels_for(capability, architectures) == expected
+
+
+@pytest.fixture
+def old_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with a GPU for which torch has no kernels, and another that it supports."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: [(6, 1), (8, 6)][index])
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "GeForce GTX 1080")
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: TORCH_2_15)
+
+
+@pytest.mark.usefixtures("old_gpu")
+def test_auto_warns_of_a_gpu_without_kernels_and_takes_the_cpu(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert choose_device("auto") == torch.device("cpu")
+    (message,) = caplog.messages
+    assert message.startswith(f"GPU 0 (GeForce GTX 1080, sm_61): torch {torch.__version__} has kernels for sm_75 sm_80")
+    assert message.endswith("only; using the CPU")
+    assert "\n" not in message
+    assert choose_device("auto", index=1) == torch.device("cuda", 1)
+
+
+@pytest.mark.usefixtures("old_gpu")
+def test_a_gpu_without_kernels_that_was_chosen_is_refused_in_one_line() -> None:
+    with pytest.raises(DeviceError, match=r"^GPU 0 \(GeForce .* only; install a build of torch .*, or use device cpu$"):
+        choose_device("cuda")
+    assert choose_device("cpu") == torch.device("cpu")
+    with pytest.raises(DeviceError, match="GPU 2 was asked for, this machine has 2"):
+        choose_device("auto", index=2)

@@ -1,0 +1,64 @@
+"""Each private function of torch is there, and the project works without it."""
+
+import pytest
+import torch
+import torch._inductor.config
+import torch.fx.experimental._config
+from torch import nn
+
+from utils.precision import choose_precision
+from utils.torch_private import (
+    allow_sizes_of_one,
+    cpu_computes_in_bfloat16,
+    cpu_has_matrix_units,
+    freeze_compiled_weights,
+)
+
+
+class Missing:
+    """Raises AttributeError for every name, as torch.ops.mkldnn does for an operator that is not registered."""
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        (torch.ops.mkldnn, "_is_mkldnn_bf16_supported"),
+        (torch.cpu, "_is_amx_tile_supported"),
+        (torch.fx.experimental._config, "backed_size_oblivious"),
+        (torch._inductor.config, "freezing"),
+    ],
+)
+def test_torch_still_has_it(module: object, name: str) -> None:
+    assert hasattr(module, name), f"torch {torch.__version__} dropped {name}: see utils/torch_private.py"
+
+
+def test_without_onednn_a_cpu_computes_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.ops, "mkldnn", Missing())
+    assert not cpu_computes_in_bfloat16()
+    assert choose_precision("O1", "auto", torch.device("cpu")).compute_dtype == torch.float32
+
+
+def test_without_detection_a_cpu_has_no_matrix_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch.cpu, "_is_amx_tile_supported")
+    assert cpu_has_matrix_units() is False
+
+
+def test_an_exported_program_takes_a_batch_of_one() -> None:
+    batch = {0: torch.export.Dim.DYNAMIC}
+    with allow_sizes_of_one():
+        program = torch.export.export(nn.Flatten(), (torch.zeros(2, 3, 4),), dynamic_shapes=(batch,))
+    assert program.module()(torch.zeros(1, 3, 4)).shape == (1, 12)
+
+
+def test_without_the_setting_programs_are_exported_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.fx.experimental, "_config", Missing())
+    with allow_sizes_of_one():
+        pass
+
+
+def test_weights_are_frozen_where_the_compiler_has_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch._inductor.config, "freezing", False)
+    freeze_compiled_weights()
+    assert torch._inductor.config.freezing
+    monkeypatch.setattr(torch._inductor, "config", None)
+    freeze_compiled_weights()
