@@ -121,7 +121,7 @@ def build_predictor(
     *,
     compiles: bool = False,
 ) -> Predictor:
-    """Return a predictor with the generator on `device` in the precision of an opt level, whose weights are cast once.
+    """Return a predictor with the generator on `device`; O2 and O3 cast its weights once.
 
     Raises:
         CompilerError: the generator is to be compiled, and this machine lacks what that needs.
@@ -183,7 +183,8 @@ def with_tiles(predictor: Predictor, loaded: LoadedGenerator, request: Request, 
     """Return the predictor with the tiles of --tile, whose temporary files are in `folder`; unchanged without it."""
     if request.tile is None:
         return predictor
-    tile, config = request.tile, loaded.config
+    tile = request.tile
+    config = sample_config(loaded.config, predictor.feature_sampler)
 
     def tiled(network: nn.Module) -> TiledNetwork:
         return TiledNetwork(

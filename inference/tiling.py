@@ -67,6 +67,7 @@ class TiledNetwork:
 
         read: returns the part (1, C, h, w) of the network's input inside a window.
         """
+        assert height % self._multiple == width % self._multiple == 0, (height, width)
         whole = Window(0, height, 0, width)
         kept: dict[str, TensorFile] = {}
         *stages, last = self._stages

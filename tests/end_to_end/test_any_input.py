@@ -15,8 +15,10 @@ from PIL import Image
 
 from data.batch import DataError
 from data.image_files import read_rgb
+from models.feature_clusters import FeatureClusters
 from tests.conftest import save_image
 from tests.runs import run, translate, translation_script
+from utils.checkpoint import write_weights_file
 
 RGB = ("data.layout=paired_folders", "data.instance_edges=false")
 
@@ -147,6 +149,23 @@ def test_tiles_are_not_seen(tmp_path: Path, tiny_config: Path, label_data_set: P
     whole, tiled = (read_rgb(tmp_path / folder / "x.png").int() for folder in ("whole", "tiled"))
     assert whole.shape == (3, 90, 131)
     assert whole.float().std() > 1
+    assert (whole - tiled).abs().max() <= 1
+
+
+def test_tiles_with_sampled_features_cover_the_image(tmp_path: Path, tiny_config: Path, label_data_set: Path) -> None:
+    settings = ["data.layout=paired_folders", f"data.root={label_data_set}", "data.n_classes=5"]
+    features = ["features.n_channels=2", "features.n_downsamplings=4", "features.base_channels=4"]
+    run(tiny_config, *settings, *features)
+    clusters = FeatureClusters({label: torch.full((1, 2), label / 10) for label in range(5)})
+    write_weights_file(tmp_path / "clusters.pt", clusters.state_dict())
+    labels = np.random.default_rng(0).integers(0, 5, (12, 17), dtype=np.uint8).repeat(8, 0).repeat(8, 1)[:90, :131]
+    save_image(tmp_path / "in" / "x.png", labels)
+    arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--opt-level", "O0"]
+    arguments += ["--clusters", str(tmp_path / "clusters.pt")]
+    arguments += ["--input", str(tmp_path / "in"), "--instances", str(tmp_path / "in")]
+    translate(*arguments, "--output", str(tmp_path / "whole"))
+    translate(*arguments, "--output", str(tmp_path / "tiled"), "--tile", "32")
+    whole, tiled = (read_rgb(tmp_path / folder / "x.png").int() for folder in ("whole", "tiled"))
     assert (whole - tiled).abs().max() <= 1
 
 
