@@ -23,8 +23,11 @@ from configs import build
 from configs.load import config_to_dict
 from data.batch import Batch
 from data.conditioning import images_to_uint8
+from inference.inputs import build_input
 from inference.load import load_generator
-from inference.translate import Request, build_input, build_predictor, translate_all
+from inference.request import Request
+from inference.setup import build_predictor
+from inference.translate import translate_all
 from utils.checkpoint import save_checkpoint
 from utils.checkpoint_folder import checkpoint_path
 from utils.compilation import compiled

@@ -1,1 +1,1 @@
-"""From a trained generator and images to translated images."""
+"""Translation of images with a trained generator."""

@@ -1,42 +1,124 @@
-"""What the user names to be translated: a folder, several, single files, a list from standard input."""
+"""The images to translate: a split of the data set, a folder, or a list of files and folders."""
 
 import os
 import sys
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from configs import build
 from data.batch import DataError, Sample
+from data.conditioning import Conditioning
 from data.image_files import find_images
-from data.layout import Origin, PairingError
+from data.layout import Layout, Origin, PairingError
 from data.map_reader import MapReader
+from data.paired_folders import PairedFolders
+from inference.feature_sampler import FeatureSampler, sample_config
+from inference.load import LoadedGenerator
+from inference.request import Request
+from models.feature_encoder import FeatureConditionedGenerator
+from utils.distributed import World
 
 STANDARD_INPUT = Path("-")
 
 
+def with_listed_inputs(request: Request, world: World) -> Request:
+    """Return the request with the paths from standard input in place of `-`; the main process reads them for all.
+
+    Raises:
+        DataError: standard input holds no path.
+    """
+    if STANDARD_INPUT not in request.input:
+        return request
+    (listed, *_) = world.gather(read_list() if world.is_main else [])
+    return replace(request, input=[*(path for path in request.input if path != STANDARD_INPUT), *listed])
+
+
 def read_list() -> list[Path]:
-    """The paths on standard input, one in a line.
+    """Read paths from standard input, one per line.
 
     Raises:
         DataError: there are none.
     """
     paths = [Path(line) for line in sys.stdin.read().splitlines() if line.strip()]
     if not paths:
-        raise DataError("--input -: standard input holds no path; give one in each line, as find prints them")
+        raise DataError("--input -: standard input holds no path. Write one per line, as find does.")
     return paths
 
 
-def common_folder(paths: Sequence[Path]) -> Path:
-    """The innermost folder in which all lie; of one folder, this itself."""
-    if len(paths) == 1 and paths[0].is_dir():
-        return paths[0].resolve()
-    return Path(os.path.commonpath([path.absolute().parent for path in paths]))
+def build_input(loaded: LoadedGenerator, feature_sampler: FeatureSampler | None, request: Request) -> Layout:
+    """Return the samples to translate: those of --input, or a split of the data set that the generator was trained on.
+
+    Raises:
+        DataError: a folder is missing or empty, a file lacks a partner, or the generator needs maps that are not named.
+    """
+    config = sample_config(loaded.config, feature_sampler)
+    conditioning = build.build_conditioning(config)
+    if request.input:
+        can_take_labels = feature_sampler is not None and not conditioning.instance_edges
+        _check_maps_are_named(request, conditioning, can_take_labels=can_take_labels)
+        layout = _named_input(request, conditioning, config.data.ignore_id)
+    elif loaded.step is None:
+        raise DataError(f"{loaded.file}: names no data set. Name a folder of sources with --input DIR.")
+    else:
+        layout = build.build_layout(config, request.split or config.data.test_split, needs_targets=False)
+    if feature_sampler is None and conditioning.features == "encoded":
+        _check_features_can_be_encoded(loaded, layout)
+    return layout
+
+
+def _check_maps_are_named(request: Request, conditioning: Conditioning, *, can_take_labels: bool) -> None:
+    """Raise DataError unless --input is accompanied by the other maps that the generator needs."""
+    if conditioning.needs_instances and request.instances is None:
+        other = ", or set features.regions=labels" if can_take_labels else ""
+        raise DataError(f"--input: this generator also needs instance maps. Add --instances DIR{other}.")
+    if conditioning.features == "precomputed" and request.feature_maps is None:
+        raise DataError(
+            "--input: this generator also needs instance features. Add --clusters FILE or --feature-maps DIR."
+        )
+
+
+def _named_input(request: Request, conditioning: Conditioning, ignore_id: int | None) -> Layout:
+    """Return the samples of --input; in a single folder, partners may have other endings of their names."""
+    instances = request.instances if conditioning.needs_instances else None
+    features = request.feature_maps if conditioning.features == "precomputed" else None
+    first, *others = request.input
+    if not others and (first.is_dir() or not first.suffix):
+        return PairedFolders(
+            source_folder=first,
+            target_folder=request.targets,
+            instance_folder=instances,
+            feature_folder=features,
+            n_classes=conditioning.n_classes,
+            ignore_id=ignore_id,
+        )
+    return ListedImages(
+        request.input,
+        target_folder=request.targets,
+        instance_folder=instances,
+        feature_folder=features,
+        n_classes=conditioning.n_classes,
+        ignore_id=ignore_id,
+    )
+
+
+def _check_features_can_be_encoded(loaded: LoadedGenerator, layout: Layout) -> None:
+    """Raise DataError unless the file holds an encoder and the samples have targets to encode."""
+    if not isinstance(loaded.generator, FeatureConditionedGenerator):
+        raise DataError("--features given: this file has no encoder. Remove the option, or add --feature-maps DIR.")
+    if layout.read(0).target is None:
+        raise DataError(
+            f"{loaded.file}: encodes its instance features from targets, and the input has none. Create clusters to "
+            f"sample features from with python -m tools.cluster_features --checkpoint {loaded.file}."
+        )
 
 
 class ListedImages:
-    """The samples of files and folders that the user lists, named by their paths from the folder that all lie in.
+    """Samples of the files and folders that the user lists, named by their paths from the folder that contains all.
 
-    Partners lie in a folder each, under the same name with any suffix. n_classes, ignore_id: as for PairedFolders.
+    Partners are in one folder per map, under the same name with any suffix.
+    n_classes, ignore_id: as for PairedFolders.
 
     Raises:
         PairingError: a file is missing or lacks a partner, a folder holds no image, or two files have the same name.
@@ -60,11 +142,11 @@ class ListedImages:
         self._maps |= {kind: find_images(folder, problems) for kind, folder in partners.items() if folder}
         self.names = sorted(self._maps["source"])
         self.folders = [path for path in (*paths, *partners.values()) if path and path.is_dir()]
-        if not problems:  # else that partners are missing would only hide it
+        if not problems:  # otherwise missing partners are a consequence, and would hide the cause
             problems += [
                 f"{self._maps['source'][name]}: without a partner {name} in {partners[kind]}"
                 for name in self.names
-                for kind in self._maps.keys() & partners.keys()
+                for kind in self._maps
                 if name not in self._maps[kind]
             ]
         if problems:
@@ -79,7 +161,7 @@ class ListedImages:
         return self._reader.origin(self._paths(index))
 
     def read(self, index: int) -> Sample:
-        """The maps of sample `index` at full size; DataError tells all that stands against its files."""
+        """Read sample `index` at full size; raise DataError with all problems of its files."""
         return self._reader.read(self.names[index], self._paths(index))
 
     def _paths(self, index: int) -> dict[str, Path]:
@@ -87,7 +169,7 @@ class ListedImages:
 
 
 def _listed(paths: Sequence[Path], problems: list[str]) -> dict[str, Path]:
-    """The images by name."""
+    """Return the images by name."""
     files: list[Path] = []
     for path in dict.fromkeys(paths):
         if path.is_dir():
@@ -103,3 +185,10 @@ def _listed(paths: Sequence[Path], problems: list[str]) -> dict[str, Path]:
         if images.setdefault(name, path).absolute() != path.absolute():
             problems.append(f"{path} and {images[name]} have the same name: keep one of them")
     return images
+
+
+def common_folder(paths: Sequence[Path]) -> Path:
+    """Return the innermost folder that contains all paths; for a single folder, that folder."""
+    if len(paths) == 1 and paths[0].is_dir():
+        return paths[0].resolve()
+    return Path(os.path.commonpath([path.absolute().parent for path in paths]))

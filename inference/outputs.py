@@ -1,4 +1,4 @@
-"""What test.py leaves: images, a contact sheet, a gallery and metrics."""
+"""The results of test.py: images, a contact sheet, a gallery and metrics.json."""
 
 import errno
 import json
@@ -16,6 +16,9 @@ from torchvision.transforms.v2.functional import resize
 from data.batch import DataError, Sample
 from data.image_files import write_png
 from data.layout import Layout
+from inference.inputs import common_folder
+from inference.load import LoadedGenerator
+from inference.request import Request
 from metrics.constant_color import ConstantColorBaseline
 from metrics.evaluator import TITLES, Evaluator, Measurement, Summary, shown
 from metrics.segmentation import class_table
@@ -31,57 +34,68 @@ INDEX = "index.html"
 KINDS = ("source", "translated", "target", "difference")
 SHEET_SAMPLES = 24
 SHEET_WIDTH = 1200  # pixels
-FEW_FOR_FID = 2048  # images: the covariance of 2048 features has no full rank
-GALLERY_WIDTH = 512  # pixels; a page of thousands of large images would not open
+FEW_FOR_FID = 2048  # images: with fewer, the covariance of 2048 features does not have full rank
+GALLERY_WIDTH = 512  # pixels; browsers cannot open a page of thousands of large images
+
+
+def default_output(loaded: LoadedGenerator, request: Request) -> Path:
+    """Return results/RUN/SPLIT_stepSTEP, with the name of the input in place of the split's where there is --input."""
+    name = request.split or loaded.config.data.test_split
+    if request.input:
+        first, *others = request.input
+        is_file = first.is_file() and not others
+        name = first.resolve().stem if is_file else common_folder(request.input).name or "input"
+    name = name.replace("/", "_")  # a split may be a nested folder; its results are not
+    return Path("results") / loaded.name / (name if loaded.step is None else f"{name}_step{loaded.step}")
 
 
 def prepare_output(output: Path, layout: Layout) -> None:
-    """Make the folder of the results.
+    """Create the output folder.
 
     Raises:
-        DataError: results would overwrite what they are made of, or each other, or come to lie elsewhere.
-        OSError: there can be no such folder, or it cannot be written to.
+        DataError: results would overwrite inputs or each other, or be written outside the folder.
+        OSError: the folder cannot be created, or not be written to.
     """
     written = output.resolve()
     if written.exists() and not written.is_dir():
-        raise DataError(f"the output {output} is a file: choose another --output")
+        raise DataError(f"--output: {output} is a file. Choose another --output.")
     for folder in layout.folders:
         if folder.resolve() in (written, *written.parents):
-            raise DataError(f"the output {output} lies in {folder}, which is read: choose another --output")
+            raise DataError(f"--output: {output} is inside {folder}, which holds inputs. Choose another --output.")
     if SHEET in layout.names:
-        raise DataError(f"an input is called {SHEET}, as the contact sheet among the results: rename it")
+        raise DataError(f"--input: {SHEET} is the name of the contact sheet among the results. Rename the input.")
     if inside := next((name for name in layout.names if name.split("/")[0] == GALLERY), None):
-        raise DataError(f"an input is called {inside}, and {GALLERY} is a folder of the results: rename it")
+        raise DataError(f"--input: {inside}: {GALLERY} is a folder of the results. Rename the input.")
     results = _check_results(output, layout)
     for place, file in results.items():
         if not place.is_relative_to(written):
-            raise DataError(f"{file} leads out of the output, to {place}: remove the link")
+            raise DataError(f"--output: {file} is a link to {place}, outside the output folder. Remove the link.")
     output.mkdir(parents=True, exist_ok=True)
     if not os.access(output, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(output))
 
 
 def _check_results(output: Path, layout: Layout) -> dict[Path, Path]:
-    """The files to be written, by where they really lie."""
+    """Return the files to be written, by their resolved paths; raise DataError where two of them collide."""
     pictures = (output / gallery_image(kind, name) for name in layout.names for kind in KINDS)
     files = [output / f"{name}.png" for name in (*layout.names, SHEET)]
     files += [output / METRICS, output / INDEX, *pictures]
     results = {file.resolve(): file for file in files}
     if overwritten := results.keys() & {path.resolve() for path in layout.files}:
-        raise DataError(f"the output would overwrite {min(overwritten)}, which is read: choose another --output")
+        raise DataError(f"--output: results would overwrite the input {min(overwritten)}. Choose another --output.")
     if taken := set(files) & set(chain.from_iterable(file.parents for file in files)):
-        raise DataError(f"{min(taken)} would be both a result and a folder of results: rename an input")
+        raise DataError(f"--input: {min(taken)} would be both a result and a folder of results. Rename an input.")
     return results
 
 
 def gallery_image(kind: str, name: str) -> str:
-    """Where the gallery has its picture of a sample, in the output."""
+    """Return the path of a sample's image in the gallery, relative to the output folder."""
     return f"{GALLERY}/{kind}/{name}.png"
 
 
 @dataclass(frozen=True)
 class _Record:
-    """What is kept of a translated sample."""
+    """The parts of a translated sample that the final report needs."""
 
     row: Row
     size: tuple[int, int]
@@ -90,9 +104,9 @@ class _Record:
 
 
 class Results:
-    """What one process translates; at the end, the main process sums up what all did.
+    """Writes the results of one process; at the end the main process writes the report on those of all processes.
 
-    output: the folder of `prepare_output`. layout: all samples, those of the other processes too.
+    output: the folder of `prepare_output`. layout: the samples of all processes.
     """
 
     def __init__(self, output: Path, layout: Layout, evaluator: Evaluator) -> None:
@@ -100,11 +114,11 @@ class Results:
         self._evaluator = evaluator
         self._names = layout.names
         self._on_sheet = frozenset(layout.names[:SHEET_SAMPLES])
-        self._floor = ConstantColorBaseline(layout.n_classes)
+        self._baseline = ConstantColorBaseline(layout.n_classes)
         self._records: dict[str, _Record] = {}
 
     def add(self, sample: Sample, shown_source: Tensor, fake: Tensor) -> None:
-        """Write a translated image and its pictures in the gallery; `shown_source` and `fake` (3, H, W) uint8."""
+        """Write a translated image and its images in the gallery; `shown_source` and `fake` are (3, H, W) uint8."""
         name = sample.name
         full = f"{name}.png"
         write_png(self._output / full, fake)
@@ -113,7 +127,7 @@ class Results:
         if sample.target is not None:
             pictures |= {"target": sample.target, "difference": difference(fake, sample.target)}
             measured = self._evaluator.measure(fake, sample.target)
-            self._floor.add(sample.source, sample.target)
+            self._baseline.add(sample.source, sample.target)
         images = {}
         for kind, picture in pictures.items():
             is_there = kind == "translated" and picture.shape[2] <= GALLERY_WIDTH
@@ -126,57 +140,58 @@ class Results:
         self._records[name] = _Record(row, size, measured, [thumbnail(image, SHEET_WIDTH // 2) for image in on_sheet])
 
     def finish(self, world: World, title: str, origin: Mapping[str, Any]) -> None:
-        """Gather what all processes did; the main one writes sheet, gallery and, where targets exist, metrics.json.
+        """Gather the results of all processes; the main one writes sheet, gallery and, with targets, metrics.json.
 
-        origin: what metrics.json tells of the generator and of what it was given.
+        origin: the generator and its input, as metrics.json describes them.
         """
-        gathered = world.gather((self._records, self._floor))
+        gathered = world.gather((self._records, self._baseline))
         if not world.is_main:
             return
         by_name = {name: record for records, _ in gathered for name, record in records.items()}
         records = [by_name[name] for name in self._names if name in by_name]
-        if n_left_out := len(self._names) - len(records):
-            logger.warning("left out     %d of %d images, which cannot be read", n_left_out, len(self._names))
+        if n_skipped := len(self._names) - len(records):
+            logger.warning("skipped      %d of %d images, which cannot be read", n_skipped, len(self._names))
         if not records:
             return
         write_png(self._output / f"{SHEET}.png", contact_sheet([r.thumbnails for r in records if r.thumbnails]))
         write_gallery(self._output / INDEX, [record.row for record in records], title)
         logger.info("translated   %d images: %s", len(records), self._output)
-        logger.info("at a glance  %s", self._output / f"{SHEET}.png")
-        logger.info("one by one   %s", self._output / INDEX)
+        logger.info("overview     %s", self._output / f"{SHEET}.png")
+        logger.info("gallery      %s", self._output / INDEX)
         measured = {record.row.name: record.measured for record in records if record.measured}
         if measured:
             sizes = Counter(f"{width}x{height}" for width, height in (r.size for r in records if r.measured))
-            floor = _merged([floor for _, floor in gathered]).l1()
+            baseline = _merged([baseline for _, baseline in gathered]).l1()
             protocol = {"n_images": len(measured), "sizes": dict(sizes), **self._evaluator.protocol}
             about = {"origin": dict(origin), "protocol": protocol}
-            report_metrics(measured, self._evaluator.summarize(list(measured.values())), floor, about, self._output)
+            report_metrics(measured, self._evaluator.summarize(list(measured.values())), baseline, about, self._output)
             if self._evaluator.sets and len(measured) < 2:
-                logger.warning("%s: none of a single image", ", ".join(TITLES[name] for name in self._evaluator.sets))
+                names = ", ".join(TITLES[name] for name in self._evaluator.sets)
+                logger.warning("%s: not defined for a single image", names)
 
 
-def _merged(floors: Sequence[ConstantColorBaseline]) -> ConstantColorBaseline:
-    """The floor of the images of all processes."""
-    merged = floors[0]
-    for floor in floors[1:]:
-        merged.add_all(floor)
+def _merged(baselines: Sequence[ConstantColorBaseline]) -> ConstantColorBaseline:
+    """Return the baseline of the images of all processes."""
+    merged = baselines[0]
+    for baseline in baselines[1:]:
+        merged.add_all(baseline)
     return merged
 
 
 def _titled(measured: Measurement | None) -> dict[str, float]:
-    """What the gallery tells of an image."""
+    """Return the figures of an image that the gallery shows, by title."""
     return {TITLES[name]: value for name, value in shown(measured.figures).items()} if measured else {}
 
 
 def thumbnail(image: Tensor, width: int) -> Tensor:
-    """A (3, H, W) uint8 image, made smaller where it is wider than `width` pixels."""
+    """Return a (3, H, W) uint8 image, scaled down to `width` pixels where it is wider."""
     if image.shape[2] <= width:
         return image
     return resize(image, [max(1, image.shape[1] * width // image.shape[2]), width], antialias=True)
 
 
 def contact_sheet(rows: Sequence[Sequence[Tensor]]) -> Tensor:
-    """One (3, H, W) uint8 picture of at most SHEET_WIDTH pixels from rows of (3, h, w) uint8 images."""
+    """Return rows of (3, h, w) uint8 images as one (3, H, W) uint8 image, at most SHEET_WIDTH pixels wide."""
     per_row = max(len(row) for row in rows)
     widest = max(SHEET_WIDTH // per_row, 1)
     thumbnails = [[thumbnail(image, widest) for image in row] for row in rows]
@@ -187,18 +202,18 @@ def contact_sheet(rows: Sequence[Sequence[Tensor]]) -> Tensor:
 
 
 def report_metrics(
-    measured: Mapping[str, Measurement], summary: Summary, floor_l1: float, about: Mapping[str, Any], output: Path
+    measured: Mapping[str, Measurement], summary: Summary, baseline_l1: float, about: Mapping[str, Any], output: Path
 ) -> None:
-    """Print the figures of all images and write them with each image's, and how they were made, as JSON."""
+    """Print the figures of all images together, and write them with those of each image and `about` as metrics.json."""
     l1 = summary.mean["l1"]
-    below_floor = 1 - l1 / floor_l1 if floor_l1 > 0 else 0.0
+    below_baseline = 1 - l1 / baseline_l1 if baseline_l1 > 0 else 0.0
     report = {
         "step": about["origin"].get("step"),
         "n_images": len(measured),
         "mean": summary.mean,
         "whole": summary.whole,
-        "constant_color_floor": {"l1": floor_l1},
-        "l1_below_floor": below_floor,
+        "constant_color_floor": {"l1": baseline_l1},
+        "l1_below_floor": below_baseline,
         **about,
         "classes": {name: asdict(score) for name, score in summary.classes.items()},
         "images": {name: measurement.figures for name, measurement in measured.items()},
@@ -208,12 +223,14 @@ def report_metrics(
     logger.info("metrics      %s", summary)
     for line in class_table(summary.classes):
         logger.info("             %s", line)
-    comparison = f"{abs(below_floor):.1%} {'below' if below_floor >= 0 else 'ABOVE'}"
+    comparison = f"{abs(below_baseline):.1%} {'below' if below_baseline >= 0 else 'ABOVE'}"
     logger.info(
-        f"floor        L1 {floor_l1:.4f}, best constant colour (per class of a label map); ours is {comparison}"
+        f"baseline     L1 {baseline_l1:.4f} of the best constant colour (per class of a label map); "
+        f"the generator is {comparison}"
     )
     if "fid" in summary.whole and len(measured) < FEW_FOR_FID:
         logger.warning(
-            "FID is of %d images: compare it with FIDs of as many alone; published ones are of thousands", len(measured)
+            "FID of %d images: compare it only with the FID of as many images; published ones are of thousands",
+            len(measured),
         )
-    logger.info("figures      %s", path)
+    logger.info("report       %s", path)

@@ -1,18 +1,73 @@
-"""Samples of any size for networks that take only some: enlarged by reflection, to be cut back."""
+"""Samples padded by reflection to sizes that a network accepts, and where the sample lies in the padded one."""
 
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from data.batch import Sample
+from data.batch import DataError, Sample
+from data.layout import Layout
+from data.preprocessing import Preprocessing, place
 from inference.window import Window
 
 
-def padded(sample: Sample, size_multiple: int, min_size: int) -> tuple[Sample, Window]:
-    """The sample with sides that are multiples of `size_multiple` and at least `min_size`; and where in it it lies.
+@dataclass(frozen=True)
+class PaddedSample:
+    """A sample, the same padded for the network, and the window of the padded one that holds the sample."""
 
-    All maps are mirrored alike at their borders, as often as it takes; a side of 1 pixel is repeated. Ids stay ids.
+    sample: Sample
+    padded: Sample
+    window: Window
+
+
+def read_batches(
+    layout: Layout,
+    preprocessing: Preprocessing,
+    indices: Sequence[int],
+    batch_size: int,
+    problems: list[str],
+    *,
+    keeps_sizes: bool,
+) -> Iterator[list[PaddedSample]]:
+    """Yield the samples in order, up to `batch_size` successive ones of equal padded size together.
+
+    keeps_sizes: as for `read_padded`.
+    problems: collects the problems of samples that cannot be read, which are skipped.
+    """
+    batch: list[PaddedSample] = []
+    for index in indices:
+        try:
+            read = read_padded(layout, preprocessing, index, keeps_size=keeps_sizes)
+        except DataError as error:
+            problems += error.problems
+            continue
+        if batch and (len(batch) == batch_size or read.padded.source.shape != batch[0].padded.source.shape):
+            yield batch
+            batch = []
+        batch.append(read)
+    if batch:
+        yield batch
+
+
+def read_padded(layout: Layout, preprocessing: Preprocessing, index: int, *, keeps_size: bool) -> PaddedSample:
+    """Read sample `index` at its own size, or at the size of `preprocessing` for testing, and pad it as needed.
+
+    Raises:
+        DataError: the sample cannot be read.
+    """
+    sample = layout.read(index)
+    own_size = replace(preprocessing, mode="crop").whole
+    placement = own_size(sample) if keeps_size else preprocessing.fixed(sample)
+    sample = place(sample, placement, source_is_ids=layout.n_classes > 0)
+    return PaddedSample(sample, *padded(sample, preprocessing.size_multiple, preprocessing.min_size))
+
+
+def padded(sample: Sample, size_multiple: int, min_size: int) -> tuple[Sample, Window]:
+    """Return the sample with sides that are multiples of `size_multiple` and at least `min_size`, and its window there.
+
+    All maps are reflected alike at their borders, repeatedly where the sample is small; a side of 1 pixel is repeated.
+    Ids stay ids.
     """
     height, width = sample.source.shape[-2:]
     sides = [max(min_size, -(-side // size_multiple) * size_multiple) for side in (height, width)]
@@ -20,7 +75,7 @@ def padded(sample: Sample, size_multiple: int, min_size: int) -> tuple[Sample, W
     window = Window(top, top + height, left, left + width)
     if sides == [height, width]:
         return sample, window
-    rows, columns = _mirrored(height, top, sides[0])[:, None], _mirrored(width, left, sides[1])
+    rows, columns = _reflected(height, top, sides[0])[:, None], _reflected(width, left, sides[1])
 
     def enlarged(image: Tensor | None) -> Tensor | None:
         return None if image is None else image[:, rows, columns]
@@ -34,8 +89,8 @@ def padded(sample: Sample, size_multiple: int, min_size: int) -> tuple[Sample, W
     ), window
 
 
-def _mirrored(length: int, before: int, total: int) -> Tensor:
-    """(total,) int64 positions in a side of `length`, that begin `before` its first: 2 1 | 0 1 2 | 1 0."""
+def _reflected(length: int, before: int, total: int) -> Tensor:
+    """Return (total,) int64 positions in a side of `length`, starting `before` its first: 2 1 | 0 1 2 | 1 0."""
     period = max(2 * (length - 1), 1)
     position = (torch.arange(total) - before) % period
     return torch.minimum(position, period - position) if length > 1 else torch.zeros_like(position)

@@ -1,4 +1,4 @@
-"""A rectangle of pixels."""
+"""Rectangles of pixels."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -8,7 +8,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Window:
-    """Rows top to bottom and columns left to right of an image, the ends left out; in pixels."""
+    """Rows top to bottom - 1 and columns left to right - 1 of an image, in pixels."""
 
     top: int
     bottom: int
@@ -16,7 +16,7 @@ class Window:
     right: int
 
     def grown(self, by: int, within: Self) -> Self:
-        """The window with `by` more pixels on each side, as far as there are any."""
+        """Return the window with up to `by` more pixels on each side, as far as `within` reaches."""
         return type(self)(
             max(self.top - by, within.top),
             min(self.bottom + by, within.bottom),
@@ -25,15 +25,15 @@ class Window:
         )
 
     def at(self, stride: int) -> Self:
-        """The window in an image whose sides are `stride` times shorter."""
+        """Return the window in an image whose sides are `stride` times shorter."""
         return type(self)(self.top // stride, self.bottom // stride, self.left // stride, self.right // stride)
 
     def seen_from(self, other: Self) -> Self:
-        """The window in coordinates that begin where the other does."""
+        """Return the window in coordinates that start at the top left of `other`."""
         return type(self)(
             self.top - other.top, self.bottom - other.top, self.left - other.left, self.right - other.left
         )
 
     def cut(self, image: Tensor) -> Tensor:
-        """The part of a (..., H, W) image that lies in the window."""
+        """Return the part of a (..., H, W) image inside the window."""
         return image[..., self.top : self.bottom, self.left : self.right]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from data.image_files import read_rgb
-from inference import translate as inference
+from inference import setup
 from tests.runs import checkpoint, run, translate
 from utils.compilation import CompilerError, compiled, what_compiling_lacks
 from utils.errors import UserError
@@ -50,13 +50,13 @@ def test_compiling_is_chosen_for_many_pixels_alone(
         asked.append(True)
         return network
 
-    monkeypatch.setattr(inference, "compiled", remember)
-    monkeypatch.setattr(inference, "what_compiling_lacks", lambda _: None)
+    monkeypatch.setattr(setup, "compiled", remember)
+    monkeypatch.setattr(setup, "what_compiling_lacks", lambda _: None)
     run(tiny_config)
     arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--output", str(tmp_path / "out")]
     translate(*arguments)
     assert not asked
-    monkeypatch.setattr(inference, "COMPILING_PAYS", 3 * 32 * 32)
+    monkeypatch.setattr(setup, "MIN_PIXELS_TO_COMPILE", 3 * 32 * 32)
     translate(*arguments)
     assert asked
 

@@ -112,7 +112,7 @@ def test_precomputed_maps_train_and_resume_and_translate(
     maps_given = [*given, "--feature-maps", str(label_data_set / "test_feat")]
     translate("--checkpoint", trained, "--output", str(tmp_path / "maps"), *maps_given)
     assert_equal(pictures(tmp_path / "split"), pictures(tmp_path / "maps"))
-    with pytest.raises(DataError, match="--clusters FILE, or maps: --feature-maps DIR"):
+    with pytest.raises(DataError, match="--clusters FILE or --feature-maps DIR"):
         translate("--checkpoint", trained, "--output", str(tmp_path / "none"), *given)
     cluster_features.main(["--checkpoint", str(folder_run), "--output", str(tmp_path / "clusters.pt")])
     drawn = [*given, "--clusters", str(tmp_path / "clusters.pt")]
@@ -171,7 +171,7 @@ def test_without_targets_or_clusters_the_way_out_is_told(
     arguments += ["--input", str(label_data_set / "test_label"), "--instances", str(label_data_set / "test_inst")]
     with pytest.raises(DataError, match=r"python -m tools\.cluster_features --checkpoint"):
         translate(*arguments)
-    with pytest.raises(CheckpointError, match=r"no such file; python -m tools\.cluster_features"):
+    with pytest.raises(CheckpointError, match=r"no such file\. Create it with python -m tools\.cluster_features"):
         translate(*arguments, "--features", "sampled")
     write_weights_file(tmp_path / "two.pt", FeatureClusters({1: torch.zeros(1, 2)}).state_dict())
     with pytest.raises(CheckpointError, match="has 2 features"):
@@ -251,7 +251,7 @@ def test_sources_that_are_images_have_one_class(tiny_config: Path, label_data_se
 def test_the_clusters_of_pix2pixhd_are_not_read(run_folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "features_clustered_010.npy"
     file.write_bytes(b"\x93NUMPY")
-    with pytest.raises(CheckpointError, match=r"make them anew with python -m tools\.cluster_features"):
+    with pytest.raises(CheckpointError, match=r"Create clusters with python -m tools\.cluster_features"):
         translate("--checkpoint", str(run_folder), "--clusters", str(file), "--output", str(tmp_path / "out"))
 
 

@@ -84,7 +84,7 @@ def test_what_the_originals_do_not_have_is_refused(tiny_config: Path, setting: s
 @pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
 def test_a_program_is_no_checkpoint(tmp_path: Path, suffix: str) -> None:
     (tmp_path / f"generator{suffix}").touch()
-    with pytest.raises(CheckpointError, match=rf"generator\{suffix}: is for other programs; name the run"):
+    with pytest.raises(CheckpointError, match=rf"generator\{suffix}: a file for other programs\. Name a run"):
         find_checkpoint_file(tmp_path / f"generator{suffix}")
 
 
@@ -378,7 +378,7 @@ FACTS = {"format": "pairgan-generator", "format_version": "1", "config": "{}", "
         (lambda path: path.write_bytes(path.read_bytes()[:1000]), "damaged or not a safetensors file"),
         (lambda path: path.write_bytes(b""), "damaged or not a safetensors file"),
         (lambda path: path.unlink(), "no such checkpoint file"),
-        (lambda path: save_file({"w": torch.zeros(1)}, path), "holds weights, and no settings of this application"),
+        (lambda path: save_file({"w": torch.zeros(1)}, path), "holds weights, but no settings of this application"),
         (lambda path: save_file({"w": torch.zeros(1)}, path, FACTS | {"format_version": "9"}), "has format version 9"),
         (lambda path: save_file({"w": torch.zeros(1)}, path, FACTS | {"config": "{"}), "its settings cannot be read"),
         (lambda path: save_file({"w": torch.zeros(1)}, path, FACTS | {"config": "3"}), "its settings are damaged"),

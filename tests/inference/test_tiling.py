@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from inference.tiling import TiledNetwork, WholeImageNorm
+from inference.tiling import TiledNetwork
 from inference.window import Window
 from models.blocks import enable_activation_checkpointing
 from models.global_generator import GlobalGenerator
@@ -138,16 +138,3 @@ def test_recomputed_stages_are_traced(tmp_path: Path) -> None:
     image = picture(32, 64)
     with torch.no_grad():
         assert (in_tiles(network, image, 4, 16, tmp_path) - network(image)).abs().max() < 1e-3
-
-
-def test_statistics_of_parts_are_those_of_the_whole() -> None:
-    image = torch.randn(1, 5, 8, 12) * 3 + 1000  # far from 0, where a sum of squares would lose its digits
-    norm = WholeImageNorm(1e-5)
-    for part in image.split(5, dim=-1):
-        norm.add(part)
-    assert torch.allclose(norm(image), nn.InstanceNorm2d(5)(image), atol=1e-3)
-
-
-def test_an_unknown_layer_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="MaxPool2d: how far does it reach"):
-        TiledNetwork(nn.Sequential(nn.MaxPool2d(2)), tile=8, size_multiple=2, min_size=2, folder=tmp_path)

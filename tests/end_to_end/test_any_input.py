@@ -13,11 +13,12 @@ import pytest
 import torch
 from PIL import Image
 
-from data.batch import DataError, Sample
+from data.batch import DataError
 from data.image_files import read_rgb
-from inference.padding import padded
+from models.feature_clusters import FeatureClusters
 from tests.conftest import save_image
 from tests.runs import run, translate, translation_script
+from utils.checkpoint import write_weights_file
 
 RGB = ("data.layout=paired_folders", "data.instance_edges=false")
 
@@ -38,21 +39,6 @@ def rgb_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def noise(height: int, width: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
-
-
-def test_maps_are_mirrored_alike_and_cut_back() -> None:
-    ids = torch.arange(15, dtype=torch.int32).view(1, 3, 5)
-    sample = Sample("x", source=ids, instances=ids + 100, target=ids.to(torch.uint8).repeat(3, 1, 1))
-    larger, window = padded(sample, 4, 8)
-    assert larger.source.shape == (1, 8, 8)
-    assert torch.equal(window.cut(larger.source), ids)
-    assert larger.source[0, :, 1].tolist() == [10, 5, 0, 5, 10, 5, 0, 5]  # 3 rows mirrored over and over
-    assert larger.source[0, 2].tolist() == [1, 0, 1, 2, 3, 4, 3, 2]
-    assert larger.instances is not None
-    assert larger.target is not None
-    assert torch.equal(larger.instances, larger.source + 100)
-    assert torch.equal(larger.target[:1].int(), larger.source)
-    assert padded(larger, 4, 8)[0] is larger
 
 
 def test_every_size_keeps_its_size(rgb_run: Path, tmp_path: Path) -> None:
@@ -166,6 +152,23 @@ def test_tiles_are_not_seen(tmp_path: Path, tiny_config: Path, label_data_set: P
     assert (whole - tiled).abs().max() <= 1
 
 
+def test_tiles_with_sampled_features_cover_the_image(tmp_path: Path, tiny_config: Path, label_data_set: Path) -> None:
+    settings = ["data.layout=paired_folders", f"data.root={label_data_set}", "data.n_classes=5"]
+    features = ["features.n_channels=2", "features.n_downsamplings=4", "features.base_channels=4"]
+    run(tiny_config, *settings, *features)
+    clusters = FeatureClusters({label: torch.full((1, 2), label / 10) for label in range(5)})
+    write_weights_file(tmp_path / "clusters.pt", clusters.state_dict())
+    labels = np.random.default_rng(0).integers(0, 5, (12, 17), dtype=np.uint8).repeat(8, 0).repeat(8, 1)[:90, :131]
+    save_image(tmp_path / "in" / "x.png", labels)
+    arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--opt-level", "O0"]
+    arguments += ["--clusters", str(tmp_path / "clusters.pt")]
+    arguments += ["--input", str(tmp_path / "in"), "--instances", str(tmp_path / "in")]
+    translate(*arguments, "--output", str(tmp_path / "whole"))
+    translate(*arguments, "--output", str(tmp_path / "tiled"), "--tile", "32")
+    whole, tiled = (read_rgb(tmp_path / folder / "x.png").int() for folder in ("whole", "tiled"))
+    assert (whole - tiled).abs().max() <= 1
+
+
 def test_the_mean_with_the_mirrored_translation(rgb_run: Path, tmp_path: Path) -> None:
     pixels = noise(32, 48)
     save_image(tmp_path / "in" / "x.png", pixels)
@@ -230,16 +233,16 @@ def test_listed_files_have_partners_by_name(rgb_run: Path, tmp_path: Path) -> No
 
 def test_an_input_is_not_called_as_the_gallery(rgb_run: Path, tmp_path: Path) -> None:
     save_image(tmp_path / "in" / "gallery" / "x.png", noise(8, 8))
-    with pytest.raises(DataError, match="gallery is a folder of the results: rename it"):
+    with pytest.raises(DataError, match=r"gallery is a folder of the results\. Rename the input"):
         translate("--checkpoint", str(rgb_run), "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out"))
 
 
 def test_options_that_contradict_are_refused(capfd: pytest.CaptureFixture[str]) -> None:
     for arguments, message in (
-        (["--overlap", "8"], "--overlap goes with --tile"),
+        (["--overlap", "8"], "--overlap needs --tile"),
         (["--tile", "64", "--batch-size", "2"], "--tile takes one image at a time"),
-        (["--tile", "64", "--noise"], "--tile goes without --noise"),
-        (["--tile", "64", "--compile", "on"], "--tile goes without --compile on"),
+        (["--tile", "64", "--noise"], "--tile and --noise exclude each other"),
+        (["--tile", "64", "--compile", "on"], "--tile and --compile on exclude each other"),
         (["--tile", "64", "--overlap", "-1"], "'-1' is not a whole number from 0"),
         (["--tile", "0"], "'0' is not a whole number above 0"),
     ):

@@ -184,11 +184,11 @@ def test_results_never_overwrite_what_they_are_made_of(cli: ModuleType, run_fold
         str(tmp_path / "inst"),
     ]
     for output in ("in", "in/out", "inst"):
-        with pytest.raises(DataError, match=f"output .*{output} lies in .*, which is read"):
+        with pytest.raises(DataError, match=f"output.*{output} is inside .*, which holds inputs"):
             cli.main([*arguments, "--output", str(tmp_path / output)])
     for folder in ("in", "inst"):
         save_image(tmp_path / folder / "contact_sheet.png", labels)
-    with pytest.raises(DataError, match="an input is called contact_sheet"):
+    with pytest.raises(DataError, match="contact_sheet is the name of the contact sheet"):
         cli.main([*arguments, "--output", str(tmp_path / "out")])
     assert read_ids(tmp_path / "in" / "a.png").eq(0).all()
 
@@ -197,14 +197,14 @@ def test_the_data_set_itself_is_not_overwritten(cli: ModuleType, tiny_config: Pa
     settings = ["data.layout=paired_folders", f"data.root={label_data_set}", "data.n_classes=5"]
     train.main(["--config", str(tiny_config), *settings])
     arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--output"]
-    with pytest.raises(DataError, match=r"test_label lies in .*test_label, which is read"):
+    with pytest.raises(DataError, match=r"test_label is inside .*test_label, which holds inputs"):
         cli.main([*arguments, str(label_data_set / "test_label")])
     links = label_data_set.parent / "links"
     for folder in ("test_label", "test_inst"):
         (links / folder).mkdir(parents=True)
         (links / folder / "d.png").symlink_to(label_data_set / folder / "d.png")
     folders = ["--input", str(links / "test_label"), "--instances", str(links / "test_inst")]
-    with pytest.raises(DataError, match=r"would overwrite .*d\.png, which is read"):
+    with pytest.raises(DataError, match=r"would overwrite the input .*d\.png"):
         cli.main([*arguments, str(label_data_set / "test_label"), *folders])
 
 
@@ -299,13 +299,15 @@ def test_other_weight_files_are_told(cli: ModuleType, reference: dict[str, Any],
     for key in ("model.19.weight", "model.19.bias"):
         two[key] = two[key][:2]
     torch.save(two, tmp_path / "two_net_G.pth")
-    with pytest.raises(OriginalWeightsError, match=r"two_net_G\.pth: translates 3 channels into 2; label maps, RGB or"):
+    with pytest.raises(
+        OriginalWeightsError, match=r"two_net_G\.pth: translates 3 channels into 2\. Only label maps, RGB and"
+    ):
         cli.main(["--checkpoint", str(tmp_path / "two_net_G.pth"), "--input", "x"])
     with pytest.raises(
-        ConfigError, match=r"latest_net_G\.pth: data\.n_classes is 0 by its shapes, not 4; leave it out"
+        ConfigError, match=r"latest_net_G\.pth: data\.n_classes is 0 by the shapes of its weights, not 4"
     ):
         cli.main(["--checkpoint", str(tmp_path / "latest_net_G.pth"), "--input", "x", "data.n_classes=4"])
-    with pytest.raises(DataError, match=r"latest_net_G\.pth tells no data set: name a folder"):
+    with pytest.raises(DataError, match=r"latest_net_G\.pth: names no data set\. Name a folder"):
         cli.main(["--checkpoint", str(tmp_path / "latest_net_G.pth")])
 
 
@@ -333,17 +335,17 @@ def test_flags_that_need_others_are_refused(cli: ModuleType, capfd: pytest.Captu
         with pytest.raises(SystemExit, match="2"):
             cli.main(arguments)
     error = capfd.readouterr().err
-    assert "--instances, --targets and --feature-maps go with --input" in error
-    assert "--split goes with the data set" in error
+    assert "--instances, --targets and --feature-maps need --input" in error
+    assert "--split and --input exclude each other" in error
     assert "'0' is not a whole number above 0" in error
 
 
 def test_a_run_without_checkpoint_is_told(cli: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(CheckpointError, match="no run with a checkpoint in runs: train one first"):
+    with pytest.raises(CheckpointError, match=r"runs: no run with a checkpoint\. Train one first"):
         cli.main([])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(CheckpointError, match="empty: the folder holds no checkpoint; runs below it: none"):
+    with pytest.raises(CheckpointError, match=r"empty: the folder holds no checkpoint\. Runs below it: none"):
         cli.main(["--checkpoint", "empty"])
 
 
@@ -351,7 +353,7 @@ def test_a_run_without_checkpoint_is_told(cli: ModuleType, tmp_path: Path, monke
     ("arguments", "message"),
     [
         (["--input", "nowhere", "--instances", "nowhere"], "nowhere: no such folder"),
-        (["--input", "configs"], "needs instance maps too: --instances DIR"),
+        (["--input", "configs"], "also needs instance maps. Add --instances DIR"),
         (["--split", "valid"], "no split 'valid'"),
         (
             ["data.root=nowhere", "data.layout=paired_folders", "data.n_classes=12"],

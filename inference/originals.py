@@ -1,0 +1,131 @@
+"""Networks from the weight files of pix2pixHD and pix2pix, which hold no settings: shapes and layers give them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from configs.load import config_differences, config_from_dict, config_to_dict
+from configs.schema import Config, DataConfig, FeaturesConfig, GeneratorConfig, RunConfig
+from models.blocks import Norm
+from models.global_generator import GlobalGenerator
+from models.local_enhancer import EnhancerLevel, LocalEnhancer
+from models.originals.layer_names import OriginalWeightsError
+from models.originals.weights import import_original
+from models.unet_generator import UnetGenerator
+from utils.errors import ConfigError
+
+_FIXED_BY_SHAPES = ("data.n_classes", "data.source_channels", "data.target_channels", "data.instance_edges")
+
+
+def original_network(file: Path, state: dict[str, Any]) -> nn.Module:
+    """Return the network whose weights an original's file holds.
+
+    Raises:
+        OriginalWeightsError: they are the weights of no network of the originals.
+    """
+    try:
+        return import_original(state).network
+    except OriginalWeightsError as error:
+        raise OriginalWeightsError(f"{file}: {error}") from error
+
+
+def original_generator(
+    file: Path,
+    state: dict[str, Any],
+    overrides: Sequence[str],
+    *,
+    has_instances: bool,
+    n_features: int,
+    features_are_drawn: bool,
+) -> tuple[nn.Module, Config]:
+    """Return the generator of an original's file, and the settings that follow from its shapes and `overrides`.
+
+    See `load_generator`.
+    """
+    generator = original_network(file, state)
+    generator_config = _generator_config(file, generator)
+    channels, out_channels = _channels(file, generator, has_instances, n_features)
+    is_image = channels in (1, 3)  # any other number are one-hot labels
+    config = Config(
+        run=RunConfig(name=file.stem),
+        data=DataConfig(
+            layout="paired_folders",
+            root=".",
+            n_classes=0 if is_image else channels,
+            source_channels=channels if is_image else 3,
+            target_channels=out_channels,
+            instance_edges=has_instances,
+            preprocess="none",
+        ),
+        generator=generator_config,
+        features=FeaturesConfig(n_channels=n_features, origin="encoded" if features_are_drawn else "precomputed"),
+    )
+    chosen = config_from_dict(config_to_dict(config), str(file), overrides)
+    for key, (fixed, wanted) in config_differences(config, chosen).items():
+        if key in _FIXED_BY_SHAPES:
+            raise ConfigError(
+                f"{file}: {key} is {fixed} by the shapes of its weights, not {wanted}. Remove the override."
+            )
+    return generator, chosen
+
+
+def _channels(file: Path, generator: nn.Module, has_instances: bool, n_features: int) -> tuple[int, int]:
+    """Return the numbers of channels of the source, without edges and features, and of the target."""
+    convolutions = [module for module in generator.modules() if isinstance(module, nn.Conv2d | nn.ConvTranspose2d)]
+    channels = convolutions[0].in_channels - int(has_instances) - n_features
+    out_channels = convolutions[-1].out_channels
+    if channels < 1 or out_channels not in (1, 3):
+        beside = " besides instance edges or features" if has_instances or n_features else ""
+        raise OriginalWeightsError(
+            f"{file}: translates {channels} channels{beside} into {out_channels}. Only label maps, RGB and grey images "
+            "can be translated, and only into RGB or grey images."
+        )
+    return channels, out_channels
+
+
+def _generator_config(file: Path, generator: nn.Module) -> GeneratorConfig:
+    match generator:
+        case GlobalGenerator():
+            return GeneratorConfig(
+                name="global",
+                base_channels=_first_convolution(generator).out_channels,
+                n_downsamplings=len(generator.downs),
+                n_blocks=len(generator.blocks),
+                norm=_norm(generator),
+                dropout=_has_dropout(generator),
+            )
+        case LocalEnhancer():
+            finest, trunk = generator.enhancers[-1], generator.trunk
+            assert isinstance(finest, EnhancerLevel)
+            return GeneratorConfig(
+                name="local",
+                base_channels=_first_convolution(finest).out_channels,
+                n_downsamplings=len(trunk.downs),
+                n_blocks=len(trunk.blocks),
+                n_enhancers=len(generator.enhancers),
+                n_enhancer_blocks=len(finest.blocks),
+                norm=_norm(generator),
+            )
+        case UnetGenerator():
+            return GeneratorConfig(
+                name="unet",
+                base_channels=_first_convolution(generator).out_channels,
+                n_downsamplings=len(generator.downs),
+                norm=_norm(generator),
+                dropout=_has_dropout(generator),
+            )
+    raise OriginalWeightsError(f"{file}: holds a {type(generator).__name__}, expected a generator (…_net_G.pth)")
+
+
+def _first_convolution(network: nn.Module) -> nn.Conv2d:
+    return next(module for module in network.modules() if isinstance(module, nn.Conv2d))
+
+
+def _norm(network: nn.Module) -> Norm:
+    return "batch" if any(isinstance(module, nn.BatchNorm2d) for module in network.modules()) else "instance"
+
+
+def _has_dropout(network: nn.Module) -> bool:
+    return any(isinstance(module, nn.Dropout) for module in network.modules())

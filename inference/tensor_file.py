@@ -1,0 +1,65 @@
+"""A tensor in a temporary file, written and read by windows."""
+
+import errno
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from inference.window import Window
+
+
+class TensorFile:
+    """A (1, C, H, W) tensor in an unnamed temporary file of `folder`, which vanishes with the process at the latest.
+
+    The file holds row after row, channels last. The first part that is written sets channels, dtype and device.
+    """
+
+    def __init__(self, folder: Path, width: int) -> None:
+        self._folder = folder
+        self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - closed by its owner
+        self._width = width
+        self._like = torch.zeros(0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the file."""
+        self._file.close()
+
+    def write(self, window: Window, part: Tensor) -> None:
+        """Write the part (1, C, h, w) of a window."""
+        if not self._like.numel():
+            self._like = part.new_zeros(part.shape[1])
+        rows = part[0].permute(1, 2, 0).contiguous().cpu().view(torch.uint8).numpy()
+        try:
+            for row, position in zip(rows, self._positions(window), strict=True):
+                os.pwrite(self._file.fileno(), row.data, position)
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                error.strerror = "no space left for the temporary files of --tile"
+                error.filename = str(self._folder)
+            raise
+
+    def read(self, window: Window) -> Tensor:
+        """Read the part (1, C, h, w) of a window."""
+        height, width = window.bottom - window.top, window.right - window.left
+        part = torch.empty(height, width, len(self._like), dtype=self._like.dtype)
+        rows = part.view(torch.uint8).numpy()
+        for row, position in zip(rows, self._positions(window), strict=True):
+            os.preadv(self._file.fileno(), [row.data], position)
+        return part.to(self._like.device).permute(2, 0, 1)[None].contiguous()
+
+    def _positions(self, window: Window) -> Iterator[int]:
+        """Yield the position of each row of a window in the file, in bytes."""
+        n_bytes = len(self._like) * self._like.element_size()
+        for row in range(window.top, window.bottom):
+            yield (row * self._width + window.left) * n_bytes

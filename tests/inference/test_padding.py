@@ -1,0 +1,21 @@
+"""Samples are padded by reflection."""
+
+import torch
+
+from data.batch import Sample
+from inference.padding import padded
+
+
+def test_maps_are_mirrored_alike_and_cut_back() -> None:
+    ids = torch.arange(15, dtype=torch.int32).view(1, 3, 5)
+    sample = Sample("x", source=ids, instances=ids + 100, target=ids.to(torch.uint8).repeat(3, 1, 1))
+    larger, window = padded(sample, 4, 8)
+    assert larger.source.shape == (1, 8, 8)
+    assert torch.equal(window.cut(larger.source), ids)
+    assert larger.source[0, :, 1].tolist() == [10, 5, 0, 5, 10, 5, 0, 5]  # 3 rows mirrored over and over
+    assert larger.source[0, 2].tolist() == [1, 0, 1, 2, 3, 4, 3, 2]
+    assert larger.instances is not None
+    assert larger.target is not None
+    assert torch.equal(larger.instances, larger.source + 100)
+    assert torch.equal(larger.target[:1].int(), larger.source)
+    assert padded(larger, 4, 8)[0] is larger
