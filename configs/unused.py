@@ -1,21 +1,23 @@
 """Settings that have no effect beside others, so that nobody waits for what they promise."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
 from typing import Any
 
 from configs.load import settings_by_key
 from configs.schema import Config, DiscriminatorConfig, FeaturesConfig, GeneratorConfig
+from data import LAYOUTS
 from losses import GENERATOR_LOSSES
 from models import DISCRIMINATORS, GENERATORS
 from utils.signatures import argument_names
+
+_LAYOUTS = {name: layout.open for name, layout in LAYOUTS.items()}
 
 
 def unused_settings(config: Config) -> list[str]:
     """Return `section.key=value` of every setting that differs from its default and has no effect."""
     unused = [*_unused_of_data(config), *_unused_of_networks(config.generator, config.discriminator)]
     losses = [name for name, weight in config.loss.weights.items() if weight]
-    unused += _not_taken("loss", GENERATOR_LOSSES, losses)
+    unused += [f"loss.{name}" for name in not_taken(GENERATOR_LOSSES, losses)]
     if config.discriminator.name == "pixel" or config.discriminator.n_scales == 1:
         unused += ["loss.over_scales"]
     unused += _unused_of_features(config.features)
@@ -27,11 +29,11 @@ def unused_settings(config: Config) -> list[str]:
     return [f"{key}={values[key]}" for key in changed]
 
 
-def _not_taken(section: str, registry: Mapping[str, Callable[..., Any]], chosen: Iterable[str]) -> list[str]:
-    """Return the settings that others of a registry take as arguments, and the chosen ones do not."""
+def not_taken(registry: Mapping[str, Callable[..., Any]], chosen: Iterable[str]) -> list[str]:
+    """Return the arguments that other entries of a registry take, and the chosen ones do not."""
     taken = frozenset().union(*(argument_names(registry[name]) for name in chosen))
     known = frozenset().union(*(argument_names(maker) for maker in registry.values()))
-    return [f"{section}.{name}" for name in sorted(known - taken)]
+    return sorted(known - taken)
 
 
 def _unused_of_features(features: FeaturesConfig) -> list[str]:
@@ -43,24 +45,18 @@ def _unused_of_features(features: FeaturesConfig) -> list[str]:
 
 def _unused_of_data(config: Config) -> list[str]:
     data, features = config.data, config.features
-    unused: list[str] = []
-    if data.layout == "synthetic_facades":
-        unused += ["data.root", "data.direction", "data.ignore_id"]
-    else:
-        unused += [f"data.synthetic.{field.name}" for field in fields(data.synthetic)]
-    if data.layout != "paired_folders":
-        unused += ["data.source_folder", "data.target_folder"]
+    unused = [f"data.{name}" for name in not_taken(_LAYOUTS, [data.layout])]
+    unused += [f"data.synthetic.{name}" for name in not_taken(_LAYOUTS, [data.layout])]
     needs_instances = data.instance_edges or (features.n_channels > 0 and features.regions == "instances")
-    if data.layout != "paired_folders" or not needs_instances:
-        unused += ["data.instance_folder"]
-    if features.n_channels == 0 or features.origin == "encoded":
-        unused += ["data.feature_folder"]
+    unused += ["data.instance_folder"] if not needs_instances else []
+    unused += ["data.feature_folder"] if features.n_channels == 0 or features.origin == "encoded" else []
     unused += ["data.ignore_id"] if data.n_classes == 0 else []
+    has_own_classes = LAYOUTS[data.layout].own_classes is not None
+    unused += ["data.source_channels"] if data.n_classes or has_own_classes else []
     unused += ["data.on_bad_sample"] if data.layout == "synthetic_facades" else []
     unused += ["data.timeout_s", "data.prefetch"] if data.workers == 0 else []
     unused += ["data.cache_gib"] if data.cache == "none" else []
     unused += ["data.cache_folder"] if data.cache != "disk" else []
-    unused += ["data.source_channels"] if data.n_classes or data.layout == "synthetic_facades" else []
     unused += ["data.load_width"] if data.preprocess in ("crop", "none") else []
     unused += ["data.load_height"] if data.preprocess != "resize_and_crop" else []
     unused += ["data.crop_width", "data.crop_height"] if data.preprocess in ("scale_width", "none") else []
@@ -68,8 +64,8 @@ def _unused_of_data(config: Config) -> list[str]:
 
 
 def _unused_of_networks(generator: GeneratorConfig, discriminator: DiscriminatorConfig) -> list[str]:
-    unused = _not_taken("generator", GENERATORS, [generator.name])
-    unused += _not_taken("discriminator", DISCRIMINATORS, [discriminator.name])
+    unused = [f"generator.{name}" for name in not_taken(GENERATORS, [generator.name])]
+    unused += [f"discriminator.{name}" for name in not_taken(DISCRIMINATORS, [discriminator.name])]
     if (generator.name, generator.n_downsamplings) == ("unet", 5) or (generator.name, generator.n_blocks) == (
         "global",
         0,
