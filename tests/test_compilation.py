@@ -9,8 +9,8 @@ import torch
 from data.image_files import read_rgb
 from inference import translate as inference
 from tests.runs import checkpoint, run, translate
-from utils.errors import UserError
 from utils.compilation import CompilerError, compiled, what_compiling_lacks
+from utils.errors import UserError
 
 CPU = torch.device("cpu")
 needs_compiler = pytest.mark.skipif(what_compiling_lacks(CPU) is not None, reason=f"lacks {what_compiling_lacks(CPU)}")
