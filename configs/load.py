@@ -6,7 +6,8 @@ that a run may be called so, and a learning rate may be 1e-4.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from copy import deepcopy
+from dataclasses import asdict, fields, is_dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType
@@ -48,12 +49,12 @@ def config_from_dict(values: dict[str, Any], origin: str, overrides: Sequence[st
 
 def config_to_dict(config: Config) -> dict[str, Any]:
     """The settings as nested dicts of plain types, as a checkpoint holds them."""
-    return cast(dict[str, Any], OmegaConf.to_container(OmegaConf.structured(config)))
+    return asdict(config)
 
 
 def config_to_yaml(config: Config) -> str:
     """The settings as YAML that `load_config` reads."""
-    return OmegaConf.to_yaml(OmegaConf.structured(config))
+    return OmegaConf.to_yaml(OmegaConf.create(config_to_dict(config)))
 
 
 def config_differences(old: Config, new: Config) -> dict[str, tuple[object, object]]:
@@ -68,9 +69,7 @@ def settings_by_key(config: Config) -> dict[str, object]:
 
 
 def _resolve(values: object, overrides: Sequence[str], origin: str) -> Config:
-    config = OmegaConf.structured(Config)
-    for section in _SECTIONS:  # frozen dataclasses come read-only; the values come before they exist
-        OmegaConf.set_readonly(OmegaConf.select(config, section), False)
+    config = deepcopy(_EMPTY)
     problems = [f"{origin}: {problem}" for problem in _assign_all(config, values)]
     for override in overrides:
         where = f"{override!r} on the command line"
@@ -204,3 +203,14 @@ def _types(section: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
 _TEXTS = (str, str | None)
 _SECTIONS = [key for key, kind in _types(Config) if is_dataclass(kind)]
 _TYPES = {key: kind for key, kind in _types(Config) if not is_dataclass(kind)}
+
+
+def _empty() -> DictConfig:
+    """Return the schema with its defaults. Frozen dataclasses come read-only, but the values come before they exist."""
+    config = OmegaConf.structured(Config)
+    for section in _SECTIONS:
+        OmegaConf.set_readonly(OmegaConf.select(config, section), False)
+    return cast(DictConfig, config)
+
+
+_EMPTY = _empty()  # made once: it takes longer than all else that reads a configuration

@@ -1,37 +1,30 @@
-"""Two real processes, started as a user starts them, against one process on the joint batch."""
+"""Two processes against one on the joint batch."""
 
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 import train
+from tests.processes import PATIENCE_S, run_two, torchrun
 from utils.checkpoint import load_checkpoint
 from utils.checkpoint_folder import checkpoint_path
+from utils.distributed import World, joined_world
 
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 STEPS = 3
 TWO_EPOCHS = ["data.synthetic.train_samples=4"]  # one of two joint batches, and the beginning of another
 
 
-def launch(config: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*TORCHRUN, "train.py", "--config", str(config), *arguments],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-
-
 def run_with_torchrun(config: Path, *arguments: str) -> str:
-    result = launch(config, *arguments)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
+    code, said = run_two(config.with_suffix(".out"), "train.py", "--config", str(config), *arguments)
+    assert code == 0, said
+    return said
 
 
 def distance(first: dict[str, Tensor], second: dict[str, Tensor]) -> float:
@@ -41,6 +34,21 @@ def distance(first: dict[str, Tensor], second: dict[str, Tensor]) -> float:
 def weights(config: Path, name: str, player: str) -> dict[str, Tensor]:
     state = load_checkpoint(checkpoint_path(config.parent / "runs" / name, STEPS))
     return dict(state[player]["network"])
+
+
+def test_torchrun_runs_the_program_in_two_processes(tiny_config: Path) -> None:
+    """As a user starts it; the other tests take torch's agent without the program around it."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py"]
+    result = subprocess.run(
+        [*command, "--config", str(tiny_config)],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("saved ") == 1  # rank 0 alone writes
+    assert "cpu, 2 processes" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -56,9 +64,7 @@ def weights(config: Path, name: str, player: str) -> dict[str, Tensor]:
 def test_two_processes_train_like_one_on_the_joint_batch(tiny_config: Path, settings: list[str]) -> None:
     common = [f"train.max_steps={STEPS}", "data.synthetic.train_samples=12", "optimizer.learning_rate=1e-3"]
     common += ["data.synthetic.height=64", "data.synthetic.width=64", *settings]
-    output = run_with_torchrun(tiny_config, *common, "run.name=two")
-    assert output.count("saved ") == 1  # rank 0 alone writes
-    assert "cpu, 2 processes" in output
+    run_with_torchrun(tiny_config, *common, "run.name=two")
     train.main(["--config", str(tiny_config), *common, "run.name=one", "train.batch_size=2"])
     train.main(["--config", str(tiny_config), *common, "run.name=half", "train.batch_size=1"])
     for player in ("generator", "discriminator"):
@@ -75,48 +81,31 @@ def test_a_run_of_two_processes_goes_on_with_one(tiny_config: Path) -> None:
     assert state["samples_into_epoch"] == 3 * 2 + 2 * 1
 
 
-LEAVES_THE_WORLD = """
-import os, sys
-import torch
-import torch.distributed as dist
-from training import launch
-from utils.distributed import joined_world
+def leave_the_world() -> None:
+    """Join the other process and leave it, once in peace and once by Ctrl-C; print the threads that are left."""
+    for is_interrupted in (False, True):
+        with suppress(KeyboardInterrupt), joined_world("cpu", PATIENCE_S) as world:
+            train_a_step(world)
+            if is_interrupted:
+                raise KeyboardInterrupt
+        threads = [thread.read_text() for thread in Path("/proc/self/task").glob("*/comm")]
+        sys.stdout.write(f"threads of gloo: {sum('gloo' in name for name in threads)}\n")
+    sys.exit(0)
 
-class Run:
-    def __init__(self, world):
-        self.network, self.itself = world.wrap(torch.nn.Linear(2, 2)), self
-        self.network(torch.zeros(1, 2)).sum().backward()
-        dist.all_reduce(torch.zeros(1))
 
-def play(world):
-    run = Run(world)
-    if "interrupted" in sys.argv:
-        raise KeyboardInterrupt
-
-try:
-    with joined_world("cpu", 60) as world:
-        play(world)
-except KeyboardInterrupt:
-    print("interrupted")
-threads = [open(f"/proc/self/task/{thread}/comm").read() for thread in os.listdir("/proc/self/task")]
-print("threads of gloo:", sum("gloo" in name for name in threads))
-"""
+def train_a_step(world: World) -> None:
+    """The network is in a cycle with its frame, which a garbage collection alone ends."""
+    network = world.wrap(torch.nn.Linear(2, 2))
+    network.itself = network
+    network(torch.zeros(1, 2)).sum().backward()
+    dist.all_reduce(torch.zeros(1))
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are listed by Linux")
-@pytest.mark.parametrize("end", ["finished", "interrupted"])
-def test_no_thread_of_the_process_group_is_left_to_abort_the_interpreters_end(tmp_path: Path, end: str) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(LEAVES_THE_WORLD)
-    result = subprocess.run(
-        [*TORCHRUN, str(script), end],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path.cwd())},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert result.stdout.count("threads of gloo: 0") == 2, result.stdout + result.stderr
-    assert result.stdout.count("interrupted") == (2 if end == "interrupted" else 0)
+def test_no_thread_of_the_process_group_is_left_to_abort_the_interpreters_end(tiny_config: Path) -> None:
+    with torchrun(tiny_config, prepare=leave_the_world) as processes:
+        assert processes.wait_for_all() == 0, processes.said()
+        assert processes.said().count("threads of gloo: 0") == 4, processes.said()
 
 
 @pytest.mark.parametrize(
@@ -128,7 +117,7 @@ def test_no_thread_of_the_process_group_is_left_to_abort_the_interpreters_end(tm
     ids=["on both", "on one"],
 )
 def test_a_mistake_ends_every_process_without_tracebacks(tiny_config: Path, arguments: list[str], message: str) -> None:
-    result = launch(tiny_config, *arguments)
-    assert result.returncode != 0
-    assert message in result.stderr
-    assert 'train.py", line' not in result.stderr
+    code, said = run_two(tiny_config.with_suffix(".out"), "train.py", "--config", str(tiny_config), *arguments)
+    assert code != 0
+    assert message in said
+    assert 'train.py", line' not in said

@@ -3,9 +3,6 @@
 import hashlib
 import json
 import math
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from metrics.label_colors import read_label_colors
 from tests.conftest import save_image
 from tests.metrics.networks import save_random_alexnet, save_random_inception
+from tests.processes import run_two
 from tests.runs import checkpoint, run, translate, translation_script
 from utils.checkpoint import load_checkpoint
 from utils.checkpoint_folder import checkpoint_path
@@ -89,9 +87,8 @@ def test_metrics_json_says_how_the_figures_were_made(tiny_config: Path, networks
 
 def test_several_processes_measure_what_one_does(tiny_config: Path, networks: list[str], tmp_path: Path) -> None:
     def with_two(*arguments: str) -> None:
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        subprocess.run([*command, *arguments], env=environment, capture_output=True, check=True, timeout=100)
+        code, said = run_two(tmp_path / "two.out", *arguments)
+        assert code == 0, said
 
     with_two("train.py", "--config", str(tiny_config), *networks, "metrics.extra=[fid,kid]", "checkpoint.best=kid")
     folder = tiny_config.parent / "runs" / "tiny"

@@ -2,11 +2,8 @@
 
 import io
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +14,7 @@ from data.batch import DataError
 from data.image_files import read_rgb
 from models.feature_clusters import FeatureClusters
 from tests.conftest import save_image
+from tests.processes import run_two
 from tests.runs import run, translate, translation_script
 from utils.checkpoint import write_weights_file
 
@@ -258,13 +256,9 @@ def test_processes_share_the_files(rgb_run: Path, tmp_path: Path) -> None:
     arguments = ["--checkpoint", str(rgb_run), "--device", "cpu", "--targets", str(tmp_path / "target")]
     arguments += ["--input", str(tmp_path / "in"), "--output"]
     translate(*arguments, str(tmp_path / "one"))
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "test.py"]
-    environment: dict[str, Any] = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*command, *arguments, str(tmp_path / "two")], env=environment, capture_output=True, text=True, timeout=240
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("translated   3 images") == 1
+    code, said = run_two(tmp_path / "two.out", "test.py", *arguments, str(tmp_path / "two"))
+    assert code == 0, said
+    assert said.count("translated   3 images") == 1
     files = sorted(path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file())
     assert Path("gallery/target/2.png") in files
     for file in files:

@@ -85,3 +85,11 @@ def inject(fault: Fault) -> None:
     owner, name = PLACES[fault.place]
     if int(os.environ.get("RANK", "0")) == fault.rank:
         setattr(owner, name, replacement(fault, getattr(owner, name)))
+
+
+def inject_once(fault: Fault, struck: Path) -> None:
+    """`inject`, unless the file `struck` says that it has been done before."""
+    if not struck.exists():
+        inject(fault)
+    if int(os.environ["RANK"]) == fault.rank:
+        struck.touch()

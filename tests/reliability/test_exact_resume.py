@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from tests.reliability.test_ranks import NO_FAULT, torchrun, wait_for_end
+from tests.processes import torchrun
 from tests.runs import assert_equal, checkpoint, run, without_config
 from training.run_state import LoopState
 from training.update import AdversarialUpdate, Passes
@@ -93,9 +93,8 @@ def test_two_processes(tiny_config: Path, precision: str, state: str, step: int,
     before, after = (f"data.workers={n}" for n in WORKERS[workers])
     end = f"train.max_steps={step + FURTHER}"
     for arguments in ([end, "run.name=whole", before], [f"train.max_steps={step}", before], [end, after]):
-        with torchrun(tiny_config, NO_FAULT, *settings, *arguments) as process:
-            wait_for_end(tiny_config, process, within_s=120)
-            assert process.wait() == 0
+        with torchrun(tiny_config, *settings, *arguments) as processes:
+            assert processes.wait_for_all() == 0, processes.said()
     assert_same_end(tiny_config, step)
 
 

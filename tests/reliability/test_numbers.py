@@ -1,6 +1,7 @@
 """Numbers that are not finite: row 14."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ from torch import Tensor
 
 import losses
 from losses.adversarial import AdversarialLoss
-from tests.reliability.faults import Fault
-from tests.reliability.test_ranks import torchrun, wait_for_end
+from tests.processes import torchrun
+from tests.reliability.faults import Fault, inject
 from tests.runs import assert_equal, checkpoint, run
 from training.finite import NotFiniteError, are_finite
 from training.run_state import RunState
@@ -144,11 +145,9 @@ def test_a_poisoned_checkpoint_is_not_written(tiny_config: Path, monkeypatch: py
 
 
 def test_one_rank_s_numbers_leave_out_the_step_on_all(tiny_config: Path) -> None:
-    with torchrun(
-        tiny_config, Fault("loss", "nan", call=3, rank=1), "train.max_steps=5", "log.every_steps=1"
-    ) as process:
-        wait_for_end(tiny_config, process, within_s=60)
-        assert process.wait() == 0
+    spoils = partial(inject, Fault("loss", "nan", call=3, rank=1))
+    with torchrun(tiny_config, "train.max_steps=5", "log.every_steps=1", prepare=spoils) as processes:
+        assert processes.wait_for_all() == 0, processes.said()
     state = checkpoint(tiny_config, 5)
     assert state["generator"]["skipped_steps"] == 1
     assert are_finite(state["generator"]["network"].values())

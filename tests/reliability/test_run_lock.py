@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reliability import child
+from tests import processes
 from tests.reliability.test_saving import wait_until
 from tests.runs import checkpoint, run
 from training.run_lock import RunLockedError
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.row(17)
 @pytest.mark.parametrize("resume", ["auto", "never"])
 def test_the_second_is_refused_and_the_first_goes_on(tiny_config: Path, resume: str) -> None:
     folder = tiny_config.parent / "runs" / "tiny"
-    first = child.start(tiny_config, "train.max_steps=1000000", "checkpoint.every_steps=1")
+    first = processes.start(tiny_config, "train.max_steps=1000000", "checkpoint.every_steps=1")
     try:
         wait_until(lambda: bool(list_checkpoints(folder)))
         with pytest.raises(RunLockedError, match=r"tiny: another process is training this run: wait .* run\.name"):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from torch.utils.tensorboard import SummaryWriter
 
-from tests.reliability import child
+from tests import processes
 from tests.reliability.faults import PLACES, Fault, inject, replacement
 from tests.runs import assert_equal, checkpoint, run, without_config
 from training import checkpointing as saving
@@ -52,7 +52,7 @@ def test_kills_while_saving(tiny_config: Path, record_property: Callable[[str, o
     record_property("cases", n_kills)
     folder, rng, step = tiny_config.parent / "runs" / "tiny", random.Random(0), 0
     for _ in range(n_kills):
-        process = child.start(tiny_config, *EVERY_STEP, "train.max_steps=1000000")
+        process = processes.start(tiny_config, *EVERY_STEP, "train.max_steps=1000000")
         wait_until(lambda: bool(list_checkpoints(folder)) and newest_step_by_name(folder) > step)  # noqa: B023
         time.sleep(rng.uniform(0, 0.05))
         process.kill()
@@ -107,7 +107,7 @@ POINTS: dict[str, Callable[[], None]] = {
 @pytest.mark.row(2)
 @pytest.mark.parametrize("point", POINTS)
 def test_a_kill_at_a_point_of_saving(tiny_config: Path, point: str) -> None:
-    process = child.start(tiny_config, *EVERY_STEP, "train.max_steps=1000000", prepare=POINTS[point])
+    process = processes.start(tiny_config, *EVERY_STEP, "train.max_steps=1000000", prepare=POINTS[point])
     process.join(60)
     assert process.exitcode == -signal.SIGKILL, tiny_config.with_suffix(".out").read_text()
     step = newest_step(tiny_config.parent / "runs" / "tiny")

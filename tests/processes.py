@@ -1,0 +1,180 @@
+"""Processes of their own that start at once: forked from a server that has torch and the application imported."""
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import get_context
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import torch
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+import train
+from tests.runs import translation_script
+from training import launch  # noqa: F401 - what train.py imports when it starts
+from utils.cli import run_entry_point
+
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+PATIENCE_S = 300  # a machine may be busy: nothing here asserts a time
+
+_context = get_context("forkserver")
+_context.set_forkserver_preload(["tests.processes"])
+
+
+def start(config: Path, *arguments: str, prepare: Callable[[], object] | None = None) -> ForkServerProcess:
+    """Start `train.py --config CONFIG ARGUMENTS`, whose output goes to CONFIG.out.
+
+    prepare: called in that process first.
+    """
+    command = ["train.py", "--config", str(config), *arguments]
+    process = _context.Process(target=_work, args=(command, config.with_suffix(".out"), prepare))
+    process.start()
+    return process
+
+
+class Torchrun:
+    """torchrun's agent and two ranks of it, each forked with torch imported, in a session of their own.
+
+    Stands for `torchrun --standalone --nproc-per-node 2 COMMAND`: the agent is torch's own, and signals to it, its end
+    and its restarts are those of the program. Importing torch three times takes ten times as long as such a run.
+    """
+
+    def __init__(
+        self, command: list[str], output: Path, prepare: Callable[[], object] | None = None, **options: Any
+    ) -> None:
+        self._output, self._begin = output, output.stat().st_size if output.exists() else 0
+        self._process = _context.Process(target=_agent, args=(command, output, prepare, options))
+        self._process.start()
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to the agent alone."""
+        assert self._process.pid is not None
+        os.kill(self._process.pid, number)
+
+    def poll(self) -> int | None:
+        """Return the agent's exit code, None while it runs."""
+        return self._process.exitcode
+
+    def wait(self) -> int:
+        """Wait for the agent and return its exit code."""
+        self._process.join(PATIENCE_S)
+        assert self._process.exitcode is not None, self.said()
+        return self._process.exitcode
+
+    def wait_for_all(self) -> int:
+        """Wait until neither the agent nor a process of it lives; return the agent's exit code."""
+        code, deadline = self.wait(), time.monotonic() + PATIENCE_S
+        while self.members():
+            assert time.monotonic() < deadline, self.said()
+            time.sleep(0.02)
+        return code
+
+    def wait_for(self, words: str) -> None:
+        """Wait until one of the processes has printed `words`."""
+        deadline = time.monotonic() + PATIENCE_S
+        while words not in self.said():
+            assert self.poll() is None, self.said()
+            assert time.monotonic() < deadline, self.said()
+            time.sleep(0.02)
+
+    def members(self) -> list[int]:
+        """Return the living processes of the agent's session: itself, the ranks, their loader processes."""
+        found = []
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):  # it has just ended
+                state, _parent, _group, session = stat.read_text().rpartition(")")[2].split()[:4]
+                if int(session) == self._process.pid and state != "Z":
+                    found.append(int(stat.parent.name))
+        return found
+
+    def said(self) -> str:
+        """Return what all of them have printed."""
+        return self._output.read_bytes()[self._begin :].decode(errors="replace") if self._output.exists() else ""
+
+    def end(self) -> list[int]:
+        """Kill what still lives and return it."""
+        orphans = self.members()
+        for pid in orphans:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.join()
+        self._process.close()
+        return orphans
+
+
+@contextmanager
+def torchrun(
+    config: Path, *arguments: str, prepare: Callable[[], object] | None = None, **options: Any
+) -> Iterator[Torchrun]:
+    """Run `train.py --config CONFIG ARGUMENTS` in two processes; none may be left at the end.
+
+    prepare: called in each of them first. options: of torchrun, as torch's LaunchConfig names them.
+    """
+    command = ["train.py", "--config", str(config), *arguments]
+    run = Torchrun(command, config.with_suffix(".out"), prepare, **options)
+    try:
+        yield run
+    finally:
+        orphans = run.end()
+    assert not orphans, run.said()
+
+
+def run_two(output: Path, *command: str) -> tuple[int, str]:
+    """Run `train.py …` or `test.py …` in two processes to the end; return the exit code and what was printed."""
+    run = Torchrun(list(command), output)
+    try:
+        return run.wait_for_all(), run.said()
+    finally:
+        run.end()
+
+
+def _work(command: list[str], output: Path, prepare: Callable[[], object] | None) -> None:
+    _write_to(output)
+    _run_program(command, prepare)
+
+
+def _agent(command: list[str], output: Path, prepare: Callable[[], object] | None, options: dict[str, Any]) -> None:
+    os.setsid()
+    _write_to(output)
+    one_machine: dict[str, Any] = {
+        "min_nodes": 1,
+        "max_nodes": 1,
+        "nproc_per_node": 2,
+        "run_id": uuid4().hex,
+        "max_restarts": 0,
+    }
+    one_machine |= {"rdzv_backend": "c10d", "rdzv_endpoint": "127.0.0.1:0", "local_addr": "127.0.0.1"}
+    config = LaunchConfig(**one_machine | options, start_method="fork")
+    try:
+        elastic_launch(config, _run_rank)(command, prepare)
+    except ChildFailedError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(1)
+
+
+def _write_to(output: Path) -> None:
+    descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+
+
+def _run_rank(command: list[str], prepare: Callable[[], object] | None) -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, 0)  # torch asks for SIGINT at the agent's end, for forked ranks alone
+    _run_program(command, prepare)
+
+
+def _run_program(command: list[str], prepare: Callable[[], object] | None) -> None:
+    torch.set_num_threads(1)
+    sys.argv = command
+    if prepare:
+        prepare()
+    sys.exit(run_entry_point(train.main if command[0] == "train.py" else translation_script().main))
