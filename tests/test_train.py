@@ -38,7 +38,7 @@ from utils.errors import ConfigError
 def test_a_run_leaves_its_configuration_log_events_and_checkpoint(tiny_config: Path, retain_graph: str) -> None:
     run(tiny_config, f"train.retain_graph={retain_graph}")
     names = sorted(path.name.split(".")[0] for path in (tiny_config.parent / "runs" / "tiny").iterdir())
-    assert sorted(set(names)) == ["checkpoint-00000004", "config", "events", "log", "metrics", "web"]
+    assert sorted(set(names)) == ["checkpoint-00000004", "config", "events", "log", "metrics", "state", "web"]
     state = checkpoint(tiny_config, 4)
     assert state["step"] == 4
     assert state["config"]["generator"]["base_channels"] == 4

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from models.feature_clusters import FILE_NAME, FeatureClusters, RegionFeatures
 from tools.encoded_features import EncodedSample, add_arguments, open_split
-from utils.checkpoint import read_weights_file, write_weights_file
+from utils.checkpoint import CheckpointError, read_weights_file, write_weights_file
 from utils.cli import ArgumentParser, run_entry_point
 from utils.errors import ConfigError
 from utils.log import log_to_console, logger
@@ -56,7 +56,7 @@ def check_output(output: Path) -> None:
         return
     try:
         FeatureClusters.from_state(read_weights_file(output))
-    except ValueError as error:
+    except (CheckpointError, ValueError) as error:
         raise FileExistsError(
             17, "is there already and holds no clusters; choose another --output", str(output)
         ) from error

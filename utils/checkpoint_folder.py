@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from utils import instants
 from utils.atomic_file import temporary_path
 from utils.checkpoint import (
     CheckpointError,
@@ -116,4 +117,5 @@ def remove_old_checkpoints(run_folder: Path, keep: int) -> None:
     """Delete all but the latest `keep` checkpoints, each after its manifest; 0 keeps all."""
     for path in list_checkpoints(run_folder)[:-keep] if keep else []:
         manifest_path(path).unlink(missing_ok=True)
+        instants.reached("unlisted", path)
         path.unlink()

@@ -17,7 +17,7 @@ from training import checkpointing as saving
 from training.batches import BatchReader
 from training.trainable import TrainableNetwork
 from training.validation import Validation
-from utils import checkpoint, checkpoint_folder
+from utils import checkpoint, instants
 
 # where a fault can strike -> the function at whose call it does
 PLACES: dict[str, tuple[Any, str]] = {
@@ -31,10 +31,7 @@ PLACES: dict[str, tuple[Any, str]] = {
     "save": (saving, "save_checkpoint"),
     "agreement": (dist, "all_reduce"),
     "serialize": (checkpoint, "_serialize"),
-    "fsync": (os, "fsync"),
-    "rename": (Path, "replace"),
-    "retention": (checkpoint_folder, "remove_old_checkpoints"),
-    "unlink": (Path, "unlink"),
+    "retention": (saving, "remove_old_checkpoints"),
 }
 
 
@@ -85,6 +82,25 @@ def inject(fault: Fault) -> None:
     owner, name = PLACES[fault.place]
     if int(os.environ.get("RANK", "0")) == fault.rank:
         setattr(owner, name, replacement(fault, getattr(owner, name)))
+
+
+def strike_at(instant: str, suffix: str, nth: int, strike: Callable[[], object]) -> Callable[[str, Path], None]:
+    """A replacement of `instants.reached`: it strikes the nth time that a file of a suffix reaches an instant."""
+    calls = 0
+
+    def reached(name: str, path: Path) -> None:
+        nonlocal calls
+        calls += (name, path.suffix) == (instant, suffix)
+        if (name, path.suffix) == (instant, suffix) and calls == nth:
+            strike()
+
+    return reached
+
+
+def kill_at(instant: str, suffix: str, nth: int) -> None:
+    """Have this process die, for processes of their own."""
+    strike = strike_at(instant, suffix, nth, lambda: os.kill(os.getpid(), signal.SIGKILL))
+    instants.reached = strike  # type: ignore[assignment]
 
 
 def inject_once(fault: Fault, struck: Path) -> None:

@@ -13,11 +13,12 @@ import pytest
 from torch.utils.tensorboard import SummaryWriter
 
 from tests import processes
-from tests.reliability.faults import PLACES, Fault, inject, replacement
+from tests.reliability.faults import Fault, kill_at, replacement, strike_at
 from tests.runs import assert_equal, checkpoint, run, without_config
 from training import checkpointing as saving
-from training import json_lines, launch, validation
+from training import json_lines, launch, sample_page
 from utils import checkpoint as checkpoint_module
+from utils import instants
 from utils.checkpoint import load_checkpoint, manifest_path
 from utils.checkpoint_folder import checkpoint_path, latest_valid, list_checkpoints
 
@@ -87,20 +88,17 @@ def die_when_written(share: float) -> None:
     checkpoint_module._HashedFile.hexdigest = counted  # type: ignore[method-assign]
 
 
-KILL = partial(Fault, how="SIGKILL")
-# each save: fsync of file and folder, then of manifest and folder; a rename for each of both; temporary files are
-# unlinked after each, the manifest that is to be replaced before, and one of each kind in retention from the third on
 POINTS: dict[str, Callable[[], None]] = {
     "25 % written": partial(die_when_written, 0.25),
     "50 % written": partial(die_when_written, 0.5),
     "75 % written": partial(die_when_written, 0.75),
-    "before fsync": partial(inject, KILL(place="fsync", call=9)),
-    "before rename": partial(inject, KILL(place="rename", call=5)),
-    "before the folder's fsync": partial(inject, KILL(place="fsync", call=10)),
-    "between data and manifest": partial(inject, KILL(place="fsync", call=11)),
-    "before the manifest's rename": partial(inject, KILL(place="rename", call=6)),
-    "before retention": partial(inject, KILL(place="unlink", call=10)),
-    "in retention": partial(inject, KILL(place="unlink", call=11)),
+    "before fsync": partial(kill_at, "written", ".pt", 3),
+    "before rename": partial(kill_at, "synced", ".pt", 3),
+    "before the folder's fsync": partial(kill_at, "renamed", ".pt", 3),
+    "between data and manifest": partial(kill_at, "written", ".json", 3),
+    "before the manifest's rename": partial(kill_at, "synced", ".json", 3),
+    "before retention": partial(kill_at, "renamed", ".json", 3),
+    "in retention": partial(kill_at, "unlisted", ".pt", 1),
 }
 
 
@@ -136,15 +134,14 @@ def failing(errno: int, original: Callable[..., Any], calls: range) -> Callable[
 def test_a_disk_that_fails_once_costs_nothing(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], place: str, errno: int
 ) -> None:
-    owners: dict[str, tuple[Any, str]] = {
-        "write": (checkpoint_module._HashedFile, "write"),
-        "flush": (checkpoint_module._HashedFile, "flush"),
-        "fsync": PLACES["fsync"],
-        "rename": PLACES["rename"],
-    }
     run(tiny_config, "train.max_steps=4", "checkpoint.every_steps=4")
-    owner, name = owners[place]
-    monkeypatch.setattr(owner, name, failing(errno, getattr(owner, name), range(1)))
+    if place in ("write", "flush"):
+        original = getattr(checkpoint_module._HashedFile, place)
+        monkeypatch.setattr(checkpoint_module._HashedFile, place, failing(errno, original, range(1)))
+    else:  # as where the system's call fails that follows the instant
+        instant = {"fsync": "written", "rename": "synced"}[place]
+        fail = failing(errno, lambda: None, range(1))
+        monkeypatch.setattr(instants, "reached", strike_at(instant, ".pt", 1, fail))
     run(tiny_config, "train.max_steps=8", "checkpoint.every_steps=2")
     out = capfd.readouterr().out
     path = checkpoint_path(tiny_config.parent / "runs" / "tiny", 6)
@@ -152,7 +149,7 @@ def test_a_disk_that_fails_once_costs_nothing(
     assert "bytes are free): " in out
     assert str(path) in out
     assert "a checkpoint takes about " in out
-    assert "training goes on and tries again at step 7" in out
+    assert "training continues and tries again at step 7" in out
     assert not path.exists()
     assert checkpoint(tiny_config, 4)["step"] == 4
     assert checkpoint(tiny_config, 7)["step"] == 7
@@ -189,8 +186,8 @@ def test_what_is_written_beside_does_not_end_the_run(
 ) -> None:
     owner, name = {
         "records": (json_lines, "_line"),
-        "pictures": (validation, "write_png"),
-        "page": (validation, "write_gallery"),
+        "pictures": (sample_page, "write_png"),
+        "page": (sample_page, "write_gallery"),
         "settings": (launch, "config_to_yaml"),
     }[what]
 

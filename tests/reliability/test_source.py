@@ -9,14 +9,8 @@ import pytest
 pytestmark = pytest.mark.row(9)
 
 ROOT = Path(__file__).parents[2]
-SOURCES = sorted(
-    path
-    for folder in (
-        ROOT,
-        *(ROOT / name for name in ("bench", "configs", "data", "losses", "metrics", "models", "tools", "utils")),
-    )
-    for path in folder.glob("*.py")
-)
+PACKAGES = ("bench", "configs", "data", "inference", "losses", "metrics", "models", "tools", "training", "utils")
+SOURCES = sorted([*ROOT.glob("*.py"), *(path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))])
 
 
 def name_of(node: ast.expr) -> str:
