@@ -247,10 +247,8 @@ def _make_generator(config: Config) -> nn.Module:
 
 def global_part(generator: nn.Module) -> list[str]:
     """The beginnings of the names of a local generator's parameters below its finest enhancer."""
-    if isinstance(generator, FeatureConditionedGenerator):
-        return [f"generator.{prefix}" for prefix in global_part(generator.generator)]
-    assert isinstance(generator, LocalEnhancer), type(generator)
-    return ["trunk", *(f"enhancers.{number}" for number in range(len(generator.enhancers) - 1))]
+    assert isinstance(generator, FeatureConditionedGenerator | LocalEnhancer), type(generator)
+    return generator.coarse_parts
 
 
 def build_discriminator(config: Config) -> nn.Module:

@@ -1,5 +1,7 @@
 """pix2pixHD's encoder of instance features."""
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
@@ -47,6 +49,11 @@ class FeatureConditionedGenerator(nn.Module):
         super().__init__()
         self.generator = generator
         self.encoder = encoder
+
+    @property
+    def coarse_parts(self) -> list[str]:
+        """The prefixes of the names of the parameters below the finest level, where the generator has levels."""
+        return [f"generator.{prefix}" for prefix in cast(list[str], self.generator.coarse_parts)]
 
     def forward(self, source: Tensor, image: Tensor, instances: Tensor) -> Tensor:
         """Translate a source (N, C, H, W) in the look of `image`, (N, 3, H, W) in [-1, 1].

@@ -5,6 +5,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 
 from models.blocks import Norm, Padding, ResidualBlock, Upsample, make_down, make_head, make_stem, make_up
+from models.image_sides import ImageSides
 
 
 class GlobalTrunk(nn.Module):
@@ -69,9 +70,12 @@ class GlobalGenerator(GlobalTrunk):
         )
         self.head = make_head(base_channels, out_channels)
 
-    def forward(self, source: Tensor) -> Tensor:
-        """Translate (N, in_channels, H, W) into (N, out_channels, H, W) in [-1, 1].
+    @staticmethod
+    def image_sides(*, n_downsamplings: int) -> ImageSides:
+        """Return the sides that it takes; reflection at the lowest resolution needs a second pixel."""
+        multiple = 2**n_downsamplings
+        return ImageSides(multiple, minimum=2 * multiple)
 
-        H and W are multiples of 2**n_downsamplings, and at least twice that.
-        """
+    def forward(self, source: Tensor) -> Tensor:
+        """Translate (N, in_channels, H, W) into (N, out_channels, H, W) in [-1, 1]; `image_sides` bounds H and W."""
         return self.head(super().forward(source))

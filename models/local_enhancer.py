@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from models.blocks import Norm, Padding, ResidualBlock, Upsample, make_down, make_head, make_stem, make_up
 from models.global_generator import GlobalTrunk
+from models.image_sides import ImageSides
 
 
 class EnhancerLevel(nn.Module):
@@ -74,11 +75,19 @@ class LocalEnhancer(nn.Module):
         )
         self.head = make_head(base_channels, out_channels)
 
-    def forward(self, source: Tensor) -> Tensor:
-        """Translate (N, in_channels, H, W) into (N, out_channels, H, W) in [-1, 1].
+    @staticmethod
+    def image_sides(*, n_downsamplings: int, n_enhancers: int) -> ImageSides:
+        """Return the sides that it takes; reflection at the lowest resolution needs a second pixel."""
+        multiple = 2 ** (n_downsamplings + n_enhancers)
+        return ImageSides(multiple, minimum=2 * multiple)
 
-        H and W are multiples of 2**(n_downsamplings + n_enhancers), and at least twice that.
-        """
+    @property
+    def coarse_parts(self) -> list[str]:
+        """The prefixes of the names of the parameters below the finest enhancer."""
+        return ["trunk", *(f"enhancers.{number}" for number in range(len(self.enhancers) - 1))]
+
+    def forward(self, source: Tensor) -> Tensor:
+        """Translate (N, in_channels, H, W) into (N, out_channels, H, W) in [-1, 1]; `image_sides` bounds H and W."""
         pyramid = [source]
         for _ in self.enhancers:
             pyramid.append(F.avg_pool2d(pyramid[-1], kernel_size=3, stride=2, padding=1, count_include_pad=False))

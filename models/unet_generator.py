@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from models.blocks import Norm, make_norm
+from models.image_sides import ImageSides
 
 
 class UnetGenerator(nn.Module):
@@ -45,11 +46,14 @@ class UnetGenerator(nn.Module):
             self.ups.append(nn.Sequential(*layers))
         self.head = nn.Sequential(nn.ReLU(), _up_conv4(2 * widths[0], out_channels, bias=True), nn.Tanh())
 
-    def forward(self, source: Tensor) -> Tensor:
-        """Translate (N, in_channels, H, W) into (N, out_channels, H, W) in [-1, 1].
+    @staticmethod
+    def image_sides(*, n_downsamplings: int) -> ImageSides:
+        """Return the sides that it takes; one pixel at the lowest resolution is enough, where no norm follows."""
+        multiple = 2**n_downsamplings
+        return ImageSides(multiple, minimum=multiple)
 
-        H and W are multiples of 2**n_downsamplings.
-        """
+    def forward(self, source: Tensor) -> Tensor:
+        """Translate (N, in_channels, H, W) into (N, out_channels, H, W) in [-1, 1]; `image_sides` bounds H and W."""
         skips = []
         x = source
         for down in self.downs:
