@@ -1,9 +1,6 @@
-"""Networks, their parts and their initial weights. To add a network: its file here, its line in a registry.
+"""Networks and their initial weights. A network is added with its file in this package and its line in a registry."""
 
-The names are those of generator.name and discriminator.name. A network gets the settings of its section of the
-configuration that its constructor has arguments for.
-"""
-
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from torch import nn
@@ -17,28 +14,23 @@ from models.unet_generator import UnetGenerator
 
 
 class GeneratorClass(Protocol):
-    """The class of a generator: translates (N, in_channels, H, W) into (N, out_channels, H, W) in [-1, 1]."""
+    """The class of a generator, whose arguments are named after the settings that it takes."""
 
     def __call__(self, *args: Any, **settings: Any) -> nn.Module:
-        """Make a generator; every argument is named, `in_channels` and `out_channels` among them."""
+        """Make a network that translates (N, in_channels, H, W) into (N, out_channels, H, W) in [-1, 1]."""
 
     def image_sides(self, *args: Any, **settings: Any) -> ImageSides:
-        """Return the sides that a generator of these settings takes; every argument is named."""
+        """Return the sides that a network with these settings takes."""
 
 
-class DiscriminatorClass(Protocol):
-    """The class of a discriminator: called with source and image, it returns a DiscriminatorOutput for each scale."""
-
-    def __call__(self, *args: Any, **settings: Any) -> nn.Module:
-        """Make a discriminator; every argument is named, `source_channels` and `image_channels` among them."""
-
-
+# The keys are the values of generator.name and discriminator.name. A network gets its section's settings and the
+# numbers of channels, as far as its constructor has arguments of these names.
 GENERATORS: dict[str, GeneratorClass] = {
     "global": GlobalGenerator,
     "local": LocalEnhancer,
     "unet": UnetGenerator,
 }
-DISCRIMINATORS: dict[str, DiscriminatorClass] = {
+DISCRIMINATORS: dict[str, Callable[..., nn.Module]] = {  # (source, image) -> list[DiscriminatorOutput]
     "multiscale_patch": MultiscalePatchDiscriminator,
     "pixel": PixelDiscriminator,
 }

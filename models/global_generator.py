@@ -1,4 +1,4 @@
-"""pix2pixHD's global generator, which is also pix2pix's ResNet generator."""
+"""pix2pixHD's global generator, which with 2 downsamplings is pix2pix's ResNet generator."""
 
 from itertools import pairwise
 
@@ -9,7 +9,7 @@ from models.image_sides import ImageSides
 
 
 class GlobalTrunk(nn.Module):
-    """The global generator without its last convolution: (N, in_channels, H, W) -> (N, base_channels, H, W)."""
+    """The global generator without its head, which the local enhancer builds on."""
 
     def __init__(
         self,
@@ -33,16 +33,16 @@ class GlobalTrunk(nn.Module):
         )
 
     def forward(self, source: Tensor) -> Tensor:
-        """(N, in_channels, H, W) -> (N, base_channels, H, W)."""
+        """Map (N, in_channels, H, W) to (N, base_channels, H, W)."""
         return self.ups(self.blocks(self.downs(self.stem(source))))
 
 
 class GlobalGenerator(GlobalTrunk):
     """Encoder, residual blocks, decoder (Wang et al. 2018, section 3.1; Johnson et al. 2016).
 
-    A 7x7 stem, `n_downsamplings` strided convolutions that double the channels, `n_blocks` residual blocks, as many
-    upsamplings, a 7x7 head with tanh. No convolution before a norm has a bias: the norm takes the mean away. With 2
-    downsamplings it is pix2pix's ResNet generator (6 or 9 blocks, dropout).
+    A 7x7 stem, `n_downsamplings` strided convolutions that double the channels, `n_blocks` residual blocks,
+    `n_downsamplings` upsamplings, a 7x7 head with tanh. Convolutions before a norm have no bias, since the norm
+    subtracts the mean. pix2pix's ResNet generator has 2 downsamplings, 6 or 9 blocks, and dropout.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class GlobalGenerator(GlobalTrunk):
 
     @staticmethod
     def image_sides(*, n_downsamplings: int) -> ImageSides:
-        """Return the sides that it takes; reflection at the lowest resolution needs a second pixel."""
+        """Return the sides that the generator takes; reflection at the lowest resolution needs a second pixel."""
         multiple = 2**n_downsamplings
         return ImageSides(multiple, minimum=2 * multiple)
 

@@ -1,4 +1,4 @@
-"""pix2pix's U-Net."""
+"""pix2pix's U-Net generator."""
 
 import torch
 from torch import Tensor, nn
@@ -8,12 +8,17 @@ from models.image_sides import ImageSides
 
 
 class UnetGenerator(nn.Module):
-    """Encoder and decoder with a skip at every resolution (Isola et al. 2017, section 6.1.1).
+    """Encoder and decoder with a skip connection at every resolution (Isola et al. 2017, section 6.1.1).
 
-    `n_downsamplings` (at least 5) strided convolutions down, as many transposed ones up; channels double up to 8 times
-    base_channels. 8 levels are pix2pix's unet_256, 7 its unet_128. Dropout in the decoder's inner levels is the noise
-    of pix2pix. As there, a convolution that no norm follows has a bias with instance norm and none with batch norm,
-    but for the last, which always has one.
+    n_downsamplings: strided convolutions, at least 5, and as many transposed ones; 8 is pix2pix's unet_256, 7 its
+    unet_128. The channels double up to 8 times base_channels.
+    dropout: whether half of the activations of the decoder's inner levels are dropped, which is pix2pix's noise.
+
+    As in pix2pix, a convolution that no norm follows has a bias with instance norm and none with batch norm; the last
+    one always has a bias.
+
+    Raises:
+        ValueError: n_downsamplings is below 5.
     """
 
     def __init__(
@@ -34,7 +39,7 @@ class UnetGenerator(nn.Module):
         innermost = n_downsamplings - 1
         self.downs = nn.ModuleList([_conv4(in_channels, widths[0], bias=has_bias)])
         for level in range(1, n_downsamplings):
-            is_bare = level == innermost  # one pixel is left there, which a norm would make 0
+            is_bare = level == innermost  # instance norm would make its single pixel 0
             layers = [nn.LeakyReLU(0.2), _conv4(widths[level - 1], widths[level], bias=is_bare and has_bias)]
             self.downs.append(nn.Sequential(*layers, *([] if is_bare else [make_norm(norm, widths[level])])))
         self.ups = nn.ModuleList()
@@ -48,7 +53,7 @@ class UnetGenerator(nn.Module):
 
     @staticmethod
     def image_sides(*, n_downsamplings: int) -> ImageSides:
-        """Return the sides that it takes; one pixel at the lowest resolution is enough, where no norm follows."""
+        """Return the sides that the generator takes; no norm or reflection needs a second pixel at the lowest level."""
         multiple = 2**n_downsamplings
         return ImageSides(multiple, minimum=multiple)
 

@@ -190,7 +190,7 @@ class AdversarialUpdate:
             return [judge(source, image) for source, image in pairs]
         sources, images = zip(*pairs, strict=True)
         source = sources[0] if all(other is sources[0] for other in sources) else torch.cat(sources)
-        scales = [scale.parts(len(pairs)) for scale in judge(source, torch.cat(images))]
+        scales = [scale.chunk(len(pairs)) for scale in judge(source, torch.cat(images))]
         return [list(judged) for judged in zip(*scales, strict=True)]
 
     def _discriminator_loss(
