@@ -92,7 +92,7 @@ def test_colours_are_read_from_a_file(tmp_path: Path) -> None:
         ("a: [1, 2, 3]\nb: [1, 2]", r"b is \[1, 2\], expected \[R, G, B\]"),
         ("a: [1, 2, 3]\nb: [1, 2, 256]", "expected"),
         ("a: [1, 2, 3]\na: [3, 2, 1]", "duplicate key a"),
-        ("a: [1, 2, 3]\nb: [1, 2, 3]", r"\[1, 2, 3\] is named twice"),
+        ("a: [1, 2, 3]\nb: [1, 2, 3]", r"\[1, 2, 3\] is there twice"),
         ("a: [1, 2, 3]\nb: [3, 2, 3]\nignored: 7", r"ignored is 7, expected colours"),
         ("a: [1, 2, 3]\nb: [3, 2, 3]\nignored: [0, 0, 0]", r"ignored is \[0, 0, 0\], expected colours: \[\[0"),
         ("!!python/object/apply:os.getcwd []", "has no use here"),
@@ -106,5 +106,5 @@ def test_a_file_of_something_else_is_told(tmp_path: Path, text: str, message: st
 
 
 def test_a_name_that_is_no_file_is_told() -> None:
-    with pytest.raises(ConfigError, match=r"label_colors is citiscapes, which is no file: expected cityscapes, cmp"):
+    with pytest.raises(ConfigError, match=r"label_colors: no such file: citiscapes; expected cityscapes, cmp"):
         read_label_colors("citiscapes")
