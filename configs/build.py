@@ -21,10 +21,7 @@ from data.side_by_side import SideBySide
 from losses.adversarial import AdversarialLoss
 from losses.objective import DiscriminatorObjective, GeneratorObjective
 from losses.perceptual import PerceptualLoss, VGG19Features, load_vgg19_weights
-from metrics.evaluator import OF_SETS, Evaluator
-from metrics.fid import Inception
-from metrics.label_colors import read_label_colors
-from metrics.lpips import Lpips
+from metrics.evaluator import Evaluator
 from models.blocks import enable_activation_checkpointing
 from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
 from models.global_generator import GlobalGenerator
@@ -297,20 +294,15 @@ def build_perceptual_loss(config: Config) -> PerceptualLoss | None:
 
 
 def build_evaluator(config: Config, device: torch.device) -> Evaluator:
-    """What measures translated images, with the networks that it takes.
+    """The evaluator of translated images, with the networks of metrics.extra.
 
     Raises:
-        WeightsError: the weights of a network that measures cannot be had.
+        WeightsError: the weights of a network cannot be had.
         ConfigError: a package for it is missing, or the file of the classes' colours cannot be used.
     """
     settings = config.metrics
-    sets = [name for name in settings.extra if name in OF_SETS]
-    return Evaluator(
-        lpips=Lpips(_optional_path(settings.alexnet_weights), device) if "lpips" in settings.extra else None,
-        inception=Inception(_optional_path(settings.inception_weights), device) if sets else None,
-        sets=sets,
-        label_colors=read_label_colors(settings.label_colors) if settings.label_colors else None,
-    )
+    weights = {key: _optional_path(value) for key, value in vars(settings).items() if key.endswith("_weights")}
+    return Evaluator.load(settings.extra, weights, settings.label_colors, device)
 
 
 def build_objective(config: Config, perceptual: PerceptualLoss | None) -> GeneratorObjective:
