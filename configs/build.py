@@ -20,10 +20,7 @@ from losses import GENERATOR_LOSSES
 from losses.adversarial import AdversarialLoss
 from losses.objective import DiscriminatorObjective, GeneratorObjective
 from losses.translation import GeneratorLoss
-from metrics.evaluator import OF_SETS, Evaluator
-from metrics.fid import Inception
-from metrics.label_colors import read_label_colors
-from metrics.lpips import Lpips
+from metrics.evaluator import Evaluator
 from models import DISCRIMINATORS, GENERATORS
 from models.blocks import enable_activation_checkpointing
 from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
@@ -219,10 +216,8 @@ def _build_encoder(config: Config) -> FeatureEncoder:
 
 def global_part(generator: nn.Module) -> list[str]:
     """The beginnings of the names of a local generator's parameters below its finest enhancer."""
-    if isinstance(generator, FeatureConditionedGenerator):
-        return [f"generator.{prefix}" for prefix in global_part(generator.generator)]
-    assert isinstance(generator, LocalEnhancer), type(generator)
-    return ["trunk", *(f"enhancers.{number}" for number in range(len(generator.enhancers) - 1))]
+    assert isinstance(generator, FeatureConditionedGenerator | LocalEnhancer), type(generator)
+    return generator.coarse_parts
 
 
 def build_discriminator(config: Config) -> nn.Module:
@@ -266,20 +261,15 @@ def build_discriminator_objective(config: Config) -> DiscriminatorObjective:
 
 
 def build_evaluator(config: Config, device: torch.device) -> Evaluator:
-    """What measures translated images, with the networks that it takes.
+    """The evaluator of translated images, with the networks of metrics.extra.
 
     Raises:
-        WeightsError: the weights of a network that measures cannot be had.
+        WeightsError: the weights of a network cannot be had.
         ConfigError: a package for it is missing, or the file of the classes' colours cannot be used.
     """
     settings = config.metrics
-    sets = [name for name in settings.extra if name in OF_SETS]
-    return Evaluator(
-        lpips=Lpips(_optional_path(settings.alexnet_weights), device) if "lpips" in settings.extra else None,
-        inception=Inception(_optional_path(settings.inception_weights), device) if sets else None,
-        sets=sets,
-        label_colors=read_label_colors(settings.label_colors) if settings.label_colors else None,
-    )
+    weights = {key: _optional_path(value) for key, value in vars(settings).items() if key.endswith("_weights")}
+    return Evaluator.load(settings.extra, weights, settings.label_colors, device)
 
 
 def _optional_path(setting: str | None) -> Path | None:

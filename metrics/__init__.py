@@ -1,1 +1,23 @@
-"""How good translated images are."""
+"""Metrics of translated images. A metric is added with its file in this package and its line in the registry.
+
+The schema lists its name for metrics.extra and checkpoint.best, and has the setting of its file of weights.
+"""
+
+from metrics.fid import KID_PROTOCOL, Inception, frechet_distance, kernel_distance
+from metrics.lpips import Lpips
+from metrics.metric import FeatureSource, LabelMetric, Metric, PairMetric, SetMetric
+
+_INCEPTION = FeatureSource("inception", load=Inception, weights="inception_weights")
+
+METRICS: dict[str, Metric] = {  # in the order in which they are printed
+    "l1": Metric("L1", lower_is_better=True),
+    "psnr": Metric("PSNR", lower_is_better=False),
+    "ssim": Metric("SSIM", lower_is_better=False),
+    "ms_ssim": Metric("MS-SSIM", lower_is_better=False),
+    "sharpness": Metric("sharpness", lower_is_better=None),  # 1 is best
+    "lpips": PairMetric("LPIPS", lower_is_better=True, load=Lpips, weights="alexnet_weights"),
+    "fid": SetMetric("FID", lower_is_better=True, features=_INCEPTION, score=frechet_distance),
+    "kid": SetMetric("KID", lower_is_better=True, features=_INCEPTION, score=kernel_distance, protocol=KID_PROTOCOL),
+    "pixel_accuracy": LabelMetric("pixel accuracy", lower_is_better=False),
+    "mean_iou": LabelMetric("mean IoU", lower_is_better=False),
+}

@@ -1,18 +1,17 @@
-"""How close a constant colour per class would be: what every trained model must beat."""
+"""The L1 of constant colours, which every trained model must beat."""
 
 import torch
 from torch import Tensor
 
 
 class ConstantColorBaseline:
-    """The mean L1 that the best constant colour per class reaches on the very images it is chosen from.
+    """The mean L1 of the best constant colour for each class, which is chosen on the measured images themselves.
 
-    It knows the targets, so no model without texture or light can beat it; every trained model must. Each image has
-    the same weight, whatever its size.
+    Only a model of texture or light can beat it. Each image has the same weight, whatever its size.
     """
 
     def __init__(self, n_classes: int) -> None:
-        """`n_classes` of the label maps; 0 for RGB sources, which make one class of all pixels."""
+        """`n_classes`: of the label maps; 0 for images as sources, where all pixels are one class."""
         self._histograms = torch.zeros(max(1, n_classes) + 1, 3, 256, dtype=torch.float64)
         self._n_classes = n_classes
         self._n_images = 0
@@ -27,12 +26,12 @@ class ConstantColorBaseline:
         self._n_images += 1
 
     def add_all(self, other: "ConstantColorBaseline") -> None:
-        """Add the samples that another floor of the same classes has been given."""
+        """Add the samples of another baseline of the same classes."""
         self._histograms += other._histograms
         self._n_images += other._n_images
 
     def l1(self) -> float:
-        """Mean absolute difference, 0 to 1, of the best constant colours, which are the medians of each class."""
+        """Return the mean absolute difference, 0 to 1, of the best constant colours: the median of each class."""
         levels = torch.arange(256, dtype=torch.float64)
         below = self._histograms.cumsum(-1)
         medians = (below < below[..., -1:] / 2).sum(-1)  # (K + 1, 3)

@@ -1,57 +1,48 @@
-"""What is measured of translated images that have targets: of each by itself, and of all together."""
+"""Computation of the metrics of translated images: of each image by itself, and of all together."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
 
 import torch
 import torchmetrics
 from torch import Tensor
 
-from metrics.fid import KID_SUBSET_SIZE, KID_SUBSETS, Inception, fid, kid
+from metrics import METRICS
 from metrics.image_metrics import SSIM_WINDOW, image_metrics
-from metrics.label_colors import LabelColors
-from metrics.lpips import Lpips
+from metrics.label_colors import LabelColors, read_label_colors
+from metrics.metric import FeatureNetwork, ImageComparison, LabelMetric, PairMetric, SetMetric
 from metrics.segmentation import ClassScore, LabelScores, confusion, label_scores
 
-LOWER_IS_BETTER = frozenset({"l1", "lpips", "fid", "kid"})
-OF_SETS = ("fid", "kid")  # rather than of pairs
-OF_LABELS = ("pixel_accuracy", "mean_iou")
-TITLES = {
-    "l1": "L1",
-    "psnr": "PSNR",
-    "ssim": "SSIM",
-    "ms_ssim": "MS-SSIM",
-    "sharpness": "sharpness",
-    "lpips": "LPIPS",
-    "fid": "FID",
-    "kid": "KID",
-    "pixel_accuracy": "pixel accuracy",
-    "mean_iou": "mean IoU",
-}
+TITLES = {name: metric.title for name, metric in METRICS.items()}
+LOWER_IS_BETTER = frozenset(name for name, metric in METRICS.items() if metric.lower_is_better)
+OF_SETS = tuple(name for name, metric in METRICS.items() if isinstance(metric, SetMetric))
+OF_LABELS = tuple(name for name, metric in METRICS.items() if isinstance(metric, LabelMetric))
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """A translated image against its target.
+    """The figures of a translated image, and what those of all images are computed from.
 
-    figures: by name, those of ImageMetrics, and sharpness; lpips, pixel_accuracy, mean_iou where they are wanted.
-    confusion: (K, K) of label maps, sparse. features: (2, 2048), Inception's of the translated image and of the target.
+    figures: by name: those of ImageMetrics, sharpness, and what else the evaluator computes of an image.
+    confusion: (K, K) of label maps, sparse.
+    features: (2, D) of the translated image and of its target, by the names of the feature networks.
     """
 
     figures: dict[str, float]
     confusion: Tensor | None = None
-    features: Tensor | None = None
+    features: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What is told of several images.
+    """The figures of several images.
 
-    mean: the mean of each figure of an image; but sharpness is that of all images together.
-    whole: what has no mean: fid, kid, kid_deviation, and pixel_accuracy and mean_iou of all pixels together.
-    classes: of label maps, by their names.
+    mean: the mean of each figure over the images; sharpness is that of the images' mean gradients.
+    whole: figures of all images together: those of sets and their deviations, and those of label maps' pixels.
+    classes: the scores of the classes of label maps, by name.
     """
 
     mean: dict[str, float]
@@ -60,7 +51,7 @@ class Summary:
 
     @property
     def figures(self) -> dict[str, float]:
-        """Those with a title, by name."""
+        """The figures of METRICS, by name."""
         return shown(self.mean | self.whole)
 
     def __str__(self) -> str:
@@ -69,31 +60,63 @@ class Summary:
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Measures what it has the networks for, beside what is always measured.
+    """Computes the metrics that need no network, and those whose networks or label colours it is given.
 
-    sets: which of OF_SETS are wanted, with `inception`.
+    comparisons: those of the optional metrics of pairs, by the metrics' names.
+    sets: the metrics of sets, by name.
+    feature_networks: the networks that the metrics of sets need, by the networks' names.
+    label_colors: the colours of the classes, where images are label maps.
     """
 
-    lpips: Lpips | None = None
-    inception: Inception | None = None
-    sets: Sequence[str] = ()
+    comparisons: Mapping[str, ImageComparison] = field(default_factory=dict)
+    sets: Mapping[str, SetMetric] = field(default_factory=dict)
+    feature_networks: Mapping[str, FeatureNetwork] = field(default_factory=dict)
     label_colors: LabelColors | None = None
 
+    @classmethod
+    def load(
+        cls, extra: Collection[str], weights: Mapping[str, Path | None], label_colors: str | None, device: torch.device
+    ) -> Self:
+        """Return an evaluator of the optional metrics that `extra` names, with their networks on `device`.
+
+        weights: the networks' files by setting, "alexnet_weights"; None for that in torch's cache.
+        label_colors: "cityscapes", "cmp_facades", a YAML file, or None where images are not label maps.
+
+        Raises:
+            WeightsError: the weights of a network cannot be read or downloaded.
+            ConfigError: a package is missing, or the file of label colours cannot be used.
+        """
+        wanted = {name: metric for name, metric in METRICS.items() if name in extra}
+        pairs = {name: metric for name, metric in wanted.items() if isinstance(metric, PairMetric)}
+        sets = {name: metric for name, metric in wanted.items() if isinstance(metric, SetMetric)}
+        sources = {metric.features.name: metric.features for metric in sets.values()}
+
+        def file(setting: str | None) -> Path | None:
+            return weights[setting] if setting else None
+
+        return cls(
+            comparisons={name: metric.load(file(metric.weights), device) for name, metric in pairs.items()},
+            sets=sets,
+            feature_networks={name: source.load(file(source.weights), device) for name, source in sources.items()},
+            label_colors=read_label_colors(label_colors) if label_colors else None,
+        )
+
     def measure(self, fake: Tensor, target: Tensor) -> Measurement:
-        """Compare two (3, H, W) uint8 images."""
+        """Compare a translated image with its target, both (3, H, W) uint8."""
         figures = asdict(image_metrics(fake, target))
         figures["sharpness"] = sharpness(figures)
-        if self.lpips:
-            figures["lpips"] = self.lpips(fake, target)
+        figures |= {name: compare(fake, target) for name, compare in self.comparisons.items()}
         pixels = None
         if self.label_colors:
             pixels = confusion(fake, target, self.label_colors)
             figures |= _label_figures(label_scores(pixels, self.label_colors.names))
-        features = torch.stack([self.inception(fake), self.inception(target)]) if self.inception else None
+        features = {
+            name: torch.stack([network(fake), network(target)]) for name, network in self.feature_networks.items()
+        }
         return Measurement(figures, None if pixels is None else pixels.to_sparse(), features)
 
     def summarize(self, measurements: Sequence[Measurement]) -> Summary:
-        """All of at least one image together."""
+        """Return the figures of at least one image together."""
         names = dict.fromkeys(name for measurement in measurements for name in measurement.figures)
         mean = {name: _mean([m.figures[name] for m in measurements if name in m.figures]) for name in names}
         mean["sharpness"] = sharpness(mean)
@@ -105,49 +128,48 @@ class Evaluator:
             scores = label_scores(pixels, self.label_colors.names)
             whole |= _label_figures(scores)
             classes = scores.classes if scores else {}
-        features = [m.features for m in measurements if m.features is not None]
-        if len(features) > 1:  # one alone has no spread
-            whole |= self._set_figures(torch.stack(features, dim=1))
+        if len(measurements) > 1:  # a single image has no spread
+            whole |= self._set_figures(measurements)
         return Summary(mean, whole, classes)
 
-    def _set_figures(self, features: Tensor) -> dict[str, float]:
-        fakes, targets = features
-        figures = {"fid": fid(fakes, targets)} if "fid" in self.sets else {}
-        if "kid" in self.sets:
-            figures["kid"], figures["kid_deviation"] = kid(fakes, targets)
+    def _set_figures(self, measurements: Sequence[Measurement]) -> dict[str, float]:
+        figures = {}
+        for name, metric in self.sets.items():
+            fakes, targets = torch.stack([m.features[metric.features.name] for m in measurements], dim=1)
+            score = metric.score(fakes, targets)
+            figures[name] = score.value
+            if score.deviation is not None:
+                figures[f"{name}_deviation"] = score.deviation
         return figures
 
     @property
     def protocol(self) -> dict[str, Any]:
-        """How the figures are made, for who wants to compare them with others."""
-        told: dict[str, Any] = {
+        """How the figures are computed, for comparisons with others, as values for JSON."""
+        protocol: dict[str, Any] = {
             "compared": "8-bit RGB, at the size of the translated image",
             "ssim": f"Gaussian window of {SSIM_WINDOW} pixels, sigma 1.5, edges reflected, mean of the channels",
             "ms_ssim": "five scales; fewer, with their weights scaled to 1, where the shorter side is below 176 pixels",
             "torch": torch.__version__,
             "torchmetrics": torchmetrics.__version__,
         }
-        if self.lpips:
-            told["lpips"] = self.lpips.protocol
-        if self.inception:
-            told["inception"] = self.inception.protocol
-        if "kid" in self.sets:
-            told["kid"] = f"polynomial kernel of degree 3, {KID_SUBSETS} subsets of up to {KID_SUBSET_SIZE} images"
+        protocol |= {name: compare.protocol for name, compare in self.comparisons.items()}
+        protocol |= {name: network.protocol for name, network in self.feature_networks.items()}
+        protocol |= {name: metric.protocol for name, metric in self.sets.items() if metric.protocol}
         if self.label_colors:
-            told["labels"] = {
+            protocol["labels"] = {
                 "classes": f"nearest colour of {self.label_colors.origin}, {self.label_colors.n_classes} classes",
                 "colors_sha256": hashlib.sha256(self.label_colors.colors.numpy().tobytes()).hexdigest(),
             }
-        return told
+        return protocol
 
 
 def shown(figures: Mapping[str, float]) -> dict[str, float]:
-    """Those that have a title, in the order of the titles."""
+    """Return the figures of METRICS, in its order, without those that are only computed with them."""
     return {name: figures[name] for name in TITLES if name in figures}
 
 
 def sharpness(figures: Mapping[str, float]) -> float:
-    """Gradient magnitude over that of the target: below 1 blurred, above 1 noisy."""
+    """Return the gradient magnitude divided by the target's: below 1 is blurred, above 1 noisy."""
     return figures["gradient"] / max(figures["target_gradient"], 1e-6)
 
 

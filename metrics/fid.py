@@ -1,4 +1,4 @@
-"""FID and KID: how alike two sets of images are, by InceptionV3's activations."""
+"""FID and KID: distances of two sets of images, by InceptionV3's activations."""
 
 import importlib.util
 import io
@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from metrics.metric import SetScore
+from metrics.torchmetrics_internals import inception_network
 from utils.errors import ConfigError
 from utils.pretrained import PretrainedFile, WeightsError
 
@@ -24,32 +26,31 @@ INCEPTION = PretrainedFile(
 )
 N_FEATURES = 2048
 KID_SUBSETS, KID_SUBSET_SIZE = 100, 1000
+KID_PROTOCOL = f"polynomial kernel of degree 3, {KID_SUBSETS} subsets of up to {KID_SUBSET_SIZE} images"
 
 
 class Inception:
-    """InceptionV3 as FID was defined on it (Heusel et al. 2017): TensorFlow's weights and its way to resize."""
+    """InceptionV3 as FID is defined on it (Heusel et al. 2017): with TensorFlow's weights and resizing."""
 
     def __init__(self, weights_path: Path | None, device: torch.device) -> None:
         """Read the weights, from torch's cache where `weights_path` is None.
 
         Raises:
-            ConfigError: the package torch-fidelity is missing.
-            WeightsError: the weights cannot be had.
+            ConfigError: the package torch-fidelity is missing, or the installed torchmetrics has no InceptionV3.
+            WeightsError: the weights cannot be read or downloaded.
         """
         if importlib.util.find_spec("torch_fidelity") is None:
             raise ConfigError(
                 'metrics.extra has fid or kid, which need the package torch-fidelity: pip install "torch-fidelity>=0.4"'
             )
-        from torchmetrics.image.fid import NoTrainInceptionV3  # takes half a second, as below
-
         weights = INCEPTION.load(weights_path)
         weights.require({key: value.shape for key, value in weights.tensors.items() if _is_real(value)})
-        # torch-fidelity would unpickle a file of weights without asking what is in it: it gets what was read safely
+        # torch-fidelity unpickles its file of weights without checks: it gets a copy of what was read safely
         safe: Any = io.BytesIO()
         torch.save(dict(weights.tensors), safe)
         safe.seek(0)
         try:
-            network = NoTrainInceptionV3("inception-v3-compat", [str(N_FEATURES)], safe, antialias=False)
+            network = inception_network(safe, N_FEATURES)
         except (RuntimeError, TypeError, AttributeError) as error:
             raise WeightsError(f"{weights.path}: holds no InceptionV3 of torch-fidelity; {weights.remedy}") from error
         self._network = network.to(device)
@@ -63,7 +64,7 @@ class Inception:
 
     @torch.inference_mode()
     def __call__(self, image: Tensor) -> Tensor:
-        """(2048,) float32 features, on the CPU, of a (3, H, W) uint8 image."""
+        """Return (2048,) float32 features, on the CPU, of a (3, H, W) uint8 image."""
         features: Tensor = self._network(image[None].to(self._device))[0].cpu()
         return features
 
@@ -72,10 +73,12 @@ def _is_real(value: object) -> bool:
     return isinstance(value, Tensor) and value.is_floating_point()
 
 
-class _Given(nn.Module):
-    """Takes the place of the network where features are known."""
+class _Identity(nn.Module):
+    """The network of a torchmetrics metric that is given features instead of images."""
 
-    num_features = N_FEATURES
+    def __init__(self, n_features: int) -> None:
+        super().__init__()
+        self.num_features = n_features  # torchmetrics reads it
 
     def forward(self, features: Tensor) -> Tensor:
         return features
@@ -83,7 +86,7 @@ class _Given(nn.Module):
 
 @contextmanager
 def _cpu_draws(seed: int) -> Iterator[None]:
-    """Draw by a seed on the CPU within; torch.manual_seed would seed the GPUs too, for good."""
+    """Seed the CPU's random generator, and restore its state at the end; torch.manual_seed seeds the GPUs too."""
     state = torch.get_rng_state()
     torch.default_generator.manual_seed(seed)
     try:
@@ -92,28 +95,29 @@ def _cpu_draws(seed: int) -> Iterator[None]:
         torch.set_rng_state(state)
 
 
-def fid(fakes: Tensor, targets: Tensor) -> float:
-    """The Frechet distance of two sets of (N, 2048) features, N at least 2, as Gaussians; lower is better."""
-    from torchmetrics.image.fid import FrechetInceptionDistance
+def frechet_distance(fakes: Tensor, targets: Tensor) -> SetScore:
+    """Return FID, the Frechet distance of two sets of (N, D) features, N at least 2, as Gaussians; lower is better."""
+    from torchmetrics.image.fid import FrechetInceptionDistance  # takes half a second
 
-    metric = FrechetInceptionDistance(feature=_Given(), sync_on_compute=False)  # the other processes have none
+    metric = FrechetInceptionDistance(feature=_Identity(fakes.shape[1]), sync_on_compute=False)  # all features are here
     metric.update(targets, real=True)
     metric.update(fakes, real=False)
-    return max(0.0, float(metric.compute()))  # rounding takes that of equal sets below
+    return SetScore(max(0.0, float(metric.compute())))  # rounding makes the distance of equal sets negative
 
 
-def kid(fakes: Tensor, targets: Tensor) -> tuple[float, float]:
-    """The kernel distance (Binkowski et al. 2018) of two sets of (N, 2048) features, N at least 2; lower is better.
+def kernel_distance(fakes: Tensor, targets: Tensor) -> SetScore:
+    """Return KID, the kernel distance of two sets of (N, D) features (Binkowski et al. 2018); lower is better.
 
-    Returns mean and standard deviation over 100 draws of up to 1000 of them, the same at each call.
+    N is at least 2. The value is the mean over 100 random subsets of up to 1000 images, which are the same in each
+    call; the deviation is that of the subsets.
     """
     from torchmetrics.image.kid import KernelInceptionDistance
 
     with warnings.catch_warnings(), _cpu_draws(seed=0):
-        warnings.simplefilter("ignore", UserWarning)  # that it keeps all features, which are here already
-        size = min(KID_SUBSET_SIZE, len(fakes))
-        metric = KernelInceptionDistance(_Given(), subsets=KID_SUBSETS, subset_size=size, sync_on_compute=False)
+        warnings.simplefilter("ignore", UserWarning)  # that it stores all features, which are in memory already
+        size, network = min(KID_SUBSET_SIZE, len(fakes)), _Identity(fakes.shape[1])
+        metric = KernelInceptionDistance(network, subsets=KID_SUBSETS, subset_size=size, sync_on_compute=False)
         metric.update(targets, real=True)
         metric.update(fakes, real=False)
         mean, deviation = metric.compute()
-    return float(mean), float(deviation)
+    return SetScore(float(mean), float(deviation))

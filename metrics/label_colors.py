@@ -1,5 +1,6 @@
-"""Label maps as pictures: which colour stands for which class."""
+"""The classes of label maps that are stored as pictures, by their colours."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,57 +9,20 @@ import torch
 from torch import Tensor
 
 from utils.errors import ConfigError
+from utils.palette import CITYSCAPES, CMP_FACADES, ClassColor, color_table
 from utils.yaml_file import read_yaml
 
 IGNORED = "ignored"
 MAX_CLASSES = 1000
-
-# the 19 classes that Cityscapes (Cordts et al. 2016) evaluates, and its colours for what counts for none
-_CITYSCAPES = {
-    "road": "804080",
-    "sidewalk": "f423e8",
-    "building": "464646",
-    "wall": "66669c",
-    "fence": "be9999",
-    "pole": "999999",
-    "traffic light": "faaa1e",
-    "traffic sign": "dcdc00",
-    "vegetation": "6b8e23",
-    "terrain": "98fb98",
-    "sky": "4682b4",
-    "person": "dc143c",
-    "rider": "ff0000",
-    "car": "00008e",
-    "truck": "000046",
-    "bus": "003c64",
-    "train": "005064",
-    "motorcycle": "0000e6",
-    "bicycle": "770b20",
-}
-_CITYSCAPES_IGNORED = "000000 6f4a00 510051 faaaa0 e6968c b4a5b4 966464 96785a 00005a 00006e"
-# CMP Facades (Tylecek and Sara 2013), as pix2pix has them
-_CMP_FACADES = {
-    "background": "0000aa",
-    "facade": "0000ff",
-    "window": "0055ff",
-    "door": "00aaff",
-    "cornice": "00ffff",
-    "sill": "55ffaa",
-    "balcony": "aaff55",
-    "blind": "ffff00",
-    "deco": "ffaa00",
-    "molding": "ff5500",
-    "pillar": "ff0000",
-    "shop": "aa0000",
-}
+_DATA_SETS = {"cityscapes": CITYSCAPES, "cmp_facades": CMP_FACADES}
 
 
 @dataclass(frozen=True)
 class LabelColors:
     """The colour of each class.
 
-    origin: where they are from, in words. names: of the K classes. colors: (K + I, 3) uint8 RGB, those of the classes,
-    and of what counts for none.
+    origin: the name of the data set or file that defines them. names: of the K classes.
+    colors: (K + I, 3) uint8 RGB, of the K classes and then of pixels that no score counts.
     """
 
     origin: str
@@ -67,13 +31,13 @@ class LabelColors:
 
     @property
     def n_classes(self) -> int:
-        """K."""
+        """The number of classes, K."""
         return len(self.names)
 
     def classes_of(self, picture: Tensor, *, may_ignore: bool) -> Tensor:
-        """(H, W) int64 classes of a (3, H, W) uint8 picture: of the nearest colour, K for one that counts for none.
+        """Return the (H, W) int64 classes of a (3, H, W) uint8 picture by the nearest colours; K for ignored ones.
 
-        may_ignore: False for what a generator made, which has to decide for a class everywhere.
+        may_ignore: whether a pixel may be ignored; not in translated images, where every pixel has a class.
         """
         table = (self.colors if may_ignore else self.colors[: self.n_classes]).float()
         red, green, blue = picture.flatten(1).int()
@@ -84,33 +48,33 @@ class LabelColors:
 
 
 def read_label_colors(name: str) -> LabelColors:
-    """The colours of a data set of this name, "cityscapes" or "cmp_facades", or of a YAML file.
+    """Return the colours of a data set, "cityscapes" or "cmp_facades", or those of a YAML file.
 
     Raises:
-        ConfigError: there is no such file, or it is no mapping of names to RGB colours.
+        ConfigError: there is no such file, or it does not map names to RGB colours.
     """
-    if name == "cityscapes":
-        return _of_hex(name, _CITYSCAPES, _CITYSCAPES_IGNORED)
-    if name == "cmp_facades":
-        return _of_hex(name, _CMP_FACADES, "")
+    if name in _DATA_SETS:
+        return _of_data_set(name, _DATA_SETS[name])
     return _read(Path(name).expanduser())
 
 
-def _of_hex(origin: str, classes: dict[str, str], ignored: str) -> LabelColors:
-    colors = [list(bytes.fromhex(color)) for color in [*classes.values(), *ignored.split()]]
-    return LabelColors(origin, tuple(classes), torch.tensor(colors, dtype=torch.uint8))
+def _of_data_set(name: str, classes: Sequence[ClassColor]) -> LabelColors:
+    evaluated = {kind.name: kind.color for kind in classes if kind.is_evaluated}
+    others = dict.fromkeys(kind.color for kind in classes if not kind.is_evaluated)
+    ignored = [color for color in others if color not in evaluated.values()]
+    return LabelColors(name, tuple(evaluated), color_table([*evaluated.values(), *ignored]))
 
 
 def _read(path: Path) -> LabelColors:
     expected = (
-        "expected cityscapes, cmp_facades, or a YAML file of lines such as road: [128, 64, 128], and of "
-        f"{IGNORED}: [[0, 0, 0]] for what counts for no class"
+        f"expected {', '.join(_DATA_SETS)}, or a YAML file of lines such as road: [128, 64, 128], and of "
+        f"{IGNORED}: [[0, 0, 0]] for colours that no score counts"
     )
     if not path.is_file():
-        raise ConfigError(f"metrics.label_colors is {path}, which is no file: {expected}")
+        raise ConfigError(f"metrics.label_colors: no such file: {path}; {expected}")
     values = read_yaml(path)
     if not isinstance(values, dict):
-        raise ConfigError(f"metrics.label_colors: {path} holds no classes: {expected}")
+        raise ConfigError(f"metrics.label_colors: {path} holds no classes; {expected}")
     ignored = values.pop(IGNORED, [])
     if not 2 <= len(values) <= MAX_CLASSES:
         raise ConfigError(f"metrics.label_colors: {path} has {len(values)} classes, expected 2 to {MAX_CLASSES}")
@@ -122,7 +86,7 @@ def _read(path: Path) -> LabelColors:
         if not _is_color(color):
             raise ConfigError(f"metrics.label_colors: {path}: {key} is {color}, expected [R, G, B], each 0 to 255")
     if twice := {tuple(color) for color in colors if colors.count(color) > 1}:
-        raise ConfigError(f"metrics.label_colors: {path}: {list(min(twice))} is named twice: keep one")
+        raise ConfigError(f"metrics.label_colors: {path}: {list(min(twice))} is there twice: keep one")
     return LabelColors(str(path), tuple(map(str, values)), torch.tensor(colors, dtype=torch.uint8))
 
 

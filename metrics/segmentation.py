@@ -1,4 +1,4 @@
-"""How well label maps were told from photos: pixel accuracy and intersection over union."""
+"""Pixel accuracy and intersection over union of translated label maps."""
 
 from dataclasses import dataclass
 
@@ -10,9 +10,9 @@ from metrics.label_colors import LabelColors
 
 
 def confusion(fake: Tensor, target: Tensor, colors: LabelColors) -> Tensor:
-    """(K, K) int64: pixels of two (3, H, W) uint8 label pictures, by the target's class and then the translated one's.
+    """Return the (K, K) int64 confusion matrix of two (3, H, W) uint8 label pictures.
 
-    What counts for no class in the target is left out.
+    Rows are the target's classes, columns the translated ones. Ignored pixels of the target are left out.
     """
     made, wanted = colors.classes_of(fake, may_ignore=False), colors.classes_of(target, may_ignore=True)
     n_classes = colors.n_classes
@@ -21,9 +21,11 @@ def confusion(fake: Tensor, target: Tensor, colors: LabelColors) -> Tensor:
 
 @dataclass(frozen=True)
 class ClassScore:
-    """One class. iou: intersection over union; accuracy: found of what there is; share: of the targets' pixels.
+    """The scores of a class, each 0 to 1.
 
-    iou is None where neither targets nor translations have the class, accuracy where the targets have not.
+    iou: intersection over union; None where neither targets nor translations have the class.
+    accuracy: share of the class's target pixels that are translated into it; None where there are none.
+    share: share of the targets' pixels that have the class.
     """
 
     iou: float | None
@@ -33,9 +35,10 @@ class ClassScore:
 
 @dataclass(frozen=True)
 class LabelScores:
-    """Of all pixels of some images together, as FCN (Long et al. 2015) and Cityscapes count.
+    """The scores of all pixels of several images together, as of FCN (Long et al. 2015) and Cityscapes.
 
-    mean_iou: over the classes that targets or translations have.
+    pixel_accuracy: share of the targets' pixels that have the right class, 0 to 1.
+    mean_iou: mean over the classes that targets or translations have, 0 to 1.
     """
 
     pixel_accuracy: float
@@ -44,7 +47,7 @@ class LabelScores:
 
 
 def label_scores(confusion: Tensor, names: tuple[str, ...]) -> LabelScores | None:
-    """The scores of a (K, K) confusion matrix; None where no pixel of the targets has a class."""
+    """Return the scores of a (K, K) confusion matrix; None where no pixel of the targets has a class."""
     matrix = confusion.double()
     right, wanted, made = matrix.diagonal(), matrix.sum(1), matrix.sum(0)
     total = wanted.sum()
@@ -61,7 +64,7 @@ def label_scores(confusion: Tensor, names: tuple[str, ...]) -> LabelScores | Non
 
 
 def class_table(classes: dict[str, ClassScore]) -> list[str]:
-    """The scores of each class as lines of text; none where there are none."""
+    """Return the scores of each class as lines of text; no lines for no classes."""
     if not classes:
         return []
     width = max(map(len, ["class", *classes]))

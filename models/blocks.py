@@ -1,4 +1,4 @@
-"""The parts that networks are made of."""
+"""Building blocks of the generators and discriminators."""
 
 from typing import Literal, cast
 
@@ -15,26 +15,26 @@ Padding = Literal["zeros", "reflect"]
 
 
 class Stage(nn.Sequential):
-    """Layers in a row whose inner activations can be computed again in the backward pass instead of being kept.
+    """nn.Sequential that can recompute its inner activations in the backward pass instead of storing them.
 
-    recomputes: whether they are (Chen et al. 2016, "Training deep nets with sublinear memory cost").
-    draws: whether a layer within draws random numbers, which then have to be drawn again.
+    recomputes: whether it does (Chen et al. 2016, "Training deep nets with sublinear memory cost").
+    draws: whether a layer in it draws random numbers, which the recomputation must draw again.
     """
 
     recomputes = False
     draws = False
 
     def forward(self, x: Tensor) -> Tensor:
-        """As nn.Sequential."""
+        """Apply the layers in order."""
         if not (self.recomputes and torch.is_grad_enabled()):
             return cast(Tensor, super().forward(x))
         return cast(Tensor, checkpoint(super().forward, x, use_reentrant=False, preserve_rng_state=self.draws))
 
 
 def enable_activation_checkpointing(network: nn.Module) -> None:
-    """From now on keep only what lies between the stages of a network, in place.
+    """Make every Stage of a network recompute its inner activations, in place.
 
-    Batch norm would count the statistics of a pass twice: for networks without it.
+    Only for networks without batch norm, whose running statistics would count each pass twice.
     """
     for module in network.modules():
         if isinstance(module, Stage):
@@ -43,7 +43,7 @@ def enable_activation_checkpointing(network: nn.Module) -> None:
 
 
 def make_norm(norm: Norm, channels: int) -> nn.Module:
-    """Normalisation layer of the originals: instance norm has no parameters and no running statistics."""
+    """Return the originals' normalisation layer; instance norm has neither parameters nor running statistics."""
     match norm:
         case "instance":
             return nn.InstanceNorm2d(channels)
@@ -52,7 +52,7 @@ def make_norm(norm: Norm, channels: int) -> nn.Module:
 
 
 def make_stem(in_channels: int, out_channels: int, norm: Norm) -> Stage:
-    """The 7x7 convolution with which the generators of pix2pixHD begin: reflection padded, norm, ReLU."""
+    """Return the first layers of pix2pixHD's generators: reflection padding, 7x7 convolution, norm, ReLU."""
     return Stage(
         nn.ReflectionPad2d(3),
         nn.Conv2d(in_channels, out_channels, kernel_size=7, bias=False),
@@ -62,12 +62,15 @@ def make_stem(in_channels: int, out_channels: int, norm: Norm) -> Stage:
 
 
 def make_head(in_channels: int, out_channels: int) -> nn.Sequential:
-    """The 7x7 convolution with which they end: reflection padded, tanh."""
+    """Return the last layers of pix2pixHD's generators: reflection padding, 7x7 convolution, tanh."""
     return nn.Sequential(nn.ReflectionPad2d(3), nn.Conv2d(in_channels, out_channels, kernel_size=7), nn.Tanh())
 
 
 def make_down(in_channels: int, out_channels: int, norm: Norm, padding: Padding) -> Stage:
-    """Halve the sides: strided 3x3 convolution, norm, ReLU. Reflection avoids light spots at borders."""
+    """Return layers that halve the sides: strided 3x3 convolution, norm, ReLU.
+
+    Zeros are the originals' padding; reflection avoids bright spots at the borders.
+    """
     return Stage(
         nn.Conv2d(in_channels, out_channels, kernel_size=3, stride=2, padding=1, padding_mode=padding, bias=False),
         make_norm(norm, out_channels),
@@ -76,11 +79,11 @@ def make_down(in_channels: int, out_channels: int, norm: Norm, padding: Padding)
 
 
 def make_up(in_channels: int, out_channels: int, norm: Norm, upsample: Upsample) -> nn.Module:
-    """Double the sides.
+    """Return layers that double the sides.
 
-    transposed: 3x3 transposed convolution, norm, ReLU, as the originals. nearest, bilinear: interpolation, then a
-    reflection padded 3x3 convolution, norm, ReLU, which leave no checkerboard (Odena et al. 2016). residual: see
-    ResidualUpsampling.
+    transposed: 3x3 transposed convolution, norm, ReLU, as in the originals. nearest, bilinear: interpolation, then a
+    reflection-padded 3x3 convolution, norm, ReLU, which avoid checkerboard artifacts (Odena et al. 2016).
+    residual: ResidualUpsampling.
     """
     if upsample == "residual":
         return ResidualUpsampling(in_channels, out_channels, norm=norm)
@@ -96,9 +99,9 @@ def make_up(in_channels: int, out_channels: int, norm: Norm, upsample: Upsample)
 
 
 class ResidualBlock(nn.Module):
-    """x + norm(conv(ReLU(norm(conv(x))))), reflection padded, with no ReLU after the sum (pix2pixHD).
+    """x + norm(conv(ReLU(norm(conv(x))))) with reflection padding and no ReLU after the sum (pix2pixHD).
 
-    dropout: drop half of the activations between the convolutions, the noise of pix2pix.
+    dropout: whether half of the activations between the convolutions are dropped, which is pix2pix's noise.
     """
 
     def __init__(self, channels: int, *, norm: Norm, dropout: bool = False) -> None:
@@ -113,12 +116,12 @@ class ResidualBlock(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, C, H, W) -> (N, C, H, W); H and W of at least 2."""
+        """Map (N, C, H, W) to (N, C, H, W); H and W are at least 2."""
         return x + self.body(x)
 
 
 class ResidualUpsampling(nn.Module):
-    """Pre-activation block that doubles the sides: ReLU(norm), upsample, conv, ReLU(norm), conv, plus the shortcut."""
+    """Pre-activation residual block that doubles the sides: norm, ReLU, upsampling, conv, norm, ReLU, conv."""
 
     def __init__(self, in_channels: int, out_channels: int, *, norm: Norm) -> None:
         super().__init__()
@@ -134,8 +137,8 @@ class ResidualUpsampling(nn.Module):
         self.shortcut = nn.Conv2d(in_channels, out_channels, kernel_size=1, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, in_channels, H, W) -> (N, out_channels, 2 H, 2 W)."""
-        # the 1x1 convolution and the nearest neighbour commute, and at the low resolution it costs a quarter
+        """Map (N, in_channels, H, W) to (N, out_channels, 2 H, 2 W)."""
+        # a 1x1 convolution and nearest-neighbour upsampling commute; before the upsampling it costs a quarter
         return self.body(x) + F.interpolate(self.shortcut(x), scale_factor=2, mode="nearest")
 
 

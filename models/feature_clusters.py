@@ -1,4 +1,4 @@
-"""pix2pixHD's looks to choose from: clusters of the instance features of each class."""
+"""Clusters of the instance features of each class, from which pix2pixHD samples styles."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from models.feature_encoder import number_regions
 
-FILE_NAME = "feature_clusters.pt"  # in the folder of the run whose encoder made them
+FILE_NAME = "feature_clusters.pt"  # in the folder of the run whose encoder computed the features
 _KEY = "feature_clusters"
 
 
@@ -18,7 +18,7 @@ class FeatureClusters:
     """Cluster centres of the features of each class (Wang et al. 2018, section 3.4).
 
     centers: class id -> (n_clusters, C) float32 in [-1, 1].
-    step: of the training whose encoder made them; None where that is not known.
+    step: the training step of the encoder that computed the features; None where it is unknown.
     """
 
     centers: dict[int, Tensor]
@@ -26,42 +26,42 @@ class FeatureClusters:
 
     @property
     def n_channels(self) -> int:
-        """C, the number of channels of the features."""
+        """The number of channels of the features, C."""
         return next(iter(self.centers.values())).shape[1]
 
     def sample(self, classes: Tensor, instances: Tensor, rng: np.random.Generator) -> Tensor:
-        """Features (1, C, H, W) in which each instance has one look, drawn from those of its class.
+        """Return features (1, C, H, W) that are, in each instance, a cluster centre drawn from those of its class.
 
         classes: (1, 1, H, W) class ids; an instance has the class of most of its pixels.
         instances: (1, 1, H, W) integer ids.
-        A class without clusters gets zeros.
+        Instances of a class without clusters get zeros.
         """
         region = number_regions(instances).flatten().cpu()
         class_of_region = _most_frequent(classes.flatten().cpu().long(), region)
-        looks = torch.zeros(len(class_of_region), self.n_channels)
-        draws = rng.random(len(looks))
+        features = torch.zeros(len(class_of_region), self.n_channels)
+        draws = rng.random(len(features))
         for class_id, centers in self.centers.items():
             members = (class_of_region == class_id).nonzero().flatten()
-            looks[members] = centers[(torch.from_numpy(draws)[members] * len(centers)).long()]
+            features[members] = centers[(torch.from_numpy(draws)[members] * len(centers)).long()]
         height, width = instances.shape[-2:]
-        return looks[region].T.reshape(1, -1, height, width).to(instances.device)
+        return features[region].T.reshape(1, -1, height, width).to(instances.device)
 
     def state_dict(self) -> dict[str, Any]:
-        """Tensors and plain types, for a file."""
+        """Return tensors and plain types, to be written to a file."""
         return {_KEY: dict(self.centers), "step": self.step}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
-        """What `state_dict` gave.
+        """Return the clusters of which `state_dict` returned `state`.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: `state` is something else.
         """
         centers = state.get(_KEY)
         if not isinstance(centers, dict) or not centers:
-            raise ValueError("holds no feature clusters; python -m tools.cluster_features writes them")
+            raise ValueError("holds no feature clusters; write them with python -m tools.cluster_features")
         if not all(isinstance(c, Tensor) and c.dim() == 2 and len(c) for c in centers.values()):
-            raise ValueError("its feature clusters are no (n_clusters, C) tensors")
+            raise ValueError("its feature clusters are not (n_clusters, C) tensors")
         if len({c.shape[1] for c in centers.values()}) != 1:
             raise ValueError("its feature clusters differ in their number of channels")
         return cls({int(key): value.float() for key, value in centers.items()}, state.get("step"))
@@ -69,9 +69,9 @@ class FeatureClusters:
 
 @dataclass(frozen=True)
 class RegionFeatures:
-    """The features of R regions of images.
+    """Classes, features and sizes of R regions.
 
-    classes: (R,) int64. features: (R, C) float32. shares: (R,) share of the image that each region covers.
+    classes: (R,) int64. features: (R, C) float32. shares: (R,) share of its image that each region covers, 0 to 1.
     """
 
     classes: Tensor
@@ -80,16 +80,20 @@ class RegionFeatures:
 
     @classmethod
     def of(cls, features: Tensor, classes: Tensor, instances: Tensor) -> Self:
-        """The regions of one image, from maps that are constant in each: (1, C, H, W), (1, 1, H, W), (1, 1, H, W)."""
+        """Return the regions of one image.
+
+        features: (1, C, H, W), constant in each region. classes: (1, 1, H, W) ids; a region has that of most pixels.
+        instances: (1, 1, H, W) ids of the regions.
+        """
         region = number_regions(instances).flatten()
         class_of_region = _most_frequent(classes.flatten().long(), region)
         areas = torch.bincount(region)
-        looks = features.new_zeros(len(areas), features.shape[1])
-        looks[region] = features[0].flatten(1).T  # every pixel of a region writes the same
-        return cls(class_of_region, looks.float(), areas / areas.sum())
+        of_region = features.new_zeros(len(areas), features.shape[1])
+        of_region[region] = features[0].flatten(1).T  # every pixel of a region writes the same values
+        return cls(class_of_region, of_region.float(), areas / areas.sum())
 
 
 def _most_frequent(classes: Tensor, region: Tensor) -> Tensor:
-    """(R,) the class that most pixels of each region have, from (P,) classes and region numbers of pixels."""
+    """Return (R,) the most frequent class of each region, of the (P,) classes and region numbers of P pixels."""
     n_regions, n_classes = int(region.max()) + 1, int(classes.max()) + 1
     return torch.bincount(region * n_classes + classes, minlength=n_regions * n_classes).view(n_regions, -1).argmax(1)

@@ -1,4 +1,6 @@
-"""pix2pixHD's encoder of instance features."""
+"""pix2pixHD's encoder of instance features, and a generator that is conditioned on them."""
+
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +10,7 @@ from models.global_generator import GlobalGenerator
 
 
 class FeatureEncoder(nn.Module):
-    """Low-dimensional features of a photo, constant in each instance (Wang et al. 2018, section 3.4)."""
+    """Encoder of an image into features that are constant within each instance (Wang et al. 2018, section 3.4)."""
 
     def __init__(
         self,
@@ -33,40 +35,44 @@ class FeatureEncoder(nn.Module):
         )
 
     def forward(self, image: Tensor, instances: Tensor) -> Tensor:
-        """Features (N, n_features, H, W) in [-1, 1] of (N, in_channels, H, W) images, averaged in each instance.
+        """Encode (N, in_channels, H, W) images in [-1, 1] into features (N, n_features, H, W) in [-1, 1].
 
-        instances: (N, 1, H, W) integer ids; an id means an instance of its own in each image of the batch.
+        instances: (N, 1, H, W) integer ids; equal ids in different images are different instances.
         """
         return average_in_instances(self.network(image), instances)
 
 
 class FeatureConditionedGenerator(nn.Module):
-    """A generator that is given instance features beside the source, and the encoder that makes them in training."""
+    """A generator with instance features among its input channels, and the encoder that computes them."""
 
     def __init__(self, generator: nn.Module, encoder: FeatureEncoder) -> None:
         super().__init__()
         self.generator = generator
         self.encoder = encoder
 
-    def forward(self, source: Tensor, image: Tensor, instances: Tensor) -> Tensor:
-        """Translate a source (N, C, H, W) in the look of `image`, (N, 3, H, W) in [-1, 1].
+    @property
+    def coarse_parts(self) -> list[str]:
+        """Prefixes of the names of the parameters below the finest enhancer; the generator must have enhancers."""
+        return [f"generator.{prefix}" for prefix in cast(list[str], self.generator.coarse_parts)]
 
-        instances: (N, 1, H, W) integer ids of the regions in which the look is one.
+    def forward(self, source: Tensor, image: Tensor, instances: Tensor) -> Tensor:
+        """Translate a source (N, C, H, W) with the features of `image`, (N, 3, H, W) in [-1, 1].
+
+        instances: (N, 1, H, W) integer ids of the regions over which the features are averaged.
         """
         return self.generator(torch.cat([source, self.encoder(image, instances)], dim=1))
 
 
 def average_in_instances(features: Tensor, instances: Tensor) -> Tensor:
-    """(N, C, H, W) features with each pixel replaced by the mean over the pixels of its instance.
+    """Return (N, C, H, W) features in which each pixel is the mean over the pixels of its instance.
 
-    instances: (N, 1, H, W) integer ids. Returns at least float32: in fewer bits a sum of many pixels would stop to
-    grow.
+    instances: (N, 1, H, W) integer ids. The result is at least float32: in fewer bits, sums over many pixels saturate.
     """
     n, channels, height, width = features.shape
     region = number_regions(instances).flatten()
     pixels = features.permute(0, 2, 3, 1).reshape(-1, channels)
     pixels = pixels.to(torch.promote_types(pixels.dtype, torch.float32))
-    # as many sums as pixels: to count the regions would make the host wait for the device
+    # one sum for each pixel, because counting the regions would make the host wait for the device
     sums = torch.zeros_like(pixels).index_add(0, region, pixels)
     areas = torch.zeros_like(pixels[:, 0]).index_add(0, region, torch.ones_like(pixels[:, 0]))
     means = sums / areas.clamp(min=1).unsqueeze(1)
@@ -74,7 +80,7 @@ def average_in_instances(features: Tensor, instances: Tensor) -> Tensor:
 
 
 def number_regions(instances: Tensor) -> Tensor:
-    """(N, 1, H, W) integer ids -> (N, 1, H, W) int64 numbers from 0: one for each id of each image of the batch."""
+    """Return (N, 1, H, W) int64 region numbers from 0, one for each id of each image, of (N, 1, H, W) integer ids."""
     image = torch.arange(len(instances), device=instances.device).view(-1, 1, 1, 1)
     keys = (image * 2**32 + instances.long()).flatten()
     ascending, order = keys.sort()

@@ -1,14 +1,15 @@
-"""pix2pixHD's global generator, which is also pix2pix's ResNet generator."""
+"""pix2pixHD's global generator, which with 2 downsamplings is pix2pix's ResNet generator."""
 
 from itertools import pairwise
 
 from torch import Tensor, nn
 
 from models.blocks import Norm, Padding, ResidualBlock, Upsample, make_down, make_head, make_stem, make_up
+from models.image_sides import ImageSides
 
 
 class GlobalTrunk(nn.Module):
-    """The global generator without its last convolution: (N, in_channels, H, W) -> (N, base_channels, H, W)."""
+    """The global generator without its head, which the local enhancer builds on."""
 
     def __init__(
         self,
@@ -32,16 +33,16 @@ class GlobalTrunk(nn.Module):
         )
 
     def forward(self, source: Tensor) -> Tensor:
-        """(N, in_channels, H, W) -> (N, base_channels, H, W)."""
+        """Map (N, in_channels, H, W) to (N, base_channels, H, W)."""
         return self.ups(self.blocks(self.downs(self.stem(source))))
 
 
 class GlobalGenerator(GlobalTrunk):
     """Encoder, residual blocks, decoder (Wang et al. 2018, section 3.1; Johnson et al. 2016).
 
-    A 7x7 stem, `n_downsamplings` strided convolutions that double the channels, `n_blocks` residual blocks, as many
-    upsamplings, a 7x7 head with tanh. No convolution before a norm has a bias: the norm takes the mean away. With 2
-    downsamplings it is pix2pix's ResNet generator (6 or 9 blocks, dropout).
+    A 7x7 stem, `n_downsamplings` strided convolutions that double the channels, `n_blocks` residual blocks,
+    `n_downsamplings` upsamplings, a 7x7 head with tanh. Convolutions before a norm have no bias, since the norm
+    subtracts the mean. pix2pix's ResNet generator has 2 downsamplings, 6 or 9 blocks, and dropout.
     """
 
     def __init__(
@@ -69,9 +70,12 @@ class GlobalGenerator(GlobalTrunk):
         )
         self.head = make_head(base_channels, out_channels)
 
-    def forward(self, source: Tensor) -> Tensor:
-        """Translate (N, in_channels, H, W) into (N, out_channels, H, W) in [-1, 1].
+    @staticmethod
+    def image_sides(*, n_downsamplings: int) -> ImageSides:
+        """Return the sides that the generator takes; reflection at the lowest resolution needs a second pixel."""
+        multiple = 2**n_downsamplings
+        return ImageSides(multiple, minimum=2 * multiple)
 
-        H and W are multiples of 2**n_downsamplings, and at least twice that.
-        """
+    def forward(self, source: Tensor) -> Tensor:
+        """Translate (N, in_channels, H, W) into (N, out_channels, H, W) in [-1, 1]; `image_sides` bounds H and W."""
         return self.head(super().forward(source))

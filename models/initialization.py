@@ -1,4 +1,4 @@
-"""The distribution of initial weights."""
+"""Initial weights."""
 
 from typing import Literal
 
@@ -8,11 +8,13 @@ Init = Literal["normal", "xavier", "kaiming", "orthogonal"]
 
 
 def initialize(network: nn.Module, init: Init, gain: float) -> None:
-    """Draw new weights for every convolution and batch norm of `network`, in place, from torch's global generator.
+    """Draw the weights of every convolution and batch norm of `network`, in place, from torch's global generator.
 
-    normal: N(0, gain), pix2pixHD's choice with gain 0.02; xavier: Glorot & Bengio 2010, normal; kaiming: He et al.
-    2015, normal, for ReLU (it has no gain); orthogonal: Saxe et al. 2013. Biases stay as torch draws them, as in
-    pix2pixHD. Batch norm's weights are drawn from N(1, gain).
+    init: normal: N(0, gain²), in pix2pixHD with gain 0.02. xavier: Glorot & Bengio 2010, normal. kaiming: He et al.
+    2015, normal, for ReLU, without gain. orthogonal: Saxe et al. 2013.
+
+    Biases of convolutions keep torch's initial values, as in pix2pixHD. Batch norm has weights from N(1, gain²) and
+    biases of 0.
     """
     for module in network.modules():
         if isinstance(module, nn.Conv2d | nn.ConvTranspose2d):

@@ -1,14 +1,15 @@
-"""pix2pixHD's coarse-to-fine generator."""
+"""pix2pixHD's coarse-to-fine generator, a global generator with local enhancers."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.blocks import Norm, Padding, ResidualBlock, Upsample, make_down, make_head, make_stem, make_up
 from models.global_generator import GlobalTrunk
+from models.image_sides import ImageSides
 
 
 class EnhancerLevel(nn.Module):
-    """One enhancer: the finer source, halved, is added to what comes from below; blocks and an upsampling follow."""
+    """One enhancer: adds the downsampled source to the coarser level's features, then residual blocks, upsampling."""
 
     def __init__(
         self,
@@ -27,14 +28,14 @@ class EnhancerLevel(nn.Module):
         self.up = make_up(2 * channels, channels, norm, upsample)
 
     def forward(self, source: Tensor, coarse: Tensor) -> Tensor:
-        """Source (N, in_channels, H, W) and coarse features (N, 2 C, H/2, W/2) -> features (N, C, H, W)."""
+        """Map a source (N, in_channels, H, W) and coarse features (N, 2 C, H/2, W/2) to features (N, C, H, W)."""
         return self.up(self.blocks(self.down(self.stem(source)) + coarse))
 
 
 class LocalEnhancer(nn.Module):
-    """A global generator at the lowest resolution and `n_enhancers` levels that double it (Wang et al. 2018, 3.1).
+    """A global generator at the lowest resolution, and enhancers that each double it (Wang et al. 2018, section 3.1).
 
-    base_channels is the width of the finest level; the trunk has 2**n_enhancers times that.
+    base_channels: width of the finest level; the trunk has 2**n_enhancers times as many.
     """
 
     def __init__(
@@ -74,11 +75,19 @@ class LocalEnhancer(nn.Module):
         )
         self.head = make_head(base_channels, out_channels)
 
-    def forward(self, source: Tensor) -> Tensor:
-        """Translate (N, in_channels, H, W) into (N, out_channels, H, W) in [-1, 1].
+    @staticmethod
+    def image_sides(*, n_downsamplings: int, n_enhancers: int) -> ImageSides:
+        """Return the sides that the generator takes; reflection at the lowest resolution needs a second pixel."""
+        multiple = 2 ** (n_downsamplings + n_enhancers)
+        return ImageSides(multiple, minimum=2 * multiple)
 
-        H and W are multiples of 2**(n_downsamplings + n_enhancers), and at least twice that.
-        """
+    @property
+    def coarse_parts(self) -> list[str]:
+        """Prefixes of the names of the parameters below the finest enhancer."""
+        return ["trunk", *(f"enhancers.{number}" for number in range(len(self.enhancers) - 1))]
+
+    def forward(self, source: Tensor) -> Tensor:
+        """Translate (N, in_channels, H, W) into (N, out_channels, H, W) in [-1, 1]; `image_sides` bounds H and W."""
         pyramid = [source]
         for _ in self.enhancers:
             pyramid.append(F.avg_pool2d(pyramid[-1], kernel_size=3, stride=2, padding=1, count_include_pad=False))

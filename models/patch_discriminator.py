@@ -9,26 +9,26 @@ from models.pair_convolution import PairConv2d
 
 
 class DiscriminatorOutput(NamedTuple):
-    """What the discriminator says of N images at one scale.
+    """The output of a discriminator for N images at one scale.
 
-    features: the activations of its layers but the last, (N, C_l, H_l, W_l) each.
+    features: activations of every layer but the last, (N, C_l, H_l, W_l) each.
     logits: (N, 1, H_s, W_s), one for each patch, unbounded.
     """
 
     features: list[Tensor]
     logits: Tensor
 
-    def parts(self, n_parts: int) -> list["DiscriminatorOutput"]:
-        """The judgements of the first N / n_parts images, of the next, and so on."""
-        layers = [layer.chunk(n_parts) for layer in self.features]
+    def chunk(self, n_chunks: int) -> list["DiscriminatorOutput"]:
+        """Split into the outputs of the first N / n_chunks images, of the next, and so on, as Tensor.chunk does."""
+        layers = [layer.chunk(n_chunks) for layer in self.features]
         return [
-            DiscriminatorOutput([layer[part] for layer in layers], logits)
-            for part, logits in enumerate(self.logits.chunk(n_parts))
+            DiscriminatorOutput([layer[number] for layer in layers], logits)
+            for number, logits in enumerate(self.logits.chunk(n_chunks))
         ]
 
 
-def judge_by(layers: nn.ModuleList, head: nn.Module, source: Tensor, image: Tensor) -> DiscriminatorOutput:
-    """What layers, of which the first begins with a PairConv2d, and a last convolution say of images of a source."""
+def discriminate(layers: nn.ModuleList, head: nn.Module, source: Tensor, image: Tensor) -> DiscriminatorOutput:
+    """Apply `layers`, of which the first begins with a PairConv2d, and `head` to images and their sources."""
     convolution, activation = cast(nn.Sequential, layers[0])
     features = [activation(convolution(source, image))]
     for layer in layers[1:]:
@@ -39,8 +39,9 @@ def judge_by(layers: nn.ModuleList, head: nn.Module, source: Tensor, image: Tens
 class PatchDiscriminator(nn.Module):
     """PatchGAN: `n_layers` strided 4x4 convolutions, one of stride 1, and one to the logits (Isola et al. 2017).
 
-    padding: 2 in pix2pixHD, where a side that is not halved grows by one; 1 in pix2pix, where it shrinks by one.
-    max_channels: where doubling the channels ends; pix2pixHD's 512, in pix2pix 8 * base_channels.
+    padding: 2 in pix2pixHD, where a convolution of stride 1 lengthens a side by one; 1 in pix2pix, where it shortens
+    it by one.
+    max_channels: the most channels of a layer, up to which they double; 512 in pix2pixHD, 8 * base_channels in pix2pix.
     """
 
     def __init__(
@@ -71,8 +72,8 @@ class PatchDiscriminator(nn.Module):
         self.head = _conv4(widths[-1], 1, stride=1, padding=padding, bias=True)
 
     def forward(self, source: Tensor, image: Tensor) -> DiscriminatorOutput:
-        """Judge images of a source, in_channels together."""
-        return judge_by(self.layers, self.head, source, image)
+        """Score images and their sources, which have in_channels together."""
+        return discriminate(self.layers, self.head, source, image)
 
 
 class MultiscalePatchDiscriminator(nn.Module):
@@ -108,16 +109,16 @@ class MultiscalePatchDiscriminator(nn.Module):
         self.pool = nn.AvgPool2d(kernel_size=3, stride=2, padding=1, count_include_pad=False)
 
     def forward(self, source: Tensor, image: Tensor) -> list[DiscriminatorOutput]:
-        """Judge `image`, (k N, image_channels, H, W) in [-1, 1]: k translations of each `source`, (N, C, H, W).
+        """Score `image`, (k N, image_channels, H, W) in [-1, 1]: k translations of each `source`, (N, C, H, W).
 
-        Returns a judgement for each scale, the full resolution first.
+        Returns the output of each scale, the full resolution first.
         """
-        judgements = []
+        outputs = []
         for level, scale in enumerate(self.scales):
             if level:
                 source, image = self.pool(source), self.pool(image)
-            judgements.append(scale(source, image))
-        return judgements
+            outputs.append(scale(source, image))
+        return outputs
 
 
 def _conv4(in_channels: int, out_channels: int, *, stride: int, padding: int, bias: bool) -> nn.Conv2d:

@@ -4,11 +4,11 @@ from torch import Tensor, nn
 
 from models.blocks import Norm, make_norm
 from models.pair_convolution import PairConv2d
-from models.patch_discriminator import DiscriminatorOutput, judge_by
+from models.patch_discriminator import DiscriminatorOutput, discriminate
 
 
 class PixelDiscriminator(nn.Module):
-    """1x1 convolutions: judges the colour of each pixel alone (Isola et al. 2017, section 6.1.2).
+    """1x1 convolutions, which score the colour of each pixel by itself (Isola et al. 2017, section 6.1.2).
 
     As in pix2pix, the last convolution has a bias with instance norm and none with batch norm.
     """
@@ -33,5 +33,8 @@ class PixelDiscriminator(nn.Module):
         self.head = nn.Conv2d(2 * base_channels, 1, kernel_size=1, bias=norm == "instance")
 
     def forward(self, source: Tensor, image: Tensor) -> list[DiscriminatorOutput]:
-        """Judge `image`, (k N, image_channels, H, W): k translations of each `source`, (N, C, H, W); one scale."""
-        return [judge_by(self.layers, self.head, source, image)]
+        """Score `image`, (k N, image_channels, H, W) in [-1, 1]: k translations of each `source`, (N, C, H, W).
+
+        Returns the output of one scale, the full resolution.
+        """
+        return [discriminate(self.layers, self.head, source, image)]

@@ -1,18 +1,24 @@
-"""pix2pix's U-Net."""
+"""pix2pix's U-Net generator."""
 
 import torch
 from torch import Tensor, nn
 
 from models.blocks import Norm, make_norm
+from models.image_sides import ImageSides
 
 
 class UnetGenerator(nn.Module):
-    """Encoder and decoder with a skip at every resolution (Isola et al. 2017, section 6.1.1).
+    """Encoder and decoder with a skip connection at every resolution (Isola et al. 2017, section 6.1.1).
 
-    `n_downsamplings` (at least 5) strided convolutions down, as many transposed ones up; channels double up to 8 times
-    base_channels. 8 levels are pix2pix's unet_256, 7 its unet_128. Dropout in the decoder's inner levels is the noise
-    of pix2pix. As there, a convolution that no norm follows has a bias with instance norm and none with batch norm,
-    but for the last, which always has one.
+    n_downsamplings: strided convolutions, at least 5, and as many transposed ones; 8 is pix2pix's unet_256, 7 its
+    unet_128. The channels double up to 8 times base_channels.
+    dropout: whether half of the activations of the decoder's inner levels are dropped, which is pix2pix's noise.
+
+    As in pix2pix, a convolution that no norm follows has a bias with instance norm and none with batch norm; the last
+    one always has a bias.
+
+    Raises:
+        ValueError: n_downsamplings is below 5.
     """
 
     def __init__(
@@ -33,7 +39,7 @@ class UnetGenerator(nn.Module):
         innermost = n_downsamplings - 1
         self.downs = nn.ModuleList([_conv4(in_channels, widths[0], bias=has_bias)])
         for level in range(1, n_downsamplings):
-            is_bare = level == innermost  # one pixel is left there, which a norm would make 0
+            is_bare = level == innermost  # instance norm would make its single pixel 0
             layers = [nn.LeakyReLU(0.2), _conv4(widths[level - 1], widths[level], bias=is_bare and has_bias)]
             self.downs.append(nn.Sequential(*layers, *([] if is_bare else [make_norm(norm, widths[level])])))
         self.ups = nn.ModuleList()
@@ -45,11 +51,14 @@ class UnetGenerator(nn.Module):
             self.ups.append(nn.Sequential(*layers))
         self.head = nn.Sequential(nn.ReLU(), _up_conv4(2 * widths[0], out_channels, bias=True), nn.Tanh())
 
-    def forward(self, source: Tensor) -> Tensor:
-        """Translate (N, in_channels, H, W) into (N, out_channels, H, W) in [-1, 1].
+    @staticmethod
+    def image_sides(*, n_downsamplings: int) -> ImageSides:
+        """Return the sides that the generator takes; no norm or reflection needs a second pixel at the lowest level."""
+        multiple = 2**n_downsamplings
+        return ImageSides(multiple, minimum=multiple)
 
-        H and W are multiples of 2**n_downsamplings.
-        """
+    def forward(self, source: Tensor) -> Tensor:
+        """Translate (N, in_channels, H, W) into (N, out_channels, H, W) in [-1, 1]; `image_sides` bounds H and W."""
         skips = []
         x = source
         for down in self.downs:

@@ -1,4 +1,4 @@
-"""Starting a network from the weights of another."""
+"""Initialising a network with the weights of another."""
 
 from dataclasses import dataclass
 from typing import cast
@@ -13,11 +13,11 @@ from models.patch_discriminator import MultiscalePatchDiscriminator
 
 @dataclass(frozen=True)
 class Transfer:
-    """What became of the weights, by name.
+    """The names of the weights of a transfer.
 
-    loaded: taken over, in the names of the network that was started.
-    left: those of the other network that have no place in it, in its names.
-    new: those of the started network that keep their initial values.
+    loaded: those of the target that were copied from the source.
+    left: those of the source that have no place in the target.
+    new: those of the target that keep their initial values.
     """
 
     loaded: list[str]
@@ -28,9 +28,9 @@ class Transfer:
 def transfer_weights(source: nn.Module, target: nn.Module) -> Transfer:
     """Copy the weights of `source` that have a place of the same shape in `target`, in place.
 
-    A global generator becomes the trunk of a local enhancer, as in pix2pixHD's step from 512p to 1024p. A discriminator
-    with fewer scales judges the same resolutions as before: the scales that are added see higher ones. Of a generator
-    and its feature encoder, what the other side has is meant.
+    A global generator becomes the trunk of a local enhancer, as in pix2pixHD's step from 512p to 1024p. The scales of
+    a discriminator keep their resolutions; those that `target` has more are of higher ones. Where one side is a
+    generator with its feature encoder and the other is one of the two, that one is transferred.
     """
     source, target = _counterparts(source, target)
     state = target.state_dict()
@@ -62,7 +62,7 @@ def _counterparts(source: nn.Module, target: nn.Module) -> tuple[nn.Module, nn.M
 
 
 def _effective_weights(network: nn.Module) -> dict[str, Tensor]:
-    """The weights that a network computes with, by plain names: with spectral normalisation, the divided ones."""
+    """Return the weights that a network computes with, by plain names: with spectral norm, the divided weights."""
     weights = {}
     for name, value in network.state_dict().items():
         if plain := _plain(name):
@@ -73,10 +73,9 @@ def _effective_weights(network: nn.Module) -> dict[str, Tensor]:
 
 
 def _plain(name: str) -> str:
-    """The name of a weight without spectral normalisation, of whose own state nothing is taken ("")."""
-    if "._u" in name or "._v" in name:
-        return ""
-    return name.replace("parametrizations.weight.original", "weight")
+    """Return the name of a weight as it is without spectral norm; "" for the state of spectral norm itself."""
+    plain = name.replace("parametrizations.weight.original", "weight")
+    return "" if "parametrizations." in plain else plain
 
 
 def _place(name: str, source: nn.Module, target: nn.Module) -> str:
@@ -85,7 +84,7 @@ def _place(name: str, source: nn.Module, target: nn.Module) -> str:
             return name if name.startswith("head.") else f"trunk.{name}"
         case MultiscalePatchDiscriminator(), MultiscalePatchDiscriminator():
             _, number, rest = name.split(".", 2)
-            # scale 0 is the full resolution, so what was the full resolution of less is a later one of more
+            # scale 0 is the full resolution: with more scales, a resolution has a higher number
             return f"scales.{int(number) + len(target.scales) - len(source.scales)}.{rest}"
         case _:
             return name

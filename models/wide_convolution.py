@@ -1,4 +1,4 @@
-"""Convolutions whose weights are larger than their images, fast on a CPU too."""
+"""A convolution whose weights are larger than its images, with a faster gradient on CPUs."""
 
 from typing import Any
 
@@ -6,20 +6,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-WIDE_WEIGHTS = 2**23  # 1024 x 1024 x 3 x 3 and more; for narrower ones the library's own gradient is as fast
+WIDE_WEIGHTS = 2**23  # 1024 x 1024 x 3 x 3 has more; for smaller weights torch's own gradient is as fast
 
 
 class WideConv2d(nn.Conv2d):
     """nn.Conv2d without padding, stride and bias, for the residual blocks at the lowest resolution.
 
-    On a CPU the gradient of a wide weight is made as one matrix product: in bfloat16 the library's convolution takes 3
-    times as long for 1024 channels at 16x16, 1.2 times at 32x64 (2 cores with AVX-512 bf16), and there lies most of the
-    time of a step of the full-size generator. In float32 it takes as long, and copies of the gradient in layouts of its
-    own: a step at 256x256 holds 3.4 GiB instead of 4.0.
+    On a CPU the gradient of a weight of at least WIDE_WEIGHTS elements is computed as one matrix product. In bfloat16
+    that is faster than torch's own gradient; in float32 it avoids torch's copies of the gradient in other layouts.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, in_channels, H, W) -> (N, out_channels, H - k + 1, W - k + 1)."""
+        """Map (N, in_channels, H, W) to (N, out_channels, H - k + 1, W - k + 1)."""
         if x.device.type != "cpu" or not torch.is_grad_enabled() or self.weight.numel() < WIDE_WEIGHTS:
             return super().forward(x)
         dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else self.weight.dtype
@@ -29,7 +27,7 @@ class WideConv2d(nn.Conv2d):
 
 
 class _Convolution(torch.autograd.Function):
-    """A convolution with stride 1 and no padding, whose weight's gradient is one product of matrices."""
+    """A convolution with stride 1 and no padding, whose weight's gradient is one matrix product."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:

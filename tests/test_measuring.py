@@ -158,7 +158,7 @@ def test_photos_to_labels_have_a_table_of_classes(
         ),
         (["checkpoint.best=mean_iou"], r"expected one that is measured: with metrics\.label_colors"),
         (["metrics.n_samples=0"], r"metrics\.n_samples is 0, expected a number of at least 1"),
-        (["metrics.label_colors=nowhere"], r"metrics\.label_colors is nowhere, which is no file"),
+        (["metrics.label_colors=nowhere"], r"metrics\.label_colors: no such file: nowhere"),
     ],
 )
 def test_wrong_settings_are_told(tiny_config: Path, settings: list[str], message: str) -> None:

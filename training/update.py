@@ -192,7 +192,7 @@ class AdversarialUpdate:
             return [discriminator(source, image) for source, image in pairs]
         sources, images = zip(*pairs, strict=True)
         source = sources[0] if all(other is sources[0] for other in sources) else torch.cat(sources)
-        scales = [scale.parts(len(pairs)) for scale in discriminator(source, torch.cat(images))]
+        scales = [scale.chunk(len(pairs)) for scale in discriminator(source, torch.cat(images))]
         return [list(outputs) for outputs in zip(*scales, strict=True)]
 
     def _discriminator_loss(self, inputs: ModelInputs, fake: Tensor, fakes: Outputs, targets: Outputs) -> Tensor:

@@ -1,1 +1,1 @@
-"""The weight files of pix2pixHD and pix2pix."""
+"""Reading and writing the weight files of pix2pixHD and pix2pix, called the originals."""

@@ -1,4 +1,4 @@
-"""Which layer of a network of pix2pixHD or pix2pix is which layer of ours."""
+"""The names of the same layer in a network of pix2pixHD or pix2pix and in ours."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -15,16 +15,16 @@ from models.unet_generator import UnetGenerator
 from utils.errors import UserError
 
 Scheme = Literal["global", "local", "encoder", "unet", "multiscale", "multiscale_without_features", "patch", "pixel"]
-"""How an original names its layers."""
+"""The ways in which the originals name their layers."""
 
 
 class OriginalWeightsError(UserError):
-    """A state dict is none of pix2pixHD or pix2pix, or a network has no form there."""
+    """A state dict is not of pix2pixHD or pix2pix, or a network has no counterpart there."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution, and the norm behind it if there is one, in our names and in the original's."""
+    """The names of a convolution, and of the norm after it if there is one, in our network and in the original."""
 
     ours: str
     original: str
@@ -33,7 +33,7 @@ class Layer:
 
 
 def layers_of(network: nn.Module, scheme: Scheme) -> Iterator[Layer]:
-    """The convolutions of a network, in the order of its forward pass.
+    """Yield the convolutions of a network, in the order of its forward pass.
 
     Raises:
         OriginalWeightsError: the originals have no such network.
@@ -58,7 +58,7 @@ def layers_of(network: nn.Module, scheme: Scheme) -> Iterator[Layer]:
         case MultiscalePatchDiscriminator():
             n_scales = len(network.scales)
             for number, scale in enumerate(network.scales):
-                original = n_scales - 1 - number  # the original numbers from the lowest resolution
+                original = n_scales - 1 - number  # the original counts from the lowest resolution
                 n_layers = len(cast(PatchDiscriminator, scale).layers)
                 yield from _patch_layers(f"scales.{number}.", n_layers, scheme, original)
         case PixelDiscriminator():
@@ -108,7 +108,7 @@ def _unet_layers(n_levels: int) -> Iterator[Layer]:
 
 
 def unet_prefix(level: int) -> str:
-    """Each level of the original's U-Net lies within the one above it; from 0, the outermost."""
+    """Return the prefix of the original U-Net's names at `level`; level 0, the outermost, contains the others."""
     return "model.model." + ("1.model." if level else "") + "3.model." * (level - 1)
 
 
@@ -127,6 +127,6 @@ def _normed(ours: str, original: str) -> Layer:
 
 
 def next_in_sequence(name: str) -> str:
-    """The name of the module behind `name` in the same Sequential."""
+    """Return the name of the module after `name` in the same Sequential."""
     container, number = name.rsplit(".", 1)
     return f"{container}.{int(number) + 1}"

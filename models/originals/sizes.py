@@ -1,4 +1,4 @@
-"""A network of ours in the sizes of an original, from the names and shapes of its weights."""
+"""Networks of ours in the sizes of the originals, derived from the names and shapes of their weights."""
 
 import re
 from collections.abc import Callable
@@ -22,12 +22,12 @@ def _norm_behind(weights: Weights, convolution: str) -> Norm:
 
 
 def _count(weights: Weights, pattern: str) -> int:
-    """How many different numbers stand in the names in the place of the pattern's group."""
+    """Return how many different values the pattern's group has in the names that match."""
     return len({match[1] for key in weights if (match := re.fullmatch(pattern, key))})
 
 
 def _n_downs(weights: Weights) -> int:
-    """Of the 3x3 convolutions of the trunk's own Sequential, one half goes down and the other up."""
+    """Count the downsamplings: half of the 3x3 convolutions of the trunk's own Sequential; the others upsample."""
     return sum(weights[key].shape[2:] == (3, 3) for key in weights if re.fullmatch(r"model\.\d+\.weight", key)) // 2
 
 
@@ -36,7 +36,7 @@ def _n_blocks(weights: Weights) -> int:
 
 
 def _out_channels(weights: Weights, container: str) -> int:
-    """Rows of the last convolution of a Sequential."""
+    """Return the number of output channels of a Sequential's last convolution."""
     numbers = [int(match[1]) for key in weights if (match := re.fullmatch(rf"{container}\.(\d+)\.weight", key))]
     return weights[f"{container}.{max(numbers)}.weight"].shape[0]
 

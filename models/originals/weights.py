@@ -1,10 +1,11 @@
-"""The weight files of pix2pixHD and pix2pix, read into networks of ours and written back.
+"""Conversion of state dicts of pix2pixHD and pix2pix to networks of ours, and back.
 
-A file is a state dict; its names and shapes alone tell which network it belongs to. What differs from ours:
+The names and shapes of a state dict determine its network. The originals differ from ours in this:
 
-- Nearly every convolution of theirs has a bias before its norm. Instance norm takes it away; batch norm's running mean
-  has absorbed it, so it is subtracted there. Written back, these biases are zeros.
-- Old files of instance norm carry running statistics that evaluation did not use, and names may begin with `module.`.
+- Nearly every convolution before a norm has a bias. Instance norm cancels it; batch norm's running mean contains it, so
+  it is subtracted there. Exported state dicts have zeros for these biases.
+- Old files with instance norm contain running statistics that evaluation did not use, and names may begin with
+  `module.`.
 """
 
 from collections.abc import Mapping
@@ -26,7 +27,7 @@ class ImportedNetwork:
     """A network of ours with the weights of an original.
 
     scheme: how the original names its layers.
-    has_biases_before_norms: whether the original had them (pix2pixHD always, pix2pix with instance norm).
+    has_biases_before_norms: whether the original has them, as pix2pixHD always and pix2pix with instance norm.
     """
 
     network: nn.Module
@@ -35,10 +36,10 @@ class ImportedNetwork:
 
 
 def import_original(state_dict: Mapping[Any, Any]) -> ImportedNetwork:
-    """The network of ours that computes what the original with these weights computes.
+    """Return the network of ours that computes the same as the original with these weights.
 
     Raises:
-        OriginalWeightsError: the names or shapes are of no network of pix2pixHD or pix2pix.
+        OriginalWeightsError: no network of pix2pixHD or pix2pix has these names and shapes.
     """
     if not all(isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in state_dict.items()):
         found = ", ".join(f"{key}: {type(value).__name__}" for key, value in list(state_dict.items())[:3])
@@ -52,18 +53,20 @@ def import_original(state_dict: Mapping[Any, Any]) -> ImportedNetwork:
         converted = _to_ours(weights, layers, network)
         network.load_state_dict(converted, assign=True)
     except (OriginalWeightsError, KeyError, IndexError, ValueError, RuntimeError) as error:
-        raise OriginalWeightsError(f"looks like the original's {scheme} network, but does not fit: {error}") from error
+        raise OriginalWeightsError(f"resembles the original's {scheme} network, but does not fit: {error}") from error
     has_biases = any(layer.our_norm and f"{layer.original}.bias" in weights for layer in layers)
     return ImportedNetwork(network.requires_grad_(), scheme, has_biases)
 
 
 def export_original(network: nn.Module, scheme: Scheme, *, biases_before_norms: bool) -> Weights:
-    """The state dict that the original of `network` would have, on the CPU; biases before norms are zeros.
+    """Return the state dict that the original of `network` would have, on the CPU.
+
+    biases_before_norms: whether it has biases before norms, which are zeros.
 
     Raises:
-        OriginalWeightsError: the original has no such network (another upsampling, spectral norm).
+        OriginalWeightsError: the original has no such network, for instance because of spectral norm.
     """
-    _refuse_what_the_originals_lack(network)
+    _check_exportable(network)
     state = {key: value.detach().cpu() for key, value in network.state_dict().items()}
     weights: Weights = {}
     try:
@@ -81,11 +84,11 @@ def export_original(network: nn.Module, scheme: Scheme, *, biases_before_norms: 
     except (AssertionError, AttributeError, KeyError) as error:
         raise OriginalWeightsError(f"the original has no such network: {error}") from error
     if state:
-        raise OriginalWeightsError(f"the original has no such network: {next(iter(state))} has no place there")
+        raise OriginalWeightsError(f"the original has no such network: {next(iter(state))} does not exist there")
     return weights
 
 
-def _refuse_what_the_originals_lack(network: nn.Module) -> None:
+def _check_exportable(network: nn.Module) -> None:
     for module in network.modules():
         if is_parametrized(module):
             raise OriginalWeightsError("the original has no such network: spectral_norm")
@@ -129,7 +132,7 @@ def _to_ours(weights: Weights, layers: list[Layer], network: nn.Module) -> Weigh
                 ours[f"{layer.ours}.bias"] = bias
             continue
         norm = {key: left.pop(f"{layer.original_norm}.{key}", None) for key in ("weight", "bias", *_STATISTICS)}
-        if norm["weight"] is None:  # instance norm; what statistics an old file has are dropped
+        if norm["weight"] is None:  # instance norm; the statistics of an old file are dropped
             continue
         if bias is not None and norm["running_mean"] is not None:
             norm["running_mean"] = norm["running_mean"] - bias

@@ -1,4 +1,4 @@
-"""Weights of the networks that measure: their layers are right, their values are random and mean nothing."""
+"""Random weights of the networks that metrics need; the figures that they give mean nothing."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from torchvision.models import alexnet
 
 
 def save_random_alexnet(path: Path) -> Path:
-    """A file in the form of torchvision's alexnet-owt-7be5be79.pth."""
+    """Write a file in the format of torchvision's alexnet-owt-7be5be79.pth."""
     torch.manual_seed(0)
     state = {f"features.{key}": value for key, value in alexnet().features.state_dict().items()}
     torch.save(state, path)
@@ -17,7 +17,7 @@ def save_random_alexnet(path: Path) -> Path:
 
 
 def save_random_inception(path: Path) -> Path:
-    """A file in the form of torch-fidelity's weights-inception-2015-12-05-6726825d.pth."""
+    """Write a file in the format of torch-fidelity's weights-inception-2015-12-05-6726825d.pth."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(feature_extractor_inceptionv3, "load_state_dict_from_url", lambda *_, **__: {})
         patch.setattr(feature_extractor_inceptionv3.FeatureExtractorInceptionV3, "load_state_dict", lambda *_: None)

@@ -3,8 +3,6 @@ import pytest
 import torch
 from torchmetrics.functional.image import multiscale_structural_similarity_index_measure
 
-from metrics.constant_color import ConstantColorBaseline
-from metrics.evaluator import Evaluator
 from metrics.image_metrics import MS_SSIM_WEIGHTS, image_metrics, ms_ssim_weights
 
 
@@ -48,53 +46,9 @@ def test_smaller_images_have_fewer_scales(side: int, n_scales: int) -> None:
     assert 0 <= metrics.ms_ssim < 1
 
 
-def test_blur_lowers_the_sharpness() -> None:
-    image = noise_image(0)
-    blurred = torch.nn.functional.avg_pool2d(image.float(), 3, 1, 1).to(torch.uint8)
-    assert Evaluator().measure(blurred, image).figures["sharpness"] < 0.6
-
-
 @pytest.mark.parametrize("size", [(4, 30), (1, 1)])
 def test_images_smaller_than_the_window_of_ssim_have_metrics(size: tuple[int, int]) -> None:
     metrics = image_metrics(noise_image(0, *size), noise_image(1, *size))
     assert metrics.ssim < 0.95
     assert 0 <= metrics.ms_ssim < 1
     assert np.isfinite(metrics.gradient)
-
-
-def test_a_black_target_does_not_spoil_the_mean_sharpness() -> None:
-    black, evaluator = torch.zeros_like(noise_image(0)), Evaluator()
-    pairs = [(noise_image(0), black), *[(noise_image(1), noise_image(1))] * 9]
-    summary = evaluator.summarize([evaluator.measure(*pair) for pair in pairs])
-    assert summary.figures["sharpness"] == pytest.approx(10 / 9, rel=0.05)
-
-
-def test_the_mean_is_taken_of_each_metric() -> None:
-    a, b, evaluator = noise_image(0), noise_image(1), Evaluator()
-    measured = [evaluator.measure(a, b), evaluator.measure(b, a // 2)]
-    mean = evaluator.summarize(measured).mean
-    for name in ("l1", "psnr", "ssim", "ms_ssim"):
-        assert mean[name] == pytest.approx((measured[0].figures[name] + measured[1].figures[name]) / 2)
-
-
-def test_the_floor_is_that_of_the_medians_of_each_class() -> None:
-    rng = np.random.default_rng(0)
-    labels = rng.integers(0, 3, (4, 16, 16))
-    targets = (labels[:, None] * 60 + rng.integers(0, 40, (4, 3, 16, 16))).astype(np.uint8)
-    floor = ConstantColorBaseline(n_classes=3)
-    for label, target in zip(labels, targets, strict=True):
-        floor.add(torch.from_numpy(label[None].astype(np.uint8)), torch.from_numpy(target))
-    constant = np.empty_like(targets, dtype=float)
-    for k in range(3):
-        for channel in range(3):
-            values = targets[:, channel][labels == k]
-            constant[:, channel][labels == k] = np.median(values)
-    assert floor.l1() == pytest.approx(np.abs(targets - constant).mean() / 255, rel=1e-6)
-
-
-def test_an_rgb_source_has_one_constant_colour() -> None:
-    floor = ConstantColorBaseline(n_classes=0)
-    target = torch.zeros(3, 4, 4, dtype=torch.uint8)
-    target[:, :, 3] = 255
-    floor.add(noise_image(0, 4, 4), target)
-    assert floor.l1() == pytest.approx(0.25)

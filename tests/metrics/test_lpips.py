@@ -42,7 +42,7 @@ def by_the_formula(fake: Tensor, target: Tensor, weights_file: Path) -> float:
 
 
 @torch.no_grad()
-def test_it_is_what_the_paper_says(tmp_path: Path) -> None:
+def test_it_is_the_papers_formula(tmp_path: Path) -> None:
     file = save_random_alexnet(tmp_path / "alexnet.pth")
     lpips = Lpips(file, CPU)
     found = lpips(noise_image(0), noise_image(1))
@@ -58,7 +58,7 @@ def test_tiny_images_have_a_distance_too(tmp_path: Path) -> None:
     assert lpips(noise_image(0, side=1), noise_image(1, side=1)) > 0
 
 
-def test_weights_of_another_network_are_told_with_the_way_out(tmp_path: Path) -> None:
+def test_weights_of_another_network_are_refused_with_the_remedy(tmp_path: Path) -> None:
     torch.save({"features.0.weight": torch.zeros(2)}, tmp_path / "other.pth")
     with pytest.raises(WeightsError, match=r"other\.pth: holds no features\.0\.weight .* in metrics\.alexnet_weights"):
         Lpips(tmp_path / "other.pth", CPU)
@@ -71,7 +71,7 @@ def test_damaged_weights_are_refused(tmp_path: Path) -> None:
         Lpips(tmp_path / "damaged.pth", CPU)
 
 
-def test_without_a_network_the_message_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_internet_access_the_message_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise OSError("Name or service not known")
 

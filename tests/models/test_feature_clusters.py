@@ -13,19 +13,19 @@ def sample(seed: int) -> torch.Tensor:
     return FeatureClusters(CENTERS).sample(CLASSES, INSTANCES, np.random.default_rng(seed))
 
 
-def test_each_instance_has_one_look_of_its_class() -> None:
+def test_each_instance_has_one_centre_of_its_class() -> None:
     features = sample(0)
     assert features.shape == (1, 2, 3, 4)
     for instance in INSTANCES.unique():
         inside = (INSTANCES[0, 0] == instance).nonzero()
-        looks = features[0, :, inside[:, 0], inside[:, 1]].T.unique(dim=0)
-        assert len(looks) == 1
+        found = features[0, :, inside[:, 0], inside[:, 1]].T.unique(dim=0)
+        assert len(found) == 1
         class_id = int(CLASSES[0, 0, inside[0, 0], inside[0, 1]])
         allowed = CENTERS.get(class_id, torch.zeros(1, 2))  # class 3 has no clusters
-        assert (looks[0] == allowed).all(dim=1).any()
+        assert (found[0] == allowed).all(dim=1).any()
 
 
-def test_every_look_of_a_class_is_drawn_and_the_seed_decides() -> None:
+def test_every_centre_of_a_class_is_drawn_and_the_seed_decides() -> None:
     assert torch.equal(sample(3), sample(3))
     drawn = {float(sample(seed)[0, 0, 0, 0]) for seed in range(40)}
     assert drawn == {float(center[0]) for center in CENTERS[1]}
@@ -40,8 +40,8 @@ def test_the_features_of_regions_are_gathered_with_class_and_share() -> None:
     features = torch.stack([INSTANCES.float(), -INSTANCES.float()], dim=1).view(1, 2, 3, 4)
     regions = RegionFeatures.of(features, CLASSES, INSTANCES)
     found = {
-        float(look[0]): (int(class_id), float(share))
-        for look, class_id, share in zip(regions.features, regions.classes, regions.shares, strict=True)
+        float(values[0]): (int(class_id), float(share))
+        for values, class_id, share in zip(regions.features, regions.classes, regions.shares, strict=True)
     }
     assert found == {
         5: (3, pytest.approx(2 / 12)),
@@ -53,7 +53,7 @@ def test_the_features_of_regions_are_gathered_with_class_and_share() -> None:
     assert torch.equal(regions.features[:, 1], -regions.features[:, 0])
 
 
-def test_they_come_back_from_their_state() -> None:
+def test_they_are_restored_from_their_state() -> None:
     again = FeatureClusters.from_state(FeatureClusters(CENTERS).state_dict())
     assert again.n_channels == 2
     assert all(torch.equal(again.centers[key], CENTERS[key]) for key in CENTERS)
@@ -64,11 +64,11 @@ def test_they_come_back_from_their_state() -> None:
     [
         ({}, "holds no feature clusters"),
         ({"feature_clusters": {}}, "holds no feature clusters"),
-        ({"feature_clusters": {1: torch.zeros(3)}}, "are no"),
-        ({"feature_clusters": {1: torch.zeros(0, 3)}}, "are no"),
+        ({"feature_clusters": {1: torch.zeros(3)}}, "are not"),
+        ({"feature_clusters": {1: torch.zeros(0, 3)}}, "are not"),
         ({"feature_clusters": {1: torch.zeros(1, 3), 2: torch.zeros(1, 2)}}, "differ in their number of channels"),
     ],
 )
-def test_a_state_of_something_else_is_told(state: dict[str, object], complaint: str) -> None:
+def test_a_state_of_something_else_is_refused(state: dict[str, object], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         FeatureClusters.from_state(state)

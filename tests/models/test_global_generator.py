@@ -1,6 +1,9 @@
+from typing import get_args
+
 import pytest
 import torch
 
+from models.blocks import Norm, Padding, Upsample
 from models.global_generator import GlobalGenerator
 
 # pix2pixHD's parameters (in channels -> count), less the biases that it has before norms
@@ -27,3 +30,22 @@ def test_an_image_keeps_its_size_and_lies_in_range(height: int, width: int) -> N
 def test_no_bias_stands_before_a_norm() -> None:
     generator = GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=2)
     assert [name for name, _ in generator.named_parameters() if name.endswith("bias")] == ["head.1.bias"]
+
+
+@pytest.mark.parametrize("upsample", get_args(Upsample))
+@pytest.mark.parametrize("padding", get_args(Padding))
+@pytest.mark.parametrize("norm", get_args(Norm))
+def test_every_option_translates_and_trains(upsample: Upsample, padding: Padding, norm: Norm) -> None:
+    generator = GlobalGenerator(
+        in_channels=5, out_channels=2, base_channels=4, n_downsamplings=2, n_blocks=1,
+        upsample=upsample, padding=padding, norm=norm, dropout=True,
+    )  # fmt: skip
+    output = generator(torch.randn(2, 5, 24, 32))
+    assert output.shape == (2, 2, 24, 32)
+    assert output.abs().max() <= 1
+    output.sum().backward()
+    assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in generator.parameters())
+    assert [name for name, _ in generator.named_parameters() if name.endswith("bias") and norm == "instance"] in (
+        [],
+        ["head.1.bias"],
+    )

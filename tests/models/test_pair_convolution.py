@@ -6,7 +6,7 @@ from models.patch_discriminator import MultiscalePatchDiscriminator
 from models.spectral_norm import add_spectral_norm
 
 
-def test_it_is_the_convolution_of_source_and_image_joined() -> None:
+def test_it_is_the_convolution_of_source_and_image_concatenated() -> None:
     torch.manual_seed(0)
     convolution = PairConv2d(5, 4, kernel_size=4, stride=2, padding=2).double()
     source, images = torch.randn(2, 3, 9, 8).double(), torch.randn(6, 2, 9, 8).double().requires_grad_()
@@ -24,13 +24,13 @@ def test_it_is_the_convolution_of_source_and_image_joined() -> None:
         torch.testing.assert_close(ours, theirs)
 
 
-def test_images_of_one_source_are_judged_together_as_one_by_one() -> None:
+def test_images_of_one_source_are_scored_together_as_one_by_one() -> None:
     discriminator = MultiscalePatchDiscriminator(source_channels=2, base_channels=2).double()
     source, images = torch.randn(1, 2, 32, 32).double(), torch.randn(2, 3, 32, 32).double()
     alone = [discriminator(source, image[None]) for image in images]
     for level, joint in enumerate(discriminator(source, images)):
-        for part, judged in zip(joint.parts(2), alone, strict=True):
-            torch.testing.assert_close(part.logits, judged[level].logits)
+        for chunk, expected in zip(joint.chunk(2), alone, strict=True):
+            torch.testing.assert_close(chunk.logits, expected[level].logits)
 
 
 def test_a_pass_is_one_step_of_spectral_norms_iteration() -> None:

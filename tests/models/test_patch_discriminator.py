@@ -22,12 +22,12 @@ def test_patches_of_a_1024x512_image_are_the_originals() -> None:
     assert len(full.features) == 4
 
 
-def test_parts_are_the_judgements_of_the_first_and_the_last_images() -> None:
+def test_chunks_are_the_outputs_of_the_first_and_the_last_images() -> None:
     discriminator = MultiscalePatchDiscriminator(source_channels=1, base_channels=2).double()
     source, image = torch.randn(4, 1, 32, 32).double(), torch.randn(4, 3, 32, 32).double()
     first = discriminator(source[:2], image[:2])
     last = discriminator(source[2:], image[2:])
     for joint, alone_first, alone_last in zip(discriminator(source, image), first, last, strict=True):
-        for half, alone in zip(joint.parts(2), (alone_first, alone_last), strict=True):
+        for half, alone in zip(joint.chunk(2), (alone_first, alone_last), strict=True):
             torch.testing.assert_close(half.logits, alone.logits)
             torch.testing.assert_close(half.features, alone.features)

@@ -31,13 +31,13 @@ def test_the_scales_of_a_discriminator_keep_their_resolutions(n_before: int, n_a
 
 
 @pytest.mark.parametrize("normalized", ["source", "target"])
-def test_weights_come_and_go_with_spectral_norm(normalized: str) -> None:
+def test_weights_are_transferred_from_and_to_spectral_norm(normalized: str) -> None:
     sizes = {"in_channels": 3, "base_channels": 2, "n_downsamplings": 1, "n_blocks": 1}
     source, target = GlobalGenerator(**sizes), GlobalGenerator(**sizes)  # type: ignore[arg-type]
     add_spectral_norm(source if normalized == "source" else target)
     transfer = transfer_weights(source, target)
     assert (transfer.left, transfer.new) == ([], [])
     assert len(transfer.loaded) == 7
-    if normalized == "source":  # what it computed with is what the target computes with
+    if normalized == "source":  # the divided weights are copied
         x = torch.randn(1, 3, 8, 8)
         torch.testing.assert_close(target.eval()(x), source.eval()(x))

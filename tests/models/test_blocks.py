@@ -1,4 +1,4 @@
-"""Recomputing the stages of a network changes neither outputs nor gradients, and keeps less."""
+"""Activation checkpointing changes neither outputs nor gradients, and stores less."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ NETWORKS: list[Callable[[], nn.Module]] = [
 
 
 def outcome(network: nn.Module, x: Tensor) -> tuple[Tensor, dict[str, Tensor], int]:
-    """Output, gradients by name, and bytes that were kept for the backward pass."""
+    """Return the output, the gradients by name, and the bytes that were stored for the backward pass."""
     kept: dict[int, int] = {}
 
     def keep(tensor: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
-"""Networks of pix2pixHD and pix2pix: read from recorded weights, they compute what was recorded.
+"""Networks imported from recorded weights of pix2pixHD and pix2pix compute the recorded outputs.
 
-Written back, they have the originals' names and shapes.
+Exported again, they have the originals' names and shapes.
 """
 
 import json
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from models.originals.layer_names import OriginalWeightsError
 from models.originals.weights import ImportedNetwork, export_original, import_original
 
-REFERENCE = Path(__file__).parents[1] / "reference"
+REFERENCE = Path(__file__).parents[2] / "reference"
 FULL_SIZE = json.loads((REFERENCE / "state_dict_keys.json").read_text())
 CASES = [
     "pix2pixhd_global_rgb",
@@ -61,18 +61,18 @@ def test_the_encoder_computes_what_the_original_computes(reference: dict[str, An
 def test_discriminators_compute_what_the_originals_compute(reference: dict[str, Any], name: str) -> None:
     case = reference[name]
     pair = case["inputs"][0].double()
-    judgements = imported(case).network(pair[:, :3], pair[:, 3:])
-    output = case["output"] if isinstance(case["output"], list) else [[case["output"]]]
-    for judgement, expected in zip(judgements, output, strict=True):
+    outputs = imported(case).network(pair[:, :3], pair[:, 3:])
+    expected_outputs = case["output"] if isinstance(case["output"], list) else [[case["output"]]]
+    for scale, expected in zip(outputs, expected_outputs, strict=True):
         activations = expected if isinstance(expected, list) else [expected]
-        assert_close(judgement.logits, activations[-1])
+        assert_close(scale.logits, activations[-1])
         if len(activations) > 1:
-            for feature, expected_feature in zip(judgement.features, activations[:-1], strict=True):
+            for feature, expected_feature in zip(scale.features, activations[:-1], strict=True):
                 assert_close(feature, expected_feature)
 
 
 @pytest.mark.parametrize("name", FULL_SIZE)
-def test_full_size_networks_come_and_go_with_the_originals_names_and_shapes(name: str) -> None:
+def test_full_size_networks_are_exported_with_the_originals_names_and_shapes(name: str) -> None:
     shapes = {key: tuple(shape) for key, shape in FULL_SIZE[name]["keys"].items()}
     with torch.device("meta"):
         weights = {
@@ -86,7 +86,7 @@ def test_full_size_networks_come_and_go_with_the_originals_names_and_shapes(name
 
 
 @pytest.mark.parametrize("name", [*CASES, *DISCRIMINATORS, "pix2pixhd_encoder"])
-def test_what_is_written_back_computes_the_same_again(reference: dict[str, Any], name: str) -> None:
+def test_an_exported_network_is_imported_with_the_same_weights(reference: dict[str, Any], name: str) -> None:
     found = imported(reference[name])
     back = export_original(found.network, found.scheme, biases_before_norms=found.has_biases_before_norms)
     assert back.keys() == reference[name]["state_dict"].keys()
@@ -116,12 +116,12 @@ def test_prefixes_and_old_statistics_of_instance_norm_do_no_harm(reference: dict
         ({0: torch.zeros(1)}, "expected tensors by name, found 0: Tensor"),
     ],
 )
-def test_what_is_no_original_is_told(weights: dict[str, Any], message: str) -> None:
+def test_weights_of_another_network_are_refused(weights: dict[str, Any], message: str) -> None:
     with pytest.raises(OriginalWeightsError, match=message):
         import_original(weights)
 
 
-def test_a_surplus_layer_is_told(reference: dict[str, Any]) -> None:
+def test_a_surplus_layer_is_refused(reference: dict[str, Any]) -> None:
     weights = reference["pix2pixhd_global_rgb"]["state_dict"] | {"extra.weight": torch.zeros(1)}
     with pytest.raises(OriginalWeightsError, match=r"extra\.weight is unknown"):
         import_original(weights)

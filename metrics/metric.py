@@ -1,0 +1,89 @@
+"""The kinds of metrics that the registry metrics.METRICS lists."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+
+class ImageComparison(Protocol):
+    """Compares a translated image with its target. protocol: how, for metrics.json."""
+
+    protocol: dict[str, Any]
+
+    def __call__(self, fake: Tensor, target: Tensor) -> float:
+        """Return the figure of two (3, H, W) uint8 images."""
+
+
+class FeatureNetwork(Protocol):
+    """Computes the features of an image. protocol: how, for metrics.json."""
+
+    protocol: dict[str, Any]
+
+    def __call__(self, image: Tensor) -> Tensor:
+        """Return (D,) float32 features, on the CPU, of a (3, H, W) uint8 image."""
+
+
+class SetScore(NamedTuple):
+    """A figure of two sets of images; its standard deviation where it is estimated from random subsets."""
+
+    value: float
+    deviation: float | None = None
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure of each translated image and its target, which is always computed (metrics.image_metrics).
+
+    title: its name in logs and galleries.
+    lower_is_better: None where neither lower nor higher is better.
+    """
+
+    title: str
+    lower_is_better: bool | None
+
+
+@dataclass(frozen=True)
+class LabelMetric(Metric):
+    """A figure of label maps, which is computed where metrics.label_colors is set (metrics.segmentation)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairMetric(Metric):
+    """A figure of each translated image and its target, which is computed where metrics.extra names it.
+
+    load: makes the comparison from its file of weights and a device; without a file (None), from torch's cache.
+    weights: the setting of section `metrics` that names the file; None where there are no weights.
+    """
+
+    load: Callable[[Path | None, torch.device], ImageComparison]
+    weights: str | None = None
+
+
+@dataclass(frozen=True)
+class FeatureSource:
+    """A network whose features several set metrics share.
+
+    name: its name in metrics.json. load, weights: as those of PairMetric.
+    """
+
+    name: str
+    load: Callable[[Path | None, torch.device], FeatureNetwork]
+    weights: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetMetric(Metric):
+    """A figure of all translated images against all targets, which is computed where metrics.extra names it.
+
+    features: the network that computes the features of the images.
+    score: computes the figure from two sets of (N, D) features, of translated images and of targets, N at least 2.
+    protocol: how the figure is computed, for metrics.json, beside the network's own protocol.
+    """
+
+    features: FeatureSource
+    score: Callable[[Tensor, Tensor], SetScore]
+    protocol: str | None = None

@@ -1,0 +1,40 @@
+import numpy as np
+import pytest
+import torch
+
+from metrics.constant_color import ConstantColorBaseline
+
+
+def test_the_best_constant_colours_are_the_medians_of_each_class() -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, (4, 16, 16))
+    targets = (labels[:, None] * 60 + rng.integers(0, 40, (4, 3, 16, 16))).astype(np.uint8)
+    baseline = ConstantColorBaseline(n_classes=3)
+    for label, target in zip(labels, targets, strict=True):
+        baseline.add(torch.from_numpy(label[None].astype(np.uint8)), torch.from_numpy(target))
+    constant = np.empty_like(targets, dtype=float)
+    for k in range(3):
+        for channel in range(3):
+            values = targets[:, channel][labels == k]
+            constant[:, channel][labels == k] = np.median(values)
+    assert baseline.l1() == pytest.approx(np.abs(targets - constant).mean() / 255, rel=1e-6)
+
+
+def test_an_rgb_source_has_one_constant_colour() -> None:
+    baseline = ConstantColorBaseline(n_classes=0)
+    target = torch.zeros(3, 4, 4, dtype=torch.uint8)
+    target[:, :, 3] = 255
+    baseline.add(torch.randint(0, 256, (3, 4, 4), dtype=torch.uint8), target)
+    assert baseline.l1() == pytest.approx(0.25)
+
+
+def test_baselines_of_several_processes_are_added_up() -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(0, 3, (2, 1, 8, 8), dtype=torch.uint8, generator=generator)
+    targets = torch.randint(0, 256, (2, 3, 8, 8), dtype=torch.uint8, generator=generator)
+    together, first, second = (ConstantColorBaseline(n_classes=3) for _ in range(3))
+    for label, target, one in zip(labels, targets, (first, second), strict=True):
+        one.add(label, target)
+        together.add(label, target)
+    first.add_all(second)
+    assert first.l1() == together.l1()

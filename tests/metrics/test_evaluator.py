@@ -1,0 +1,102 @@
+"""Figures of images together, and what the registry adds to them."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from metrics import METRICS
+from metrics.evaluator import Evaluator, shown
+from metrics.metric import FeatureSource, PairMetric, SetMetric, SetScore
+from tests.metrics.networks import save_random_alexnet, save_random_inception
+
+CPU = torch.device("cpu")
+
+
+def noise_image(seed: int) -> Tensor:
+    return torch.randint(0, 256, (3, 24, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
+
+
+def test_blur_lowers_the_sharpness() -> None:
+    image = noise_image(0)
+    blurred = torch.nn.functional.avg_pool2d(image.float(), 3, 1, 1).to(torch.uint8)
+    assert Evaluator().measure(blurred, image).figures["sharpness"] < 0.6
+
+
+def test_a_black_target_does_not_spoil_the_mean_sharpness() -> None:
+    black, evaluator = torch.zeros_like(noise_image(0)), Evaluator()
+    pairs = [(noise_image(0), black), *[(noise_image(1), noise_image(1))] * 9]
+    summary = evaluator.summarize([evaluator.measure(*pair) for pair in pairs])
+    assert summary.figures["sharpness"] == pytest.approx(10 / 9, rel=0.05)
+
+
+def test_the_mean_is_taken_of_each_metric() -> None:
+    a, b, evaluator = noise_image(0), noise_image(1), Evaluator()
+    measured = [evaluator.measure(a, b), evaluator.measure(b, a // 2)]
+    mean = evaluator.summarize(measured).mean
+    for name in ("l1", "psnr", "ssim", "ms_ssim"):
+        assert mean[name] == pytest.approx((measured[0].figures[name] + measured[1].figures[name]) / 2)
+
+
+class Brightness:
+    def __init__(self, weights: Path | None, device: torch.device) -> None:
+        self.protocol: dict[str, Any] = {"weights": str(weights), "device": device.type}
+
+    def __call__(self, fake: Tensor, target: Tensor) -> float:
+        return float((fake.float().mean() - target.float().mean()).abs())
+
+
+class MeanColor:
+    def __init__(self, weights: Path | None, device: torch.device) -> None:
+        self.protocol: dict[str, Any] = {"weights": str(weights), "device": device.type}
+
+    def __call__(self, image: Tensor) -> Tensor:
+        return image.float().mean((1, 2))
+
+
+def mean_distance(fakes: Tensor, targets: Tensor) -> SetScore:
+    return SetScore(float((fakes.mean(0) - targets.mean(0)).norm()), deviation=0.5)
+
+
+def test_a_metric_is_added_by_its_line_in_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = FeatureSource("colors", load=MeanColor)
+    pair = PairMetric("brightness", lower_is_better=True, load=Brightness, weights="color_weights")
+    monkeypatch.setitem(METRICS, "brightness", pair)
+    of_set = SetMetric("colours", lower_is_better=True, features=source, score=mean_distance, protocol="by hand")
+    monkeypatch.setitem(METRICS, "colors", of_set)
+    images = [noise_image(seed) for seed in range(4)]
+    evaluator = Evaluator.load(["colors", "brightness"], {"color_weights": Path("file")}, None, CPU)
+    measured = [evaluator.measure(images[0], images[1]), evaluator.measure(images[2], images[3])]
+    difference = abs(float(images[0].float().mean() - images[1].float().mean()))
+    assert measured[0].figures["brightness"] == pytest.approx(difference)
+    summary = evaluator.summarize(measured)
+    assert summary.mean["brightness"] == pytest.approx(sum(m.figures["brightness"] for m in measured) / 2)
+    assert summary.whole.keys() == {"colors", "colors_deviation"}
+    assert evaluator.protocol["brightness"] == {"weights": "file", "device": "cpu"}
+    assert evaluator.protocol["colors"] == "by hand"
+    assert evaluator.summarize(measured[:1]).whole == {}
+
+
+def test_optional_metrics_are_loaded_with_the_networks_that_they_share(tmp_path: Path) -> None:
+    weights: dict[str, Path | None] = {
+        "alexnet_weights": save_random_alexnet(tmp_path / "alexnet.pth"),
+        "inception_weights": save_random_inception(tmp_path / "inception.pth"),
+    }
+    evaluator = Evaluator.load(["kid", "fid", "lpips"], weights, "cmp_facades", CPU)
+    assert list(evaluator.feature_networks) == ["inception"]
+    assert evaluator.label_colors is not None
+    assert list(evaluator.sets) == ["fid", "kid"]
+    evaluator = replace(evaluator, sets={"kid": evaluator.sets["kid"]})  # FID of 2048 features takes seconds
+    summary = evaluator.summarize([evaluator.measure(noise_image(n), noise_image(n + 9)) for n in range(2)])
+    assert list(summary.figures) == [name for name in METRICS if name != "fid"]
+    assert summary.whole.keys() == {"pixel_accuracy", "mean_iou", "kid", "kid_deviation"}
+    assert {"lpips", "inception", "kid", "labels"} < evaluator.protocol.keys()
+
+
+def test_without_optional_metrics_no_weights_are_needed() -> None:
+    evaluator = Evaluator.load([], {}, None, CPU)
+    always = [name for name, metric in METRICS.items() if type(metric).__name__ == "Metric"]
+    assert list(shown(evaluator.measure(noise_image(0), noise_image(1)).figures)) == always

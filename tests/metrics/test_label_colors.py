@@ -1,0 +1,51 @@
+from pathlib import Path
+
+import pytest
+
+from metrics.label_colors import read_label_colors
+from utils.errors import ConfigError
+
+
+def test_known_data_sets_have_their_classes() -> None:
+    assert read_label_colors("cityscapes").n_classes == 19
+    assert read_label_colors("cmp_facades").n_classes == 12
+    assert read_label_colors("cityscapes").names[13] == "car"
+    assert len(read_label_colors("cityscapes").colors) == 19 + 10  # a pole group has the colour of a pole
+    for name in ("cityscapes", "cmp_facades"):
+        colors = read_label_colors(name).colors
+        assert len(colors.unique(dim=0)) == len(colors)
+
+
+def test_colours_are_read_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "colors.yaml"
+    file.write_text("sky: [70, 130, 180]\nno: [0, 0, 255]\nignored: [[0, 0, 0], [1, 1, 1]]\n")
+    colors = read_label_colors(str(file))
+    assert colors.names == ("sky", "no")
+    assert colors.colors.tolist() == [[70, 130, 180], [0, 0, 255], [0, 0, 0], [1, 1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[", "not valid YAML"),
+        ("5", "holds no classes"),
+        ("a: [1, 2, 3]", "has 1 classes, expected 2"),
+        ("a: [1, 2, 3]\nb: [1, 2]", r"b is \[1, 2\], expected \[R, G, B\]"),
+        ("a: [1, 2, 3]\nb: [1, 2, 256]", "expected"),
+        ("a: [1, 2, 3]\na: [3, 2, 1]", "duplicate key a"),
+        ("a: [1, 2, 3]\nb: [1, 2, 3]", r"\[1, 2, 3\] is there twice"),
+        ("a: [1, 2, 3]\nb: [3, 2, 3]\nignored: 7", r"ignored is 7, expected colours"),
+        ("a: [1, 2, 3]\nb: [3, 2, 3]\nignored: [0, 0, 0]", r"ignored is \[0, 0, 0\], expected colours: \[\[0"),
+        ("!!python/object/apply:os.getcwd []", "has no use here"),
+    ],
+)
+def test_a_file_of_something_else_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "colors.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        read_label_colors(str(file))
+
+
+def test_a_name_without_a_file_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"label_colors: no such file: citiscapes; expected cityscapes, cmp"):
+        read_label_colors("citiscapes")

@@ -1,0 +1,41 @@
+"""The registries of networks, and the configuration's names for them."""
+
+import inspect
+from dataclasses import fields
+from typing import get_args, get_type_hints
+
+import pytest
+
+from configs.schema import Config, DiscriminatorConfig, GeneratorConfig
+from models import DISCRIMINATORS, GENERATORS
+
+
+def test_the_names_are_those_of_the_schema() -> None:
+    assert set(GENERATORS) == set(get_args(get_type_hints(GeneratorConfig)["name"]))
+    assert set(DISCRIMINATORS) == set(get_args(get_type_hints(DiscriminatorConfig)["name"]))
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_a_generators_arguments_are_settings_of_its_section(name: str) -> None:
+    settings = {setting.name for setting in fields(GeneratorConfig)}
+    arguments = inspect.signature(GENERATORS[name]).parameters.keys()
+    assert {"in_channels", "out_channels"} < arguments
+    assert arguments - {"in_channels", "out_channels"} <= settings
+    assert inspect.signature(GENERATORS[name].image_sides).parameters.keys() <= arguments
+
+
+@pytest.mark.parametrize("name", DISCRIMINATORS)
+def test_a_discriminators_arguments_are_settings_of_its_section(name: str) -> None:
+    settings = {setting.name for setting in fields(DiscriminatorConfig)}
+    arguments = inspect.signature(DISCRIMINATORS[name]).parameters.keys()
+    assert {"source_channels", "image_channels"} < arguments
+    assert arguments - {"source_channels", "image_channels"} <= settings
+
+
+@pytest.mark.parametrize("n_downsamplings", [5, 6])
+@pytest.mark.parametrize("name", GENERATORS)
+def test_the_configuration_asks_for_the_generators_sides(name: str, n_downsamplings: int) -> None:
+    config = Config(generator=GeneratorConfig(name=name, n_downsamplings=n_downsamplings))  # type: ignore[arg-type]
+    parameters = inspect.signature(GENERATORS[name].image_sides).parameters
+    sides = GENERATORS[name].image_sides(**{key: getattr(config.generator, key) for key in parameters})
+    assert (config.size_multiple, config.min_size) == (sides.multiple, sides.minimum)
