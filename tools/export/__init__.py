@@ -1,1 +1,1 @@
-"""A generator in the formats of other programs."""
+"""Exporting a generator to other programs: python -m tools.export."""

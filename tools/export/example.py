@@ -1,4 +1,4 @@
-"""Random inputs of a generator and what it makes of them in torch: the measure of what was exported."""
+"""Random inputs of a generator, and its outputs in torch, with which exported files are compared."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ N_INSTANCES = 50
 
 @dataclass(frozen=True)
 class Example:
-    """inputs: by the names that the export gives them; expected: what the generator makes of them in float32.
+    """Inputs by their names in the exported file, and the generator's output in float32 arithmetic.
 
     Images in uint8, or tensors in [-1, 1].
     """
@@ -26,7 +26,7 @@ class Example:
     expected: Tensor
 
     def difference(self, found: Tensor) -> float:
-        """The greatest difference to what is expected, in levels of 255; infinite where there is none to be had."""
+        """Return the greatest difference from the expected output, in levels of 255; infinite if it is undefined."""
         if found.shape != self.expected.shape or found.dtype != self.expected.dtype:
             return float("inf")
         difference = (found.double() - self.expected.double()).abs().max().nan_to_num(float("inf"))
@@ -34,7 +34,7 @@ class Example:
 
 
 def random_batch(conditioning: Conditioning, n: int, height: int, width: int) -> Batch:
-    """n samples with everything that a generator may ask for, the same for the same arguments."""
+    """Return n samples with every possible input of a generator, determined by the arguments."""
     rng = torch.Generator().manual_seed(n * height * width)
 
     def draw(n_channels: int, end: int, dtype: torch.dtype) -> Tensor:
@@ -51,30 +51,30 @@ def random_batch(conditioning: Conditioning, n: int, height: int, width: int) ->
     )
 
 
-def whole_inputs(trained: LoadedGenerator, n: int, height: int, width: int) -> tuple[Tensor, ...]:
-    """What the generator, with its encoder where it has one, is called with."""
-    conditioning = build.build_conditioning(trained.config)
+def generator_inputs(loaded: LoadedGenerator, n: int, height: int, width: int) -> tuple[Tensor, ...]:
+    """Return random arguments of the generator, which calls its encoder itself if it has one."""
+    conditioning = build.build_conditioning(loaded.config)
     batch = random_batch(conditioning, n, height, width)
     return conditioning.generator_inputs(batch, conditioning(batch))
 
 
 def evaluate(generator: nn.Module, *inputs: Tensor) -> Tensor:
-    """The generator's output in evaluation mode, in which it is left."""
+    """Return the generator's output in evaluation mode, which stays on."""
     with torch.inference_mode():
         output: Tensor = generator.eval()(*inputs)
     return output
 
 
-def make_example(trained: LoadedGenerator, n: int, height: int, width: int, *, as_images: bool) -> Example:
-    """For what was exported: from images to images, or from the generator's tensor to its tensor."""
-    conditioning = build.build_conditioning(trained.config)
+def make_example(loaded: LoadedGenerator, n: int, height: int, width: int, *, as_images: bool) -> Example:
+    """Return an example of images (`as_images`), or of the tensors that the generator takes and returns."""
+    conditioning = build.build_conditioning(loaded.config)
     batch = random_batch(conditioning, n, height, width)
-    features = _features(conditioning, trained.config.features.n_channels, batch)
+    features = _features(conditioning, loaded.config.features.n_channels, batch)
     parts = [conditioning(batch)]
     if features is not None:
         parts.append(images_to_float(features) if features.dtype == torch.uint8 else features)
     tensor = torch.cat(parts, dim=1)
-    translated = evaluate(without_encoder(trained.generator), tensor)
+    translated = evaluate(without_encoder(loaded.generator), tensor)
     if not as_images:
         return Example({"source": tensor}, translated)
     inputs = {

@@ -1,4 +1,4 @@
-"""What a .pt2 or .onnx file holds: a generator in one dtype, by itself or with the conversions before and behind it."""
+"""The module in a .pt2 or .onnx file: a generator in one dtype, alone or between conversions from and to images."""
 
 from dataclasses import dataclass
 from typing import cast
@@ -14,20 +14,22 @@ from models.feature_encoder import FeatureConditionedGenerator
 
 @dataclass(frozen=True)
 class Sides:
-    """The heights and widths that a generator takes, in pixels: multiples of `multiple`, from `least` on."""
+    """The heights and widths that a generator takes, in pixels: multiples of `multiple`, at least `least`."""
 
     multiple: int
     least: int
 
     def check(self, images: Tensor) -> None:
-        """ValueError where (N, C, H, W) images have other sides; when it is traced, a guard of the program."""
+        """Raise ValueError if (N, C, H, W) images have other sides; tracing makes it a guard of the program."""
         for side in images.shape[2:]:
             if side % self.multiple or side < self.least:
-                raise ValueError(f"a side of {side} pixels, expected a multiple of {self.multiple}, from {self.least}")
+                raise ValueError(
+                    f"a side of {side} pixels, expected a multiple of {self.multiple}, at least {self.least}"
+                )
 
 
 class TensorTranslation(nn.Module):
-    """The generator that computes in one dtype, between tensors in float32."""
+    """A generator that computes in one dtype, with inputs and outputs in float32."""
 
     def __init__(self, generator: nn.Module, sides: Sides, dtype: torch.dtype) -> None:
         super().__init__()
@@ -36,16 +38,16 @@ class TensorTranslation(nn.Module):
         self.dtype = dtype
 
     def forward(self, source: Tensor) -> Tensor:
-        """(N, in_channels, H, W) float32 -> (N, out_channels, H, W) float32 in [-1, 1].
+        """Return (N, out_channels, H, W) float32 in [-1, 1] for (N, in_channels, H, W) float32.
 
-        source: one-hot labels or an image in [-1, 1]; then the instances' edges, then their features.
+        source: channels of one-hot labels or an image in [-1, 1], then of instance edges, then of features.
         """
         self.sides.check(source)
         return self.generator(source.to(self.dtype)).float()
 
 
 class ImageTranslation(nn.Module):
-    """The generator with one-hot labels, edges and ranges: what is read from files in, what is written to files out."""
+    """A generator whose inputs and outputs are images as they lie in files."""
 
     def __init__(self, tensors: TensorTranslation, conditioning: Conditioning) -> None:
         super().__init__()
@@ -53,13 +55,12 @@ class ImageTranslation(nn.Module):
         self.conditioning = conditioning
 
     def forward(self, source: Tensor, instances: Tensor | None = None, features: Tensor | None = None) -> Tensor:
-        """(N, 3, H, W) uint8 RGB images; grey ones have three equal channels.
+        """Return (N, 3, H, W) uint8 RGB images; grey ones have three equal channels.
 
-        source: (N, 3, H, W) uint8 RGB images, or (N, 1, H, W) class ids, uint8 up to 255 classes, int32 from there on;
+        source: (N, 3, H, W) uint8 RGB images, or (N, 1, H, W) class ids: uint8 for at most 255 classes, int32 for more;
             an id that is no class is zero in every channel.
-        instances: (N, 1, H, W) int32 ids, where the generator sees their edges.
-        features: precomputed ones, (N, 3, H, W) uint8, or those that an encoder gave in training, (N, C, H, W) float32
-            in [-1, 1].
+        instances: (N, 1, H, W) int32 ids, if the generator takes their edges.
+        features: (N, 3, H, W) uint8 if they are precomputed, (N, C, H, W) float32 in [-1, 1] if an encoder made them.
         """
         self.tensors.sides.check(source)
         parts = [self.conditioning(Batch((), source, instances, None))]
@@ -70,8 +71,8 @@ class ImageTranslation(nn.Module):
 
 
 def plain_weights(generator: nn.Module) -> dict[str, Tensor]:
-    """The state dict of the same generator without parametrizations: spectral norm has become part of the weights."""
-    generator.eval()  # in training mode each look at a weight is a step of the power iteration
+    """Return the generator's state dict without parametrizations: spectral norm is folded into the weights."""
+    generator.eval()  # in training mode each read of a weight is a step of the power iteration
     weights = {name: value for name, value in generator.state_dict().items() if ".parametrizations." not in name}
     for name, module in generator.named_modules():
         if is_parametrized(module, "weight"):
@@ -80,5 +81,5 @@ def plain_weights(generator: nn.Module) -> dict[str, Tensor]:
 
 
 def without_encoder(generator: nn.Module) -> nn.Module:
-    """The generator itself, whose features are an input."""
+    """Return the generator that takes features as an input."""
     return generator.generator if isinstance(generator, FeatureConditionedGenerator) else generator

@@ -1,4 +1,4 @@
-"""The weight file that pix2pixHD or pix2pix would load."""
+"""Weight files that pix2pixHD and pix2pix load."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ FAMILIES: dict[Scheme, tuple[str, ...]] = {
 
 
 def original_files(generator: nn.Module, output: Path) -> dict[Path, nn.Module]:
-    """Which network goes into which file: the originals keep the feature encoder apart, as latest_net_E.pth."""
+    """Return the networks by file: the originals have the feature encoder in a file of its own, latest_net_E.pth."""
     if not isinstance(generator, FeatureConditionedGenerator):
         return {output: generator}
     encoder_name = output.name.replace("_G.", "_E.") if "_G." in output.name else f"E_{output.name}"
@@ -37,7 +37,7 @@ def original_files(generator: nn.Module, output: Path) -> dict[Path, nn.Module]:
 
 
 def choose_family(generator: nn.Module, wanted: str | None) -> str:
-    """The family that has this generator: with dropout pix2pix, otherwise pix2pixHD where both have it.
+    """Return the family that has this generator, pix2pixHD if both have it; dropout is of pix2pix alone.
 
     Raises:
         OriginalWeightsError: the wanted family has no such network.
@@ -51,7 +51,7 @@ def choose_family(generator: nn.Module, wanted: str | None) -> str:
 
 
 def write_original(network: nn.Module, path: Path, family: str) -> None:
-    """Write the state dict that the family would load, and check that it reads back the same.
+    """Write the state dict that the family loads, after a check that importing it gives the same weights.
 
     Raises:
         OriginalWeightsError: the family has no such network.
@@ -64,6 +64,6 @@ def write_original(network: nn.Module, path: Path, family: str) -> None:
     again = import_original(weights).network.state_dict()
     for key, value in network.state_dict().items():
         if not torch.equal(again[key], value):
-            raise OriginalWeightsError(f"{path}: {key} does not read back as it was written")
+            raise OriginalWeightsError(f"{path}: {key} changes when it is imported again")
     write_weights_file(path, weights)
     logger.info("wrote %s: %d tensors in the format of %s", path, len(weights), family)

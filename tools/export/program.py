@@ -1,4 +1,4 @@
-"""A network traced by torch.export, as a .pt2 or an .onnx file, with batch, height and width left open."""
+"""A network traced by torch.export, as a .pt2 or .onnx file, for any batch, height and width."""
 
 import io
 import json
@@ -11,16 +11,16 @@ from torch.export import Dim, ExportedProgram
 
 from utils.torch_private import allow_sizes_of_one
 
-FACTS_NAME = "pairgan.json"  # in a .pt2 file: what the model is, as JSON
+FACTS_NAME = "pairgan.json"  # in a .pt2 file: the description of the model as JSON
 OUTPUT_NAME = "translated"
 
 Run = Callable[[Mapping[str, Tensor]], Tensor]
 
 
 def trace(network: nn.Module, inputs: Mapping[str, Tensor]) -> ExportedProgram:
-    """The network's program for any batch, height and width; its inputs, (N, C, H, W), go by name.
+    """Return the network's program for any batch, height and width; its (N, C, H, W) inputs are named.
 
-    inputs: examples; other sizes than theirs are traced, so that they can check what the program makes of its own.
+    inputs: examples; larger ones are traced, so that these can test the program in sizes that it has not seen.
     """
     traced = {name: tensor.repeat(2, 1, 2, 2) for name, tensor in inputs.items()}
     open_sizes = {0: Dim.DYNAMIC, 2: Dim.DYNAMIC, 3: Dim.DYNAMIC}
@@ -32,13 +32,13 @@ def trace(network: nn.Module, inputs: Mapping[str, Tensor]) -> ExportedProgram:
 
 def write_pt2(program: ExportedProgram, path: Path, facts: Mapping[str, str]) -> None:
     """Write a .pt2 file, with `facts` as the extra file FACTS_NAME."""
-    content = io.BytesIO()  # on a full disk torch's own writer would abort the process
+    content = io.BytesIO()  # torch's own writer aborts the process on a full disk
     torch.export.save(program, content, extra_files={FACTS_NAME: json.dumps(facts)})
     path.write_bytes(content.getbuffer())
 
 
 def open_pt2(path: Path) -> Run:
-    """The program of a .pt2 file."""
+    """Return the program of a .pt2 file."""
     network = torch.export.load(path).module()
 
     def run(inputs: Mapping[str, Tensor]) -> Tensor:
@@ -59,12 +59,12 @@ def write_onnx(program: ExportedProgram, path: Path, facts: Mapping[str, str]) -
     graph = onnx_program.model.graph
     for value in (*graph.inputs, *graph.outputs):
         assert value.shape is not None
-        value.shape = onnx_ir.Shape(["batch", value.shape[1], "height", "width"])  # for s38, 4*s39 and the like
+        value.shape = onnx_ir.Shape(["batch", value.shape[1], "height", "width"])  # instead of s38, 4*s39 and the like
     onnx_program.save(path, external_data=False)
 
 
 def open_onnx(path: Path) -> Run:
-    """The program of an .onnx file, run by onnxruntime on the CPU."""
+    """Return the program of an .onnx file, run by onnxruntime on the CPU."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])

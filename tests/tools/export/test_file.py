@@ -12,15 +12,12 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-import train
 from configs import build
 from configs.load import load_config
 from data.batch import Batch
 from inference.load import LoadedGenerator, find_checkpoint_file, load_generator, load_network
 from inference.predictor import Predictor
 from models.feature_encoder import FeatureConditionedGenerator
-from models.originals.layer_names import OriginalWeightsError
-from models.originals.weights import import_original
 from tests.runs import assert_equal, run, translate
 from tools.export import __main__ as export
 from tools.export import file as exported_file
@@ -32,55 +29,6 @@ from utils.errors import ConfigError
 from utils.precision import choose_precision
 
 
-def exported(config: Path, *settings: str, family: str | None = None) -> dict[str, torch.Tensor]:
-    train.main(["--config", str(config), "train.max_steps=1", *settings])
-    run_folder = config.parent / "runs" / "tiny"
-    (run_folder / "latest_net_G.pth").unlink(missing_ok=True)
-    arguments = ["--checkpoint", str(run_folder), "--format", "original"]
-    export.main([*arguments, *(["--family", family] if family else [])])
-    return dict(torch.load(run_folder / "latest_net_G.pth", weights_only=True))
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        ["generator.name=global"],
-        ["generator.name=local", "data.synthetic.width=64"],
-        ["generator.name=unet", "generator.n_downsamplings=5"],
-    ],
-    ids=lambda settings: settings[0],
-)
-def test_an_exported_generator_computes_the_same_when_it_is_read_again(tiny_config: Path, settings: list[str]) -> None:
-    weights = exported(tiny_config, *settings)
-    (checkpoint,) = (tiny_config.parent / "runs" / "tiny").glob("checkpoint-*.pt")
-    ours, theirs = load_generator(checkpoint).generator.eval(), import_original(weights).network.eval()
-    source = torch.randn(1, 13, 64, 64)
-    assert torch.equal(ours(source), theirs(source))
-
-
-def test_biases_before_norms_are_the_familys(tiny_config: Path) -> None:
-    norm = "generator.norm=batch"
-    weights = exported(tiny_config, norm)
-    assert torch.equal(weights["model.1.bias"], torch.zeros(4))
-    assert "model.1.bias" not in exported(tiny_config, norm, family="pix2pix")
-    assert "model.1.bias" not in exported(tiny_config, norm, "generator.dropout=true", "--resume", "never")
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ("generator.spectral_norm=true", "no such network: spectral_norm"),
-        ("generator.upsample=residual", "no such network: upsample"),
-        ("generator.upsample=nearest", "no such network: upsample"),
-        ("generator.padding=reflect", "no such network: padding=reflect"),
-        ("generator.dropout=true", "--family pix2pixHD has no such generator, only pix2pix"),
-    ],
-)
-def test_what_the_originals_do_not_have_is_refused(tiny_config: Path, setting: str, message: str) -> None:
-    with pytest.raises(OriginalWeightsError, match=message):
-        exported(tiny_config, setting, family="pix2pixHD")
-
-
 @pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
 def test_a_program_is_no_checkpoint(tmp_path: Path, suffix: str) -> None:
     (tmp_path / f"generator{suffix}").touch()
@@ -88,33 +36,11 @@ def test_a_program_is_no_checkpoint(tmp_path: Path, suffix: str) -> None:
         find_checkpoint_file(tmp_path / f"generator{suffix}")
 
 
-def test_nothing_is_overwritten(tiny_config: Path) -> None:
-    exported(tiny_config)
-    original = tiny_config.parent / "runs" / "tiny" / "latest_net_G.pth"
-    before = original.read_bytes()
-    for checkpoint in (original.parent, original):
-        with pytest.raises(FileExistsError, match="is there already; choose another --output, or --existing replace"):
-            export.main(["--checkpoint", str(checkpoint), "--format", "original"])
-    assert original.read_bytes() == before
-    export.main(["--checkpoint", str(original.parent), "--format", "original", "--existing", "replace"])
-    assert original.read_bytes() == before
-
-
-def test_a_batch_norm_unet_of_the_originals_comes_back_with_its_names(
-    reference: dict[str, Any], tmp_path: Path
-) -> None:
-    weights = reference["pix2pix_unet_batch"]["state_dict"]
-    torch.save(weights, tmp_path / "latest_net_G.pth")
-    arguments = ["--checkpoint", str(tmp_path / "latest_net_G.pth"), "--format", "original"]
-    export.main([*arguments, "--output", str(tmp_path / "back.pth")])
-    assert torch.load(tmp_path / "back.pth", weights_only=True).keys() == weights.keys()
-
-
 def untrained(config: Path, *settings: str) -> LoadedGenerator:
     """A generator as it begins; the weights are large enough that a fault shows in 8 bits."""
     torch.manual_seed(0)
-    loaded = load_config(config, ["generator.init_gain=0.3", *settings])
-    return LoadedGenerator(config.parent / "checkpoint.pt", loaded, 1, build.build_generator(loaded))
+    resolved = load_config(config, ["generator.init_gain=0.3", *settings])
+    return LoadedGenerator(config.parent / "checkpoint.pt", resolved, 1, build.build_generator(resolved))
 
 
 PROGRAMS: tuple[tuple[Literal["pt2", "onnx"], Callable[[Path], Run]], ...] = (("pt2", open_pt2), ("onnx", open_onnx))
@@ -137,15 +63,15 @@ KINDS = [
 def test_a_program_translates_as_the_generator_in_sizes_that_it_never_saw(
     tiny_config: Path, settings: list[str], as_images: bool
 ) -> None:
-    trained = untrained(tiny_config, *settings)
-    multiple = trained.config.size_multiple
+    loaded = untrained(tiny_config, *settings)
+    multiple = loaded.config.size_multiple
     examples = [
-        make_example(trained, n, height * multiple, width * multiple, as_images=as_images)
+        make_example(loaded, n, height * multiple, width * multiple, as_images=as_images)
         for n, height, width in ((1, 2, 5), (2, 3, 2), (4, 5, 4))
     ]
     for kind, read in PROGRAMS:
         file = tiny_config.parent / f"generator.{kind}"
-        export_program(trained, file, kind, "float32", as_images=as_images)
+        export_program(loaded, file, kind, "float32", as_images=as_images)
         translate_inputs = read(file)
         for example in examples:
             assert example.expected.float().std() > (10 if as_images else 0.1)  # or agreement would mean nothing
@@ -158,31 +84,31 @@ def test_a_program_translates_as_the_generator_in_sizes_that_it_never_saw(
 
 
 def test_a_unet_takes_its_smallest_image(tiny_config: Path) -> None:
-    trained = untrained(tiny_config, "generator.name=unet", "generator.n_downsamplings=5", "data.synthetic.height=64")
-    example = make_example(trained, 1, 32, 32, as_images=True)
+    loaded = untrained(tiny_config, "generator.name=unet", "generator.n_downsamplings=5", "data.synthetic.height=64")
+    example = make_example(loaded, 1, 32, 32, as_images=True)
     for kind, read in PROGRAMS:
-        export_program(trained, tiny_config.parent / f"g.{kind}", kind, "float32", as_images=True)
+        export_program(loaded, tiny_config.parent / f"g.{kind}", kind, "float32", as_images=True)
         assert example.difference(read(tiny_config.parent / f"g.{kind}")(example.inputs)) <= 1
 
 
 def test_an_exported_program_is_what_the_translator_does(tiny_config: Path) -> None:
     """The examples' expectations are made by this tool: here they are held against test.py's own way."""
-    trained = untrained(tiny_config)
-    conditioning = build.build_conditioning(trained.config)
-    example = make_example(trained, 2, 16, 24, as_images=True)
+    loaded = untrained(tiny_config)
+    conditioning = build.build_conditioning(loaded.config)
+    example = make_example(loaded, 2, 16, 24, as_images=True)
     batch = Batch(("a", "b"), example.inputs["source"], example.inputs["instances"], None)
     precision = choose_precision("O0", "auto", torch.device("cpu"))
-    predictor = Predictor(trained.generator, conditioning, precision, torch.device("cpu"), torch.empty(0, 3))
+    predictor = Predictor(loaded.generator, conditioning, precision, torch.device("cpu"), torch.empty(0, 3))
     assert torch.equal(predictor.translate(batch), example.expected)
 
 
 def test_more_than_255_classes_are_int32(tiny_config: Path) -> None:
-    trained = untrained(
+    loaded = untrained(
         tiny_config, "data.layout=paired_folders", "data.root=.", "data.n_classes=300", "data.instance_edges=false"
     )
-    example = make_example(trained, 1, 8, 12, as_images=True)
+    example = make_example(loaded, 1, 8, 12, as_images=True)
     assert example.inputs["source"].dtype == torch.int32
-    export_program(trained, tiny_config.parent / "g.onnx", "onnx", "float32", as_images=True)
+    export_program(loaded, tiny_config.parent / "g.onnx", "onnx", "float32", as_images=True)
     assert example.difference(open_onnx(tiny_config.parent / "g.onnx")(example.inputs)) <= 1
 
 
@@ -192,12 +118,12 @@ def test_more_than_255_classes_are_int32(tiny_config: Path) -> None:
 def test_a_low_dtype_halves_the_weights_and_keeps_inputs_and_outputs(
     tiny_config: Path, kind: Literal["pt2", "onnx"], dtype: Literal["float16", "bfloat16"], n_bytes: int
 ) -> None:
-    trained = untrained(tiny_config, "generator.base_channels=16", "generator.init_gain=0.02")
+    loaded = untrained(tiny_config, "generator.base_channels=16", "generator.init_gain=0.02")
     file = tiny_config.parent / f"generator.{kind}"
-    export_program(trained, file, kind, dtype, as_images=False)
-    n_weights = sum(weight.numel() for weight in trained.generator.parameters())
+    export_program(loaded, file, kind, dtype, as_images=False)
+    n_weights = sum(weight.numel() for weight in loaded.generator.parameters())
     assert file.stat().st_size < n_bytes * n_weights + 250_000
-    example = make_example(trained, 1, 8, 12, as_images=False)
+    example = make_example(loaded, 1, 8, 12, as_images=False)
     translated = (open_pt2 if kind == "pt2" else open_onnx)(file)(example.inputs)
     assert translated.dtype == torch.float32
     assert 0 < example.difference(translated) <= TOLERANCES[dtype]
@@ -220,14 +146,14 @@ def test_what_translates_otherwise_is_removed(tiny_config: Path, kind: str, monk
     run(tiny_config, "train.max_steps=1")
     plain = exported_file.plain_copy
 
-    def damaged(trained: LoadedGenerator) -> LoadedGenerator:
-        copy = plain(trained)
+    def damaged(loaded: LoadedGenerator) -> LoadedGenerator:
+        copy = plain(loaded)
         next(copy.generator.parameters()).mul_(-1)
         return copy
 
     monkeypatch.setattr(exported_file, "plain_copy", damaged)
     output = tiny_config.parent / "exports" / f"generator.{kind}"
-    with pytest.raises(ExportError, match=r"levels otherwise than the generator, 1 are allowed, and was removed"):
+    with pytest.raises(ExportError, match=r"differs from the generator by .* 1 allowed, and was removed"):
         export.main(
             ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--format", kind, "--output", str(output)]
         )
@@ -294,7 +220,7 @@ def test_a_missing_package_is_named_with_the_extra(kind: str, packages: str, mon
         (["--format", "original", "--dtype", "float16"], "--dtype: the originals' files are in float32"),
         (["--format", "pt2", "--output", "a.onnx"], "--output a.onnx: expected a name that ends in .pt2"),
         (["--format", "onnx", "--family", "pix2pix"], "--family goes with --format original"),
-        (["--format", "onnx", "--dtype", "bfloat16"], "take float16, or --format pt2"),
+        (["--format", "onnx", "--dtype", "bfloat16"], "use float16, or --format pt2"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(
@@ -320,9 +246,9 @@ def test_a_safetensors_file_translates_as_its_run(tiny_config: Path) -> None:
     for name in names:
         first, second = (np.asarray(Image.open(output / name)).astype(int) for output in outputs)
         assert np.abs(first - second).max() <= 1  # the singular value divides before, not within, the convolution
-    trained = load_generator(elsewhere)
-    assert (trained.name, trained.step) == ("tiny", 4)
-    assert not trained.config.generator.spectral_norm
+    loaded = load_generator(elsewhere)
+    assert (loaded.name, loaded.step) == ("tiny", 4)
+    assert not loaded.config.generator.spectral_norm
 
 
 def test_a_safetensors_file_starts_another_run(tiny_config: Path) -> None:
