@@ -51,7 +51,8 @@ BASE = ["log.every_steps=1", "log.images_every_steps=9", "checkpoint.every_steps
 def test_the_cells_of_a_short_run_cover_each_axis() -> None:
     chosen = COVERING & set(ALL_CELLS)
     assert len(chosen) == len(COVERING)
-    for axis, values in enumerate((PRECISIONS, STATES, STOPS, WORKERS)):
+    names = ([*PRECISIONS], [*STATES], [*STOPS], [*WORKERS])
+    for axis, values in enumerate(names):
         assert {cell[axis] for cell in chosen} == set(values)
 
 
