@@ -17,8 +17,7 @@ import torch
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-import train
-from tests.runs import translation_script
+from tests.runs import program_main
 from training import launch  # noqa: F401 - what train.py imports when it starts
 from utils.cli import run_entry_point
 
@@ -34,8 +33,12 @@ def start(config: Path, *arguments: str, prepare: Callable[[], object] | None = 
 
     prepare: called in that process first.
     """
-    command = ["train.py", "--config", str(config), *arguments]
-    process = _context.Process(target=_work, args=(command, config.with_suffix(".out"), prepare))
+    return start_program(["train.py", "--config", str(config), *arguments], config.with_suffix(".out"), prepare)
+
+
+def start_program(command: list[str], output: Path, prepare: Callable[[], object] | None = None) -> ForkServerProcess:
+    """Start `python COMMAND`: `train.py …`, `test.py …` or `-m MODULE …`."""
+    process = _context.Process(target=_work, args=(command, output, prepare))
     process.start()
     return process
 
@@ -174,7 +177,8 @@ def _run_rank(command: list[str], prepare: Callable[[], object] | None) -> None:
 
 def _run_program(command: list[str], prepare: Callable[[], object] | None) -> None:
     torch.set_num_threads(1)
-    sys.argv = command
+    program, *arguments = command[1:] if command[0] == "-m" else command
+    sys.argv = [program, *arguments]
     if prepare:
         prepare()
-    sys.exit(run_entry_point(train.main if command[0] == "train.py" else translation_script().main))
+    sys.exit(run_entry_point(program_main(program)))

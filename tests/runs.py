@@ -3,7 +3,9 @@
 import importlib.util
 import sys
 import time
+from collections.abc import Callable, Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,7 +18,7 @@ from utils.checkpoint_folder import LoadedCheckpoint, checkpoint_path
 
 
 def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300  # however busy the machine is
     while not path.exists():
         assert time.monotonic() < deadline, path
         time.sleep(0.001)
@@ -32,6 +34,16 @@ def translation_script() -> ModuleType:
     sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
+
+
+def program_main(program: str) -> Callable[[Sequence[str]], None]:
+    """`main` of `train.py`, `test.py`, or of a module that is started with -m."""
+    if program == "train.py":
+        return train.main
+    if program == "test.py":
+        return translation_script().main
+    is_package = Path(*program.split("."), "__main__.py").exists()
+    return import_module(f"{program}.__main__" if is_package else program).main
 
 
 def translate(*arguments: str) -> None:

@@ -3,8 +3,8 @@
 import contextlib
 import os
 import signal
-import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ import torch
 
 import train
 from configs.load import load_config
+from tests import processes
 from tests.runs import assert_equal, checkpoint, found, run, wait_for, without_config
 from training.resume import restore
 from training.setup import build_training
@@ -21,21 +22,18 @@ from utils.cli import run_entry_point
 from utils.distributed import World
 from utils.errors import ConfigError
 
-# Sums come out differently, in their last bits, on another number of threads than this process's.
-ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1"}
-
 
 def test_six_steps_kill_and_six_more_equal_twelve(tiny_config: Path) -> None:
     settings = ["checkpoint.every_steps=6", "checkpoint.keep=0", "train.epochs=1"]
     settings += ["data.synthetic.train_samples=4", "train.decay_epochs=1000"]
     run(tiny_config, *settings, "train.max_steps=12", "run.name=whole")
 
-    command = [sys.executable, "train.py", "--config", str(tiny_config), *settings, "train.max_steps=1000"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=ONE_THREAD)
+    process = processes.start(tiny_config, *settings, "train.max_steps=1000")
     saved = checkpoint_path(tiny_config.parent / "runs" / "tiny", 6)
     wait_for(saved)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
     for later in list_checkpoints(saved.parent)[1:]:  # however late the signal came
         later.unlink()
 
@@ -277,27 +275,24 @@ def test_other_networks_than_the_checkpoints_are_refused_and_nothing_is_lost(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_stopped_saves_itself_and_goes_on_exactly(tiny_config: Path, number: signal.Signals) -> None:
-    command = [sys.executable, "train.py", "--config", str(tiny_config), "train.max_steps=100000", "data.workers=2"]
-    process = subprocess.Popen(
-        [*command, "log.every_steps=1", "log.images_every_steps=1"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env=ONE_THREAD,
-    )
-    assert process.stdout is not None
-    while not process.stdout.readline().startswith("step"):
-        assert process.poll() is None
+    settings = ["train.max_steps=100000", "data.workers=2", "log.every_steps=1", "log.images_every_steps=1"]
+    process = processes.start(tiny_config, *settings, prepare=os.setsid)
+    output = tiny_config.with_suffix(".out")
+    wait_for(output)
+    while "\nstep" not in output.read_text():
+        assert process.is_alive(), output.read_text()
+        time.sleep(0.01)
+    assert process.pid is not None
     os.killpg(process.pid, number)  # as Ctrl-C in a terminal: to the workers too
-    _, error = process.communicate(timeout=60)
-    assert process.returncode == 128 + number
+    process.join(processes.PATIENCE_S)
+    assert process.exitcode == 128 + number
     (saved,) = list_checkpoints(tiny_config.parent / "runs" / "tiny")
     step = load_checkpoint(saved)["step"]
-    told = (
-        f"stopped by {number.name} and saved at step {step}; the same command, without --resume, continues from there"
+    message = f"stopped by {number.name} and saved at step {step}; the same command, without --resume, continues from "
+    assert output.read_text().splitlines()[-1] == f"{message}there"
     )
-    assert error == f"{told}\n"
+    assert output.read_text().splitlines()[-1] == message
+    assert "Traceback" not in output.read_text()
 
     run(tiny_config, f"train.max_steps={step + 3}")
     run(tiny_config, f"train.max_steps={step + 3}", "run.name=whole")

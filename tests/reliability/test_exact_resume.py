@@ -27,10 +27,10 @@ STATES = {
 }
 STOPS = {"in an epoch": 7, "at its end": 10, "at the last step": 12}  # an epoch has 5 samples
 WORKERS = {"0": ("0", "0"), "2": ("2", "2"), "0 then 2": ("0", "2")}
-FURTHER = 20
+FURTHER = 8  # beyond the end of an epoch, wherever the run stops
 
 # each precision with each state; the place and the workers go round, so that each meets each
-CELLS = [
+ALL_CELLS = [
     (precision, state, stop, workers)
     for i, precision in enumerate(PRECISIONS)
     for j, state in enumerate(STATES)
@@ -39,7 +39,24 @@ CELLS = [
         (list(STOPS)[(i + j + 1) % 3], list(WORKERS)[(j + 1 + i) % 3]),
     )
 ]
+COVERING = {  # of each precision, state, place and number of workers at least one
+    ("float32", "average", "in an epoch", "0"),
+    ("float32", "enhancer", "at its end", "2"),
+    ("bfloat16", "pool", "at the last step", "2"),
+    ("bfloat16", "decay", "in an epoch", "0 then 2"),
+    ("float16", "average", "at the last step", "0"),
+    ("float16", "pool", "in an epoch", "2"),
+}
+CELLS = [pytest.param(*cell, marks=[pytest.mark.slow] * (cell not in COVERING)) for cell in ALL_CELLS]
 BASE = ["log.every_steps=1", "log.images_every_steps=9", "checkpoint.every_steps=1000"]
+
+
+def test_the_cells_of_a_short_run_cover_each_axis() -> None:
+    chosen = COVERING & set(ALL_CELLS)
+    assert len(chosen) == len(COVERING)
+    names = ([*PRECISIONS], [*STATES], [*STOPS], [*WORKERS])
+    for axis, values in enumerate(names):
+        assert {cell[axis] for cell in chosen} == set(values)
 
 
 def losses(config: Path, name: str, from_step: int) -> list[str]:
@@ -107,10 +124,11 @@ def test_a_run_that_forgets_its_place_is_noticed(tiny_config: Path, monkeypatch:
         load(self, state)
         self.batches -= 1
 
-    run(tiny_config, *BASE, "train.max_steps=27", "run.name=whole")
+    end = f"train.max_steps={7 + FURTHER}"
+    run(tiny_config, *BASE, end, "run.name=whole")
     run(tiny_config, *BASE, "train.max_steps=7")
     monkeypatch.setattr(LoopState, "load_state_dict", forgetful)
-    run(tiny_config, *BASE, "train.max_steps=27")
+    run(tiny_config, *BASE, end)
     with pytest.raises(AssertionError):
         assert_same_end(tiny_config, 7)
 
