@@ -1,4 +1,4 @@
-"""Config -> parts: the one place that turns settings into data, networks and losses, shared by the entry points."""
+"""From a configuration to its parts: the one place that turns settings into data, networks, losses and metrics."""
 
 import hashlib
 import os
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from configs.schema import Config, DataConfig
+from configs.sizes import check_sizes, image_sides
 from data import LAYOUTS
 from data.cache import CachedLayout, SampleCache
 from data.conditioning import Conditioning
@@ -25,7 +26,6 @@ from models import DISCRIMINATORS, GENERATORS
 from models.blocks import enable_activation_checkpointing
 from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
 from models.initialization import initialize
-from models.local_enhancer import LocalEnhancer
 from models.spectral_norm import add_spectral_norm
 from utils.cores import usable_cores
 from utils.cpu_memory import keep_freed_memory
@@ -61,7 +61,7 @@ def class_colors(data: DataConfig) -> Tensor:
 
 
 def build_conditioning(config: Config) -> Conditioning:
-    """What the networks are given of a batch."""
+    """Return what the networks are conditioned on."""
     return Conditioning(
         n_classes=number_of_classes(config.data),
         instance_edges=config.data.instance_edges,
@@ -81,7 +81,7 @@ def prepare_device(config: Config, device: torch.device) -> None:
 
 
 def memory_format(config: Config, device: torch.device) -> torch.memory_format:
-    """The layout of a GPU's tensor cores is channels last; a CPU has blocked layouts of its own."""
+    """Return the memory layout of the networks: channels last suits a GPU's tensor cores; a CPU has blocked layouts."""
     choice = config.train.channels_last
     is_last = choice == "always" or (choice == "auto" and device.type == "cuda")
     return torch.channels_last if is_last else torch.contiguous_format
@@ -125,8 +125,13 @@ def _data_settings(data: DataConfig) -> dict[str, Any]:
 
 
 def build_preprocessing(config: Config) -> Preprocessing:
-    """How samples are cut to the sizes that the generator takes."""
-    data = config.data
+    """Return how samples are cut to the sizes that the generator takes.
+
+    Raises:
+        ConfigError: the generator does not take a size that the settings ask for.
+    """
+    check_sizes(config)
+    data, sides = config.data, image_sides(config)
     return Preprocessing(
         mode=data.preprocess,
         load_height=data.load_height,
@@ -134,13 +139,13 @@ def build_preprocessing(config: Config) -> Preprocessing:
         crop_height=data.crop_height,
         crop_width=data.crop_width,
         flip=data.flip,
-        size_multiple=config.size_multiple,
-        min_size=config.min_size,
+        size_multiple=sides.multiple,
+        min_size=sides.minimum,
     )
 
 
 def build_training_layout(config: Config, layout: Layout, run_folder: Path) -> Layout:
-    """The training split behind its cache, if there is to be one, whose folder is made."""
+    """Return the training split, behind a cache if the settings ask for one, whose folder is made."""
     folder, cached = cache_folder(config, run_folder), build_cached_layout(config, layout, run_folder)
     if folder is None or cached is None:
         return layout
@@ -152,7 +157,7 @@ def build_training_layout(config: Config, layout: Layout, run_folder: Path) -> L
 
 
 def build_cached_layout(config: Config, layout: Layout, run_folder: Path) -> CachedLayout | None:
-    """The training split behind its cache; None where there is to be none."""
+    """Return the training split behind its cache; None without one."""
     folder = cache_folder(config, run_folder)
     if folder is None:
         return None
@@ -162,7 +167,7 @@ def build_cached_layout(config: Config, layout: Layout, run_folder: Path) -> Cac
 
 
 def cache_folder(config: Config, run_folder: Path) -> Path | None:
-    """Where samples are kept; processes of one run share their memory."""
+    """Return the folder of cached samples, None without a cache; the processes of one run share their memory."""
     match config.data.cache:
         case "none":
             return None
@@ -174,12 +179,12 @@ def cache_folder(config: Config, run_folder: Path) -> Path | None:
 
 
 def memory_caches() -> list[Path]:
-    """The folders of data.cache=memory that runs of this user have left behind."""
+    """Return the folders of data.cache=memory that killed runs of this user have left."""
     return sorted(_SHARED_MEMORY.glob(f"{_MEMORY_CACHE}-*"))
 
 
 def count_workers(data: DataConfig, processes_per_machine: int) -> int:
-    """Loader processes of each training process."""
+    """Return the number of loader processes of each training process."""
     if isinstance(data.workers, int):
         return data.workers
     return max(1, min(8, usable_cores() // (2 * processes_per_machine)))
@@ -212,12 +217,6 @@ def _build_encoder(config: Config) -> FeatureEncoder:
     )
     initialize(encoder, settings.init, settings.init_gain)
     return encoder
-
-
-def global_part(generator: nn.Module) -> list[str]:
-    """The beginnings of the names of a local generator's parameters below its finest enhancer."""
-    assert isinstance(generator, FeatureConditionedGenerator | LocalEnhancer), type(generator)
-    return generator.coarse_parts
 
 
 def build_discriminator(config: Config) -> nn.Module:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from configs import build
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
+from configs.sizes import image_sides
 from inference.originals import original_generator, original_network
 from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
 from models.global_generator import GlobalGenerator
@@ -54,13 +55,14 @@ class LoadedGenerator:
 
     def facts(self) -> dict[str, str]:
         """Return the metadata of an exported file: settings and step as JSON, and the sizes that it accepts."""
+        sides = image_sides(self.config)
         return {
             "format": EXPORT_FORMAT,
             "format_version": EXPORT_VERSION,
             "config": json.dumps(config_to_dict(self.config)),
             "step": json.dumps(self.step),
-            "size_multiple": str(self.config.size_multiple),
-            "min_size": str(self.config.min_size),
+            "size_multiple": str(sides.multiple),
+            "min_size": str(sides.minimum),
         }
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from configs import build
+from configs.sizes import image_sides
 from data.batch import DataError
 from data.layout import Layout
 from inference.feature_sampler import FeatureSampler, load_clusters, sample_config
@@ -184,14 +185,14 @@ def with_tiles(predictor: Predictor, loaded: LoadedGenerator, request: Request, 
     if request.tile is None:
         return predictor
     tile = request.tile
-    config = sample_config(loaded.config, predictor.feature_sampler)
+    sides = image_sides(sample_config(loaded.config, predictor.feature_sampler))
 
     def tiled(network: nn.Module) -> TiledNetwork:
         return TiledNetwork(
             network,
             tile=tile,
-            size_multiple=config.size_multiple,
-            min_size=config.min_size,
+            size_multiple=sides.multiple,
+            min_size=sides.minimum,
             overlap=request.overlap,
             folder=folder,
         )

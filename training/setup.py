@@ -20,6 +20,8 @@ from data.preprocessing import Preprocessing
 from data.sampler import TrainingSampler
 from inference.predictor import Predictor
 from metrics.evaluator import Evaluator
+from models.feature_encoder import FeatureConditionedGenerator
+from models.local_enhancer import LocalEnhancer
 from training.batches import BatchReader
 from training.best import BestScore, check_best
 from training.checkpointing import CheckpointManager
@@ -252,10 +254,14 @@ def build_schedule(config: Config) -> LearningRateSchedule:
 
 def build_freezing(config: Config, update: AdversarialUpdate) -> Freezing:
     """Return what freezes parts of the networks."""
-    train = config.train
+    train, generator = config.train, update.generator.module
+    coarse_parts: list[str] = []
+    if train.freeze_global_epochs:
+        assert isinstance(generator, LocalEnhancer | FeatureConditionedGenerator), type(generator)
+        coarse_parts = generator.coarse_parts
     return Freezing(
         networks=update.networks,
         always={"generator": train.freeze_generator, "discriminator": train.freeze_discriminator},
-        coarse_parts=build.global_part(update.generator.module) if train.freeze_global_epochs else [],
+        coarse_parts=coarse_parts,
         coarse_epochs=train.freeze_global_epochs,
     )

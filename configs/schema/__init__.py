@@ -7,7 +7,7 @@ exists is valid. Only entry points and configs/build.py read it: everything belo
 from dataclasses import dataclass, field
 
 from configs.schema.checks import require
-from configs.schema.data import SIZED_BY_CROP, DataConfig, SyntheticConfig
+from configs.schema.data import DataConfig, SyntheticConfig
 from configs.schema.networks import DiscriminatorConfig, FeaturesConfig, GeneratorConfig, InitConfig
 from configs.schema.run import EXTRA_METRICS, CheckpointConfig, LogConfig, MetricsConfig, RunConfig
 from configs.schema.training import AmpConfig, LossConfig, OptimizerConfig, TrainConfig
@@ -73,7 +73,6 @@ class Config:
             frozen_epochs = self.train.freeze_global_epochs
             expected = "0 where generator.name is not local"
             require(frozen_epochs == 0, "train.freeze_global_epochs", frozen_epochs, expected)
-        self._check_sizes()
 
     def _check_features(self) -> None:
         features, data = self.features, self.data
@@ -90,36 +89,10 @@ class Config:
             has_labels = data.n_classes > 0 or data.layout == "synthetic_facades"
             require(has_labels, "features.regions", features.regions, "instances where data.n_classes is 0")
 
-    def _check_sizes(self) -> None:
-        """The sizes that the user typed against what the networks can halve."""
-        multiple, least = self.size_multiple, self.min_size
-        if self.data.preprocess in SIZED_BY_CROP:
-            sizes = {"crop_width": self.data.crop_width, "crop_height": self.data.crop_height}
-        elif self.data.preprocess == "scale_width":
-            sizes = {"load_width": self.data.load_width}
-        else:
-            sizes = {}
-        for key, size in sizes.items():
-            nearest = max(least, round(size / multiple) * multiple)
-            expected = f"a multiple of {multiple}, at least {least}, for this generator; for instance {nearest}"
-            require(size % multiple == 0 and size >= least, f"data.{key}", size, expected)
-
-    @property
-    def size_multiple(self) -> int:
-        """What the sides of an image must be multiples of, in pixels."""
-        generator = self.generator
-        halvings = generator.n_downsamplings + (generator.n_enhancers if generator.name == "local" else 0)
-        return 2 ** max(halvings, self.features.n_downsamplings if self.has_encoder else 0)
-
     @property
     def has_encoder(self) -> bool:
         """Whether the generator has a feature encoder that is trained with it."""
         return self.features.n_channels > 0 and self.features.origin == "encoded"
-
-    @property
-    def min_size(self) -> int:
-        """The shortest side of an image, in pixels: reflection at the lowest resolution needs a second pixel there."""
-        return self.size_multiple * (1 if self.generator.name == "unet" else 2)
 
     @property
     def n_validation_samples(self) -> int:

@@ -36,7 +36,7 @@ def test_colours_are_read_from_a_file(tmp_path: Path) -> None:
         ("a: [1, 2, 3]\nb: [1, 2, 3]", r"\[1, 2, 3\] is there twice"),
         ("a: [1, 2, 3]\nb: [3, 2, 3]\nignored: 7", r"ignored is 7, expected colours"),
         ("a: [1, 2, 3]\nb: [3, 2, 3]\nignored: [0, 0, 0]", r"ignored is \[0, 0, 0\], expected colours: \[\[0"),
-        ("!!python/object/apply:os.getcwd []", "has no use here"),
+        ("!!python/object/apply:os.getcwd []", "is not supported"),
     ],
 )
 def test_a_file_of_something_else_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -7,6 +7,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 from configs.schema import Config, DiscriminatorConfig, GeneratorConfig
+from configs.sizes import image_sides
 from models import DISCRIMINATORS, GENERATORS
 
 
@@ -38,4 +39,4 @@ def test_the_configuration_asks_for_the_generators_sides(name: str, n_downsampli
     config = Config(generator=GeneratorConfig(name=name, n_downsamplings=n_downsamplings))  # type: ignore[arg-type]
     parameters = inspect.signature(GENERATORS[name].image_sides).parameters
     sides = GENERATORS[name].image_sides(**{key: getattr(config.generator, key) for key in parameters})
-    assert (config.size_multiple, config.min_size) == (sides.multiple, sides.minimum)
+    assert image_sides(config) == sides

@@ -12,9 +12,11 @@ from typing import Literal
 import torch
 
 from configs import build
+from configs.sizes import image_sides
 from inference.load import LoadedGenerator, load_generator
+from models.image_sides import ImageSides
 from tools.export.example import LEVELS, Example, evaluate, generator_inputs, make_example
-from tools.export.network import ImageTranslation, Sides, TensorTranslation, plain_weights, without_encoder
+from tools.export.network import ImageTranslation, TensorTranslation, plain_weights, without_encoder
 from tools.export.program import open_onnx, open_pt2, trace, write_onnx, write_pt2
 from utils.checkpoint import CheckpointError
 from utils.log import logger
@@ -42,7 +44,7 @@ def export_program(
         ExportError: the program does not translate as the generator does, or is too large for its format.
         OSError: the file cannot be written.
     """
-    sides = Sides(loaded.config.size_multiple, loaded.config.min_size)
+    sides = image_sides(loaded.config)
     tensors = TensorTranslation(without_encoder(plain_copy(loaded).generator), sides, getattr(torch, dtype))
     n_bytes = sum(weight.nbytes for weight in tensors.state_dict().values())
     if kind == "onnx" and n_bytes >= MAX_ONNX_BYTES:
@@ -101,7 +103,8 @@ def _check_sizes(loaded: LoadedGenerator) -> list[tuple[int, tuple[int, int]]]:
     They are twice the smallest, at which norms of the lowest resolution divide by the standard deviation of a few
     pixels, so that torch itself is far off in a low dtype.
     """
-    short, long = 2 * loaded.config.min_size, 2 * loaded.config.min_size + loaded.config.size_multiple
+    sides = image_sides(loaded.config)
+    short, long = 2 * sides.minimum, 2 * sides.minimum + sides.multiple
     return [(1, (short, long)), (2, (long, short))]
 
 
@@ -131,9 +134,9 @@ def _write_checked(
     logger.info(f"wrote        {path}: {path.stat().st_size / 1e6:.1f} MB, in {seconds:.1f} s")
 
 
-def _describe(example: Example, sides: Sides) -> None:
+def _describe(example: Example, sides: ImageSides) -> None:
     """Log the inputs of the program."""
     for name, tensor in example.inputs.items():
         dtype = str(tensor.dtype).removeprefix("torch.")
         logger.info(f"input        {name}: (batch, {tensor.shape[1]}, height, width) {dtype}")
-    logger.info(f"             sides: multiples of {sides.multiple} pixels, at least {sides.least}")
+    logger.info(f"             sides: multiples of {sides.multiple} pixels, at least {sides.minimum}")

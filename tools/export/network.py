@@ -1,6 +1,5 @@
 """The module in a .pt2 or .onnx file: a generator in one dtype, alone or between conversions from and to images."""
 
-from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -10,28 +9,13 @@ from torch.nn.utils.parametrize import is_parametrized
 from data.batch import Batch
 from data.conditioning import Conditioning, images_to_float, images_to_uint8
 from models.feature_encoder import FeatureConditionedGenerator
-
-
-@dataclass(frozen=True)
-class Sides:
-    """The heights and widths that a generator takes, in pixels: multiples of `multiple`, at least `least`."""
-
-    multiple: int
-    least: int
-
-    def check(self, images: Tensor) -> None:
-        """Raise ValueError if (N, C, H, W) images have other sides; tracing makes it a guard of the program."""
-        for side in images.shape[2:]:
-            if side % self.multiple or side < self.least:
-                raise ValueError(
-                    f"a side of {side} pixels, expected a multiple of {self.multiple}, at least {self.least}"
-                )
+from models.image_sides import ImageSides
 
 
 class TensorTranslation(nn.Module):
     """A generator that computes in one dtype, with inputs and outputs in float32."""
 
-    def __init__(self, generator: nn.Module, sides: Sides, dtype: torch.dtype) -> None:
+    def __init__(self, generator: nn.Module, sides: ImageSides, dtype: torch.dtype) -> None:
         super().__init__()
         self.generator = generator.to(dtype)
         self.sides = sides

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 
 from configs import build
 from configs.load import load_config
+from configs.sizes import image_sides
 from data.batch import Batch
 from inference.load import LoadedGenerator, find_checkpoint_file, load_generator, load_network
 from inference.predictor import Predictor
@@ -71,7 +72,7 @@ def test_a_program_translates_as_the_generator_in_sizes_that_it_never_saw(
     tiny_config: Path, settings: list[str], as_images: bool
 ) -> None:
     loaded = untrained(tiny_config, *settings)
-    multiple = loaded.config.size_multiple
+    multiple = image_sides(loaded.config).multiple
     examples = [
         make_example(loaded, n, height * multiple, width * multiple, as_images=as_images)
         for n, height, width in ((1, 2, 5), (2, 3, 2), (4, 5, 4))

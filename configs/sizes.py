@@ -1,0 +1,33 @@
+"""The sizes of images that a configuration's generator takes, and those that the user asked for."""
+
+from configs.schema import Config, require
+from configs.schema.data import SIZED_BY_CROP
+from models import GENERATORS
+from models.image_sides import ImageSides
+from utils.signatures import accepted
+
+
+def image_sides(config: Config) -> ImageSides:
+    """Return the heights and widths that the generator takes, with its feature encoder if it has one."""
+    generator = GENERATORS[config.generator.name]
+    sides = generator.image_sides(**accepted(generator.image_sides, vars(config.generator)))
+    if not config.has_encoder:
+        return sides
+    multiple = max(sides.multiple, 2**config.features.n_downsamplings)
+    return ImageSides(multiple, multiple * (sides.minimum // sides.multiple))
+
+
+def check_sizes(config: Config) -> None:
+    """Raise ConfigError where a size that the user asked for is none that the generator takes."""
+    sides, data = image_sides(config), config.data
+    sizes: dict[str, int] = {}
+    if data.preprocess in SIZED_BY_CROP:
+        sizes = {"crop_width": data.crop_width, "crop_height": data.crop_height}
+    elif data.preprocess == "scale_width":
+        sizes = {"load_width": data.load_width}
+    for key, size in sizes.items():
+        nearest = max(sides.minimum, round(size / sides.multiple) * sides.multiple)
+        expected = (
+            f"a multiple of {sides.multiple}, at least {sides.minimum}, for this generator; for instance {nearest}"
+        )
+        require(size % sides.multiple == 0 and size >= sides.minimum, f"data.{key}", size, expected)

@@ -1,0 +1,45 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from configs.build import build_preprocessing
+from configs.load import load_config
+from configs.sizes import check_sizes, image_sides
+from models.image_sides import ImageSides
+from utils.errors import ConfigError
+
+ROOT_CONFIG = Path("configs/demo.yaml")
+FULL_SIZE = ["generator.n_downsamplings=4"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ([], ImageSides(16, 32)),
+        (["generator.name=local", "generator.n_enhancers=2"], ImageSides(64, 128)),
+        (["generator.name=unet", "generator.n_downsamplings=8"], ImageSides(256, 256)),
+        (["features.n_channels=3", "features.n_downsamplings=5"], ImageSides(32, 64)),
+        (["features.n_channels=3", "features.n_downsamplings=2"], ImageSides(16, 32)),
+    ],
+)
+def test_sides_follow_from_the_networks(settings: list[str], expected: ImageSides) -> None:
+    assert image_sides(load_config(ROOT_CONFIG, [*FULL_SIZE, *settings])) == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            ["data.preprocess=scale_width", "data.load_width=1000"],
+            "data.load_width is 1000, expected a multiple of 16, at least 32, for this generator; for instance 992",
+        ),
+        (["data.preprocess=crop", "data.crop_height=100"], "data.crop_height is 100, expected a multiple of 16"),
+        (["data.preprocess=crop", "data.crop_height=16"], "data.crop_height is 16, expected a multiple of 16"),
+    ],
+)
+def test_a_size_that_the_generator_does_not_take_is_refused(settings: list[str], message: str) -> None:
+    config = load_config(ROOT_CONFIG, [*FULL_SIZE, *settings])
+    for check in (check_sizes, build_preprocessing):
+        with pytest.raises(ConfigError, match=re.escape(message)):
+            check(config)
