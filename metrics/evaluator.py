@@ -144,7 +144,7 @@ class Evaluator:
 
     @property
     def protocol(self) -> dict[str, Any]:
-        """How the figures are computed, for comparisons with others, as values for JSON."""
+        """Description of how the figures are computed, as values for JSON."""
         protocol: dict[str, Any] = {
             "compared": "8-bit RGB, at the size of the translated image",
             "ssim": f"Gaussian window of {SSIM_WINDOW} pixels, sigma 1.5, edges reflected, mean of the channels",

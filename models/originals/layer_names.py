@@ -15,7 +15,7 @@ from models.unet_generator import UnetGenerator
 from utils.errors import UserError
 
 Scheme = Literal["global", "local", "encoder", "unet", "multiscale", "multiscale_without_features", "patch", "pixel"]
-"""The ways in which the originals name their layers."""
+"""A way in which an original names its layers."""
 
 
 class OriginalWeightsError(UserError):
