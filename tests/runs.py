@@ -42,8 +42,10 @@ def program_main(program: str) -> Callable[[Sequence[str]], None]:
         return train.main
     if program == "test.py":
         return translation_script().main
-    is_package = Path(*program.split("."), "__main__.py").exists()
-    return import_module(f"{program}.__main__" if is_package else program).main
+    spec = importlib.util.find_spec(program)
+    is_package = spec is not None and spec.submodule_search_locations is not None
+    main: Callable[[Sequence[str]], None] = import_module(f"{program}.__main__" if is_package else program).main
+    return main
 
 
 def translate(*arguments: str) -> None:

@@ -1,6 +1,7 @@
 """Compiled networks compute what they compute otherwise; these tests need a C++ compiler."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,13 @@ needs_compiler = pytest.mark.skipif(what_compiling_lacks(CPU) is not None, reaso
 
 
 @needs_compiler
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("settings", [[], ["train.retain_graph=false"], ["train.activation_checkpointing=true"]])
-def test_a_compiled_generator_is_trained_to_the_same_weights(tiny_config: Path, settings: list[str]) -> None:
+def test_a_compiled_generator_is_trained_to_the_same_weights(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, settings: list[str], backend: str
+) -> None:
+    """aot_eager traces forward and backward passes as inductor does, and writes no C++."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
     run(tiny_config, "run.name=eager", "train.max_steps=2", *settings)
     run(tiny_config, "run.name=compiled", "train.max_steps=2", "train.compile=true", *settings)
     eager, other = (checkpoint(tiny_config, 2, name) for name in ("eager", "compiled"))

@@ -7,8 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
-from importlib import import_module
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,7 @@ from models.originals.weights import export_original
 from tests.conftest import save_image
 from tests.docs.documents import DOCUMENTS, ROOT, commands, words
 from tests.metrics.networks import save_random_alexnet, save_random_inception
-from tests.runs import translation_script
+from tests.runs import program_main, translation_script
 from utils.cli import run_entry_point
 
 NOT_RUN = {
@@ -124,11 +123,11 @@ def train_stand_ins() -> None:
     mine = Path("runs/mine")
     for name in ("checkpoint-00001000.pt", "best.pt"):
         shutil.copy(mine / "checkpoint-00000002.pt", mine / name)
-    import_module("tools.cluster_features").main(["--checkpoint", "runs/pix2pixhd_512p_features", "--clusters", "2"])
+    program_main("tools.cluster_features")(["--checkpoint", "runs/pix2pixhd_512p_features", "--clusters", "2"])
     for run, file in (("labels", LABEL_WEIGHTS), ("mine", "latest_net_G.pth")):
         Path(file).parent.mkdir(exist_ok=True)
         exporting = ["--checkpoint", f"runs/{run}", "--format", "original", "--family", "pix2pixHD", "--output", file]
-        import_module("tools.export.__main__").main(exporting)
+        program_main("tools.export")(exporting)
     discriminator = load_network(Path("runs/labels/checkpoint-00000002.pt"), "discriminator")
     torch.save(export_original(discriminator, "multiscale", biases_before_norms=True), "latest_net_D.pth")
     shutil.copy("configs/pix2pixhd_512p.yaml", "F")
@@ -159,13 +158,14 @@ def stand_ins(command: str) -> list[str]:
 
 def run_python(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
     """`python` with arguments, in this process; its exit code."""
+    main: Callable[[Sequence[str]], None]
     match arguments:
         case ["train.py", *rest]:
             main, rest = train.main, tiny(rest)
         case ["test.py", *rest]:
-            main = translation_script().main
+            main = program_main("test.py")
         case ["-m", module, *rest]:
-            main = import_module("tools.export.__main__" if module == "tools.export" else module).main
+            main = program_main(module)
         case _:
             raise AssertionError(f"no program of this project: {arguments}")
     monkeypatch.setattr(sys, "argv", ["program", *rest])

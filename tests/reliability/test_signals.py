@@ -44,8 +44,24 @@ def goes_on_exactly(config: Path, *settings: str) -> None:
     assert_equal(without_config(checkpoint(config, 6)), without_config(checkpoint(config, 6, "whole")))
 
 
-@pytest.mark.parametrize("name", SIGNALS)
-@pytest.mark.parametrize("place", CALLS)
+# each place, and each signal
+COVERING = {
+    ("forward", "SIGTERM"),
+    ("backward", "SIGINT"),
+    ("step", "SIGHUP"),
+    ("validation", "SIGUSR1"),
+    ("save", "SIGINT"),
+}
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        pytest.param(place, name, marks=[pytest.mark.slow] * ((place, name) not in COVERING))
+        for place in CALLS
+        for name in SIGNALS
+    ],
+)
 def test_the_step_is_finished_and_saved(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], place: str, name: str
 ) -> None:
@@ -59,7 +75,9 @@ def test_the_step_is_finished_and_saved(
     goes_on_exactly(tiny_config, *settings)
 
 
-@pytest.mark.parametrize("name", SIGNALS)
+@pytest.mark.parametrize(
+    "name", ["SIGINT", *(pytest.param(name, marks=pytest.mark.slow) for name in SIGNALS if name != "SIGINT")]
+)
 def test_a_run_that_waits_for_data_is_not_waited_for(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], name: str
 ) -> None:
