@@ -1,7 +1,7 @@
-"""YAML file + command-line overrides -> Config, and back.
+"""From a YAML file and command-line overrides to a Config, and back.
 
-The schema says of what type a setting is, YAML only where it stands: `no`, `1e3` and `010` are texts until then, so
-that a run may be called so, and a learning rate may be 1e-4.
+The schema knows the type of a setting, YAML only its place: `no`, `1e3` and `010` stay texts until then, so that a run
+may have such a name, and a learning rate may be 1e-4.
 """
 
 from collections import Counter
@@ -48,23 +48,23 @@ def config_from_dict(values: dict[str, Any], origin: str, overrides: Sequence[st
 
 
 def config_to_dict(config: Config) -> dict[str, Any]:
-    """The settings as nested dicts of plain types, as a checkpoint holds them."""
+    """Return the settings as nested dicts of plain types, as a checkpoint holds them."""
     return asdict(config)
 
 
 def config_to_yaml(config: Config) -> str:
-    """The settings as YAML that `load_config` reads."""
+    """Return the settings as YAML that `load_config` reads."""
     return OmegaConf.to_yaml(OmegaConf.create(config_to_dict(config)))
 
 
 def config_differences(old: Config, new: Config) -> dict[str, tuple[object, object]]:
-    """The settings that differ: `section.key` -> (old value, new value)."""
+    """Return the settings that differ: old and new value by `section.key`."""
     before, after = settings_by_key(old), settings_by_key(new)
     return {key: (before[key], after[key]) for key in after if before[key] != after[key]}
 
 
 def settings_by_key(config: Config) -> dict[str, object]:
-    """`section.key` -> value, in the order of the schema."""
+    """Return the values by `section.key`, in the order of the schema."""
     return dict(_settings(config_to_dict(config)))
 
 
@@ -97,7 +97,7 @@ def _parse_override(override: str, where: str) -> dict[str, object]:
 
 
 def _assign_all(config: DictConfig, values: object) -> Iterator[str]:
-    """Put values in their places in `config`; yields what is wrong with the others."""
+    """Put values in their places in `config`; yield the problems of the others."""
     if values is None:  # an empty file
         return
     if not isinstance(values, Mapping):
@@ -110,7 +110,7 @@ def _assign_all(config: DictConfig, values: object) -> Iterator[str]:
 
 
 def _settings(values: Mapping[Any, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """`section.key` and value of each setting in nested mappings."""
+    """Yield `section.key` and value of each setting in nested mappings."""
     for key, value in values.items():
         name = f"{prefix}{key}"
         if name in _SECTIONS and isinstance(value, Mapping):
@@ -120,7 +120,7 @@ def _settings(values: Mapping[Any, object], prefix: str = "") -> Iterator[tuple[
 
 
 def _assign(config: DictConfig, key: str, value: object) -> str | None:
-    """Put a value in its place, in the type of its setting; returns what is wrong with it, if anything is."""
+    """Put a value in its place, in the type of its setting; return its problem, None without one."""
     if key in _SECTIONS:  # null where its keys are all commented out
         return None if value is None else f"{key} is a section; write {key}.key=value or keys below it"
     if key not in _TYPES:
@@ -142,7 +142,7 @@ def _assign(config: DictConfig, key: str, value: object) -> str | None:
 
 
 def _lacks_home(value: object) -> bool:
-    """Whether a text is a path below the home folder of nobody."""
+    """Return whether a text is a path below the home folder of a user who does not exist."""
     try:
         Path(str(value)).expanduser()
     except RuntimeError:
@@ -151,7 +151,7 @@ def _lacks_home(value: object) -> bool:
 
 
 def _known_keys(key: str) -> str:
-    """What the user may have meant by a key that does not exist."""
+    """Return the keys that the user may have meant by one that does not exist."""
     section, _, name = key.rpartition(".")
     elsewhere = [known for known in _TYPES if known.rpartition(".")[2] == name]
     alike = [*_TYPES] if section else _SECTIONS
@@ -163,7 +163,7 @@ def _known_keys(key: str) -> str:
 
 
 def _expectation(kind: Any, text: str) -> str:
-    """What a setting of type `kind` holds, in words; of several choices also that which is like `text`."""
+    """Describe the values of a setting of type `kind`; of several choices also name the one that is like `text`."""
     if get_origin(kind) is Literal:
         choices = get_args(kind)
         close = get_close_matches(text, choices, n=1)
@@ -177,7 +177,7 @@ def _expectation(kind: Any, text: str) -> str:
 
 
 def _problems_of_sections(config: DictConfig) -> Iterator[str]:
-    """What each section finds wrong with its values."""
+    """Yield the problems of each section's values."""
     missing = OmegaConf.missing_keys(config)  # `???` in a recipe
     yield from (f"{key} is missing; add {key}=… to the command line" for key in sorted(missing))
     if missing:
@@ -193,7 +193,7 @@ def _problems_of_sections(config: DictConfig) -> Iterator[str]:
 
 
 def _types(section: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Name and type of every section and setting below a section."""
+    """Yield name and type of every section and setting below a section."""
     for name, kind in get_type_hints(section).items():
         yield f"{prefix}{name}", kind
         if is_dataclass(kind):

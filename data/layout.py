@@ -13,7 +13,7 @@ from utils.digest import sha256_of_file
 
 @dataclass(frozen=True)
 class Origin:
-    """What the content of a sample depends on: the bytes of files, and a rule.
+    """The origin of a sample, on which its content depends: the bytes of files, and a rule.
 
     rule: what each file holds and all settings that matter; for a drawn sample, what it is drawn from.
     files: in the order of the rule.

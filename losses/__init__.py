@@ -1,4 +1,4 @@
-"""What the networks are trained to minimise."""
+"""The losses: what the networks are trained to minimise."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What a loss of the generator is given."""
+"""The input of the generator's losses."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property

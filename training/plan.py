@@ -1,4 +1,4 @@
-"""What is checked and printed before a run starts."""
+"""The checks and the plan that are printed before a run starts."""
 
 from contextlib import ExitStack
 

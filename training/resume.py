@@ -1,4 +1,4 @@
-"""Where a run starts: from a checkpoint, or anew with initial weights."""
+"""Where a run starts: from a checkpoint, or with initial weights."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a run reports while it trains: lines of the log, a progress bar, metrics.jsonl, TensorBoard, hints."""
+"""Reports of a run while it trains: lines of the log, a progress bar, metrics.jsonl, TensorBoard, hints."""
 
 import sys
 from collections.abc import Mapping

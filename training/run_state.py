@@ -1,4 +1,4 @@
-"""What a run is made of between two steps: everything that a checkpoint holds, and how it is restored."""
+"""The state of a run between two steps: everything that a checkpoint holds, and how it is restored."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

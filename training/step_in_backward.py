@@ -44,6 +44,6 @@ def _applying(network: SteppingInBackward) -> Callable[[Tensor], None]:
 
     def apply(_: Tensor) -> None:
         if living := known():
-            living._apply_gradients()
+            living.apply_gradients()
 
     return apply

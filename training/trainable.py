@@ -87,13 +87,13 @@ class TrainableNetwork:
 
         The device decides that, in every precision, without asking the host. The other network steps all the same.
         """
-        self._apply_gradients()
+        self.apply_gradients()
         self.scaler.update()
         self.skipped_steps += self._is_broken
         self.skipped_in_a_row.add_(1).mul_(self._is_broken)
         self._is_broken.zero_()
 
-    def _apply_gradients(self) -> None:
+    def apply_gradients(self) -> None:
         """Update the weights that have gradients, and free these."""
         if self.compute_copy is not self.module:
             self._receive_gradients()

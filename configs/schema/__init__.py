@@ -35,7 +35,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Config:
-    """The whole configuration of one run."""
+    """The complete configuration of one run."""
 
     run: RunConfig = field(default_factory=RunConfig)
     data: DataConfig = field(default_factory=DataConfig)

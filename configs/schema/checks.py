@@ -21,7 +21,7 @@ def require_at_least(least: float, section: str, **values: float | None) -> None
 
 
 def require_between(least: float, most: int, section: str, **values: float | None) -> None:
-    """The same, where whole numbers end at `most`."""
+    """Raise ConfigError as `require_at_least` does, or where a whole number is above `most`."""
     problems = []
     for key, value in values.items():
         largest = MOST_FRACTION if isinstance(value, float) else most

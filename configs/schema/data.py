@@ -81,23 +81,23 @@ class DataConfig:
     validation_split: str | None = None
     """Split whose first samples are shown during training. Default: val, or train where there is no val."""
     test_split: str = "test"
-    """Split that test.py translates unless told otherwise."""
+    """Split that test.py translates by default."""
     workers: int | str = "auto"
     """Loader processes per training process; 0 loads in the training process itself. auto: one for every two cores that
     a process has, at most 8."""
     cache: Literal["none", "memory", "disk"] = "none"
     """Keep decoded and resized samples, as uint8, for later epochs: in the machine's memory until the run ends, or in
-    data.cache_folder for later runs too. A sample is known by the bytes of its files: what changes is read anew, and a
-    data set that is moved, copied or touched is not. A run that is killed leaves its memory to
-    python -m tools.clear_cache."""
+    data.cache_folder for later runs too. A sample is known by the bytes of its files: one that changes is read again,
+    one that is moved, copied or touched is not. A run that is killed leaves its memory to python -m
+    tools.clear_cache."""
     cache_folder: str = "~/.cache/pairgan"
     """disk: where. python -m tools.clear_cache empties it; another than the default with --folder."""
     cache_gib: float = 16.0
     """Most that is kept, in GiB. What no run has used for a day makes room, longest unused first; samples for which
-    there is none are decoded each time, and the plan tells how many fit. Half of the shared memory (memory) and a
+    there is none are decoded each time, and the plan says how many fit. Half of the shared memory (memory) and a
     fiftieth of the disk (disk) stay free whatever it says."""
     on_bad_sample: Literal["error", "skip"] = "error"
-    """What a training sample that cannot be used does. error: it ends the run. skip: another takes its place, and it is
+    """Reaction to a training sample that cannot be used. error: end the run. skip: another takes its place, and it is
     named once; more than 1 % of the samples, and more than 10, end the run all the same."""
     timeout_s: float = 600.0
     """Longest that loader processes may take for a batch, in seconds, before the run ends. 0: for ever."""

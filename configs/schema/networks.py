@@ -54,7 +54,7 @@ class GeneratorConfig:
 
 @dataclass(frozen=True)
 class DiscriminatorConfig:
-    """The network that tells translated from real."""
+    """The network that distinguishes translated from real images."""
 
     name: Literal["multiscale_patch", "pixel"] = "multiscale_patch"
     """multiscale_patch: pix2pixHD's PatchGAN on an image pyramid; with n_scales 1 and padding 1 it is pix2pix's. pixel:
@@ -87,7 +87,7 @@ class DiscriminatorConfig:
 
 @dataclass(frozen=True)
 class FeaturesConfig:
-    """pix2pixHD's instance features: the look of each instance, given to the generator beside the source."""
+    """pix2pixHD's instance features: the appearance of each instance, an input of the generator beside the source."""
 
     n_channels: int = 0
     """Number of channels of the features; 3 in pix2pixHD. 0: no features."""
@@ -95,7 +95,7 @@ class FeaturesConfig:
     """encoded: from the target, by an encoder that is trained along. precomputed: read from data.feature_folder, where
     tools.precompute_features writes them; they have 3 channels."""
     regions: Literal["instances", "labels"] = "instances"
-    """What shares its features: the pixels of an instance, or all of a class."""
+    """Pixels that share their features: those of an instance, or all of a class."""
     base_channels: int = 16
     """encoded: channels after the encoder's first convolution (nef)."""
     n_downsamplings: int = 4
@@ -111,11 +111,11 @@ class FeaturesConfig:
 
 @dataclass(frozen=True)
 class InitConfig:
-    """Weights to start a new run from; a run that goes on has its own."""
+    """Weights to start a new run from; a run that resumes has its own."""
 
     generator: str | None = None
-    """Checkpoint, run folder, or weight file of pix2pixHD or pix2pix. What has a place in the generator is taken; a
-    global generator becomes the trunk of a local one."""
+    """Checkpoint, run folder, or weight file of pix2pixHD or pix2pix. Weights that have a place in the generator are
+    loaded; a global generator becomes the trunk of a local one."""
     discriminator: str | None = None
     """The same for the discriminator; one with fewer scales keeps the resolutions that it judged."""
     encoder: str | None = None

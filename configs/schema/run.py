@@ -55,7 +55,7 @@ class CheckpointConfig:
 
 @dataclass(frozen=True)
 class MetricsConfig:
-    """What is measured of translated images, in validation and by test.py; L1, PSNR, SSIM and MS-SSIM always are."""
+    """Metrics of translated images, in validation and by test.py, beside L1, PSNR, SSIM and MS-SSIM."""
 
     n_samples: int | None = None
     """Validation samples that are measured each time; they stay in memory. Default: the log.n_images that are shown."""
@@ -82,7 +82,7 @@ class MetricsConfig:
 
 @dataclass(frozen=True)
 class LogConfig:
-    """What is told during training, and how often."""
+    """Reports during training, and how often they are made."""
 
     every_steps: int = 100
     """Steps between lines of the log and TensorBoard's scalars, which are means over these steps."""
@@ -91,7 +91,7 @@ class LogConfig:
     n_images: int = 4
     """Number of validation samples in a grid, one to a row."""
     gradient_norms: bool = False
-    """Whether to tell the norms of each network's gradients, before clipping; all are then in memory together."""
+    """Report the norms of each network's gradients, before clipping."""
     histograms: bool = False
     """Whether to show the distribution of every weight, with the image grids."""
     activations: str | None = None

@@ -160,7 +160,8 @@ class TrainConfig:
     """generator.name=local: epochs in which only its finest enhancer is trained (pix2pixHD's niter_fix_global)."""
     freeze_generator: list[str] = field(default_factory=list)
     """Parts of the generator that are not trained, by the beginnings of their parameters' names: [stem, downs.0]. A
-    name that is not there is answered with those that are. Batch norm's statistics and spectral norm's go on."""
+    name that is not there is answered with those that are. The statistics of batch norm and spectral norm still
+    change."""
     freeze_discriminator: list[str] = field(default_factory=list)
     """The same for the discriminator."""
 
