@@ -1,4 +1,4 @@
-"""Tell everything that stands against a data set, at once.
+"""Report all problems of a data set at once.
 
 python -m tools.check_data --config configs/NAME.yaml [section.key=value ...]
 python -m tools.check_data FOLDER [--n-classes N] [section.key=value ...]
@@ -24,10 +24,10 @@ from utils.log import log_to_console, logger
 
 
 def data_set_in(folder: Path, n_classes: int | None, overrides: Sequence[str]) -> tuple[Config, dict[str, bool]]:
-    """What a folder holds that lies as a layout expects it: settings, and the splits as `splits_of_config` gives them.
+    """Return the settings of a folder whose layout is recognized, and its splits as in `splits_of_config`.
 
     Raises:
-        ConfigError, DataError: it lies otherwise, or holds label maps and `n_classes` is missing.
+        ConfigError, DataError: the layout is not recognized, or `n_classes` is missing or without effect.
     """
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder")
@@ -38,9 +38,7 @@ def data_set_in(folder: Path, n_classes: int | None, overrides: Sequence[str]) -
     if names:
         data |= {"n_classes": n_classes, "instance_edges": bool(_splits(folder, "_inst"))}
     elif n_classes is not None:
-        raise ConfigError(
-            f"{folder}: holds no SPLIT_label, whose classes --n-classes {n_classes} would be: leave it out"
-        )
+        raise ConfigError(f"{folder}: holds no SPLIT_label for --n-classes {n_classes}; omit it")
     elif not (names := _splits(folder, "_A")):
         data["layout"] = "side_by_side"
         names = [path.name for path in sorted(folder.iterdir()) if path.is_dir() and _holds_images(path)]
@@ -49,13 +47,13 @@ def data_set_in(folder: Path, n_classes: int | None, overrides: Sequence[str]) -
     if not names:
         raise DataError(
             f"{folder}: expected SPLIT_label and SPLIT_img, SPLIT_A and SPLIT_B, or images that hold both sides, in it "
-            "or in a folder for each split; other layouts with --config FILE"
+            "or in a folder for each split; name other layouts with --config FILE"
         )
     return config_from_dict({"data": data}, str(folder), overrides), {name: name != "test" for name in names}
 
 
 def splits_of_config(config: Config) -> dict[str, bool]:
-    """The splits that training and testing would read, each with whether its samples must have targets."""
+    """Return the splits that training and testing read, each with whether its samples must have targets."""
     data = config.data
     splits = {data.test_split: False} if build.has_split(data, data.test_split) else {}
     if data.validation_split or build.has_split(data, "val"):
@@ -64,7 +62,7 @@ def splits_of_config(config: Config) -> dict[str, bool]:
 
 
 def problems_of_split(config: Config, split: str, *, needs_targets: bool) -> Iterator[str]:
-    """What stands against a split, each in the words in which training would tell it; the end is logged."""
+    """Yield the problems of a split, as training reports them; log the number of its samples."""
     layout: Layout | None
     try:
         layout = build.build_layout(config, split, needs_targets=needs_targets)
@@ -85,19 +83,21 @@ def problems_of_split(config: Config, split: str, *, needs_targets: bool) -> Ite
         yield from checked.problems
     if check.is_for_training and config.train.batch_size > 1:
         sizes = [(layout.names[good.index], good.height, good.width) for good in results if good.height]
-        for look in (partial(check_enough, layout, config.train.batch_size), partial(check_one_size, sizes)):
+        for check_samples in (partial(check_enough, layout, config.train.batch_size), partial(check_one_size, sizes)):
             try:
-                look()
+                check_samples()
             except DataError as error:
                 yield from error.problems
 
 
 def main(argv: Sequence[str]) -> None:
-    """Parse the command line and do what it says; exits with code 1 where something stands against the data set."""
-    parser = ArgumentParser(description="Tell everything that stands against a data set.")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file of the run that is to use it")
-    parser.add_argument("--n-classes", type=int, metavar="N", help="of the label maps of a folder without --config")
-    parser.add_argument("settings", nargs="*", metavar="FOLDER|section.key=value", help="data set; settings")
+    """Check a data set as the command line says; exit with code 1 if it has problems."""
+    parser = ArgumentParser(description="Report all problems of a data set at once.")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file of the run that reads it")
+    parser.add_argument("--n-classes", type=int, metavar="N", help="number of classes of label maps, for FOLDER")
+    parser.add_argument(
+        "settings", nargs="*", metavar="FOLDER|section.key=value", help="data set, or settings of --config"
+    )
     arguments = parser.parse_intermixed_args(argv)
     is_guess = False
     if arguments.config:
@@ -108,11 +108,11 @@ def main(argv: Sequence[str]) -> None:
         config, splits = data_set_in(Path(folder).expanduser(), arguments.n_classes, overrides)
         is_guess = config.data.layout == "side_by_side"
     else:
-        raise ConfigError("nothing to check: name a configuration with --config FILE, or a folder")
+        raise ConfigError("nothing to check; name a configuration with --config FILE, or a folder")
     log_to_console(is_main=True)
     n_problems = 0
     if is_guess:
-        logger.info("each image is taken to hold both sides; of photographs tools.convert_data from-photos makes pairs")
+        logger.info("each image is taken to hold both sides; tools.convert_data from-photos makes pairs of photographs")
     for split, needs_targets in splits.items():
         for problem in problems_of_split(config, split, needs_targets=needs_targets):
             n_problems += 1

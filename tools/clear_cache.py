@@ -1,4 +1,4 @@
-"""Remove what data.cache has kept: python -m tools.clear_cache [--folder DIR]."""
+"""Remove the samples kept by data.cache: python -m tools.clear_cache [--folder DIR]."""
 
 import shutil
 import sys
@@ -12,8 +12,8 @@ from utils.log import log_to_console, logger
 
 
 def main(argv: Sequence[str]) -> None:
-    """Parse the command line and do what it says."""
-    parser = ArgumentParser(description="Remove the samples that data.cache has kept, of all runs.")
+    """Remove the caches that the command line names."""
+    parser = ArgumentParser(description="Remove the samples kept by data.cache, of all runs.")
     default = DataConfig().cache_folder
     parser.add_argument("--folder", type=Path, default=Path(default), metavar="DIR", help=f"default: {default}")
     arguments = parser.parse_args(argv)
@@ -24,7 +24,7 @@ def main(argv: Sequence[str]) -> None:
             shutil.rmtree(folder)
             logger.info("removed %s", folder)
         else:
-            logger.info("nothing in %s; another data.cache_folder is named with --folder", folder)
+            logger.info("nothing in %s; name another data.cache_folder with --folder", folder)
 
 
 if __name__ == "__main__":

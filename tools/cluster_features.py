@@ -1,4 +1,4 @@
-"""Cluster the instance features of each class, for test.py to draw looks from.
+"""Cluster the instance features of each class, from which test.py draws styles.
 
 python -m tools.cluster_features [--checkpoint RUN] [--output FILE]
 """
@@ -12,19 +12,19 @@ from torch import Tensor
 
 from models.feature_clusters import FILE_NAME, FeatureClusters, RegionFeatures
 from tools.encoded_features import EncodedSample, add_arguments, open_split
-from utils.checkpoint import CheckpointError, read_weights_file, write_weights_file
+from utils.checkpoint import read_weights_file, write_weights_file
 from utils.cli import ArgumentParser, run_entry_point
-from utils.errors import ConfigError
+from utils.errors import ConfigError, UserError
 from utils.log import log_to_console, logger
 
-MIN_SHARE = 1 / 64  # of the image: smaller instances say little of their class (pix2pixHD)
+MIN_SHARE = 1 / 64  # of the image; pix2pixHD leaves out smaller instances too
 
 
 def cluster(samples: Iterable[EncodedSample], n_clusters: int, step: int | None = None) -> FeatureClusters:
-    """k-means of the features of each class's instances that cover more than MIN_SHARE of their image.
+    """Return the k-means of each class's instances that cover more than MIN_SHARE of their image.
 
     Raises:
-        ConfigError: scikit-learn is not installed, or no instance is large enough.
+        ConfigError: scikit-learn is not installed, no instance is large enough, or features are not finite.
     """
     try:
         from sklearn.cluster import KMeans
@@ -37,12 +37,14 @@ def cluster(samples: Iterable[EncodedSample], n_clusters: int, step: int | None 
             chosen = (found.classes == class_id) & (found.shares > MIN_SHARE)
             by_class.setdefault(class_id, []).append(found.features[chosen].cpu())
     if not by_class:
-        raise ConfigError(f"no instance covers more than {MIN_SHARE:.1%} of its image: there is nothing to cluster")
+        raise ConfigError(
+            f"no instance covers more than {MIN_SHARE:.1%} of its image: nothing to cluster; use another --split"
+        )
     centers = {}
     for class_id, parts in sorted(by_class.items()):
         features = torch.cat(parts)
         if not features.isfinite().all():
-            raise ConfigError("the encoder's features are not finite: its weights are damaged")
+            raise ConfigError("the encoder's features are not finite: its weights are damaged; use another checkpoint")
         distinct = len(features.unique(dim=0))
         means = KMeans(min(n_clusters, distinct), n_init=10, random_state=0).fit(features.numpy())
         centers[class_id] = torch.from_numpy(means.cluster_centers_).float()
@@ -51,22 +53,24 @@ def cluster(samples: Iterable[EncodedSample], n_clusters: int, step: int | None 
 
 
 def check_output(output: Path) -> None:
-    """Raise FileExistsError where something other than earlier clusters would be written over."""
+    """Raise FileExistsError if a file other than earlier clusters would be overwritten."""
     if not output.exists():
         return
     try:
         FeatureClusters.from_state(read_weights_file(output))
-    except (CheckpointError, ValueError) as error:
+    except (UserError, ValueError) as error:
         raise FileExistsError(
-            17, "is there already and holds no clusters; choose another --output", str(output)
+            17, "already exists and holds no clusters; choose another --output", str(output)
         ) from error
 
 
 def main(argv: Sequence[str]) -> None:
-    """Parse the command line and do what it says."""
+    """Cluster the features of a split as the command line says."""
     parser = ArgumentParser(description="Cluster the instance features of each class.")
     add_arguments(parser)
-    parser.add_argument("--clusters", type=int, default=10, metavar="N", help="most clusters of a class; default: 10")
+    parser.add_argument(
+        "--clusters", type=int, default=10, metavar="N", help="maximum number of clusters of a class; default: 10"
+    )
     parser.add_argument("--output", type=Path, metavar="FILE", help=f"default: {FILE_NAME} beside the checkpoint")
     arguments = parser.parse_intermixed_args(argv)
     if arguments.clusters < 1:

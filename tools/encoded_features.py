@@ -1,4 +1,4 @@
-"""The instance features that a trained encoder sees in a split of its data set."""
+"""The instance features of a split, made by a trained encoder."""
 
 import argparse
 from collections.abc import Iterator
@@ -33,7 +33,11 @@ class EncodedSample:
 
 @dataclass(frozen=True)
 class EncodedSplit:
-    """A split of a data set, seen by an encoder. file: where the encoder was read; step: at which it was saved."""
+    """A split of a data set and the encoder of its samples.
+
+    file: of the encoder.
+    step: at which the encoder was saved; None if its file does not record it.
+    """
 
     file: Path
     step: int | None
@@ -57,7 +61,7 @@ class EncodedSplit:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments that `open_split` reads."""
+    """Add the arguments of `open_split`."""
     add = parser.add_argument
     add(
         "--checkpoint",
@@ -65,14 +69,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RUN_OR_FILE",
         help="run with an encoder, or pix2pixHD's latest_net_E.pth; default: newest in runs/",
     )
-    add("--config", type=Path, metavar="FILE", help="of the data set, where the checkpoint has none or another")
+    add("--config", type=Path, metavar="FILE", help="configuration of the data set, if it is not the checkpoint's")
     add("--split", default="train", metavar="NAME", help="default: train")
     add("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    add("overrides", nargs="*", metavar="section.key=value", help="settings in place of the checkpoint's or the file's")
+    add(
+        "overrides",
+        nargs="*",
+        metavar="section.key=value",
+        help="settings that override the checkpoint's or the file's",
+    )
 
 
 def open_split(arguments: argparse.Namespace) -> EncodedSplit:
-    """What the command line names.
+    """Return the split and the encoder that the command line names.
 
     Raises:
         ConfigError, CheckpointError, OriginalWeightsError, DataError: a file cannot be used, or has no encoder.
@@ -80,12 +89,12 @@ def open_split(arguments: argparse.Namespace) -> EncodedSplit:
     file = find_checkpoint_file(arguments.checkpoint)
     if arguments.config is None:
         try:
-            trained = load_generator(file, arguments.overrides)
+            loaded = load_generator(file, arguments.overrides)
         except OriginalWeightsError as error:
-            raise ConfigError(f"{file} tells no data set: name one with --config FILE") from error
-        if not isinstance(trained.generator, FeatureConditionedGenerator):
-            raise ConfigError(f"{file}: its generator has no feature encoder")
-        encoder, config, step = trained.generator.encoder, trained.config, trained.step
+            raise ConfigError(f"{file}: names no data set; add --config FILE") from error
+        if not isinstance(loaded.generator, FeatureConditionedGenerator):
+            raise ConfigError(f"{file}: its generator has no feature encoder; name another --checkpoint")
+        encoder, config, step = loaded.generator.encoder, loaded.config, loaded.step
     else:
         network = load_network(file, "encoder")
         assert isinstance(network, FeatureEncoder)

@@ -17,13 +17,15 @@ from utils.log import log_to_console, logger
 
 
 def write_maps(split: EncodedSplit, folder: Path) -> None:
-    """Write FOLDER/NAME.png for each sample: its features as an RGB image, at the size that the encoder saw.
+    """Write FOLDER/NAME.png for each sample: its features as an RGB image, in the size of the encoder's input.
 
     Raises:
-        ConfigError: the features have not the 3 channels of an image, or the folder is not empty.
+        ConfigError: the encoder has other than 3 features, or the folder is not empty.
     """
     if split.encoder.n_features != 3:
-        raise ConfigError(f"{split.file}: has {split.encoder.n_features} features, an image holds 3")
+        raise ConfigError(
+            f"{split.file}: has {split.encoder.n_features} features, an image holds 3; train with features.n_channels=3"
+        )
     if folder.is_dir() and any(folder.iterdir()):
         raise ConfigError(f"{folder}: is not empty; choose another --output, or remove it")
     for sample in split:
@@ -32,7 +34,7 @@ def write_maps(split: EncodedSplit, folder: Path) -> None:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Parse the command line and do what it says."""
+    """Write the features of a split as the command line says."""
     parser = ArgumentParser(description="Write the instance features of a split as images.")
     add_arguments(parser)
     parser.add_argument(
@@ -43,12 +45,12 @@ def main(argv: Sequence[str]) -> None:
     split = open_split(arguments)
     data = split.config.data
     if data.layout != "paired_folders":
-        raise ConfigError(f"data.layout is {data.layout}, expected paired_folders: no other reads feature maps")
+        raise ConfigError(f"data.layout is {data.layout}, expected paired_folders, which alone reads feature maps")
     folder = Path(data.root).expanduser() / data.feature_folder.replace("{split}", arguments.split)
     write_maps(split, arguments.output or folder)
     has_validation = data.validation_split is None and build.has_split(data, "val")
     if arguments.split == "train" and has_validation:
-        logger.info("the data set has val too, which training shows: --split val writes its maps")
+        logger.info("training also reads the split val; write its maps with --split val")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from utils.errors import ConfigError, Interrupted, UserError
 
@@ -44,11 +44,20 @@ _REMEDIES = {
 class ArgumentParser(argparse.ArgumentParser):
     """An argument parser that prints errors as `run_entry_point` does."""
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"prog": _program()} | options)
+
     def error(self, message: str) -> NoReturn:
         """Print `message` in one line and exit with code 2."""
         is_setting = message.startswith("unrecognized") and "=" in message
         hint = "settings are written section.key=value, without dashes" if is_setting else f"see {self.prog} --help"
         self.exit(2, f"error: {message}; {hint}\n")
+
+
+def _program() -> str:
+    """Return the start of the command line, such as "train.py" or "python -m tools.export"."""
+    spec = sys.modules["__main__"].__spec__
+    return f"python -m {spec.name.removesuffix('.__main__')}" if spec else Path(sys.argv[0]).name
 
 
 def run_entry_point(main: Callable[[Sequence[str]], None]) -> int:

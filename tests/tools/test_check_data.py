@@ -93,17 +93,17 @@ def test_images_that_hold_both_sides(
     assert check(monkeypatch, tmp_path) == 1
     out = capsys.readouterr().out
     assert f"{folder / 'odd.png'}: is 31 pixels wide, expected two halves of equal width" in out
-    assert "each image is taken to hold both sides; of photographs tools.convert_data from-photos makes pairs" in out
+    assert "each image is taken to hold both sides; tools.convert_data from-photos makes pairs of photographs" in out
     assert out.endswith(f"1 problems in {folder.name}\n")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "nothing to check: name a configuration with --config FILE, or a folder"),
+        ([], "nothing to check; name a configuration with --config FILE, or a folder"),
         (["{root}/missing"], "missing: no such folder"),
-        (["{root}", "--n-classes", "3"], "holds no SPLIT_label, whose classes --n-classes 3 would be: leave it out"),
-        (["{root}"], "expected SPLIT_label and SPLIT_img, .* other layouts with --config FILE"),
+        (["{root}", "--n-classes", "3"], "holds no SPLIT_label for --n-classes 3; omit it"),
+        (["{root}"], "expected SPLIT_label and SPLIT_img, .* name other layouts with --config FILE"),
         (["{root}/labels"], "holds label maps; add --n-classes N"),
         (["--config", "{root}/missing.yaml"], "no such configuration file"),
     ],

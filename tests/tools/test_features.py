@@ -135,7 +135,7 @@ def test_the_originals_files_cluster_and_translate_as_the_run_they_come_from(
     cluster_features.main(["--checkpoint", str(folder_run), "--output", str(tmp_path / "ours.pt")])
     config = ["--config", str(tiny_config), *FOLDERS, f"data.root={label_data_set}"]
     cluster_features.main(["--checkpoint", str(encoder), "--output", str(tmp_path / "theirs.pt"), *config])
-    with pytest.raises(ConfigError, match="tells no data set: name one with --config FILE"):
+    with pytest.raises(ConfigError, match="names no data set; add --config FILE"):
         cluster_features.main(["--checkpoint", str(encoder)])
     ours, theirs = (read_weights_file(tmp_path / f"{side}.pt") for side in ("ours", "theirs"))
     assert_equal(ours["feature_clusters"], theirs["feature_clusters"])

@@ -1,18 +1,16 @@
-"""Data sets of other tools, and photographs, become what train.py reads; nothing is lost on the way."""
+"""Data sets of other tools and photographs become data sets of train.py, without loss."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from tests.conftest import save_image
 from tests.reliability.command_line import CommandLine
 from tests.runs import run, translate
-from tools import convert_data
-from tools.convert_data import split_of
-from tools.edges import draw_edges
+from tools.convert_data import __main__ as convert_data
+from tools.convert_data.photos import split_of
 
 SHARES = {"val": 0.1, "test": 0.1}
 TINY = [
@@ -86,7 +84,7 @@ def test_what_cannot_be_used_is_named_and_the_rest_is_made(tmp_path: Path, comma
     assert list(files_in(tmp_path / "out")) == ["train/good.png"]
 
 
-def test_a_picture_that_has_no_halves_is_left_out(tmp_path: Path, command: CommandLine) -> None:
+def test_an_image_that_has_no_halves_is_left_out(tmp_path: Path, command: CommandLine) -> None:
     save_image(tmp_path / "in/train/odd.png", np.zeros((4, 5), np.uint8))
     code, out, _ = convert(command, "to-folders", tmp_path / "in", tmp_path / "out")
     assert code == 1
@@ -100,7 +98,7 @@ def test_nothing_is_overwritten_unless_asked_for(photos: Path, command: CommandL
     made = files_in(target)
     assert len(made) == 24
     refusal = command.refusal(convert_data.main, "from-photos", str(photos), str(target), "--format", "png")
-    assert "is there already, and so are 23 others" in refusal[0]
+    assert "already exists, as do 23 others" in refusal[0]
     assert files_in(target) == made
 
     save_image(photos / "new.png", np.zeros((40, 40, 3), np.uint8))
@@ -122,7 +120,7 @@ def test_other_shares_do_not_put_a_photograph_into_two_splits(photos: Path, comm
     convert(command, "from-photos", photos, target, "--test", "0")
     made = files_in(target)
     arguments = ("from-photos", str(photos), str(target), "--test", "0.8", "--existing", "keep")
-    assert "--val and --test as before" in command.refusal(convert_data.main, *arguments)[0]
+    assert "the same --val and --test as before" in command.refusal(convert_data.main, *arguments)[0]
     assert files_in(target) == made
 
 
@@ -152,47 +150,11 @@ def test_pairs_have_one_size_and_the_photograph_as_target(photos: Path, command:
     assert len(np.unique(drawn)) == 2 if source == "edges" else len(np.unique(drawn)) > 2
 
 
-def test_edges_are_thin_black_lines_where_brightness_changes() -> None:
-    photo = torch.full((3, 40, 60), 60, dtype=torch.uint8)
-    photo[:, 10:30, 20:40] = 200
-    lines = draw_edges(photo, sigma=1.0)
-    assert lines.shape == photo.shape
-    assert lines.unique().tolist() == [0, 255]
-    black = lines[0] == 0
-    assert black[20].nonzero()[:, 0].tolist() == pytest.approx([20, 40], abs=1)  # one pixel on each side
-    assert black[:, 30].nonzero()[:, 0].tolist() == pytest.approx([10, 30], abs=1)
-    assert not black[:, :17].any()
-    assert 60 <= int(black.sum()) <= 100  # the square is 20 pixels wide and high
-
-
-def test_noise_and_flat_pictures_give_no_lines() -> None:
-    flat = torch.full((3, 64, 64), 128, dtype=torch.uint8)
-    assert (draw_edges(flat, sigma=1.0) == 255).all()
-    noise = flat + torch.randint(0, 6, (3, 64, 64), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
-    assert (draw_edges(noise, sigma=1.0) == 255).all()
-
-
-def test_a_line_goes_on_where_it_fades_and_none_begins_there() -> None:
-    contrast = torch.cat([torch.full((30,), 40), torch.linspace(40, 9, 10), torch.full((40,), 9)]).to(torch.uint8)
-    photo = torch.full((3, 80, 80), 60, dtype=torch.uint8)
-    photo[:, 20:] += contrast
-    black = draw_edges(photo, sigma=1.0)[0] == 0
-    assert black[18:22].any(dim=0).all()
-    photo[:, 20:] = 60 + 9  # by itself it is too weak
-    assert (draw_edges(photo, sigma=1.0) == 255).all()
-
-
-@pytest.mark.parametrize(("height", "width"), [(1, 1), (1, 50), (3, 2)])
-def test_edges_of_tiny_pictures(height: int, width: int) -> None:
-    photo = torch.randint(0, 256, (3, height, width), dtype=torch.uint8)
-    assert draw_edges(photo, sigma=3.0).shape == (3, height, width)
-
-
 def test_bad_command_lines_end_in_one_line(photos: Path, tmp_path: Path, command: CommandLine) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     for arguments, told in {
-        ("to-folders", str(empty), str(tmp_path / "out")): "expected a folder of pictures for each split",
+        ("to-folders", str(empty), str(tmp_path / "out")): "expected a folder of images for each split",
         ("to-side-by-side", str(empty), str(tmp_path / "out")): "expected folders such as",
         ("to-side-by-side", str(tmp_path / "none"), str(tmp_path / "out")): "no such folder",
         ("from-photos", str(empty), str(tmp_path / "out")): "holds no image",
@@ -210,7 +172,7 @@ def test_other_files_among_photographs_are_counted(photos: Path, command: Comman
     (photos / "IMG_1.HEIC").write_bytes(b"x")
     code, out, _ = convert(command, "from-photos", photos, photos.parent / "pairs")
     assert code == 0
-    assert "no pictures that are read: 1 .heic" in out
+    assert "files of other formats: 1 .heic" in out
 
 
 def test_from_photographs_to_a_translation(photos: Path, tmp_path: Path, command: CommandLine) -> None:

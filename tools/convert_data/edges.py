@@ -1,4 +1,4 @@
-"""Line drawings from photographs: Canny's edge detector (Canny 1986), in torch."""
+"""Line drawings of photographs: Canny's edge detector (Canny 1986) in torch."""
 
 import math
 
@@ -6,35 +6,35 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-_STRONG_SHARE = 0.06  # of the pixels: where contours are strong enough for a line to begin
-_LEAST, _MOST = 0.05, 0.25  # contrast, of grey levels in [0, 1], that is asked for at least and at most
-_WEAK = 0.4  # of that: down to there a line goes on
+_STRONG_SHARE = 0.06  # of the pixels, whose contrast is the threshold at which a line begins
+_MIN_THRESHOLD, _MAX_THRESHOLD = 0.05, 0.25  # contrast of grey levels in [0, 1]
+_WEAK = 0.4  # of that threshold, down to which a line continues
 _SOBEL = ((-1.0, 0.0, 1.0), (-2.0, 0.0, 2.0), (-1.0, 0.0, 1.0))
-_SOBEL_VARIANCE = 1 / 3  # of its difference over two pixels, in the direction in which it measures
+_SOBEL_VARIANCE = 1 / 3  # of its difference over two pixels, along the direction of the difference
 _LUMA = (0.299, 0.587, 0.114)
 
 
 def draw_edges(photo: Tensor, sigma: float) -> Tensor:
-    """Black lines, one pixel wide, on white.
+    """Return black lines, one pixel wide, on white: (3, H, W) uint8 of 0 and 255.
 
     photo: (3, H, W) uint8 RGB.
-    sigma: of the Gaussian that is applied first, in pixels; a larger one leaves fewer lines, of larger forms.
-
-    Returns (3, H, W) uint8, of 0 and 255.
+    sigma: of the Gaussian applied first, in pixels; a larger one leaves fewer lines, of larger shapes.
     """
     grey = (photo.float() / 255 * torch.tensor(_LUMA)[:, None, None]).sum(0)
     # a blurred contour of contrast c rises by at most c / (sqrt(2 pi) sigma) a pixel; Sobel's filter blurs a little too
     rise = _gradient(_blurred(grey, sigma))
     gradient = rise * math.sqrt(2 * math.pi * (sigma**2 + _SOBEL_VARIANCE))
     length = gradient.norm(dim=0).flatten()
-    strong = length.kthvalue(max(1, round((1 - _STRONG_SHARE) * len(length)))).values.clamp(_LEAST, _MOST)
+    strong = length.kthvalue(max(1, round((1 - _STRONG_SHARE) * len(length)))).values.clamp(
+        _MIN_THRESHOLD, _MAX_THRESHOLD
+    )
     ridge = _thinned(gradient)
     lines = _connected(ridge > strong, ridge > _WEAK * strong)
     return torch.where(lines, 0, 255).to(torch.uint8).expand(3, -1, -1).contiguous()
 
 
 def _blurred(grey: Tensor, sigma: float) -> Tensor:
-    """(H, W) -> (H, W), the borders continued."""
+    """Return a blurred (H, W) image; pixels beyond the border repeat it."""
     radius = max(1, round(3 * sigma))
     kernel = torch.exp(-(torch.arange(-radius, radius + 1.0) ** 2) / (2 * sigma**2))
     kernel /= kernel.sum()
@@ -43,14 +43,14 @@ def _blurred(grey: Tensor, sigma: float) -> Tensor:
 
 
 def _gradient(grey: Tensor) -> Tensor:
-    """(H, W) -> (2, H, W): rise to the right and downwards, for each pixel."""
+    """Return the (2, H, W) gradient of an (H, W) image: to the right and downwards."""
     sobel = torch.tensor(_SOBEL) / 8
     padded = F.pad(grey[None, None], [1] * 4, mode="replicate")
     return F.conv2d(padded, torch.stack([sobel, sobel.T])[:, None])[0]
 
 
 def _thinned(gradient: Tensor) -> Tensor:
-    """(2, H, W) -> (H, W): the gradient's length where no neighbour across the line has a larger one, elsewhere 0."""
+    """Return the (H, W) length of a gradient, and 0 where a neighbour across the line has a larger one."""
     height, width = gradient.shape[1:]
     length = gradient.norm(dim=0)
     padded = F.pad(length, [1] * 4)
@@ -66,7 +66,7 @@ def _thinned(gradient: Tensor) -> Tensor:
 
 
 def _connected(strong: Tensor, weak: Tensor) -> Tensor:
-    """(H, W) bool: the weak pixels that weak ones connect with a strong one."""
+    """Return the (H, W) weak pixels that weak ones connect with a strong one."""
     height, width = strong.shape
     lines, allowed = (F.pad(mask, [1] * 4).flatten() for mask in (strong, weak))
     row = width + 2

@@ -1,0 +1,1 @@
+"""Converting data sets between layouts, and photographs to pairs: python -m tools.convert_data."""

@@ -1,0 +1,131 @@
+"""Convert data sets between layouts, and photographs to pairs.
+
+python -m tools.convert_data to-folders FROM TO         pix2pix's images of two halves -> TO/train_A, TO/train_B, …
+python -m tools.convert_data to-side-by-side FROM TO    and back
+python -m tools.convert_data from-photos FROM TO        photographs -> edges, grey or low resolution, and photographs
+"""
+
+import argparse
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from data.batch import DataError
+from data.image_files import JPEG_QUALITY
+from tools.convert_data.conversion import Conversion, convert_all
+from tools.convert_data.layouts import to_folders, to_side_by_side
+from tools.convert_data.photos import SPLITS, PhotoPairs, from_photos
+from utils.cli import ArgumentParser, run_entry_point
+from utils.log import log_to_console, logger
+
+
+def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = ArgumentParser(description="Convert data sets between layouts, and photographs to pairs.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    helps = {
+        "to-folders": "pix2pix's images, A in the left half and B in the right, to SPLIT_A and SPLIT_B",
+        "to-side-by-side": "SPLIT_A and SPLIT_B to images of two halves",
+        "from-photos": "photographs to pairs: sources made of them in SPLIT_A, the photographs in SPLIT_B",
+    }
+    by_name = {name: commands.add_parser(name, help=text, description=text) for name, text in helps.items()}
+    for name, command in by_name.items():
+        command.add_argument("origin", type=_folder, metavar="FROM", help="folder to read, with its subfolders")
+        command.add_argument("target", type=_folder, metavar="TO", help="folder to write to, outside FROM")
+        format_help = f"jpeg: quality {JPEG_QUALITY}, colours at full resolution; default: %(default)s"
+        default = "jpeg" if name == "from-photos" else "png"
+        command.add_argument("--format", choices=("png", "jpeg"), default=default, help=format_help)
+        existing_help = "existing files; default: error, before anything is written"
+        command.add_argument("--existing", choices=("error", "keep", "replace"), default="error", help=existing_help)
+    _add_photo_arguments(by_name["from-photos"].add_argument)
+    arguments = parser.parse_args(argv)
+    if arguments.command == "from-photos" and arguments.val + arguments.test >= 1:
+        parser.error(f"--val {arguments.val} and --test {arguments.test} leave nothing to train on")
+    return arguments
+
+
+def _folder(text: str) -> Path:
+    if not text:  # as from an unset variable of a shell; Path("") is the current folder
+        raise argparse.ArgumentTypeError("empty, expected a folder")
+    return Path(text)
+
+
+def _add_photo_arguments(add: Callable[..., argparse.Action]) -> None:
+    sources = ("edges", "grey", "low_resolution")
+    add("--source", choices=sources, default="edges", help="source of the translation; default: edges")
+    size_help = "largest length of the longer side, in pixels; larger photographs are resized; default: 1024"
+    add("--size", type=_number(int, 1, 100_000), default=1024, metavar="N", help=size_help)
+    sigma_help = "edges: blur before their detection, in pixels; more leaves fewer lines; default: 1.2"
+    add("--sigma", type=_number(float, 0.3, 100), default=1.2, metavar="S", help=sigma_help)
+    factor_help = "low_resolution: factor of the reduction; default: 4"
+    add("--factor", type=_number(int, 2, 1000), default=4, metavar="N", help=factor_help)
+    for split in ("val", "test"):
+        help_text = f"share of {split}, drawn by the names, so that it stays when others are added; default: 0.1"
+        add(f"--{split}", type=_number(float, 0, 1), default=0.1, metavar="SHARE", help=help_text)
+
+
+def _number(kind: type[int] | type[float], least: float, most: float) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = kind(least - 1)
+        if not least <= value <= most:
+            what = "a whole number" if kind is int else "a number"
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what} from {least:g} to {most:g}")
+        return value
+
+    return parse
+
+
+def plan(arguments: argparse.Namespace, target: Path, problems: list[str]) -> list[Conversion]:
+    """Return the conversions of the command line; problems of the data set are added to `problems`.
+
+    Raises:
+        DataError: the target lies within the origin, or the origin cannot be converted.
+    """
+    origin = arguments.origin.expanduser()
+    suffix = {"png": ".png", "jpeg": ".jpg"}[arguments.format]
+    if target.resolve().is_relative_to(origin.resolve()):
+        raise DataError(f"{target}: lies within {origin}, and would be read too the next time; choose another TO")
+    match arguments.command:
+        case "to-folders":
+            return to_folders(origin, target, suffix, problems)
+        case "to-side-by-side":
+            return to_side_by_side(origin, target, suffix, problems)
+        case _:
+            pairs = PhotoPairs(arguments.source, arguments.size, arguments.sigma, arguments.factor)
+            shares = {"val": arguments.val, "test": arguments.test}
+            return from_photos(origin, target, suffix, problems, pairs=pairs, shares=shares)
+
+
+def training_command(arguments: argparse.Namespace, target: Path) -> str:
+    """Return the command that trains on the result."""
+    recipe = "side_by_side_256x256" if arguments.command == "to-side-by-side" else "paired_folders_256x256"
+    is_grey = arguments.command == "from-photos" and arguments.source == "grey"
+    settings = [f"data.root={target}", f"run.name={target.resolve().name}"] + ["data.source_channels=1"] * is_grey
+    return shlex.join(["python", "train.py", "--config", f"configs/{recipe}.yaml", *settings])
+
+
+def main(argv: Sequence[str]) -> None:
+    """Convert a data set as the command line says; exit with code 1 if images could not be used."""
+    arguments = parse_arguments(argv)
+    log_to_console(is_main=True)
+    target = arguments.target.expanduser()
+    problems: list[str] = []
+    conversions = plan(arguments, target, problems)
+    counts, unusable = convert_all(conversions, arguments.existing)
+    problems += unusable
+    for problem in problems:
+        logger.info("left out: %s", " ".join(problem.split()))
+    splits = dict.fromkeys((*SPLITS, *counts) if arguments.command == "from-photos" else sorted(counts))
+    logger.info("%s: %s", target, ", ".join(f"{counts[split]} pairs in {split}" for split in splits) or "no pair")
+    if counts["train"]:
+        logger.info("to train on them: %s", training_command(arguments, target))
+    if problems:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(run_entry_point(main))

@@ -1,0 +1,98 @@
+"""Writing the images of a new data set, on all cores, with what to do about files that exist."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from data.batch import DataError
+from data.image_files import write_jpeg, write_png
+from utils.atomic_file import replacing
+from utils.cores import usable_cores
+from utils.log import logger
+
+Existing = Literal["error", "keep", "replace"]
+
+_WRITERS = {".png": write_png, ".jpg": write_jpeg}
+_LOG_EVERY = 1000  # images
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """One image or pair to be made.
+
+    files: one file for each (3, H, W) uint8 image that `make` returns.
+    make: raises DataError if the images cannot be made.
+    """
+
+    name: str
+    split: str
+    files: tuple[Path, ...]
+    make: Callable[[], Sequence[Tensor]]
+
+
+def convert_all(conversions: Sequence[Conversion], existing: Existing) -> tuple[Counter[str], list[str]]:
+    """Make the images; return the number of pairs of each split, those kept included, and the problems of the others.
+
+    Raises:
+        DataError: a file exists, and `existing` is error.
+        OSError: a file cannot be written.
+    """
+    present = [file for conversion in conversions for wanted in conversion.files for file in _present(wanted)]
+    if present and existing == "error":
+        n_more = f", as do {len(present) - 1} others" if len(present) > 1 else ""
+        raise DataError(f"{present[0]}: already exists{n_more}; choose another TO, or --existing keep or replace")
+    kept = [c for c in conversions if existing == "keep" and all(_present(file) for file in c.files)]
+    kept_files = {conversion.files for conversion in kept}
+    to_do = [conversion for conversion in conversions if conversion.files not in kept_files]
+    counts, problems = Counter(conversion.split for conversion in kept), list[str]()
+    for done, (conversion, reasons) in enumerate(_converted(to_do), start=1):
+        counts.update([] if reasons else [conversion.split])
+        problems += reasons
+        if done % _LOG_EVERY == 0:
+            logger.info("%d of %d", done, len(to_do))
+    return counts, problems
+
+
+def _converted(conversions: Sequence[Conversion]) -> Iterator[tuple[Conversion, tuple[str, ...]]]:
+    """Yield each conversion when it is made, with its problems; Pillow and torch release the interpreter's lock."""
+    n_torch_threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # in each of the threads, of which there are as many as cores
+    executor = ThreadPoolExecutor(usable_cores())
+    try:
+        futures = {executor.submit(_convert, conversion): conversion for conversion in conversions}
+        for future in as_completed(futures):
+            yield futures.pop(future), future.result()
+    finally:
+        executor.shutdown(cancel_futures=True)
+        torch.set_num_threads(n_torch_threads)
+
+
+def _convert(conversion: Conversion) -> tuple[str, ...]:
+    try:
+        images = conversion.make()
+    except DataError as error:
+        return error.problems
+    for file, image in zip(conversion.files, images, strict=True):
+        _write(file, image)
+    return ()
+
+
+def _present(file: Path) -> list[Path]:
+    """Return the existing files of this name in any format that is written here."""
+    alike = [file.with_name(file.name.removesuffix(file.suffix) + suffix) for suffix in _WRITERS]
+    return [path for path in alike if path.exists()]
+
+
+def _write(path: Path, image: Tensor) -> None:
+    """Write a (3, H, W) uint8 RGB image atomically, and delete the same name in another format."""
+    with replacing(path) as unfinished:
+        _WRITERS[path.suffix](unfinished, image)
+    for other in _present(path):
+        if other != path:
+            other.unlink()

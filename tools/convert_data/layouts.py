@@ -1,0 +1,84 @@
+"""Conversions between the layouts side_by_side and paired_folders."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from data.batch import DataError
+from data.image_files import IMAGE_SUFFIXES
+from data.layout import Layout, PairingError
+from data.paired_folders import PairedFolders
+from data.side_by_side import SideBySide
+from tools.convert_data.conversion import Conversion
+
+
+def to_folders(origin: Path, target: Path, suffix: str, problems: list[str]) -> list[Conversion]:
+    """Return the halves of the images in each folder of `origin`; problems of the data set are added to `problems`.
+
+    Raises:
+        DataError: no folder holds images.
+    """
+    folders = [folder for folder in _folders_in(origin) if any(_is_image(path) for path in folder.rglob("*"))]
+    if not folders:
+        raise DataError(f"{origin}: expected a folder of images for each split, such as {origin / 'train'}")
+    conversions = []
+    for folder in folders:
+        layout = _usable(partial(SideBySide, folder=folder, a_to_b=True), problems)
+        for index, name in enumerate(layout.names):
+            files = tuple(target / f"{folder.name}_{side}" / f"{name}{suffix}" for side in "AB")
+            conversions.append(Conversion(name, folder.name, files, partial(_read_pair, layout, index)))
+    return conversions
+
+
+def to_side_by_side(origin: Path, target: Path, suffix: str, problems: list[str]) -> list[Conversion]:
+    """Return the joined pairs of each SPLIT_A and SPLIT_B; problems of the data set are added to `problems`.
+
+    Raises:
+        DataError: there is no SPLIT_A.
+    """
+    splits = [folder.name.removesuffix("_A") for folder in _folders_in(origin) if folder.name.endswith("_A")]
+    if not splits:
+        raise DataError(f"{origin}: expected folders such as {origin / 'train_A'} and {origin / 'train_B'}")
+    conversions = []
+    for split in splits:
+        a, b = origin / f"{split}_A", origin / f"{split}_B"
+        pairs = partial(PairedFolders, source_folder=a, target_folder=b, instance_folder=None, n_classes=0)
+        layout = _usable(partial(pairs, ignore_id=None), problems)
+        for index, name in enumerate(layout.names):
+            file = target / split / f"{name}{suffix}"
+            conversions.append(Conversion(name, split, (file,), partial(_read_joined, layout, index)))
+    return conversions
+
+
+def _usable(build: Callable[[], Layout], problems: list[str]) -> Layout:
+    """Return the layout of the samples that have all files; the problems of the others are added to `problems`."""
+    try:
+        return build()
+    except PairingError as error:
+        problems += error.problems
+        if error.rest is None:
+            raise
+        return error.rest
+
+
+def _read_pair(layout: Layout, index: int) -> tuple[Tensor, Tensor]:
+    sample = layout.read(index)
+    assert sample.target is not None
+    return sample.source, sample.target
+
+
+def _read_joined(layout: Layout, index: int) -> tuple[Tensor]:
+    return (torch.cat(_read_pair(layout, index), dim=-1),)
+
+
+def _folders_in(origin: Path) -> list[Path]:
+    if not origin.is_dir():
+        raise DataError(f"{origin}: no such folder")
+    return [path for path in sorted(origin.iterdir()) if path.is_dir() and not path.name.startswith(".")]
+
+
+def _is_image(path: Path) -> bool:
+    return path.suffix.lower() in IMAGE_SUFFIXES
