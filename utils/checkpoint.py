@@ -12,6 +12,7 @@ from typing import IO, Any, cast
 
 import torch
 
+from utils import instants
 from utils.atomic_file import replacing
 from utils.errors import UserError
 
@@ -190,8 +191,11 @@ def _write_whole(
                 hashed = _HashedFile(file)
                 write(cast(IO[bytes], hashed))
                 file.flush()
+                instants.reached("written", path)
                 os.fsync(file.fileno())
+            instants.reached("synced", path)
             before_it_counts()
+        instants.reached("renamed", path)
         _sync_folder(path.parent)
     except OSError as error:
         free = shutil.disk_usage(path.parent).free

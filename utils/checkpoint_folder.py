@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from utils import instants
 from utils.atomic_file import temporary_path
 from utils.checkpoint import (
     CheckpointError,
@@ -115,4 +116,5 @@ def remove_old_checkpoints(run_folder: Path, keep: int) -> None:
     """Delete all but the newest `keep` checkpoints, each after its manifest; 0 keeps all."""
     for path in list_checkpoints(run_folder)[:-keep] if keep else []:
         manifest_path(path).unlink(missing_ok=True)
+        instants.reached("removed", manifest_path(path))
         path.unlink()

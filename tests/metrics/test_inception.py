@@ -20,9 +20,12 @@ def features(seed: int, n: int = 12) -> torch.Tensor:
     return torch.randn(n, N_FEATURES, generator=torch.Generator().manual_seed(seed))
 
 
-def test_fid_of_a_shift_is_its_squared_length() -> None:
-    assert fid(features(0), features(0)) == pytest.approx(0, abs=0.05)
-    assert fid(features(0) + 0.5, features(0)) == pytest.approx(0.25 * N_FEATURES, rel=1e-3)
+@pytest.mark.parametrize("n", [64, pytest.param(N_FEATURES, marks=pytest.mark.slow)])  # 64: eigenvalues take n^3
+def test_fid_of_a_shift_is_its_squared_length(monkeypatch: pytest.MonkeyPatch, n: int) -> None:
+    monkeypatch.setattr("metrics.fid.N_FEATURES", n)
+    some = features(0)[:, :n]
+    assert fid(some, some) == pytest.approx(0, abs=0.05)
+    assert fid(some + 0.5, some) == pytest.approx(0.25 * n, rel=1e-3)
 
 
 def test_kid_is_the_unbiased_estimate_of_the_papers_kernel() -> None:

@@ -16,7 +16,7 @@ from training import checkpointing as saving
 from training.loop import Training
 from training.trainable import TrainableNetwork
 from training.update import AdversarialUpdate
-from utils import checkpoint, checkpoint_folder
+from utils import instants
 
 # where a fault can strike -> the function at whose call it does
 PLACES: dict[str, tuple[Any, str]] = {
@@ -29,12 +29,9 @@ PLACES: dict[str, tuple[Any, str]] = {
     "validation": (Training, "_validate"),
     "save": (saving, "save_checkpoint"),
     "agreement": (dist, "all_reduce"),
-    "serialize": (checkpoint, "_serialize"),
-    "fsync": (os, "fsync"),
-    "rename": (Path, "replace"),
-    "retention": (checkpoint_folder, "remove_old_checkpoints"),
-    "unlink": (Path, "unlink"),
+    "retention": (saving, "remove_old_checkpoints"),
 }
+INSTANTS = ("written", "synced", "renamed", "removed")  # of utils/instants.py
 
 
 @dataclass(frozen=True)
@@ -42,13 +39,14 @@ class Fault:
     """What goes wrong.
 
     how: "raise", "hang", "nan" (the result), or a signal that is sent to this process. call: from 1.
-    rank: the process of several that fails.
+    rank: the process of several that fails. file: at instants, how the name of the file ends of which they are.
     """
 
     place: str
     how: str
     call: int = 1
     rank: int = 0
+    file: str = ""
 
     def __str__(self) -> str:
         return f"{self.how} in {self.place}"
@@ -79,11 +77,29 @@ def replacement(fault: Fault, original: Callable[..., Any]) -> Callable[..., Any
     return faulty
 
 
+def at_instant(fault: Fault) -> Callable[[str, Path], None]:
+    """What stands for `instants.reached` so that the fault is at one of them."""
+    calls = 0
+
+    def reached(name: str, path: Path) -> None:
+        nonlocal calls
+        if name == fault.place and path.name.endswith(fault.file):
+            calls += 1
+            if calls == fault.call:
+                fault.strike()
+
+    return reached
+
+
 def inject(fault: Fault) -> None:
     """Replace for good: for processes of their own; tests in this one use monkeypatch and `replacement`."""
+    if int(os.environ.get("RANK", "0")) != fault.rank:
+        return
+    if fault.place in INSTANTS:
+        instants.reached = at_instant(fault)  # type: ignore[assignment]
+        return
     owner, name = PLACES[fault.place]
-    if int(os.environ.get("RANK", "0")) == fault.rank:
-        setattr(owner, name, replacement(fault, getattr(owner, name)))
+    setattr(owner, name, replacement(fault, getattr(owner, name)))
 
 
 def inject_once(fault: Fault, struck: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from torch.utils.tensorboard import SummaryWriter
 
 from tests import processes
-from tests.reliability.faults import PLACES, Fault, inject, replacement
+from tests.reliability.faults import Fault, inject, replacement
 from tests.runs import assert_equal, checkpoint, run, without_config
 from training import checkpointing as saving
 from training import json_lines, launch, validation
@@ -87,20 +87,18 @@ def die_when_written(share: float) -> None:
     checkpoint_module._HashedFile.hexdigest = counted  # type: ignore[method-assign]
 
 
-KILL = partial(Fault, how="SIGKILL")
-# each save: fsync of file and folder, then of manifest and folder; a rename for each of both; temporary files are
-# unlinked after each, the manifest that is to be replaced before, and one of each kind in retention from the third on
+KILL = partial(Fault, how="SIGKILL", call=3)  # in the third save
 POINTS: dict[str, Callable[[], None]] = {
     "25 % written": partial(die_when_written, 0.25),
     "50 % written": partial(die_when_written, 0.5),
     "75 % written": partial(die_when_written, 0.75),
-    "before fsync": partial(inject, KILL(place="fsync", call=9)),
-    "before rename": partial(inject, KILL(place="rename", call=5)),
-    "before the folder's fsync": partial(inject, KILL(place="fsync", call=10)),
-    "between data and manifest": partial(inject, KILL(place="fsync", call=11)),
-    "before the manifest's rename": partial(inject, KILL(place="rename", call=6)),
-    "before retention": partial(inject, KILL(place="unlink", call=10)),
-    "in retention": partial(inject, KILL(place="unlink", call=11)),
+    "before fsync": partial(inject, KILL(place="written", file=".pt")),
+    "before rename": partial(inject, KILL(place="synced", file=".pt")),
+    "before the folder's fsync": partial(inject, KILL(place="renamed", file=".pt")),
+    "between data and manifest": partial(inject, KILL(place="written", file=".json")),
+    "before the manifest's rename": partial(inject, KILL(place="synced", file=".json")),
+    "before retention": partial(inject, KILL(place="retention")),
+    "in retention": partial(inject, KILL(place="removed", file=".json", call=1)),  # the third save's is the first
 }
 
 
@@ -139,8 +137,8 @@ def test_a_disk_that_fails_once_costs_nothing(
     owners: dict[str, tuple[Any, str]] = {
         "write": (checkpoint_module._HashedFile, "write"),
         "flush": (checkpoint_module._HashedFile, "flush"),
-        "fsync": PLACES["fsync"],
-        "rename": PLACES["rename"],
+        "fsync": (os, "fsync"),
+        "rename": (Path, "replace"),
     }
     run(tiny_config, "train.max_steps=4", "checkpoint.every_steps=4")
     owner, name = owners[place]
