@@ -26,7 +26,7 @@ demo: $(INSTALLED)
 	@echo "Curves and image grids:                 $(BIN)/tensorboard --logdir runs"
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
 test-all: $(INSTALLED)
 	$(BIN)/python -m pytest -m "" --ignore tests/reliability
