@@ -2,8 +2,6 @@
 
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +10,7 @@ import torch
 
 from configs import build
 from configs.load import load_config
+from tests import processes
 from tests.runs import assert_equal, checkpoint, run, without_config
 from tools import clear_cache
 
@@ -31,10 +30,12 @@ def test_a_folder_that_cannot_be_used_ends_in_one_line(
 ) -> None:
     (tmp_path / "file").touch()
     arguments = settings(label_data_set, "data.cache=disk", f"data.cache_folder={tmp_path / 'file'}")
-    command = [sys.executable, "train.py", "--config", str(tiny_config), *arguments, f"data.workers={workers}"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert result.returncode == 2
-    assert re.fullmatch(r"error: data\.cache, data\.cache_folder: cannot make .*\n", result.stderr)
+    process = processes.start(tiny_config, *arguments, f"data.workers={workers}")
+    process.join(processes.PATIENCE_S)
+    assert process.exitcode == 2
+    lines = tiny_config.with_suffix(".out").read_text().splitlines()
+    assert re.fullmatch(r"error: data\.cache, data\.cache_folder: cannot make .*", lines[-1])
+    assert not any("Traceback" in line for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -74,9 +75,10 @@ def test_processes_that_write_at_once_leave_whole_files(
     tiny_config: Path, label_data_set: Path, tmp_path: Path
 ) -> None:
     arguments = settings(label_data_set, "data.cache=disk", f"data.cache_folder={tmp_path / 'cache'}")
-    command = [sys.executable, "train.py", "--config", str(tiny_config), *arguments, "train.max_steps=3"]
-    processes = [subprocess.Popen([*command, f"run.name={n}"], stdout=subprocess.DEVNULL) for n in range(3)]
-    assert [process.wait(timeout=120) for process in processes] == [0, 0, 0]
+    three = [processes.start(tiny_config, *arguments, "train.max_steps=3", f"run.name={n}") for n in range(3)]
+    for process in three:
+        process.join(processes.PATIENCE_S)
+    assert [process.exitcode for process in three] == [0, 0, 0]
     files = list((tmp_path / "cache").rglob("*.*"))
     assert len(files) == 2 * 3
     assert len(kept(tmp_path / "cache")) == 3

@@ -13,7 +13,7 @@ from tests.runs import run
 from utils.checkpoint import FORMAT_VERSION, load_checkpoint
 from utils.checkpoint_folder import checkpoint_path
 
-FOLDER = Path(__file__).parent / "checkpoints"
+FOLDER = Path(__file__).parents[1] / "checkpoints"
 FILES = sorted(FOLDER.glob("version_*.pt"))
 
 
