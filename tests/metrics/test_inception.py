@@ -22,7 +22,7 @@ def features(seed: int, n: int = 12) -> torch.Tensor:
 
 @pytest.mark.parametrize("n", [64, pytest.param(N_FEATURES, marks=pytest.mark.slow)])  # 64: eigenvalues take n^3
 def test_fid_of_a_shift_is_its_squared_length(monkeypatch: pytest.MonkeyPatch, n: int) -> None:
-    monkeypatch.setattr("metrics.fid.N_FEATURES", n)
+    monkeypatch.setattr("metrics.fid._Given.num_features", n)
     some = features(0)[:, :n]
     assert fid(some, some) == pytest.approx(0, abs=0.05)
     assert fid(some + 0.5, some) == pytest.approx(0.25 * n, rel=1e-3)
