@@ -1,7 +1,5 @@
 """The checks and the plan that are printed before a run starts."""
 
-from contextlib import ExitStack
-
 import torch
 from torch import Tensor
 
@@ -58,15 +56,12 @@ def check_samples(training: Training) -> list[str]:
     config, update = training.config, training.update
     samples, n_checked = _load_samples(training)
     batch = Batch.of(samples).to(training.world.device)
-    networks = update.networks
-    with ExitStack() as stack:
-        layers = {name: stack.enter_context(watched_layers(net.compute_copy)) for name, net in networks.items()}
-        n_kept_bytes = activation_bytes(update, model_inputs(batch, build.build_conditioning(config)))
-    tables = [line for name, seen in layers.items() for line in table(name, seen)]
+    networks, inputs = update.networks, model_inputs(batch, build.build_conditioning(config))
+    n_kept_bytes = activation_bytes(update, inputs)
     weights = sum(network.n_weight_bytes for network in networks.values())
     gradients = sum(network.n_gradient_bytes for network in networks.values())
     return [
-        *tables,
+        *layer_tables(update, inputs),
         f"memory         about {_gib(3 * weights + gradients + n_kept_bytes)}: {_gib(weights)} of weights, twice that "
         f"of moments, {_gib(gradients)} of gradients, {_gib(n_kept_bytes)} kept for the backward passes of a batch",
         f"checkpoint     about {_gib(training.run_state.n_bytes)}, {config.checkpoint.keep or 'all'} of them are kept",
@@ -88,6 +83,18 @@ def _load_samples(training: Training) -> tuple[list[Sample], int]:
         check_size(training.config, loaded)
         samples += [loaded] if len(samples) < batch_size else []
     return samples, len(indices)
+
+
+@torch.no_grad()
+def layer_tables(update: AdversarialUpdate, inputs: ModelInputs) -> list[str]:
+    """Return both networks layer by layer, as lines: outputs, parameters and arithmetic of one pass."""
+    generator, discriminator = update.generator.compute_copy, update.discriminator.compute_copy
+    with update.precision.autocast():
+        with watched_layers(generator) as layers_of_generator:
+            fake = generator(*inputs.generator_inputs)
+        with watched_layers(discriminator) as layers_of_discriminator:
+            discriminator(inputs.source, fake)
+    return [*table("generator", layers_of_generator), *table("discriminator", layers_of_discriminator)]
 
 
 def activation_bytes(update: AdversarialUpdate, inputs: ModelInputs) -> int:

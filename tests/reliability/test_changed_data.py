@@ -58,7 +58,7 @@ def test_the_difference_is_told_and_can_be_accepted(
     with pytest.raises(CheckpointError, match=f"the train split has changed since: {difference}.*accept-changed-data"):
         run(tiny_config, *settings(label_data_set), "train.max_steps=5")
     run(tiny_config, *settings(label_data_set), "train.max_steps=5", "--accept-changed-data")
-    assert "going on from the next epoch" in capfd.readouterr().out
+    assert "resuming from the next epoch" in capfd.readouterr().out
     state = checkpoint(tiny_config, 5)
     assert (state["epoch"], state["samples_into_epoch"]) == (2, 1)
     run(tiny_config, *settings(label_data_set), "train.max_steps=6")  # what was accepted is what is known now

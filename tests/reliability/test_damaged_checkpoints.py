@@ -151,7 +151,7 @@ def test_training_goes_on_from_the_one_before_and_keeps_the_damaged_one(
     run(tiny_config, "train.max_steps=6", "checkpoint.every_steps=1", "checkpoint.keep=1")
     out = capfd.readouterr().out
     assert f"skipped {newest}: damaged" in out
-    assert "checkpoint-00000002.pt" in out.partition("going on from")[2]
+    assert "checkpoint-00000002.pt" in out.partition("resuming from")[2]
     assert newest.with_name(f"{newest.name}.damaged").is_file()
     assert [path.name for path in list_checkpoints(newest.parent)] == ["checkpoint-00000006.pt"]
 

@@ -147,7 +147,7 @@ def test_a_restart_goes_on_to_the_same_end(tiny_config: Path) -> None:
     dies_once = partial(inject_once, Fault("forward", "SIGKILL", call=8, rank=1), tiny_config.with_suffix(".struck"))
     with torchrun(tiny_config, *settings, prepare=dies_once, max_restarts=1) as processes:
         assert processes.wait_for_all() == 0, processes.said()
-        assert "going on from" in processes.said()
+        assert "resuming from" in processes.said()
     with torchrun(tiny_config, *settings, "run.name=whole") as processes:
         assert processes.wait_for_all() == 0, processes.said()
     assert_equal(without_config(checkpoint(tiny_config, 12)), without_config(checkpoint(tiny_config, 12, "whole")))
@@ -175,7 +175,7 @@ def test_two_machines_train_together_and_one_goes_on_without_the_other(tiny_conf
         wait_for_processes(tiny_config, 1, first.said)
         first.send_signal(signal.SIGTERM)
         first.wait_for_all()
-        assert "going on from" in first.said()
+        assert "resuming from" in first.said()
 
 
 def wait_for_processes(config: Path, number: int, said: Callable[[], str]) -> None:
