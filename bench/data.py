@@ -142,7 +142,7 @@ def rows_of(name: str, n_workers: int, speeds: dict[str, list[float]]) -> list[d
 
 
 def main() -> None:
-    """Measure as the command line says, and write the report."""
+    """Measure according to the command line, and write the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--root", type=Path, help="data set of paired_folders; default: drawn house fronts")

@@ -180,7 +180,7 @@ def prepare(case: Case, folder: Path) -> int:
 
 
 def main() -> None:
-    """Measure as the command line says, and write the report."""
+    """Measure according to the command line, and write the report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--repeats", type=int, default=3)

@@ -21,7 +21,7 @@ SIDES = ("default", "default, checkpointing")
 
 
 def main() -> None:
-    """Measure as the command line says, and write the report."""
+    """Measure according to the command line, and write the report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--case", nargs="*", choices=[case.name for case in CASES], metavar="NAME", help="default: all")

@@ -47,7 +47,7 @@ def train(level: str, dtype: str, steps: int, root: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure as the command line says, and write the report."""
+    """Measure according to the command line, and write the report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--dtype", choices=("bfloat16", "float16"), default="bfloat16")

@@ -108,7 +108,7 @@ def process_rows(turns: dict[int, list[tuple[float, float]]]) -> list[dict[str, 
 
 
 def main() -> None:
-    """Measure as the command line says, and write the report."""
+    """Measure according to the command line, and write the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--repeats", type=int, default=3)

@@ -95,7 +95,7 @@ def serve_step(case: Case, side: str, device: torch.device) -> None:
 def measure(case: Case, device: torch.device, repeats: int, sides: list[str]) -> list[dict[str, Any]]:
     """Return a row for each side, compared with the first.
 
-    TFLOP is that of O0's step in every row, the necessary work: what the reference or checkpointing computes twice
+    TFLOP is that of O0's step in every row, the necessary work: recomputation by the reference or by checkpointing
     lowers their share.
     """
     case.config()  # makes the file of VGG's weights, which takes memory that would count as a side's
@@ -111,7 +111,7 @@ def dtype_of(case: Case, side: str, device: torch.device) -> torch.dtype:
 
 
 def main() -> None:
-    """Measure as the command line says, and write the report."""
+    """Measure according to the command line, and write the report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--repeats", type=int, default=3)
