@@ -1,4 +1,4 @@
-"""What is measured: configurations at full size and at the demo's, and batches for them."""
+"""The measured cases: configurations at full size and at the demo's, and batches for them."""
 
 import tempfile
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ DEMO += ["discriminator.base_channels=32", "loss.vgg=0", "loss.l1=20"]
 
 @dataclass(frozen=True)
 class Case:
-    """A size of networks and images. settings: what differs from pix2pixHD's at full size."""
+    """A size of networks and images. settings: those that differ from pix2pixHD's at full size."""
 
     name: str
     height: int
@@ -27,7 +27,7 @@ class Case:
     settings: tuple[str, ...] = ()
 
     def config(self, *settings: str) -> Config:
-        """The configuration with further settings."""
+        """Return the configuration with further settings."""
         common = [
             "data.layout=paired_folders",
             "data.root=.",
@@ -38,7 +38,7 @@ class Case:
         return config_from_dict(config_to_dict(Config()), self.name, common)
 
     def batch(self, device: torch.device) -> Batch:
-        """Random labels, instances and photos of the case's size."""
+        """Return random labels, instances and photos of the case's size."""
         generator = torch.Generator().manual_seed(0)
         size = (self.batch_size, 1, self.height, self.width)
         labels = torch.randint(N_CLASSES, size, dtype=torch.uint8, generator=generator)
@@ -48,7 +48,7 @@ class Case:
 
 
 def random_vgg19() -> Path:
-    """A file of random weights in VGG19's shapes: speed does not ask for values."""
+    """Return a file of random weights in VGG19's shapes; speed does not depend on values."""
     path = Path(tempfile.gettempdir()) / "pairgan_random_vgg19.pth"
     if not path.is_file():
         torch.manual_seed(0)

@@ -1,8 +1,8 @@
-"""Samples per second of each layout by loader processes, decoded or cached, against the originals' loaders.
+"""Samples per second of each layout by loader processes, decoded or cached, compared with the originals' loaders.
 
 python -m bench.data [--repeats N] [--root FOLDER in pix2pixHD's layout]
 
-Each turn opens a loader and measures it from delivery to delivery once it runs steadily; nothing else runs then.
+Each turn opens a loader and measures it between deliveries once it runs steadily, while nothing else runs.
 """
 
 import argparse
@@ -59,7 +59,7 @@ CACHES = {"decoded": "none", "cache memory": "memory", "cache disk": "disk"}
 
 
 def write_triplets(root: Path) -> None:
-    """House fronts of 2048x1024 in pix2pixHD's folders, as PNG, and pairs of 256x256 side by side, as JPEG."""
+    """Write house fronts of 2048x1024 in pix2pixHD's folders, as PNG, and pairs of 256x256 side by side, as JPEG."""
     facades = SyntheticFacades(split="train", seed=0, n_samples=N_SAMPLES, height=256, width=512)
     for number in range(N_SAMPLES):
         sample = facades.read(number)
@@ -80,7 +80,7 @@ def write_triplets(root: Path) -> None:
 
 @contextmanager
 def sides_of(name: str, root: Path, folder: Path) -> Iterator[dict[str, OpenLoader]]:
-    """What opens the loader of each side, with every cache filled; the caches, in FOLDER or memory, go afterwards."""
+    """Yield a function per side that opens its loader, with filled caches, which are removed afterwards."""
     layouts: dict[str, OpenLoader] = {}
     if name in REFERENCES:
         dataset = REFERENCES[name](root)
@@ -97,7 +97,7 @@ def sides_of(name: str, root: Path, folder: Path) -> Iterator[dict[str, OpenLoad
 
 
 def filled(config: Config, folder: Path) -> Layout:
-    """The training split behind its cache, which holds every sample."""
+    """Return the training split behind its cache, which holds every sample."""
     layout = build.build_training_layout(config, build.build_layout(config, "train", needs_targets=True), folder)
     for index in range(len(layout)):
         layout.read(index)
@@ -105,15 +105,15 @@ def filled(config: Config, folder: Path) -> Layout:
 
 
 def batches(config: Config, layout: Layout, n_workers: int) -> Generator[Batch]:
-    """As train.py has them, of one sample."""
+    """Return batches of one sample as train.py loads them."""
     sampler = TrainingSampler(n_samples=len(layout), batch_size=1, seed=0, rank=0, world_size=1, first_batch=0)
     dataset = TrainingDataset(layout, build.build_preprocessing(config), seed=0)
     return training_batches(dataset, sampler, n_workers=n_workers, pin_memory=False)
 
 
 def samples_per_s(open_loader: OpenLoader, n_workers: int, turn_s: float) -> float:
-    """Speed of a whole loader once it runs steadily."""
-    together = max(1, n_workers)  # processes that began together deliver together
+    """Return the speed of a loader once it runs steadily."""
+    together = max(1, n_workers)  # processes that start together deliver together
     with closing(open_loader(n_workers)) as loader:
         for _ in range(2 * together):
             next(loader)
@@ -127,7 +127,7 @@ def samples_per_s(open_loader: OpenLoader, n_workers: int, turn_s: float) -> flo
 
 
 def rows_of(name: str, n_workers: int, speeds: dict[str, list[float]]) -> list[dict[str, Any]]:
-    """A row for each side. speeds: samples per second, by turns."""
+    """Return a row for each side. speeds: samples per second, by turns."""
     reference = speeds.get("reference")
     return [
         {
@@ -142,10 +142,10 @@ def rows_of(name: str, n_workers: int, speeds: dict[str, list[float]]) -> list[d
 
 
 def main() -> None:
-    """Parse the command line, measure, report."""
+    """Measure according to the command line, and write the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--root", type=Path, help="data set for paired_folders; default: drawn house fronts")
+    parser.add_argument("--root", type=Path, help="data set of paired_folders; default: drawn house fronts")
     arguments = parser.parse_args()
     torch.set_num_threads(1)  # as in a loader process
     rows: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Translation at full size against a plain float32 loop: the network alone, and from PNG to PNG.
+"""Translation at full size compared with a plain float32 loop: the network alone, and from PNG to PNG.
 
 python -m bench.inference [--repeats N]
 """
@@ -41,7 +41,7 @@ FROM_FILES = "PNG to PNG"
 
 
 def cases_of(height: int, width: int) -> list[Case]:
-    """The network alone by batch size; N_FILES files, one after the other."""
+    """Return cases of the network alone by batch size, and of N_FILES files one after the other."""
     alone = [Case(f"network, {width}x{height}, batch {n}", height, width, n) for n in (1, 8)]
     return [*alone, Case(f"{FROM_FILES}, {width}x{height}, {N_FILES} files", height, width, N_FILES)]
 
@@ -50,25 +50,25 @@ CPU_CASES, GPU_CASES = cases_of(256, 256), cases_of(512, 1024)
 
 
 def sides_of(case: Case) -> list[str]:
-    """What the levels differ in is seen at batch 1; compiling takes a CPU most of a minute."""
+    """Return the sides of a case: all opt levels at batch 1 alone, since compiling on a CPU is slow."""
     if case.batch_size == 1:
         return [REFERENCE, "O0", "O1", "O2", "O3", COMPILED]
     return [REFERENCE, "O2", COMPILED] if case.name.startswith(FROM_FILES) else [REFERENCE, "O2"]
 
 
 def level_of(side: str) -> OptLevel:
-    """The reference is in float32."""
+    """Return the opt level of a side; the reference computes in float32."""
     return cast(OptLevel, "O0" if side == REFERENCE else side.removesuffix(", compiled"))
 
 
 def make_generator(case: Case) -> nn.Module:
-    """The generator of a case with initial weights, in evaluation mode."""
+    """Return the generator of a case with initial weights, in evaluation mode."""
     torch.manual_seed(0)
     return build.build_generator(case.config()).eval()
 
 
 def network_work(case: Case, side: str, device: torch.device) -> Work:
-    """A forward pass of a plain float32 network, or at an opt level."""
+    """Return a forward pass, of the plain float32 network or at an opt level."""
     source = build.build_conditioning(case.config())(case.batch(device))
     network = make_generator(case).to(device)
 
@@ -91,7 +91,7 @@ def network_work(case: Case, side: str, device: torch.device) -> Work:
 
 
 def write_files(case: Case, network: nn.Module, folder: Path) -> None:
-    """N_FILES label and instance maps, and the generator's checkpoint."""
+    """Write N_FILES label and instance maps, and the generator's checkpoint."""
     rng = np.random.default_rng(0)
     for number in range(N_FILES):
         ids = rng.integers(0, N_CLASSES, (case.height // 16, case.width // 16), np.uint8).repeat(16, 0).repeat(16, 1)
@@ -103,7 +103,7 @@ def write_files(case: Case, network: nn.Module, folder: Path) -> None:
 
 
 def plain_loop(case: Case, device: torch.device, folder: Path) -> Work:
-    """One file after the other in float32."""
+    """Return the translation of one file after the other in float32."""
     network, conditioning = make_generator(case).to(device), build.build_conditioning(case.config())
 
     def work() -> None:
@@ -121,7 +121,7 @@ def plain_loop(case: Case, device: torch.device, folder: Path) -> Work:
 
 
 def program(side: str, device: torch.device, folder: Path) -> Work:
-    """What test.py does once it has loaded the generator."""
+    """Return the translation as test.py does it with a loaded generator."""
     request = Request(
         checkpoint=checkpoint_path(folder, 1),
         input=(folder / "labels",),
@@ -142,16 +142,16 @@ def program(side: str, device: torch.device, folder: Path) -> Work:
         device="cuda" if device.type == "cuda" else "cpu",
         overrides=(),
     )
-    trained = load_generator(checkpoint_path(folder, 1))
-    predictor = build_predictor(trained, None, device, request, compiles=side == COMPILED)
-    layout = build_input(trained, None, request)
-    return lambda: translate_all(trained, predictor, layout, folder / side, batch_size=1)
+    loaded = load_generator(checkpoint_path(folder, 1))
+    predictor = build_predictor(loaded, None, device, request, compiles=side == COMPILED)
+    layout = build_input(loaded, None, request)
+    return lambda: translate_all(loaded, predictor, layout, folder / side, batch_size=1)
 
 
 def serve_translation(case: Case, side: str, device: torch.device, folder: Path) -> None:
-    """Serve a side in this process, which is its own. folder: of the files and the checkpoint.
+    """Serve a side's translations in this process. folder: of the files and the checkpoint.
 
-    The reference runs in the memory allocator's default, as pix2pixHD does; the others as test.py does.
+    The reference uses the memory allocator's default, as pix2pixHD does; the other sides are set up as by test.py.
     """
     torch.backends.cudnn.benchmark = True
 
@@ -166,7 +166,7 @@ def serve_translation(case: Case, side: str, device: torch.device, folder: Path)
 
 
 def compare_sides(case: Case, device: torch.device, repeats: int, folder: Path, flop: int) -> list[dict[str, Any]]:
-    """A row for each side of a case. flop: of one image."""
+    """Return a row for each side of a case. flop: of one image."""
     command = [sys.executable, "-m", "bench.inference", "--serve", case.name]
     dtypes = {side: choose_precision(level_of(side), "auto", device).compute_dtype for side in sides_of(case)}
     sides = {side: Side([*command, side, str(device), str(folder)], dtype) for side, dtype in dtypes.items()}
@@ -174,7 +174,7 @@ def compare_sides(case: Case, device: torch.device, repeats: int, folder: Path, 
 
 
 def prepare(case: Case, folder: Path) -> int:
-    """Write what the cases read; the arithmetic of one image, in floating-point operations."""
+    """Write the files of the cases; return the floating-point operations of one image."""
     network = make_generator(case)
     write_files(case, network, folder)
     source = torch.zeros(1, build.build_conditioning(case.config()).channels, case.height, case.width)
@@ -183,7 +183,7 @@ def prepare(case: Case, folder: Path) -> int:
 
 
 def main() -> None:
-    """Parse the command line, measure, report."""
+    """Measure according to the command line, and write the report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--repeats", type=int, default=3)

@@ -1,4 +1,4 @@
-"""Fair timing: sides take turns, the median counts, and the machine's own limit is measured beside them."""
+"""Timing in turns, of which the median counts, beside the speed that the machine reaches at a plain convolution."""
 
 import gc
 import platform
@@ -19,7 +19,7 @@ Work = Callable[[], object]
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until the device has done what it was given."""
+    """Wait until the device has finished."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -27,7 +27,7 @@ def synchronize(device: torch.device) -> None:
 def time_alternating(
     sides: Mapping[str, Work], device: torch.device, *, repeats: int, warm_up: int = 1
 ) -> dict[str, list[float]]:
-    """Seconds of each call, A B A B …, so that a machine whose speed drifts is fair to all sides."""
+    """Return the seconds of each call in the order A B A B …, so that a drift of the speed affects all alike."""
     for _ in range(warm_up):
         for work in sides.values():
             work()
@@ -43,26 +43,26 @@ def time_alternating(
 
 
 def forget_cache(device: torch.device) -> None:
-    """Give the system what torch keeps of a GPU's memory without need."""
+    """Return cached GPU memory to the system."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
 
 
 def forget_peak(device: torch.device) -> None:
-    """Measure the peak anew: what was needed once, as to choose among algorithms or to compile, does not count."""
+    """Restart the measurement of the peak, so that the choice of algorithms and compilation do not count."""
     forget_cache(device)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return
-    with suppress(OSError):  # a kernel that cannot: the peak since the program began
+    with suppress(OSError):  # without support of the kernel: the peak since the program began
         Path("/proc/self/clear_refs").write_text("5")  # see proc(5)
 
 
 def peak_memory_bytes(device: torch.device) -> int:
-    """The most memory that this process has held so far: on a GPU the device's, otherwise its resident set (Linux).
+    """Return the peak memory of this process since `forget_peak`: of the GPU, or the resident set on a CPU (Linux).
 
-    From the last `forget_peak` on; on a GPU with what torch keeps for itself, as of a CUDA graph.
+    On a GPU it includes memory that torch reserves, as for a CUDA graph.
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device)
@@ -71,24 +71,24 @@ def peak_memory_bytes(device: torch.device) -> int:
 
 
 def median(values: list[float]) -> float:
-    """The median."""
+    """Return the median."""
     return statistics.median(values)
 
 
 def median_ratio(values: list[float], others: list[float]) -> float:
-    """The median of the ratios of what was measured in the same turn."""
+    """Return the median of the ratios of the same turn."""
     return median([value / other for value, other in zip(values, others, strict=True)])
 
 
 def count_flop(work: Work) -> int:
-    """Floating-point operations of the convolutions of one call; a multiplication and an addition are two."""
+    """Return the floating-point operations of one call's convolutions; a multiplication and an addition are two."""
     with FlopCounterMode(display=False) as counter:
         work()
     return counter.get_total_flops()
 
 
 def convolution_rate(device: torch.device, dtype: torch.dtype, *, repeats: int = 9) -> float:
-    """FLOP/s of a plain 3x3 convolution of 512 channels on 64x64 pixels: what the machine reaches at such work."""
+    """Return the FLOP/s of a plain 3x3 convolution of 512 channels on 64x64 pixels."""
     n_images, n_calls = (16, 20) if device.type == "cuda" else (1, 1)
     x = torch.randn(n_images, 512, 64, 64, device=device, dtype=dtype)
     weight = torch.randn(512, 512, 3, 3, device=device, dtype=dtype)
@@ -106,7 +106,7 @@ def convolution_rate(device: torch.device, dtype: torch.dtype, *, repeats: int =
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What the figures were measured on."""
+    """The machine, the versions and the commit of a measurement."""
 
     device: str
     threads: int
@@ -117,7 +117,7 @@ class Surroundings:
 
     @classmethod
     def here(cls, device: torch.device) -> "Surroundings":
-        """This machine and this tree."""
+        """Return those of this process."""
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
         return cls(
             device=name,
@@ -136,7 +136,7 @@ def _processor() -> str:
 
 
 def _commit() -> str:
-    """The commit, "-dirty" where anything but earlier results and pages differs from it."""
+    """Return the commit, with "-dirty" if anything but results and pages differs from it."""
 
     def git(*arguments: str) -> str:
         return subprocess.run(["git", *arguments], capture_output=True, text=True, check=False).stdout.strip()

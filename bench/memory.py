@@ -1,4 +1,4 @@
-"""Peak memory of a training step at full size: which resolution and batch fit which device.
+"""Peak memory of a training step at full size, by resolution and batch size.
 
 python -m bench.memory [--case NAME …]
 """
@@ -21,7 +21,7 @@ SIDES = ("default", "default, checkpointing")
 
 
 def main() -> None:
-    """Parse the command line, measure, report."""
+    """Measure according to the command line, and write the report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--case", nargs="*", choices=[case.name for case in CASES], metavar="NAME", help="default: all")
@@ -35,13 +35,13 @@ def main() -> None:
         return
     rows = []
     for name in arguments.case or cases:
-        cases[name].config()  # VGG's weights are there
+        cases[name].config()  # makes the file of VGG's weights
         command = [sys.executable, "-m", "bench.memory", "--device", device.type, "--serve", name]
         row: dict[str, object] = {"case": name}
-        for side in SIDES:  # one after the other: both at once would take the memory of both
+        for side in SIDES:  # one after the other: both at once need the memory of both
             try:
                 row[f"{side}: GiB"] = time_processes({side: [*command, side]}, repeats=1)[side].answer
-            except RuntimeError as error:  # it does not fit
+            except RuntimeError as error:  # does not fit the device
                 print(f"{name}, {side}: {error}", flush=True)
                 row[f"{side}: GiB"] = None
         rows.append(row)

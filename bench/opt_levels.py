@@ -1,4 +1,4 @@
-"""The four opt levels on the demo: speed, memory, and where the losses end.
+"""The four opt levels on the demo: speed, memory, final loss and metrics.
 
 python -m bench.opt_levels [--steps N]
 """
@@ -17,7 +17,7 @@ from utils.distributed import choose_device
 
 
 def train(level: str, dtype: str, steps: int, root: Path) -> dict[str, Any]:
-    """One run of the demo in a process of its own, and its translation of the test split."""
+    """Train the demo in a process of its own, translate its test split, and return a row."""
     settings = [f"run.root={root}", f"run.name={level}", f"amp.opt_level={level}", f"amp.dtype={dtype}"]
     settings += [
         f"train.max_steps={steps}",
@@ -47,7 +47,7 @@ def train(level: str, dtype: str, steps: int, root: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Parse the command line, measure, report."""
+    """Measure according to the command line, and write the report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--dtype", choices=("bfloat16", "float16"), default="bfloat16")

@@ -1,4 +1,4 @@
-"""Sides that need a process of their own, for its settings and its memory: all alive, working in turns."""
+"""Sides in processes of their own, for their settings and memory, which work in turns."""
 
 import os
 import subprocess
@@ -17,21 +17,21 @@ TURN_S = 0.5
 
 @dataclass(frozen=True)
 class Timed:
-    """What a process of its own took. seconds: of each call. answer: its last word, for instance its peak memory."""
+    """The measurement of a process. seconds: of each call. answer: its last line, as its peak memory in GiB."""
 
     seconds: list[float]
     answer: float
 
 
 def serve(make: Callable[[], Work], device: torch.device, *, warm_up: int) -> None:
-    """The side of a process that `time_processes` has started.
+    """Answer `time_processes`, which has started this process.
 
-    The first line of input has it make its work and warm up. Then a call for each line, answered by its seconds. The
-    end of the input is answered by the peak of the memory in these calls in GiB, beyond what the imported program
-    takes.
+    After the first line of input the process makes its work and warms up. For each further line it makes a call, and
+    prints its seconds. At the end of the input it prints the peak memory of these calls, in GiB beyond that of the
+    imported program.
 
-    A turn is as many calls as take half a second, of which the mean counts. On a GPU, between its turns, it leaves the
-    memory to the other side, and takes it again in a call that is not timed.
+    A turn is as many calls as take half a second, of which the mean counts. On a GPU a side frees its memory between
+    turns, and allocates it again in a call that is not timed.
     """
     if not sys.stdin.readline():  # another side has failed
         return
@@ -48,7 +48,7 @@ def serve(make: Callable[[], Work], device: torch.device, *, warm_up: int) -> No
 
 
 def _turn(work: Work, device: torch.device) -> float:
-    """Seconds of a call."""
+    """Return the seconds of a call."""
     (seconds,) = time_alternating({"": work}, device, repeats=1, warm_up=int(device.type == "cuda"))[""]
     n_calls = round(TURN_S / seconds)
     if n_calls <= 1:
@@ -62,7 +62,7 @@ def _repeat(work: Work, n_calls: int) -> None:
 
 
 def time_processes(commands: Mapping[str, list[str]], repeats: int) -> dict[str, Timed]:
-    """Seconds of each call A B A B …; the processes import at once, and warm up one after the other."""
+    """Return the measurements of calls A B A B …; processes import in parallel, and warm up one after the other."""
     with ExitStack() as stack:
         processes = {
             name: stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
@@ -80,10 +80,10 @@ def time_processes(commands: Mapping[str, list[str]], repeats: int) -> dict[str,
 def time_against_first(
     commands: Mapping[str, list[str]], device: torch.device, repeats: int
 ) -> Iterator[tuple[str, Timed, Timed]]:
-    """Each side, what it took, and what the first side took in the same turns.
+    """Yield each side, its measurement, and that of the first side in the same turns.
 
-    All in turns on a CPU. A GPU has no room for all: there each takes turns with the first, and one that does not fit
-    is told and left out.
+    On a CPU all take turns. A GPU has no room for all: there each takes turns with the first, and one that does not fit
+    is reported and left out.
     """
     first = next(iter(commands))
     if device.type == "cpu":
@@ -101,7 +101,7 @@ def time_against_first(
 
 def _ask(process: "subprocess.Popen[bytes]") -> bytes:
     assert process.stdin is not None
-    with suppress(BrokenPipeError):  # it has ended, as its answer tells
+    with suppress(BrokenPipeError):  # it has ended; the missing answer is an error
         os.write(process.stdin.fileno(), b"go\n")
     return _answer(process)
 

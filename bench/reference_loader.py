@@ -1,8 +1,8 @@
-"""The loaders of pix2pixHD and pix2pix written plainly: what this project's loader is compared with.
+"""Plain loaders in the manner of pix2pixHD and pix2pix, with which this project's loader is compared.
 
-Pillow decodes and resizes, torchvision makes floats, and a DataLoader of the same number of processes hands them over.
-They come as the networks' code expects them there, floats in [-1, 1], four bytes a value; this project's loader hands
-over bytes, which the device turns into floats. Samples never end, so that no epoch's new processes count.
+Pillow decodes and resizes, torchvision converts to floats, and a DataLoader with the same number of processes delivers
+them in the range of the networks, [-1, 1], with four bytes a value. This project's loader delivers bytes, which the
+device converts. Samples are endless, so that the start of processes at a new epoch does not count.
 """
 
 import random
@@ -32,7 +32,7 @@ class LabelMapFolders(Dataset[Maps]):
         return len(self._samples)
 
     def __getitem__(self, index: int) -> Maps:
-        """label (1, H, W) float ids; inst (1, H, W) integer ids; image (3, H, W) in [-1, 1]."""
+        """Return label (1, H, W) float ids, inst (1, H, W) integer ids, image (3, H, W) in [-1, 1]."""
         label, instances, photo = (Image.open(path, formats=FORMATS) for path in self._samples[index])
         flips = random.random() < 0.5
         return {
@@ -58,7 +58,7 @@ class SideBySideFiles(Dataset[Maps]):
         return len(self._paths)
 
     def __getitem__(self, index: int) -> Maps:
-        """A and B, (3, H, W) in [-1, 1]."""
+        """Return A and B, (3, H, W) in [-1, 1]."""
         pair = Image.open(self._paths[index], formats=FORMATS).convert("RGB")
         middle = pair.width // 2
         halves = {"A": (0, 0, middle, pair.height), "B": (middle, 0, pair.width, pair.height)}
@@ -73,7 +73,7 @@ class SideBySideFiles(Dataset[Maps]):
 
 
 def reference_batches(dataset: Dataset[Any], n_samples: int, n_workers: int) -> Generator[Maps]:
-    """Batches of one sample in random order, without end. n_samples: of the data set."""
+    """Yield batches of one sample in random order, without end. n_samples: of the data set."""
     sampler = RandomSampler(dataset, num_samples=n_samples * 10**6)  # type: ignore[arg-type]
     yield from DataLoader(dataset, sampler=sampler, num_workers=n_workers)
 

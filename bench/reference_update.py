@@ -1,8 +1,8 @@
-"""pix2pixHD's update written plainly: what training steps are compared with.
+"""A plain update in the manner of pix2pixHD, with which training steps are compared.
 
-Three passes of the discriminator, float32, contiguous, eager, Adam without fusion, gradients of the generator's loss in
-the discriminator too, which gets source and image joined. The networks are this project's, so that both sides compute
-the same.
+Three passes of the discriminator, which gets source and image concatenated; float32, contiguous, eager, Adam without
+fusion; the generator's loss has gradients in the discriminator too. The networks are this project's, so that both sides
+compute the same.
 """
 
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from torch.optim import Adam
 from losses.perceptual import LAYER_WEIGHTS
 from models.patch_discriminator import DiscriminatorOutput, MultiscalePatchDiscriminator, PatchDiscriminator
 
-Judgements = list[DiscriminatorOutput]
+Outputs = list[DiscriminatorOutput]
 
 
 @dataclass
 class ReferenceUpdate:
-    """Networks, optimizers and losses; `vgg` gives a list of features, or is None for none of its loss."""
+    """Networks, optimizers and losses. vgg: returns a list of features; None for no perceptual loss."""
 
     generator: nn.Module
     discriminator: nn.Module
@@ -35,13 +35,13 @@ class ReferenceUpdate:
         self.discriminator_optimizer = Adam(self.discriminator.parameters(), **settings)
 
     def step(self, source: Tensor, target: Tensor) -> None:
-        """One update of both networks on (N, C, H, W) and (N, 3, H, W)."""
+        """Update both networks on a source, (N, C, H, W), and a target, (N, 3, H, W)."""
         device_type = source.device.type
         with torch.autocast(device_type, dtype=self.autocast_dtype, enabled=self.autocast_dtype is not None):
             fake = self.generator(source)
-            fake_for_d = self._judge(source, fake.detach())
-            real = self._judge(source, target)
-            fake_for_g = self._judge(source, fake)
+            fake_for_d = self._discriminate(source, fake.detach())
+            real = self._discriminate(source, target)
+            fake_for_g = self._discriminate(source, fake)
             d_loss = 0.5 * (_lsgan(fake_for_d, 0.0) + _lsgan(real, 1.0))
             g_loss = _lsgan(fake_for_g, 1.0) + 10 * _feature_matching(fake_for_g, real)
             if self.vgg is not None:
@@ -56,10 +56,10 @@ class ReferenceUpdate:
         d_loss.backward()
         self.discriminator_optimizer.step()
 
-    def _judge(self, source: Tensor, image: Tensor) -> Judgements:
-        """The discriminator on source and image, joined."""
+    def _discriminate(self, source: Tensor, image: Tensor) -> Outputs:
+        """Return the discriminator's outputs for source and image, concatenated."""
         x = torch.cat([source, image], dim=1)
-        judgements, discriminator = [], cast(MultiscalePatchDiscriminator, self.discriminator)
+        outputs, discriminator = [], cast(MultiscalePatchDiscriminator, self.discriminator)
         scales = cast(list[PatchDiscriminator], discriminator.scales)
         for level, scale in enumerate(scales):
             x = discriminator.pool(x) if level else x
@@ -68,16 +68,16 @@ class ReferenceUpdate:
             features = [activation(F.conv2d(x, joined.weight, joined.bias, joined.stride, joined.padding))]
             for layer in inner:
                 features.append(layer(features[-1]))
-            judgements.append(DiscriminatorOutput(features, scale.head(features[-1])))
-        return judgements
+            outputs.append(DiscriminatorOutput(features, scale.head(features[-1])))
+        return outputs
 
 
-def _lsgan(judgements: Judgements, aim: float) -> Tensor:
-    losses = [F.mse_loss(scale.logits, torch.full_like(scale.logits, aim)) for scale in judgements]
+def _lsgan(outputs: Outputs, aim: float) -> Tensor:
+    losses = [F.mse_loss(scale.logits, torch.full_like(scale.logits, aim)) for scale in outputs]
     return torch.stack(losses).sum()
 
 
-def _feature_matching(fake: Judgements, real: Judgements) -> Tensor:
+def _feature_matching(fake: Outputs, real: Outputs) -> Tensor:
     distances = [
         F.l1_loss(f, r.detach()) * 4 / len(fake_scale.features) / len(fake)
         for fake_scale, real_scale in zip(fake, real, strict=True)

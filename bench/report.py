@@ -1,4 +1,4 @@
-"""Figures as JSON, with where they were measured, and as a table."""
+"""Figures as JSON, with the machine they were measured on, and as a table."""
 
 import json
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def write_report(name: str, device: torch.device, rows: Sequence[dict[str, Any]], results: Path = RESULTS) -> Path:
-    """Write RESULTS/NAME_DEVICE.json, and print the rows as a Markdown table; columns are those of the first row.
+    """Write RESULTS/NAME_DEVICE.json, and print the rows as a Markdown table with the columns of the first row.
 
-    Rows of an earlier part of the measurement, on the same device, versions and commit, stay before these.
+    Earlier rows of the same device, versions and commit stay in the file, before these.
     """
     path = results / f"{name}_{device.type}.json"
-    if not rows:  # nothing fitted the device, as has been told
+    if not rows:  # nothing fitted the device
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     surroundings = asdict(Surroundings.here(device))
@@ -36,12 +36,12 @@ def write_report(name: str, device: torch.device, rows: Sequence[dict[str, Any]]
 
 
 def _identity(row: dict[str, Any]) -> list[Any]:
-    """What was measured: texts and whole numbers, not the figures."""
+    """Return the values that identify a row: strings and integers, not the figures."""
     return [value for value in row.values() if isinstance(value, str | int)]
 
 
 def markdown_table(rows: Sequence[dict[str, Any]]) -> str:
-    """Rows of equal keys as a Markdown table."""
+    """Return rows of equal keys as a Markdown table."""
     columns = list(rows[0])
     lines = [columns, ["---"] * len(columns), *([_cell(row[column]) for column in columns] for row in rows)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

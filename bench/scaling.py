@@ -1,11 +1,10 @@
-"""Time and memory of a training step against pixels, batch and processes: the growth must be the arithmetic's.
+"""Growth of a training step's time and memory with pixels, batch size and processes.
 
 python -m bench.scaling [--repeats N]
 
-Arithmetic grows with pixels times batch, and time with it. Memory is a constant, for weights, gradients and Adam's
-moments, and activations, which grow with pixels times batch too: it grows more slowly than the arithmetic, by the same
-GiB for every further megapixel. Two processes that share
-the cores of one train on as many images per second.
+Arithmetic grows with pixels times batch size, and time should grow with it. Memory is a constant for weights, gradients
+and Adam's moments, plus activations, which should grow by the same GiB for every further megapixel. Two processes that
+share the cores of one should train on as many images per second.
 """
 
 import argparse
@@ -41,7 +40,7 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"""
 
 
 def train_demo(n_processes: int) -> tuple[float, float]:
-    """The demo's training under torchrun, each process with its share of the cores: images per second, GiB of one."""
+    """Train the demo under torchrun, with the cores shared; return images per second and the peak GiB of a process."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(n_processes)]
         command += ["train.py", "--config", "configs/demo.yaml", f"run.root={folder}", f"train.max_steps={STEPS}"]
@@ -56,14 +55,14 @@ def train_demo(n_processes: int) -> tuple[float, float]:
 
 
 def time_cases(commands: dict[str, list[str]], device: torch.device, repeats: int) -> dict[str, Timed]:
-    """In turns on a CPU; a GPU has no room for all, but its speed does not drift as that of a shared machine."""
+    """Time all in turns on a CPU; one by one on a GPU, which has no room for all and whose speed does not drift."""
     if device.type == "cpu":
         return time_processes(commands, repeats)
     return {name: time_processes({name: command}, repeats)[name] for name, command in commands.items()}
 
 
 def growth_rows(timed: dict[str, Timed], flop: dict[str, int], cases: Sequence[Case]) -> list[dict[str, Any]]:
-    """A row for each case; what grows is compared with the first."""
+    """Return a row for each case, compared with the first."""
     first = cases[0]
     rows: list[dict[str, Any]] = []
     for case in cases:
@@ -86,14 +85,14 @@ def growth_rows(timed: dict[str, Timed], flop: dict[str, int], cases: Sequence[C
 
 
 def megapixels(case: Case) -> float:
-    """Of all images of a batch."""
+    """Return the pixels of a batch, in millions."""
     return case.batch_size * case.height * case.width / 1e6
 
 
 def process_rows(turns: dict[int, list[tuple[float, float]]]) -> list[dict[str, Any]]:
-    """A row for each number of processes; of one process first.
+    """Return a row for each number of processes.
 
-    turns: images per second of all processes together, and GiB of the largest with what the program itself takes.
+    turns: by number of processes, of which 1 is one: images per second of all together, and GiB of the largest process.
     """
     images_per_s = {n: [speed for speed, _ in measured] for n, measured in turns.items()}
     return [
@@ -109,7 +108,7 @@ def process_rows(turns: dict[int, list[tuple[float, float]]]) -> list[dict[str, 
 
 
 def main() -> None:
-    """Parse the command line, measure, report."""
+    """Measure according to the command line, and write the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--repeats", type=int, default=3)

@@ -1,4 +1,4 @@
-"""Sides of a case against the first of them: time, share of the machine's convolution rate, peak memory."""
+"""Sides of a case compared with its first side: time, share of the machine's convolution rate, peak memory."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from bench.processes import Timed, time_against_first
 
 @dataclass(frozen=True)
 class Side:
-    """What starts its process (see `bench.processes.serve`), and the dtype in which it computes."""
+    """The command that starts a side's process (`bench.processes.serve`), and the dtype in which it computes."""
 
     command: list[str]
     dtype: torch.dtype
@@ -20,7 +20,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Workload:
-    """What a call of every side does. flop: the useful arithmetic; a side that does more reaches less with it."""
+    """The work of a call, for every side. flop: the necessary arithmetic, of which a side may do more."""
 
     name: str
     n_images: int
@@ -28,11 +28,11 @@ class Workload:
 
 
 def compare(workload: Workload, sides: Mapping[str, Side], device: torch.device, repeats: int) -> list[dict[str, Any]]:
-    """A row for each side; the first is what the others are compared with."""
+    """Return a row for each side, compared with the first."""
     before = convolution_rates(sides, device)
     commands = {name: side.command for name, side in sides.items()}
     timed = list(time_against_first(commands, device, repeats))
-    # a machine that others work on too has moments at which it reaches a third of it
+    # a shared machine reaches a fraction of its rate at times
     rates = {dtype: max(before[dtype], rate) for dtype, rate in convolution_rates(sides, device).items()}
     rows = []
     for name, result, reference in timed:
@@ -43,14 +43,14 @@ def compare(workload: Workload, sides: Mapping[str, Side], device: torch.device,
 
 
 def convolution_rates(sides: Mapping[str, Side], device: torch.device) -> dict[torch.dtype, float]:
-    """FLOP/s of a plain convolution in the dtypes of the sides."""
+    """Return the FLOP/s of a plain convolution in the dtypes of the sides."""
     rates = {dtype: convolution_rate(device, dtype) for dtype in {side.dtype for side in sides.values()}}
     forget_cache(device)
     return rates
 
 
 def columns(workload: Workload, result: Timed, reference: Timed, rate: float) -> dict[str, float]:
-    """The figures of a side. rate: of the convolution, in FLOP/s."""
+    """Return the figures of a side. rate: of the convolution, in FLOP/s."""
     seconds = median(result.seconds)
     return {
         "s": seconds,
@@ -65,6 +65,6 @@ def columns(workload: Workload, result: Timed, reference: Timed, rate: float) ->
 
 
 def dtype_name(dtype: torch.dtype, device: torch.device) -> str:
-    """With TF32, in which a GPU by default makes float32 convolutions."""
+    """Return the name of a dtype; TF32 for float32 on a GPU that computes convolutions in it."""
     is_tf32 = device.type == "cuda" and dtype == torch.float32 and torch.backends.cudnn.allow_tf32
     return "TF32" if is_tf32 else str(dtype).removeprefix("torch.")

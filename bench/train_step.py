@@ -1,4 +1,4 @@
-"""A training step against pix2pixHD's update: time, arithmetic, share of the machine's convolution rate, peak memory.
+"""A training step compared with pix2pixHD's update: time, arithmetic, share of the convolution rate, peak memory.
 
 python -m bench.train_step [--repeats N] [--case NAME …]
 """
@@ -45,12 +45,12 @@ OURS: dict[str, list[str]] = {
     "default, CUDA graph": ["train.cuda_graph=true"],
     "default, compiled, CUDA graph": ["train.compile=true", "train.cuda_graph=true"],
 }
-CPU_SIDES = ["O0", "default", "default, checkpointing"]  # compiling takes a CPU a minute: where it is asked for
+CPU_SIDES = ["O0", "default", "default, checkpointing"]  # compiled sides on request: compiling takes a minute on a CPU
 GPU_SIDES = ["reference, autocast", *OURS]
 
 
 def make_reference(config: Config, device: torch.device) -> ReferenceUpdate:
-    """pix2pixHD's update on the networks of a configuration, at its opt level."""
+    """Return pix2pixHD's update on the networks of a configuration, at its opt level."""
     torch.manual_seed(config.run.seed)
     vgg = build.build_generator_loss(config, "vgg") if config.loss.vgg else None
     assert vgg is None or isinstance(vgg, PerceptualLoss)
@@ -65,12 +65,12 @@ def make_reference(config: Config, device: torch.device) -> ReferenceUpdate:
 
 
 def settings_of(side: str) -> list[str]:
-    """What the configuration of a side differs in from the case's."""
+    """Return the settings of a side that differ from the case's."""
     return [REFERENCES[side]] if side in REFERENCES else OURS[side]
 
 
 def make_side(case: Case, side: str, device: torch.device) -> Callable[[], object]:
-    """One step of a side, from the maps of a batch on the device to the updated weights."""
+    """Return a step of a side, from the maps of a batch on the device to the updated weights."""
     config = case.config(*settings_of(side))
     batch = case.batch(device)
     if side not in REFERENCES:
@@ -83,23 +83,23 @@ def make_side(case: Case, side: str, device: torch.device) -> Callable[[], objec
 
 
 def serve_step(case: Case, side: str, device: torch.device) -> None:
-    """Serve a side's steps in this process, which is its own.
+    """Serve a side's steps in this process.
 
-    The reference runs in the memory allocator's default, as pix2pixHD does; the others as train.py does.
+    The reference uses the memory allocator's default, as pix2pixHD does; the other sides are set up as by train.py.
     """
-    torch.backends.cudnn.benchmark = True  # as train.py, and pix2pix
+    torch.backends.cudnn.benchmark = True  # as in train.py and pix2pix
     if side not in REFERENCES:
         build.prepare_device(case.config(*settings_of(side)), device)
     serve(lambda: make_side(case, side, device), device, warm_up=1 if device.type == "cpu" else WARM_UP_STEPS + 2)
 
 
 def measure(case: Case, device: torch.device, repeats: int, sides: list[str]) -> list[dict[str, Any]]:
-    """A row for each side; the first is what the others are compared with.
+    """Return a row for each side, compared with the first.
 
-    TFLOP is that of O0's step in every row, which is the useful work: what the reference or checkpointing computes
-    beyond it, once more, lowers their share.
+    TFLOP is that of O0's step in every row, the necessary work: recomputation by the reference or by checkpointing
+    lowers their share.
     """
-    case.config()  # VGG's weights are there: making them takes memory, which would count as a side's
+    case.config()  # makes the file of VGG's weights, which takes memory that would count as a side's
     flop = case.batch_size * count_flop(make_side(replace(case, batch_size=1), "O0", device))
     command = [sys.executable, "-m", "bench.train_step", "--serve", case.name]
     started = {side: Side([*command, side, str(device)], dtype_of(case, side, device)) for side in sides}
@@ -107,12 +107,12 @@ def measure(case: Case, device: torch.device, repeats: int, sides: list[str]) ->
 
 
 def dtype_of(case: Case, side: str, device: torch.device) -> torch.dtype:
-    """In which a side computes."""
+    """Return the dtype in which a side computes."""
     return choose_precision(case.config(*settings_of(side)).amp.opt_level, "auto", device).compute_dtype
 
 
 def main() -> None:
-    """Parse the command line, measure, report."""
+    """Measure according to the command line, and write the report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--repeats", type=int, default=3)

@@ -91,7 +91,7 @@ def problems_of_split(config: Config, split: str, *, needs_targets: bool) -> Ite
 
 
 def main(argv: Sequence[str]) -> None:
-    """Check a data set as the command line says; exit with code 1 if it has problems."""
+    """Check a data set according to the command line; exit with code 1 if it has problems."""
     parser = ArgumentParser(description="Report all problems of a data set at once.")
     parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file of the run that reads it")
     parser.add_argument("--n-classes", type=int, metavar="N", help="number of classes of label maps, for FOLDER")

@@ -65,7 +65,7 @@ def check_output(output: Path) -> None:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Cluster the features of a split as the command line says."""
+    """Cluster the features of a split according to the command line."""
     parser = ArgumentParser(description="Cluster the instance features of each class.")
     add_arguments(parser)
     parser.add_argument(

@@ -34,7 +34,7 @@ def write_maps(split: EncodedSplit, folder: Path) -> None:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Write the features of a split as the command line says."""
+    """Write the features of a split according to the command line."""
     parser = ArgumentParser(description="Write the instance features of a split as images.")
     add_arguments(parser)
     parser.add_argument(

@@ -1,1 +1,1 @@
-"""Code that two or more packages need and that knows nothing of GANs."""
+"""Modules that two or more packages need and that know nothing of GANs."""

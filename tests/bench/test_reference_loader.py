@@ -1,4 +1,4 @@
-"""What the bench's plain loaders give is what this project's loader gives, so that only speed differs."""
+"""The bench's plain loaders return the samples of this project's loader, so that only speed differs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +29,7 @@ def read_ours(*settings: str) -> Sample:
 
 
 def both_ways(read: Callable[[], Maps], name: str) -> tuple[Maps, Maps]:
-    """A sample as it is and mirrored, of which a draw decides; `name` is a map by which to tell them."""
+    """Return a sample unchanged and mirrored, as drawn at random, in either order; `name` is a map that differs."""
     first = read()
     for _ in range(50):
         other = read()

@@ -1,4 +1,4 @@
-"""What the bench compares with computes what this project computes, so that only time and memory differ."""
+"""The bench's plain update computes the same as this project's, so that only time and memory differ."""
 
 import torch
 

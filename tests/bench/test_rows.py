@@ -1,4 +1,4 @@
-"""The columns of the bench's tables, from figures that are given."""
+"""The columns of the bench's tables, computed from given figures."""
 
 import pytest
 import torch

@@ -121,7 +121,7 @@ def test_what_cannot_be_checked_ends_in_one_line(
 
 
 def crash() -> None:
-    faulthandler.disable()  # pytest's would tell of it
+    faulthandler.disable()  # pytest's would print a report
     os.kill(os.getpid(), signal.SIGSEGV)
 
 

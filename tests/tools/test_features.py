@@ -157,14 +157,14 @@ def test_a_run_starts_from_the_originals_generator_and_encoder(
     settings = [f"init.generator={folder_run / 'latest_net_G.pth'}", f"init.encoder={folder_run / 'latest_net_E.pth'}"]
     settings += [*FEATURES, *FOLDERS, f"data.root={label_data_set}", "optimizer.learning_rate=0", "train.max_steps=1"]
     run(tiny_config, *settings, "run.name=started")
-    told = capfd.readouterr().out
-    assert "init.encoder" in told
-    assert "new: none" in told.partition("init.encoder")[2]
+    printed = capfd.readouterr().out
+    assert "init.encoder" in printed
+    assert "new: none" in printed.partition("init.encoder")[2]
     weights = checkpoint(tiny_config, 1, "started")["generator"]["network"]
     assert_equal(weights, read_weights_file(checkpoint_path(folder_run, 2))["generator"]["network"])
 
 
-def test_without_targets_or_clusters_the_way_out_is_told(
+def test_without_targets_or_clusters_the_remedy_is_named(
     folder_run: Path, label_data_set: Path, tmp_path: Path
 ) -> None:
     arguments = ["--checkpoint", str(folder_run), "--output", str(tmp_path / "out")]
@@ -205,19 +205,19 @@ def test_clusters_take_the_place_of_clusters_alone(run_folder: Path, tmp_path: P
 def test_where_features_come_from_is_told_and_what_has_no_effect(
     tiny_config: Path, run_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def told(*arguments: str) -> str:
+    def printed_by(*arguments: str) -> str:
         capfd.readouterr()
         translate("--checkpoint", str(run_folder), "--output", str(tmp_path / "out"), *arguments)
         return capfd.readouterr().out
 
-    assert "features     of the targets" in told()
+    assert "features     of the targets" in printed_by()
     cluster_features.main(["--checkpoint", str(run_folder)])
-    output = told()
+    output = printed_by()
     assert "features     drawn from clusters by seed 0" in output
     assert "made at step" not in output
     run(tiny_config, *FEATURES, "train.max_steps=3")
-    assert "made at step 2" in told()
-    output = told("--features", "given", "--clusters", str(run_folder / FILE_NAME), "--noise")
+    assert "made at step 2" in printed_by()
+    output = printed_by("--features", "given", "--clusters", str(run_folder / FILE_NAME), "--noise")
     assert "without effect  --clusters, --noise" in output
 
 

@@ -19,7 +19,7 @@ IS_GLIBC = sys.platform.startswith("linux") and platform.libc_ver()[0] == "glibc
 
 
 def page_faults(call: str, mib: int) -> int:
-    """Of twenty tensors of a size, each freed before the next."""
+    """Return the page faults of twenty tensors of a size, each freed before the next."""
     command = [sys.executable, "-c", SCRIPT.format(call=call, mib=mib)]
     kept, count = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     assert kept == "True" or "keep" not in call

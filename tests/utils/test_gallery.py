@@ -1,4 +1,4 @@
-"""The gallery is one page whose links and names hold whatever files are called."""
+"""The gallery is one page, whatever the names of its files are."""
 
 import json
 import os

@@ -57,8 +57,8 @@ def test_without_the_setting_programs_are_exported_all_the_same(monkeypatch: pyt
 
 
 def test_weights_are_frozen_where_the_compiler_has_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch._inductor.config, "freezing", False)
-    freeze_compiled_weights()
-    assert torch._inductor.config.freezing
+    with torch._inductor.config.patch(freezing=False):
+        freeze_compiled_weights()
+        assert torch._inductor.config.freezing
     monkeypatch.setattr(torch._inductor, "config", None)
     freeze_compiled_weights()

@@ -109,7 +109,7 @@ def training_command(arguments: argparse.Namespace, target: Path) -> str:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Convert a data set as the command line says; exit with code 1 if images could not be used."""
+    """Convert a data set according to the command line; exit with code 1 if images could not be used."""
     arguments = parse_arguments(argv)
     log_to_console(is_main=True)
     target = arguments.target.expanduser()

@@ -1,4 +1,4 @@
-"""Writing the images of a new data set, on all cores, with what to do about files that exist."""
+"""Writing the images of a new data set on all cores, with a policy for existing files."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

@@ -88,7 +88,7 @@ def refuse_existing(path: Path) -> None:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Export a generator as the command line says."""
+    """Export a generator according to the command line."""
     arguments = parse_arguments(argv)
     log_to_console(is_main=True)
     check_packages(arguments.format)

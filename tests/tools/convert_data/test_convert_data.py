@@ -153,7 +153,7 @@ def test_pairs_have_one_size_and_the_photograph_as_target(photos: Path, command:
 def test_bad_command_lines_end_in_one_line(photos: Path, tmp_path: Path, command: CommandLine) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
-    for arguments, told in {
+    for arguments, expected in {
         ("to-folders", str(empty), str(tmp_path / "out")): "expected a folder of images for each split",
         ("to-side-by-side", str(empty), str(tmp_path / "out")): "expected folders such as",
         ("to-side-by-side", str(tmp_path / "none"), str(tmp_path / "out")): "no such folder",
@@ -164,7 +164,7 @@ def test_bad_command_lines_end_in_one_line(photos: Path, tmp_path: Path, command
     }.items():
         refusal = command.refusal(convert_data.main, *arguments)
         assert len(refusal) == 1
-        assert told in refusal[0]
+        assert expected in refusal[0]
     assert not (tmp_path / "out").exists()
 
 

@@ -38,7 +38,7 @@ def test_a_program_is_no_checkpoint(tmp_path: Path, suffix: str) -> None:
 
 
 def untrained(config: Path, *settings: str) -> LoadedGenerator:
-    """A generator as it begins; the weights are large enough that a fault shows in 8 bits."""
+    """Return an untrained generator with weights so large that an error shows in 8 bits."""
     torch.manual_seed(0)
     resolved = load_config(config, ["generator.init_gain=0.3", *settings])
     return LoadedGenerator(config.parent / "checkpoint.pt", resolved, 1, build.build_generator(resolved))
@@ -101,7 +101,7 @@ def test_a_unet_takes_its_smallest_image(tiny_config: Path) -> None:
 
 
 def test_an_exported_program_is_what_the_translator_does(tiny_config: Path) -> None:
-    """The examples' expectations are made by this tool: here they are held against test.py's own way."""
+    """The expected outputs of the examples, which this tool makes, are those of test.py."""
     loaded = untrained(tiny_config)
     conditioning = build.build_conditioning(loaded.config)
     example = make_example(loaded, 2, 16, 24, as_images=True)
