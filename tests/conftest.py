@@ -3,7 +3,7 @@
 import gc
 import shutil
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,13 @@ def pytest_collection_finish() -> None:
 def pytest_unconfigure() -> None:
     """Let Python free the modules at its end: libraries count and print what is left."""
     gc.unfreeze()
+
+
+@pytest.fixture(autouse=True)
+def _garbage_is_this_tests() -> Iterator[None]:
+    """Collect what a test leaves, so that a file that it did not close fails this test, not an innocent one."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture
