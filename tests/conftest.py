@@ -1,6 +1,7 @@
 """What tests share: a tiny configuration, folders of small images, and figures of the original networks."""
 
 import gc
+import os
 import shutil
 import signal
 from collections.abc import Generator, Iterator
@@ -15,6 +16,7 @@ from torchvision.models import vgg19
 
 import train
 
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # more are processes, each of which imports torch
 torch.set_num_threads(1)  # tiny networks: more threads only wait for each other
 
 # A shell ignores SIGINT for what runs in the background, nohup ignores SIGHUP; both are inherited, by processes that
