@@ -1,9 +1,10 @@
 """What tests share: a tiny configuration, folders of small images, and figures of the original networks."""
 
 import gc
+import os
 import shutil
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from torchvision.models import vgg19
 
 import train
 
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # more are processes, each of which imports torch
 torch.set_num_threads(1)  # tiny networks: more threads only wait for each other
 
 # A shell ignores SIGINT for what runs in the background, nohup ignores SIGHUP; both are inherited, by processes that
@@ -58,6 +60,13 @@ def pytest_collection_finish() -> None:
 def pytest_unconfigure() -> None:
     """Let Python free the modules at its end: libraries count and print what is left."""
     gc.unfreeze()
+
+
+@pytest.fixture(autouse=True)
+def _garbage_is_this_tests() -> Iterator[None]:
+    """Collect what a test leaves, so that a file that it did not close fails this test, not an innocent one."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture

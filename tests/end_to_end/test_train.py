@@ -113,6 +113,7 @@ def test_it_trains_without_instance_edges(tiny_config: Path) -> None:
 def test_the_defaults_train(tiny_config: Path) -> None:
     sizes = ["generator.base_channels=2", "generator.n_downsamplings=2", "generator.n_blocks=1"]
     sizes += ["discriminator.base_channels=2", "train.max_steps=1", "loss.vgg=0", "data.workers=0"]
+    sizes += [f"data.{key}=128" for key in ("load_width", "load_height", "crop_width", "crop_height")]
     run(Path("configs/reference.yaml"), *sizes, f"run.root={tiny_config.parent / 'runs'}", "run.name=defaults")
     assert checkpoint(tiny_config, 1, "defaults")["step"] == 1
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from data.loader import TrainingDataset, training_batches
 from data.preprocessing import Preprocessing
 from data.sampler import TrainingSampler
 from data.worker_monitor import StoppedWaiting
-from tests.conftest import save_image
+from tests.conftest import TINY_CONFIG, save_image
 from tests.runs import assert_equal, checkpoint, run, without_config
 from utils.cli import run_entry_point
 
@@ -36,15 +37,33 @@ NO_CHANGE = Preprocessing(
 )
 
 
-@pytest.fixture
-def config(tiny_config: Path, tmp_path: Path) -> Path:
-    """A run on six pairs, a step for each, that saves after each."""
-    rng = np.random.default_rng(0)
-    for folder in ("train_A", "train_B"):
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six pairs; a run on them, a step for each, saves after each."""
+    folder, rng = tmp_path_factory.mktemp("pairs"), np.random.default_rng(0)
+    for side in ("train_A", "train_B"):
         for name in "abcdef":
-            save_image(tmp_path / "pairs" / folder / f"{name}.png", rng.integers(0, 255, (32, 32, 3), dtype=np.uint8))
-    path = tmp_path / "pairs.yaml"
-    text = tiny_config.read_text().replace("synthetic_facades", f"paired_folders\n  root: {tmp_path}/pairs")
+            save_image(folder / side / f"{name}.png", rng.integers(0, 255, (32, 32, 3), dtype=np.uint8))
+    return folder
+
+
+@pytest.fixture
+def config(tmp_path: Path, pairs: Path) -> Path:
+    return write_config(tmp_path, pairs)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory, pairs: Path) -> dict[str, Any]:
+    """The last checkpoint of a run without loader processes."""
+    path = write_config(tmp_path_factory.mktemp("uninterrupted"), pairs)
+    run(path, "data.workers=0")
+    return without_config(checkpoint(path, STEPS))
+
+
+def write_config(folder: Path, pairs: Path) -> Path:
+    path = folder / "pairs.yaml"
+    text = TINY_CONFIG.format(root=folder / "runs")
+    text = text.replace("synthetic_facades", f"paired_folders\n  root: {pairs}")
     text = text.replace("instance_edges: true", "timeout_s: 1").replace("workers: 0", "workers: 2")
     path.write_text(text.replace("max_steps: 4", f"max_steps: {STEPS}") + "\ncheckpoint: {every_steps: 1, keep: 2}\n")
     return path
@@ -100,21 +119,22 @@ def run_program(monkeypatch: pytest.MonkeyPatch, config: Path) -> int:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_lost_process_ends_the_run_with_the_cause_and_the_run_can_go_on(
-    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+    config: Path,
+    uninterrupted: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
 ) -> None:
     fault, message = FAULTS[name]
     with monkeypatch.context() as patch:
         strike_at(patch, fault)
-        begin_s = time.monotonic()
         assert run_program(patch, config) == 2
-        assert time.monotonic() - begin_s < 30
     errors = capsys.readouterr().err.splitlines()
     assert len(errors) == 1
     assert re.search(message, errors[0]), errors[0]
     assert not multiprocessing.active_children()
     run(config)  # from the newest checkpoint, which is whole
-    run(config, "run.name=uninterrupted", "data.workers=0")
-    assert_equal(without_config(checkpoint(config, STEPS)), without_config(checkpoint(config, STEPS, "uninterrupted")))
+    assert_equal(without_config(checkpoint(config, STEPS)), uninterrupted)
 
 
 def test_shared_memory_that_is_full_is_told(
