@@ -15,10 +15,10 @@ from PIL import Image
 from torch import nn
 
 from bench.cases import N_CLASSES, Case
+from bench.comparison import Side, Workload, compare
 from bench.measure import Work, count_flop
 from bench.processes import serve
 from bench.report import write_report
-from bench.sides import Side, Workload, compare
 from configs import build
 from configs.load import config_to_dict
 from data.batch import Batch
@@ -32,7 +32,7 @@ from utils.checkpoint import save_checkpoint
 from utils.checkpoint_folder import checkpoint_path
 from utils.compilation import compiled
 from utils.cpu_memory import give_freed_memory_back, keep_freed_memory
-from utils.distributed import choose_device
+from utils.device import choose_device
 from utils.precision import OptLevel, choose_precision
 
 REFERENCE, COMPILED = "reference", "O2, compiled"

@@ -10,7 +10,7 @@ from bench.cases import Case
 from bench.processes import time_processes
 from bench.report import write_report
 from bench.train_step import serve_step
-from utils.distributed import choose_device
+from utils.device import choose_device
 
 LOCAL = ("generator.name=local", "generator.base_channels=32", "discriminator.n_scales=3")
 CASES = [

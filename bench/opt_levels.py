@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.measure import median
 from bench.report import write_report
-from utils.distributed import choose_device
+from utils.device import choose_device
 
 
 def train(level: str, dtype: str, steps: int, root: Path) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def train(level: str, dtype: str, steps: int, root: Path) -> dict[str, Any]:
         "checkpoint.keep=1",
     ]
     training = "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path('train.py', run_name='train')"
-    peak = "import torch; from bench.measure import peak_memory_bytes; from utils.distributed import choose_device"
+    peak = "import torch; from bench.measure import peak_memory_bytes; from utils.device import choose_device"
     script = f"{training}['main'](sys.argv[1:]); {peak}; print(peak_memory_bytes(choose_device('auto')))"
     command = [sys.executable, "-c", script, "train.py", "--config", "configs/demo.yaml", *settings]
     peak_bytes = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])

@@ -23,7 +23,7 @@ from bench.measure import count_flop, forget_cache, median, median_ratio
 from bench.processes import Timed, time_processes
 from bench.report import write_report
 from bench.train_step import make_side, serve_step
-from utils.distributed import choose_device
+from utils.device import choose_device
 
 # the demo's networks, so that a CPU reaches 1024x512 in seconds
 SIZES = [(128, 128), (256, 256), (512, 512), (1024, 512)]

@@ -12,18 +12,19 @@ from typing import Any
 import torch
 
 from bench.cases import DEMO, Case
+from bench.comparison import Side, Workload, compare
 from bench.measure import count_flop
 from bench.processes import serve
 from bench.reference_update import ReferenceUpdate
 from bench.report import write_report
-from bench.sides import Side, Workload, compare
 from configs import build
 from configs.schema import Config
 from data.conditioning import images_to_float
 from losses.perceptual import PerceptualLoss
 from training.cuda_graph import WARM_UP_STEPS
 from training.update_setup import build_step, build_update
-from utils.distributed import World, choose_device
+from utils.device import choose_device
+from utils.distributed import World
 from utils.precision import choose_precision
 
 CPU_CASES = [

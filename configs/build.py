@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from configs.image_sides import check_sizes, image_sides
 from configs.schema import Config, DataConfig
-from configs.sizes import check_sizes, image_sides
 from data import LAYOUTS
 from data.cache import CachedLayout, SampleCache
 from data.conditioning import Conditioning
@@ -19,8 +19,8 @@ from data.layout import Layout
 from data.preprocessing import Preprocessing
 from losses import GENERATOR_LOSSES
 from losses.adversarial import AdversarialLoss
+from losses.loss_inputs import GeneratorLoss
 from losses.objective import DiscriminatorObjective, GeneratorObjective
-from losses.translation import GeneratorLoss
 from metrics.evaluator import Evaluator
 from models import DISCRIMINATORS, GENERATORS
 from models.blocks import enable_activation_checkpointing

@@ -9,10 +9,10 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from configs import build
+from configs.image_sides import image_sides
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
-from configs.sizes import image_sides
-from inference.originals import original_generator, original_network
+from inference.original_weights import original_generator, original_network
 from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
 from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from torch import Tensor
-from torchvision.transforms.v2.functional import resize
 
 from data.batch import DataError, Sample
 from data.image_files import write_png
 from data.layout import Layout
+from inference.contact_sheet import SHEET_WIDTH, contact_sheet, thumbnail
 from inference.inputs import common_folder
 from inference.load import LoadedGenerator
 from inference.request import Request
@@ -24,7 +24,7 @@ from metrics.evaluator import TITLES, Evaluator, Measurement, Summary, shown
 from metrics.segmentation import class_table
 from utils.distributed import World
 from utils.gallery import Row, write_gallery
-from utils.image_grid import difference, picture_table
+from utils.image_grid import difference
 from utils.log import logger
 
 SHEET = "contact_sheet"
@@ -33,7 +33,6 @@ GALLERY = "gallery"
 INDEX = "index.html"
 KINDS = ("source", "translated", "target", "difference")
 SHEET_SAMPLES = 24
-SHEET_WIDTH = 1200  # pixels
 FEW_FOR_FID = 2048  # images: with fewer, the covariance of 2048 features does not have full rank
 GALLERY_WIDTH = 512  # pixels; browsers cannot open a page of thousands of large images
 
@@ -181,24 +180,6 @@ def _merged(baselines: Sequence[ConstantColorBaseline]) -> ConstantColorBaseline
 def _titled(measured: Measurement | None) -> dict[str, float]:
     """Return the figures of an image that the gallery shows, by title."""
     return {TITLES[name]: value for name, value in shown(measured.figures).items()} if measured else {}
-
-
-def thumbnail(image: Tensor, width: int) -> Tensor:
-    """Return a (3, H, W) uint8 image, scaled down to `width` pixels where it is wider."""
-    if image.shape[2] <= width:
-        return image
-    return resize(image, [max(1, image.shape[1] * width // image.shape[2]), width], antialias=True)
-
-
-def contact_sheet(rows: Sequence[Sequence[Tensor]]) -> Tensor:
-    """Return rows of (3, h, w) uint8 images as one (3, H, W) uint8 image, at most SHEET_WIDTH pixels wide."""
-    per_row = max(len(row) for row in rows)
-    widest = max(SHEET_WIDTH // per_row, 1)
-    thumbnails = [[thumbnail(image, widest) for image in row] for row in rows]
-    row_width = max(sum(image.shape[2] for image in row) for row in thumbnails)
-    n_side_by_side = max(SHEET_WIDTH // row_width, 1)
-    groups = [thumbnails[start : start + n_side_by_side] for start in range(0, len(rows), n_side_by_side)]
-    return picture_table([[image for row in group for image in row] for group in groups])
 
 
 def report_metrics(

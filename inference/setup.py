@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from configs import build
-from configs.sizes import image_sides
+from configs.image_sides import image_sides
 from data.batch import DataError
 from data.layout import Layout
 from inference.feature_sampler import FeatureSampler, load_clusters, sample_config

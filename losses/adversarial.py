@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from losses.translation import GeneratorLoss
+from losses.loss_inputs import GeneratorLoss
 
 GanMode = Literal["lsgan", "vanilla", "hinge", "wgan"]
 ScaleReduction = Literal["sum", "mean"]

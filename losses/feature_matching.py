@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from losses.feature_distance import feature_distance
-from losses.translation import Translation
+from losses.loss_inputs import LossInputs
 
 
-def feature_matching(translation: Translation) -> Tensor:
+def feature_matching(translation: LossInputs) -> Tensor:
     """Return the distance between the discriminator's features of translated images and of targets, 0-d."""
     fake = [scale.features for scale in translation.fake_outputs]
     return match_features(fake, [scale.features for scale in translation.target_outputs])

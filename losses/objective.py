@@ -8,7 +8,7 @@ from torch import Tensor
 
 from losses.adversarial import AdversarialLoss
 from losses.gradient_penalty import Discriminate, r1_penalty, wgan_gradient_penalty
-from losses.translation import GeneratorLoss, Translation
+from losses.loss_inputs import GeneratorLoss, LossInputs
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class GeneratorObjective:
     losses: Mapping[str, GeneratorLoss]
     weights: Mapping[str, float]
 
-    def __call__(self, translation: Translation) -> dict[str, Tensor]:
+    def __call__(self, translation: LossInputs) -> dict[str, Tensor]:
         """Return the losses by name, unweighted, and their weighted sum as `total`."""
         terms = {name: loss(translation) for name, loss in self.losses.items()}
         weighted = [self.weights[name] * value for name, value in terms.items()]

@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 from torchvision.models import VGG19_Weights, vgg19
 
 from losses.feature_distance import feature_distance
-from losses.translation import Translation
+from losses.loss_inputs import LossInputs
 from utils.pretrained import PretrainedFile
 
 # relu1_1, relu2_1, relu3_1, relu4_1, relu5_1 in torchvision's numbering, and pix2pixHD's weights of their L1
@@ -61,7 +61,7 @@ class PerceptualLoss(nn.Module):
         self.network = network
         self.layer_weights = tuple(layer_weights)
 
-    def forward(self, translation: Translation) -> Tensor:
+    def forward(self, translation: LossInputs) -> Tensor:
         """Return the distance of translated images and targets, 0-d."""
         return self.distance(translation.fake, translation.target)
 

@@ -3,9 +3,9 @@
 import torch.nn.functional as F
 from torch import Tensor
 
-from losses.translation import Translation
+from losses.loss_inputs import LossInputs
 
 
-def l1(translation: Translation) -> Tensor:
+def l1(translation: LossInputs) -> Tensor:
     """Return the mean absolute difference of translated images and targets, 0-d (Isola et al. 2017, Eq. 3)."""
     return F.l1_loss(translation.fake, translation.target)

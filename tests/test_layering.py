@@ -92,3 +92,17 @@ def test_a_cycle_is_found() -> None:
     graph = module_graph({"data/a.py": "from data.b import x", "data/b.py": "import data.a"})
     with pytest.raises(CycleError):
         TopologicalSorter(graph).prepare()
+
+
+def test_files_and_classes_fit_the_readers_head() -> None:
+    sources = product_sources()
+    files = {path: len(text.splitlines()) for path, text in sources.items()}
+    assert {path: n_lines for path, n_lines in files.items() if n_lines > 350} == {}
+    classes = {
+        f"{path}:{node.name}": (node.end_lineno or 0) - node.lineno + 1
+        for path, text in sources.items()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ClassDef)
+    }
+    assert {name: n_lines for name, n_lines in classes.items() if n_lines > 200} == {}
+    assert files["training/loop.py"] <= 150

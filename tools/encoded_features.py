@@ -17,7 +17,7 @@ from data.loader import read_fixed
 from inference.load import find_checkpoint_file, load_generator, load_network
 from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
 from models.originals.layer_names import OriginalWeightsError
-from utils.distributed import choose_device
+from utils.device import choose_device
 from utils.errors import ConfigError
 
 

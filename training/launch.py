@@ -17,8 +17,8 @@ from training.plan import check_samples, describe
 from training.resume import ResumeOptions, resume_or_initialize
 from training.run_folder import archive_run, log_file
 from training.run_lock import run_lock
-from training.run_status import write_state
 from training.setup import Training, build_training, open_loop, run_folder
+from training.state_json import write_state
 from utils.checkpoint_folder import LoadedCheckpoint, archive_damaged, list_checkpoints, sweep
 from utils.distributed import World, joined_world
 from utils.errors import ConfigError, Interrupted

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from configs import build
 from configs.schema import Config
-from configs.unused import unused_settings
+from configs.unused_settings import unused_settings
 from data.batch import Batch, Sample
 from data.sampler import SampleKey
 from training.batches import model_inputs

@@ -7,8 +7,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from losses.loss_inputs import LossInputs
 from losses.objective import DiscriminatorObjective, GeneratorObjective
-from losses.translation import Translation
 from models.patch_discriminator import DiscriminatorOutput
 from training.image_pool import ImagePool
 from training.running_means import RunningMeans
@@ -112,7 +112,7 @@ class AdversarialUpdate:
             fake_outputs, target_outputs, *pooled = self._discriminate(*pairs)
             shown = pooled[0] if pooled else fake_outputs
             discriminator_loss = self._discriminator_loss(inputs, fake, shown, target_outputs)
-            translation = Translation(
+            translation = LossInputs(
                 fake,
                 inputs.target,
                 discriminate_fake=lambda: fake_outputs,
@@ -163,7 +163,7 @@ class AdversarialUpdate:
 
         with self.precision.autocast():
             made: Tensor = self.generator.network(*inputs.generator_inputs) if fake is None else fake
-            translation = Translation(
+            translation = LossInputs(
                 made,
                 inputs.target,
                 discriminate_fake=lambda: discriminator(inputs.source, made),
@@ -210,7 +210,7 @@ class AdversarialUpdate:
         self.means.add(means, "logits/D/")
         return terms["total"]
 
-    def _generator_loss(self, translation: Translation) -> Tensor:
+    def _generator_loss(self, translation: LossInputs) -> Tensor:
         terms = self.objective(translation)
         self.means.add(terms, "loss/G/")
         return terms["total"]

@@ -2,10 +2,9 @@
 
 import gc
 import os
-import re
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,8 +15,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from utils.device import choose_device
 from utils.errors import UserError
-from utils.log import logger
 from utils.rendezvous import fresh_store
 
 _SIGNS_OF_A_LOST_PEER = (  # in the RuntimeErrors of gloo, NCCL and the store
@@ -27,15 +26,10 @@ _SIGNS_OF_A_LOST_PEER = (  # in the RuntimeErrors of gloo, NCCL and the store
     "Timed out waiting",
     "Connection refused",
 )
-_ARCHITECTURE = re.compile(r"(sm|compute)_(\d+)(\d)([af]?)")
 
 
 class PeerLostError(UserError):
     """Another process of the run has ended or does not answer, so this one cannot continue."""
-
-
-class DeviceError(UserError):
-    """The chosen device is missing, or torch has no kernels for it."""
 
 
 @dataclass(frozen=True)
@@ -160,53 +154,6 @@ def _free_networks() -> None:
     if error := sys.exception():
         traceback.clear_frames(error.__traceback__)
     gc.collect()
-
-
-def choose_device(device: str, index: int = 0) -> torch.device:
-    """Return the device of "auto", "cpu" or "cuda"; a GPU is number `index` of this machine.
-
-    auto takes the CPU if there is no GPU, and with a warning if torch has no kernels for it.
-
-    Raises:
-        DeviceError: GPU `index` is missing, or "cuda" was chosen and torch has no kernels for it.
-    """
-    n_gpus = torch.cuda.device_count()
-    if device == "cpu" or (device == "auto" and n_gpus == 0):
-        return torch.device("cpu")
-    if index >= n_gpus:
-        raise DeviceError(f"GPU {index} was asked for, this machine has {n_gpus}: use device cpu or fewer processes")
-    architectures, capability = torch.cuda.get_arch_list(), torch.cuda.get_device_capability(index)
-    if has_kernels_for(capability, architectures):
-        return torch.device("cuda", index)
-    problem = (
-        f"GPU {index} ({torch.cuda.get_device_name(index)}, sm_{capability[0]}{capability[1]}): torch "
-        f"{torch.__version__} has kernels for {' '.join(architectures)} only"
-    )
-    if device == "cuda":
-        raise DeviceError(f"{problem}; install a build of torch that supports it, or use device cpu")
-    logger.warning("%s; using the CPU", problem)
-    return torch.device("cpu")
-
-
-def has_kernels_for(capability: tuple[int, int], architectures: Sequence[str]) -> bool:
-    """Return whether a GPU runs code compiled for one of `architectures`, in the names of torch.cuda.get_arch_list.
-
-    Machine code (sm_XY) runs on the same major version with minor >= Y, PTX (compute_XY) on every later version too;
-    the suffix "a" restricts both to X.Y itself, "f" to major version X (CUDA C++ Programming Guide, "Compute
-    Capabilities"). Names of other kinds, such as AMD's gfx90a, are not judged: without any of these it is True.
-    """
-    found = [match for name in architectures if (match := _ARCHITECTURE.fullmatch(name))]
-    return not found or any(_runs(capability, match) for match in found)
-
-
-def _runs(capability: tuple[int, int], architecture: re.Match[str]) -> bool:
-    kind, major, minor, feature_set = architecture.groups()
-    compiled_for = (int(major), int(minor))
-    if feature_set == "a":
-        return capability == compiled_for
-    if kind == "sm" or feature_set == "f":
-        return capability[0] == compiled_for[0] and capability >= compiled_for
-    return capability >= compiled_for
 
 
 def synchronized(network: nn.Module, is_last: bool) -> AbstractContextManager[None]:

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 
 from configs.schema.checks import require
 from configs.schema.data import DataConfig, SyntheticConfig
+from configs.schema.loss import LossConfig
 from configs.schema.networks import DiscriminatorConfig, FeaturesConfig, GeneratorConfig, InitConfig
+from configs.schema.optimizer import AmpConfig, OptimizerConfig
 from configs.schema.run import EXTRA_METRICS, CheckpointConfig, LogConfig, MetricsConfig, RunConfig
-from configs.schema.training import AmpConfig, LossConfig, OptimizerConfig, TrainConfig
+from configs.schema.train import TrainConfig
 
 __all__ = [
     "EXTRA_METRICS",

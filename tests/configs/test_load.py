@@ -7,7 +7,7 @@ import pytest
 
 from configs.load import config_differences, config_from_dict, config_to_dict, config_to_yaml, load_config
 from configs.schema import Config
-from configs.unused import unused_settings
+from configs.unused_settings import unused_settings
 from tools.describe_settings import documented_fields
 from utils.errors import ConfigError
 

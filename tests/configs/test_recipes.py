@@ -13,7 +13,7 @@ from models.originals.weights import export_original
 from tests.conftest import save_image
 from tests.runs import run, translate
 from tools import cluster_features
-from tools.export.original import SCHEMES
+from tools.export.original_weights import SCHEMES
 
 RECIPES = sorted(path for path in Path("configs").glob("*.yaml") if path.stem not in ("reference", "demo"))
 ORIGINALS = json.loads((Path(__file__).parents[1] / "reference" / "state_dict_keys.json").read_text())

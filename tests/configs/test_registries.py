@@ -9,7 +9,7 @@ import pytest
 
 from configs.load import load_config
 from configs.schema import Config, DiscriminatorConfig, GeneratorConfig, LossConfig, TrainConfig
-from configs.unused import unused_settings
+from configs.unused_settings import unused_settings
 from losses import GENERATOR_LOSSES
 from models import DISCRIMINATORS, GENERATORS
 from tests.runs import checkpoint, run

@@ -9,8 +9,8 @@ from losses import GENERATOR_LOSSES
 from losses.adversarial import AdversarialLoss, GanMode, ScaleReduction
 from losses.feature_matching import match_features
 from losses.gradient_penalty import r1_penalty, wgan_gradient_penalty
+from losses.loss_inputs import LossInputs
 from losses.objective import DiscriminatorObjective, GeneratorObjective
-from losses.translation import Translation
 from models.patch_discriminator import DiscriminatorOutput
 
 
@@ -62,10 +62,10 @@ def test_no_gradient_reaches_the_real_features() -> None:
     assert real.grad is None
 
 
-def example_translation() -> Translation:
+def example_translation() -> LossInputs:
     fake, target = torch.zeros(1, 3, 4, 4), torch.ones(1, 3, 4, 4)
     logits = torch.zeros(1, 1, 2, 2)
-    return Translation(
+    return LossInputs(
         fake,
         target,
         discriminate_fake=lambda: [DiscriminatorOutput([torch.zeros(1, 2, 2, 2)], logits)],
@@ -98,7 +98,7 @@ def test_the_discriminator_is_asked_only_for_what_a_loss_reads() -> None:
     ):
         asked.clear()
         image = torch.zeros(1, 3, 4, 4)
-        translation = Translation(
+        translation = LossInputs(
             image,
             image,
             discriminate_fake=lambda: discriminate("fake"),

@@ -6,8 +6,8 @@ from typing import get_args, get_type_hints
 
 import pytest
 
+from configs.image_sides import image_sides
 from configs.schema import Config, DiscriminatorConfig, GeneratorConfig
-from configs.sizes import image_sides
 from models import DISCRIMINATORS, GENERATORS
 
 

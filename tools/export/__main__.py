@@ -11,7 +11,7 @@ from pathlib import Path
 
 from inference.load import LoadedGenerator, find_checkpoint_file, load_generator
 from tools.export.file import Dtype, export_program, export_weights
-from tools.export.original import choose_family, original_files, write_original
+from tools.export.original_weights import choose_family, original_files, write_original
 from utils.cli import ArgumentParser, run_entry_point
 from utils.errors import ConfigError
 from utils.log import log_to_console, logger

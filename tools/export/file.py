@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 
 from configs import build
-from configs.sizes import image_sides
+from configs.image_sides import image_sides
 from inference.load import LoadedGenerator, load_generator
 from models.image_sides import ImageSides
 from tools.export.example import LEVELS, Example, evaluate, generator_inputs, make_example

@@ -12,8 +12,8 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from configs import build
+from configs.image_sides import image_sides
 from configs.load import load_config
-from configs.sizes import image_sides
 from data.batch import Batch
 from inference.load import LoadedGenerator, find_checkpoint_file, load_generator, load_network
 from inference.predictor import Predictor

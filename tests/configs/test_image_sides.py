@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from configs.build import build_preprocessing
+from configs.image_sides import check_sizes, image_sides
 from configs.load import load_config
-from configs.sizes import check_sizes, image_sides
 from models.image_sides import ImageSides
 from utils.errors import ConfigError
 

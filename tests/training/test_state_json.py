@@ -10,7 +10,7 @@ import pytest
 import train
 from tests.reliability.faults import PLACES, Fault, replacement
 from tests.runs import run
-from training.run_status import STATE_FILE, write_state
+from training.state_json import STATE_FILE, write_state
 from utils.cli import run_entry_point
 
 

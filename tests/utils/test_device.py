@@ -3,7 +3,7 @@ import logging
 import pytest
 import torch
 
-from utils.distributed import DeviceError, choose_device, has_kernels_for
+from utils.device import DeviceError, choose_device, has_kernels_for
 
 TORCH_2_15 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]
 

@@ -24,7 +24,7 @@ class ScaleOutput(Protocol):
 Discriminate = Callable[[], Sequence[ScaleOutput]]
 
 
-class Translation:
+class LossInputs:
     """Translated images, their targets, and the discriminator's outputs for both.
 
     fake, target: (N, C, H, W) in [-1, 1].
@@ -52,5 +52,5 @@ class Translation:
         return self._discriminate_target()
 
 
-GeneratorLoss = Callable[[Translation], Tensor]
+GeneratorLoss = Callable[[LossInputs], Tensor]
 """Maps a translation to a 0-d tensor, float32 under autocast."""

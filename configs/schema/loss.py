@@ -1,0 +1,48 @@
+"""Section `loss`: the weights of the losses, and their settings."""
+
+from dataclasses import dataclass, field, fields
+from typing import Literal
+
+from configs.schema.checks import require, require_at_least
+
+
+def weight(default: float) -> float:
+    """Return a field that is the weight of the generator's loss of its name; see losses.GENERATOR_LOSSES."""
+    value: float = field(default=default, metadata={"is_weight": True})
+    return value
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    """Weights of the generator's losses, and their settings; a loss of weight 0 is not computed."""
+
+    adversarial: float = weight(1.0)
+    """The adversarial loss, of kind gan_mode."""
+    gan_mode: Literal["lsgan", "vanilla", "hinge", "wgan"] = "lsgan"
+    """lsgan: squared distance (pix2pixHD). vanilla: binary cross-entropy (pix2pix). hinge. wgan: the plain mean, which
+    wants gradient_penalty."""
+    over_scales: Literal["sum", "mean"] = "sum"
+    """How the adversarial losses of the discriminator's scales are combined; pix2pixHD takes the sum."""
+    gradient_penalty: float = 0.0
+    """Weight of the WGAN gradient penalty in the discriminator's loss; 10 in its paper."""
+    r1: float = 0.0
+    """Weight of the R1 penalty in the discriminator's loss."""
+    feature_matching: float = weight(10.0)
+    """L1 between the discriminator's features of translated and real image."""
+    l1: float = weight(0.0)
+    """Mean absolute difference of the pixels in [-1, 1]."""
+    vgg: float = weight(10.0)
+    """L1 between VGG19 features; needs VGG19's weights (548 MB)."""
+    vgg_weights: str | None = None
+    """File of torchvision's VGG19 weights. Default: torchvision's download, kept in torch's cache."""
+    vgg_imagenet_normalization: bool = False
+    """Normalise VGG19's input by ImageNet's statistics, which pix2pixHD does not do."""
+
+    def __post_init__(self) -> None:
+        require_at_least(0, "loss", **self.weights, gradient_penalty=self.gradient_penalty, r1=self.r1)
+        require(sum(self.weights.values()) > 0, "loss", "all 0", "at least one loss weight above 0")
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weights by the names of the losses."""
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.metadata.get("is_weight")}

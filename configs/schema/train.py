@@ -1,0 +1,82 @@
+"""Section `train`."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from configs.schema.checks import require, require_at_least
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How long and in what steps to train."""
+
+    epochs: int = 100
+    """Epochs at the full learning rate (pix2pixHD's niter)."""
+    decay_epochs: int = 100
+    """Epochs after those, in which the learning rate falls to 0 by the linear decays (niter_decay); step and cosine run
+    over all epochs."""
+    max_steps: int | None = None
+    """Stop after this many steps, wherever the epochs stand. Default: no limit."""
+    batch_size: int = 1
+    """Samples per process in one forward pass."""
+    accumulation_steps: int = 1
+    """Forward and backward passes whose gradients are averaged into one step."""
+    discriminator_steps: int = 1
+    """Updates of the discriminator for each of the generator, each on samples of its own."""
+    ema_decay: float = 0.0
+    """Decay of the moving average of the generator's weights, which is shown in validation and used by test.py; 0.999
+    is usual. 0: no average."""
+    retain_graph: bool = True
+    """true: judge each translation once and keep the graph for both losses (pix2pixHD's update). false: step the
+    discriminator first, then judge again for the generator (pix2pix's update)."""
+    activation_checkpointing: bool = False
+    """Keep only the activations between the stages of generator and VGG, and compute those within again in the backward
+    pass: less memory, more time. Not with batch norm or spectral norm, which would count a pass twice."""
+    compile: bool = False
+    """Fuse the generator's layers with torch.compile, which takes up to a minute before the first step. A C++ compiler
+    has to be there, on a GPU triton."""
+    cuda_graph: bool = False
+    """Experimental. Have the GPU repeat a step by itself (CUDA graph), without the CPU launching each kernel: for small
+    networks and images, where launching takes longer than computing. One process, no train.pool_size; images that
+    differ in size are stepped without the graph. Nothing else can use the memory that the step has taken of the
+    GPU's."""
+    deterministic: bool = False
+    """Use deterministic algorithms alone, so that on a GPU too a resumed run ends with the same bits; slower, and
+    without cudnn_benchmark. An operation that has no deterministic algorithm is named once in a warning. On a CPU,
+    where runs are exact in any case, it changes nothing."""
+    channels_last: Literal["auto", "always", "never"] = "auto"
+    """Layout of the networks in memory, in training and translation. auto: channels last on a GPU, whose tensor cores
+    want it, and for VGG19 on CPUs with matrix units (AMX)."""
+    cudnn_benchmark: bool = True
+    """Have a GPU try which algorithm of each convolution is the fastest, when a size comes for the first time."""
+    async_upload: bool = True
+    """Bring batches to a GPU in a stream of their own, while it still computes the step before."""
+    profile_steps: int = 0
+    """Steps of which to write a trace of torch.profiler, after 10 others, to trace.json.gz in the run's folder, for
+    ui.perfetto.dev. 0: none."""
+    pool_size: int = 0
+    """Earlier translations that are kept to be judged, half of the time, in place of the present ones (Shrivastava et
+    al. 2017). They take memory, and room in checkpoints. 0: none."""
+    freeze_global_epochs: int = 0
+    """generator.name=local: epochs in which only its finest enhancer is trained (pix2pixHD's niter_fix_global)."""
+    freeze_generator: list[str] = field(default_factory=list)
+    """Parts of the generator that are not trained, by the beginnings of their parameters' names: [stem, downs.0]. A
+    name that is not there is answered with those that are. The statistics of batch norm and spectral norm still
+    change."""
+    freeze_discriminator: list[str] = field(default_factory=list)
+    """The same for the discriminator."""
+
+    def __post_init__(self) -> None:
+        require_at_least(0, "train", epochs=self.epochs, decay_epochs=self.decay_epochs)
+        require(self.epochs + self.decay_epochs > 0, "train.epochs + train.decay_epochs", 0, "at least 1 epoch")
+        require_at_least(1, "train", max_steps=self.max_steps, batch_size=self.batch_size)
+        require_at_least(1, "train", accumulation_steps=self.accumulation_steps)
+        require_at_least(1, "train", discriminator_steps=self.discriminator_steps)
+        require_at_least(0, "train", pool_size=self.pool_size, freeze_global_epochs=self.freeze_global_epochs)
+        require_at_least(0, "train", profile_steps=self.profile_steps)
+        for key, prefixes in (("generator", self.freeze_generator), ("discriminator", self.freeze_discriminator)):
+            are_names = all(type(prefix) is str and prefix for prefix in prefixes)
+            require(are_names, f"train.freeze_{key}", prefixes, "a list of names: [stem,downs.0]")
+        require(0 <= self.ema_decay < 1, "train.ema_decay", self.ema_decay, "0 <= decay < 1")
+        if self.cuda_graph:
+            require(self.pool_size == 0, "train.pool_size", self.pool_size, "0 with train.cuda_graph")
