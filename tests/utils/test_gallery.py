@@ -145,7 +145,7 @@ def test_a_browser_sorts_filters_and_compares(tmp_path: Path) -> None:
     assert CHROMIUM is not None
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
     command += ["--virtual-time-budget=3000", "--dump-dom", (tmp_path / "check.html").as_uri()]
-    dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    dom = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
     found = json.loads(Text(dom).text)
     by_l1 = sorted(range(1, len(NASTY)), key=lambda number: (number * 5) % 7)
     assert found["first"] == NASTY
