@@ -297,12 +297,11 @@ def test_a_trace_that_is_not_reached_is_told(tiny_config: Path, capfd: pytest.Ca
 
 
 def test_too_little_memory_for_a_checkpoint_is_not_its_fault(
-    tiny_config: Path, monkeypatch: pytest.MonkeyPatch
+    trained_config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(tiny_config)
     monkeypatch.setattr(TrainableNetwork, "load_state_dict", lambda *_: fill_the_gpu(None))
     with pytest.raises(torch.OutOfMemoryError):
-        run(tiny_config, "train.max_steps=8")
+        run(trained_config, "train.max_steps=8")
 
 
 def test_the_log_tells_the_time_spent_waiting_for_data(tiny_config: Path, capfd: pytest.CaptureFixture[str]) -> None:
