@@ -53,6 +53,8 @@ def train(config: Config, world: World, options: ResumeOptions, stop: GracefulSt
     state = training.run_state.loop
     if state.step >= training.total_steps:
         logger.info("finished at step %d; raise train.epochs or train.max_steps to train on", state.step)
+        if world.is_main and training.folder.is_dir():
+            write_state(training.folder, "finished", state.step)
         return
     world.barrier()  # every process has read the checkpoint, and nothing prevents the run, which may archive another
     if world.is_main:
