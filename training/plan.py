@@ -11,6 +11,7 @@ from data.sampler import SampleKey
 from training.batches import model_inputs
 from training.model_summary import table, watched_layers
 from training.setup import Training
+from training.splits import describe_validation
 from training.trainable import TrainableNetwork
 from training.update import AdversarialUpdate, ModelInputs
 from utils.errors import ConfigError
@@ -22,6 +23,7 @@ VGG_MIN_SIDE = 16  # pixels, which four poolings make one
 def describe(training: Training) -> list[str]:
     """Return the plan as lines: networks, data, steps."""
     config, world, state = training.config, training.world, training.run_state.loop
+    validation = training.validation
     sample = training.dataset(training.layout)[SampleKey(epoch=0, index=0)]
     if isinstance(sample, Exception):
         raise sample
@@ -36,6 +38,7 @@ def describe(training: Training) -> list[str]:
         f"data           {len(training.layout)} samples, the first is {sample.name} "
         f"{sample.source.shape[-1]}x{sample.source.shape[-2]}",
         *_describe_cache(training, training.layout.names.index(sample.name)),
+        *(describe_validation(config, training.splits, len(validation.samples)) if validation else []),
         f"plan           step {state.step} to {training.total_steps}, each of {state.joint_batch_size} "
         f"x {config.batches_per_step} samples; {state.batches_per_epoch} batches an epoch, "
         f"{config.total_epochs} epochs",
