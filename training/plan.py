@@ -9,6 +9,7 @@ from configs.unused_settings import unused_settings
 from data.batch import Batch, Sample
 from data.sampler import SampleKey
 from training.batches import model_inputs
+from training.disk_space import size
 from training.model_summary import table, watched_layers
 from training.setup import Training
 from training.splits import describe_validation
@@ -65,9 +66,9 @@ def check_samples(training: Training) -> list[str]:
     gradients = sum(network.n_gradient_bytes for network in networks.values())
     return [
         *layer_tables(update, inputs),
-        f"memory         about {_gib(3 * weights + gradients + n_kept_bytes)}: {_gib(weights)} of weights, twice that "
-        f"of moments, {_gib(gradients)} of gradients, {_gib(n_kept_bytes)} kept for the backward passes of a batch",
-        f"checkpoint     about {_gib(training.run_state.n_bytes)}, {config.checkpoint.keep or 'all'} of them are kept",
+        f"memory         about {size(3 * weights + gradients + n_kept_bytes)}: {size(weights)} of weights, twice that "
+        f"of moments, {size(gradients)} of gradients, {size(n_kept_bytes)} kept for the backward passes of a batch",
+        f"checkpoint     about {size(training.run_state.n_bytes)}, {config.checkpoint.keep or 'all'} of them are kept",
         f"checked        {n_checked} of {len(training.layout)} training samples, networks and losses on a batch of "
         "them: good",
     ]
@@ -142,7 +143,7 @@ def _describe_cache(training: Training, index: int) -> list[str]:
         return []
     outlook = cached.estimate(index)
     if outlook.n_fitting >= outlook.n_samples:
-        return [f"cache          {data.cache}, about {_gib(outlook.n_bytes)}"]
+        return [f"cache          {data.cache}, about {size(outlook.n_bytes)}"]
     remedy = f"raise data.cache_gib ({data.cache_gib:g} GiB)"
     if outlook.lacks_space:
         remedy = f"too little is free in {build.cache_folder(training.config, training.folder)}"
@@ -153,7 +154,3 @@ def _count_parameters(network: TrainableNetwork) -> str:
     n_parameters = sum(parameter.numel() for parameter in network.module.parameters())
     n_trained = sum(parameter.numel() for parameter in network.parameters)
     return f"{n_parameters:>12,} parameters{f', {n_trained:,} of them trained' if n_trained < n_parameters else ''}"
-
-
-def _gib(n_bytes: int) -> str:
-    return f"{n_bytes / 2**30:.2f} GiB" if n_bytes >= 2**30 / 10 else f"{n_bytes / 2**20:.1f} MiB"
