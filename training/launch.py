@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 from configs import build
+from configs.downloads import downloads, without_downloads
 from configs.load import config_to_yaml
 from configs.schema import Config
 from training.cuda_graph import WARM_UP_STEPS
@@ -21,6 +22,7 @@ from training.run_folder import archive_run
 from training.run_lock import run_lock
 from training.setup import Training, build_training, open_loop, run_folder
 from training.state_json import write_state
+from training.step_time import describe_time
 from utils.checkpoint_folder import LoadedCheckpoint, archive_damaged, list_checkpoints, sweep
 from utils.distributed import World, joined_world
 from utils.errors import ConfigError, Interrupted
@@ -35,7 +37,7 @@ def launch(config: Config, options: ResumeOptions, job: Job = "train") -> None:
     with joined_world(config.run.device, config.run.peer_timeout_s) as world:
         log_to_console(world.is_main)
         if job == "dry-run":
-            dry_run(build_training(config, world), options)
+            dry_run(config, world, options)
             return
         if job == "smoke":
             with GracefulStop() as stop:
@@ -97,12 +99,20 @@ def _recorded_state(training: Training, write_to_file: Write) -> Iterator[None]:
     write_to_file(f"finished at step {state.step}")
 
 
-def dry_run(training: Training, options: ResumeOptions) -> None:
-    """Check everything and print what would be done."""
+def dry_run(config: Config, world: World, options: ResumeOptions) -> None:
+    """Check everything and print what would be done, and how long it takes; nothing is written or downloaded."""
+    build.prepare_device(config, world.device)
+    missing = downloads(config)
+    training = replace(build_training(without_downloads(config), world), config=config)
     found, initialized = resume_or_initialize(training, options)
     continues = continues_in(training.folder, options.source, found)
     shortage = describe_shortage(training, continues=continues)
-    for line in [*describe(training), *initialized, *shortage, *check_samples(training)]:
+    for line in [*describe(training), *initialized, *shortage, *(file.announcement for file in missing)]:
+        logger.info(line)
+    checked = check_samples(training)
+    for line in checked.lines:
+        logger.info(line)
+    for line in describe_time(training, checked.batch, checked.loading_s):
         logger.info(line)
 
 

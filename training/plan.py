@@ -1,5 +1,8 @@
 """The checks and the plan that are printed before a run starts."""
 
+import time
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -49,22 +52,35 @@ def describe(training: Training) -> list[str]:
     ]
 
 
-def check_samples(training: Training) -> list[str]:
-    """Load up to CHECKED_SAMPLES training samples from all over the data set, and compute the losses of a batch.
+@dataclass(frozen=True)
+class CheckedSamples:
+    """The findings of `check_samples`.
 
-    Returns lines that list the networks layer by layer, and the memory to expect.
+    lines: the networks layer by layer, and the memory to expect. batch: the first samples, on the device.
+    loading_s: seconds that a sample took to be read and placed.
+    """
+
+    lines: list[str]
+    batch: Batch
+    loading_s: float
+
+
+def check_samples(training: Training) -> CheckedSamples:
+    """Load up to CHECKED_SAMPLES training samples from all over the data set, and compute the losses of a batch.
 
     Raises:
         ConfigError, DataError: a sample cannot be used, or is too small for the discriminator.
     """
     config, update = training.config, training.update
+    begin_s = time.perf_counter()
     samples, n_checked = _load_samples(training)
+    loading_s = (time.perf_counter() - begin_s) / n_checked
     batch = Batch.of(samples).to(training.world.device)
     networks, inputs = update.networks, model_inputs(batch, build.build_conditioning(config))
     n_kept_bytes = activation_bytes(update, inputs)
     weights = sum(network.n_weight_bytes for network in networks.values())
     gradients = sum(network.n_gradient_bytes for network in networks.values())
-    return [
+    lines = [
         *layer_tables(update, inputs),
         f"memory         about {size(3 * weights + gradients + n_kept_bytes)}: {size(weights)} of weights, twice that "
         f"of moments, {size(gradients)} of gradients, {size(n_kept_bytes)} kept for the backward passes of a batch",
@@ -72,6 +88,7 @@ def check_samples(training: Training) -> list[str]:
         f"checked        {n_checked} of {len(training.layout)} training samples, networks and losses on a batch of "
         "them: good",
     ]
+    return CheckedSamples(lines, batch, loading_s)
 
 
 def _load_samples(training: Training) -> tuple[list[Sample], int]:
