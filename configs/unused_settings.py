@@ -23,7 +23,6 @@ def unused_settings(config: Config) -> list[str]:
     unused += _unused_of_features(config.features)
     unused += ["optimizer.step_epochs"] if config.optimizer.decay != "step" else []
     unused += ["optimizer.plateau_epochs"] if config.optimizer.decay != "plateau" else []
-    unused += ["train.validation_share"] if config.data.validation_split else []
     unused += ["amp.dtype"] if config.amp.opt_level == "O0" else []
     values, defaults = settings_by_key(config), settings_by_key(Config())
     changed = (key for key in dict.fromkeys(unused) if key in values and values[key] != defaults[key])

@@ -106,7 +106,7 @@ def dry_run(config: Config, world: World, options: ResumeOptions) -> None:
     training = replace(build_training(without_downloads(config), world), config=config)
     found, initialized = resume_or_initialize(training, options)
     continues = continues_in(training.folder, options.source, found)
-    shortage = describe_shortage(training, continues=continues)
+    shortage = describe_shortage(training, continues=continues) if world.is_main else []
     for line in [*describe(training), *initialized, *shortage, *(file.announcement for file in missing)]:
         logger.info(line)
     checked = check_samples(training)

@@ -71,6 +71,8 @@ def describe_validation(config: Config, splits: Splits, n_samples: int) -> list[
     if splits.validation != TRAIN:
         return [f"{line}; train.validation_share has no effect" if share else line]
     remedy = "add a split val, or hold samples back: train.validation_share=0.05"
+    if config.data.validation_split:
+        remedy = "name another data.validation_split, or leave it out"
     return [
         f"{line}, which are trained on: {remedy}",
         *([f"warning        checkpoint.best={best} chooses by training samples"] if best != "none" else []),

@@ -65,6 +65,8 @@ def test_a_split_of_its_own_is_named(tiny_config: Path, capfd: pytest.CaptureFix
     assert "chooses by training samples" not in out
     assert [record["split"] for record in validations(tiny_config)] == ["val"]
     assert shown_split(tiny_config) == "val"
+    run(tiny_config, "data.validation_split=train", "--dry-run")
+    assert "of train, which are trained on: name another data.validation_split" in capfd.readouterr().out
 
 
 def test_samples_that_are_held_back_are_in_no_batch_and_resume_is_exact(
