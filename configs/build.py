@@ -253,7 +253,7 @@ def build_discriminator_objective(config: Config) -> DiscriminatorObjective:
     """Return the discriminator's losses."""
     settings = config.loss
     return DiscriminatorObjective(
-        adversarial=AdversarialLoss(mode=settings.gan_mode, over_scales=settings.over_scales),
+        adversarial=AdversarialLoss(gan_mode=settings.gan_mode, over_scales=settings.over_scales),
         gradient_penalty=settings.gradient_penalty,
         r1=settings.r1,
     )

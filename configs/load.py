@@ -33,18 +33,22 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     return _resolve(read_yaml(path), overrides, str(path))
 
 
-def config_from_dict(values: dict[str, Any], origin: str, overrides: Sequence[str] = ()) -> Config:
+def config_from_dict(values: object, origin: str, overrides: Sequence[str] = ()) -> Config:
     """Return the Config that `config_to_dict` took apart, with overrides; `origin` names it in errors.
 
     Settings of earlier versions that are no more are left out: checkpoints hold them.
     """
-    known = {
-        section: {key: value for key, value in settings.items() if f"{section}.{key}" not in REMOVED}
-        if isinstance(settings, dict)
-        else settings
-        for section, settings in values.items()
+    return _resolve(_without_removed(values), overrides, origin)
+
+
+def _without_removed(values: object, prefix: str = "") -> object:
+    """Return nested settings without those that are no more; a damaged checkpoint may hold anything."""
+    if not isinstance(values, Mapping):
+        return values
+    named = {key: f"{prefix}{key}" for key in values}
+    return {
+        key: _without_removed(value, f"{named[key]}.") for key, value in values.items() if named[key] not in REMOVED
     }
-    return _resolve(known, overrides, origin)
 
 
 def config_to_dict(config: Config) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from configs.load import settings_by_key
 from configs.schema import Config, DiscriminatorConfig, FeaturesConfig, GeneratorConfig
 from data import LAYOUTS
 from losses import GENERATOR_LOSSES
+from losses.adversarial import AdversarialLoss
 from models import DISCRIMINATORS, GENERATORS
 from utils.signatures import argument_names
 
@@ -17,7 +18,8 @@ def unused_settings(config: Config) -> list[str]:
     """Return `section.key=value` of every setting that differs from its default and has no effect."""
     unused = [*_unused_of_data(config), *_unused_of_networks(config.generator, config.discriminator)]
     losses = [name for name, weight in config.loss.weights.items() if weight]
-    unused += [f"loss.{name}" for name in not_taken(GENERATOR_LOSSES, losses)]
+    of_discriminator = argument_names(AdversarialLoss)  # whose loss is always computed
+    unused += [f"loss.{name}" for name in not_taken(GENERATOR_LOSSES, losses) if name not in of_discriminator]
     if config.discriminator.name == "pixel" or config.discriminator.n_scales == 1:
         unused += ["loss.over_scales"]
     unused += _unused_of_features(config.features)

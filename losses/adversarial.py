@@ -24,18 +24,18 @@ def generator_adversarial_loss(*, gan_mode: GanMode, over_scales: ScaleReduction
 class AdversarialLoss:
     """Maps logits (N, 1, H_s, W_s) of each scale to a 0-d loss, float32 under autocast.
 
-    mode: lsgan, squared distance from 1 (real) or 0 (fake; Mao et al. 2017); vanilla, binary cross-entropy
+    gan_mode: lsgan, squared distance from 1 (real) or 0 (fake; Mao et al. 2017); vanilla, binary cross-entropy
         (Goodfellow et al. 2014, with the non-saturating loss of the generator); hinge (Lim & Ye 2017); wgan, the plain
         mean (Arjovsky et al. 2017), which wants a gradient penalty.
     over_scales: how the losses of the scales are combined; pix2pixHD takes the sum.
     """
 
-    mode: GanMode = "lsgan"
+    gan_mode: GanMode = "lsgan"
     over_scales: ScaleReduction = "sum"
 
     def generator(self, fake_logits: Sequence[Tensor]) -> Tensor:
         """Return the generator's loss, small where translated images pass for real."""
-        match self.mode:
+        match self.gan_mode:
             case "lsgan" | "vanilla":
                 return self._reduce([self._distance(scale, is_real=True) for scale in fake_logits])
             case "hinge" | "wgan":
@@ -44,7 +44,7 @@ class AdversarialLoss:
     def discriminator(self, logits: Sequence[Tensor], *, is_real: bool) -> Tensor:
         """Return the discriminator's loss on real or on translated images, small where it recognises them."""
         sign = -1.0 if is_real else 1.0
-        match self.mode:
+        match self.gan_mode:
             case "lsgan" | "vanilla":
                 return self._reduce([self._distance(scale, is_real=is_real) for scale in logits])
             case "hinge":
@@ -54,7 +54,7 @@ class AdversarialLoss:
 
     def _distance(self, logits: Tensor, *, is_real: bool) -> Tensor:
         aim = torch.ones_like(logits) if is_real else torch.zeros_like(logits)
-        distance = F.mse_loss if self.mode == "lsgan" else F.binary_cross_entropy_with_logits
+        distance = F.mse_loss if self.gan_mode == "lsgan" else F.binary_cross_entropy_with_logits
         return distance(logits, aim)
 
     def _reduce(self, scales: Sequence[Tensor]) -> Tensor:

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from models.reflection_padding import ReflectionPadding
 from models.wide_convolution import WideConv2d
 
 Norm = Literal["instance", "batch"]
@@ -54,7 +55,7 @@ def make_norm(norm: Norm, channels: int) -> nn.Module:
 def make_stem(in_channels: int, out_channels: int, norm: Norm) -> Stage:
     """Return the first layers of pix2pixHD's generators: reflection padding, 7x7 convolution, norm, ReLU."""
     return Stage(
-        nn.ReflectionPad2d(3),
+        ReflectionPadding(3),
         nn.Conv2d(in_channels, out_channels, kernel_size=7, bias=False),
         make_norm(norm, out_channels),
         nn.ReLU(inplace=True),
@@ -63,7 +64,7 @@ def make_stem(in_channels: int, out_channels: int, norm: Norm) -> Stage:
 
 def make_head(in_channels: int, out_channels: int) -> nn.Sequential:
     """Return the last layers of pix2pixHD's generators: reflection padding, 7x7 convolution, tanh."""
-    return nn.Sequential(nn.ReflectionPad2d(3), nn.Conv2d(in_channels, out_channels, kernel_size=7), nn.Tanh())
+    return nn.Sequential(ReflectionPadding(3), nn.Conv2d(in_channels, out_channels, kernel_size=7), nn.Tanh())
 
 
 def make_down(in_channels: int, out_channels: int, norm: Norm, padding: Padding) -> Stage:
@@ -143,4 +144,4 @@ class ResidualUpsampling(nn.Module):
 
 
 def _padded_conv3(in_channels: int, out_channels: int) -> list[nn.Module]:
-    return [nn.ReflectionPad2d(1), WideConv2d(in_channels, out_channels, kernel_size=3, bias=False)]
+    return [ReflectionPadding(1), WideConv2d(in_channels, out_channels, kernel_size=3, bias=False)]

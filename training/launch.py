@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from signal import Signals
 from tempfile import TemporaryDirectory
 from typing import Literal
 
@@ -21,7 +20,7 @@ from training.resume import ResumeOptions, resume_or_initialize
 from training.run_folder import archive_run
 from training.run_lock import run_lock
 from training.setup import Training, build_training, open_loop, run_folder
-from training.state_json import write_state
+from training.state_json import RunRecord, recorded_state, write_state
 from training.step_time import describe_time
 from utils.checkpoint_folder import LoadedCheckpoint, archive_damaged, list_checkpoints, sweep
 from utils.distributed import World, joined_world
@@ -45,11 +44,14 @@ def launch(config: Config, options: ResumeOptions, job: Job = "train") -> None:
             return
         folder = run_folder(config)
         with GracefulStop() as stop, run_lock(folder) if world.is_main else nullcontext():
-            train(config, world, options, stop)
+            with recorded_state(folder) if world.is_main else nullcontext(RunRecord()) as record:
+                train(config, world, options, stop, record)
             logger.info("finished: python test.py --checkpoint %s", folder)
 
 
-def train(config: Config, world: World, options: ResumeOptions, stop: GracefulStop) -> None:
+def train(
+    config: Config, world: World, options: ResumeOptions, stop: GracefulStop, record: RunRecord | None = None
+) -> None:
     """Build the run, find where it starts, and train to the end."""
     with collected_messages(versions()) as earlier:
         build.prepare_device(config, world.device)
@@ -57,10 +59,10 @@ def train(config: Config, world: World, options: ResumeOptions, stop: GracefulSt
         found, initialized = resume_or_initialize(training, options)
         plan = [*describe(training), *initialized]
         state = training.run_state.loop
+        if record:
+            record.loop = state
         if state.step >= training.total_steps:
             logger.info("finished at step %d; raise train.epochs or train.max_steps to train on", state.step)
-            if world.is_main and training.folder.is_dir():
-                write_state(training.folder, "finished", state.step)
             return
         continues = continues_in(training.folder, options.source, found)
         plan += describe_shortage(training, continues=continues) if world.is_main else []
@@ -69,35 +71,31 @@ def train(config: Config, world: World, options: ResumeOptions, stop: GracefulSt
         if world.is_main:
             prepare_folder(training.folder, found, continues=continues)
     path = training.folder / "log.txt" if world.is_main else None
-    with log_file(path, earlier) as write_to_file, _recorded_state(training, write_to_file):
+    with log_file(path, earlier) as write_to_file, _logged_end(training, write_to_file):
         for line in plan:
             logger.info(line)
         if world.is_main:
+            write_state(training.folder, "running", state.step)
             write_settings(training.folder / "config.yaml", config)
         with open_loop(training, stop) as loop:
             loop.run(stop)
 
 
 @contextmanager
-def _recorded_state(training: Training, write_to_file: Write) -> Iterator[None]:
-    """Keep state.json true: running within, afterwards how it ended, which the log file says too."""
-    folder, state = training.folder, training.run_state.loop
+def _logged_end(training: Training, write_to_file: Write) -> Iterator[None]:
+    """Write to the log file how the run ended."""
+    state = training.run_state.loop
     if not training.world.is_main:
         yield
         return
-    write_state(folder, "running", state.step)
     try:
         yield
     except Interrupted as error:
-        write_state(folder, "stopped", state.step, signal=Signals(error.signal_number).name)
         write_to_file(str(error))
         raise
     except BaseException as error:
-        reason = f"{type(error).__name__}: {error}"
-        write_state(folder, "failed", state.step, reason=reason)
-        write_to_file(f"failed at step {state.step}: {reason}")
+        write_to_file(f"failed at step {state.step}: {type(error).__name__}: {error}")
         raise
-    write_state(folder, "finished", state.step)
     write_to_file(f"finished at step {state.step}")
 
 

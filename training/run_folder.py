@@ -11,7 +11,7 @@ def archive_run(run_folder: Path) -> Path | None:
     """
     if not run_folder.is_dir() or not any(run_folder.iterdir()):
         return None
-    if not any((run_folder / name).exists() for name in ("config.yaml", "log.txt")):
+    if not any((run_folder / name).exists() for name in ("config.yaml", "log.txt", "state.json")):
         raise FileExistsError(17, "it holds files that are not of a run", str(run_folder))
     number = 1
     while (aside := run_folder.with_name(f"{run_folder.name}.{number}")).exists():

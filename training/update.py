@@ -96,11 +96,14 @@ class AdversarialUpdate:
         The discriminator steps after both backward passes, because it changes weights that the other's graph needs.
         """
         for inputs in self._synchronized(passes):
-            losses, share = self.losses(inputs), 1 / len(passes)
-            self.discriminator.backward(losses.discriminator * share, retain_graph=True)
-            self.generator.backward(losses.generator * share)
+            self._joint_pass(inputs, share=1 / len(passes))
         self._step("discriminator")
         self._step("generator")
+
+    def _joint_pass(self, inputs: ModelInputs, share: float) -> None:
+        losses = self.losses(inputs)  # freed at the end, and with them the graph, before the next pass
+        self.discriminator.backward(losses.discriminator * share, retain_graph=True)
+        self.generator.backward(losses.generator * share)
 
     def losses(self, inputs: ModelInputs) -> Losses:
         """Return the losses of both networks, with the same weights and one pass of the discriminator."""

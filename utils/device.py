@@ -1,5 +1,6 @@
 """The device that computes: a GPU for which torch has kernels, or the CPU."""
 
+import os
 import re
 from collections.abc import Sequence
 
@@ -28,17 +29,28 @@ def choose_device(device: str, index: int = 0) -> torch.device:
         return torch.device("cpu")
     if index >= n_gpus:
         raise DeviceError(f"GPU {index} was asked for, this machine has {n_gpus}: use device cpu or fewer processes")
-    architectures, capability = torch.cuda.get_arch_list(), torch.cuda.get_device_capability(index)
-    if has_kernels_for(capability, architectures):
+    # the GPUs of all processes of this machine, so that all decide alike
+    n_needed = min(n_gpus, int(os.environ.get("LOCAL_WORLD_SIZE", "0")))
+    problems = [problem for i in {index, *range(n_needed)} if (problem := _problem_of(i))]
+    if not problems:
         return torch.device("cuda", index)
-    problem = (
-        f"GPU {index} ({torch.cuda.get_device_name(index)}, sm_{capability[0]}{capability[1]}): torch "
-        f"{torch.__version__} has kernels for {' '.join(architectures)} only"
-    )
     if device == "cuda":
-        raise DeviceError(f"{problem}; install a build of torch that supports it, or use device cpu")
-    logger.warning("%s; using the CPU", problem)
+        raise DeviceError(f"{problems[0]}; install a build of torch that supports it, or use device cpu")
+    logger.warning("%s; using the CPU", problems[0])
     return torch.device("cpu")
+
+
+def _problem_of(index: int) -> str | None:
+    """Return why torch cannot use a GPU; None where it can."""
+    try:
+        capability, name = torch.cuda.get_device_capability(index), torch.cuda.get_device_name(index)
+    except RuntimeError as error:  # counted, but its driver is too old or gone
+        return f"GPU {index} cannot be started: {str(error).partition(chr(10))[0]}"
+    architectures = torch.cuda.get_arch_list()
+    if has_kernels_for(capability, architectures):
+        return None
+    kernels = f"torch {torch.__version__} has kernels for {' '.join(architectures)} only"
+    return f"GPU {index} ({name}, sm_{capability[0]}{capability[1]}): {kernels}"
 
 
 def has_kernels_for(capability: tuple[int, int], architectures: Sequence[str]) -> bool:

@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 import train
+from data.batch import DataError
 from tests.reliability.faults import PLACES, Fault, replacement
 from tests.runs import run
+from training import launch
 from training.state_json import STATE_FILE, write_state
+from utils.checkpoint import CheckpointError
 from utils.cli import run_entry_point
 
 
@@ -71,3 +74,30 @@ def test_a_disk_that_fails_costs_the_file_alone(tmp_path: Path, caplog: pytest.L
     (tmp_path / "file").touch()
     write_state(tmp_path / "file", "running", 0)
     assert "state.json not written" in caplog.text
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_signal_before_the_loop_is_a_stop_too(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, is_new: bool
+) -> None:
+    if not is_new:
+        run(tiny_config, "train.max_steps=2")
+    with monkeypatch.context() as context:
+        struck = replacement(Fault("building", "SIGUSR1"), launch.build_training)
+        context.setattr(launch, "build_training", struck)
+        context.setattr(sys, "argv", ["train.py", "--config", str(tiny_config)])
+        assert run_entry_point(train.main) == 138
+    assert (state_of(tiny_config)["state"], state_of(tiny_config)["signal"]) == ("stopped", "SIGUSR1")
+    run(tiny_config, "--resume", "never")
+    assert state_of(tiny_config) == {"state": "finished", "step": 4, "signal": None, "reason": None}
+
+
+def test_an_error_before_the_loop_is_a_failure(tiny_config: Path) -> None:
+    with pytest.raises(DataError):
+        run(tiny_config, "train.batch_size=9")
+    assert not (tiny_config.parent / "runs" / "tiny").exists()
+    run(tiny_config)
+    with pytest.raises(CheckpointError):
+        run(tiny_config, "generator.base_channels=5")
+    assert state_of(tiny_config)["state"] == "failed"
+    assert "was trained with generator.base_channels=4" in state_of(tiny_config)["reason"]

@@ -1,7 +1,7 @@
 """The update against a plain reference: three discriminator passes, no kept graph, float64."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -32,7 +32,7 @@ def update_of(pairs: Sequence[Pair]) -> list[ModelInputs]:
 
 
 def make_objective(weights: dict[str, float], adversarial: AdversarialLoss) -> GeneratorObjective:
-    settings = {"gan_mode": adversarial.mode, "over_scales": adversarial.over_scales}
+    settings = {"gan_mode": adversarial.gan_mode, "over_scales": adversarial.over_scales}
     return GeneratorObjective(
         {name: GENERATOR_LOSSES[name](**(settings if name == "adversarial" else {})) for name in weights}, weights
     )
@@ -347,3 +347,28 @@ def test_three_steps_reproduce_the_originals_training(
         torch.testing.assert_close(network.state_dict(), original(case[after]).state_dict(), rtol=1e-9, atol=1e-9)
     output = generator(case["source"][0].double())
     torch.testing.assert_close(output, case["output_after"], rtol=1e-9, atol=1e-9)
+
+
+def test_nothing_of_a_pass_is_kept_when_the_next_begins() -> None:
+    update, pair = make_update(), make_pair()
+    saved: set[int] = set()
+
+    class Kept:
+        def __init__(self, tensor: Tensor) -> None:
+            self.tensor = tensor
+            saved.add(id(self))
+
+        def __del__(self) -> None:
+            saved.discard(id(self))
+
+    n_kept: list[int] = []
+
+    class Watched(list[ModelInputs]):
+        def __iter__(self) -> Iterator[ModelInputs]:
+            for inputs in super().__iter__():
+                n_kept.append(len(saved))
+                yield inputs
+
+    with torch.autograd.graph.saved_tensors_hooks(Kept, lambda kept: kept.tensor):
+        update.joint_update(Watched(update_of([pair, pair])))
+    assert n_kept == [0, 0]

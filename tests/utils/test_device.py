@@ -60,3 +60,24 @@ def test_a_gpu_without_kernels_that_was_chosen_is_refused_in_one_line() -> None:
     assert choose_device("cpu") == torch.device("cpu")
     with pytest.raises(DeviceError, match="GPU 2 was asked for, this machine has 2"):
         choose_device("auto", index=2)
+
+
+@pytest.mark.usefixtures("old_gpu")
+def test_the_processes_of_a_machine_decide_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert [choose_device("auto", index=rank).type for rank in range(2)] == ["cpu", "cpu"]
+
+
+def test_a_gpu_whose_driver_does_not_start_is_no_gpu(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(_: int) -> tuple[int, int]:
+        raise RuntimeError("The NVIDIA driver on your system is too old\nPlease update")
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", fails)
+    with caplog.at_level(logging.WARNING):
+        assert choose_device("auto") == torch.device("cpu")
+    assert caplog.messages == ["GPU 0 cannot be started: The NVIDIA driver on your system is too old; using the CPU"]
+    with pytest.raises(DeviceError, match="driver on your system is too old; install a build of torch"):
+        choose_device("cuda")
