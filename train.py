@@ -26,11 +26,13 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="settings in place of the file's")
     arguments = parser.parse_intermixed_args(argv)
 
-    from configs.load import config_to_yaml, load_config  # after the command line is known to be good
+    from configs.load import config_of, config_to_yaml  # after the command line is known to be good
+    from configs.recipe import read_recipe
 
-    config = load_config(arguments.config, arguments.overrides)
+    recipe = read_recipe(arguments.config)
+    config = config_of(recipe, arguments.overrides)
     if arguments.print_config:
-        sys.stdout.write(config_to_yaml(config))
+        sys.stdout.write(recipe.comment + config_to_yaml(config))
         return
 
     from training.launch import launch  # torch takes seconds

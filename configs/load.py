@@ -16,21 +16,30 @@ from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from configs.recipe import BASE, Recipe, read_recipe
 from configs.schema import Config
 from utils.errors import ConfigError
-from utils.yaml_file import parse_yaml, read_yaml, shortened
+from utils.yaml_file import parse_yaml, shortened
 
 REMOVED = {"loss.vgg_kept_gib": "features of targets are no longer kept"}
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
-    """Read a YAML file and apply overrides of the form `section.key=value`.
+    """Read a YAML file, with the one that it builds on, and apply overrides of the form `section.key=value`.
 
     Raises:
         OSError: the file is not there, or cannot be read.
         ConfigError: it is no YAML, or keys or values are wrong; names them all.
     """
-    return _resolve(read_yaml(path), overrides, str(path))
+    return config_of(read_recipe(path), overrides)
+
+
+def config_of(recipe: Recipe, overrides: Sequence[str] = ()) -> Config:
+    """Return the Config of a recipe, with overrides; raise ConfigError as `load_config` does."""
+    layers = [(str(recipe.path), recipe.values)]
+    if recipe.base:
+        layers.insert(0, (str(recipe.base.path), recipe.base.values))
+    return _resolve(layers, overrides)
 
 
 def config_from_dict(values: dict[str, Any], origin: str, overrides: Sequence[str] = ()) -> Config:
@@ -44,7 +53,7 @@ def config_from_dict(values: dict[str, Any], origin: str, overrides: Sequence[st
         else settings
         for section, settings in values.items()
     }
-    return _resolve(known, overrides, origin)
+    return _resolve([(origin, known)], overrides)
 
 
 def config_to_dict(config: Config) -> dict[str, Any]:
@@ -68,16 +77,17 @@ def settings_by_key(config: Config) -> dict[str, object]:
     return dict(_settings(config_to_dict(config)))
 
 
-def _resolve(values: object, overrides: Sequence[str], origin: str) -> Config:
+def _resolve(layers: Sequence[tuple[str, object]], overrides: Sequence[str]) -> Config:
+    """Return the Config of layers of values, each with its origin; later ones replace earlier ones."""
     config = deepcopy(_EMPTY)
-    problems = [f"{origin}: {problem}" for problem in _assign_all(config, values)]
+    problems = [f"{origin}: {problem}" for origin, values in layers for problem in _assign_all(config, values)]
     for override in overrides:
         where = f"{override!r} on the command line"
         try:
             problems += [f"{where}: {problem}" for problem in _assign_all(config, _parse_override(override, where))]
         except ConfigError as error:
             problems += error.problems
-    origin += " with the command line" if overrides else ""
+    origin = layers[-1][0] + (" with the command line" if overrides else "")
     problems += [f"{origin}: {problem}" for problem in _problems_of_sections(config)]
     if not problems:
         try:
@@ -98,8 +108,6 @@ def _parse_override(override: str, where: str) -> dict[str, object]:
 
 def _assign_all(config: DictConfig, values: object) -> Iterator[str]:
     """Put values in their places in `config`; yield the problems of the others."""
-    if values is None:  # an empty file
-        return
     if not isinstance(values, Mapping):
         yield f"expected sections such as `run:` and `data:`, found {shortened(values)}"
         return
@@ -124,6 +132,8 @@ def _assign(config: DictConfig, key: str, value: object) -> str | None:
     if key in _SECTIONS:  # null where its keys are all commented out
         return None if value is None else f"{key} is a section; write {key}.key=value or keys below it"
     if key not in _TYPES:
+        if key == BASE:
+            return f"{key} is no setting; write the line {key}: FILE in a YAML file"
         if key in REMOVED:
             return f"{key} is no setting any more: {REMOVED[key]}; delete the line"
         return f"unknown key {shortened(key)}; {_known_keys(key)}"

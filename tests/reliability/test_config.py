@@ -67,6 +67,8 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "list": ("- run", [r"expected sections such as `run:` and `data:`, found \['run'\]"]),
     "number": ("5", [r"expected sections .* found 5"]),
     "too large": (b"#" * 200_000, [r"larger than 128 KiB; name a configuration file"]),
+    "empty": ("", [r"c\.yaml: holds no settings; write \{\} in it to use the defaults"]),
+    "comments alone": ("# nothing\n", [r"c\.yaml: holds no settings"]),
     "binary": (bytes(range(256)), [r"not a text file in UTF-8"]),
     "NUL": ('run: {root: "a\\0b"}', [r"run\.root holds a NUL character"]),
     "UTF-16": ("run: {}".encode("utf-16"), [r"not a text file in UTF-8 .* save it as UTF-8"]),
@@ -92,8 +94,7 @@ def test_each_problem_of_a_file_is_told_in_a_line(
 
 
 SOUND: dict[str, tuple[str | bytes, str]] = {
-    "empty": ("", r"name: unnamed"),
-    "comments alone": ("# nothing\n", r"name: unnamed"),
+    "empty mapping": ("{}", r"name: unnamed"),
     "byte order mark": (b"\xef\xbb\xbfrun: {seed: 3}", r"seed: 3\n"),
     "CRLF": ("run:\r\n  seed: 3\r\n  name: x\r\n", r"name: x\n.*seed: 3\n"),
     "exponent without a dot": ("optimizer: {learning_rate: 1e-4}", r"learning_rate: 0\.0001\n"),
@@ -152,7 +153,7 @@ def test_each_problem_of_the_command_line_is_told_in_a_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = tmp_path / "c.yaml"
-    path.touch()
+    path.write_text("{}")
     lines = CommandLine(monkeypatch, capsys).refusal(train.main, "--config", str(path), "--print-config", *overrides)
     assert len(lines) == len(problems), lines
     for line, problem in zip(lines, problems, strict=True):
@@ -178,7 +179,7 @@ def test_overrides_of_every_form_work(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = tmp_path / "c.yaml"
-    path.touch()
+    path.write_text("{}")
     code, out, err = CommandLine(monkeypatch, capsys).run(
         train.main, "--config", str(path), "--print-config", *overrides
     )
