@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, fields, is_dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
@@ -19,6 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from configs.recipe import BASE, Recipe, read_recipe
 from configs.schema import Config
 from utils.errors import ConfigError
+from utils.suggestion import did_you_mean
 from utils.yaml_file import parse_yaml, shortened
 
 REMOVED = {"loss.vgg_kept_gib": "features of targets are no longer kept"}
@@ -165,8 +165,10 @@ def _known_keys(key: str) -> str:
     section, _, name = key.rpartition(".")
     elsewhere = [known for known in _TYPES if known.rpartition(".")[2] == name]
     alike = [*_TYPES] if section else _SECTIONS
-    if close := elsewhere or get_close_matches(key, alike, n=1, cutoff=0.65):
-        return f"did you mean {' or '.join(close)}?"
+    if elsewhere:
+        return f"did you mean {' or '.join(elsewhere)}?"
+    if meant := did_you_mean(key, alike, cutoff=0.65):
+        return meant
     section = section if section in _SECTIONS else ""
     known = [known for known in (*_SECTIONS, *_TYPES) if known.rpartition(".")[0] == section]
     return f"known in {section or 'a configuration'}: {', '.join(key.rpartition('.')[2] for key in known)}"
@@ -176,8 +178,8 @@ def _expectation(kind: Any, text: str) -> str:
     """Describe the values of a setting of type `kind`; of several choices also name the one that is like `text`."""
     if get_origin(kind) is Literal:
         choices = get_args(kind)
-        close = get_close_matches(text, choices, n=1)
-        return f"one of {', '.join(choices)}" + "".join(f"; did you mean {choice}?" for choice in close)
+        meant = did_you_mean(text, choices)
+        return f"one of {', '.join(choices)}" + (f"; {meant}" if meant else "")
     if get_origin(kind) is list:
         return "a list such as [a,b]"
     if parts := get_args(kind):

@@ -10,6 +10,7 @@ from typing import Any
 
 from utils.errors import ConfigError
 from utils.log import logger
+from utils.suggestion import did_you_mean
 from utils.yaml_file import read_yaml, shortened
 
 FOLDER = Path(__file__).parent
@@ -86,10 +87,9 @@ def _read(path: Path) -> tuple[Recipe, Path | None]:
     """Return the settings of one file, and its base as the file names it."""
     if not path.exists():
         beside = ", ".join(sorted(str(file) for file in path.parent.glob("*.yaml"))) or "none"
-        recipes = ", ".join(sorted(file.stem for file in FOLDER.glob("*.yaml")))
+        meant = did_you_mean(path.stem, (file.stem for file in FOLDER.glob("*.yaml")))
         raise FileNotFoundError(
-            f"{path}: no such configuration file; YAML files beside it: {beside}"
-            + ("" if path.parent.resolve() == FOLDER else f"; recipes: {recipes}")
+            f"{path}: no such configuration file; YAML files beside it: {beside}" + (f"; {meant}" if meant else "")
         )
     values = read_yaml(path)
     if values is None:

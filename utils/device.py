@@ -15,9 +15,10 @@ class DeviceError(UserError):
     """The chosen device is missing, or torch has no kernels for it."""
 
 
-def choose_device(device: str, index: int = 0) -> torch.device:
+def choose_device(device: str, index: int = 0, option: str = "run.device=") -> torch.device:
     """Return the device of "auto", "cpu" or "cuda"; a GPU is number `index` of this machine.
 
+    option: what the user writes before the device, for the remedies.
     auto takes the CPU if there is no GPU, and with a warning if torch has no kernels for it.
 
     Raises:
@@ -26,8 +27,13 @@ def choose_device(device: str, index: int = 0) -> torch.device:
     n_gpus = torch.cuda.device_count()
     if device == "cpu" or (device == "auto" and n_gpus == 0):
         return torch.device("cpu")
+    if n_gpus == 0:
+        raise DeviceError(f"{option}cuda: torch finds no GPU on this machine. Use {option}cpu or {option}auto.")
     if index >= n_gpus:
-        raise DeviceError(f"GPU {index} was asked for, this machine has {n_gpus}: use device cpu or fewer processes")
+        raise DeviceError(
+            f"{option}{device}: process {index} of this machine has no GPU, torch finds {n_gpus}. "
+            f"Start {n_gpus} with --nproc-per-node {n_gpus}, or use {option}cpu."
+        )
     architectures, capability = torch.cuda.get_arch_list(), torch.cuda.get_device_capability(index)
     if has_kernels_for(capability, architectures):
         return torch.device("cuda", index)
@@ -36,7 +42,7 @@ def choose_device(device: str, index: int = 0) -> torch.device:
         f"{torch.__version__} has kernels for {' '.join(architectures)} only"
     )
     if device == "cuda":
-        raise DeviceError(f"{problem}; install a build of torch that supports it, or use device cpu")
+        raise DeviceError(f"{problem}; install a build of torch that supports it, or use {option}cpu")
     logger.warning("%s; using the CPU", problem)
     return torch.device("cpu")
 

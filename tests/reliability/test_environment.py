@@ -102,9 +102,10 @@ def test_a_cache_in_memory_without_shared_memory_is_refused(
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
 def test_a_gpu_that_is_not_there_is_told(tiny_config: Path, tmp_path: Path, command_line: CommandLine) -> None:
-    assert "this machine has 0: use device cpu" in refusal(command_line, tiny_config, "run.device=cuda")
+    told = refusal(command_line, tiny_config, "run.device=cuda")
+    assert told == "error: run.device=cuda: torch finds no GPU on this machine. Use run.device=cpu or run.device=auto."
     arguments = ["--checkpoint", str(tmp_path), "--device", "cuda"]
-    assert "this machine has 0" in command_line.refusal(translation_script().main, *arguments)[0]
+    assert "Use --device cpu or --device auto." in command_line.refusal(translation_script().main, *arguments)[0]
 
 
 # --- no network
