@@ -97,6 +97,20 @@ def test_a_cache_in_memory_without_shared_memory_is_refused(
     assert "data.cache, data.cache_folder: cannot make /proc/nowhere" in message
 
 
+def test_a_full_disk_is_named_by_the_file_that_did_not_fit(
+    trained_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine
+) -> None:
+    """The system names no path where a write fails; /dev/full stands for the disk."""
+    output = tmp_path / "out"
+    output.mkdir()
+    (output / "facade_00000.png").symlink_to("/dev/full")
+    monkeypatch.setattr("inference.translate.prepare_output", lambda *_, **__: None)  # which refuses the link
+    arguments = ["--checkpoint", str(trained_config.parent / "runs" / "tiny"), "--device", "cpu"]
+    lines = command_line.refusal(translation_script().main, *arguments, "--output", str(output))
+    remedy = "free space there, or choose another place"
+    assert lines == [f"error: {output}/facade_00000.png: No space left on device: {remedy}"]
+
+
 # --- no GPU
 
 
