@@ -18,9 +18,7 @@ from data.batch import Batch, DataError, LoadingError, Sample
 from data.layout import Layout, describe_sample
 from data.preprocessing import Preprocessing, place
 from data.sampler import SampleKey, TrainingSampler
-from data.worker_monitor import POLL_S, CurrentSamples, WorkerMonitor
-
-_IGNORED_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
+from data.worker_monitor import POLL_S, STOPPING_SIGNALS, CurrentSamples, WorkerMonitor
 
 # Loader processes return errors as values: raised there, they would arrive wrapped in a traceback.
 Loaded = Sample | DataError
@@ -149,10 +147,10 @@ def training_batches(
 
 
 def _ignore_signals(_worker: int) -> None:
-    """Ignore Ctrl-C and the signals that reach a process group: the parent handles them and ends its workers."""
-    for name in _IGNORED_SIGNALS:
-        if hasattr(signal, name):
-            signal.signal(signal.Signals[name], signal.SIG_IGN)
+    """Ignore Ctrl-C and what else reaches a process group; those that came since the fork are dropped."""
+    for number in STOPPING_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING_SIGNALS)
 
 
 @dataclass(frozen=True)

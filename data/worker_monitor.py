@@ -18,6 +18,8 @@ from data.batch import LoadingError
 
 T = TypeVar("T")
 
+# those that reach a whole process group: the parent handles them and ends its workers
+STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 POLL_S = 1.0  # the DataLoader's timeout, after which waiting can continue
 _REAPING_S = 5.0  # maximum time between the end of a process and its exit code
 _NOTHING = -1
@@ -84,7 +86,11 @@ class WorkerMonitor(Generic[T]):
         is_main_thread = threading.current_thread() is threading.main_thread()
         handler = signal.getsignal(signal.SIGCHLD)
         before = set(multiprocessing.active_children())
-        self._iterator: Iterator[T] | None = iter(loader)
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING_SIGNALS)  # until the processes ignore them
+        try:
+            self._iterator: Iterator[T] | None = iter(loader)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         self._processes = [process for process in multiprocessing.active_children() if process not in before]
         if is_main_thread:  # the DataLoader's handler would raise anywhere in the run, even while it saves
             signal.signal(signal.SIGCHLD, handler or signal.SIG_DFL)

@@ -64,9 +64,13 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(autouse=True)
 def _garbage_is_this_tests() -> Iterator[None]:
-    """Collect what a test leaves, so that a file that it did not close fails this test, not an innocent one."""
+    """Collect what a test leaves, so that a file that it did not close fails this test, not an innocent one.
+
+    What lives on, as modules that were imported meanwhile, is left out of the later collections.
+    """
     yield
     gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

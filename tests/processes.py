@@ -1,6 +1,7 @@
 """Processes of their own that start at once: forked from a server that has torch and the application imported."""
 
 import ctypes
+import gc
 import os
 import signal
 import sys
@@ -140,13 +141,13 @@ def run_two(output: Path, *command: str) -> tuple[int, str]:
 
 
 def _work(command: list[str], output: Path, prepare: Callable[[], object] | None) -> None:
-    _write_to(output)
+    _begin(output)
     _run_program(command, prepare)
 
 
 def _agent(command: list[str], output: Path, prepare: Callable[[], object] | None, options: dict[str, Any]) -> None:
     os.setsid()
-    _write_to(output)
+    _begin(output)
     one_machine: dict[str, Any] = {
         "min_nodes": 1,
         "max_nodes": 1,
@@ -163,7 +164,8 @@ def _agent(command: list[str], output: Path, prepare: Callable[[], object] | Non
         sys.exit(1)
 
 
-def _write_to(output: Path) -> None:
+def _begin(output: Path) -> None:
+    gc.freeze()  # garbage collections pass over the modules
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)

@@ -59,7 +59,10 @@ def check_best(config: Config, n_samples: int) -> None:
 def saved_score(state: Mapping[str, Any], wanted: Config) -> float | None:
     """Return the best score that a checkpoint holds, where it is of the wanted figure and of as many samples."""
     saved = config_from_dict(state["config"], "checkpoint")
-    before, now = ((config.checkpoint.best, config.n_validation_samples) for config in (saved, wanted))
+    before, now = (
+        (config.checkpoint.best, config.n_validation_samples, config.train.validation_share)
+        for config in (saved, wanted)
+    )
     best = state.get("best")
     if best is None or before != now:
         return None

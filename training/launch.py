@@ -9,21 +9,26 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 from configs import build
+from configs.downloads import downloads, without_downloads
 from configs.load import config_to_yaml
 from configs.schema import Config
 from training.cuda_graph import WARM_UP_STEPS
+from training.disk_space import describe_shortage
 from training.graceful_stop import GracefulStop
+from training.log_file import Write, collected_messages, log_file
 from training.plan import check_samples, describe
 from training.resume import ResumeOptions, resume_or_initialize
-from training.run_folder import archive_run, log_file
+from training.run_folder import archive_run
 from training.run_lock import run_lock
 from training.setup import Training, build_training, open_loop, run_folder
 from training.state_json import write_state
+from training.step_time import describe_time
 from utils.atomic_file import path_in_errors
 from utils.checkpoint_folder import LoadedCheckpoint, archive_damaged, list_checkpoints, sweep
 from utils.distributed import World, joined_world
 from utils.errors import ConfigError, Interrupted
 from utils.log import log_to_console, logger
+from utils.versions import versions
 
 Job = Literal["train", "dry-run", "smoke"]
 
@@ -33,7 +38,7 @@ def launch(config: Config, options: ResumeOptions, job: Job = "train") -> None:
     with joined_world(config.run.device, config.run.peer_timeout_s) as world:
         log_to_console(world.is_main)
         if job == "dry-run":
-            dry_run(build_training(config, world), options)
+            dry_run(config, world, options)
             return
         if job == "smoke":
             with GracefulStop() as stop:
@@ -47,18 +52,25 @@ def launch(config: Config, options: ResumeOptions, job: Job = "train") -> None:
 
 def train(config: Config, world: World, options: ResumeOptions, stop: GracefulStop) -> None:
     """Build the run, find where it starts, and train to the end."""
-    build.prepare_device(config, world.device)
-    training = build_training(config, world)
-    found, initialized = resume_or_initialize(training, options)
-    plan = [*describe(training), *initialized]
-    state = training.run_state.loop
-    if state.step >= training.total_steps:
-        logger.info("finished at step %d; raise train.epochs or train.max_steps to train on", state.step)
-        return
-    world.barrier()  # every process has read the checkpoint, and nothing prevents the run, which may archive another
-    if world.is_main:
-        prepare_folder(training.folder, options.source, found)
-    with log_file(training.folder / "log.txt" if world.is_main else None), _recorded_state(training):
+    with collected_messages(versions()) as earlier:
+        build.prepare_device(config, world.device)
+        training = build_training(config, world)
+        found, initialized = resume_or_initialize(training, options)
+        plan = [*describe(training), *initialized]
+        state = training.run_state.loop
+        if state.step >= training.total_steps:
+            logger.info("finished at step %d; raise train.epochs or train.max_steps to train on", state.step)
+            if world.is_main and training.folder.is_dir():
+                write_state(training.folder, "finished", state.step)
+            return
+        continues = continues_in(training.folder, options.source, found)
+        plan += describe_shortage(training, continues=continues) if world.is_main else []
+        # every process has read the checkpoint, and nothing prevents the run any more, which may archive another
+        world.barrier()
+        if world.is_main:
+            prepare_folder(training.folder, found, continues=continues)
+    path = training.folder / "log.txt" if world.is_main else None
+    with log_file(path, earlier) as write_to_file, _recorded_state(training, write_to_file):
         for line in plan:
             logger.info(line)
         if world.is_main:
@@ -68,8 +80,8 @@ def train(config: Config, world: World, options: ResumeOptions, stop: GracefulSt
 
 
 @contextmanager
-def _recorded_state(training: Training) -> Iterator[None]:
-    """Keep state.json true: running within, afterwards how it ended."""
+def _recorded_state(training: Training, write_to_file: Write) -> Iterator[None]:
+    """Keep state.json true: running within, afterwards how it ended, which the log file says too."""
     folder, state = training.folder, training.run_state.loop
     if not training.world.is_main:
         yield
@@ -79,17 +91,31 @@ def _recorded_state(training: Training) -> Iterator[None]:
         yield
     except Interrupted as error:
         write_state(folder, "stopped", state.step, signal=Signals(error.signal_number).name)
+        write_to_file(str(error))
         raise
     except BaseException as error:
-        write_state(folder, "failed", state.step, reason=f"{type(error).__name__}: {error}")
+        reason = f"{type(error).__name__}: {error}"
+        write_state(folder, "failed", state.step, reason=reason)
+        write_to_file(f"failed at step {state.step}: {reason}")
         raise
     write_state(folder, "finished", state.step)
+    write_to_file(f"finished at step {state.step}")
 
 
-def dry_run(training: Training, options: ResumeOptions) -> None:
-    """Check everything and print what would be done."""
-    _, initialized = resume_or_initialize(training, options)
-    for line in [*describe(training), *initialized, *check_samples(training)]:
+def dry_run(config: Config, world: World, options: ResumeOptions) -> None:
+    """Check everything and print what would be done, and how long it takes; nothing is written or downloaded."""
+    build.prepare_device(config, world.device)
+    missing = downloads(config)
+    training = replace(build_training(without_downloads(config), world), config=config)
+    found, initialized = resume_or_initialize(training, options)
+    continues = continues_in(training.folder, options.source, found)
+    shortage = describe_shortage(training, continues=continues) if world.is_main else []
+    for line in [*describe(training), *initialized, *shortage, *(file.announcement for file in missing)]:
+        logger.info(line)
+    checked = check_samples(training)
+    for line in checked.lines:
+        logger.info(line)
+    for line in describe_time(training, checked.batch, checked.loading_s):
         logger.info(line)
 
 
@@ -114,10 +140,14 @@ def smoke(config: Config, world: World, stop: GracefulStop) -> None:
     logger.info("smoke test passed: %d steps, validation, checkpoint, and a step from it", n_steps)
 
 
-def prepare_folder(folder: Path, source: str, found: LoadedCheckpoint | None) -> None:
-    """Make the run's folder, without what a killed run left; a run that is in the way of another start is archived."""
+def continues_in(folder: Path, source: str, found: LoadedCheckpoint | None) -> bool:
+    """Return whether the run continues what its folder holds, and does not start from elsewhere."""
     newest = [path.resolve() for path in list_checkpoints(folder)[-1:]]
-    continues = source == "auto" or (found is not None and found.path.resolve() in newest)
+    return source == "auto" or (found is not None and found.path.resolve() in newest)
+
+
+def prepare_folder(folder: Path, found: LoadedCheckpoint | None, *, continues: bool) -> None:
+    """Make the run's folder, without what a killed run left; a run that is in the way of another start is archived."""
     try:
         archived = None if continues else archive_run(folder)
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,8 @@
 """The checks and the plan that are printed before a run starts."""
 
+import time
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -9,8 +12,10 @@ from configs.unused_settings import unused_settings
 from data.batch import Batch, Sample
 from data.sampler import SampleKey
 from training.batches import model_inputs
+from training.disk_space import size
 from training.model_summary import table, watched_layers
 from training.setup import Training
+from training.splits import describe_validation
 from training.trainable import TrainableNetwork
 from training.update import AdversarialUpdate, ModelInputs
 from utils.errors import ConfigError
@@ -22,6 +27,7 @@ VGG_MIN_SIDE = 16  # pixels, which four poolings make one
 def describe(training: Training) -> list[str]:
     """Return the plan as lines: networks, data, steps."""
     config, world, state = training.config, training.world, training.run_state.loop
+    validation = training.validation
     sample = training.dataset(training.layout)[SampleKey(epoch=0, index=0)]
     if isinstance(sample, Exception):
         raise sample
@@ -36,6 +42,7 @@ def describe(training: Training) -> list[str]:
         f"data           {len(training.layout)} samples, the first is {sample.name} "
         f"{sample.source.shape[-1]}x{sample.source.shape[-2]}",
         *_describe_cache(training, training.layout.names.index(sample.name)),
+        *(describe_validation(config, training.splits, len(validation.samples)) if validation else []),
         f"plan           step {state.step} to {training.total_steps}, each of {_samples_of_step(config, world.size)}; "
         f"{state.batches_per_epoch} batches an epoch, "
         f"{config.total_epochs} epochs",
@@ -45,29 +52,43 @@ def describe(training: Training) -> list[str]:
     ]
 
 
-def check_samples(training: Training) -> list[str]:
-    """Load up to CHECKED_SAMPLES training samples from all over the data set, and compute the losses of a batch.
+@dataclass(frozen=True)
+class CheckedSamples:
+    """The findings of `check_samples`.
 
-    Returns lines that list the networks layer by layer, and the memory to expect.
+    lines: the networks layer by layer, and the memory to expect. batch: the first samples, on the device.
+    loading_s: seconds that a sample took to be read and placed.
+    """
+
+    lines: list[str]
+    batch: Batch
+    loading_s: float
+
+
+def check_samples(training: Training) -> CheckedSamples:
+    """Load up to CHECKED_SAMPLES training samples from all over the data set, and compute the losses of a batch.
 
     Raises:
         ConfigError, DataError: a sample cannot be used, or is too small for the discriminator.
     """
     config, update = training.config, training.update
+    begin_s = time.perf_counter()
     samples, n_checked = _load_samples(training)
+    loading_s = (time.perf_counter() - begin_s) / n_checked
     batch = Batch.of(samples).to(training.world.device)
     networks, inputs = update.networks, model_inputs(batch, build.build_conditioning(config))
     n_kept_bytes = activation_bytes(update, inputs)
     weights = sum(network.n_weight_bytes for network in networks.values())
     gradients = sum(network.n_gradient_bytes for network in networks.values())
-    return [
+    lines = [
         *layer_tables(update, inputs),
-        f"memory         about {_gib(3 * weights + gradients + n_kept_bytes)}: {_gib(weights)} of weights, twice that "
-        f"of moments, {_gib(gradients)} of gradients, {_gib(n_kept_bytes)} kept for the backward passes of a batch",
-        f"checkpoint     about {_gib(training.run_state.n_bytes)}, {config.checkpoint.keep or 'all'} of them are kept",
+        f"memory         about {size(3 * weights + gradients + n_kept_bytes)}: {size(weights)} of weights, twice that "
+        f"of moments, {size(gradients)} of gradients, {size(n_kept_bytes)} kept for the backward passes of a batch",
+        f"checkpoint     about {size(training.run_state.n_bytes)}, {config.checkpoint.keep or 'all'} of them are kept",
         f"checked        {n_checked} of {len(training.layout)} training samples, networks and losses on a batch of "
         "them: good",
     ]
+    return CheckedSamples(lines, batch, loading_s)
 
 
 def _load_samples(training: Training) -> tuple[list[Sample], int]:
@@ -139,7 +160,7 @@ def _describe_cache(training: Training, index: int) -> list[str]:
         return []
     outlook = cached.estimate(index)
     if outlook.n_fitting >= outlook.n_samples:
-        return [f"cache          {data.cache}, about {_gib(outlook.n_bytes)}"]
+        return [f"cache          {data.cache}, about {size(outlook.n_bytes)}"]
     remedy = f"raise data.cache_gib ({data.cache_gib:g} GiB)"
     if outlook.lacks_space:
         remedy = f"too little is free in {build.cache_folder(training.config, training.folder)}"
@@ -159,7 +180,3 @@ def _count_parameters(network: TrainableNetwork) -> str:
     n_parameters = sum(parameter.numel() for parameter in network.module.parameters())
     n_trained = sum(parameter.numel() for parameter in network.parameters)
     return f"{n_parameters:>12,} parameters{f', {n_trained:,} of them trained' if n_trained < n_parameters else ''}"
-
-
-def _gib(n_bytes: int) -> str:
-    return f"{n_bytes / 2**30:.2f} GiB" if n_bytes >= 2**30 / 10 else f"{n_bytes / 2**20:.1f} MiB"

@@ -1,11 +1,6 @@
 """The folder of a run: config.yaml, log.txt, TensorBoard's events, checkpoints."""
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
-
-from utils.log import logger
 
 
 def archive_run(run_folder: Path) -> Path | None:
@@ -23,20 +18,3 @@ def archive_run(run_folder: Path) -> Path | None:
         number += 1
     run_folder.rename(aside)
     return aside
-
-
-@contextmanager
-def log_file(path: Path | None) -> Iterator[None]:
-    """Append the messages within to a file too, each with its time; None writes no file."""
-    if path is None:
-        yield
-        return
-    handler = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%Y-%m-%d %H:%M:%S"))
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        with suppress(OSError):  # a full disk
-            handler.close()

@@ -91,17 +91,18 @@ class RunLog:
         for hint in self._diagnostics(scalars):
             logger.warning("hint: %s", hint)
 
-    def report_validation(self, step: int, summary: Summary) -> None:
-        """Report the figures of all validation samples together."""
+    def report_validation(self, step: int, summary: Summary, split: str) -> None:
+        """Report the figures of all validation samples, those of `split`, together."""
         figures = {f"validation/{name}": value for name, value in summary.figures.items()}
         classes = {f"iou/{name}": score.iou for name, score in summary.classes.items() if score.iou is not None}
-        self._write(step, {**figures, **classes})
-        logger.info("validation   %s", summary)
+        self._write(step, {**figures, **classes}, split=split)
+        self.tensorboard.write_text("validation/split", split, step)
+        logger.info("validation (%s)   %s", split, summary)
 
-    def _write(self, step: int, scalars: Mapping[str, float]) -> None:
+    def _write(self, step: int, scalars: Mapping[str, float], **texts: str) -> None:
         self.tensorboard.write_scalars(scalars, step)
         if self._metrics:
-            self._metrics.append(step, scalars)
+            self._metrics.append(step, {**texts, **scalars})
 
 
 def _short(tag: str) -> str:

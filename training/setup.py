@@ -33,6 +33,7 @@ from training.lr_schedule import LearningRateSchedule, Plateau
 from training.profiler import Profiler
 from training.run_log import RunLog
 from training.run_state import LoopState, RunState
+from training.splits import Splits, open_splits
 from training.throughput import Throughput
 from training.update import AdversarialUpdate
 from training.update_setup import build_step, build_update, check_cuda_graph
@@ -45,13 +46,13 @@ from utils.errors import ConfigError
 class Training:
     """The parts of a run, before it starts; nothing is written yet.
 
-    layout: the training split. validation: None on other processes than the main one.
+    validation: None on other processes than the main one.
     """
 
     config: Config
     world: World
     folder: Path
-    layout: Layout
+    splits: Splits
     preprocessing: Preprocessing
     update: AdversarialUpdate
     run_state: RunState
@@ -59,6 +60,11 @@ class Training:
     schedule: LearningRateSchedule
     freezing: Freezing
     checkpoints: CheckpointManager
+
+    @property
+    def layout(self) -> Layout:
+        """The samples that are trained on."""
+        return self.splits.train
 
     @property
     def total_steps(self) -> int:
@@ -84,11 +90,12 @@ def build_training(config: Config, world: World) -> Training:
     Raises:
         UserError, OSError: a setting, the data or a weights file cannot be used.
     """
-    layout = build.build_layout(config, "train", needs_targets=True)
+    splits = open_splits(config)
+    layout = splits.train
     joint_batch_size = config.train.batch_size * world.size
     check_enough(layout, joint_batch_size)
     loop_state = LoopState(len(layout) // joint_batch_size, joint_batch_size)
-    samples = read_validation_samples(config, layout) if world.is_main else []
+    samples = read_validation_samples(config, splits) if world.is_main else []
     check_cuda_graph(config, world)
     check_best(config, world.gather(len(samples))[0])
     evaluator = build.build_evaluator(config, world.device) if world.is_main else None
@@ -106,15 +113,18 @@ def build_training(config: Config, world: World) -> Training:
         best=BestScore(config.checkpoint.best),
     )
     folder, settings = run_folder(config), config.checkpoint
+    validation = None
+    if evaluator:
+        validation = build_validation(config, splits.validation, samples, evaluator, update, average)
     training = Training(
         config=config,
         world=world,
         folder=folder,
-        layout=layout,
+        splits=splits,
         preprocessing=build.build_preprocessing(config),
         update=update,
         run_state=run_state,
-        validation=build_validation(config, samples, evaluator, update, average) if evaluator else None,
+        validation=validation,
         schedule=schedule,
         freezing=build_freezing(config, update),
         checkpoints=CheckpointManager(folder, world, run_state, every_steps=settings.every_steps, keep=settings.keep),
@@ -195,16 +205,16 @@ def _temporary_cache(training: Training) -> Iterator[None]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def read_validation_samples(config: Config, train_layout: Layout) -> list[Sample]:
-    """Read the samples of each validation; training samples where the data set has no validation split."""
-    split = config.data.validation_split or ("val" if build.has_split(config.data, "val") else None)
-    layout = build.build_layout(config, split, needs_targets=True) if split else train_layout
+def read_validation_samples(config: Config, splits: Splits) -> list[Sample]:
+    """Read the samples of each validation."""
+    layout = splits.open_validation(config)
     preprocessing = build.build_preprocessing(config)
     return [read_fixed(layout, preprocessing, index) for index in range(min(config.n_validation_samples, len(layout)))]
 
 
 def build_validation(
     config: Config,
+    split: str,
     samples: list[Sample],
     evaluator: Evaluator,
     update: AdversarialUpdate,
@@ -227,6 +237,7 @@ def build_validation(
     except ValueError as error:
         raise ConfigError(f"log.activations: {error}") from error
     return Validation(
+        split,
         samples,
         predictor,
         evaluator,

@@ -47,6 +47,12 @@ class TensorBoardWriter:
                 for tag, value in values.items():
                     writer.add_scalar(tag, value, step)
 
+    def write_text(self, tag: str, text: str, step: int) -> None:
+        """Add a text."""
+        with self._forgiving() as writer:
+            if writer:
+                writer.add_text(tag, text, step)
+
     def write_image(self, tag: str, image: Tensor, step: int) -> None:
         """Add a (3, H, W) uint8 image."""
         with self._forgiving() as writer:

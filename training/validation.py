@@ -20,11 +20,12 @@ N_SHOWN_CHANNELS = 16
 class Validation:
     """Translates `samples` and shows the results in TensorBoard and on the page web/index.html of the run's folder.
 
-    n_shown: how many samples are shown; the others are only measured.
+    split: that of the samples. n_shown: how many samples are shown; the others are only measured.
     activations: the name of a module of the generator whose output is shown too, or None.
     histograms: networks by name, the distribution of whose weights is shown.
     """
 
+    split: str
     samples: list[Sample]
     predictor: Predictor
     evaluator: Evaluator
@@ -54,7 +55,7 @@ class Validation:
         if log.page:
             log.page.write()
         summary = self.evaluator.summarize(measured)
-        log.report_validation(step, summary)
+        log.report_validation(step, summary, self.split)
         for name, network in self.histograms.items():
             log.tensorboard.write_histograms(f"weights/{name}", dict(network.named_parameters()), step)
         return summary.figures

@@ -68,6 +68,19 @@ class PretrainedFile:
         """The file's name."""
         return Path(self.url).name
 
+    @property
+    def cached(self) -> Path:
+        """The file in torch's cache, which may be missing."""
+        return Path(torch.hub.get_dir()) / "checkpoints" / self.name
+
+    @property
+    def announcement(self) -> str:
+        """A line of a dry run, which downloads nothing."""
+        return (
+            f"{self.what} ({self.megabytes} MB), which are not in {self.cached.parent}; the run downloads them, this "
+            f"check does without by {self.without}"
+        )
+
     def load(self, path: Path | None) -> Weights:
         """Read `path`, or if it is None the file in torch's cache, which is downloaded if missing.
 
@@ -76,7 +89,7 @@ class PretrainedFile:
         """
         if path is not None:
             return _read(path, f"expected {self.name} in {self.setting}")
-        cached = Path(torch.hub.get_dir()) / "checkpoints" / self.name
+        cached = self.cached
         if not cached.is_file():
             try:
                 _download(self.url, cached)

@@ -79,7 +79,8 @@ class DataConfig:
     flip: bool = True
     """Mirror half of the training samples."""
     validation_split: str | None = None
-    """Split whose first samples are shown during training. Default: val, or train where there is no val."""
+    """Split whose first samples are shown during training. Default: val; where there is none
+    train, or what train.validation_share holds back of it."""
     test_split: str = "test"
     """Split that test.py translates by default."""
     workers: int | str = "auto"

@@ -17,6 +17,10 @@ class TrainConfig:
     over all epochs."""
     max_steps: int | None = None
     """Stop after this many steps, wherever the epochs stand. Default: no limit."""
+    validation_share: float = 0.0
+    """Share of the training samples that is held back where the data set has no split for validation: they are in no
+    batch and serve as its samples. Which ones follows from their names, so that adding samples moves none. 0: none;
+    training samples are then shown."""
     batch_size: int = 1
     """Samples per process in one forward pass."""
     accumulation_steps: int = 1
@@ -77,6 +81,7 @@ class TrainConfig:
         for key, prefixes in (("generator", self.freeze_generator), ("discriminator", self.freeze_discriminator)):
             are_names = all(type(prefix) is str and prefix for prefix in prefixes)
             require(are_names, f"train.freeze_{key}", prefixes, "a list of names: [stem,downs.0]")
+        require(0 <= self.validation_share < 1, "train.validation_share", self.validation_share, "0 <= share < 1")
         require(0 <= self.ema_decay < 1, "train.ema_decay", self.ema_decay, "0 <= decay < 1")
         if self.cuda_graph:
             require(self.pool_size == 0, "train.pool_size", self.pool_size, "0 with train.cuda_graph")

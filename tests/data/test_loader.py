@@ -95,7 +95,7 @@ def test_a_fault_in_a_loader_process_ends_the_run_and_its_processes(tmp_path: Pa
         "with closing(stream): next(stream)\n"
     )
     result = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=60, env=os.environ | {"PYTHONPATH": "."}
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=300, env=os.environ | {"PYTHONPATH": "."}
     )
     assert result.returncode == 1
     assert "data.batch.LoadingError: sample x: RuntimeError: a fault (fault.py, line 7)" in result.stderr

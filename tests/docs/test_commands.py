@@ -136,7 +136,7 @@ def train_stand_ins() -> None:
 def tiny(arguments: Sequence[str]) -> list[str]:
     """The arguments of train.py with settings that make it quick."""
     settings = dict(TINY)
-    if any("pix2pix_" in argument for argument in arguments):  # a U-Net
+    if any("pix2pix_" in argument or argument == "generator.name=unet" for argument in arguments):
         settings["generator.n_downsamplings"] = "5"
     if "F" in arguments:
         settings["data.root"] = "LABELS"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import train
-from configs.load import settings_by_key
+from configs.load import load_config, settings_by_key
 from configs.schema import Config
-from tests.docs.documents import DOCUMENTS, ROOT, prose
+from tests.docs.documents import DOCUMENTS, ROOT, commands, prose, words
 from tests.runs import translation_script
 from tools.describe_settings import REFERENCE, Section, read_sections, reference_yaml
 
@@ -127,7 +127,7 @@ def test_the_readme_is_short() -> None:
 
 
 def test_every_option_of_the_originals_has_a_row() -> None:
-    """The options of pix2pixHD's and pix2pix's options/*.py, and of models/pix2pix_model.py."""
+    """The options of pix2pixHD's and pix2pix's options/*.py, old and new, and of models/pix2pix_model.py."""
     page = (ROOT / "docs" / "coming_from_pix2pixHD.md").read_text(encoding="utf-8")
     hd, _, pix2pix = page.partition("## pix2pix (")
     for text, options in ((hd, PIX2PIXHD), (pix2pix, PIX2PIX)):
@@ -136,6 +136,18 @@ def test_every_option_of_the_originals_has_a_row() -> None:
         assert set(options.split()) <= named
 
 
+def test_pix2pix_on_folders_has_the_settings_of_its_recipe() -> None:
+    page = ROOT / "docs" / "coming_from_pix2pixHD.md"
+    (command,) = (words(line) for line in commands(page) if "generator.name=unet" in line)
+    _, _, _, recipe, *settings = command
+    listed = "".join(line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| "))
+    assert all(setting in listed for setting in settings if not setting.startswith(("data.root=", "run.name=")))
+    shown, original = load_config(ROOT / recipe, settings), load_config(PIX2PIX_RECIPE, ["data.root=FACADES"])
+    for section in ("generator", "discriminator", "loss", "optimizer", "train"):
+        assert getattr(shown, section) == getattr(original, section)
+
+
+PIX2PIX_RECIPE = ROOT / "configs" / "pix2pix_facades.yaml"
 PIX2PIXHD = """
 name gpu_ids checkpoints_dir model norm use_dropout data_type verbose fp16 local_rank batchSize loadSize fineSize
 label_nc input_nc output_nc dataroot resize_or_crop serial_batches no_flip nThreads max_dataset_size display_winsize
@@ -152,4 +164,6 @@ preprocess no_flip display_winsize epoch load_iter verbose suffix use_wandb wand
 display_ncols display_id display_server display_env display_port update_html_freq print_freq no_html save_latest_freq
 save_epoch_freq save_by_iter continue_train epoch_count phase n_epochs n_epochs_decay beta1 lr gan_mode pool_size
 lr_policy lr_decay_iters lambda_L1 results_dir aspect_ratio eval num_test model_suffix
+which_direction which_model_netG which_model_netD which_epoch batchSize loadSize fineSize nThreads resize_or_crop
+niter niter_decay no_lsgan lambda_A how_many ntest
 """

@@ -64,10 +64,9 @@ def test_the_best_by_another_figure_is_looked_for_anew(tiny_config: Path) -> Non
     assert load_checkpoint(best)["step"] == 8
 
 
-def test_metrics_json_says_how_the_figures_were_made(tiny_config: Path, networks: list[str], tmp_path: Path) -> None:
-    run(tiny_config)
+def test_metrics_json_says_how_the_figures_were_made(trained_config: Path, networks: list[str], tmp_path: Path) -> None:
     out = tmp_path / "out"
-    translate("--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--metrics", "lpips,fid,kid",
+    translate("--checkpoint", str(trained_config.parent / "runs" / "tiny"), "--metrics", "lpips,fid,kid",
               "--output", str(out), *networks)  # fmt: skip
     found = report(out)
     assert set(found["whole"]) == {"fid", "kid", "kid_deviation"}
@@ -76,7 +75,7 @@ def test_metrics_json_says_how_the_figures_were_made(tiny_config: Path, networks
     assert protocol["n_images"] == 3
     assert protocol["sizes"] == {"32x32": 3}
     origin = found["origin"]
-    saved = checkpoint_path(tiny_config.parent / "runs" / "tiny", 4)
+    saved = checkpoint_path(trained_config.parent / "runs" / "tiny", 4)
     assert origin["checkpoint_sha256"] == hashlib.sha256(saved.read_bytes()).hexdigest()
     assert (origin["resizing"], origin["weights"], origin["tta"]) == ("none", "raw", None)
     assert found["whole"]["fid"] > 1e-3
@@ -189,10 +188,9 @@ def test_the_best_of_a_step_that_is_lost_stays_the_best(tiny_config: Path, every
     assert load_checkpoint(folder / "best.pt")["best"] >= best
 
 
-def test_without_targets_no_network_is_asked_for(tiny_config: Path, networks: list[str], tmp_path: Path) -> None:
-    run(tiny_config)
+def test_without_targets_no_network_is_asked_for(trained_config: Path, networks: list[str], tmp_path: Path) -> None:
     save_image(tmp_path / "in" / "a.png", np.zeros((40, 30), np.uint8))
-    translate("--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--input", str(tmp_path / "in"),
+    translate("--checkpoint", str(trained_config.parent / "runs" / "tiny"), "--input", str(tmp_path / "in"),
               "--instances", str(tmp_path / "in"), "--output", str(tmp_path / "out"),
               "--metrics", "lpips", "metrics.alexnet_weights=gone.pth")  # fmt: skip
     assert (tmp_path / "out" / "a.png").exists()
@@ -200,11 +198,10 @@ def test_without_targets_no_network_is_asked_for(tiny_config: Path, networks: li
 
 
 def test_weights_that_are_missing_end_in_one_line(
-    tiny_config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    trained_config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(tiny_config)
     capsys.readouterr()
-    arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--output", str(tmp_path / "out")]
+    arguments = ["--checkpoint", str(trained_config.parent / "runs" / "tiny"), "--output", str(tmp_path / "out")]
     arguments += ["--metrics", "lpips", f"metrics.alexnet_weights={tmp_path / 'missing.pth'}"]
     monkeypatch.setattr("sys.argv", ["test.py", *arguments])
     assert run_entry_point(translation_script().main) == 2

@@ -73,11 +73,10 @@ def test_an_average_can_begin_in_the_middle_of_a_run(tiny_config: Path) -> None:
     assert torch.equal(state["generator_average"][f"module.{name}"], state["generator"]["network"][name])
 
 
-def test_another_seed_gives_another_run(tiny_config: Path) -> None:
+def test_another_seed_gives_another_run(trained_config: Path) -> None:
     """The negative control of the tests above."""
-    run(tiny_config)
-    run(tiny_config, "run.seed=1", "run.name=other")
-    first, second = checkpoint(tiny_config, 4), checkpoint(tiny_config, 4, "other")
+    run(trained_config, "run.seed=1", "run.name=other")
+    first, second = checkpoint(trained_config, 4), checkpoint(trained_config, 4, "other")
     with pytest.raises(AssertionError, match="stem"):
         assert_equal(first["generator"]["network"], second["generator"]["network"])
 
@@ -97,10 +96,9 @@ def test_a_finished_run_says_so_and_can_be_extended(tiny_config: Path, capfd: py
     assert checkpoint(tiny_config, 6)["step"] == 6
 
 
-def test_never_starts_anew_and_keeps_the_old_run(tiny_config: Path) -> None:
-    run(tiny_config)
-    run(tiny_config, "--resume", "never", "train.max_steps=2")
-    runs = tiny_config.parent / "runs"
+def test_never_starts_anew_and_keeps_the_old_run(trained_config: Path) -> None:
+    run(trained_config, "--resume", "never", "train.max_steps=2")
+    runs = trained_config.parent / "runs"
     assert [path.name for path in list_checkpoints(runs / "tiny")] == ["checkpoint-00000002.pt"]
     assert [path.name for path in list_checkpoints(runs / "tiny.1")] == ["checkpoint-00000004.pt"]
 
@@ -125,13 +123,12 @@ def test_a_run_is_set_aside_only_for_one_that_can_start(tiny_config: Path, mista
 
 
 def test_the_runs_own_newest_checkpoint_is_known_by_any_spelling(
-    tiny_config: Path, monkeypatch: pytest.MonkeyPatch
+    trained_config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(tiny_config)
-    config = tiny_config.resolve()
-    monkeypatch.chdir(tiny_config.parent)
+    config = trained_config.resolve()
+    monkeypatch.chdir(trained_config.parent)
     run(config, "--resume", "runs/../runs/tiny", "train.max_steps=5")
-    assert len(list_checkpoints(tiny_config.parent / "runs" / "tiny")) == 2
+    assert len(list_checkpoints(trained_config.parent / "runs" / "tiny")) == 2
 
 
 def test_a_folder_of_other_files_is_not_moved(tiny_config: Path) -> None:
@@ -150,10 +147,11 @@ def test_a_smaller_data_set_is_gone_on_with_in_the_next_epoch(tiny_config: Path)
     assert (state["epoch"], state["samples_into_epoch"]) == (1, 1)
 
 
-def test_a_run_can_start_from_another(tiny_config: Path) -> None:
-    run(tiny_config)
-    run(tiny_config, "run.name=more", "--resume", str(tiny_config.parent / "runs" / "tiny"), "train.max_steps=5")
-    assert [path.name for path in list_checkpoints(tiny_config.parent / "runs" / "more")] == ["checkpoint-00000005.pt"]
+def test_a_run_can_start_from_another(trained_config: Path) -> None:
+    run(trained_config, "run.name=more", "--resume", str(trained_config.parent / "runs" / "tiny"), "train.max_steps=5")
+    assert [path.name for path in list_checkpoints(trained_config.parent / "runs" / "more")] == [
+        "checkpoint-00000005.pt"
+    ]
 
 
 def test_a_changed_batch_size_goes_on_at_the_same_place_of_the_epoch(tiny_config: Path) -> None:
@@ -163,11 +161,10 @@ def test_a_changed_batch_size_goes_on_at_the_same_place_of_the_epoch(tiny_config
     assert (state["epoch"], state["samples_into_epoch"]) == (2, 0)
 
 
-def test_adam_settings_come_from_the_configuration_not_from_the_checkpoint(tiny_config: Path) -> None:
-    run(tiny_config)
+def test_adam_settings_come_from_the_configuration_not_from_the_checkpoint(trained_config: Path) -> None:
     settings = ["train.max_steps=5", "optimizer.beta1=0.25", "optimizer.weight_decay=0.5"]
-    training = build_training(load_config(tiny_config, settings), World(0, 1, torch.device("cpu")))
-    restore(training, found(tiny_config, 4))
+    training = build_training(load_config(trained_config, settings), World(0, 1, torch.device("cpu")))
+    restore(training, found(trained_config, 4))
     weights, spared = training.update.generator.optimizer.param_groups
     assert weights["betas"] == spared["betas"] == (0.25, 0.999)
     assert (weights["weight_decay"], spared["weight_decay"]) == (0.5, 0)
@@ -263,14 +260,13 @@ def test_a_plateau_lowers_the_rate_and_is_remembered(tiny_config: Path) -> None:
 
 
 def test_other_networks_than_the_checkpoints_are_refused_and_nothing_is_lost(
-    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    trained_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    run(tiny_config)
-    arguments = ["train.py", "--config", str(tiny_config), "generator.n_blocks=3"]
+    arguments = ["train.py", "--config", str(trained_config), "generator.n_blocks=3"]
     monkeypatch.setattr(sys, "argv", arguments)
     assert run_entry_point(train.main) == 2
     assert "was trained with generator.n_blocks=1, now it is 3: set it back" in capfd.readouterr().err
-    assert checkpoint(tiny_config, 4)["step"] == 4
+    assert checkpoint(trained_config, 4)["step"] == 4
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -279,7 +275,7 @@ def test_a_run_that_is_stopped_saves_itself_and_goes_on_exactly(tiny_config: Pat
     process = processes.start(tiny_config, *settings, prepare=os.setsid)
     output = tiny_config.with_suffix(".out")
     wait_for(output)
-    while "\nstep" not in output.read_text():
+    while "\nstep      3/" not in output.read_text():  # both loader processes have begun
         assert process.is_alive(), output.read_text()
         time.sleep(0.01)
     assert process.pid is not None

@@ -59,7 +59,28 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(tiny_config: Path, capfd: 
     assert "5 samples, the first is facade_00000 32x32" in out
     assert "step 0 to 4, each of 2 samples (batch 2 on 1 process); 2 batches an epoch, 200 epochs" in out
     assert "generator " in out
+    assert re.search(r"\ntime           about \d+ s \([\d.e-]+ s a step", out)
     assert not (tiny_config.parent / "runs").exists()
+
+
+def test_a_dry_run_downloads_nothing(
+    tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("torch.hub.get_dir", lambda: str(tmp_path / "hub"))
+    monkeypatch.setattr("utils.pretrained._download", lambda *_: pytest.fail("a download"))
+    settings = ["loss.vgg=10", "metrics.extra=[lpips,fid]", "checkpoint.best=fid"]
+    run(tiny_config, *settings, "--dry-run")
+    out = capfd.readouterr().out
+    cache = tmp_path / "hub" / "checkpoints"
+    assert f"loss.vgg needs VGG19's weights (548 MB), which are not in {cache}; the run downloads them" in out
+    assert "lpips of metrics.extra needs AlexNet's weights (233 MB)" in out
+    assert "InceptionV3's weights (91 MB)" in out
+    assert "networks and losses on a batch of them: good" in out
+    run(tiny_config)
+    capfd.readouterr()
+    run(tiny_config, *settings, "train.max_steps=6", "--dry-run")  # compared with the saved settings, not the reduced
+    assert "loss.vgg 0.0 -> 10.0" in capfd.readouterr().out
+    assert not cache.exists()
 
 
 def test_a_dry_run_finds_a_bad_sample(tiny_config: Path, label_data_set: Path) -> None:
@@ -297,12 +318,11 @@ def test_a_trace_that_is_not_reached_is_told(tiny_config: Path, capfd: pytest.Ca
 
 
 def test_too_little_memory_for_a_checkpoint_is_not_its_fault(
-    tiny_config: Path, monkeypatch: pytest.MonkeyPatch
+    trained_config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(tiny_config)
     monkeypatch.setattr(TrainableNetwork, "load_state_dict", lambda *_: fill_the_gpu(None))
     with pytest.raises(torch.OutOfMemoryError):
-        run(tiny_config, "train.max_steps=8")
+        run(trained_config, "train.max_steps=8")
 
 
 def test_the_log_tells_the_time_spent_waiting_for_data(tiny_config: Path, capfd: pytest.CaptureFixture[str]) -> None:

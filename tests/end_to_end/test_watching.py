@@ -143,12 +143,11 @@ def test_a_scale_that_has_fallen_is_told_once_and_no_scaler_is_none() -> None:
 
 
 def test_a_bar_is_shown_in_a_terminal_alone(
-    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    trained_config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(tiny_config)
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    run(tiny_config, "train.max_steps=8")
+    run(trained_config, "train.max_steps=8")
     shown = capsys.readouterr().err
     assert "/8" in shown
     assert "step/s" in shown or "s/step" in shown

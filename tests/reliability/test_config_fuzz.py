@@ -111,7 +111,7 @@ def load_mutants(n_mutants: int, path: Path) -> int:
         content = rng.choice(MUTATIONS)(rng.choice(CONFIGS).read_bytes(), rng)
         path.write_bytes(content)
         overrides = mutated_overrides(rng)
-        start_s = time.monotonic()
+        start_s = time.process_time()
         try:
             config = load_config(path, overrides)
         except ConfigError:
@@ -120,7 +120,7 @@ def load_mutants(n_mutants: int, path: Path) -> int:
             raise AssertionError(f"mutant {seed}: {content!r} {overrides}") from error
         else:
             assert isinstance(config, Config)
-        assert time.monotonic() - start_s < DEADLINE_S, f"mutant {seed}"
+        assert time.process_time() - start_s < DEADLINE_S, f"mutant {seed}"
     return n_refused
 
 

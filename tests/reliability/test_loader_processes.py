@@ -23,7 +23,7 @@ from data.facades.dataset import SyntheticFacades
 from data.loader import TrainingDataset, training_batches
 from data.preprocessing import Preprocessing
 from data.sampler import TrainingSampler
-from data.worker_monitor import StoppedWaiting
+from data.worker_monitor import STOPPING_SIGNALS, StoppedWaiting
 from tests.conftest import TINY_CONFIG, save_image
 from tests.runs import assert_equal, checkpoint, run, without_config
 from utils.cli import run_entry_point
@@ -198,3 +198,19 @@ def test_a_lost_process_interrupts_nothing_but_the_wait_for_a_batch() -> None:
         time.sleep(0.1)  # were the loader to interrupt, it would do so here
         with pytest.raises(LoadingError, match="ended by SIGKILL"):
             list(stream)
+
+
+@pytest.mark.parametrize("number", STOPPING_SIGNALS)
+def test_a_signal_to_a_process_that_has_just_been_forked_is_the_parents(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """Ctrl-C in a terminal reaches it before it has begun."""
+    begin = torch.utils.data._utils.worker._worker_loop
+
+    def struck(*arguments: object) -> None:
+        os.kill(os.getpid(), number)
+        begin(*arguments)
+
+    monkeypatch.setattr(torch.utils.data._utils.worker, "_worker_loop", struck)
+    with closing(facade_batches(4, should_stop=lambda: False)) as stream:
+        assert len([next(stream) for _ in range(4)]) == 4

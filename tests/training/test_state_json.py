@@ -23,6 +23,9 @@ def state_of(config: Path) -> dict[str, Any]:
 def test_a_finished_run(tiny_config: Path) -> None:
     run(tiny_config)
     assert state_of(tiny_config) == {"state": "finished", "step": 4, "signal": None, "reason": None}
+    (tiny_config.parent / "runs" / "tiny" / STATE_FILE).unlink()
+    run(tiny_config)  # there is nothing left to train
+    assert state_of(tiny_config)["state"] == "finished"
 
 
 def test_a_stopped_run_names_step_and_signal(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

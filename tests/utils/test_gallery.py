@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import save_image
-from tests.runs import run, translate
+from tests.runs import translate
 from utils.gallery import Row, write_gallery
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -90,10 +90,9 @@ def test_rows_may_lack_images_and_figures(tmp_path: Path) -> None:
     assert Page(tmp_path / "web" / "index.html").rows == []
 
 
-def test_what_test_py_writes(tiny_config: Path, tmp_path: Path) -> None:
-    run(tiny_config)
+def test_what_test_py_writes(trained_config: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
-    translate("--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--output", str(output))
+    translate("--checkpoint", str(trained_config.parent / "runs" / "tiny"), "--output", str(output))
     page = Page(output / "index.html")
     assert [row["data-name"] for row in page.rows] == ["facade_00000", "facade_00001", "facade_00002"]
     assert len(page.sources) == 3 * 4
@@ -146,7 +145,7 @@ def test_a_browser_sorts_filters_and_compares(tmp_path: Path) -> None:
     assert CHROMIUM is not None
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
     command += ["--virtual-time-budget=3000", "--dump-dom", (tmp_path / "check.html").as_uri()]
-    dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    dom = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
     found = json.loads(Text(dom).text)
     by_l1 = sorted(range(1, len(NASTY)), key=lambda number: (number * 5) % 7)
     assert found["first"] == NASTY

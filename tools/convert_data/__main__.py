@@ -102,7 +102,8 @@ def plan(arguments: argparse.Namespace, target: Path, problems: list[str]) -> li
 
 def training_command(arguments: argparse.Namespace, target: Path) -> str:
     """Return the command that trains on the result."""
-    recipe = "side_by_side_256x256" if arguments.command == "to-side-by-side" else "paired_folders_256x256"
+    recipes = {"to-side-by-side": "side_by_side_256x256", "from-photos": "own_pairs_small"}
+    recipe = recipes.get(arguments.command, "paired_folders_256x256")
     is_grey = arguments.command == "from-photos" and arguments.source == "grey"
     settings = [f"data.root={target}", f"run.name={target.resolve().name}"] + ["data.source_channels=1"] * is_grey
     return shlex.join(["python", "train.py", "--config", f"configs/{recipe}.yaml", *settings])

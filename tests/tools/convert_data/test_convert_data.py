@@ -179,6 +179,7 @@ def test_from_photographs_to_a_translation(photos: Path, tmp_path: Path, command
     """The command that is printed at the end trains, and its run translates."""
     _, out, _ = convert(command, "from-photos", photos, tmp_path / "pairs", "--test", "0.4")
     words = out.splitlines()[-1].partition("python train.py --config ")[2].split()
+    assert words[0] == "configs/own_pairs_small.yaml"
     run(Path(words[0]), *words[1:], f"run.root={tmp_path / 'runs'}", *TINY)
     translate("--checkpoint", str(tmp_path / "runs/pairs"), "--output", str(tmp_path / "translated"))
     tested = files_in(tmp_path / "pairs/test_A")

@@ -1,5 +1,4 @@
 import importlib.util
-import re
 import resource
 from collections.abc import Callable
 from pathlib import Path
@@ -335,25 +334,3 @@ def test_a_file_that_cannot_be_used_is_told(tiny_config: Path, damage: Callable[
     damage(file)
     with pytest.raises(CheckpointError, match=message):
         load_generator(file)
-
-
-def test_what_the_page_says_works(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = Path("docs/export.md").read_text(encoding="utf-8")
-    run(tiny_config, "train.max_steps=1")
-    folder = tiny_config.parent / "runs" / "tiny"
-    commands = re.findall(r"^    python -m tools\.export (.*)$", page, re.MULTILINE)
-    for line in dict.fromkeys(commands):
-        export.main(line.replace("runs/mine", str(folder)).split())
-    test_line = re.search(r"^    python test.py (.*)$", page, re.MULTILINE)
-    assert test_line is not None
-    output = tiny_config.parent / "translated"
-    translate(*test_line[1].replace("runs/mine", str(folder)).split(), "--output", str(output))
-    assert (output / "contact_sheet.png").is_file()
-    monkeypatch.chdir(folder)
-    snippets = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert len(snippets) == 5
-    for snippet in snippets:
-        names: dict[str, Any] = {}
-        exec(snippet, names)  # what a reader would paste
-        if "image" in names:
-            assert names["image"].shape == (1, 3, 64, 96)

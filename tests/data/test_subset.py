@@ -1,0 +1,36 @@
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from data.fingerprint import fingerprint
+from data.side_by_side import SideBySide
+from data.subset import Subset, hold_back
+from tests.conftest import save_image
+
+
+def pairs(folder: Path, n_samples: int) -> SideBySide:
+    for number in range(n_samples):
+        save_image(folder / f"{number}.png", np.full((4, 8, 3), number, np.uint8))
+    return SideBySide(folder=folder, a_to_b=True)
+
+
+def test_a_subset_is_a_layout_of_some_samples(tmp_path: Path) -> None:
+    layout = pairs(tmp_path, 4)
+    subset = Subset(layout, [2, 0])
+    assert subset.names == ["2", "0"]
+    assert [path.name for path in subset.files] == ["2.png", "0.png"]
+    assert len(subset) == 2
+    assert torch.equal(subset.read(0).source, layout.read(2).source)
+    assert subset.origin(1) == layout.origin(0)
+    assert len(fingerprint(subset)) == 4
+
+
+def test_adding_samples_moves_none_from_one_side_to_the_other(tmp_path: Path) -> None:
+    before = [set(side.names) for side in hold_back(pairs(tmp_path, 40), 0.2)]
+    after = [set(side.names) for side in hold_back(pairs(tmp_path, 80), 0.2)]
+    for early, late in zip(before, after, strict=True):
+        assert early < late
+    assert not after[0] & after[1]
+    assert len(after[0]) + len(after[1]) == 80
+    assert 8 <= len(after[1]) <= 24

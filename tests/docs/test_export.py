@@ -1,0 +1,94 @@
+"""The Python of docs/export.md runs where nothing of this project can be imported, and translates as test.py does."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.conftest import save_image
+from tests.docs.documents import ROOT
+from tests.runs import program_main, run, translate
+
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "export.md").read_text(encoding="utf-8"), re.DOTALL)
+ONNX, PT2, PICTURES, RGB, LABELS, SAFETENSORS, SAFETENSORS_ELSEWHERE = BLOCKS
+LARGE_WEIGHTS = "generator.init_gain=0.3"  # or every translation is grey, and agreement means nothing
+ROTATED = 6  # EXIF's orientation of a camera on its side
+
+
+def trained(config: Path, *settings: str) -> Path:
+    """Train a step and return the run's folder."""
+    run(config, "train.max_steps=1", LARGE_WEIGHTS, *settings)
+    return config.parent / "runs" / "tiny"
+
+
+def export(run_folder: Path, kind: str, output: Path) -> None:
+    program_main("tools.export")(["--checkpoint", str(run_folder), "--format", kind, "--output", str(output)])
+
+
+def run_elsewhere(code: str, folder: Path) -> None:
+    """Run `code` in `folder` by a Python that finds only what is installed."""
+    (folder / "script.py").write_text(code, encoding="utf-8")
+    subprocess.run([sys.executable, "-I", "script.py"], cwd=folder, check=True)
+
+
+def assert_translated_as_by_test_py(script: str, folder: Path, run_folder: Path, *inputs: str) -> None:
+    run_elsewhere(script, folder)
+    expected = folder.parent / "expected"
+    translate("--checkpoint", str(run_folder), *inputs, "--output", str(expected), "--opt-level", "O0")
+    (result,) = (path for path in expected.glob("*.png") if path.stem != "contact_sheet")
+    found, wanted = (np.asarray(Image.open(path)).astype(int) for path in (folder / "translated.png", result))
+    assert wanted.std() > 10
+    assert found.shape == wanted.shape
+    assert abs(found - wanted).max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "opening"), [("onnx", ONNX), pytest.param("pt2", PT2, marks=pytest.mark.slow)], ids=["onnx", "pt2"]
+)
+def test_a_photograph_is_translated_outside_of_the_project(tiny_config: Path, kind: str, opening: str) -> None:
+    rng = np.random.default_rng(0)
+    save_image(tiny_config.parent / "pairs" / "train" / "1.png", rng.integers(0, 256, (32, 64, 3), dtype=np.uint8))
+    data = ("data.layout=side_by_side", f"data.root={tiny_config.parent / 'pairs'}", "data.instance_edges=false")
+    run_folder = trained(tiny_config, *data)
+    elsewhere = tiny_config.parent / "elsewhere"
+    elsewhere.mkdir()
+    export(run_folder, kind, elsewhere / f"generator.{kind}")
+    exif = Image.Exif()
+    exif[0x0112] = ROTATED
+    photo = rng.integers(0, 256, (5, 7, 3), dtype=np.uint8).repeat(7, 0).repeat(9, 1)
+    Image.fromarray(photo).save(elsewhere / "photo.jpg", exif=exif)
+    script = opening + PICTURES + RGB
+    assert_translated_as_by_test_py(script, elsewhere, run_folder, "--input", str(elsewhere / "photo.jpg"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "opening"), [pytest.param("onnx", ONNX, marks=pytest.mark.slow), ("pt2", PT2)], ids=["onnx", "pt2"]
+)
+def test_a_label_map_is_translated_outside_of_the_project(tiny_config: Path, kind: str, opening: str) -> None:
+    run_folder = trained(tiny_config)
+    elsewhere = tiny_config.parent / "elsewhere"
+    elsewhere.mkdir()
+    export(run_folder, kind, elsewhere / f"generator.{kind}")
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 12, (3, 5), dtype=np.uint8)  # so small that it is reflected repeatedly
+    save_image(elsewhere / "labels.png", labels)
+    save_image(elsewhere / "instances.png", rng.integers(0, 9, labels.shape, dtype=np.uint16) * 1000)
+    (elsewhere / "instances").mkdir()
+    (elsewhere / "instances" / "labels.png").hardlink_to(elsewhere / "instances.png")
+    inputs = ("--input", str(elsewhere / "labels.png"), "--instances", str(elsewhere / "instances"))
+    assert_translated_as_by_test_py(opening + PICTURES + LABELS, elsewhere, run_folder, *inputs)
+
+
+def test_safetensors_are_read_by_this_project_and_elsewhere(tiny_run: Path, tmp_path: Path) -> None:
+    export(tiny_run, "safetensors", tmp_path / "generator.safetensors")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        names: dict[str, object] = {}
+        exec(SAFETENSORS, names)
+        exec(SAFETENSORS_ELSEWHERE, names)
+    assert isinstance(names["weights"], dict)
+    assert names["weights"]

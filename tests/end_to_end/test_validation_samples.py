@@ -1,0 +1,107 @@
+"""Which samples a run validates on, and that it says so."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from configs.load import load_config
+from data.sampler import SampleKey
+from data.subset import hold_back
+from tests.conftest import save_image
+from tests.runs import assert_equal, checkpoint, run, without_config
+from training.setup import Training, build_training
+from utils.checkpoint import CheckpointError
+from utils.distributed import World
+from utils.errors import ConfigError
+
+
+@pytest.fixture
+def without_val(tmp_path: Path) -> list[str]:
+    """Settings of 12 pairs in split train alone."""
+    rng = np.random.default_rng(0)
+    for number in range(12):
+        save_image(tmp_path / "pairs" / "train" / f"{number}.png", rng.integers(0, 255, (32, 64, 3), np.uint8))
+    return ["data.layout=side_by_side", f"data.root={tmp_path / 'pairs'}", "data.instance_edges=false"]
+
+
+def validations(config: Path) -> list[dict[str, Any]]:
+    lines = (config.parent / "runs" / "tiny" / "metrics.jsonl").read_text().splitlines()
+    return [record for record in map(json.loads, lines) if "validation/l1" in record]
+
+
+def shown_split(config: Path) -> str:
+    board = EventAccumulator(str(config.parent / "runs" / "tiny"))
+    board.Reload()
+    (event,) = board.Tensors("validation/split/text_summary")
+    return str(event.tensor_proto.string_val[0].decode())
+
+
+def built(config: Path, settings: list[str]) -> Training:
+    return build_training(load_config(config, settings), World(0, 1, torch.device("cpu")))
+
+
+def test_validation_on_training_samples_is_said_everywhere(
+    tiny_config: Path, without_val: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    run(tiny_config, *without_val, "checkpoint.best=l1")
+    log = (tiny_config.parent / "runs" / "tiny" / "log.txt").read_text()
+    for text in (capfd.readouterr().out, log):
+        assert "validation     2 samples of train, which are trained on: add a split val, or hold samples back" in text
+        assert "warning        checkpoint.best=l1 chooses by training samples" in text
+        assert "validation (train)   L1" in text
+    assert [record["split"] for record in validations(tiny_config)] == ["train"]
+    assert shown_split(tiny_config) == "train"
+
+
+def test_a_split_of_its_own_is_named(tiny_config: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run(tiny_config, "checkpoint.best=l1", "train.validation_share=0.5")
+    out = capfd.readouterr().out
+    assert "validation     2 samples of val; train.validation_share has no effect" in out
+    assert "chooses by training samples" not in out
+    assert [record["split"] for record in validations(tiny_config)] == ["val"]
+    assert shown_split(tiny_config) == "val"
+    run(tiny_config, "data.validation_split=train", "--dry-run")
+    assert "of train, which are trained on: name another data.validation_split" in capfd.readouterr().out
+
+
+def test_samples_that_are_held_back_are_in_no_batch_and_resume_is_exact(
+    tiny_config: Path, without_val: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    settings = [*without_val, "train.validation_share=0.4", "checkpoint.best=l1"]
+    training = built(tiny_config, settings)
+    rest, held_back = hold_back(built(tiny_config, without_val).layout, 0.4)
+    assert training.layout.names == rest.names
+    assert training.validation is not None
+    assert [sample.name for sample in training.validation.samples] == held_back.names[:2]
+    assert training.run_state.loop.batches_per_epoch == len(rest)
+    dataset = training.dataset(training.layout)
+    assert not {dataset[SampleKey(0, index)].name for index in range(len(rest))} & set(held_back.names)  # type: ignore[union-attr]
+
+    n_steps = len(rest) + 3  # into the second epoch
+    run(tiny_config, *settings, f"train.max_steps={n_steps}", "run.name=whole")
+    out = capfd.readouterr().out
+    assert f"2 of the {len(held_back)} training samples that train.validation_share=0.4 holds back" in out
+    assert "chooses by training samples" not in out
+    run(tiny_config, *settings, f"train.max_steps={n_steps - 1}")
+    run(tiny_config, *settings, f"train.max_steps={n_steps}")
+    assert_equal(
+        without_config(checkpoint(tiny_config, n_steps)), without_config(checkpoint(tiny_config, n_steps, "whole"))
+    )
+    assert {record["split"] for record in validations(tiny_config)} == {"held_back"}
+    with pytest.raises(CheckpointError, match="the train split has changed since"):
+        run(tiny_config, *without_val, f"train.max_steps={n_steps + 1}")
+
+
+@pytest.mark.parametrize(
+    ("share", "problem"), [("1e-9", "no sample of 12: raise"), ("0.999", "every sample of 12: lower")]
+)
+def test_a_share_that_leaves_a_side_empty_is_an_error(
+    tiny_config: Path, without_val: list[str], share: str, problem: str
+) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        run(tiny_config, *without_val, f"train.validation_share={share}")

@@ -1,0 +1,50 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from configs.load import load_config
+from data.batch import Batch
+from data.loader import read_fixed
+from training import step_time
+from training.setup import build_training
+from training.step_time import describe_time, duration
+from utils.distributed import World
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.2, "1 s"),
+        (45, "45 s"),
+        (59.9, "1 min"),
+        (720, "12 min"),
+        (7800, "2 h 10 min"),
+        (3599, "1 h 0 min"),
+        (3 * 86400 + 4 * 3600, "3 days 4 h"),
+    ],
+)
+def test_a_duration_has_its_two_largest_units(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("settings", "loading_s", "expected"),
+    [
+        ([], 0.1, "about 6 min (0.35 s a step)"),  # 1000 steps, loaded in the same process
+        (["data.workers=2"], 0.1, "about 4 min (0.25 s a step)"),  # beside it
+        (["data.workers=2"], 2.0, "about 17 min (1 s a step, most of it loading)"),
+        (["data.workers=2", "data.cache=memory"], 2.0, "about 4 min (0.25 s a step)"),
+    ],
+)
+def test_loading_counts_where_it_takes_longer(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, settings: list[str], loading_s: float, expected: str
+) -> None:
+    monkeypatch.setattr(step_time, "time_steps", lambda *_: 0.25)
+    config = load_config(tiny_config, ["train.max_steps=1000", *settings])
+    training = build_training(config, World(0, 1, torch.device("cpu")))
+    batch = Batch.of([read_fixed(training.layout, training.preprocessing, 0)])
+    assert describe_time(training, batch, loading_s) == [f"time           {expected}"]
+    training.run_state.loop.step = 1000
+    assert describe_time(replace(training), batch, loading_s) == []

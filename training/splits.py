@@ -1,0 +1,79 @@
+"""The samples that a run is trained on, and those of its validations."""
+
+from dataclasses import dataclass
+
+from configs import build
+from configs.schema import Config
+from data.layout import Layout
+from data.subset import hold_back
+from utils.errors import ConfigError
+
+TRAIN = "train"
+HELD_BACK = "held_back"
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The training samples, and where those of the validations come from.
+
+    validation: name of their split: TRAIN where they are trained on too, HELD_BACK where train.validation_share keeps
+        them out of training.
+    held_back: those samples; None in the other cases.
+    """
+
+    train: Layout
+    validation: str
+    held_back: Layout | None = None
+
+    def open_validation(self, config: Config) -> Layout:
+        """Return the layout that the validation samples are read from.
+
+        Raises:
+            DataError: a folder of the validation split is missing, or a file has no partner.
+        """
+        if self.validation == TRAIN:
+            return self.train
+        return self.held_back or build.build_layout(config, self.validation, needs_targets=True)
+
+
+def open_splits(config: Config) -> Splits:
+    """Return the splits of a run.
+
+    Raises:
+        DataError: a folder is missing or empty, or a file has no partner.
+        ConfigError: train.validation_share holds back no sample, or all.
+    """
+    train, share = build.build_layout(config, TRAIN, needs_targets=True), config.train.validation_share
+    own = validation_split(config)
+    if own or not share:
+        return Splits(train, own or TRAIN)
+    rest, held_back = hold_back(train, share)
+    if not len(rest) or not len(held_back):
+        which, remedy = ("no sample", "raise") if not len(held_back) else ("every sample", "lower")
+        raise ConfigError(f"train.validation_share is {share:g}, which holds back {which} of {len(train)}: {remedy} it")
+    return Splits(rest, HELD_BACK, held_back)
+
+
+def validation_split(config: Config) -> str | None:
+    """Return the data set's split for validation; None where it has none."""
+    return config.data.validation_split or ("val" if build.has_split(config.data, "val") else None)
+
+
+def describe_validation(config: Config, splits: Splits, n_samples: int) -> list[str]:
+    """Return lines of the plan: the validation samples, and what to know of them."""
+    share, best = config.train.validation_share, config.checkpoint.best
+    line = f"validation     {n_samples} samples of {splits.validation}"
+    if splits.held_back:
+        return [
+            f"validation     {n_samples} of the {len(splits.held_back)} training samples that "
+            f"train.validation_share={share:g} holds back"
+        ]
+    if splits.validation != TRAIN:
+        return [f"{line}; train.validation_share has no effect" if share else line]
+    remedy = "add a split val, or hold samples back: train.validation_share=0.05"
+    if config.data.validation_split:
+        remedy = "name another data.validation_split, or leave it out"
+    return [
+        f"{line}, which are trained on: {remedy}",
+        *([f"warning        checkpoint.best={best} chooses by training samples"] if best != "none" else []),
+    ]
