@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from configs.original_options import OF_TRANSLATION, PAGE
 from utils.cli import ArgumentParser, run_entry_point
 
 
@@ -14,7 +15,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 
     argparse takes overrides that follow the paths of --input for paths; they are sorted out here.
     """
-    parser = ArgumentParser(description="Translate images with a trained generator.")
+    description = "Translate images with a trained generator."
+    parser = ArgumentParser(description=description, foreign=OF_TRANSLATION, foreign_page=PAGE)
     add = parser.add_argument
     checkpoint_help = "run, checkpoint, .safetensors, or pix2pixHD's or pix2pix's …_net_G.pth; default: newest run"
     add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help=checkpoint_help)

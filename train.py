@@ -4,13 +4,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from utils.cli import ArgumentParser, run_entry_point
+from configs.original_options import OF_TRAINING, PAGE
+from utils.cli import ArgumentParser, OnlyOnce, run_entry_point
 
 
 def main(argv: Sequence[str]) -> None:
     """Parse the command line and do what it says."""
-    parser = ArgumentParser(description="Train a GAN that translates images.")
-    parser.add_argument("--config", type=Path, required=True, help="YAML file, see configs/")
+    parser = ArgumentParser(description="Train a GAN that translates images.", foreign=OF_TRAINING, foreign_page=PAGE)
+    config_help = "YAML file, or the name of a recipe in configs/"
+    parser.add_argument("--config", type=Path, required=True, action=OnlyOnce, help=config_help)
     parser.add_argument(
         "--resume",
         default="auto",
@@ -26,11 +28,13 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="settings in place of the file's")
     arguments = parser.parse_intermixed_args(argv)
 
-    from configs.load import config_to_yaml, load_config  # after the command line is known to be good
+    from configs.load import config_of, config_to_yaml  # after the command line is known to be good
+    from configs.recipe import read_recipe
 
-    config = load_config(arguments.config, arguments.overrides)
+    recipe = read_recipe(arguments.config)
+    config = config_of(recipe, arguments.overrides)
     if arguments.print_config:
-        sys.stdout.write(config_to_yaml(config))
+        sys.stdout.write(recipe.comment + config_to_yaml(config))
         return
 
     from training.launch import launch  # torch takes seconds

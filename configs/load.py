@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, fields, is_dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
@@ -16,21 +15,31 @@ from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from configs.recipe import BASE, Recipe, read_recipe
 from configs.schema import Config
 from utils.errors import ConfigError
-from utils.yaml_file import parse_yaml, read_yaml, shortened
+from utils.suggestion import did_you_mean
+from utils.yaml_file import parse_yaml, shortened
 
 REMOVED = {"loss.vgg_kept_gib": "features of targets are no longer kept"}
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
-    """Read a YAML file and apply overrides of the form `section.key=value`.
+    """Read a YAML file, with the one that it builds on, and apply overrides of the form `section.key=value`.
 
     Raises:
         OSError: the file is not there, or cannot be read.
         ConfigError: it is no YAML, or keys or values are wrong; names them all.
     """
-    return _resolve(read_yaml(path), overrides, str(path))
+    return config_of(read_recipe(path), overrides)
+
+
+def config_of(recipe: Recipe, overrides: Sequence[str] = ()) -> Config:
+    """Return the Config of a recipe, with overrides; raise ConfigError as `load_config` does."""
+    layers = [(str(recipe.path), recipe.values)]
+    if recipe.base:
+        layers.insert(0, (str(recipe.base.path), recipe.base.values))
+    return _resolve(layers, overrides)
 
 
 def config_from_dict(values: object, origin: str, overrides: Sequence[str] = ()) -> Config:
@@ -38,7 +47,7 @@ def config_from_dict(values: object, origin: str, overrides: Sequence[str] = ())
 
     Settings of earlier versions that are no more are left out: checkpoints hold them.
     """
-    return _resolve(_without_removed(values), overrides, origin)
+    return _resolve([(origin, _without_removed(values))], overrides)
 
 
 def _without_removed(values: object, prefix: str = "") -> object:
@@ -72,16 +81,17 @@ def settings_by_key(config: Config) -> dict[str, object]:
     return dict(_settings(config_to_dict(config)))
 
 
-def _resolve(values: object, overrides: Sequence[str], origin: str) -> Config:
+def _resolve(layers: Sequence[tuple[str, object]], overrides: Sequence[str]) -> Config:
+    """Return the Config of layers of values, each with its origin; later ones replace earlier ones."""
     config = deepcopy(_EMPTY)
-    problems = [f"{origin}: {problem}" for problem in _assign_all(config, values)]
+    problems = [f"{origin}: {problem}" for origin, values in layers for problem in _assign_all(config, values)]
     for override in overrides:
         where = f"{override!r} on the command line"
         try:
             problems += [f"{where}: {problem}" for problem in _assign_all(config, _parse_override(override, where))]
         except ConfigError as error:
             problems += error.problems
-    origin += " with the command line" if overrides else ""
+    origin = layers[-1][0] + (" with the command line" if overrides else "")
     problems += [f"{origin}: {problem}" for problem in _problems_of_sections(config)]
     if not problems:
         try:
@@ -102,8 +112,6 @@ def _parse_override(override: str, where: str) -> dict[str, object]:
 
 def _assign_all(config: DictConfig, values: object) -> Iterator[str]:
     """Put values in their places in `config`; yield the problems of the others."""
-    if values is None:  # an empty file
-        return
     if not isinstance(values, Mapping):
         yield f"expected sections such as `run:` and `data:`, found {shortened(values)}"
         return
@@ -128,6 +136,8 @@ def _assign(config: DictConfig, key: str, value: object) -> str | None:
     if key in _SECTIONS:  # null where its keys are all commented out
         return None if value is None else f"{key} is a section; write {key}.key=value or keys below it"
     if key not in _TYPES:
+        if key == BASE:
+            return f"{key} is no setting; write the line {key}: FILE in a YAML file"
         if key in REMOVED:
             return f"{key} is no setting any more: {REMOVED[key]}; delete the line"
         return f"unknown key {shortened(key)}; {_known_keys(key)}"
@@ -159,8 +169,10 @@ def _known_keys(key: str) -> str:
     section, _, name = key.rpartition(".")
     elsewhere = [known for known in _TYPES if known.rpartition(".")[2] == name]
     alike = [*_TYPES] if section else _SECTIONS
-    if close := elsewhere or get_close_matches(key, alike, n=1, cutoff=0.65):
-        return f"did you mean {' or '.join(close)}?"
+    if elsewhere:
+        return f"did you mean {' or '.join(elsewhere)}?"
+    if meant := did_you_mean(key, alike, cutoff=0.65):
+        return meant
     section = section if section in _SECTIONS else ""
     known = [known for known in (*_SECTIONS, *_TYPES) if known.rpartition(".")[0] == section]
     return f"known in {section or 'a configuration'}: {', '.join(key.rpartition('.')[2] for key in known)}"
@@ -170,8 +182,8 @@ def _expectation(kind: Any, text: str) -> str:
     """Describe the values of a setting of type `kind`; of several choices also name the one that is like `text`."""
     if get_origin(kind) is Literal:
         choices = get_args(kind)
-        close = get_close_matches(text, choices, n=1)
-        return f"one of {', '.join(choices)}" + "".join(f"; did you mean {choice}?" for choice in close)
+        meant = did_you_mean(text, choices)
+        return f"one of {', '.join(choices)}" + (f"; {meant}" if meant else "")
     if get_origin(kind) is list:
         return "a list such as [a,b]"
     if parts := get_args(kind):

@@ -15,6 +15,7 @@ from PIL import ExifTags, Image, ImageFile, UnidentifiedImageError
 from torch import Tensor
 
 from data.batch import DataError, LoadingError
+from utils.atomic_file import path_in_errors
 
 IMAGE_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "WEBP")
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".ppm", ".bmp", ".tif", ".tiff", ".webp"})
@@ -131,7 +132,8 @@ def _write(path: Path, image: Tensor, **options: Any) -> None:
     assert image.dtype == torch.uint8, image.dtype
     assert image.dim() == 3, image.shape
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(image.permute(1, 2, 0).contiguous().cpu().numpy()).save(path, **options)
+    with path_in_errors(path):
+        Image.fromarray(image.permute(1, 2, 0).contiguous().cpu().numpy()).save(path, **options)
 
 
 class _UnfitError(Exception):

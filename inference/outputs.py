@@ -22,6 +22,7 @@ from inference.request import Request
 from metrics.constant_color import ConstantColorBaseline
 from metrics.evaluator import TITLES, Evaluator, Measurement, Summary, shown
 from metrics.segmentation import class_table
+from utils.atomic_file import path_in_errors
 from utils.distributed import World
 from utils.gallery import Row, write_gallery
 from utils.image_grid import difference
@@ -200,7 +201,8 @@ def report_metrics(
         "images": {name: measurement.figures for name, measurement in measured.items()},
     }
     path = output / METRICS
-    path.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    with path_in_errors(path):
+        path.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     logger.info("metrics      %s", summary)
     for line in class_table(summary.classes):
         logger.info("             %s", line)

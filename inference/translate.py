@@ -39,7 +39,7 @@ def translate(request: Request) -> None:
     Raises:
         UserError, OSError: a file, a folder or a setting cannot be used.
     """
-    with joined_world(request.device, timeout_s=LONGEST_WAIT_S) as world:
+    with joined_world(request.device, timeout_s=LONGEST_WAIT_S, option="--device ") as world:
         log_to_console(is_main=world.is_main)
         request = with_listed_inputs(request, world)
         prepare_device(world.device, request)

@@ -17,7 +17,7 @@ from data.batch import DataError, check_one_size
 from data.checking import Check, check_all
 from data.image_files import IMAGE_SUFFIXES
 from data.layout import Layout, PairingError, check_enough
-from utils.cli import ArgumentParser, run_entry_point
+from utils.cli import ArgumentParser, OnlyOnce, run_entry_point
 from utils.cores import usable_cores
 from utils.errors import ConfigError
 from utils.log import log_to_console, logger
@@ -93,7 +93,9 @@ def problems_of_split(config: Config, split: str, *, needs_targets: bool) -> Ite
 def main(argv: Sequence[str]) -> None:
     """Check a data set according to the command line; exit with code 1 if it has problems."""
     parser = ArgumentParser(description="Report all problems of a data set at once.")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file of the run that reads it")
+    parser.add_argument(
+        "--config", type=Path, action=OnlyOnce, metavar="FILE", help="YAML file of the run that reads it"
+    )
     parser.add_argument("--n-classes", type=int, metavar="N", help="number of classes of label maps, for FOLDER")
     parser.add_argument(
         "settings", nargs="*", metavar="FOLDER|section.key=value", help="data set, or settings of --config"

@@ -17,6 +17,7 @@ from data.loader import read_fixed
 from inference.load import find_checkpoint_file, load_generator, load_network
 from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
 from models.originals.layer_names import OriginalWeightsError
+from utils.cli import OnlyOnce
 from utils.device import choose_device
 from utils.errors import ConfigError
 
@@ -69,7 +70,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RUN_OR_FILE",
         help="run with an encoder, or pix2pixHD's latest_net_E.pth; default: newest in runs/",
     )
-    add("--config", type=Path, metavar="FILE", help="configuration of the data set, if it is not the checkpoint's")
+    add(
+        "--config",
+        type=Path,
+        action=OnlyOnce,
+        metavar="FILE",
+        help="configuration of the data set, if it is not the checkpoint's",
+    )
     add("--split", default="train", metavar="NAME", help="default: train")
     add("--device", choices=("auto", "cpu", "cuda"), default="auto")
     add(
@@ -106,6 +113,6 @@ def open_split(arguments: argparse.Namespace) -> EncodedSplit:
             "generator.n_downsamplings=1",
         ]
         encoder, config, step = network, load_config(arguments.config, [*arguments.overrides, *shape]), None
-    device = choose_device(arguments.device)
+    device = choose_device(arguments.device, option="--device ")
     layout = build.build_layout(config, arguments.split, needs_targets=True)
     return EncodedSplit(file, step, config, layout, encoder.to(device).eval(), device)

@@ -22,6 +22,7 @@ from training.run_lock import run_lock
 from training.setup import Training, build_training, open_loop, run_folder
 from training.state_json import RunRecord, recorded_state, write_state
 from training.step_time import describe_time
+from utils.atomic_file import path_in_errors
 from utils.checkpoint_folder import LoadedCheckpoint, archive_damaged, list_checkpoints, sweep
 from utils.distributed import World, joined_world
 from utils.errors import ConfigError, Interrupted
@@ -159,6 +160,7 @@ def prepare_folder(folder: Path, found: LoadedCheckpoint | None, *, continues: b
 def write_settings(path: Path, config: Config) -> None:
     """Write the settings for people to read; a checkpoint holds them too, so a failing disk does not end the run."""
     try:
-        path.write_text(config_to_yaml(config), encoding="utf-8")
+        with path_in_errors(path):
+            path.write_text(config_to_yaml(config), encoding="utf-8")
     except OSError as error:
         logger.warning("not written: %s", error)

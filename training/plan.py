@@ -43,8 +43,8 @@ def describe(training: Training) -> list[str]:
         f"{sample.source.shape[-1]}x{sample.source.shape[-2]}",
         *_describe_cache(training, training.layout.names.index(sample.name)),
         *(describe_validation(config, training.splits, len(validation.samples)) if validation else []),
-        f"plan           step {state.step} to {training.total_steps}, each of {state.joint_batch_size} "
-        f"x {config.batches_per_step} samples; {state.batches_per_epoch} batches an epoch, "
+        f"plan           step {state.step} to {training.total_steps}, each of {_samples_of_step(config, world.size)}; "
+        f"{state.batches_per_epoch} batches an epoch, "
         f"{config.total_epochs} epochs",
         f"device         {world.device}, {world.size} process{'es' if world.size > 1 else ''}, {dtype}",
         *(["slow           float16 on a CPU: amp.dtype=auto"] if precision.is_slow else []),
@@ -165,6 +165,15 @@ def _describe_cache(training: Training, index: int) -> list[str]:
     if outlook.lacks_space:
         remedy = f"too little is free in {build.cache_folder(training.config, training.folder)}"
     return [f"cache          {data.cache}, about {outlook.n_fitting} of {outlook.n_samples} samples fit: {remedy}"]
+
+
+def _samples_of_step(config: Config, n_processes: int) -> str:
+    """Return the number of samples, and what it is the product of."""
+    batch_size, n_batches = config.train.batch_size, config.batches_per_step
+    where = f"{n_processes} process{'es' if n_processes > 1 else ''}"
+    batches = f"{f'{n_batches} x ' if n_batches > 1 else ''}batch {batch_size} on {where}"
+    n_samples = n_batches * batch_size * n_processes
+    return f"{n_samples} sample{'s' if n_samples > 1 else ''} ({batches})"
 
 
 def _count_parameters(network: TrainableNetwork) -> str:

@@ -11,6 +11,17 @@ def temporary_path(path: Path) -> Path:
 
 
 @contextmanager
+def path_in_errors(path: Path) -> Iterator[None]:
+    """Add `path` to an OSError that names no file, such as that of a full disk, or its temporary path."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno and (error.filename is None or str(error.filename) == str(temporary_path(path))):
+            error.filename = str(path)
+        raise
+
+
+@contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path` to write to, and rename that file to `path` at the end.
 
@@ -19,7 +30,8 @@ def replacing(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_path(path)
     try:
-        yield temporary
+        with path_in_errors(path):
+            yield temporary
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

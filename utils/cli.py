@@ -9,11 +9,14 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from utils.errors import ConfigError, Interrupted, UserError
+from utils.first_failure import print_first
+from utils.suggestion import did_you_mean
 
 MAX_PROBLEMS = 10  # printed of one error
 _LESS_MEMORY = (
@@ -39,19 +42,84 @@ _REMEDIES = {
     errno.ENOMEM: "close other programs, or use smaller sizes",
     errno.EIO: "the disk fails; try again, or choose another place",
 }
+_OPTION = re.compile(r"--?[A-Za-z]")
+_INVALID_CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
+_WORD = re.compile(r"[\w.-]+")
+_NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """An argument parser that prints errors as `run_entry_point` does."""
+    """An argument parser that prints errors as `run_entry_point` does.
 
-    def __init__(self, **options: Any) -> None:
+    foreign: options of other programs, without dashes, with what they are here or an empty text.
+    foreign_page: the page that explains them.
+    """
+
+    def __init__(self, *, foreign: Mapping[str, str] = _NO_OPTIONS, foreign_page: str = "", **options: Any) -> None:
+        self._foreign, self._foreign_page = foreign, foreign_page
+        self._options: list[str] = []
+        self._takes_settings = False
+        self._commands: Mapping[str, ArgumentParser] = {}
         super().__init__(**{"prog": _program()} | options)
 
+    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
+        """Add an argument, as in argparse."""
+        action = super().add_argument(*names, **options)
+        self._options += action.option_strings
+        self._takes_settings |= "section.key=value" in str(action.metavar)
+        return action
+
+    def add_subparsers(self, **options: Any) -> Any:
+        """Add commands, as in argparse."""
+        action = super().add_subparsers(**options)
+        self._commands = action.choices
+        return action
+
     def error(self, message: str) -> NoReturn:
-        """Print `message` in one line and exit with code 2."""
-        is_setting = message.startswith("unrecognized") and "=" in message
-        hint = "settings are written section.key=value, without dashes" if is_setting else f"see {self.prog} --help"
-        self.exit(2, f"error: {message}; {hint}\n")
+        """Print `message` in one line, with what may have been meant, and exit with code 2."""
+        options = [*self._options, *(option for command in self._commands.values() for option in command._options)]
+        unknown = self._unknown(message, options)
+        others = [option for option in unknown if option.replace("_", "-") not in options]
+        foreign = [option for option in others if option.lstrip("-") in self._foreign]
+        if foreign:
+            problem = f"{', '.join(foreign)}: not of this program; see {self._foreign_page}"
+            meanings = {option: self._foreign[option.lstrip("-")] for option in foreign}
+            here = ", ".join(f"{option} is {meaning}" for option, meaning in meanings.items() if meaning)
+            problem += f"; here {here}" if here else ""
+        else:
+            problem = f"{message}; {self._hint(message, unknown, options)}"
+        print_first([f"error: {_printable(problem)}\n"])
+        sys.exit(2)
+
+    def _unknown(self, message: str, options: Sequence[str]) -> list[str]:
+        """Return the options of the command line that are not of this program."""
+        if message.startswith("the following arguments are required"):  # which argparse reports first
+            given = sys.argv[1:]
+        else:
+            given = message.split() if message.startswith("unrecognized") else []
+        names = [word.partition("=")[0] for word in given if _OPTION.match(word)]
+        return [name for name in dict.fromkeys(names) if not any(option.startswith(name) for option in options)]
+
+    def _hint(self, message: str, unknown: Sequence[str], options: Sequence[str]) -> str:
+        if choice := _INVALID_CHOICE.search(message):
+            return did_you_mean(choice[1], _WORD.findall(choice[2])) or f"see {self.prog} --help"
+        for option in unknown:
+            if "." not in option and (meant := did_you_mean(option, options, cutoff=0.7)):
+                return meant
+        if unknown and self._takes_settings:
+            return "settings are written section.key=value, without dashes"
+        return f"see {self.prog} --help"
+
+
+class OnlyOnce(argparse.Action):
+    """Stores a value; a second one is an error and does not replace the first."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:
+        """Store the value of one option."""
+        first = getattr(namespace, self.dest)
+        if first is not None:
+            raise argparse.ArgumentError(self, f"given twice, {first} and {values}: keep one")
+        setattr(namespace, self.dest, values)
 
 
 def _program() -> str:
@@ -106,7 +174,7 @@ def _flush_output() -> None:
 
 
 def _report(problems: Sequence[str]) -> int:
-    sys.stderr.writelines(f"error: {_printable(problem)}\n" for problem in problems)
+    print_first([f"error: {_printable(problem)}\n" for problem in problems])
     return 2
 
 

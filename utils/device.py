@@ -16,9 +16,10 @@ class DeviceError(UserError):
     """The chosen device is missing, or torch has no kernels for it."""
 
 
-def choose_device(device: str, index: int = 0) -> torch.device:
+def choose_device(device: str, index: int = 0, option: str = "run.device=") -> torch.device:
     """Return the device of "auto", "cpu" or "cuda"; a GPU is number `index` of this machine.
 
+    option: what the user writes before the device, for the remedies.
     auto takes the CPU if there is no GPU, and with a warning if torch has no kernels for it.
 
     Raises:
@@ -27,15 +28,20 @@ def choose_device(device: str, index: int = 0) -> torch.device:
     n_gpus = torch.cuda.device_count()
     if device == "cpu" or (device == "auto" and n_gpus == 0):
         return torch.device("cpu")
+    if n_gpus == 0:
+        raise DeviceError(f"{option}cuda: torch finds no GPU on this machine. Use {option}cpu or {option}auto.")
     if index >= n_gpus:
-        raise DeviceError(f"GPU {index} was asked for, this machine has {n_gpus}: use device cpu or fewer processes")
+        raise DeviceError(
+            f"{option}{device}: process {index} of this machine has no GPU, torch finds {n_gpus}. "
+            f"Start {n_gpus} with --nproc-per-node {n_gpus}, or use {option}cpu."
+        )
     # the GPUs of all processes of this machine, so that all decide alike
     n_needed = min(n_gpus, int(os.environ.get("LOCAL_WORLD_SIZE", "0")))
     problems = [problem for i in {index, *range(n_needed)} if (problem := _problem_of(i))]
     if not problems:
         return torch.device("cuda", index)
     if device == "cuda":
-        raise DeviceError(f"{problems[0]}; install a build of torch that supports it, or use device cpu")
+        raise DeviceError(f"{problems[0]}; install a build of torch that supports it, or use {option}cpu")
     logger.warning("%s; using the CPU", problems[0])
     return torch.device("cpu")
 

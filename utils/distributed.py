@@ -102,18 +102,19 @@ class World:
 
 
 @contextmanager
-def joined_world(device: str, timeout_s: float) -> Iterator[World]:
+def joined_world(device: str, timeout_s: float, option: str = "run.device=") -> Iterator[World]:
     """Join the processes that torchrun started, if any: by gloo on CPUs, by NCCL on GPUs.
 
     device: "auto", "cpu" or "cuda".
     timeout_s: how long a process waits for the others.
+    option: what the user writes before the device.
 
     Raises:
         DeviceError: there is no usable GPU for this process.
         PeerLostError: another process ended before its work, or did not answer within `timeout_s`.
     """
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    chosen = choose_device(device, index=int(os.environ.get("LOCAL_RANK", "0")))
+    chosen = choose_device(device, index=int(os.environ.get("LOCAL_RANK", "0")), option=option)
     if chosen.type == "cuda":
         torch.cuda.set_device(chosen)
     if size == 1:

@@ -48,9 +48,6 @@ def read_yaml(path: Path) -> object:
 
 
 def _read(path: Path) -> str:
-    if not path.exists():
-        known = ", ".join(sorted(str(p) for p in path.parent.glob("*.yaml"))) or "none"
-        raise FileNotFoundError(f"{path}: no such configuration file; YAML files beside it: {known}")
     if not path.is_file():
         raise ConfigError(f"{path}: not a file; name a YAML file, such as configs/demo.yaml")
     with path.open("rb") as file:

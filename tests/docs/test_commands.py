@@ -146,7 +146,7 @@ def tiny(arguments: Sequence[str]) -> list[str]:
 
 def stand_ins(command: str) -> list[str]:
     """The words of a command, with files of the workspace in the place of those that only a reader can have."""
-    given = words(command.removeprefix("srun ").replace("/path/to/data", "path/to/data"))
+    given = words(command.removeprefix("srun ").replace("/path/to/data", "path/to/data").replace("/path/to/clone/", ""))
     if "--instances" in given:
         given = ["LABEL_MAPS" if word == "FOLDER" else word for word in given]
     if "--instances" in given or "init." in command:  # of a network of label maps

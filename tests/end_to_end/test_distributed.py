@@ -48,6 +48,7 @@ def test_torchrun_runs_the_program_in_two_processes(tiny_config: Path) -> None:
     )
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("saved ") == 1  # rank 0 alone writes
+    assert "each of 2 samples (batch 1 on 2 processes); 2 batches an epoch" in result.stdout
     assert "cpu, 2 processes" in result.stdout
 
 

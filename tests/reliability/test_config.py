@@ -8,7 +8,8 @@ import pytest
 import train
 from tests.reliability.command_line import CommandLine
 from tests.runs import translation_script
-from tools import cluster_features
+from tools import check_data, cluster_features
+from tools.convert_data import __main__ as convert_data
 from tools.export import __main__ as export
 
 pytestmark = pytest.mark.row(15)
@@ -40,6 +41,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "text for a switch": ("data: {flip: maybe}", [r"data\.flip is maybe, expected true or false"]),
     "null for a number": ("run: {seed: null}", [r"run\.seed is null, expected a whole number"]),
     "no such choice": ("data: {layout: paird_folders}", [r"one of .*; did you mean paired_folders\?"]),
+    "no such device": ("run: {device: gpu}", [r"one of auto, cpu, cuda; did you mean cuda\?"]),
     "negative": ("train: {batch_size: -3}", [r"train\.batch_size is -3, expected a number of at least 1"]),
     "nan": ("optimizer: {learning_rate: nan}", [r"optimizer\.learning_rate is nan, expected a number"]),
     "infinite": ("loss: {vgg: inf}", [r"loss\.vgg is inf, expected a number from 0 to"]),
@@ -67,6 +69,8 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "list": ("- run", [r"expected sections such as `run:` and `data:`, found \['run'\]"]),
     "number": ("5", [r"expected sections .* found 5"]),
     "too large": (b"#" * 200_000, [r"larger than 128 KiB; name a configuration file"]),
+    "empty": ("", [r"c\.yaml: holds no settings; write \{\} in it to use the defaults"]),
+    "comments alone": ("# nothing\n", [r"c\.yaml: holds no settings"]),
     "binary": (bytes(range(256)), [r"not a text file in UTF-8"]),
     "NUL": ('run: {root: "a\\0b"}', [r"run\.root holds a NUL character"]),
     "UTF-16": ("run: {}".encode("utf-16"), [r"not a text file in UTF-8 .* save it as UTF-8"]),
@@ -92,8 +96,7 @@ def test_each_problem_of_a_file_is_told_in_a_line(
 
 
 SOUND: dict[str, tuple[str | bytes, str]] = {
-    "empty": ("", r"name: unnamed"),
-    "comments alone": ("# nothing\n", r"name: unnamed"),
+    "empty mapping": ("{}", r"name: unnamed"),
     "byte order mark": (b"\xef\xbb\xbfrun: {seed: 3}", r"seed: 3\n"),
     "CRLF": ("run:\r\n  seed: 3\r\n  name: x\r\n", r"name: x\n.*seed: 3\n"),
     "exponent without a dot": ("optimizer: {learning_rate: 1e-4}", r"learning_rate: 0\.0001\n"),
@@ -152,7 +155,7 @@ def test_each_problem_of_the_command_line_is_told_in_a_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = tmp_path / "c.yaml"
-    path.touch()
+    path.write_text("{}")
     lines = CommandLine(monkeypatch, capsys).refusal(train.main, "--config", str(path), "--print-config", *overrides)
     assert len(lines) == len(problems), lines
     for line, problem in zip(lines, problems, strict=True):
@@ -178,7 +181,7 @@ def test_overrides_of_every_form_work(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = tmp_path / "c.yaml"
-    path.touch()
+    path.write_text("{}")
     code, out, err = CommandLine(monkeypatch, capsys).run(
         train.main, "--config", str(path), "--print-config", *overrides
     )
@@ -190,6 +193,17 @@ def test_overrides_of_every_form_work(
     ("tool", "arguments", "problem"),
     [
         ("test", ["--run.seed=1"], r"--run\.seed=1; settings are written section\.key=value, without dashes"),
+        ("train", ["--config", "demo", "--confg", "x"], r"unrecognized arguments: --confg; did you mean --config\?$"),
+        ("train", ["--config", "demo", "--epochs", "5"], r"--epochs; settings are written section\.key=value, without"),
+        ("train", ["--config", "a", "--config", "b"], r"argument --config: given twice, a and b: keep one"),
+        ("check", ["--config=a", "--config=b"], r"argument --config: given twice, a and b: keep one"),
+        ("train", ["--name", "x", "--no_instance"], r"--name, --no_instance: .* see docs/coming_from_pix2pixHD\.md"),
+        ("train", ["--config", "demo", "--label_nc", "0"], r"; here --label_nc is data\.n_classes=…$"),
+        ("test", ["--results_dir", "x", "--ntest", "3"], r"coming_from_pix2pixHD\.md; here --results_dir is --output$"),
+        ("test", ["--batch_size", "3"], r"--batch_size; did you mean --batch-size\?$"),
+        ("test", ["--device", "gpu"], r"--device: invalid choice: 'gpu' .*; did you mean cuda\?$"),
+        ("convert", ["to-folder", "A", "B"], r"invalid choice: 'to-folder' .*; did you mean to-folders\?$"),
+        ("convert", ["to-folders", "A", "B", "--exsting", "keep"], r"did you mean --existing\?$"),
         ("test", ["--batch-size", "0"], r"argument --batch-size: '0' is not a whole number above 0; see .* --help"),
         ("cluster", ["--clusters", "0"], r"--clusters 0: expected at least 1"),
         ("export", ["--format", "tflite"], r"argument --format: invalid choice: 'tflite'"),
@@ -198,7 +212,14 @@ def test_overrides_of_every_form_work(
 def test_a_mistake_in_an_option_is_told_in_a_line(
     tool: str, arguments: list[str], problem: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main = {"test": translation_script().main, "cluster": cluster_features.main, "export": export.main}[tool]
+    main = {
+        "train": train.main,
+        "test": translation_script().main,
+        "check": check_data.main,
+        "cluster": cluster_features.main,
+        "convert": convert_data.main,
+        "export": export.main,
+    }[tool]
     lines = CommandLine(monkeypatch, capsys).refusal(main, *arguments)
     assert len(lines) == 1
     assert re.search(problem, lines[0]), lines

@@ -97,14 +97,29 @@ def test_a_cache_in_memory_without_shared_memory_is_refused(
     assert "data.cache, data.cache_folder: cannot make /proc/nowhere" in message
 
 
+def test_a_full_disk_is_named_by_the_file_that_did_not_fit(
+    trained_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine
+) -> None:
+    """The system names no path where a write fails; /dev/full stands for the disk."""
+    output = tmp_path / "out"
+    output.mkdir()
+    (output / "facade_00000.png").symlink_to("/dev/full")
+    monkeypatch.setattr("inference.translate.prepare_output", lambda *_, **__: None)  # which refuses the link
+    arguments = ["--checkpoint", str(trained_config.parent / "runs" / "tiny"), "--device", "cpu"]
+    lines = command_line.refusal(translation_script().main, *arguments, "--output", str(output))
+    remedy = "free space there, or choose another place"
+    assert lines == [f"error: {output}/facade_00000.png: No space left on device: {remedy}"]
+
+
 # --- no GPU
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
 def test_a_gpu_that_is_not_there_is_told(tiny_config: Path, tmp_path: Path, command_line: CommandLine) -> None:
-    assert "this machine has 0: use device cpu" in refusal(command_line, tiny_config, "run.device=cuda")
+    told = refusal(command_line, tiny_config, "run.device=cuda")
+    assert told == "error: run.device=cuda: torch finds no GPU on this machine. Use run.device=cpu or run.device=auto."
     arguments = ["--checkpoint", str(tmp_path), "--device", "cuda"]
-    assert "this machine has 0" in command_line.refusal(translation_script().main, *arguments)[0]
+    assert "Use --device cpu or --device auto." in command_line.refusal(translation_script().main, *arguments)[0]
 
 
 # --- no network
@@ -312,6 +327,20 @@ def test_a_run_works_wherever_it_is_and_whatever_surrounds_it(
         "runs",
         "tiny ü.yaml",
     ]
+
+
+def test_recipes_and_tools_work_from_any_folder(tmp_path: Path) -> None:
+    """As docs/training.md shows it, in a folder with packages of the same names, such as a clone of the originals."""
+    for package in ("data", "models", "utils"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").touch()
+    check = 'PYTHONPATH="$REPOSITORY" $PYTHON -P -m tools.check_data --config configs/demo.yaml'
+    small = " ".join(f"data.synthetic.{split}_samples=1" for split in ("train", "val", "test"))
+    command = f'$PYTHON "$REPOSITORY/train.py" --config configs/demo.yaml --print-config && {check} {small}'
+    ended = in_shell(command, cwd=tmp_path)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("run:\n  name: demo\n")
+    assert ended.stdout.endswith("no problem in train, test, val\n")
 
 
 def test_a_name_that_an_ascii_system_cannot_write_is_told_in_one_line(tiny_config: Path) -> None:

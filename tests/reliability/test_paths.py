@@ -94,7 +94,7 @@ def refusal(command_line: CommandLine, trained: Path, *arguments: str) -> str:
 )
 def test_a_run_whose_name_cannot_be_a_folder_is_refused(name: str, home: Path, command_line: CommandLine) -> None:
     config = home / "c.yaml"
-    config.touch()
+    config.write_text("{}")
     lines = command_line.refusal(train.main, "--config", str(config), f"run.name={name}")
     assert len(lines) == 1
     assert "expected a name that can be a folder, up to 200 bytes" in lines[0]

@@ -17,11 +17,13 @@ from typing import Any
 
 import pytest
 
+from configs import recipe
 from tests.processes import PATIENCE_S, Torchrun, torchrun
 from tests.reliability.faults import Fault, inject, inject_once
 from tests.runs import assert_equal, checkpoint, without_config
 from utils.checkpoint import load_checkpoint
 from utils.checkpoint_folder import list_checkpoints
+from utils.errors import ConfigError
 
 ENDLESS = [
     "train.max_steps=1000000",
@@ -139,6 +141,34 @@ def test_the_loss_of_one_ends_all(tiny_config: Path, fault: Fault) -> None:
     with torchrun(tiny_config, *settings, prepare=partial(inject, fault)) as processes:
         assert processes.wait_for_all() != 0
     assert newest_step(tiny_config) == 5
+
+
+def fail_alone() -> None:
+    """Let the second process find a mistake that the first does not have."""
+    if os.environ["RANK"] == "1":
+        setattr(recipe, "read_yaml", refuse_to_read)  # noqa: B010 - mypy takes no other function there
+
+
+def refuse_to_read(_: Path) -> object:
+    raise ConfigError("only here")
+
+
+@pytest.mark.row(15)
+@pytest.mark.parametrize(
+    ("arguments", "prepare", "message"),
+    [
+        (["run.sed=1"], None, "error: 'run.sed=1' on the command line: unknown key run.sed; did you mean run.seed?\n"),
+        (["--confg", "x"], None, "error: unrecognized arguments: --confg; did you mean --config?\n"),
+        ([], fail_alone, "error: only here\n"),
+    ],
+    ids=["of a setting", "of an option", "of the second process alone"],
+)
+def test_a_mistake_of_the_user_is_printed_once(
+    arguments: list[str], prepare: Callable[[], object] | None, message: str, tiny_config: Path
+) -> None:
+    with torchrun(tiny_config, *arguments, prepare=prepare) as processes:
+        assert processes.wait_for_all() == 1
+        assert processes.said().count("error: ") == processes.said().count(message) == 1
 
 
 @pytest.mark.row(6)

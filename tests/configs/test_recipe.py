@@ -1,0 +1,92 @@
+import shutil
+from pathlib import Path
+
+import pytest
+
+import train
+from configs.load import config_differences, config_to_yaml, load_config
+from configs.recipe import FOLDER, find_recipe, read_recipe
+from tests.reliability.command_line import CommandLine
+from tests.runs import checkpoint, run
+from utils.errors import ConfigError
+
+
+@pytest.mark.parametrize("name", ["configs/demo.yaml", "demo.yaml", "demo"])
+def test_a_recipe_is_found_from_any_folder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert find_recipe(Path(name)) == FOLDER / "demo.yaml"
+
+
+def test_a_file_below_the_current_folder_comes_first_and_a_different_recipe_of_that_name_is_mentioned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(FOLDER / "demo.yaml", "demo.yaml")
+    assert find_recipe(Path("demo.yaml")) == Path("demo.yaml")
+    assert caplog.messages == []
+    Path("demo.yaml").write_text("run: {name: mine}")
+    assert load_config(Path("demo.yaml")).run.name == "mine"
+    assert caplog.messages == [f"demo.yaml: taken from demo.yaml, not from {FOLDER / 'demo.yaml'}"]
+
+
+def test_a_missing_file_is_refused_with_its_neighbours_and_the_recipe_that_is_alike(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").touch()
+    with pytest.raises(FileNotFoundError, match=r"dmeo\.yaml: no such .*mine\.yaml; did you mean demo\?"):
+        load_config(tmp_path / "dmeo.yaml")
+
+
+def test_settings_of_a_file_replace_those_of_its_base(tmp_path: Path) -> None:
+    (tmp_path / "low.yaml").write_text("run: {seed: 1, name: low}\nloss: {l1: 5}\ntrain.epochs: 3")
+    (tmp_path / "high.yaml").write_text("base: low.yaml\nrun: {name: high}\ntrain: {epochs: 4}")
+    config = load_config(tmp_path / "high.yaml", ["loss.l1=7"])
+    assert (config.run.seed, config.run.name, config.loss.l1, config.train.epochs) == (1, "high", 7, 4)
+
+
+def test_a_base_may_be_a_recipe_of_the_program(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("base: demo.yaml\nrun: {name: mine}")
+    changed = config_differences(load_config(FOLDER / "demo.yaml"), load_config(tmp_path / "mine.yaml"))
+    assert changed == {"run.name": ("demo", "mine")}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("base: second.yaml", r"c\.yaml: its base .*second\.yaml has a base itself \(demo\.yaml\)"),
+        ("base: c.yaml", r"c\.yaml: its base .*c\.yaml has a base itself"),
+        ("base: nowhere.yaml", r"c\.yaml: base: .*nowhere\.yaml: no such configuration file"),
+        ("base: [a]", r"c\.yaml: base is \['a'\], expected the name of a YAML file"),
+        ("base:", r"c\.yaml: base is null, expected the name"),
+        ("base: wrong.yaml", r"wrong\.yaml: unknown key run\.nmae"),
+        ("base: empty.yaml", r"empty\.yaml: holds no settings"),
+    ],
+)
+def test_a_base_that_cannot_be_used_is_refused_in_one_line(text: str, problem: str, tmp_path: Path) -> None:
+    for name, content in {"c": text, "second": "base: demo.yaml", "wrong": "run: {nmae: x}", "empty": "#"}.items():
+        (tmp_path / f"{name}.yaml").write_text(content)
+    with pytest.raises(ConfigError, match=problem) as error:
+        load_config(tmp_path / "c.yaml")
+    assert "\n" not in str(error.value)
+
+
+def test_a_base_is_no_setting_of_the_command_line() -> None:
+    with pytest.raises(ConfigError, match=r"'base=x' on the command line: base is no setting; write the line base"):
+        load_config(FOLDER / "demo.yaml", ["base=x"])
+
+
+def test_print_config_names_the_base_and_prints_what_is_in_effect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.yaml").write_text("base: demo.yaml\nrun: {name: mine}")
+    _, out, _ = CommandLine(monkeypatch, capsys).run(
+        train.main, "--config", str(tmp_path / "mine.yaml"), "--print-config"
+    )
+    assert out == f"# base: {FOLDER / 'demo.yaml'}\n" + config_to_yaml(load_config(tmp_path / "mine.yaml"))
+    assert read_recipe(FOLDER / "demo.yaml").comment == ""
+
+
+def test_a_checkpoint_holds_the_settings_of_the_base(tiny_config: Path) -> None:
+    above = tiny_config.with_name("above.yaml")
+    above.write_text("base: tiny.yaml\nrun: {seed: 3}")
+    run(above, "train.max_steps=1", "checkpoint.every_steps=1")
+    saved = checkpoint(tiny_config, 1)["config"]
+    assert (saved["run"]["seed"], saved["loss"]["l1"], "base" in saved) == (3, 10, False)
