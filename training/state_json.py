@@ -20,7 +20,7 @@ State = Literal["running", "finished", "stopped", "failed"]
 
 @dataclass
 class RunRecord:
-    """What state.json says of a run. loop: how far it has come; None before that is known."""
+    """The content of state.json. loop: how far the run has come; None before that is known."""
 
     loop: LoopState | None = None
 
