@@ -30,6 +30,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--seed", type=int, default=0, metavar="N", help="seed of sampled features and of noise")
     add("--split", metavar="NAME", help="split of the data set, without --input; default: the test split")
     add("--output", type=Path, metavar="DIR", help="folder of the results; default: results/RUN/SPLIT_stepSTEP")
+    existing_help = "refuse: replace only results of test.py, the default; keep: translate what is missing"
+    add("--existing", choices=("refuse", "replace", "keep"), default="refuse", help=existing_help)
     add("--weights", choices=("ema", "raw"), default="ema", help="ema: the moving average if the run has one")
     level_help = "O0: float32, default of the originals' files; O1: autocast; O2: weights cast, default; O3: norms too"
     add("--opt-level", choices=("O0", "O1", "O2", "O3"), help=level_help)
