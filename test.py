@@ -22,6 +22,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--input", type=Path, nargs="+", action="extend", default=[], metavar="PATH", help=input_help)
     add("--instances", type=Path, metavar="DIR", help="folder of instance maps for --input")
     add("--targets", type=Path, metavar="DIR", help="folder of targets for --input, to measure the results against")
+    side_help = "half of each --input that is the source, in pictures of two; default: recognised by layout and size"
+    add("--side", choices=("A", "B", "none"), help=side_help)
     add("--features", choices=("sampled", "given"), help="instance features: from clusters, or from the samples")
     clusters_help = "clusters of features; default: feature_clusters.pt beside the checkpoint"
     add("--clusters", type=Path, metavar="FILE", help=clusters_help)
@@ -69,6 +71,8 @@ def _contradiction(arguments: argparse.Namespace) -> str | None:
     """Return the message of options that exclude each other, or None."""
     if not arguments.input and (arguments.instances or arguments.targets or arguments.feature_maps):
         return "--instances, --targets and --feature-maps need --input"
+    if arguments.side and not arguments.input:
+        return "--side needs --input"
     if arguments.input and arguments.split:
         return "--split and --input exclude each other: leave one of them out"
     if arguments.seed < 0:

@@ -15,6 +15,7 @@ from data.layout import Layout, Origin, PairingError
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
 from inference.feature_sampler import FeatureSampler, sample_config
+from inference.joined_pictures import without_joined_pictures
 from inference.load import LoadedGenerator
 from inference.request import Request
 from models.feature_encoder import FeatureConditionedGenerator
@@ -59,6 +60,7 @@ def build_input(loaded: LoadedGenerator, feature_sampler: FeatureSampler | None,
         can_take_labels = feature_sampler is not None and not conditioning.instance_edges
         _check_maps_are_named(request, conditioning, can_take_labels=can_take_labels)
         layout = _named_input(request, conditioning, config.data.ignore_id)
+        layout = without_joined_pictures(layout, config, request.side, has_targets=request.targets is not None)
     elif loaded.step is None:
         raise DataError(f"{loaded.file}: names no data set. Name a folder of sources with --input DIR.")
     else:

@@ -39,6 +39,7 @@ class Request:
     tile: int | None = None
     overlap: int | None = None
     tta: Literal["flip"] | None = None
+    side: Literal["A", "B", "none"] | None = None
     existing: Existing = "refuse"
 
     @property
