@@ -214,7 +214,7 @@ def test_two_freely_named_folders_have_no_test_split(cli: ModuleType, tiny_confi
     settings = ["data.layout=paired_folders", f"data.root={tmp_path}", "data.instance_edges=false"]
     train.main(["--config", str(tiny_config), *settings, "data.source_folder=edges", "data.target_folder=shoes"])
     arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--output", str(tmp_path / "out")]
-    with pytest.raises(DataError, match=r"data\.source_folder=edges has no \{split\}, .* there is no test: .*--input"):
+    with pytest.raises(DataError, match=r"has no split 'test'\. Choose --split train, or --input FOLDER"):
         cli.main(arguments)
     cli.main([*arguments, "--split", "train"])
     assert (tmp_path / "out" / "x.png").is_file()
@@ -354,7 +354,7 @@ def test_a_run_without_checkpoint_is_told(cli: ModuleType, tmp_path: Path, monke
     [
         (["--input", "nowhere", "--instances", "nowhere"], "nowhere: no such folder"),
         (["--input", "configs"], "also needs instance maps. Add --instances DIR"),
-        (["--split", "valid"], "no split 'valid'"),
+        (["--split", "valid"], "no split 'valid'. Choose --split train or --split val or --split test, or --input"),
         (
             ["data.root=nowhere", "data.layout=paired_folders", "data.n_classes=12"],
             "data.root: no such folder: nowhere. Set data.root=FOLDER.",
