@@ -59,12 +59,21 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     if arguments.metrics is not None:
         arguments.overrides.append(f"metrics.extra=[{'' if arguments.metrics == 'none' else arguments.metrics}]")
     del arguments.metrics
-    if problem := _contradiction(arguments):
+    if problem := _stray_path(arguments.overrides) or _contradiction(arguments):
         parser.error(problem)
     return arguments
 
 
 _SETTING = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)+=")
+
+
+def _stray_path(overrides: Sequence[str]) -> str | None:
+    """Return the message of a path without its option, or None."""
+    for word in overrides:
+        if "=" not in word and ("/" in word or Path(word).exists()):
+            is_run = "." not in Path(word).name or Path(word).suffix in (".pt", ".pth", ".safetensors")
+            return f"{word} is no setting: did you mean {'--checkpoint' if is_run else '--input'} {word}?"
+    return None
 
 
 def _contradiction(arguments: argparse.Namespace) -> str | None:

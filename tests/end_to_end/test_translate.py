@@ -340,6 +340,23 @@ def test_flags_that_need_others_are_refused(cli: ModuleType, capfd: pytest.Captu
     assert "'0' is not a whole number above 0" in error
 
 
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (["runs/pairs"], "--checkpoint runs/pairs"),
+        (["--input", "a.png", "--device", "cpu", "runs/pairs/best.pt"], "--checkpoint runs/pairs/best.pt"),
+        (["photos/a.jpg"], "--input photos/a.jpg"),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, list) else "",
+)
+def test_a_path_without_an_option_names_the_option(
+    cli: ModuleType, capfd: pytest.CaptureFixture[str], arguments: list[str], option: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(arguments)
+    assert f"{arguments[-1]} is no setting: did you mean {option}?" in capfd.readouterr().err
+
+
 def test_a_run_without_checkpoint_is_told(cli: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(CheckpointError, match=r"runs: no run with a checkpoint\. Train one first"):
@@ -360,6 +377,7 @@ def test_a_run_without_checkpoint_is_told(cli: ModuleType, tmp_path: Path, monke
             "data.root: no such folder: nowhere. Set data.root=FOLDER.",
         ),
         (["--checkpoint", "nowhere.pt"], "nowhere.pt: no such checkpoint file"),
+        (["--checkpoint", "RUN/checkpoint-00000009.pt"], "RUN: checkpoint-00000004.pt"),
         (["--checkpoint", "pyproject.toml"], "pyproject.toml: damaged or not a checkpoint"),
     ],
     ids=lambda value: value[-1] if isinstance(value, list) else "",
@@ -372,8 +390,9 @@ def test_a_mistake_ends_in_one_line_and_exit_code_2(
     arguments: list[str],
     message: str,
 ) -> None:
+    arguments = [argument.replace("RUN", str(run_folder)) for argument in arguments]
     monkeypatch.setattr(sys, "argv", ["test.py", "--checkpoint", str(checkpoint_path(run_folder, 4)), *arguments])
     assert run_entry_point(cli.main) == 2
     error = capfd.readouterr().err
-    assert message in error
+    assert message.replace("RUN", str(run_folder)) in error
     assert error.count("\n") == 1
