@@ -13,7 +13,7 @@ from data.image_files import read_size
 from data.layout import Layout, Origin
 from utils.errors import UserError
 from utils.log import logger
-from utils.plural import counted
+from utils.text import counted
 
 Side = Literal["A", "B"]
 

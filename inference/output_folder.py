@@ -10,7 +10,7 @@ from data.layout import Layout
 from inference.inputs import common_folder
 from inference.load import LoadedGenerator
 from inference.request import Existing, Request
-from utils.plural import counted
+from utils.text import counted
 
 SHEET = "contact_sheet"
 METRICS = "metrics.json"

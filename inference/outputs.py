@@ -12,7 +12,7 @@ from torch import Tensor
 from data.batch import DataError, Sample
 from data.image_files import read_rgb, write_png
 from data.layout import Layout
-from inference.contact_sheet import SHEET_WIDTH, contact_sheet, thumbnail
+from inference.contact_sheet import SHEET_WIDTH, SheetSample, contact_sheet, thumbnail
 from inference.output_folder import INDEX, KINDS, METRICS, SHEET, gallery_image, is_foreign
 from metrics.constant_color import ConstantColorBaseline
 from metrics.evaluator import TITLES, Evaluator, Measurement, Summary, shown
@@ -21,10 +21,11 @@ from utils.distributed import World
 from utils.gallery import Row, write_gallery
 from utils.image_grid import difference
 from utils.log import logger
-from utils.plural import counted
+from utils.text import counted, printable
 
 SHEET_SAMPLES = 24
 FEW_FOR_FID = 2048  # images: with fewer, the covariance of 2048 features does not have full rank
+SMALL = 16  # pixels of height or width
 GALLERY_WIDTH = 512  # pixels; browsers cannot open a page of thousands of large images
 
 
@@ -35,7 +36,7 @@ class _Record:
     row: Row
     size: tuple[int, int]
     measured: Measurement | None
-    thumbnails: list[Tensor]
+    on_sheet: SheetSample | None
 
 
 class Results:
@@ -98,9 +99,11 @@ class Results:
             if not is_there:
                 write_png(self._output / images[kind], thumbnail(picture, GALLERY_WIDTH))
         row = Row(name, images, None if images["translated"] == full else full, _titled(measured))
-        on_sheet = [pictures[kind] for kind in KINDS[:3] if kind in pictures] if name in self._on_sheet else []
-        size = (fake.shape[2], fake.shape[1])
-        self._records[name] = _Record(row, size, measured, [thumbnail(image, SHEET_WIDTH // 2) for image in on_sheet])
+        on_sheet = None
+        if name in self._on_sheet:
+            heads = [kind for kind in KINDS[:3] if kind in pictures]
+            on_sheet = SheetSample(name, {kind: thumbnail(pictures[kind], SHEET_WIDTH // 2) for kind in heads})
+        self._records[name] = _Record(row, (fake.shape[2], fake.shape[1]), measured, on_sheet)
 
     def finish(self, world: World, title: str, origin: Mapping[str, Any]) -> None:
         """Gather the results of all processes; the main one writes sheet, gallery and, with targets, metrics.json.
@@ -121,10 +124,12 @@ class Results:
             logger.info("kept         %s", counted(n_kept, "existing image"))
         if not records:
             return
-        write_png(self._output / f"{SHEET}.png", contact_sheet([r.thumbnails for r in records if r.thumbnails]))
         write_gallery(self._output / INDEX, [record.row for record in records], title)
         logger.info("translated   %s: %s", counted(len(records) - n_kept, "image"), self._output)
-        logger.info("overview     %s", self._output / f"{SHEET}.png")
+        _warn_of_small(records)
+        if on_sheet := [record.on_sheet for record in records if record.on_sheet]:
+            write_png(self._output / f"{SHEET}.png", contact_sheet(on_sheet, len(records)))
+            logger.info("overview     %s", self._output / f"{SHEET}.png")
         logger.info("gallery      %s", self._output / INDEX)
         measured = {record.row.name: record.measured for record in records if record.measured}
         if measured:
@@ -136,6 +141,21 @@ class Results:
             if self._evaluator.sets and len(measured) < 2:
                 names = ", ".join(TITLES[name] for name in self._evaluator.sets)
                 logger.warning("%s: not defined for a single image", names)
+
+
+def _warn_of_small(records: Sequence[_Record]) -> None:
+    """Report images of which a network sees mostly their padding."""
+    small = [record for record in records if min(record.size) < SMALL]
+    if small:
+        width, height = small[0].size
+        logger.warning(
+            "%s below %d pixels, such as %s (%dx%d): mostly padding is translated. Use larger ones.",
+            counted(len(small), "image"),
+            SMALL,
+            printable(small[0].row.name),
+            width,
+            height,
+        )
 
 
 def _merged(baselines: Sequence[ConstantColorBaseline]) -> ConstantColorBaseline:
