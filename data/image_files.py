@@ -179,7 +179,8 @@ def _rgb_pixels(image: Image.Image) -> np.ndarray:
 
 def _size(image: Image.Image) -> np.ndarray:
     """Return (height, width)."""
-    is_on_its_side = _orientation(image) in (5, 6, 7, 8)
+    is_header_enough = image.format != "PNG" or "exif" in image.info  # otherwise Pillow decodes a PNG to look for EXIF
+    is_on_its_side = is_header_enough and _orientation(image) in (5, 6, 7, 8)
     return np.array(image.size if is_on_its_side else image.size[::-1])
 
 

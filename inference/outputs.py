@@ -135,8 +135,8 @@ class Results:
         if measured:
             sizes = Counter(f"{width}x{height}" for width, height in (r.size for r in records if r.measured))
             baseline = _merged([baseline for _, baseline, *_ in gathered]).l1()
-            protocol = {"n_images": len(measured), "n_kept": n_kept, "sizes": dict(sizes), **self._evaluator.protocol}
-            about = {"origin": dict(origin), "protocol": protocol}
+            protocol = {"n_images": len(measured), "sizes": dict(sizes), **self._evaluator.protocol}
+            about = {"origin": {**origin, "n_kept": n_kept}, "protocol": protocol}
             report_metrics(measured, self._evaluator.summarize(list(measured.values())), baseline, about, self._output)
             if self._evaluator.sets and len(measured) < 2:
                 names = ", ".join(TITLES[name] for name in self._evaluator.sets)

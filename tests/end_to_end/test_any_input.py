@@ -239,6 +239,7 @@ def test_an_input_is_not_called_as_the_gallery(rgb_run: Path, tmp_path: Path) ->
 def test_options_that_contradict_are_refused(capfd: pytest.CaptureFixture[str]) -> None:
     for arguments, message in (
         (["--overlap", "8"], "--overlap needs --tile"),
+        (["--side", "A"], "--side needs --input"),
         (["--tile", "64", "--batch-size", "2"], "--tile takes one image at a time"),
         (["--tile", "64", "--noise"], "--tile and --noise exclude each other"),
         (["--tile", "64", "--compile", "on"], "--tile and --compile on exclude each other"),

@@ -69,7 +69,7 @@ def test_an_interrupted_translation_is_completed(
     assert (output / f"{NAMES[0]}.png").stat().st_mtime_ns == untouched.st_mtime_ns
     again = json.loads((output / "metrics.json").read_text())
     assert all(again["images"][name] == pytest.approx(metrics["images"][name]) for name in NAMES)
-    assert [report["protocol"]["n_kept"] for report in (metrics, again)] == [0, 1]
+    assert [report["origin"]["n_kept"] for report in (metrics, again)] == [0, 1]
 
 
 def test_images_of_other_programs_are_kept_and_not_measured(
