@@ -24,6 +24,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--input", type=Path, nargs="+", action="extend", default=[], metavar="PATH", help=input_help)
     add("--instances", type=Path, metavar="DIR", help="folder of instance maps for --input")
     add("--targets", type=Path, metavar="DIR", help="folder of targets for --input, to measure the results against")
+    side_help = "half of each --input that is the source, in pictures of two; default: recognised by layout and size"
+    add("--side", choices=("A", "B", "none"), help=side_help)
     add("--features", choices=("sampled", "given"), help="instance features: from clusters, or from the samples")
     clusters_help = "clusters of features; default: feature_clusters.pt beside the checkpoint"
     add("--clusters", type=Path, metavar="FILE", help=clusters_help)
@@ -32,6 +34,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--seed", type=int, default=0, metavar="N", help="seed of sampled features and of noise")
     add("--split", metavar="NAME", help="split of the data set, without --input; default: the test split")
     add("--output", type=Path, metavar="DIR", help="folder of the results; default: results/RUN/SPLIT_stepSTEP")
+    existing_help = "refuse: replace only results of test.py, the default; keep: translate what is missing"
+    add("--existing", choices=("refuse", "replace", "keep"), default="refuse", help=existing_help)
     add("--weights", choices=("ema", "raw"), default="ema", help="ema: the moving average if the run has one")
     level_help = "O0: float32, default of the originals' files; O1: autocast; O2: weights cast, default; O3: norms too"
     add("--opt-level", choices=("O0", "O1", "O2", "O3"), help=level_help)
@@ -57,7 +61,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     if arguments.metrics is not None:
         arguments.overrides.append(f"metrics.extra=[{'' if arguments.metrics == 'none' else arguments.metrics}]")
     del arguments.metrics
-    if problem := _contradiction(arguments):
+    if problem := _stray_path(arguments.overrides) or _contradiction(arguments):
         parser.error(problem)
     return arguments
 
@@ -65,10 +69,21 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 _SETTING = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)+=")
 
 
+def _stray_path(overrides: Sequence[str]) -> str | None:
+    """Return the message of a path without its option, or None."""
+    for word in overrides:
+        if "=" not in word and ("/" in word or Path(word).exists()):
+            is_run = "." not in Path(word).name or Path(word).suffix in (".pt", ".pth", ".safetensors")
+            return f"{word} is no setting: did you mean {'--checkpoint' if is_run else '--input'} {word}?"
+    return None
+
+
 def _contradiction(arguments: argparse.Namespace) -> str | None:
     """Return the message of options that exclude each other, or None."""
     if not arguments.input and (arguments.instances or arguments.targets or arguments.feature_maps):
         return "--instances, --targets and --feature-maps need --input"
+    if arguments.side and not arguments.input:
+        return "--side needs --input"
     if arguments.input and arguments.split:
         return "--split and --input exclude each other: leave one of them out"
     if arguments.seed < 0:

@@ -109,6 +109,16 @@ def read_rgb(path: Path) -> Tensor:
     return torch.from_numpy(_decode(path, _rgb_pixels)).permute(2, 0, 1)
 
 
+def read_size(path: Path) -> tuple[int, int]:
+    """Return height and width of an image, upright by its EXIF orientation, from its header alone.
+
+    Raises:
+        DataError: as for `read_rgb`.
+    """
+    height, width = _decode(path, _size)
+    return int(height), int(width)
+
+
 def read_ids(path: Path) -> Tensor:
     """Read an integer map as (1, H, W) int32, as stored: grey levels of 1, 8, 16 or 32 bits, or palette indices.
 
@@ -169,6 +179,13 @@ def _rgb_pixels(image: Image.Image) -> np.ndarray:
     return np.array(image if image.mode == "RGB" else image.convert("RGB"))
 
 
+def _size(image: Image.Image) -> np.ndarray:
+    """Return (height, width)."""
+    is_header_enough = image.format != "PNG" or "exif" in image.info  # otherwise Pillow decodes a PNG to look for EXIF
+    is_on_its_side = is_header_enough and _orientation(image) in (5, 6, 7, 8)
+    return np.array(image.size if is_on_its_side else image.size[::-1])
+
+
 def _id_pixels(image: Image.Image) -> np.ndarray:
     """Return (H, W) int32."""
     if image.mode not in _ID_MODES:
@@ -197,20 +214,25 @@ def _is_rescaled(image: Image.Image) -> bool:
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    """Load an image and turn it by its EXIF orientation, which is ignored where it is unreadable or unknown."""
+    """Load an image and turn it by its EXIF orientation."""
     if 0 in image.size:
         raise _UnfitError("holds no pixel")
     image.load()
     file_format = image.format
-    try:
-        orientation = image.getexif().get(ExifTags.Base.Orientation)
-    except _DECODING_ERRORS:
-        orientation = None
-    turn = _UPRIGHT.get(orientation) if isinstance(orientation, int) else None
+    turn = _UPRIGHT.get(_orientation(image))
     if turn is not None:
         image = image.transpose(turn)
         image.format = file_format
     return image
+
+
+def _orientation(image: Image.Image) -> int:
+    """Return the EXIF orientation of an image, 1 (upright) where it is unreadable or none."""
+    try:
+        orientation = image.getexif().get(ExifTags.Base.Orientation)
+    except _DECODING_ERRORS:
+        orientation = None
+    return orientation if isinstance(orientation, int) else 1
 
 
 def _reason(error: Exception, path: Path) -> str:

@@ -1,13 +1,32 @@
-"""A contact sheet: sources, translations and targets of the first images in one picture."""
+"""A contact sheet: sources, translations and targets of the first images in one picture, with their names."""
 
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 
+import numpy as np
+import torch
+from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 from torchvision.transforms.v2.functional import resize
 
-from utils.image_grid import picture_table
+from utils.text import counted, printable
 
 SHEET_WIDTH = 1200  # pixels
+GAP = 4  # pixels between the images of a sample
+MARGIN = 16  # pixels between samples, and around all
+LINE = 20  # pixels of height of a line of text
+FONT_SIZE = 13  # pixels
+LEAST_CELL = 80  # pixels of width, for the head of a column
+
+
+@dataclass(frozen=True)
+class SheetSample:
+    """A sample on the sheet; images: (3, h, w) uint8 images by the head of their column."""
+
+    name: str
+    images: Mapping[str, Tensor]
 
 
 def thumbnail(image: Tensor, width: int) -> Tensor:
@@ -17,12 +36,57 @@ def thumbnail(image: Tensor, width: int) -> Tensor:
     return resize(image, [max(1, image.shape[1] * width // image.shape[2]), width], antialias=True)
 
 
-def contact_sheet(rows: Sequence[Sequence[Tensor]]) -> Tensor:
-    """Return rows of (3, h, w) uint8 images as one (3, H, W) uint8 image, at most SHEET_WIDTH pixels wide."""
-    per_row = max(len(row) for row in rows)
-    widest = max(SHEET_WIDTH // per_row, 1)
-    thumbnails = [[thumbnail(image, widest) for image in row] for row in rows]
-    row_width = max(sum(image.shape[2] for image in row) for row in thumbnails)
-    n_side_by_side = max(SHEET_WIDTH // row_width, 1)
-    groups = [thumbnails[start : start + n_side_by_side] for start in range(0, len(rows), n_side_by_side)]
-    return picture_table([[image for row in group for image in row] for group in groups])
+def contact_sheet(samples: Sequence[SheetSample], n_images: int) -> Tensor:
+    """Return samples as one (3, H, W) uint8 image: a title with their number, heads of columns, a name above each.
+
+    It is about SHEET_WIDTH pixels wide, and less for few or small images.
+
+    n_images: the number of images of which the samples are the first.
+    """
+    heads = list(dict.fromkeys(kind for sample in samples for kind in sample.images))
+    widest = max((SHEET_WIDTH - 2 * MARGIN) // len(heads) - GAP, 1)
+    images = [{kind: thumbnail(image, widest) for kind, image in sample.images.items()} for sample in samples]
+    cell = max(LEAST_CELL, *(image.shape[2] for row in images for image in row.values())) + GAP
+    width = cell * len(heads) - GAP + MARGIN
+    per_line = min(max((SHEET_WIDTH - MARGIN) // width, 1), len(samples))
+    lines = [range(start, min(start + per_line, len(samples))) for start in range(0, len(samples), per_line)]
+    heights = [LINE + max(image.shape[1] for index in line for image in images[index].values()) for line in lines]
+    tops = [2 * LINE + MARGIN + sum(heights[:number]) + MARGIN * number for number in range(len(lines))]
+    sheet = Image.new("RGB", (MARGIN + per_line * width, tops[-1] + heights[-1] + MARGIN), "white")
+    draw = ImageDraw.Draw(sheet)
+    _write(draw, MARGIN, MARGIN // 2, _title(len(samples), n_images), sheet.width - 2 * MARGIN)
+    for column in range(per_line):
+        for number, head in enumerate(heads):
+            _write(draw, MARGIN + column * width + number * cell, MARGIN // 2 + LINE, head, cell, "grey")
+    for line, top in zip(lines, tops, strict=True):
+        for column, index in enumerate(line):
+            left = MARGIN + column * width
+            _write(draw, left, top, samples[index].name, width - MARGIN)
+            for kind, image in images[index].items():
+                picture = Image.fromarray(image.permute(1, 2, 0).contiguous().numpy())
+                sheet.paste(picture, (left + heads.index(kind) * cell, top + LINE))
+    return torch.from_numpy(np.array(sheet)).permute(2, 0, 1)
+
+
+def _title(n_shown: int, n_images: int) -> str:
+    return counted(n_images, "image") if n_shown == n_images else f"{n_shown} of {counted(n_images, 'image')}"
+
+
+def _write(draw: ImageDraw.ImageDraw, left: int, top: int, text: str, width: int, color: str = "black") -> None:
+    """Write one line of text at most `width` pixels wide; of a longer one the end, where names differ."""
+    shown = line = _drawable(text[-SHEET_WIDTH:])  # no letter is narrower than a pixel
+    while len(line) > 1 and draw.textlength(shown, font=_font()) > width:
+        line = line[1:]
+        shown = f"...{line}"
+    draw.text((left, top), shown, fill=color, font=_font())
+
+
+def _drawable(text: str) -> str:
+    """Return the text in ASCII, all that Pillow's own font has: letters without their accents, others as "?"."""
+    letters = (c for c in unicodedata.normalize("NFKD", printable(text)) if not unicodedata.combining(c))
+    return "".join(letters).encode("ascii", "replace").decode()
+
+
+@cache
+def _font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    return ImageFont.load_default(FONT_SIZE)

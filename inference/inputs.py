@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from configs import build
+from configs.schema import DataConfig
 from data.batch import DataError, Sample
 from data.conditioning import Conditioning
 from data.image_files import find_images
@@ -15,6 +16,7 @@ from data.layout import Layout, Origin, PairingError
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
 from inference.feature_sampler import FeatureSampler, sample_config
+from inference.joined_pictures import without_joined_pictures
 from inference.load import LoadedGenerator
 from inference.request import Request
 from models.feature_encoder import FeatureConditionedGenerator
@@ -59,13 +61,26 @@ def build_input(loaded: LoadedGenerator, feature_sampler: FeatureSampler | None,
         can_take_labels = feature_sampler is not None and not conditioning.instance_edges
         _check_maps_are_named(request, conditioning, can_take_labels=can_take_labels)
         layout = _named_input(request, conditioning, config.data.ignore_id)
+        layout = without_joined_pictures(layout, config, request.side, has_targets=request.targets is not None)
     elif loaded.step is None:
         raise DataError(f"{loaded.file}: names no data set. Name a folder of sources with --input DIR.")
     else:
-        layout = build.build_layout(config, request.split or config.data.test_split, needs_targets=False)
+        split = request.split or config.data.test_split
+        _check_split_exists(config.data, split)
+        layout = build.build_layout(config, split, needs_targets=False)
     if feature_sampler is None and conditioning.features == "encoded":
         _check_features_can_be_encoded(loaded, layout)
     return layout
+
+
+def _check_split_exists(data: DataConfig, split: str) -> None:
+    """Raise DataError unless the data set has a split."""
+    if build.has_split(data, split):
+        return
+    known = dict.fromkeys(["train", "val", "test", data.test_split, *filter(None, [data.validation_split])])
+    others = " or ".join(f"--split {name}" for name in known if build.has_split(data, name))
+    place = f"data.root={data.root}" if data.root else data.layout
+    raise DataError(f"{place}: has no split {split!r}. Choose {f'{others}, or ' if others else ''}--input FOLDER.")
 
 
 def _check_maps_are_named(request: Request, conditioning: Conditioning, *, can_take_labels: bool) -> None:

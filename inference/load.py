@@ -20,7 +20,13 @@ from models.originals.layer_names import OriginalWeightsError
 from models.patch_discriminator import MultiscalePatchDiscriminator
 from models.pixel_discriminator import PixelDiscriminator
 from models.unet_generator import UnetGenerator
-from utils.checkpoint import CheckpointError, check_training_state, is_training_state, read_weights_file
+from utils.checkpoint import (
+    CheckpointError,
+    check_training_state,
+    checkpoints_beside,
+    is_training_state,
+    read_weights_file,
+)
 from utils.checkpoint_folder import latest_file, newest_run
 from utils.log import logger
 from utils.safetensors_file import SUFFIX, read_safetensors
@@ -80,6 +86,8 @@ def find_checkpoint_file(checkpoint: Path | None) -> Path:
     if chosen.suffix in OF_OTHER_PROGRAMS:
         raise CheckpointError(f"{chosen}: a file for other programs. Name a run, a checkpoint or a .safetensors file.")
     if not chosen.exists():
+        if others := checkpoints_beside(chosen):
+            raise CheckpointError(f"{chosen}: no such checkpoint file{others}")
         runs = ", ".join(sorted({path.parent.name for path in chosen.parent.glob("*/checkpoint-*.pt")})) or "none"
         raise CheckpointError(f"{chosen}: no such checkpoint file. Runs in {chosen.parent}: {runs}.")
     if not chosen.is_dir():

@@ -1,24 +1,19 @@
 """The results of test.py: images, a contact sheet, a gallery and metrics.json."""
 
-import errno
 import json
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from data.batch import DataError, Sample
-from data.image_files import write_png
+from data.image_files import read_rgb, write_png
 from data.layout import Layout
-from inference.contact_sheet import SHEET_WIDTH, contact_sheet, thumbnail
-from inference.inputs import common_folder
-from inference.load import LoadedGenerator
-from inference.request import Request
+from inference.contact_sheet import SHEET_WIDTH, SheetSample, contact_sheet, thumbnail
+from inference.output_folder import INDEX, KINDS, METRICS, SHEET, gallery_image, is_foreign
 from metrics.constant_color import ConstantColorBaseline
 from metrics.evaluator import TITLES, Evaluator, Measurement, Summary, shown
 from metrics.segmentation import class_table
@@ -27,70 +22,12 @@ from utils.distributed import World
 from utils.gallery import Row, write_gallery
 from utils.image_grid import difference
 from utils.log import logger
+from utils.text import counted, printable
 
-SHEET = "contact_sheet"
-METRICS = "metrics.json"
-GALLERY = "gallery"
-INDEX = "index.html"
-KINDS = ("source", "translated", "target", "difference")
 SHEET_SAMPLES = 24
 FEW_FOR_FID = 2048  # images: with fewer, the covariance of 2048 features does not have full rank
+SMALL = 16  # pixels of height or width
 GALLERY_WIDTH = 512  # pixels; browsers cannot open a page of thousands of large images
-
-
-def default_output(loaded: LoadedGenerator, request: Request) -> Path:
-    """Return results/RUN/SPLIT_stepSTEP, with the name of the input in place of the split's where there is --input."""
-    name = request.split or loaded.config.data.test_split
-    if request.input:
-        first, *others = request.input
-        is_file = first.is_file() and not others
-        name = first.resolve().stem if is_file else common_folder(request.input).name or "input"
-    name = name.replace("/", "_")  # a split may be a nested folder; its results are not
-    return Path("results") / loaded.name / (name if loaded.step is None else f"{name}_step{loaded.step}")
-
-
-def prepare_output(output: Path, layout: Layout) -> None:
-    """Create the output folder.
-
-    Raises:
-        DataError: results would overwrite inputs or each other, or be written outside the folder.
-        OSError: the folder cannot be created, or not be written to.
-    """
-    written = output.resolve()
-    if written.exists() and not written.is_dir():
-        raise DataError(f"--output: {output} is a file. Choose another --output.")
-    for folder in layout.folders:
-        if folder.resolve() in (written, *written.parents):
-            raise DataError(f"--output: {output} is inside {folder}, which holds inputs. Choose another --output.")
-    if SHEET in layout.names:
-        raise DataError(f"--input: {SHEET} is the name of the contact sheet among the results. Rename the input.")
-    if inside := next((name for name in layout.names if name.split("/")[0] == GALLERY), None):
-        raise DataError(f"--input: {inside}: {GALLERY} is a folder of the results. Rename the input.")
-    results = _check_results(output, layout)
-    for place, file in results.items():
-        if not place.is_relative_to(written):
-            raise DataError(f"--output: {file} is a link to {place}, outside the output folder. Remove the link.")
-    output.mkdir(parents=True, exist_ok=True)
-    if not os.access(output, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(output))
-
-
-def _check_results(output: Path, layout: Layout) -> dict[Path, Path]:
-    """Return the files to be written, by their resolved paths; raise DataError where two of them collide."""
-    pictures = (output / gallery_image(kind, name) for name in layout.names for kind in KINDS)
-    files = [output / f"{name}.png" for name in (*layout.names, SHEET)]
-    files += [output / METRICS, output / INDEX, *pictures]
-    results = {file.resolve(): file for file in files}
-    if overwritten := results.keys() & {path.resolve() for path in layout.files}:
-        raise DataError(f"--output: results would overwrite the input {min(overwritten)}. Choose another --output.")
-    if taken := set(files) & set(chain.from_iterable(file.parents for file in files)):
-        raise DataError(f"--input: {min(taken)} would be both a result and a folder of results. Rename an input.")
-    return results
-
-
-def gallery_image(kind: str, name: str) -> str:
-    """Return the path of a sample's image in the gallery, relative to the output folder."""
-    return f"{GALLERY}/{kind}/{name}.png"
 
 
 @dataclass(frozen=True)
@@ -100,7 +37,7 @@ class _Record:
     row: Row
     size: tuple[int, int]
     measured: Measurement | None
-    thumbnails: list[Tensor]
+    on_sheet: SheetSample | None
 
 
 class Results:
@@ -116,12 +53,40 @@ class Results:
         self._on_sheet = frozenset(layout.names[:SHEET_SAMPLES])
         self._baseline = ConstantColorBaseline(layout.n_classes)
         self._records: dict[str, _Record] = {}
+        self._n_kept = 0
+        self._n_foreign = 0
 
     def add(self, sample: Sample, shown_source: Tensor, fake: Tensor) -> None:
         """Write a translated image and its images in the gallery; `shown_source` and `fake` are (3, H, W) uint8."""
+        self._record(sample, shown_source, fake)
+        write_png(self._output / f"{sample.name}.png", fake)  # after its source: see is_foreign
+
+    def keep(self, sample: Sample, shown_source: Tensor) -> bool:
+        """Record the existing image of a sample as its translation; one that test.py did not write is only counted.
+
+        Returns whether there is nothing to translate: False if the image is incomplete, as a killed process leaves it.
+
+        Raises:
+            DataError: the image does not have the size of the sample.
+        """
+        file = self._output / f"{sample.name}.png"
+        if is_foreign(self._output, sample.name):
+            self._n_foreign += 1
+            return True
+        try:
+            kept = read_rgb(file)
+        except DataError:
+            return False
+        sizes = [f"{image.shape[2]}x{image.shape[1]}" for image in (kept, shown_source)]
+        if sizes[0] != sizes[1]:
+            raise DataError(f"{file}: is {sizes[0]}, its source {sizes[1]}. Remove it, or choose --existing replace.")
+        self._n_kept += 1
+        self._record(sample, shown_source, kept)
+        return True
+
+    def _record(self, sample: Sample, shown_source: Tensor, fake: Tensor) -> None:
         name = sample.name
         full = f"{name}.png"
-        write_png(self._output / full, fake)
         pictures = {"source": shown_source, "translated": fake}
         measured = None
         if sample.target is not None:
@@ -135,39 +100,63 @@ class Results:
             if not is_there:
                 write_png(self._output / images[kind], thumbnail(picture, GALLERY_WIDTH))
         row = Row(name, images, None if images["translated"] == full else full, _titled(measured))
-        on_sheet = [pictures[kind] for kind in KINDS[:3] if kind in pictures] if name in self._on_sheet else []
-        size = (fake.shape[2], fake.shape[1])
-        self._records[name] = _Record(row, size, measured, [thumbnail(image, SHEET_WIDTH // 2) for image in on_sheet])
+        on_sheet = None
+        if name in self._on_sheet:
+            heads = [kind for kind in KINDS[:3] if kind in pictures]
+            on_sheet = SheetSample(name, {kind: thumbnail(pictures[kind], SHEET_WIDTH // 2) for kind in heads})
+        self._records[name] = _Record(row, (fake.shape[2], fake.shape[1]), measured, on_sheet)
 
     def finish(self, world: World, title: str, origin: Mapping[str, Any]) -> None:
         """Gather the results of all processes; the main one writes sheet, gallery and, with targets, metrics.json.
 
         origin: the generator and its input, as metrics.json describes them.
         """
-        gathered = world.gather((self._records, self._baseline))
+        gathered = world.gather((self._records, self._baseline, self._n_kept, self._n_foreign))
         if not world.is_main:
             return
-        by_name = {name: record for records, _ in gathered for name, record in records.items()}
+        by_name = {name: record for records, *_ in gathered for name, record in records.items()}
         records = [by_name[name] for name in self._names if name in by_name]
-        if n_skipped := len(self._names) - len(records):
-            logger.warning("skipped      %d of %d images, which cannot be read", n_skipped, len(self._names))
+        n_kept, n_foreign = (sum(counts) for counts in zip(*(counts for _, _, *counts in gathered), strict=True))
+        if n_skipped := len(self._names) - len(records) - n_foreign:
+            logger.warning("skipped      %d of %s, which cannot be used", n_skipped, counted(len(self._names), "image"))
+        if n_foreign:
+            logger.warning("left out     %s that test.py did not write", counted(n_foreign, "existing image"))
+        if n_kept:
+            logger.info("kept         %s", counted(n_kept, "existing image"))
         if not records:
             return
-        write_png(self._output / f"{SHEET}.png", contact_sheet([r.thumbnails for r in records if r.thumbnails]))
         write_gallery(self._output / INDEX, [record.row for record in records], title)
-        logger.info("translated   %d images: %s", len(records), self._output)
-        logger.info("overview     %s", self._output / f"{SHEET}.png")
+        logger.info("translated   %s: %s", counted(len(records) - n_kept, "image"), self._output)
+        _warn_of_small(records)
+        if on_sheet := [record.on_sheet for record in records if record.on_sheet]:
+            write_png(self._output / f"{SHEET}.png", contact_sheet(on_sheet, len(records)))
+            logger.info("overview     %s", self._output / f"{SHEET}.png")
         logger.info("gallery      %s", self._output / INDEX)
         measured = {record.row.name: record.measured for record in records if record.measured}
         if measured:
             sizes = Counter(f"{width}x{height}" for width, height in (r.size for r in records if r.measured))
-            baseline = _merged([baseline for _, baseline in gathered]).l1()
+            baseline = _merged([baseline for _, baseline, *_ in gathered]).l1()
             protocol = {"n_images": len(measured), "sizes": dict(sizes), **self._evaluator.protocol}
-            about = {"origin": dict(origin), "protocol": protocol}
+            about = {"origin": {**origin, "n_kept": n_kept}, "protocol": protocol}
             report_metrics(measured, self._evaluator.summarize(list(measured.values())), baseline, about, self._output)
             if self._evaluator.sets and len(measured) < 2:
                 names = ", ".join(TITLES[name] for name in self._evaluator.sets)
                 logger.warning("%s: not defined for a single image", names)
+
+
+def _warn_of_small(records: Sequence[_Record]) -> None:
+    """Report images of which a network sees mostly their padding."""
+    small = [record for record in records if min(record.size) < SMALL]
+    if small:
+        width, height = small[0].size
+        logger.warning(
+            "%s below %d pixels, such as %s (%dx%d): mostly padding is translated. Use larger ones.",
+            counted(len(small), "image"),
+            SMALL,
+            printable(small[0].row.name),
+            width,
+            height,
+        )
 
 
 def _merged(baselines: Sequence[ConstantColorBaseline]) -> ConstantColorBaseline:
@@ -213,7 +202,7 @@ def report_metrics(
     )
     if "fid" in summary.whole and len(measured) < FEW_FOR_FID:
         logger.warning(
-            "FID of %d images: compare it only with the FID of as many images; published ones are of thousands",
-            len(measured),
+            "FID of %s: compare it only with the FID of as many images; published ones are of thousands",
+            counted(len(measured), "image"),
         )
     logger.info("report       %s", path)

@@ -7,6 +7,8 @@ from typing import Literal
 
 from utils.precision import OptLevel
 
+Existing = Literal["refuse", "replace", "keep"]
+
 
 @dataclass(frozen=True)
 class Request:
@@ -37,6 +39,8 @@ class Request:
     tile: int | None = None
     overlap: int | None = None
     tta: Literal["flip"] | None = None
+    side: Literal["A", "B", "none"] | None = None
+    existing: Existing = "refuse"
 
     @property
     def keeps_sizes(self) -> bool:

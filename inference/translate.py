@@ -1,5 +1,6 @@
 """The work of test.py: from a request to images, a contact sheet, a gallery and metrics."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,13 @@ from tqdm import tqdm
 from configs import build
 from data.batch import Batch, DataError
 from data.layout import Layout
+from data.preprocessing import Preprocessing
 from inference.feature_sampler import sample_config
 from inference.inputs import build_input, with_listed_inputs
 from inference.load import LoadedGenerator
-from inference.outputs import Results, default_output, prepare_output
-from inference.padding import read_batches
+from inference.output_folder import default_output, prepare_output
+from inference.outputs import Results
+from inference.padding import read_batches, read_padded
 from inference.predictor import Predictor
 from inference.request import Request
 from inference.setup import (
@@ -47,14 +50,21 @@ def translate(request: Request) -> None:
         feature_sampler = choose_feature_sampler(loaded, request)
         layout = build_input(loaded, feature_sampler, request)
         output = request.output or default_output(loaded, request)
-        prepare_output(output, layout)
+        prepare_output(output, layout, request.existing)
         report_sizes(loaded, request)
         compiles = should_compile(loaded, layout, world.device, request)
         predictor = build_predictor(loaded, feature_sampler, world.device, request, compiles=compiles)
         report_features(loaded, predictor, request)
         predictor = with_tiles(predictor, loaded, request, output)
         translate_all(
-            loaded, predictor, layout, output, request.batch_size, keeps_sizes=request.keeps_sizes, world=world
+            loaded,
+            predictor,
+            layout,
+            output,
+            request.batch_size,
+            keeps_sizes=request.keeps_sizes,
+            keeps_existing=request.existing == "keep",
+            world=world,
         )
 
 
@@ -66,10 +76,12 @@ def translate_all(
     batch_size: int,
     *,
     keeps_sizes: bool = False,
+    keeps_existing: bool = False,
     world: World | None = None,
 ) -> None:
     """Write OUTPUT/NAME.png for every sample, a contact sheet, a gallery and, where targets exist, metrics.json.
 
+    keeps_existing: whether to translate only samples without an image.
     world: the processes that share the samples; each takes every n-th.
 
     Raises:
@@ -83,8 +95,12 @@ def translate_all(
     results = Results(output, layout, evaluator)
     origin = origin_of(loaded, predictor, layout, keeps_sizes=keeps_sizes) if has_targets and world.is_main else {}
     preprocessing = build.build_preprocessing(config)
-    indices = range(world.rank, len(layout), world.size)
+    indices: Sequence[int] = range(world.rank, len(layout), world.size)
     problems: list[str] = []
+    if keeps_existing:
+        there = [index for index in indices if (output / f"{layout.names[index]}.png").exists()]
+        done = keep_all(results, predictor, layout, preprocessing, there, problems, keeps_sizes=keeps_sizes)
+        indices = [index for index in indices if index not in done]
     hidden = None if world.is_main else True  # None: hidden where standard error is no terminal
     with tqdm(total=len(indices), unit="image", disable=hidden, dynamic_ncols=True) as progress:
         for batch in read_batches(layout, preprocessing, indices, batch_size, problems, keeps_sizes=keeps_sizes):
@@ -96,6 +112,31 @@ def translate_all(
     all_problems = [problem for of_process in world.gather(problems) for problem in of_process]
     if all_problems and world.is_main:
         raise DataError(*all_problems)
+
+
+def keep_all(
+    results: Results,
+    predictor: Predictor,
+    layout: Layout,
+    preprocessing: Preprocessing,
+    indices: Sequence[int],
+    problems: list[str],
+    *,
+    keeps_sizes: bool,
+) -> set[int]:
+    """Record samples whose images exist; return all but those with an incomplete image.
+
+    problems: collects the problems of samples and images that cannot be used.
+    """
+    done = set(indices)
+    for index in indices:
+        try:
+            sample = read_padded(layout, preprocessing, index, keeps_size=keeps_sizes).sample
+            if not results.keep(sample, predictor.show_source(sample)):
+                done.remove(index)
+        except DataError as error:
+            problems += error.problems
+    return done
 
 
 def _has_targets(layout: Layout) -> bool:

@@ -1,5 +1,6 @@
 """The jobs of train.py: train, check everything without training, or try everything briefly."""
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -11,6 +12,7 @@ from configs import build
 from configs.downloads import downloads, without_downloads
 from configs.load import config_to_yaml
 from configs.schema import Config
+from data.batch import DataError
 from training.cuda_graph import WARM_UP_STEPS
 from training.disk_space import describe_shortage
 from training.graceful_stop import GracefulStop
@@ -47,7 +49,7 @@ def launch(config: Config, options: ResumeOptions, job: Job = "train") -> None:
         with GracefulStop() as stop, run_lock(folder) if world.is_main else nullcontext():
             with recorded_state(folder) if world.is_main else nullcontext(RunRecord()) as record:
                 train(config, world, options, stop, record)
-            logger.info("finished: python test.py --checkpoint %s", folder)
+            logger.info("finished: %s", translation_command(config, folder))
 
 
 def train(
@@ -80,6 +82,25 @@ def train(
             write_settings(training.folder / "config.yaml", config)
         with open_loop(training, stop) as loop:
             loop.run(stop)
+
+
+def translation_command(config: Config, folder: Path) -> str:
+    """Return the command that translates with the run: its test split, or else val, or else a folder to be named."""
+    data = config.data
+    other = data.validation_split or "val"
+    options = [
+        "--input",
+        "FOLDER",
+        *(["--instances", "DIR"] if build.build_conditioning(config).needs_instances else []),
+    ]
+    try:
+        if build.has_split(data, data.test_split):
+            options = []
+        elif build.has_split(data, other):
+            options = ["--split", other]
+    except DataError:  # the data set has moved since
+        pass
+    return shlex.join(["python", "test.py", "--checkpoint", str(folder), *options])
 
 
 @contextmanager

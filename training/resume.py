@@ -14,7 +14,7 @@ from models.weight_transfer import transfer_weights
 from training.best import BEST, saved_score, score_of_file
 from training.setup import Training
 from training.trainable import TrainableNetwork
-from utils.checkpoint import CheckpointError, check_training_state, load_checkpoint
+from utils.checkpoint import CheckpointError, check_training_state, checkpoints_beside, load_checkpoint
 from utils.checkpoint_folder import LoadedCheckpoint, latest_valid, list_checkpoints
 from utils.distributed import World
 from utils.errors import ConfigError
@@ -67,7 +67,8 @@ def find_checkpoint(run_folder: Path, source: str) -> LoadedCheckpoint | None:
         return LoadedCheckpoint(folder, load_checkpoint(folder))
     found = latest_valid(folder, logger.warning)
     if found is None and source != "auto":
-        raise CheckpointError(f"--resume {source}: neither a checkpoint nor a run folder that holds one")
+        others = checkpoints_beside(folder)
+        raise CheckpointError(f"--resume {source}: neither a checkpoint nor a run folder that holds one{others}")
     return found
 
 

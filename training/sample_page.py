@@ -46,7 +46,7 @@ class SamplePage:
             for row in reversed(self._rows.rows)
         ]
         with _forgiving_disk():
-            write_gallery(self._folder / "index.html", rows, self._folder.parent.name)
+            write_gallery(self._folder / "index.html", rows, self._folder.parent.name, order="latest validation first")
 
 
 @contextmanager

@@ -16,15 +16,20 @@ from utils import instants
 from utils.atomic_file import replacing
 from utils.digest import sha256_of_file
 from utils.errors import UserError
+from utils.pickle_contents import holds_code
 
 FORMAT = "pairgan-training"
 FORMAT_VERSION = 2
 READABLE_VERSIONS = (1, 2)  # 1 has the optimizers' state by position, 2 by parameter name
 
+MOST_NAMED = 8  # checkpoints in a message
+
 _FOREIGN = {  # other files found in place of a checkpoint, by their first bytes
     b"version https://git-lfs": "a Git LFS pointer, not the file itself: fetch it with git lfs pull",
     b"<": "a web page, not a checkpoint: download the file again",
     b"{": "a text file, not a checkpoint: name another file",
+    b"\x89PNG": "an image, not a checkpoint: name another file",
+    b"\xff\xd8\xff": "an image, not a checkpoint: name another file",
 }
 
 
@@ -87,12 +92,12 @@ def read_weights_file(path: Path) -> dict[str, Any]:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, MemoryError) as error:
         raise CheckpointError(f"{path}: cannot be read now: {str(error) or 'too little memory'}; try again") from error
-    except pickle.UnpicklingError as error:
-        raise DamagedCheckpointError(
-            f"{path}: damaged or not a checkpoint: holds more than tensors and plain types, which could run code, and "
-            "is refused; use an earlier one of the run, or another file"
-        ) from error
     except Exception as error:  # a damaged file can make the unpickler raise anything
+        if isinstance(error, pickle.UnpicklingError) and holds_code(path):
+            raise DamagedCheckpointError(
+                f"{path}: damaged or not a checkpoint: holds more than tensors and plain types, which could run code, "
+                "and is refused; use an earlier one of the run, or another file"
+            ) from error
         if is_verified:
             raise CheckpointError(f"{path}: matches its manifest, but cannot be loaded: {error}; try again") from error
         raise DamagedCheckpointError(
@@ -143,7 +148,7 @@ def check_file(path: Path) -> bool:
     if path.is_dir():
         raise CheckpointError(f"{path}: a folder, not a checkpoint file; name a file in it")
     if not path.is_file():
-        raise CheckpointError(f"{path}: no such checkpoint file")
+        raise CheckpointError(f"{path}: no such checkpoint file{checkpoints_beside(path)}")
     is_verified = _matches_manifest(path)
     with path.open("rb") as file:
         beginning = file.read(64).lstrip()
@@ -155,6 +160,14 @@ def check_file(path: Path) -> bool:
     if beginning.startswith(b"PK"):
         _check_container(path)
     return is_verified
+
+
+def checkpoints_beside(path: Path) -> str:
+    """Return the end of a message on a missing checkpoint: the best and the latest in its folder; or nothing."""
+    names = sorted((manifest.stem for manifest in path.parent.glob("*.pt.json")), reverse=True)
+    names.sort(key=lambda name: name.startswith("checkpoint-"))  # after best.pt
+    left = ", …" if len(names) > MOST_NAMED else ""
+    return f"; checkpoints in {path.parent}: {', '.join(names[:MOST_NAMED])}{left}" if names else ""
 
 
 class _HashedFile:

@@ -30,11 +30,14 @@ class Row:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
-def write_gallery(path: Path, rows: Sequence[Row], title: str) -> None:
-    """Write the page atomically; it is one file, and browsers load its images as they come into view."""
+def write_gallery(path: Path, rows: Sequence[Row], title: str, order: str = "name") -> None:
+    """Write the page atomically; it is one file, and browsers load its images as they come into view.
+
+    order: the order of `rows`, as the page calls it among the orders to choose from.
+    """
     kinds = dict.fromkeys(kind for row in rows for kind in row.images)
     metrics = dict.fromkeys(name for row in rows for name in row.metrics)
-    page = _template().render(title=title, rows=rows, kinds=list(kinds), metrics=list(metrics))
+    page = _template().render(title=title, rows=rows, kinds=list(kinds), metrics=list(metrics), order=order)
     with replacing(path) as unfinished:
         unfinished.write_text(page, encoding="utf-8")
 

@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from data.batch import DataError
-from data.image_files import find_images, read_ids, read_rgb, write_png
+from data.image_files import find_images, read_ids, read_rgb, read_size, write_png
 from tests.conftest import save_image
 
 
@@ -108,3 +108,13 @@ def test_for_a_folder_of_photographs_the_tool_that_makes_pairs_is_named(tmp_path
     assert find_images(tmp_path / "train_A", problems) == {}
     remedy = "python -m tools.convert_data from-photos makes pairs of photographs"
     assert problems == [f"{tmp_path / 'train_A'}: no such folder; folders beside it: none; {remedy}"]
+
+
+@pytest.mark.parametrize(("orientation", "size"), [(1, (2, 3)), (3, (2, 3)), (6, (3, 2))])
+def test_a_size_is_that_of_the_upright_image(tmp_path: Path, orientation: int, size: tuple[int, int]) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.fromarray(np.zeros((2, 3, 3), np.uint8)).save(tmp_path / "x.jpg", exif=exif)
+    assert read_size(tmp_path / "x.jpg") == size == tuple(read_rgb(tmp_path / "x.jpg").shape[1:])
+    with pytest.raises(DataError, match="no such file"):
+        read_size(tmp_path / "y.jpg")

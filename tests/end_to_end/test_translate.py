@@ -214,7 +214,7 @@ def test_two_freely_named_folders_have_no_test_split(cli: ModuleType, tiny_confi
     settings = ["data.layout=paired_folders", f"data.root={tmp_path}", "data.instance_edges=false"]
     train.main(["--config", str(tiny_config), *settings, "data.source_folder=edges", "data.target_folder=shoes"])
     arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--output", str(tmp_path / "out")]
-    with pytest.raises(DataError, match=r"data\.source_folder=edges has no \{split\}, .* there is no test: .*--input"):
+    with pytest.raises(DataError, match=r"has no split 'test'\. Choose --split train, or --input FOLDER"):
         cli.main(arguments)
     cli.main([*arguments, "--split", "train"])
     assert (tmp_path / "out" / "x.png").is_file()
@@ -340,6 +340,23 @@ def test_flags_that_need_others_are_refused(cli: ModuleType, capfd: pytest.Captu
     assert "'0' is not a whole number above 0" in error
 
 
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (["runs/pairs"], "--checkpoint runs/pairs"),
+        (["--input", "a.png", "--device", "cpu", "runs/pairs/best.pt"], "--checkpoint runs/pairs/best.pt"),
+        (["photos/a.jpg"], "--input photos/a.jpg"),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, list) else "",
+)
+def test_a_path_without_an_option_names_the_option(
+    cli: ModuleType, capfd: pytest.CaptureFixture[str], arguments: list[str], option: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(arguments)
+    assert f"{arguments[-1]} is no setting: did you mean {option}?" in capfd.readouterr().err
+
+
 def test_a_run_without_checkpoint_is_told(cli: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(CheckpointError, match=r"runs: no run with a checkpoint\. Train one first"):
@@ -354,12 +371,13 @@ def test_a_run_without_checkpoint_is_told(cli: ModuleType, tmp_path: Path, monke
     [
         (["--input", "nowhere", "--instances", "nowhere"], "nowhere: no such folder"),
         (["--input", "configs"], "also needs instance maps. Add --instances DIR"),
-        (["--split", "valid"], "no split 'valid'"),
+        (["--split", "valid"], "no split 'valid'. Choose --split train or --split val or --split test, or --input"),
         (
             ["data.root=nowhere", "data.layout=paired_folders", "data.n_classes=12"],
             "data.root: no such folder: nowhere. Set data.root=FOLDER.",
         ),
         (["--checkpoint", "nowhere.pt"], "nowhere.pt: no such checkpoint file"),
+        (["--checkpoint", "RUN/checkpoint-00000009.pt"], "RUN: checkpoint-00000004.pt"),
         (["--checkpoint", "pyproject.toml"], "pyproject.toml: damaged or not a checkpoint"),
     ],
     ids=lambda value: value[-1] if isinstance(value, list) else "",
@@ -372,8 +390,9 @@ def test_a_mistake_ends_in_one_line_and_exit_code_2(
     arguments: list[str],
     message: str,
 ) -> None:
+    arguments = [argument.replace("RUN", str(run_folder)) for argument in arguments]
     monkeypatch.setattr(sys, "argv", ["test.py", "--checkpoint", str(checkpoint_path(run_folder, 4)), *arguments])
     assert run_entry_point(cli.main) == 2
     error = capfd.readouterr().err
-    assert message in error
+    assert message.replace("RUN", str(run_folder)) in error
     assert error.count("\n") == 1

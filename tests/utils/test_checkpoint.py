@@ -49,12 +49,33 @@ def test_the_newest_are_kept(tmp_path: Path, keep: int, kept: list[int]) -> None
     assert [load_checkpoint(path)["step"] for path in list_checkpoints(tmp_path)] == kept
 
 
-@pytest.mark.parametrize("content", [b"", b"<html>", b"junk" * 100])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"<html>",
+        b"junk" * 100,
+        b"\x89PNG\r\n\x1a\n",
+        b"run: {name: x}\n",
+        b"import os\nos.system('x')\n",
+        b"cos\nsystem",
+    ],
+)
 def test_what_is_no_checkpoint_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "checkpoint-00000001.pt"
     path.write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"checkpoint-00000001\.pt: damaged or not a checkpoint"):
+    with pytest.raises(CheckpointError, match=r"checkpoint-00000001\.pt: damaged or not a checkpoint") as caught:
         load_checkpoint(path)
+    assert "could run code" not in str(caught.value)
+
+
+def test_a_missing_checkpoint_names_those_beside_it(tmp_path: Path) -> None:
+    for step in range(3, 13):
+        save_checkpoint(checkpoint_path(tmp_path, step), {"step": step})
+    save_checkpoint(tmp_path / "best.pt", {})
+    latest = r"checkpoint-00000012\.pt, checkpoint-00000011\.pt"
+    with pytest.raises(CheckpointError, match=rf"no such checkpoint file; checkpoints in .*: best\.pt, {latest}.*, …$"):
+        load_checkpoint(tmp_path / "checkpoint-00000099.pt")
 
 
 def test_a_truncated_checkpoint_is_refused(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ class Page(HTMLParser):
         self.rows: list[dict[str, str | None]] = []
         self.tags: list[str] = []
         self.lazy = True
+        self.orders: list[str] = []
+        self._is_in_order = False
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -37,10 +39,16 @@ class Page(HTMLParser):
         if tag == "img" and "src" in found:
             self.sources.append(found["src"] or "")
             self.lazy &= found.get("loading") == "lazy"
+        self._is_in_order = tag == "option"
         if tag == "a":
             self.links.append(found["href"] or "")
         if tag == "article":
             self.rows.append(found)
+
+    def handle_data(self, data: str) -> None:
+        if self._is_in_order:
+            self.orders.append(data.strip())
+        self._is_in_order = False
 
 
 def file_of(link: str, folder: Path) -> Path:
@@ -101,6 +109,17 @@ def test_what_test_py_writes(trained_config: Path, tmp_path: Path) -> None:
     report = json.loads((output / "metrics.json").read_text())["images"]["facade_00001"]
     assert figures["L1"] == report["l1"]
     assert figures["SSIM"] == report["ssim"]
+
+
+def test_the_orders_say_what_they_sort_by(tmp_path: Path) -> None:
+    write_gallery(tmp_path / "index.html", [Row("a", {"source": "a.png"}, metrics={"L1": 0.5})], "one")
+    assert Page(tmp_path / "index.html").orders == ["name", "L1, lowest first"]
+    assert "</span> of 1 image\n" in (tmp_path / "index.html").read_text()
+
+
+def test_the_page_of_a_run_is_in_the_order_of_its_validations(tiny_run: Path) -> None:
+    page = Page(tiny_run / "web" / "index.html")
+    assert page.orders[:3] == ["latest validation first", "step, lowest first", "L1, lowest first"]
 
 
 CHECK = """

@@ -1,0 +1,93 @@
+"""test.py replaces its own results and no other files."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from data.batch import DataError
+from data.image_files import read_rgb
+from tests.conftest import save_image
+from tests.runs import translate
+
+NAMES = ("facade_00000", "facade_00001", "facade_00002")
+BLACK = np.zeros((32, 32, 3), np.uint8)
+
+
+@pytest.fixture
+def arguments(tiny_run: Path, tmp_path: Path) -> list[str]:
+    return ["--checkpoint", str(tiny_run), "--output", str(tmp_path / "out")]
+
+
+def test_results_are_replaced_and_other_files_are_not(
+    arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out"
+    for name in NAMES[:2]:
+        save_image(output / f"{name}.png", BLACK)
+    message = (
+        r"out/facade_00000\.png and 1 other file would be overwritten, which test\.py did not write\. .*--existing"
+    )
+    for choice in ([], ["--existing", "refuse"]):
+        with pytest.raises(DataError, match=message):
+            translate(*arguments, *choice)
+    assert [path.name for path in sorted(output.iterdir())] == [f"{name}.png" for name in NAMES[:2]]
+    translate(*arguments, "--existing", "replace")
+    assert read_rgb(output / "facade_00000.png").any()
+    translate(*arguments)  # its own results
+    assert capfd.readouterr().out.count("translated   3 images") == 2
+
+
+@pytest.mark.parametrize("name", ["index.html", "contact_sheet.png", "metrics.json"])
+def test_a_report_of_another_program_is_not_overwritten(arguments: list[str], tmp_path: Path, name: str) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).write_text("mine")
+    for choice in ("refuse", "keep"):
+        with pytest.raises(DataError, match=rf"out/{name} would be overwritten"):
+            translate(*arguments, "--existing", choice)
+    assert (tmp_path / "out" / name).read_text() == "mine"
+
+
+def test_an_interrupted_translation_is_completed(
+    arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out"
+    translate(*arguments)
+    expected = {name: read_rgb(output / f"{name}.png") for name in NAMES}
+    metrics = json.loads((output / "metrics.json").read_text())
+    untouched = (output / f"{NAMES[0]}.png").stat()
+    (output / f"{NAMES[1]}.png").write_bytes((output / f"{NAMES[1]}.png").read_bytes()[:200])  # killed while writing
+    (output / f"{NAMES[2]}.png").unlink()
+    capfd.readouterr()
+    translate(*arguments, "--existing", "keep")
+    said = capfd.readouterr().out
+    assert "kept         1 existing image\n" in said
+    assert "translated   2 images: " in said
+    assert all(torch.equal(read_rgb(output / f"{name}.png"), expected[name]) for name in NAMES)
+    assert (output / f"{NAMES[0]}.png").stat().st_mtime_ns == untouched.st_mtime_ns
+    again = json.loads((output / "metrics.json").read_text())
+    assert all(again["images"][name] == pytest.approx(metrics["images"][name]) for name in NAMES)
+    assert [report["origin"]["n_kept"] for report in (metrics, again)] == [0, 1]
+
+
+def test_images_of_other_programs_are_kept_and_not_measured(
+    arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out"
+    save_image(output / f"{NAMES[1]}.png", BLACK)
+    for _ in range(2):
+        translate(*arguments, "--existing", "keep")
+        assert "left out     1 existing image that test.py did not write" in capfd.readouterr().out
+        assert not read_rgb(output / f"{NAMES[1]}.png").any()
+        assert set(json.loads((output / "metrics.json").read_text())["images"]) == {NAMES[0], NAMES[2]}
+    with pytest.raises(DataError, match=r"facade_00001\.png would be overwritten"):
+        translate(*arguments)
+
+
+def test_a_kept_image_of_another_size_is_a_problem(arguments: list[str], tmp_path: Path) -> None:
+    translate(*arguments)
+    save_image(tmp_path / "out" / f"{NAMES[0]}.png", BLACK[:16])
+    with pytest.raises(DataError, match=r"facade_00000\.png: is 32x16, its source 32x32\. Remove it, or choose"):
+        translate(*arguments, "--existing", "keep")

@@ -1,0 +1,11 @@
+"""Parts of messages."""
+
+
+def counted(number: int, noun: str) -> str:
+    """Return "1 image" or "2 images"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def printable(text: str) -> str:
+    """Return `text` with control characters and bytes that are no text escaped: names of files may hold anything."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
