@@ -117,6 +117,26 @@ def read_ids(path: Path) -> Tensor:
     return torch.from_numpy(_decode(path, _id_pixels)).unsqueeze(0)
 
 
+def read_palette(path: Path) -> bytes:
+    """Return the palette of an image from its header, as RGB without black at its end; empty where there is none.
+
+    A file that cannot be read has none either: reading its pixels will say why.
+    """
+    try:
+        with warnings.catch_warnings(), Image.open(path, formats=IMAGE_FORMATS) as image:
+            warnings.simplefilter("ignore")
+            if image.mode != "P" or image.palette is None:
+                return b""
+            raw_mode, colors = image.palette.getdata()
+            holder = Image.new("P", (1, 1))
+            holder.putpalette(colors, raw_mode)
+            palette = bytes(holder.getpalette("RGB") or ())
+    except _DECODING_ERRORS:
+        return b""
+    n_colors = max((index // 3 + 1 for index, level in enumerate(palette) if level), default=0)
+    return palette[: 3 * n_colors]
+
+
 def write_jpeg(path: Path, image: Tensor) -> None:
     """Write a (3, H, W) uint8 RGB image as JPEG of quality 95 with colours at full resolution; create its folders."""
     _write(path, image, format="JPEG", quality=JPEG_QUALITY, subsampling=0)
@@ -171,7 +191,9 @@ def _id_pixels(image: Image.Image) -> np.ndarray:
     """Return (H, W) int32."""
     if image.mode not in _ID_MODES:
         raise _UnfitError(
-            f"holds {image.mode} pixels, expected one integer id per pixel (8-bit, 16-bit or palette PNG)"
+            f"holds {image.mode} pixels, expected one integer id per pixel (8-bit or 16-bit PNG, or palette PNG with "
+            "one palette for all files); colours become ids with python -m tools.convert_data colors-to-ids MAPS OUT, "
+            "or train on them as RGB pairs with data.n_classes=0"
         )
     if image.format in ("JPEG", "MPO") or image.info.get("compression") == "jpeg":  # the latter in TIFF
         raise _UnfitError("JPEG changes ids when it compresses; save the map as PNG")

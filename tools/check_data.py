@@ -17,10 +17,12 @@ from data.batch import DataError, check_one_size
 from data.checking import Check, check_all
 from data.image_files import IMAGE_SUFFIXES
 from data.layout import Layout, PairingError, check_enough
+from data.palettes import label_maps, palette_problems
 from utils.cli import ArgumentParser, run_entry_point
 from utils.cores import usable_cores
 from utils.errors import ConfigError
 from utils.log import log_to_console, logger
+from utils.plural import counted
 
 
 def data_set_in(folder: Path, n_classes: int | None, overrides: Sequence[str]) -> tuple[Config, dict[str, bool]]:
@@ -74,7 +76,8 @@ def problems_of_split(config: Config, split: str, *, needs_targets: bool) -> Ite
         layout = None
     if layout is None:
         return
-    logger.info("%s: %d samples", split, len(layout))
+    logger.info("%s: %s", split, counted(len(layout), "sample"))
+    yield from palette_problems(label_maps(layout))
     check = Check(layout, build.build_preprocessing(config), is_for_training=split == "train")
     results = sorted(
         check_all(check, n_processes=usable_cores(), timeout_s=config.data.timeout_s), key=lambda checked: checked.index
@@ -117,7 +120,7 @@ def main(argv: Sequence[str]) -> None:
         for problem in problems_of_split(config, split, needs_targets=needs_targets):
             n_problems += 1
             logger.info("%s", " ".join(problem.split()))
-    logger.info("%s in %s", f"{n_problems} problems" if n_problems else "no problem", ", ".join(splits))
+    logger.info("%s in %s", counted(n_problems, "problem") if n_problems else "no problem", ", ".join(splits))
     if n_problems:
         raise SystemExit(1)
 

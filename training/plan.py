@@ -6,7 +6,9 @@ from torch import Tensor
 from configs import build
 from configs.schema import Config
 from configs.unused_settings import unused_settings
-from data.batch import Batch, Sample
+from data.batch import Batch, DataError, Sample
+from data.layout import Layout
+from data.palettes import label_maps, palette_problems
 from data.sampler import SampleKey
 from training.batches import model_inputs
 from training.model_summary import table, watched_layers
@@ -15,13 +17,18 @@ from training.trainable import TrainableNetwork
 from training.update import AdversarialUpdate, ModelInputs
 from utils.errors import ConfigError
 
-CHECKED_SAMPLES = 100  # by --dry-run
+CHECKED_SAMPLES = 100  # by --dry-run; and palettes of label maps, by each start
 VGG_MIN_SIDE = 16  # pixels, which four poolings make one
 
 
 def describe(training: Training) -> list[str]:
-    """Return the plan as lines: networks, data, steps."""
+    """Return the plan as lines: networks, data, steps.
+
+    Raises:
+        ConfigError, DataError: the samples cannot be used.
+    """
     config, world, state = training.config, training.world, training.run_state.loop
+    check_palettes(training.layout)
     sample = training.dataset(training.layout)[SampleKey(epoch=0, index=0)]
     if isinstance(sample, Exception):
         raise sample
@@ -114,6 +121,13 @@ def activation_bytes(update: AdversarialUpdate, inputs: ModelInputs) -> int:
     n_bytes = sum(kept.values())
     del losses
     return n_bytes
+
+
+def check_palettes(layout: Layout) -> None:
+    """Raise DataError where label maps have different palettes, as far as CHECKED_SAMPLES of them show."""
+    problems = palette_problems(label_maps(layout, CHECKED_SAMPLES))
+    if problems:
+        raise DataError(*problems)
 
 
 def check_size(config: Config, sample: Sample) -> None:

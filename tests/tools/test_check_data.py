@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import data.map_reader
 from tests.conftest import save_image
@@ -33,7 +34,7 @@ def test_a_good_data_set_has_no_problem(
     label_data_set: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert check(monkeypatch, label_data_set, "--n-classes", 5) == 0
-    expected = "test: 1 samples\ntrain: 3 samples\nno problem in test, train\n"
+    expected = "test: 1 sample\ntrain: 3 samples\nno problem in test, train\n"
     assert capsys.readouterr().out == expected
     assert not multiprocessing.active_children()
 
@@ -48,7 +49,7 @@ def test_every_problem_of_every_split_is_told(
     save_image(root / "test_img" / "d.jpg", RGB[:16])
     assert check(monkeypatch, root, "--n-classes", 4) == 1
     *lines, last = capsys.readouterr().out.splitlines()
-    problems = [line for line in lines if not re.fullmatch(r"\w+: \d+ samples", line)]
+    problems = [line for line in lines if not re.fullmatch(r"\w+: \d+ samples?", line)]
     assert last == f"{len(problems)} problems in test, train"
     expected = [
         r"test_label/d\.png is 64x32 but its partner .*test_img/d\.jpg is 64x16",
@@ -94,7 +95,7 @@ def test_images_that_hold_both_sides(
     out = capsys.readouterr().out
     assert f"{folder / 'odd.png'}: is 31 pixels wide, expected two halves of equal width" in out
     assert "each image is taken to hold both sides; tools.convert_data from-photos makes pairs of photographs" in out
-    assert out.endswith(f"1 problems in {folder.name}\n")
+    assert out.endswith(f"1 problem in {folder.name}\n")
 
 
 @pytest.mark.parametrize(
@@ -181,3 +182,17 @@ def test_names_that_are_no_text_and_lines_in_names_are_told_in_a_line(
     out = capfd.readouterr().out.splitlines()
     assert len(out) == 4
     assert out[2].endswith(r"/odd\udcff name.png: cannot be read as an image: it is empty")
+
+
+def test_palettes_that_differ_within_a_split_are_a_problem(
+    label_data_set: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, name in enumerate("abc"):
+        path = label_data_set / "train_label" / f"{name}.png"
+        image = Image.open(path)
+        image.putpalette([0, 0, 0, 40, 20, 10 * number, 80, 80, 80])
+        image.save(path)
+    assert check(monkeypatch, label_data_set, "--n-classes", 5) == 1
+    out = capsys.readouterr().out
+    assert len(re.findall(r"train_label.b\.png and .*train_label.a\.png have different palettes", out)) == 1
+    assert "1 problem in test, train" in out
