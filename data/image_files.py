@@ -143,7 +143,7 @@ def write_jpeg(path: Path, image: Tensor) -> None:
 
 
 def write_png(path: Path, image: Tensor) -> None:
-    """Write a (3, H, W) uint8 RGB image as PNG; create its folders."""
+    """Write a (3, H, W) RGB image or (1, H, W) ids, uint8, as PNG; create its folders."""
     _write(path, image, format="PNG")
 
 
@@ -151,7 +151,8 @@ def _write(path: Path, image: Tensor, **options: Any) -> None:
     assert image.dtype == torch.uint8, image.dtype
     assert image.dim() == 3, image.shape
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(image.permute(1, 2, 0).contiguous().cpu().numpy()).save(path, **options)
+    pixels = image.permute(1, 2, 0).contiguous().cpu().numpy()
+    Image.fromarray(pixels[..., 0] if len(image) == 1 else pixels).save(path, **options)
 
 
 class _UnfitError(Exception):

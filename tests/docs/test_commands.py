@@ -63,6 +63,7 @@ DATA_SETS = {
 }
 MADE_BEFORE = {  # what the reader has made by then
     "HALVES": "python -m tools.convert_data to-folders FACADES FOLDERS",
+    "--colors DATA/train_label.yaml": "python -m tools.convert_data colors-to-ids COLORED/train DATA/train_label",
     "generator.safetensors": "python -m tools.export --checkpoint runs/mine --format safetensors",
 }
 LABEL_WEIGHTS = "labels/latest_net_G.pth"
@@ -84,6 +85,10 @@ def trained_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, images in {"FOLDER": "test_A", "TARGETS": "test_B", "PHOTOS": "train_B"}.items():
         shutil.copytree(folder / "PAIRS" / images, folder / name)
     shutil.copytree(folder / "LABELS/test_label", folder / "LABEL_MAPS")
+    for split in ("train", "val"):
+        colored = np.full((8, 8, 3), 90, np.uint8)
+        colored[:4] = 0
+        save_image(folder / "COLORED" / split / "a.png", colored)
     for name, suffix in (("a", "jpg"), ("b", "png")):
         save_image(folder / f"{name}.{suffix}", np.full((40, 50, 3), 90, np.uint8))
     (folder / "hub" / "checkpoints").mkdir(parents=True)

@@ -1,8 +1,9 @@
-"""Convert data sets between layouts, and photographs to pairs.
+"""Convert data sets between layouts, photographs to pairs, and label maps drawn in colours to ids.
 
 python -m tools.convert_data to-folders FROM TO         pix2pix's images of two halves -> TO/train_A, TO/train_B, …
 python -m tools.convert_data to-side-by-side FROM TO    and back
 python -m tools.convert_data from-photos FROM TO        photographs -> edges, grey or low resolution, and photographs
+python -m tools.convert_data colors-to-ids FROM TO      label maps drawn in colours -> ids, and TO.yaml with the colours
 """
 
 import argparse
@@ -13,32 +14,38 @@ from pathlib import Path
 
 from data.batch import DataError
 from data.image_files import JPEG_QUALITY
+from tools.convert_data.colors import colors_to_ids
 from tools.convert_data.conversion import Conversion, convert_all
 from tools.convert_data.layouts import to_folders, to_side_by_side
 from tools.convert_data.photos import SPLITS, PhotoPairs, from_photos
 from utils.cli import ArgumentParser, run_entry_point
 from utils.log import log_to_console, logger
+from utils.plural import counted
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """Parse the command line."""
-    parser = ArgumentParser(description="Convert data sets between layouts, and photographs to pairs.")
+    parser = ArgumentParser(description="Convert data sets between layouts, photographs, and label maps.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     helps = {
         "to-folders": "pix2pix's images, A in the left half and B in the right, to SPLIT_A and SPLIT_B",
         "to-side-by-side": "SPLIT_A and SPLIT_B to images of two halves",
         "from-photos": "photographs to pairs: sources made of them in SPLIT_A, the photographs in SPLIT_B",
+        "colors-to-ids": "label maps drawn in colours to ids, and a YAML file of the colours, TO.yaml",
     }
     by_name = {name: commands.add_parser(name, help=text, description=text) for name, text in helps.items()}
     for name, command in by_name.items():
         command.add_argument("origin", type=_folder, metavar="FROM", help="folder to read, with its subfolders")
         command.add_argument("target", type=_folder, metavar="TO", help="folder to write to, outside FROM")
-        format_help = f"jpeg: quality {JPEG_QUALITY}, colours at full resolution; default: %(default)s"
-        default = "jpeg" if name == "from-photos" else "png"
-        command.add_argument("--format", choices=("png", "jpeg"), default=default, help=format_help)
+        if name != "colors-to-ids":
+            format_help = f"jpeg: quality {JPEG_QUALITY}, colours at full resolution; default: %(default)s"
+            default = "jpeg" if name == "from-photos" else "png"
+            command.add_argument("--format", choices=("png", "jpeg"), default=default, help=format_help)
         existing_help = "existing files; default: error, before anything is written"
         command.add_argument("--existing", choices=("error", "keep", "replace"), default="error", help=existing_help)
     _add_photo_arguments(by_name["from-photos"].add_argument)
+    colors_help = "YAML file as metrics.label_colors takes it, or cityscapes or cmp_facades; default: found in the maps"
+    by_name["colors-to-ids"].add_argument("--colors", metavar="FILE", help=colors_help)
     arguments = parser.parse_args(argv)
     if arguments.command == "from-photos" and arguments.val + arguments.test >= 1:
         parser.error(f"--val {arguments.val} and --test {arguments.test} leave nothing to train on")
@@ -83,12 +90,10 @@ def plan(arguments: argparse.Namespace, target: Path, problems: list[str]) -> li
     """Return the conversions of the command line; problems of the data set are added to `problems`.
 
     Raises:
-        DataError: the target lies within the origin, or the origin cannot be converted.
+        DataError: the origin cannot be converted.
     """
     origin = arguments.origin.expanduser()
     suffix = {"png": ".png", "jpeg": ".jpg"}[arguments.format]
-    if target.resolve().is_relative_to(origin.resolve()):
-        raise DataError(f"{target}: lies within {origin}, and would be read too the next time; choose another TO")
     match arguments.command:
         case "to-folders":
             return to_folders(origin, target, suffix, problems)
@@ -112,19 +117,31 @@ def main(argv: Sequence[str]) -> None:
     """Convert a data set according to the command line; exit with code 1 if images could not be used."""
     arguments = parse_arguments(argv)
     log_to_console(is_main=True)
-    target = arguments.target.expanduser()
+    origin, target = arguments.origin.expanduser(), arguments.target.expanduser()
+    if target.resolve().is_relative_to(origin.resolve()):
+        raise DataError(f"{target}: lies within {origin}, and would be read too the next time; choose another TO")
     problems: list[str] = []
-    conversions = plan(arguments, target, problems)
-    counts, unusable = convert_all(conversions, arguments.existing)
-    problems += unusable
-    for problem in problems:
-        logger.info("left out: %s", " ".join(problem.split()))
-    splits = dict.fromkeys((*SPLITS, *counts) if arguments.command == "from-photos" else sorted(counts))
-    logger.info("%s: %s", target, ", ".join(f"{counts[split]} pairs in {split}" for split in splits) or "no pair")
-    if counts["train"]:
-        logger.info("to train on them: %s", training_command(arguments, target))
+    if arguments.command == "colors-to-ids":
+        problems += colors_to_ids(origin, target, arguments.colors, arguments.existing)
+        log_left_out(problems)
+    else:
+        conversions = plan(arguments, target, problems)
+        counts, unusable = convert_all(conversions, arguments.existing)
+        problems += unusable
+        log_left_out(problems)
+        splits = dict.fromkeys((*SPLITS, *counts) if arguments.command == "from-photos" else sorted(counts))
+        pairs = ", ".join(f"{counted(counts[split], 'pair')} in {split}" for split in splits) or "no pair"
+        logger.info("%s: %s", target, pairs)
+        if counts["train"]:
+            logger.info("to train on them: %s", training_command(arguments, target))
     if problems:
         raise SystemExit(1)
+
+
+def log_left_out(problems: Sequence[str]) -> None:
+    """List the images that could not be used."""
+    for problem in problems:
+        logger.info("left out: %s", " ".join(problem.split()))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ _LOG_EVERY = 1000  # images
 class Conversion:
     """One image or pair to be made.
 
-    files: one file for each (3, H, W) uint8 image that `make` returns.
+    files: one file for each (3, H, W) uint8 image, or (1, H, W) uint8 map of ids, that `make` returns.
     make: raises DataError if the images cannot be made.
     """
 
@@ -90,7 +90,7 @@ def _present(file: Path) -> list[Path]:
 
 
 def _write(path: Path, image: Tensor) -> None:
-    """Write a (3, H, W) uint8 RGB image atomically, and delete the same name in another format."""
+    """Write a (C, H, W) uint8 image or map atomically, and delete the same name in another format."""
     with replacing(path) as unfinished:
         _WRITERS[path.suffix](unfinished, image)
     for other in _present(path):
