@@ -7,12 +7,18 @@ from data.image_files import read_palette
 from data.layout import Layout
 
 
+def label_map(layout: Layout, index: int) -> Path | None:
+    """Return the file of the label map of sample `index`; None where the source is an RGB image or drawn."""
+    files = layout.origin(index).files if layout.n_classes else ()
+    return files[0] if files else None  # the source comes first
+
+
 def label_maps(layout: Layout, most: int | None = None) -> list[Path]:
     """Return the files of label maps, up to `most` spread over the layout; none where sources are RGB images."""
     n_samples = len(layout)
     step = -(-n_samples // most) if most else 1
-    origins = (layout.origin(index) for index in range(0, n_samples if layout.n_classes else 0, step))
-    return [file for origin in origins for file in origin.files[:1]]  # the source comes first
+    files = (label_map(layout, index) for index in range(0, n_samples, step))
+    return [file for file in files if file]
 
 
 def palette_problems(paths: Iterable[Path]) -> list[str]:

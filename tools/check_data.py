@@ -2,6 +2,8 @@
 
 python -m tools.check_data --config configs/NAME.yaml [section.key=value ...]
 python -m tools.check_data FOLDER [--n-classes N] [section.key=value ...]
+
+Without --n-classes label maps may hold any id, and those that occur are listed.
 """
 
 import sys
@@ -24,21 +26,23 @@ from utils.errors import ConfigError
 from utils.log import log_to_console, logger
 from utils.plural import counted
 
+_ANY_CLASSES = 2**31 - 1  # data.n_classes where the user has not said it
+_IGNORED_IDS = (255, 65535)  # as data sets mark pixels without a class
+_LISTED_RANGES = 8
+
 
 def data_set_in(folder: Path, n_classes: int | None, overrides: Sequence[str]) -> tuple[Config, dict[str, bool]]:
     """Return the settings of a folder whose layout is recognized, and its splits as in `splits_of_config`.
 
     Raises:
-        ConfigError, DataError: the layout is not recognized, or `n_classes` is missing or without effect.
+        ConfigError, DataError: the layout is not recognized, or `n_classes` is without effect.
     """
     if not folder.is_dir():
-        raise DataError(f"{folder}: no such folder")
+        raise DataError(f"{folder}: is a file: name the folder" if folder.exists() else f"{folder}: no such folder")
     data: dict[str, Any] = {"root": str(folder), "preprocess": "none", "layout": "paired_folders"}
     names = _splits(folder, "_label")
-    if names and n_classes is None:
-        raise ConfigError(f"{folder}: holds label maps; add --n-classes N")
     if names:
-        data |= {"n_classes": n_classes, "instance_edges": bool(_splits(folder, "_inst"))}
+        data |= {"n_classes": n_classes or _ANY_CLASSES, "instance_edges": bool(_splits(folder, "_inst"))}
     elif n_classes is not None:
         raise ConfigError(f"{folder}: holds no SPLIT_label for --n-classes {n_classes}; omit it")
     elif not (names := _splits(folder, "_A")):
@@ -63,8 +67,11 @@ def splits_of_config(config: Config) -> dict[str, bool]:
     return {"train": True} | splits | {"train": True}
 
 
-def problems_of_split(config: Config, split: str, *, needs_targets: bool) -> Iterator[str]:
-    """Yield the problems of a split, as training reports them; log the number of its samples."""
+def problems_of_split(config: Config, split: str, *, needs_targets: bool, ids: set[int]) -> Iterator[str]:
+    """Yield the problems of a split, as training reports them; log the number of its samples.
+
+    ids: those of its label maps are added.
+    """
     layout: Layout | None
     try:
         layout = build.build_layout(config, split, needs_targets=needs_targets)
@@ -83,6 +90,7 @@ def problems_of_split(config: Config, split: str, *, needs_targets: bool) -> Ite
         check_all(check, n_processes=usable_cores(), timeout_s=config.data.timeout_s), key=lambda checked: checked.index
     )
     for checked in results:
+        ids |= checked.ids
         yield from checked.problems
     if check.is_for_training and config.train.batch_size > 1:
         sizes = [(layout.names[good.index], good.height, good.width) for good in results if good.height]
@@ -93,11 +101,36 @@ def problems_of_split(config: Config, split: str, *, needs_targets: bool) -> Ite
                 yield from error.problems
 
 
+def describe_ids(ids: set[int], n_classes: int, ignore_id: int | None) -> str:
+    """Return the ids that occur, in a line, and the settings that allow them where those given do not."""
+    if all(0 <= number < n_classes or number == ignore_id for number in ids) and n_classes != _ANY_CLASSES:
+        ignored = "" if ignore_id is None else f" data.ignore_id={ignore_id}"
+        return f"ids {_ranges(sorted(ids))}, of data.n_classes={n_classes}{ignored}"
+    apart = (number for number in _IGNORED_IDS if number in ids and number - 1 not in ids)
+    ignored_id = ignore_id if ignore_id in ids else next(apart, None)
+    wanted = f"data.n_classes={max(ids - {ignored_id}, default=0) + 1}"
+    return f"ids {_ranges(sorted(ids))}: {wanted}{'' if ignored_id is None else f' data.ignore_id={ignored_id}'}"
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Return ascending numbers as "0 to 33 and 255"."""
+    starts = [k for k, number in enumerate(numbers) if k == 0 or number != numbers[k - 1] + 1]
+    bounds = [
+        (numbers[start], numbers[end - 1]) for start, end in zip(starts, [*starts[1:], len(numbers)], strict=True)
+    ]
+    texts = [f"{first} to {last}" if last > first else str(first) for first, last in bounds]
+    if len(texts) > _LISTED_RANGES:
+        texts[_LISTED_RANGES - 1 : -1] = [f"{len(texts) - _LISTED_RANGES} more ranges"]
+    return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
+
+
 def main(argv: Sequence[str]) -> None:
     """Check a data set according to the command line; exit with code 1 if it has problems."""
     parser = ArgumentParser(description="Report all problems of a data set at once.")
     parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file of the run that reads it")
-    parser.add_argument("--n-classes", type=int, metavar="N", help="number of classes of label maps, for FOLDER")
+    parser.add_argument(
+        "--n-classes", type=int, metavar="N", help="number of classes of label maps, for FOLDER; default: any"
+    )
     parser.add_argument(
         "settings", nargs="*", metavar="FOLDER|section.key=value", help="data set, or settings of --config"
     )
@@ -113,13 +146,15 @@ def main(argv: Sequence[str]) -> None:
     else:
         raise ConfigError("nothing to check; name a configuration with --config FILE, or a folder")
     log_to_console(is_main=True)
-    n_problems = 0
+    n_problems, ids = 0, set[int]()
     if is_guess:
         logger.info("each image is taken to hold both sides; tools.convert_data from-photos makes pairs of photographs")
     for split, needs_targets in splits.items():
-        for problem in problems_of_split(config, split, needs_targets=needs_targets):
+        for problem in problems_of_split(config, split, needs_targets=needs_targets, ids=ids):
             n_problems += 1
             logger.info("%s", " ".join(problem.split()))
+    if ids:
+        logger.info("%s", describe_ids(ids, config.data.n_classes, config.data.ignore_id))
     logger.info("%s in %s", counted(n_problems, "problem") if n_problems else "no problem", ", ".join(splits))
     if n_problems:
         raise SystemExit(1)
