@@ -5,7 +5,8 @@ import struct
 import unicodedata
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".ppm", ".bmp", ".tif", ".t
 MAX_PIXELS = 89_478_485  # Pillow's own limit: a file of a few bytes can expand to more than any memory holds
 Image.MAX_IMAGE_PIXELS = MAX_PIXELS
 JPEG_QUALITY = 95
+_LISTED = 5
 
 # Pillow's decoders raise these on damaged files.
 _DECODING_ERRORS = (
@@ -54,11 +56,13 @@ _OTHER_FILES = {
 }
 
 
-def find_images(folder: Path, problems: list[str]) -> dict[str, Path]:
+def find_images(folder: Path, problems: list[str], if_missing: str = "") -> dict[str, Path]:
     """Return the image files below `folder` by name: the relative path without suffix, in Unicode's form NFC.
 
-    Hidden files are skipped, and links to folders are not followed. Problems are appended to `problems`: the folder is
-    missing or empty, or two files have the same name, of which the first is returned.
+    Hidden files are skipped, links to folders are not followed, and `count_other_files` counts other formats. Problems
+    are appended to `problems`: the folder is missing or empty, or two files have the same name, of which the first is
+    returned.
+    if_missing: the remedy where the folder is missing.
 
     Raises:
         DataError: a folder below cannot be listed.
@@ -68,7 +72,8 @@ def find_images(folder: Path, problems: list[str]) -> dict[str, Path]:
         named = ", ".join([path.name for path in beside if path.is_dir()][:8]) or "none"
         has_images = any(path.suffix.lower() in IMAGE_SUFFIXES for path in beside)
         remedy = "; python -m tools.convert_data from-photos makes pairs of photographs" if has_images else ""
-        problems.append(f"{folder}: no such folder; folders beside it: {named}{remedy}")
+        what = "is a file, expected a folder" if folder.exists() else "no such folder"
+        problems.append(f"{folder}: {what}; folders beside it: {named}{remedy}{if_missing}")
         return {}
     images: dict[str, Path] = {}
     for path in _image_paths(folder):
@@ -82,19 +87,37 @@ def find_images(folder: Path, problems: list[str]) -> dict[str, Path]:
     return images
 
 
+def count_other_files(folders: Iterable[Path]) -> str:
+    """Return how many files below folders are of other formats than `find_images` takes, as "2 .gif, 1 .txt"."""
+    kinds = Counter[str]()
+    for folder in filter(Path.is_dir, folders):
+        paths = (path for path in _paths(folder) if path.suffix.lower() not in IMAGE_SUFFIXES)
+        kinds.update(path.suffix.lower() or path.name for path in paths)
+    more = f" and {len(kinds) - _LISTED} other kinds" if len(kinds) > _LISTED else ""
+    frequent = sorted(kinds, key=lambda kind: (-kinds[kind], kind))[:_LISTED]
+    return ", ".join(f"{kinds[kind]} {kind}" for kind in frequent) + more
+
+
 def _image_paths(folder: Path) -> Iterator[Path]:
     """Yield paths in order, broken links included: their samples would otherwise be missing unnoticed."""
+    for path in sorted(_paths(folder)):
+        if path.suffix.lower() in IMAGE_SUFFIXES and (path.is_file() or not path.exists()):
+            yield path
+
+
+def _paths(folder: Path) -> Iterator[Path]:
+    """Yield the files below a folder that are not hidden.
+
+    Raises:
+        DataError: a folder cannot be listed.
+    """
 
     def fail(error: OSError) -> None:
         raise DataError(f"{error.filename}: {error.strerror}")
 
-    paths = []
     for parent, folders, files in os.walk(folder, onerror=fail):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        paths += [Path(parent, name) for name in files if not name.startswith(".")]
-    for path in sorted(paths):
-        if path.suffix.lower() in IMAGE_SUFFIXES and (path.is_file() or not path.exists()):
-            yield path
+        yield from (Path(parent, name) for name in files if not name.startswith("."))
 
 
 def read_rgb(path: Path) -> Tensor:
@@ -172,6 +195,8 @@ def _decode(path: Path, pixels_of: Callable[[Image.Image], np.ndarray]) -> np.nd
         raise DataError(f"{path}: {error}") from error
     except MemoryError as error:
         raise LoadingError(f"{path}: too little memory to read it") from error
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise DataError(f"{path}: has more than {MAX_PIXELS} pixels; make it smaller") from error
     except _DECODING_ERRORS as error:
         raise DataError(f"{path}: cannot be read as an image: {_reason(error, path)}") from error
 
@@ -241,8 +266,6 @@ def _reason(error: Exception, path: Path) -> str:
             begin = file.read(64).lstrip(b"\xef\xbb\xbf \r\n\t")
         other = next((what for mark, what in _OTHER_FILES.items() if begin.startswith(mark)), None)
         return other or (f"it is damaged, or none of {', '.join(IMAGE_FORMATS)}" if begin else "it is empty")
-    if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
-        return f"it has more than {MAX_PIXELS} pixels; make it smaller"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -17,7 +17,7 @@ from configs.load import config_from_dict, load_config
 from configs.schema import Config
 from data.batch import DataError, check_one_size
 from data.checking import Check, check_all
-from data.image_files import IMAGE_SUFFIXES
+from data.image_files import IMAGE_SUFFIXES, count_other_files
 from data.layout import Layout, PairingError, check_enough
 from data.palettes import label_maps, palette_problems
 from utils.cli import ArgumentParser, run_entry_point
@@ -84,6 +84,8 @@ def problems_of_split(config: Config, split: str, *, needs_targets: bool, ids: s
     if layout is None:
         return
     logger.info("%s: %s", split, counted(len(layout), "sample"))
+    if others := count_other_files(layout.folders):
+        logger.info("%s: left out, being of other formats: %s", split, others)
     yield from palette_problems(label_maps(layout))
     check = Check(layout, build.build_preprocessing(config), is_for_training=split == "train")
     results = sorted(

@@ -7,6 +7,7 @@ from configs import build
 from configs.schema import Config
 from configs.unused_settings import unused_settings
 from data.batch import Batch, DataError, Sample
+from data.image_files import count_other_files
 from data.layout import Layout
 from data.palettes import label_maps, palette_problems
 from data.sampler import SampleKey
@@ -16,6 +17,7 @@ from training.setup import Training
 from training.trainable import TrainableNetwork
 from training.update import AdversarialUpdate, ModelInputs
 from utils.errors import ConfigError
+from utils.plural import counted
 
 CHECKED_SAMPLES = 100  # by --dry-run; and palettes of label maps, by each start
 VGG_MIN_SIDE = 16  # pixels, which four poolings make one
@@ -29,6 +31,7 @@ def describe(training: Training) -> list[str]:
     """
     config, world, state = training.config, training.world, training.run_state.loop
     check_palettes(training.layout)
+    others = count_other_files(training.layout.folders) if world.is_main else ""
     sample = training.dataset(training.layout)[SampleKey(epoch=0, index=0)]
     if isinstance(sample, Exception):
         raise sample
@@ -40,8 +43,9 @@ def describe(training: Training) -> list[str]:
     return [
         f"run            {training.folder}",
         *counts,
-        f"data           {len(training.layout)} samples, the first is {sample.name} "
+        f"data           {counted(len(training.layout), 'sample')}, the first is {sample.name} "
         f"{sample.source.shape[-1]}x{sample.source.shape[-2]}",
+        *([f"left out       files of other formats: {others}"] if others else []),
         *_describe_cache(training, training.layout.names.index(sample.name)),
         f"plan           step {state.step} to {training.total_steps}, each of {state.joint_batch_size} "
         f"x {config.batches_per_step} samples; {state.batches_per_epoch} batches an epoch, "

@@ -1,6 +1,6 @@
-"""Numbers with their nouns, for messages."""
+"""Numbers with their nouns."""
 
 
-def counted(n: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
     """Return "1 image" or "2 images"."""
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

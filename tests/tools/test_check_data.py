@@ -179,10 +179,12 @@ def test_names_that_are_no_text_and_lines_in_names_are_told_in_a_line(
 ) -> None:
     (tmp_path / os.fsdecode(b"odd\xff\nname.png")).write_bytes(b"")
     save_image(tmp_path / "x.png", RGB)
+    (tmp_path / "y.gif").touch()
     assert check(monkeypatch, tmp_path) == 1
     out = capfd.readouterr().out.splitlines()
-    assert len(out) == 4
-    assert out[2].endswith(r"/odd\udcff name.png: cannot be read as an image: it is empty")
+    assert len(out) == 5
+    assert out[2] == f"{tmp_path.name}: left out, being of other formats: 1 .gif"
+    assert out[3].endswith(r"/odd\udcff name.png: cannot be read as an image: it is empty")
 
 
 def test_palettes_that_differ_within_a_split_are_a_problem(

@@ -1,7 +1,6 @@
 """Pairs made of photographs: the photograph as the target, and a source derived from it."""
 
 import hashlib
-from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,7 @@ from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2 import functional as F
 
 from data.batch import DataError
-from data.image_files import IMAGE_SUFFIXES, find_images, read_rgb
+from data.image_files import count_other_files, find_images, read_rgb
 from tools.convert_data.conversion import Conversion
 from tools.convert_data.edges import draw_edges
 from utils.log import logger
@@ -77,9 +76,8 @@ def from_photos(
     photos = find_images(origin, problems)
     if not photos:
         raise DataError(*problems)
-    others = Counter(path.suffix.lower() or path.name for path in origin.rglob("*") if _is_other_file(path))
-    if others:
-        logger.info("files of other formats: %s", ", ".join(f"{n} {kind}" for kind, n in sorted(others.items())))
+    if others := count_other_files([origin]):
+        logger.info("files of other formats: %s", others)
     conversions = []
     present = {split: find_images(target / f"{split}_B", []) for split in SPLITS}
     for name, path in photos.items():
@@ -111,7 +109,3 @@ def split_of(name: str, shares: dict[str, float]) -> str:
 
 def _resized(image: Tensor, height: int, width: int) -> Tensor:
     return F.resize(image, [height, width], interpolation=InterpolationMode.BICUBIC, antialias=True)
-
-
-def _is_other_file(path: Path) -> bool:
-    return path.is_file() and not path.name.startswith(".") and path.suffix.lower() not in IMAGE_SUFFIXES
