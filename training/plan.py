@@ -6,9 +6,11 @@ from torch import Tensor
 from configs import build
 from configs.schema import Config
 from configs.unused_settings import unused_settings
+from data.bad_samples import BadSamples
 from data.batch import Batch, DataError, Sample
 from data.image_files import count_other_files
 from data.layout import Layout
+from data.loader import Replacement
 from data.palettes import label_maps, palette_problems
 from data.sampler import SampleKey
 from training.batches import model_inputs
@@ -86,11 +88,12 @@ def _load_samples(training: Training) -> tuple[list[Sample], int]:
     dataset, batch_size = training.dataset(training.layout), training.config.train.batch_size
     n_samples = len(training.layout)
     indices = range(0, n_samples, -(-n_samples // max(CHECKED_SAMPLES, batch_size)))
-    samples: list[Sample] = []
+    samples, bad_samples = list[Sample](), BadSamples(n_samples)
     for index in indices:
         loaded = dataset[SampleKey(epoch=0, index=index)]
         if isinstance(loaded, Exception):
             raise loaded
+        bad_samples.add(loaded.replaces if isinstance(loaded, Replacement) else [])
         check_size(training.config, loaded)
         samples += [loaded] if len(samples) < batch_size else []
     return samples, len(indices)

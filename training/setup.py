@@ -15,7 +15,7 @@ from data.batch import Batch, Sample
 from data.device_transfer import DeviceTransfer
 from data.fingerprint import fingerprint
 from data.layout import Layout, check_enough
-from data.loader import TrainingDataset, read_fixed, training_batches
+from data.loader import TrainingDataset, read_fixed_samples, training_batches
 from data.preprocessing import Preprocessing
 from data.sampler import TrainingSampler
 from inference.predictor import Predictor
@@ -200,7 +200,7 @@ def read_validation_samples(config: Config, train_layout: Layout) -> list[Sample
     split = config.data.validation_split or ("val" if build.has_split(config.data, "val") else None)
     layout = build.build_layout(config, split, needs_targets=True) if split else train_layout
     preprocessing = build.build_preprocessing(config)
-    return [read_fixed(layout, preprocessing, index) for index in range(min(config.n_validation_samples, len(layout)))]
+    return read_fixed_samples(layout, preprocessing, config.n_validation_samples, config.data.on_bad_sample)
 
 
 def build_validation(
