@@ -46,7 +46,7 @@ def convert_all(conversions: Sequence[Conversion], existing: Existing) -> tuple[
     present = [file for conversion in conversions for wanted in conversion.files for file in _present(wanted)]
     if present and existing == "error":
         n_more = f", as do {len(present) - 1} others" if len(present) > 1 else ""
-        raise DataError(f"{present[0]}: already exists{n_more}; choose another TO, or --existing keep or replace")
+        raise DataError(f"{present[0]}: already exists{n_more}; choose another folder, or --existing keep or replace")
     kept = [c for c in conversions if existing == "keep" and all(_present(file) for file in c.files)]
     kept_files = {conversion.files for conversion in kept}
     to_do = [conversion for conversion in conversions if conversion.files not in kept_files]
