@@ -7,7 +7,8 @@ Without --n-classes label maps may hold any id, and those that occur are listed.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -67,10 +68,18 @@ def splits_of_config(config: Config) -> dict[str, bool]:
     return {"train": True} | splits | {"train": True}
 
 
-def problems_of_split(config: Config, split: str, *, needs_targets: bool, ids: set[int]) -> Iterator[str]:
+@dataclass(frozen=True)
+class LabelMaps:
+    """The label maps of all splits, and the ids that occur in them."""
+
+    files: list[Path] = field(default_factory=list)
+    ids: set[int] = field(default_factory=set)
+
+
+def problems_of_split(config: Config, split: str, *, needs_targets: bool, found: LabelMaps) -> Iterator[str]:
     """Yield the problems of a split, as training reports them; log the number of its samples.
 
-    ids: those of its label maps are added.
+    found: its label maps are added.
     """
     layout: Layout | None
     try:
@@ -86,13 +95,13 @@ def problems_of_split(config: Config, split: str, *, needs_targets: bool, ids: s
     logger.info("%s: %s", split, counted(len(layout), "sample"))
     if others := count_other_files(layout.folders):
         logger.info("%s: left out, being of other formats: %s", split, others)
-    yield from palette_problems(label_maps(layout))
+    found.files.extend(label_maps(layout))
     check = Check(layout, build.build_preprocessing(config), is_for_training=split == "train")
     results = sorted(
         check_all(check, n_processes=usable_cores(), timeout_s=config.data.timeout_s), key=lambda checked: checked.index
     )
     for checked in results:
-        ids |= checked.ids
+        found.ids.update(checked.ids)
         yield from checked.problems
     if check.is_for_training and config.train.batch_size > 1:
         sizes = [(layout.names[good.index], good.height, good.width) for good in results if good.height]
@@ -101,6 +110,16 @@ def problems_of_split(config: Config, split: str, *, needs_targets: bool, ids: s
                 check_samples()
             except DataError as error:
                 yield from error.problems
+
+
+def problems_of_splits(config: Config, splits: Mapping[str, bool]) -> Iterator[str]:
+    """Yield the problems of splits, given as in `splits_of_config`, and log what they hold."""
+    found = LabelMaps()
+    for split, needs_targets in splits.items():
+        yield from problems_of_split(config, split, needs_targets=needs_targets, found=found)
+    yield from palette_problems(found.files)
+    if found.ids:
+        logger.info("%s", describe_ids(found.ids, config.data.n_classes, config.data.ignore_id))
 
 
 def describe_ids(ids: set[int], n_classes: int, ignore_id: int | None) -> str:
@@ -148,15 +167,12 @@ def main(argv: Sequence[str]) -> None:
     else:
         raise ConfigError("nothing to check; name a configuration with --config FILE, or a folder")
     log_to_console(is_main=True)
-    n_problems, ids = 0, set[int]()
+    n_problems = 0
     if is_guess:
         logger.info("each image is taken to hold both sides; tools.convert_data from-photos makes pairs of photographs")
-    for split, needs_targets in splits.items():
-        for problem in problems_of_split(config, split, needs_targets=needs_targets, ids=ids):
-            n_problems += 1
-            logger.info("%s", " ".join(problem.split()))
-    if ids:
-        logger.info("%s", describe_ids(ids, config.data.n_classes, config.data.ignore_id))
+    for problem in problems_of_splits(config, splits):
+        n_problems += 1
+        logger.info("%s", " ".join(problem.split()))
     logger.info("%s in %s", counted(n_problems, "problem") if n_problems else "no problem", ", ".join(splits))
     if n_problems:
         raise SystemExit(1)

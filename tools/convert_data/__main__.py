@@ -3,7 +3,7 @@
 python -m tools.convert_data to-folders FROM TO         pix2pix's images of two halves -> TO/train_A, TO/train_B, …
 python -m tools.convert_data to-side-by-side FROM TO    and back
 python -m tools.convert_data from-photos FROM TO        photographs -> edges, grey or low resolution, and photographs
-python -m tools.convert_data source PHOTO … --like PAIRS --output FOLDER    the source alone, as from-photos made PAIRS
+python -m tools.convert_data source PHOTO … --like PAIRS [--output FOLDER]   the source alone, as from-photos made PAIRS
 python -m tools.convert_data colors-to-ids FROM TO      label maps drawn in colours -> ids, and TO.yaml with the colours
 """
 
@@ -68,7 +68,7 @@ def _folder(text: str) -> Path:
 def _add_source_arguments(add: Callable[..., argparse.Action]) -> None:
     add("photos", type=_folder, nargs="+", metavar="PHOTO", help="photograph, or a folder of photographs")
     add("--like", type=_folder, required=True, metavar="PAIRS", help="folder that from-photos has written")
-    add("--output", type=_folder, required=True, metavar="FOLDER", help="folder to write to")
+    add("--output", type=_folder, default=Path("sources"), metavar="FOLDER", help="default: %(default)s")
 
 
 def _add_photo_arguments(add: Callable[..., argparse.Action]) -> None:
@@ -123,6 +123,9 @@ def convert_to_pairs(arguments: argparse.Namespace, origin: Path, target: Path) 
     splits = dict.fromkeys((*SPLITS, *counts) if pairs else sorted(counts))
     pairs_of_splits = ", ".join(f"{counted(counts[split], 'pair')} in {split}" for split in splits) or "no pair"
     logger.info("%s: %s", target, pairs_of_splits)
+    if pairs and counts:
+        like = shlex.quote(str(target))
+        logger.info("the source of another photograph: python -m tools.convert_data source PHOTO --like %s", like)
     if counts["train"]:
         logger.info("to train on them: %s", training_command(arguments, target))
     return problems

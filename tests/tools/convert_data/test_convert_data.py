@@ -192,7 +192,10 @@ def test_a_new_photograph_gets_the_source_that_it_would_have_among_the_pairs(
     photos: Path, tmp_path: Path, command: CommandLine, source: str
 ) -> None:
     options = ("--source", source, "--size", "48", "--sigma", "0.8", "--factor", "3")
-    assert convert(command, "from-photos", photos, tmp_path / "pairs", *options, "--val", "0", "--test", "0")[0] == 0
+    shares = ("--val", "0", "--test", "0")
+    code, out, _ = convert(command, "from-photos", photos, tmp_path / "pairs", *options, *shares)
+    assert code == 0
+    assert f"python -m tools.convert_data source PHOTO --like {tmp_path / 'pairs'}\n" in out
     like = ("--like", tmp_path / "pairs", "--output", tmp_path / "sources")
     code, out, _ = convert(command, "source", photos / "1.png", photos / "trip", *like)
     assert code == 0
