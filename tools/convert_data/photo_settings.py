@@ -38,7 +38,7 @@ def read_photo_settings(folder: Path) -> PhotoPairs:
     try:
         return _parsed(read_yaml(path))
     except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path}: not as from-photos writes it; {remedy}") from error
+        raise DataError(f"{path}: not as from-photos writes it; delete it, and {remedy}") from error
 
 
 def _parsed(values: Any) -> PhotoPairs:
