@@ -14,8 +14,10 @@ from multiprocessing.connection import Connection
 import numpy as np
 import torch
 
+from data.image_files import read_ids
 from data.layout import Layout, describe_sample
 from data.loader import as_data_error
+from data.palettes import label_map
 from data.preprocessing import Preprocessing
 from data.worker_monitor import POLL_S, describe_exit
 
@@ -31,6 +33,7 @@ class Checked:
     problems: empty where the sample can be used.
     height, width: size after preprocessing, in pixels; 0 where the sample cannot be used.
     ends_process: whether the process that read it ended.
+    ids: of the label map as stored, those that are no class included; empty where there is none.
     """
 
     index: int
@@ -38,6 +41,7 @@ class Checked:
     height: int = 0
     width: int = 0
     ends_process: bool = False
+    ids: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,7 @@ class Check:
 
     def __call__(self, index: int) -> Checked:
         """Check sample `index` by reading and placing it."""
+        ids = _ids_of_label_map(self.layout, index)
         try:
             sample = self.layout.read(index)
             if self.is_for_training:
@@ -60,8 +65,19 @@ class Check:
             else:
                 placement = self.preprocessing.fixed(sample)
         except Exception as error:  # noqa: BLE001  a bug is reported with its sample
-            return Checked(index, as_data_error(error, describe_sample(self.layout, index)).problems)
-        return Checked(index, (), placement.crop_height, placement.crop_width)
+            return Checked(index, as_data_error(error, describe_sample(self.layout, index)).problems, ids=ids)
+        return Checked(index, (), placement.crop_height, placement.crop_width, ids=ids)
+
+
+def _ids_of_label_map(layout: Layout, index: int) -> frozenset[int]:
+    """Return the ids in the file of a label map, which `Layout.read` refuses or replaces if they are no class."""
+    file = label_map(layout, index)
+    try:
+        ids = read_ids(file).numpy().ravel() if file else np.zeros(0, np.int32)
+    except Exception:  # noqa: BLE001  `Layout.read` reports it
+        return frozenset()
+    starts = np.flatnonzero(np.diff(ids, prepend=ids[:1] - 1))  # runs of equal ids: few, and quick to sort
+    return frozenset(np.unique(ids[starts]).tolist())
 
 
 def check_all(check: Check, *, n_processes: int, timeout_s: float) -> Iterator[Checked]:

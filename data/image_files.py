@@ -5,7 +5,8 @@ import struct
 import unicodedata
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".ppm", ".bmp", ".tif", ".t
 MAX_PIXELS = 89_478_485  # Pillow's own limit: a file of a few bytes can expand to more than any memory holds
 Image.MAX_IMAGE_PIXELS = MAX_PIXELS
 JPEG_QUALITY = 95
+_LISTED = 5
 
 # Pillow's decoders raise these on damaged files.
 _DECODING_ERRORS = (
@@ -55,11 +57,13 @@ _OTHER_FILES = {
 }
 
 
-def find_images(folder: Path, problems: list[str]) -> dict[str, Path]:
+def find_images(folder: Path, problems: list[str], if_missing: str = "") -> dict[str, Path]:
     """Return the image files below `folder` by name: the relative path without suffix, in Unicode's form NFC.
 
-    Hidden files are skipped, and links to folders are not followed. Problems are appended to `problems`: the folder is
-    missing or empty, or two files have the same name, of which the first is returned.
+    Hidden files are skipped, links to folders are not followed, and `count_other_files` counts other formats. Problems
+    are appended to `problems`: the folder is missing or empty, or two files have the same name, of which the first is
+    returned.
+    if_missing: the remedy where the folder is missing.
 
     Raises:
         DataError: a folder below cannot be listed.
@@ -69,7 +73,8 @@ def find_images(folder: Path, problems: list[str]) -> dict[str, Path]:
         named = ", ".join([path.name for path in beside if path.is_dir()][:8]) or "none"
         has_images = any(path.suffix.lower() in IMAGE_SUFFIXES for path in beside)
         remedy = "; python -m tools.convert_data from-photos makes pairs of photographs" if has_images else ""
-        problems.append(f"{folder}: no such folder; folders beside it: {named}{remedy}")
+        what = "is a file, expected a folder" if folder.exists() else "no such folder"
+        problems.append(f"{folder}: {what}; folders beside it: {named}{remedy}{if_missing}")
         return {}
     images: dict[str, Path] = {}
     for path in _image_paths(folder):
@@ -83,19 +88,37 @@ def find_images(folder: Path, problems: list[str]) -> dict[str, Path]:
     return images
 
 
+def count_other_files(folders: Iterable[Path]) -> str:
+    """Return how many files below folders are of other formats than `find_images` takes, as "2 .gif, 1 .txt"."""
+    kinds = Counter[str]()
+    for folder in filter(Path.is_dir, folders):
+        paths = (path for path in _paths(folder) if path.suffix.lower() not in IMAGE_SUFFIXES)
+        kinds.update(path.suffix.lower() or path.name for path in paths)
+    more = f" and {len(kinds) - _LISTED} other kinds" if len(kinds) > _LISTED else ""
+    frequent = sorted(kinds, key=lambda kind: (-kinds[kind], kind))[:_LISTED]
+    return ", ".join(f"{kinds[kind]} {kind}" for kind in frequent) + more
+
+
 def _image_paths(folder: Path) -> Iterator[Path]:
     """Yield paths in order, broken links included: their samples would otherwise be missing unnoticed."""
+    for path in sorted(_paths(folder)):
+        if path.suffix.lower() in IMAGE_SUFFIXES and (path.is_file() or not path.exists()):
+            yield path
+
+
+def _paths(folder: Path) -> Iterator[Path]:
+    """Yield the files below a folder that are not hidden.
+
+    Raises:
+        DataError: a folder cannot be listed.
+    """
 
     def fail(error: OSError) -> None:
         raise DataError(f"{error.filename}: {error.strerror}")
 
-    paths = []
     for parent, folders, files in os.walk(folder, onerror=fail):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        paths += [Path(parent, name) for name in files if not name.startswith(".")]
-    for path in sorted(paths):
-        if path.suffix.lower() in IMAGE_SUFFIXES and (path.is_file() or not path.exists()):
-            yield path
+        yield from (Path(parent, name) for name in files if not name.startswith("."))
 
 
 def read_rgb(path: Path) -> Tensor:
@@ -128,13 +151,33 @@ def read_ids(path: Path) -> Tensor:
     return torch.from_numpy(_decode(path, _id_pixels)).unsqueeze(0)
 
 
+def read_palette(path: Path) -> bytes:
+    """Return the palette of an image from its header, as RGB without black at its end; empty where there is none.
+
+    A file that cannot be read has none either: reading its pixels will say why.
+    """
+    try:
+        with warnings.catch_warnings(), Image.open(path, formats=IMAGE_FORMATS) as image:
+            warnings.simplefilter("ignore")
+            if image.mode != "P" or image.palette is None:
+                return b""
+            raw_mode, colors = image.palette.getdata()
+            holder = Image.new("P", (1, 1))
+            holder.putpalette(colors, raw_mode)
+            palette = bytes(holder.getpalette("RGB") or ())
+    except _DECODING_ERRORS:
+        return b""
+    n_colors = max((index // 3 + 1 for index, level in enumerate(palette) if level), default=0)
+    return palette[: 3 * n_colors]
+
+
 def write_jpeg(path: Path, image: Tensor) -> None:
     """Write a (3, H, W) uint8 RGB image as JPEG of quality 95 with colours at full resolution; create its folders."""
     _write(path, image, format="JPEG", quality=JPEG_QUALITY, subsampling=0)
 
 
 def write_png(path: Path, image: Tensor) -> None:
-    """Write a (3, H, W) uint8 RGB image as PNG; create its folders."""
+    """Write a (3, H, W) RGB image or (1, H, W) ids, uint8, as PNG; create its folders."""
     _write(path, image, format="PNG")
 
 
@@ -142,8 +185,9 @@ def _write(path: Path, image: Tensor, **options: Any) -> None:
     assert image.dtype == torch.uint8, image.dtype
     assert image.dim() == 3, image.shape
     path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = image.permute(1, 2, 0).contiguous().cpu().numpy()
     with path_in_errors(path):
-        Image.fromarray(image.permute(1, 2, 0).contiguous().cpu().numpy()).save(path, **options)
+        Image.fromarray(pixels[..., 0] if len(image) == 1 else pixels).save(path, **options)
 
 
 class _UnfitError(Exception):
@@ -163,6 +207,8 @@ def _decode(path: Path, pixels_of: Callable[[Image.Image], np.ndarray]) -> np.nd
         raise DataError(f"{path}: {error}") from error
     except MemoryError as error:
         raise LoadingError(f"{path}: too little memory to read it") from error
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise DataError(f"{path}: has more than {MAX_PIXELS} pixels; make it smaller") from error
     except _DECODING_ERRORS as error:
         raise DataError(f"{path}: cannot be read as an image: {_reason(error, path)}") from error
 
@@ -190,7 +236,9 @@ def _id_pixels(image: Image.Image) -> np.ndarray:
     """Return (H, W) int32."""
     if image.mode not in _ID_MODES:
         raise _UnfitError(
-            f"holds {image.mode} pixels, expected one integer id per pixel (8-bit, 16-bit or palette PNG)"
+            f"holds {image.mode} pixels, expected one integer id per pixel (8-bit or 16-bit PNG, or palette PNG with "
+            "one palette for all files); colours become ids with python -m tools.convert_data colors-to-ids MAPS OUT, "
+            "or train on them as RGB pairs with data.n_classes=0"
         )
     if image.format in ("JPEG", "MPO") or image.info.get("compression") == "jpeg":  # the latter in TIFF
         raise _UnfitError("JPEG changes ids when it compresses; save the map as PNG")
@@ -242,8 +290,6 @@ def _reason(error: Exception, path: Path) -> str:
             begin = file.read(64).lstrip(b"\xef\xbb\xbf \r\n\t")
         other = next((what for mark, what in _OTHER_FILES.items() if begin.startswith(mark)), None)
         return other or (f"it is damaged, or none of {', '.join(IMAGE_FORMATS)}" if begin else "it is empty")
-    if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
-        return f"it has more than {MAX_PIXELS} pixels; make it smaller"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error).splitlines()[0] if str(error) else type(error).__name__

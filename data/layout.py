@@ -9,6 +9,7 @@ from torch import Tensor
 
 from data.batch import DataError, Sample
 from utils.digest import sha256_of_file
+from utils.text import counted
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,8 @@ def data_set_folder(root: str) -> Path:
         DataError: there is no such folder.
     """
     folder = Path(root).expanduser()
+    if folder.is_file():
+        raise DataError(f"data.root: is a file: {root}. Name its folder: data.root=FOLDER.")
     if not folder.is_dir():
         raise DataError(f"data.root: no such folder: {root}. Set data.root=FOLDER.")
     return folder
@@ -167,7 +170,7 @@ def check_enough(layout: Layout, joint_batch_size: int) -> None:
     """Raise DataError unless the train split fills a batch of all processes."""
     if len(layout) < joint_batch_size:
         raise DataError(
-            f"the train split has {len(layout)} samples, fewer than train.batch_size x processes = "
+            f"the train split has {counted(len(layout), 'sample')}, fewer than train.batch_size x processes = "
             f"{joint_batch_size}: lower train.batch_size"
         )
 

@@ -91,6 +91,34 @@ def read_fixed(layout: Layout, preprocessing: Preprocessing, index: int) -> Samp
     return place(sample, preprocessing.fixed(sample), source_is_ids=layout.n_classes > 0)
 
 
+def read_fixed_samples(
+    layout: Layout, preprocessing: Preprocessing, n_samples: int, on_bad_sample: Literal["error", "skip"]
+) -> list[Sample]:
+    """Read the first samples of a layout, placed for validation; fewer where it has fewer.
+
+    on_bad_sample: "skip" takes the next one in the place of a sample that cannot be used, and reports it.
+
+    Raises:
+        DataError: a sample cannot be used, or too many cannot where bad samples are skipped.
+    """
+    samples, bad_samples, reasons = list[Sample](), BadSamples(len(layout)), list[str]()
+    for index in range(len(layout)):
+        if len(samples) == n_samples:
+            break
+        try:
+            samples.append(read_fixed(layout, preprocessing, index))
+        except LoadingError:
+            raise
+        except DataError as error:
+            if on_bad_sample == "error":
+                raise
+            reasons.append(str(error))
+            bad_samples.add([BadSample(index, reasons[-1])])
+    if reasons and not samples:
+        raise DataError(*reasons)
+    return samples
+
+
 def training_batches(
     dataset: TrainingDataset,
     sampler: TrainingSampler,

@@ -1,7 +1,7 @@
 """Layout `paired_folders`: sources, targets and instance maps in a folder each, as pix2pixHD stores them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Self
@@ -12,6 +12,9 @@ from data.layout import ClassTable, Origin, PairingError, data_set_folder
 from data.map_reader import MapReader
 
 _Index = dict[str, Path]  # files by name
+_NO_INSTANCES = (
+    "; to train without instance maps: data.instance_edges=false, with features also features.regions=labels"
+)
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ class PairedFolders:
         self._reader = MapReader(n_classes, ignore_id)
         folders = (source_folder, target_folder, instance_folder, feature_folder)
         problems: list[str] = []
-        self._files = _match(problems, *folders)
+        self._files = _match(problems, *folders, if_missing={instance_folder: _NO_INSTANCES})
         self.names = [files.name for files in self._files]
         self.folders = [folder for folder in folders if folder]
         self.files = [path for files in self._files for path in files.maps().values()]
@@ -158,10 +161,15 @@ def _of_split(root: Path, pattern: str, split: str) -> Path:
     return root / pattern.replace("{split}", split)
 
 
-def _match(problems: list[str], source_folder: Path, *partner_folders: Path | None) -> list[_Files]:
-    """Return the files of each complete sample, sorted by name; add each file without a partner to `problems`."""
+def _match(
+    problems: list[str], source_folder: Path, *partner_folders: Path | None, if_missing: Mapping[Path | None, str]
+) -> list[_Files]:
+    """Return the files of each complete sample, sorted by name; add each file without a partner to `problems`.
+
+    if_missing: remedies for folders that are missing.
+    """
     folders = [folder for folder in (source_folder, *partner_folders) if folder is not None]
-    indices = [find_images(folder, problems) for folder in folders]
+    indices = [find_images(folder, problems, if_missing.get(folder, "")) for folder in folders]
     if not all(indices):
         return []  # find_images has named the folder; that all other files lack partners would only hide it
     shortened = [_without_common_ending(index) for index in indices]

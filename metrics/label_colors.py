@@ -47,15 +47,17 @@ class LabelColors:
         return nearest.clamp_max(self.n_classes)[back].view(picture.shape[1:])
 
 
-def read_label_colors(name: str) -> LabelColors:
+def read_label_colors(name: str, setting: str = "metrics.label_colors") -> LabelColors:
     """Return the colours of a data set, "cityscapes" or "cmp_facades", or those of a YAML file.
+
+    setting: the setting or option that names it, for messages.
 
     Raises:
         ConfigError: there is no such file, or it does not map names to RGB colours.
     """
     if name in _DATA_SETS:
         return _of_data_set(name, _DATA_SETS[name])
-    return _read(Path(name).expanduser())
+    return _read(Path(name).expanduser(), setting)
 
 
 def _of_data_set(name: str, classes: Sequence[ClassColor]) -> LabelColors:
@@ -65,28 +67,28 @@ def _of_data_set(name: str, classes: Sequence[ClassColor]) -> LabelColors:
     return LabelColors(name, tuple(evaluated), color_table([*evaluated.values(), *ignored]))
 
 
-def _read(path: Path) -> LabelColors:
+def _read(path: Path, setting: str) -> LabelColors:
     expected = (
         f"expected {', '.join(_DATA_SETS)}, or a YAML file of lines such as road: [128, 64, 128], and of "
         f"{IGNORED}: [[0, 0, 0]] for colours that no score counts"
     )
     if not path.is_file():
-        raise ConfigError(f"metrics.label_colors: no such file: {path}; {expected}")
+        raise ConfigError(f"{setting}: no such file: {path}; {expected}")
     values = read_yaml(path)
     if not isinstance(values, dict):
-        raise ConfigError(f"metrics.label_colors: {path} holds no classes; {expected}")
+        raise ConfigError(f"{setting}: {path} holds no classes; {expected}")
     ignored = values.pop(IGNORED, [])
     if not 2 <= len(values) <= MAX_CLASSES:
-        raise ConfigError(f"metrics.label_colors: {path} has {len(values)} classes, expected 2 to {MAX_CLASSES}")
+        raise ConfigError(f"{setting}: {path} has {len(values)} classes, expected 2 to {MAX_CLASSES}")
     if not isinstance(ignored, list) or any(not isinstance(color, list) for color in ignored):
-        raise ConfigError(f"metrics.label_colors: {path}: {IGNORED} is {ignored}, expected colours: [[0, 0, 0]]")
+        raise ConfigError(f"{setting}: {path}: {IGNORED} is {ignored}, expected colours: [[0, 0, 0]]")
     colors = [*values.values(), *ignored]
     names = [*map(str, values), *[IGNORED] * len(colors)]
     for key, color in zip(names, colors, strict=False):
         if not _is_color(color):
-            raise ConfigError(f"metrics.label_colors: {path}: {key} is {color}, expected [R, G, B], each 0 to 255")
+            raise ConfigError(f"{setting}: {path}: {key} is {color}, expected [R, G, B], each 0 to 255")
     if twice := {tuple(color) for color in colors if colors.count(color) > 1}:
-        raise ConfigError(f"metrics.label_colors: {path}: {list(min(twice))} is there twice: keep one")
+        raise ConfigError(f"{setting}: {path}: {list(min(twice))} is there twice: keep one")
     return LabelColors(str(path), tuple(map(str, values)), torch.tensor(colors, dtype=torch.uint8))
 
 

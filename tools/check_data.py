@@ -2,10 +2,13 @@
 
 python -m tools.check_data --config configs/NAME.yaml [section.key=value ...]
 python -m tools.check_data FOLDER [--n-classes N] [section.key=value ...]
+
+Without --n-classes label maps may hold any id, and those that occur are listed.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,28 +18,32 @@ from configs.load import config_from_dict, load_config
 from configs.schema import Config
 from data.batch import DataError, check_one_size
 from data.checking import Check, check_all
-from data.image_files import IMAGE_SUFFIXES
+from data.image_files import IMAGE_SUFFIXES, count_other_files
 from data.layout import Layout, PairingError, check_enough
+from data.palettes import label_maps, palette_problems
 from utils.cli import ArgumentParser, OnlyOnce, run_entry_point
 from utils.cores import usable_cores
 from utils.errors import ConfigError
 from utils.log import log_to_console, logger
+from utils.text import counted
+
+_ANY_CLASSES = 2**31 - 1  # data.n_classes where the user has not said it
+_IGNORED_IDS = (255, 65535)  # as data sets mark pixels without a class
+_LISTED_RANGES = 8
 
 
 def data_set_in(folder: Path, n_classes: int | None, overrides: Sequence[str]) -> tuple[Config, dict[str, bool]]:
     """Return the settings of a folder whose layout is recognized, and its splits as in `splits_of_config`.
 
     Raises:
-        ConfigError, DataError: the layout is not recognized, or `n_classes` is missing or without effect.
+        ConfigError, DataError: the layout is not recognized, or `n_classes` is without effect.
     """
     if not folder.is_dir():
-        raise DataError(f"{folder}: no such folder")
+        raise DataError(f"{folder}: is a file: name the folder" if folder.exists() else f"{folder}: no such folder")
     data: dict[str, Any] = {"root": str(folder), "preprocess": "none", "layout": "paired_folders"}
     names = _splits(folder, "_label")
-    if names and n_classes is None:
-        raise ConfigError(f"{folder}: holds label maps; add --n-classes N")
     if names:
-        data |= {"n_classes": n_classes, "instance_edges": bool(_splits(folder, "_inst"))}
+        data |= {"n_classes": n_classes or _ANY_CLASSES, "instance_edges": bool(_splits(folder, "_inst"))}
     elif n_classes is not None:
         raise ConfigError(f"{folder}: holds no SPLIT_label for --n-classes {n_classes}; omit it")
     elif not (names := _splits(folder, "_A")):
@@ -61,8 +68,19 @@ def splits_of_config(config: Config) -> dict[str, bool]:
     return {"train": True} | splits | {"train": True}
 
 
-def problems_of_split(config: Config, split: str, *, needs_targets: bool) -> Iterator[str]:
-    """Yield the problems of a split, as training reports them; log the number of its samples."""
+@dataclass(frozen=True)
+class LabelMaps:
+    """The label maps of all splits, and the ids that occur in them."""
+
+    files: list[Path] = field(default_factory=list)
+    ids: set[int] = field(default_factory=set)
+
+
+def problems_of_split(config: Config, split: str, *, needs_targets: bool, found: LabelMaps) -> Iterator[str]:
+    """Yield the problems of a split, as training reports them; log the number of its samples.
+
+    found: its label maps are added.
+    """
     layout: Layout | None
     try:
         layout = build.build_layout(config, split, needs_targets=needs_targets)
@@ -74,12 +92,16 @@ def problems_of_split(config: Config, split: str, *, needs_targets: bool) -> Ite
         layout = None
     if layout is None:
         return
-    logger.info("%s: %d samples", split, len(layout))
+    logger.info("%s: %s", split, counted(len(layout), "sample"))
+    if others := count_other_files(layout.folders):
+        logger.info("%s: left out, being of other formats: %s", split, others)
+    found.files.extend(label_maps(layout))
     check = Check(layout, build.build_preprocessing(config), is_for_training=split == "train")
     results = sorted(
         check_all(check, n_processes=usable_cores(), timeout_s=config.data.timeout_s), key=lambda checked: checked.index
     )
     for checked in results:
+        found.ids.update(checked.ids)
         yield from checked.problems
     if check.is_for_training and config.train.batch_size > 1:
         sizes = [(layout.names[good.index], good.height, good.width) for good in results if good.height]
@@ -90,13 +112,48 @@ def problems_of_split(config: Config, split: str, *, needs_targets: bool) -> Ite
                 yield from error.problems
 
 
+def problems_of_splits(config: Config, splits: Mapping[str, bool]) -> Iterator[str]:
+    """Yield the problems of splits, given as in `splits_of_config`, and log what they hold."""
+    found = LabelMaps()
+    for split, needs_targets in splits.items():
+        yield from problems_of_split(config, split, needs_targets=needs_targets, found=found)
+    yield from palette_problems(found.files)
+    if found.ids:
+        logger.info("%s", describe_ids(found.ids, config.data.n_classes, config.data.ignore_id))
+
+
+def describe_ids(ids: set[int], n_classes: int, ignore_id: int | None) -> str:
+    """Return the ids that occur, in a line, and the settings that allow them where those given do not."""
+    if all(0 <= number < n_classes or number == ignore_id for number in ids) and n_classes != _ANY_CLASSES:
+        ignored = "" if ignore_id is None else f" data.ignore_id={ignore_id}"
+        return f"ids {_ranges(sorted(ids))}, of data.n_classes={n_classes}{ignored}"
+    apart = (number for number in _IGNORED_IDS if number in ids and number - 1 not in ids)
+    ignored_id = ignore_id if ignore_id in ids else next(apart, None)
+    wanted = f"data.n_classes={max(ids - {ignored_id}, default=0) + 1}"
+    return f"ids {_ranges(sorted(ids))}: {wanted}{'' if ignored_id is None else f' data.ignore_id={ignored_id}'}"
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Return ascending numbers as "0 to 33 and 255"."""
+    starts = [k for k, number in enumerate(numbers) if k == 0 or number != numbers[k - 1] + 1]
+    bounds = [
+        (numbers[start], numbers[end - 1]) for start, end in zip(starts, [*starts[1:], len(numbers)], strict=True)
+    ]
+    texts = [f"{first} to {last}" if last > first else str(first) for first, last in bounds]
+    if len(texts) > _LISTED_RANGES:
+        texts[_LISTED_RANGES - 1 : -1] = [f"{len(texts) - _LISTED_RANGES} more ranges"]
+    return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
+
+
 def main(argv: Sequence[str]) -> None:
     """Check a data set according to the command line; exit with code 1 if it has problems."""
     parser = ArgumentParser(description="Report all problems of a data set at once.")
     parser.add_argument(
         "--config", type=Path, action=OnlyOnce, metavar="FILE", help="YAML file of the run that reads it"
     )
-    parser.add_argument("--n-classes", type=int, metavar="N", help="number of classes of label maps, for FOLDER")
+    parser.add_argument(
+        "--n-classes", type=int, metavar="N", help="number of classes of label maps, for FOLDER; default: any"
+    )
     parser.add_argument(
         "settings", nargs="*", metavar="FOLDER|section.key=value", help="data set, or settings of --config"
     )
@@ -115,11 +172,10 @@ def main(argv: Sequence[str]) -> None:
     n_problems = 0
     if is_guess:
         logger.info("each image is taken to hold both sides; tools.convert_data from-photos makes pairs of photographs")
-    for split, needs_targets in splits.items():
-        for problem in problems_of_split(config, split, needs_targets=needs_targets):
-            n_problems += 1
-            logger.info("%s", " ".join(problem.split()))
-    logger.info("%s in %s", f"{n_problems} problems" if n_problems else "no problem", ", ".join(splits))
+    for problem in problems_of_splits(config, splits):
+        n_problems += 1
+        logger.info("%s", " ".join(problem.split()))
+    logger.info("%s in %s", counted(n_problems, "problem") if n_problems else "no problem", ", ".join(splits))
     if n_problems:
         raise SystemExit(1)
 

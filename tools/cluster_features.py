@@ -16,6 +16,7 @@ from utils.checkpoint import read_weights_file, write_weights_file
 from utils.cli import ArgumentParser, run_entry_point
 from utils.errors import ConfigError, UserError
 from utils.log import log_to_console, logger
+from utils.text import counted
 
 MIN_SHARE = 1 / 64  # of the image; pix2pixHD leaves out smaller instances too
 
@@ -80,7 +81,7 @@ def main(argv: Sequence[str]) -> None:
     output = arguments.output or split.file.parent / FILE_NAME
     check_output(output)
     write_weights_file(output, cluster(split, arguments.clusters, split.step).state_dict())
-    logger.info("from %d images: %s", len(split), output)
+    logger.info("from %s: %s", counted(len(split), "image"), output)
 
 
 if __name__ == "__main__":

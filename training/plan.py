@@ -9,7 +9,12 @@ from torch import Tensor
 from configs import build
 from configs.schema import Config
 from configs.unused_settings import unused_settings
-from data.batch import Batch, Sample
+from data.bad_samples import BadSamples
+from data.batch import Batch, DataError, Sample
+from data.image_files import count_other_files
+from data.layout import Layout
+from data.loader import Replacement
+from data.palettes import label_maps, palette_problems
 from data.sampler import SampleKey
 from training.batches import model_inputs
 from training.disk_space import size
@@ -19,15 +24,22 @@ from training.splits import describe_validation
 from training.trainable import TrainableNetwork
 from training.update import AdversarialUpdate, ModelInputs
 from utils.errors import ConfigError
+from utils.text import counted
 
-CHECKED_SAMPLES = 100  # by --dry-run
+CHECKED_SAMPLES = 100  # by --dry-run; and palettes of label maps, by each start
 VGG_MIN_SIDE = 16  # pixels, which four poolings make one
 
 
 def describe(training: Training) -> list[str]:
-    """Return the plan as lines: networks, data, steps."""
+    """Return the plan as lines: networks, data, steps.
+
+    Raises:
+        ConfigError, DataError: the samples cannot be used.
+    """
     config, world, state = training.config, training.world, training.run_state.loop
     validation = training.validation
+    check_palettes(training.layout)
+    others = count_other_files(training.layout.folders) if world.is_main else ""
     sample = training.dataset(training.layout)[SampleKey(epoch=0, index=0)]
     if isinstance(sample, Exception):
         raise sample
@@ -39,8 +51,9 @@ def describe(training: Training) -> list[str]:
     return [
         f"run            {training.folder}",
         *counts,
-        f"data           {len(training.layout)} samples, the first is {sample.name} "
+        f"data           {counted(len(training.layout), 'sample')}, the first is {sample.name} "
         f"{sample.source.shape[-1]}x{sample.source.shape[-2]}",
+        *([f"left out       files of other formats: {others}"] if others else []),
         *_describe_cache(training, training.layout.names.index(sample.name)),
         *(describe_validation(config, training.splits, len(validation.samples)) if validation else []),
         f"plan           step {state.step} to {training.total_steps}, each of {_samples_of_step(config, world.size)}; "
@@ -96,11 +109,12 @@ def _load_samples(training: Training) -> tuple[list[Sample], int]:
     dataset, batch_size = training.dataset(training.layout), training.config.train.batch_size
     n_samples = len(training.layout)
     indices = range(0, n_samples, -(-n_samples // max(CHECKED_SAMPLES, batch_size)))
-    samples: list[Sample] = []
+    samples, bad_samples = list[Sample](), BadSamples(n_samples)
     for index in indices:
         loaded = dataset[SampleKey(epoch=0, index=index)]
         if isinstance(loaded, Exception):
             raise loaded
+        bad_samples.add(loaded.replaces if isinstance(loaded, Replacement) else [])
         check_size(training.config, loaded)
         samples += [loaded] if len(samples) < batch_size else []
     return samples, len(indices)
@@ -135,6 +149,13 @@ def activation_bytes(update: AdversarialUpdate, inputs: ModelInputs) -> int:
     n_bytes = sum(kept.values())
     del losses
     return n_bytes
+
+
+def check_palettes(layout: Layout) -> None:
+    """Raise DataError where label maps have different palettes, as far as CHECKED_SAMPLES of them show."""
+    problems = palette_problems(label_maps(layout, CHECKED_SAMPLES))
+    if problems:
+        raise DataError(*problems)
 
 
 def check_size(config: Config, sample: Sample) -> None:

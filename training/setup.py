@@ -15,7 +15,7 @@ from data.batch import Batch, Sample
 from data.device_transfer import DeviceTransfer
 from data.fingerprint import fingerprint
 from data.layout import Layout, check_enough
-from data.loader import TrainingDataset, read_fixed, training_batches
+from data.loader import TrainingDataset, read_fixed_samples, training_batches
 from data.preprocessing import Preprocessing
 from data.sampler import TrainingSampler
 from inference.predictor import Predictor
@@ -209,7 +209,7 @@ def read_validation_samples(config: Config, splits: Splits) -> list[Sample]:
     """Read the samples of each validation."""
     layout = splits.open_validation(config)
     preprocessing = build.build_preprocessing(config)
-    return [read_fixed(layout, preprocessing, index) for index in range(min(config.n_validation_samples, len(layout)))]
+    return read_fixed_samples(layout, preprocessing, config.n_validation_samples, config.data.on_bad_sample)
 
 
 def build_validation(

@@ -98,8 +98,8 @@ class DataConfig:
     there is none are decoded each time, and the plan says how many fit. Half of the shared memory (memory) and a
     fiftieth of the disk (disk) stay free whatever it says."""
     on_bad_sample: Literal["error", "skip"] = "error"
-    """Reaction to a training sample that cannot be used. error: end the run. skip: another takes its place, and it is
-    named once; more than 1 % of the samples, and more than 10, end the run all the same."""
+    """Reaction to a training or validation sample that cannot be used. error: end the run. skip: another takes its
+    place, and it is named once; more than 1 % of the samples, and more than 10, end the run all the same."""
     timeout_s: float = 600.0
     """Longest that loader processes may take for a batch, in seconds, before the run ends. 0: for ever."""
     prefetch: int = 2

@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from data.batch import DataError
-from data.image_files import find_images, read_ids, read_rgb, read_size, write_png
+from data.image_files import count_other_files, find_images, read_ids, read_rgb, read_size, write_png
 from tests.conftest import save_image
 
 
@@ -118,3 +118,21 @@ def test_a_size_is_that_of_the_upright_image(tmp_path: Path, orientation: int, s
     assert read_size(tmp_path / "x.jpg") == size == tuple(read_rgb(tmp_path / "x.jpg").shape[1:])
     with pytest.raises(DataError, match="no such file"):
         read_size(tmp_path / "y.jpg")
+
+
+def test_files_of_other_formats_are_counted(tmp_path: Path) -> None:
+    for name in ("a.gif", "deep/b.GIF", "notes.txt", "LICENSE", ".hidden", "c.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert count_other_files([tmp_path]) == "2 .gif, 1 .txt, 1 LICENSE"
+    for number in range(9):
+        (tmp_path / f"x.{number}").touch()
+    assert count_other_files([tmp_path]).endswith(" and 7 other kinds")
+    assert count_other_files([tmp_path / "nowhere"]) == ""
+
+
+def test_a_file_in_the_place_of_a_folder_is_named_as_such(tmp_path: Path) -> None:
+    (tmp_path / "train_A").touch()
+    problems: list[str] = []
+    assert find_images(tmp_path / "train_A", problems) == {}
+    assert problems == [f"{tmp_path / 'train_A'}: is a file, expected a folder; folders beside it: none"]

@@ -107,3 +107,12 @@ def test_an_empty_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "B").mkdir()
     with pytest.raises(DataError, match=r"A: holds no image"):
         rgb_folders(tmp_path)
+
+
+def test_missing_instance_maps_have_a_remedy(label_data_set: Path) -> None:
+    (label_data_set / "train_inst").rename(label_data_set / "elsewhere")
+    with pytest.raises(PairingError) as error:
+        label_folders(label_data_set)
+    (problem,) = error.value.problems
+    assert problem.startswith(f"{label_data_set / 'train_inst'}: no such folder")
+    assert "data.instance_edges=false" in problem

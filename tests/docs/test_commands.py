@@ -63,6 +63,8 @@ DATA_SETS = {
 }
 MADE_BEFORE = {  # what the reader has made by then
     "HALVES": "python -m tools.convert_data to-folders FACADES FOLDERS",
+    "--output SOURCES": "python -m tools.convert_data from-photos PHOTOS PAIRS",
+    "--colors DATA/train_label.yaml": "python -m tools.convert_data colors-to-ids COLORED/train DATA/train_label",
     "generator.safetensors": "python -m tools.export --checkpoint runs/mine --format safetensors",
 }
 LABEL_WEIGHTS = "labels/latest_net_G.pth"
@@ -81,9 +83,13 @@ def trained_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "configs", folder / "configs", ignore=shutil.ignore_patterns("__pycache__"))
     for root, maps in DATA_SETS.items():
         write_data_set(folder / root, maps)
-    for name, images in {"FOLDER": "test_A", "TARGETS": "test_B", "PHOTOS": "train_B"}.items():
+    for name, images in {"FOLDER": "test_A", "SOURCES": "test_A", "TARGETS": "test_B", "PHOTOS": "train_B"}.items():
         shutil.copytree(folder / "PAIRS" / images, folder / name)
     shutil.copytree(folder / "LABELS/test_label", folder / "LABEL_MAPS")
+    for split in ("train", "val"):
+        colored = np.full((8, 8, 3), 90, np.uint8)
+        colored[:4] = 0
+        save_image(folder / "COLORED" / split / "a.png", colored)
     for name, suffix in (("a", "jpg"), ("b", "png")):
         save_image(folder / f"{name}.{suffix}", np.full((40, 50, 3), 90, np.uint8))
     (folder / "hub" / "checkpoints").mkdir(parents=True)
@@ -151,7 +157,7 @@ def stand_ins(command: str) -> list[str]:
         given = ["LABEL_MAPS" if word == "FOLDER" else word for word in given]
     if "--instances" in given or "init." in command:  # of a network of label maps
         given = [re.sub(r"[\w/]*latest_net_G.pth", LABEL_WEIGHTS, word) for word in given]
-    if "from-photos" in given:
+    if "from-photos" in given or "--like" in given:
         given = ["NEW_PAIRS" if word == "PAIRS" else word for word in given]
     return given
 

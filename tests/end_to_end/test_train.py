@@ -197,6 +197,7 @@ def test_it_trains_on_pix2pixhds_folders(tiny_config: Path, label_data_set: Path
     [
         (["run.sed=1"], "unknown key run.sed; did you mean run.seed?"),
         (["data.layout=paired_folders", "data.root=nowhere"], "data.root: no such folder: nowhere"),
+        (["data.layout=paired_folders", "data.root=train.py"], "data.root: is a file: train.py. Name its folder"),
         (["data.n_classes=3"], "data.n_classes is 3, synthetic_facades has 12: leave it out"),
         (["train.batch_size=6"], "the train split has 5 samples, fewer than train.batch_size x processes = 6"),
         (["data.validation_split=valid"], "synthetic_facades has no split 'valid', only train, val, test"),

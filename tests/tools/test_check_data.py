@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import data.map_reader
 from tests.conftest import save_image
@@ -33,7 +34,7 @@ def test_a_good_data_set_has_no_problem(
     label_data_set: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert check(monkeypatch, label_data_set, "--n-classes", 5) == 0
-    expected = "test: 1 samples\ntrain: 3 samples\nno problem in test, train\n"
+    expected = "test: 1 sample\ntrain: 3 samples\nids 0 to 4, of data.n_classes=5\nno problem in test, train\n"
     assert capsys.readouterr().out == expected
     assert not multiprocessing.active_children()
 
@@ -48,7 +49,7 @@ def test_every_problem_of_every_split_is_told(
     save_image(root / "test_img" / "d.jpg", RGB[:16])
     assert check(monkeypatch, root, "--n-classes", 4) == 1
     *lines, last = capsys.readouterr().out.splitlines()
-    problems = [line for line in lines if not re.fullmatch(r"\w+: \d+ samples", line)]
+    problems = [line for line in lines if not re.match(r"\w+: \d+ samples?$|ids ", line)]
     assert last == f"{len(problems)} problems in test, train"
     expected = [
         r"test_label/d\.png is 64x32 but its partner .*test_img/d\.jpg is 64x16",
@@ -94,7 +95,7 @@ def test_images_that_hold_both_sides(
     out = capsys.readouterr().out
     assert f"{folder / 'odd.png'}: is 31 pixels wide, expected two halves of equal width" in out
     assert "each image is taken to hold both sides; tools.convert_data from-photos makes pairs of photographs" in out
-    assert out.endswith(f"1 problems in {folder.name}\n")
+    assert out.endswith(f"1 problem in {folder.name}\n")
 
 
 @pytest.mark.parametrize(
@@ -102,9 +103,9 @@ def test_images_that_hold_both_sides(
     [
         ([], "nothing to check; name a configuration with --config FILE, or a folder"),
         (["{root}/missing"], "missing: no such folder"),
-        (["{root}", "--n-classes", "3"], "holds no SPLIT_label for --n-classes 3; omit it"),
-        (["{root}"], "expected SPLIT_label and SPLIT_img, .* name other layouts with --config FILE"),
-        (["{root}/labels"], "holds label maps; add --n-classes N"),
+        (["{root}/labels", "--n-classes", "3"], "holds no SPLIT_label for --n-classes 3; omit it"),
+        (["{root}/labels"], "expected SPLIT_label and SPLIT_img, .* name other layouts with --config FILE"),
+        (["{root}/x.png"], "x.png: is a file: name the folder"),
         (["--config", "{root}/missing.yaml"], "no such configuration file"),
     ],
 )
@@ -115,7 +116,8 @@ def test_what_cannot_be_checked_ends_in_one_line(
     arguments: list[str],
     message: str,
 ) -> None:
-    (tmp_path / "labels" / "train_label").mkdir(parents=True)
+    (tmp_path / "x.png").touch()
+    (tmp_path / "labels").mkdir()
     assert check(monkeypatch, *(argument.format(root=tmp_path) for argument in arguments)) == 2
     assert re.fullmatch(rf"error: .*{message}.*\n", capsys.readouterr().err)
 
@@ -177,7 +179,48 @@ def test_names_that_are_no_text_and_lines_in_names_are_told_in_a_line(
 ) -> None:
     (tmp_path / os.fsdecode(b"odd\xff\nname.png")).write_bytes(b"")
     save_image(tmp_path / "x.png", RGB)
+    (tmp_path / "y.gif").touch()
     assert check(monkeypatch, tmp_path) == 1
     out = capfd.readouterr().out.splitlines()
-    assert len(out) == 4
-    assert out[2].endswith(r"/odd\udcff name.png: cannot be read as an image: it is empty")
+    assert len(out) == 5
+    assert out[2] == f"{tmp_path.name}: left out, being of other formats: 1 .gif"
+    assert out[3].endswith(r"/odd\udcff name.png: cannot be read as an image: it is empty")
+
+
+@pytest.mark.parametrize("other", ["train_label/b.png", "test_label/d.png"])
+def test_palettes_that_differ_are_a_problem(
+    label_data_set: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], other: str
+) -> None:
+    for number, name in enumerate(("train_label/a.png", other)):
+        image = Image.open(label_data_set / name)
+        image.putpalette([0, 0, 0, 40, 20, 10 * number, 80, 80, 80])
+        image.save(label_data_set / name)
+    assert check(monkeypatch, label_data_set, "--n-classes", 5) == 1
+    (problem,) = [line for line in capsys.readouterr().out.splitlines() if "have different palettes" in line]
+    assert all(str(label_data_set / name) in problem for name in ("train_label/a.png", other))
+
+
+def test_the_ids_that_occur_are_listed(
+    label_data_set: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ids = np.arange(64 * 32).reshape(32, 64) % 34
+    ids[0] = 255
+    save_image(label_data_set / "train_label" / "a.png", ids.astype(np.uint8))
+    assert check(monkeypatch, label_data_set) == 0
+    assert "ids 0 to 33 and 255: data.n_classes=34 data.ignore_id=255\n" in capsys.readouterr().out
+    assert check(monkeypatch, label_data_set, "--n-classes", 35, "data.ignore_id=255") == 0
+    assert "ids 0 to 33 and 255, of data.n_classes=35 data.ignore_id=255\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("ids", "ignore_id", "line"),
+    [
+        ({0, 1, 5}, None, "ids 0 to 1 and 5: data.n_classes=6"),
+        ({*range(256)}, None, "ids 0 to 255: data.n_classes=256"),
+        ({3, 7, 9}, 9, "ids 3, 7 and 9: data.n_classes=8 data.ignore_id=9"),
+        ({*range(0, 40, 2)}, None, "ids 0, 2, 4, 6, 8, 10, 12, 12 more ranges and 38: data.n_classes=39"),
+        ({1, 2}, None, "ids 1 to 2, of data.n_classes=3"),
+    ],
+)
+def test_ids_in_a_line(ids: set[int], ignore_id: int | None, line: str) -> None:
+    assert check_data.describe_ids(ids, 3, ignore_id) == line

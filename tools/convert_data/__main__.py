@@ -1,8 +1,10 @@
-"""Convert data sets between layouts, and photographs to pairs.
+"""Convert data sets between layouts, photographs to pairs, and label maps drawn in colours to ids.
 
 python -m tools.convert_data to-folders FROM TO         pix2pix's images of two halves -> TO/train_A, TO/train_B, …
 python -m tools.convert_data to-side-by-side FROM TO    and back
 python -m tools.convert_data from-photos FROM TO        photographs -> edges, grey or low resolution, and photographs
+python -m tools.convert_data source PHOTO … --like PAIRS [--output FOLDER]   the source alone, as from-photos made PAIRS
+python -m tools.convert_data colors-to-ids FROM TO      label maps drawn in colours -> ids, and TO.yaml with the colours
 """
 
 import argparse
@@ -10,35 +12,47 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import get_args
 
 from data.batch import DataError
 from data.image_files import JPEG_QUALITY
-from tools.convert_data.conversion import Conversion, convert_all
+from tools.convert_data.colors import colors_to_ids
+from tools.convert_data.conversion import convert_all
 from tools.convert_data.layouts import to_folders, to_side_by_side
-from tools.convert_data.photos import SPLITS, PhotoPairs, from_photos
+from tools.convert_data.photo_settings import check_same_settings, read_photo_settings, write_photo_settings
+from tools.convert_data.photos import SPLITS, SUFFIXES, PhotoPairs, Source, from_photos, sources_of
 from utils.cli import ArgumentParser, run_entry_point
 from utils.log import log_to_console, logger
+from utils.text import counted
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """Parse the command line."""
-    parser = ArgumentParser(description="Convert data sets between layouts, and photographs to pairs.")
+    parser = ArgumentParser(description="Convert data sets between layouts, photographs, and label maps.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     helps = {
         "to-folders": "pix2pix's images, A in the left half and B in the right, to SPLIT_A and SPLIT_B",
         "to-side-by-side": "SPLIT_A and SPLIT_B to images of two halves",
         "from-photos": "photographs to pairs: sources made of them in SPLIT_A, the photographs in SPLIT_B",
+        "source": "photographs to sources, as from-photos made them in the training pairs, for test.py to translate",
+        "colors-to-ids": "label maps drawn in colours to ids, and a YAML file of the colours, TO.yaml",
     }
     by_name = {name: commands.add_parser(name, help=text, description=text) for name, text in helps.items()}
     for name, command in by_name.items():
-        command.add_argument("origin", type=_folder, metavar="FROM", help="folder to read, with its subfolders")
-        command.add_argument("target", type=_folder, metavar="TO", help="folder to write to, outside FROM")
-        format_help = f"jpeg: quality {JPEG_QUALITY}, colours at full resolution; default: %(default)s"
-        default = "jpeg" if name == "from-photos" else "png"
-        command.add_argument("--format", choices=("png", "jpeg"), default=default, help=format_help)
         existing_help = "existing files; default: error, before anything is written"
         command.add_argument("--existing", choices=("error", "keep", "replace"), default="error", help=existing_help)
+        if name == "source":
+            _add_source_arguments(command.add_argument)
+            continue
+        command.add_argument("origin", type=_folder, metavar="FROM", help="folder to read, with its subfolders")
+        command.add_argument("target", type=_folder, metavar="TO", help="folder to write to, outside FROM")
+        if name != "colors-to-ids":
+            format_help = f"jpeg: quality {JPEG_QUALITY}, colours at full resolution; default: %(default)s"
+            default = "jpeg" if name == "from-photos" else "png"
+            command.add_argument("--format", choices=tuple(SUFFIXES), default=default, help=format_help)
     _add_photo_arguments(by_name["from-photos"].add_argument)
+    colors_help = "YAML file as metrics.label_colors takes it, or cityscapes or cmp_facades; default: found in the maps"
+    by_name["colors-to-ids"].add_argument("--colors", metavar="FILE", help=colors_help)
     arguments = parser.parse_args(argv)
     if arguments.command == "from-photos" and arguments.val + arguments.test >= 1:
         parser.error(f"--val {arguments.val} and --test {arguments.test} leave nothing to train on")
@@ -51,9 +65,14 @@ def _folder(text: str) -> Path:
     return Path(text)
 
 
+def _add_source_arguments(add: Callable[..., argparse.Action]) -> None:
+    add("photos", type=_folder, nargs="+", metavar="PHOTO", help="photograph, or a folder of photographs")
+    add("--like", type=_folder, required=True, metavar="PAIRS", help="folder that from-photos has written")
+    add("--output", type=_folder, default=Path("sources"), metavar="FOLDER", help="default: %(default)s")
+
+
 def _add_photo_arguments(add: Callable[..., argparse.Action]) -> None:
-    sources = ("edges", "grey", "low_resolution")
-    add("--source", choices=sources, default="edges", help="source of the translation; default: edges")
+    add("--source", choices=get_args(Source), default="edges", help="source of the translation; default: edges")
     size_help = "largest length of the longer side, in pixels; larger photographs are resized; default: 1024"
     add("--size", type=_number(int, 1, 100_000), default=1024, metavar="N", help=size_help)
     sigma_help = "edges: blur before their detection, in pixels; more leaves fewer lines; default: 1.2"
@@ -79,25 +98,55 @@ def _number(kind: type[int] | type[float], least: float, most: float) -> Callabl
     return parse
 
 
-def plan(arguments: argparse.Namespace, target: Path, problems: list[str]) -> list[Conversion]:
-    """Return the conversions of the command line; problems of the data set are added to `problems`.
+def convert_to_pairs(arguments: argparse.Namespace, origin: Path, target: Path) -> list[str]:
+    """Write the pairs of the command line; return the problems of what is left out.
 
     Raises:
-        DataError: the target lies within the origin, or the origin cannot be converted.
+        DataError: the origin cannot be converted, or files exist.
     """
-    origin = arguments.origin.expanduser()
-    suffix = {"png": ".png", "jpeg": ".jpg"}[arguments.format]
-    if target.resolve().is_relative_to(origin.resolve()):
-        raise DataError(f"{target}: lies within {origin}, and would be read too the next time; choose another TO")
-    match arguments.command:
-        case "to-folders":
-            return to_folders(origin, target, suffix, problems)
-        case "to-side-by-side":
-            return to_side_by_side(origin, target, suffix, problems)
-        case _:
-            pairs = PhotoPairs(arguments.source, arguments.size, arguments.sigma, arguments.factor)
-            shares = {"val": arguments.val, "test": arguments.test}
-            return from_photos(origin, target, suffix, problems, pairs=pairs, shares=shares)
+    problems: list[str] = []
+    suffix, pairs = SUFFIXES[arguments.format], None
+    if arguments.command == "from-photos":
+        pairs = PhotoPairs(arguments.source, arguments.size, arguments.sigma, arguments.factor, suffix)
+        if arguments.existing == "keep":
+            check_same_settings(target, pairs)
+        shares = {"val": arguments.val, "test": arguments.test}
+        conversions = from_photos(origin, target, problems, pairs=pairs, shares=shares)
+    else:
+        convert = to_folders if arguments.command == "to-folders" else to_side_by_side
+        conversions = convert(origin, target, suffix, problems)
+    counts, unusable = convert_all(conversions, arguments.existing)
+    if pairs and counts:
+        write_photo_settings(target, pairs)
+    problems += unusable
+    log_left_out(problems)
+    splits = dict.fromkeys((*SPLITS, *counts) if pairs else sorted(counts))
+    pairs_of_splits = ", ".join(f"{counted(counts[split], 'pair')} in {split}" for split in splits) or "no pair"
+    logger.info("%s: %s", target, pairs_of_splits)
+    if pairs and counts:
+        like = shlex.quote(str(target))
+        logger.info("the source of another photograph: python -m tools.convert_data source PHOTO --like %s", like)
+    if counts["train"]:
+        logger.info("to train on them: %s", training_command(arguments, target))
+    return problems
+
+
+def convert_to_sources(arguments: argparse.Namespace) -> list[str]:
+    """Write the sources of photographs; return the problems of what is left out.
+
+    Raises:
+        DataError: the settings of the pairs are missing, a photograph has no place, or files exist.
+    """
+    pairs, output = read_photo_settings(arguments.like.expanduser()), arguments.output.expanduser()
+    problems: list[str] = []
+    conversions = sources_of([path.expanduser() for path in arguments.photos], output, problems, pairs)
+    counts, unusable = convert_all(conversions, arguments.existing)
+    problems += unusable
+    log_left_out(problems)
+    logger.info("%s: %s, made with %s", output, counted(counts[""], "source"), pairs.rule)
+    if counts[""]:
+        logger.info("to translate them: python test.py --checkpoint RUN --input %s", shlex.quote(str(output)))
+    return problems
 
 
 def training_command(arguments: argparse.Namespace, target: Path) -> str:
@@ -113,19 +162,25 @@ def main(argv: Sequence[str]) -> None:
     """Convert a data set according to the command line; exit with code 1 if images could not be used."""
     arguments = parse_arguments(argv)
     log_to_console(is_main=True)
-    target = arguments.target.expanduser()
-    problems: list[str] = []
-    conversions = plan(arguments, target, problems)
-    counts, unusable = convert_all(conversions, arguments.existing)
-    problems += unusable
-    for problem in problems:
-        logger.info("left out: %s", " ".join(problem.split()))
-    splits = dict.fromkeys((*SPLITS, *counts) if arguments.command == "from-photos" else sorted(counts))
-    logger.info("%s: %s", target, ", ".join(f"{counts[split]} pairs in {split}" for split in splits) or "no pair")
-    if counts["train"]:
-        logger.info("to train on them: %s", training_command(arguments, target))
+    if arguments.command == "source":
+        problems = convert_to_sources(arguments)
+    else:
+        origin, target = arguments.origin.expanduser(), arguments.target.expanduser()
+        if target.resolve().is_relative_to(origin.resolve()):
+            raise DataError(f"{target}: lies within {origin}, and would be read too the next time; choose another TO")
+        if arguments.command == "colors-to-ids":
+            problems = colors_to_ids(origin, target, arguments.colors, arguments.existing)
+            log_left_out(problems)
+        else:
+            problems = convert_to_pairs(arguments, origin, target)
     if problems:
         raise SystemExit(1)
+
+
+def log_left_out(problems: Sequence[str]) -> None:
+    """List the images that could not be used."""
+    for problem in problems:
+        logger.info("left out: %s", " ".join(problem.split()))
 
 
 if __name__ == "__main__":

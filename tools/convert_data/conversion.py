@@ -26,7 +26,7 @@ _LOG_EVERY = 1000  # images
 class Conversion:
     """One image or pair to be made.
 
-    files: one file for each (3, H, W) uint8 image that `make` returns.
+    files: one file for each (3, H, W) uint8 image, or (1, H, W) uint8 map of ids, that `make` returns.
     make: raises DataError if the images cannot be made.
     """
 
@@ -46,7 +46,7 @@ def convert_all(conversions: Sequence[Conversion], existing: Existing) -> tuple[
     present = [file for conversion in conversions for wanted in conversion.files for file in _present(wanted)]
     if present and existing == "error":
         n_more = f", as do {len(present) - 1} others" if len(present) > 1 else ""
-        raise DataError(f"{present[0]}: already exists{n_more}; choose another TO, or --existing keep or replace")
+        raise DataError(f"{present[0]}: already exists{n_more}; choose another folder, or --existing keep or replace")
     kept = [c for c in conversions if existing == "keep" and all(_present(file) for file in c.files)]
     kept_files = {conversion.files for conversion in kept}
     to_do = [conversion for conversion in conversions if conversion.files not in kept_files]
@@ -90,7 +90,7 @@ def _present(file: Path) -> list[Path]:
 
 
 def _write(path: Path, image: Tensor) -> None:
-    """Write a (3, H, W) uint8 RGB image atomically, and delete the same name in another format."""
+    """Write a (C, H, W) uint8 image or map atomically, and delete the same name in another format."""
     with replacing(path) as unfinished:
         _WRITERS[path.suffix](unfinished, image)
     for other in _present(path):

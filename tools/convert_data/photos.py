@@ -1,7 +1,7 @@
 """Pairs made of photographs: the photograph as the target, and a source derived from it."""
 
 import hashlib
-from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,14 +12,17 @@ from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2 import functional as F
 
 from data.batch import DataError
-from data.image_files import IMAGE_SUFFIXES, find_images, read_rgb
+from data.image_files import count_other_files, find_images, read_rgb
 from tools.convert_data.conversion import Conversion
 from tools.convert_data.edges import draw_edges
 from utils.log import logger
 
 Source = Literal["edges", "grey", "low_resolution"]
+Suffix = Literal[".png", ".jpg"]
 
 SPLITS = ("train", "val", "test")
+SUFFIXES: dict[str, Suffix] = {"png": ".png", "jpeg": ".jpg"}
+"""Suffixes of files by their format."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +32,25 @@ class PhotoPairs:
     size: largest length of its longer side, in pixels.
     sigma: of the Gaussian before the detection of edges, in pixels; for edges.
     factor: by which height and width are reduced; for low_resolution.
+    suffix: of the files, but for lines: they stay sharp in a PNG, and are small there.
     """
 
     source: Source
     size: int
     sigma: float
     factor: int
+    suffix: Suffix
+
+    @property
+    def source_suffix(self) -> str:
+        """The suffix of the sources' files."""
+        return ".png" if self.source == "edges" else self.suffix
+
+    @property
+    def rule(self) -> str:
+        """The settings that the pixels of a pair depend on, as options of from-photos."""
+        own = {"edges": f" --sigma {self.sigma:g}", "grey": "", "low_resolution": f" --factor {self.factor}"}
+        return f"--source {self.source}{own[self.source]} --size {self.size}"
 
     def __call__(self, path: Path) -> tuple[Tensor, Tensor]:
         """Return source and photograph, (3, H, W) uint8 each.
@@ -63,7 +79,6 @@ class PhotoPairs:
 def from_photos(
     origin: Path,
     target: Path,
-    suffix: str,
     problems: list[str],
     *,
     pairs: PhotoPairs,
@@ -77,9 +92,8 @@ def from_photos(
     photos = find_images(origin, problems)
     if not photos:
         raise DataError(*problems)
-    others = Counter(path.suffix.lower() or path.name for path in origin.rglob("*") if _is_other_file(path))
-    if others:
-        logger.info("files of other formats: %s", ", ".join(f"{n} {kind}" for kind, n in sorted(others.items())))
+    if others := count_other_files([origin]):
+        logger.info("files of other formats: %s", others)
     conversions = []
     present = {split: find_images(target / f"{split}_B", []) for split in SPLITS}
     for name, path in photos.items():
@@ -89,11 +103,34 @@ def from_photos(
                 f"{present[elsewhere[0]][name]}: now belongs to {split}; use the same --val and --test as before, or "
                 "another TO"
             )
-        # lines stay sharp in a PNG, and are small there
-        a = target / f"{split}_A" / f"{name}{'.png' if pairs.source == 'edges' else suffix}"
-        b = target / f"{split}_B" / f"{name}{suffix}"
+        a = target / f"{split}_A" / f"{name}{pairs.source_suffix}"
+        b = target / f"{split}_B" / f"{name}{pairs.suffix}"
         conversions.append(Conversion(name, split, (a, b), partial(pairs, path)))
     return conversions
+
+
+def sources_of(photos: Sequence[Path], output: Path, problems: list[str], pairs: PhotoPairs) -> list[Conversion]:
+    """Return the sources alone of photographs, and of those below folders, as they would be in `pairs`.
+
+    Raises:
+        DataError: two have the same name, `output` lies within a folder, or a source would replace a photograph.
+    """
+    found: dict[str, Path] = {}
+    for photo in photos:
+        if photo.is_dir() and output.resolve().is_relative_to(photo.resolve()):
+            raise DataError(f"--output {output}: lies within {photo}, and would be read too the next time")
+        for name, path in (find_images(photo, problems) if photo.is_dir() else {photo.stem: photo}).items():
+            if name in found:
+                raise DataError(f"{path} and {found[name]} have the same name: convert them one by one")
+            found[name] = path
+    files = {name: output / f"{name}{pairs.source_suffix}" for name in found}
+    if taken := {file.resolve() for file in files.values()} & {path.resolve() for path in found.values()}:
+        raise DataError(f"--output {output}: {min(taken)} is a photograph, which its source would replace")
+    return [Conversion(name, "", (files[name],), partial(_source, pairs, path)) for name, path in found.items()]
+
+
+def _source(pairs: PhotoPairs, path: Path) -> tuple[Tensor]:
+    return (pairs(path)[0],)
 
 
 def split_of(name: str, shares: dict[str, float]) -> str:
@@ -111,7 +148,3 @@ def split_of(name: str, shares: dict[str, float]) -> str:
 
 def _resized(image: Tensor, height: int, width: int) -> Tensor:
     return F.resize(image, [height, width], interpolation=InterpolationMode.BICUBIC, antialias=True)
-
-
-def _is_other_file(path: Path) -> bool:
-    return path.is_file() and not path.name.startswith(".") and path.suffix.lower() not in IMAGE_SUFFIXES

@@ -40,7 +40,7 @@ def convert(command: CommandLine, *arguments: str | Path) -> tuple[int, str, str
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*.*")) if p.suffix != ".yaml"}
 
 
 def pixels_in(folder: Path) -> dict[str, np.ndarray]:
@@ -186,3 +186,54 @@ def test_from_photographs_to_a_translation(photos: Path, tmp_path: Path, command
     assert tested
     assert all((tmp_path / "translated").rglob(Path(name).name) for name in tested)
     assert len(list((tmp_path / "translated").rglob("*.png"))) >= len(tested)
+
+
+@pytest.mark.parametrize("source", ["edges", "grey", "low_resolution"])
+def test_a_new_photograph_gets_the_source_that_it_would_have_among_the_pairs(
+    photos: Path, tmp_path: Path, command: CommandLine, source: str
+) -> None:
+    options = ("--source", source, "--size", "48", "--sigma", "0.8", "--factor", "3")
+    shares = ("--val", "0", "--test", "0")
+    code, out, _ = convert(command, "from-photos", photos, tmp_path / "pairs", *options, *shares)
+    assert code == 0
+    assert f"python -m tools.convert_data source PHOTO --like {tmp_path / 'pairs'}\n" in out
+    like = ("--like", tmp_path / "pairs", "--output", tmp_path / "sources")
+    code, out, _ = convert(command, "source", photos / "1.png", photos / "trip", *like)
+    assert code == 0
+    pairs, made = files_in(tmp_path / "pairs/train_A"), files_in(tmp_path / "sources")
+    assert len(made) == 2
+    trained = {Path(name).name: content for name, content in pairs.items()}
+    assert made == {name: trained[name] for name in made}
+    assert f"2 sources, made with --source {source}" in out
+    assert f"python test.py --checkpoint RUN --input {tmp_path / 'sources'}" in out
+
+
+def test_pairs_of_other_settings_are_not_added(photos: Path, tmp_path: Path, command: CommandLine) -> None:
+    target = tmp_path / "pairs"
+    convert(command, "from-photos", photos, target, "--sigma", "2")
+    arguments = ("from-photos", str(photos), str(target), "--existing", "keep")
+    (line,) = command.refusal(convert_data.main, *arguments)
+    assert "made with --source edges --sigma 2 --size 1024, others would be with --source edges --sigma 1.2" in line
+    (target / "from_photos.yaml").unlink()  # as of a version that did not write it
+    assert convert(command, *arguments)[0] == 0
+    assert "sigma: 1.2" in (target / "from_photos.yaml").read_text()
+
+
+def test_sources_that_cannot_be_made_end_in_one_line(photos: Path, tmp_path: Path, command: CommandLine) -> None:
+    convert(command, "from-photos", photos, tmp_path / "pairs")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "from_photos.yaml").write_text("size: x\n")
+    photo, like = str(photos / "1.png"), ("--like", str(tmp_path / "pairs"), "--output")
+    for arguments, expected in {
+        (photo, "--like", str(photos), "--output", "out"): "from_photos.yaml: no such file, which from-photos leaves",
+        (photo, "--like", str(tmp_path / "other"), "--output", "out"): "not as from-photos writes it",
+        (photo, *like, str(photos)): "is a photograph, which its source would replace",
+        (str(photos), *like, str(photos / "out")): "lies within",
+        (photo, photo, *like, str(tmp_path / "out")): "have the same name",
+    }.items():
+        (line,) = command.refusal(convert_data.main, "source", *arguments)
+        assert expected in line
+    code, out, _ = convert(command, "source", photos / "none.png", *like, tmp_path / "out")
+    assert code == 1
+    assert "left out: " in out
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,71 @@
+"""Label maps whose palettes differ: the same class would be another id in each file."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from data.batch import DataError
+from data.paired_folders import PairedFolders
+from data.palettes import label_maps, palette_problems
+from tests.conftest import save_image
+from tests.runs import run
+
+COLORS = np.array([[200, 0, 0], [0, 200, 0], [0, 0, 200], [90, 90, 90]], np.uint8)
+IDS = np.arange(32 * 32).reshape(32, 32) // 8 % 3
+
+
+def save_palette_image(path: Path, order: list[int], **options: str) -> Path:
+    image = Image.fromarray(IDS.astype(np.uint8)).convert("P")
+    image.putpalette(COLORS[order].tobytes())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image.save(path, **options)
+    return path
+
+
+def save_adaptive(path: Path, ids: np.ndarray) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(COLORS[ids]).convert("P", palette=Image.Palette.ADAPTIVE, colors=8).save(path)
+
+
+def test_palettes_that_differ_are_a_problem_that_names_both_files(tmp_path: Path) -> None:
+    first, other = save_palette_image(tmp_path / "a.png", [0, 1, 2]), save_palette_image(tmp_path / "b.png", [1, 0, 2])
+    (problem,) = palette_problems([first, first, other])
+    assert problem.startswith(f"{other} and {first} have different palettes")
+    assert "colors-to-ids" in problem
+
+
+@pytest.mark.parametrize("suffix", [".png", ".tif", ".bmp"])
+def test_one_palette_may_be_longer_and_of_another_format(tmp_path: Path, suffix: str) -> None:
+    first = save_palette_image(tmp_path / "a.png", [0, 1, 2])
+    longer = save_palette_image(tmp_path / f"b{suffix}", [0, 1, 2, 3])
+    save_image(tmp_path / "grey.png", IDS.astype(np.uint8))
+    (tmp_path / "bad.png").write_bytes(b"")
+    files = [first, longer, tmp_path / "grey.png", tmp_path / "bad.png", first]
+    assert palette_problems(files) == []
+    (problem,) = palette_problems([*files, save_palette_image(tmp_path / f"c{suffix}", [0, 2, 2, 3])])
+    assert f"{longer} have different palettes" in problem
+
+
+def pairs_with(root: Path, n: int) -> PairedFolders:
+    for number in range(n):
+        save_image(root / "train_label" / f"{number}.png", IDS.astype(np.uint8))
+        save_image(root / "train_img" / f"{number}.png", np.zeros((32, 32, 3), np.uint8))
+    folders = {"source_folder": root / "train_label", "target_folder": root / "train_img"}
+    return PairedFolders(**folders, instance_folder=None, n_classes=4, ignore_id=None)
+
+
+def test_a_run_reads_some_files_from_all_over_the_split(tmp_path: Path) -> None:
+    layout = pairs_with(tmp_path, 12)
+    assert len(label_maps(layout)) == 12
+    assert [path.name for path in label_maps(layout, 4)] == ["0.png", "11.png", "4.png", "7.png"]
+
+
+def test_training_on_palettes_of_their_own_is_refused(tiny_config: Path, tmp_path: Path) -> None:
+    pairs_with(tmp_path / "pairs", 5)
+    for name, ids in (("0", IDS), ("1", 3 - IDS)):  # both have indices 0 to 2
+        save_adaptive(tmp_path / "pairs" / "train_label" / f"{name}.png", ids)
+    data = ["data.layout=paired_folders", f"data.root={tmp_path / 'pairs'}", "data.n_classes=4"]
+    with pytest.raises(DataError, match=r"train_label.1\.png and .*train_label.0\.png have different palettes"):
+        run(tiny_config, *data, "data.instance_edges=false")

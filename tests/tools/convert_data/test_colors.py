@@ -1,0 +1,111 @@
+"""Label maps drawn in colours become ids, and a table of their colours."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from data.image_files import read_ids
+from metrics.label_colors import read_label_colors
+from tests.conftest import save_image
+from tests.reliability.command_line import CommandLine
+from tools.convert_data import __main__ as convert_data
+
+COLORS = np.array([[0, 0, 0], [0, 90, 200], [128, 64, 128]], np.uint8)  # in order of their values
+IDS = np.arange(32 * 48).reshape(32, 48) % 48 // 16
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    return CommandLine(monkeypatch, capsys)
+
+
+@pytest.fixture
+def maps(tmp_path: Path) -> Path:
+    """Two maps of 48x32 with three classes; the second has 32 antialiased pixels, and is below a folder."""
+    save_image(tmp_path / "maps" / "a.png", COLORS[IDS])
+    blended = COLORS[IDS]
+    blended[:, 16] = [100, 63, 128]  # near the third
+    save_image(tmp_path / "maps" / "city" / "b.png", blended)
+    return tmp_path / "maps"
+
+
+def convert(command: CommandLine, *arguments: str | Path) -> tuple[int, str, str]:
+    return command.run(convert_data.main, "colors-to-ids", *map(str, arguments))
+
+
+def test_colours_are_found_and_blends_get_the_nearest(maps: Path, tmp_path: Path, command: CommandLine) -> None:
+    code, out, _ = convert(command, maps, tmp_path / "ids")
+    assert code == 0
+    assert np.array_equal(read_ids(tmp_path / "ids" / "a.png")[0], IDS)
+    expected = IDS.copy()
+    expected[:, 16] = 2
+    assert np.array_equal(read_ids(tmp_path / "ids" / "city" / "b.png")[0], expected)
+    assert "class_1 [0, 90, 200]: 992 pixels (32.29%)" in out
+    assert "32 pixels (1.04%) of 1 other colour get the id of the nearest; the most frequent: [100, 63, 128] 32" in out
+    assert f"to train on them: data.n_classes=3; other splits: --colors {tmp_path / 'ids.yaml'}" in out
+    table = read_label_colors(str(tmp_path / "ids.yaml"))
+    assert table.names == ("class_0", "class_1", "class_2")
+    assert torch.equal(table.colors, torch.from_numpy(COLORS))
+
+
+def test_colours_of_a_file_keep_their_order_and_ignored_ones_get_255(
+    maps: Path, tmp_path: Path, command: CommandLine
+) -> None:
+    file = tmp_path / "colors.yaml"
+    file.write_text("road: [128, 64, 128]\nno: [0, 90, 200]\nignored: [[0, 0, 0]]\n")
+    code, out, _ = convert(command, maps, tmp_path / "ids", "--colors", file)
+    assert code == 0
+    assert np.array_equal(read_ids(tmp_path / "ids" / "a.png")[0], np.array([255, 1, 0])[IDS])
+    assert "data.n_classes=2 data.ignore_id=255" in out
+    assert read_label_colors(str(tmp_path / "ids.yaml")).names == ("road", "no")
+
+
+def test_palettes_of_their_own_become_the_same_ids(tmp_path: Path, command: CommandLine) -> None:
+    for name, ids in (("a", IDS), ("b", 2 - IDS)):
+        (tmp_path / "maps").mkdir(exist_ok=True)
+        drawn = Image.fromarray(COLORS[ids]).convert("P", palette=Image.Palette.ADAPTIVE, colors=3)
+        drawn.save(tmp_path / "maps" / f"{name}.png")
+    assert convert(command, tmp_path / "maps", tmp_path / "ids")[0] == 0
+    assert np.array_equal(read_ids(tmp_path / "ids" / "b.png")[0], 2 - IDS)
+
+
+def test_shades_of_jpeg_are_one_colour(maps: Path, tmp_path: Path, command: CommandLine) -> None:
+    for path in list(maps.rglob("*.png")):
+        Image.open(path).save(path.with_suffix(".jpg"), quality=60)
+        path.unlink()
+    assert convert(command, maps, tmp_path / "ids")[0] == 0
+    ids = read_ids(tmp_path / "ids" / "a.png")[0].numpy()
+    assert (ids == IDS).mean() > 0.95
+
+
+def test_kept_maps_keep_their_ids(maps: Path, tmp_path: Path, command: CommandLine) -> None:
+    assert convert(command, maps, tmp_path / "ids")[0] == 0
+    assert "already exists" in command.refusal(convert_data.main, "colors-to-ids", str(maps), str(tmp_path / "ids"))[0]
+    new = COLORS[IDS]
+    new[:, 32:] = [0, 0, 90]  # a new colour, which would be class 1
+    save_image(maps / "c.png", new)
+    assert convert(command, maps, tmp_path / "ids", "--existing", "keep")[0] == 0
+    assert np.array_equal(read_ids(tmp_path / "ids" / "c.png")[0], np.array([0, 1, 0])[IDS])
+    other = tmp_path / "other.yaml"
+    other.write_text("a: [1, 2, 3]\nb: [3, 2, 1]\n")
+    arguments = ("colors-to-ids", str(maps), str(tmp_path / "ids"), "--existing", "keep", "--colors", str(other))
+    assert "existing maps have other colours" in command.refusal(convert_data.main, *arguments)[0]
+
+
+def test_photographs_and_bad_files_are_refused(maps: Path, tmp_path: Path, command: CommandLine) -> None:
+    (maps / "bad.png").write_bytes(b"")
+    code, out, _ = convert(command, maps, tmp_path / "ids")
+    assert code == 1
+    assert "left out: " in out
+    assert sorted(path.name for path in (tmp_path / "ids").rglob("*.png")) == ["a.png", "b.png"]
+    rng = np.random.default_rng(0)
+    save_image(tmp_path / "photos" / "x.png", rng.integers(0, 256, (32, 32, 3), np.uint8))
+    (line,) = command.refusal(convert_data.main, "colors-to-ids", str(tmp_path / "photos"), str(tmp_path / "out"))
+    assert "areas of 0 colours, expected 2 to 255" in line
+    assert "data.n_classes=0" in line
+    missing = ("colors-to-ids", str(maps), str(tmp_path / "out"), "--colors", "none.yaml")
+    assert "error: --colors: no such file: none.yaml" in command.refusal(convert_data.main, *missing)[0]
+    assert not (tmp_path / "out").exists()

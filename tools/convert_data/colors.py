@@ -1,0 +1,201 @@
+"""Label maps that are drawn in colours, as ids."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+import yaml
+from torch import Tensor
+
+from data.batch import DataError
+from data.image_files import find_images, read_rgb
+from metrics.label_colors import IGNORED, LabelColors, read_label_colors
+from tools.convert_data.conversion import Conversion, Existing, convert_all
+from utils.atomic_file import replacing
+from utils.cores import usable_cores
+from utils.log import logger
+from utils.text import counted
+
+IGNORE_ID = 255
+_AREA_SHARE = 1e-4  # of a map's pixels: areas of a colour that make it a class; blends at borders form none
+_JPEG_SUFFIXES = (".jpg", ".jpeg")
+_JPEG_DISTANCE = 40.0  # of two colours: JPEG makes shades of one
+_LISTED = 3
+
+
+@dataclass(frozen=True)
+class ColorCounts:
+    """The colours of maps, as 0xRRGGBB.
+
+    n_pixels: by colour. in_areas: colours of areas, which are classes.
+    """
+
+    n_pixels: Counter[int]
+    in_areas: set[int]
+
+
+def colors_to_ids(origin: Path, target: Path, colors_file: str | None, existing: Existing) -> list[str]:
+    """Write the ids of the maps below `origin` to `target`, and colours and names beside it; return the problems.
+
+    colors_file: as `metrics.label_colors`; None: the colours are found.
+
+    Raises:
+        DataError: there is no map, its colours are not those of classes, or files exist.
+        ConfigError: `colors_file` cannot be used.
+    """
+    problems: list[str] = []
+    maps = find_images(origin, problems)
+    if not maps:
+        raise DataError(*problems)
+    table = target.with_name(f"{target.resolve().name}.yaml")
+    if table.exists() and existing == "error":
+        raise DataError(f"{table}: already exists; choose another OUT, or --existing keep or replace")
+    if table.exists() and existing == "keep":
+        colors_file = _same_colors(table, colors_file)
+    counts, unreadable = _count_all(maps.values())
+    problems += [problem for reasons in unreadable.values() for problem in reasons]
+    if not counts.n_pixels:
+        raise DataError(*problems)
+    is_jpeg = any(path.suffix.lower() in _JPEG_SUFFIXES for path in maps.values())
+    colors = _named(colors_file) if colors_file else _found(counts, origin, _JPEG_DISTANCE if is_jpeg else 0.0)
+    conversions = [
+        Conversion(name, "", (target / f"{name}.png",), partial(_read_as_ids, path, colors))
+        for name, path in maps.items()
+        if path not in unreadable
+    ]
+    n_written, unusable = convert_all(conversions, existing)
+    _write_table(table, colors)
+    for line in _summary(counts, colors):
+        logger.info("%s", line)
+    logger.info(
+        "%s: %s of %d classes; their colours are in %s", target, counted(n_written[""], "map"), colors.n_classes, table
+    )
+    ignored = f" data.ignore_id={IGNORE_ID}" if len(colors.colors) > colors.n_classes else ""
+    logger.info("to train on them: data.n_classes=%d%s; other splits: --colors %s", colors.n_classes, ignored, table)
+    return problems + unusable
+
+
+def _same_colors(table: Path, colors_file: str | None) -> str:
+    """Return the table beside the maps that are kept, which have its ids."""
+    if colors_file and not torch.equal(_named(colors_file).colors, _named(str(table)).colors):
+        raise DataError(f"{table}: existing maps have other colours than --colors {colors_file}: --existing replace")
+    return str(table)
+
+
+def _named(colors_file: str) -> LabelColors:
+    colors = read_label_colors(colors_file, "--colors")
+    if colors.n_classes > IGNORE_ID:
+        raise DataError(f"--colors {colors_file}: {colors.n_classes} classes, expected at most {IGNORE_ID}")
+    return colors
+
+
+def _count_all(paths: Iterable[Path]) -> tuple[ColorCounts, dict[Path, tuple[str, ...]]]:
+    """Return the colours of all maps, and the problems of those that cannot be read."""
+    total, unreadable = ColorCounts(Counter(), set()), dict[Path, tuple[str, ...]]()
+    paths = list(paths)
+    with ThreadPoolExecutor(usable_cores()) as executor:
+        for path, counts in zip(paths, executor.map(_count_or_error, paths), strict=True):
+            if isinstance(counts, DataError):
+                unreadable[path] = counts.problems
+                continue
+            total.n_pixels.update(counts.n_pixels)
+            total.in_areas.update(counts.in_areas)
+    return total, unreadable
+
+
+def _count_or_error(path: Path) -> ColorCounts | DataError:
+    try:
+        return count_colors(read_rgb(path))
+    except DataError as error:
+        return error
+
+
+def count_colors(picture: Tensor) -> ColorCounts:
+    """Return the colours of a (3, H, W) uint8 picture. A colour is in an area where 3x3 pixels have it."""
+    red, green, blue = picture.numpy().astype(np.int32)
+    pixels = red << 16 | green << 8 | blue
+    is_beside, is_below = pixels[:, 1:] == pixels[:, :-1], pixels[1:] == pixels[:-1]
+    row = is_beside[:, 1:] & is_beside[:, :-1]  # three equal pixels, centred
+    column = (is_below[1:] & is_below[:-1])[:, 1:-1]
+    centers = pixels[1:-1, 1:-1][row[2:] & row[1:-1] & row[:-2] & column]
+    least = _AREA_SHARE * pixels.size
+    in_areas = {color for color, n_pixels in _count(centers).items() if n_pixels >= least}
+    return ColorCounts(Counter(_count(pixels.ravel())), in_areas)
+
+
+def _count(colors: np.ndarray) -> dict[int, int]:
+    """Count (N,) colours by their runs, of which label maps have few."""
+    starts = np.flatnonzero(np.diff(colors, prepend=-1))
+    lengths = np.diff(starts, append=len(colors))
+    distinct, run_of = np.unique(colors[starts], return_inverse=True)
+    n_pixels = np.bincount(run_of, weights=lengths, minlength=len(distinct)).astype(np.int64)
+    return dict(zip(distinct.tolist(), n_pixels.tolist(), strict=True))
+
+
+def _found(counts: ColorCounts, origin: Path, distance: float) -> LabelColors:
+    """Return the colours of areas, in order of their values; of colours within `distance`, the most frequent."""
+    chosen: list[int] = []
+    for color, _ in counts.n_pixels.most_common():
+        if color in counts.in_areas and len(chosen) <= IGNORE_ID:
+            others = _channels(chosen).float() - _channels([color]).float()
+            if not chosen or float(others.norm(dim=1).min()) > distance:
+                chosen.append(color)
+    if not 2 <= len(chosen) <= IGNORE_ID:
+        n_colors = f"more than {IGNORE_ID}" if len(chosen) > IGNORE_ID else str(len(chosen))
+        raise DataError(
+            f"{origin}: areas of {n_colors} colours, expected 2 to {IGNORE_ID}: name the classes' colours with "
+            "--colors FILE, or train on the maps as RGB pairs with data.n_classes=0"
+        )
+    chosen.sort()
+    names = tuple(f"class_{number}" for number in range(len(chosen)))
+    return LabelColors(str(origin), names, _channels(chosen))
+
+
+def _channels(colors: Sequence[int]) -> Tensor:
+    """Return (N, 3) uint8 RGB of colours."""
+    return torch.tensor([list(color.to_bytes(3)) for color in colors], dtype=torch.uint8).view(len(colors), 3)
+
+
+def _read_as_ids(path: Path, colors: LabelColors) -> tuple[Tensor]:
+    ids = colors.classes_of(read_rgb(path), may_ignore=True)
+    return (ids.masked_fill(ids == colors.n_classes, IGNORE_ID).to(torch.uint8)[None],)
+
+
+def _summary(counts: ColorCounts, colors: LabelColors) -> list[str]:
+    """Return a line for each class, and one for the pixels whose colour is not that of a class."""
+    found = list(counts.n_pixels)
+    classes = colors.classes_of(_channels(found).T[:, None], may_ignore=True)[0].tolist()
+    n_pixels, total = Counter[int](), counts.n_pixels.total()
+    for color, number in zip(found, classes, strict=True):
+        n_pixels[number] += counts.n_pixels[color]
+    names = [*colors.names, IGNORED][: len(colors.colors)]
+    lines = [
+        f"{number if name != IGNORED else IGNORE_ID:>3} {name} {colors.colors[number].tolist()}: "
+        f"{counted(n_pixels[number], 'pixel')} ({n_pixels[number] / total:.2%})"
+        for number, name in enumerate(names)
+    ]
+    known = {int.from_bytes(bytes(color)) for color in colors.colors.tolist()}
+    others = Counter({color: n for color, n in counts.n_pixels.items() if color not in known})
+    if others:
+        most = ", ".join(f"{_channels([color])[0].tolist()} {n}" for color, n in others.most_common(_LISTED))
+        pixels = f"{counted(others.total(), 'pixel')} ({others.total() / total:.2%})"
+        n_others = counted(len(others), "other colour")
+        lines.append(f"{pixels} of {n_others} get the id of the nearest; the most frequent: {most}")
+    return lines
+
+
+def _write_table(path: Path, colors: LabelColors) -> None:
+    """Write names and colours, as `metrics.label_colors` takes them."""
+    values = colors.colors.tolist()
+    table: dict[str, object] = dict(zip(colors.names, values, strict=False))
+    table |= {IGNORED: values[colors.n_classes :]} if len(values) > colors.n_classes else {}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    head = "# Colours of the classes, in the order of their ids. Names may be changed.\n"
+    text = head + yaml.safe_dump(table, default_flow_style=None, sort_keys=False, allow_unicode=True)
+    with replacing(path) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")
