@@ -15,6 +15,7 @@ from PIL import ExifTags, Image, ImageFile, UnidentifiedImageError
 from torch import Tensor
 
 from data.batch import DataError, LoadingError
+from data.misplaced_folder import misplaced_folder
 
 IMAGE_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "WEBP")
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".ppm", ".bmp", ".tif", ".tiff", ".webp"})
@@ -66,7 +67,8 @@ def find_images(folder: Path, problems: list[str]) -> dict[str, Path]:
     if not folder.is_dir():
         beside = sorted(folder.parent.iterdir()) if folder.parent.is_dir() else []
         named = ", ".join([path.name for path in beside if path.is_dir()][:8]) or "none"
-        has_images = any(path.suffix.lower() in IMAGE_SUFFIXES for path in beside)
+        named += (misplaced := misplaced_folder(folder))
+        has_images = not misplaced and any(path.suffix.lower() in IMAGE_SUFFIXES for path in beside)
         remedy = "; python -m tools.convert_data from-photos makes pairs of photographs" if has_images else ""
         problems.append(f"{folder}: no such folder; folders beside it: {named}{remedy}")
         return {}
