@@ -16,6 +16,7 @@ from PIL import ExifTags, Image, ImageFile, UnidentifiedImageError
 from torch import Tensor
 
 from data.batch import DataError, LoadingError
+from data.misplaced_folder import misplaced_folder
 from utils.atomic_file import path_in_errors
 
 IMAGE_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "WEBP")
@@ -71,7 +72,8 @@ def find_images(folder: Path, problems: list[str], if_missing: str = "") -> dict
     if not folder.is_dir():
         beside = sorted(folder.parent.iterdir()) if folder.parent.is_dir() else []
         named = ", ".join([path.name for path in beside if path.is_dir()][:8]) or "none"
-        has_images = any(path.suffix.lower() in IMAGE_SUFFIXES for path in beside)
+        named += (misplaced := misplaced_folder(folder))
+        has_images = not misplaced and any(path.suffix.lower() in IMAGE_SUFFIXES for path in beside)
         remedy = "; python -m tools.convert_data from-photos makes pairs of photographs" if has_images else ""
         what = "is a file, expected a folder" if folder.exists() else "no such folder"
         problems.append(f"{folder}: {what}; folders beside it: {named}{remedy}{if_missing}")
