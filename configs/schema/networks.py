@@ -66,7 +66,7 @@ class DiscriminatorConfig:
     n_layers: int = 3
     """multiscale_patch: number of strided layers of each PatchGAN."""
     n_scales: int = 2
-    """multiscale_patch: number of resolutions that are judged, each half of the one before."""
+    """multiscale_patch: number of resolutions of the images that it sees, each half of the one before."""
     padding: int = 2
     """multiscale_patch: zeros around each layer's input, in pixels; 1 in pix2pix."""
     spectral_norm: bool = False
@@ -92,7 +92,7 @@ class FeaturesConfig:
     n_channels: int = 0
     """Number of channels of the features; 3 in pix2pixHD. 0: no features."""
     origin: Literal["encoded", "precomputed"] = "encoded"
-    """encoded: from the target, by an encoder that is trained along. precomputed: read from data.feature_folder, where
+    """encoded: from the target, by an encoder that is trained with the generator. precomputed: read from data.feature_folder, where
     tools.precompute_features writes them; they have 3 channels."""
     regions: Literal["instances", "labels"] = "instances"
     """Pixels that share their features: those of an instance, or all of a class."""
@@ -117,6 +117,6 @@ class InitConfig:
     """Checkpoint, run folder, or weight file of pix2pixHD or pix2pix. Weights that have a place in the generator are
     loaded; a global generator becomes the trunk of a local one."""
     discriminator: str | None = None
-    """The same for the discriminator; one with fewer scales keeps the resolutions that it judged."""
+    """The same for the discriminator; one with fewer scales keeps its resolutions."""
     encoder: str | None = None
     """Weight file of pix2pixHD's feature encoder, which the originals keep apart."""

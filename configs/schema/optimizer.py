@@ -23,7 +23,7 @@ class OptimizerConfig:
     step_epochs: int = 50
     """step: epochs between two falls."""
     plateau_epochs: int = 5
-    """plateau: epochs without progress that are borne."""
+    """plateau: epochs without progress before the rate falls."""
     beta1: float = 0.5
     """Decay of the mean of the gradients."""
     beta2: float = 0.999

@@ -31,8 +31,8 @@ class TrainConfig:
     """Decay of the moving average of the generator's weights, which is shown in validation and used by test.py; 0.999
     is usual. 0: no average."""
     retain_graph: bool = True
-    """true: judge each translation once and keep the graph for both losses (pix2pixHD's update). false: step the
-    discriminator first, then judge again for the generator (pix2pix's update)."""
+    """true: one pass of the discriminator, whose graph serves the losses of both networks (pix2pixHD's update). false:
+    the discriminator steps first, and makes another pass for the generator's loss (pix2pix's update)."""
     activation_checkpointing: bool = False
     """Keep only the activations between the stages of generator and VGG, and compute those within again in the backward
     pass: less memory, more time. Not with batch norm or spectral norm, which would count a pass twice."""
@@ -59,7 +59,7 @@ class TrainConfig:
     """Steps of which to write a trace of torch.profiler, after 10 others, to trace.json.gz in the run's folder, for
     ui.perfetto.dev. 0: none."""
     pool_size: int = 0
-    """Earlier translations that are kept to be judged, half of the time, in place of the present ones (Shrivastava et
+    """Earlier translations that the discriminator sees, half of the time, in place of the present ones (Shrivastava et
     al. 2017). They take memory, and room in checkpoints. 0: none."""
     freeze_global_epochs: int = 0
     """generator.name=local: epochs in which only its finest enhancer is trained (pix2pixHD's niter_fix_global)."""
