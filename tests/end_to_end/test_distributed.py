@@ -31,9 +31,9 @@ def distance(first: dict[str, Tensor], second: dict[str, Tensor]) -> float:
     return torch.stack([(first[key] - second[key]).norm() for key in first]).norm().item()
 
 
-def weights(config: Path, name: str, player: str) -> dict[str, Tensor]:
+def weights(config: Path, name: str, trainable: str) -> dict[str, Tensor]:
     state = load_checkpoint(checkpoint_path(config.parent / "runs" / name, STEPS))
-    return dict(state[player]["network"])
+    return dict(state[trainable]["network"])
 
 
 def test_torchrun_runs_the_program_in_two_processes(tiny_config: Path) -> None:
@@ -68,8 +68,8 @@ def test_two_processes_train_like_one_on_the_joint_batch(tiny_config: Path, sett
     run_with_torchrun(tiny_config, *common, "run.name=two")
     train.main(["--config", str(tiny_config), *common, "run.name=one", "train.batch_size=2"])
     train.main(["--config", str(tiny_config), *common, "run.name=half", "train.batch_size=1"])
-    for player in ("generator", "discriminator"):
-        one, two, half = (weights(tiny_config, name, player) for name in ("one", "two", "half"))
+    for trainable in ("generator", "discriminator"):
+        one, two, half = (weights(tiny_config, name, trainable) for name in ("one", "two", "half"))
         # Adam turns rounding noise in a gradient near zero into a step, so single weights cannot be compared; half
         # the batch, which is what a rank alone would see, tells how far apart different gradients lead.
         assert distance(two, one) < 0.05 * distance(half, one)

@@ -232,8 +232,8 @@ def test_frozen_parts_of_either_network_stay(tiny_config: Path) -> None:
     settings = ["train.freeze_generator=[stem]", "train.freeze_discriminator=[scales.1]", "checkpoint.every_steps=1"]
     run(tiny_config, *settings, "train.max_steps=2")
     first, second = checkpoint(tiny_config, 1), checkpoint(tiny_config, 2)
-    for player, prefix in (("generator", "stem."), ("discriminator", "scales.1.")):
-        before, after = first[player]["network"], second[player]["network"]
+    for trainable, prefix in (("generator", "stem."), ("discriminator", "scales.1.")):
+        before, after = first[trainable]["network"], second[trainable]["network"]
         same = {name for name in before if torch.equal(before[name], after[name])}
         assert same == {name for name in before if name.startswith(prefix)}
 

@@ -72,9 +72,9 @@ def test_curves_and_pictures_of_a_resumed_run_are_served(tiny_config: Path) -> N
 
     with tensorboard(runs) as address:
         tags = wait_for_tags(address, "tiny")
-        for player in ("generator", "discriminator"):
+        for trainable in ("generator", "discriminator"):
             for prefix in ("learning_rate", "amp/scale", "amp/skipped_steps"):
-                assert f"{prefix}/{player}" in tags
+                assert f"{prefix}/{trainable}" in tags
         losses = {"D/fake", "D/real", "D/total", "G/adversarial", "G/feature_matching", "G/l1", "G/total"}
         assert {f"loss/{name}" for name in losses} | {"progress/images_per_s"} <= tags
 

@@ -118,8 +118,8 @@ def test_a_new_run_starts_from_weights_of_the_originals_and_of_other_runs(
     settings = [*network, f"init.generator={run_folder}", f"init.discriminator={run_folder}", "run.name=second"]
     run(tiny_config, *settings, "train.max_steps=1", "optimizer.learning_rate=0")
     second = checkpoint(tiny_config, 1, "second")
-    for player in ("generator", "discriminator"):
-        assert_equal(second[player]["network"], checkpoint(tiny_config, 1)[player]["network"])
+    for trainable in ("generator", "discriminator"):
+        assert_equal(second[trainable]["network"], checkpoint(tiny_config, 1)[trainable]["network"])
 
     with pytest.raises(OriginalWeightsError, match=r"latest_net_G\.pth: holds a GlobalGenerator, expected a discrimin"):
         run(tiny_config, f"init.discriminator={tiny_config.with_name('latest_net_G.pth')}", "run.name=third")
@@ -298,9 +298,9 @@ def test_it_trains_and_goes_on_on_a_gpu(tiny_config: Path, dtype: str, retain_gr
     run(tiny_config, *settings, "data.workers=1", "train.max_steps=30")
     run(tiny_config, *settings, "data.workers=1", "train.max_steps=60")
     state = checkpoint(tiny_config, 60)
-    for player in ("generator", "discriminator"):
-        assert all(weight.isfinite().all() for weight in state[player]["network"].values())
-        assert state[player]["skipped_steps"] < 30
+    for trainable in ("generator", "discriminator"):
+        assert all(weight.isfinite().all() for weight in state[trainable]["network"].values())
+        assert state[trainable]["skipped_steps"] < 30
 
 
 def test_a_trace_of_some_steps_is_written(tiny_config: Path) -> None:

@@ -12,7 +12,7 @@ from training.step_in_backward import LARGE, SteppingInBackward
 from training.trainable import TrainableNetwork, make_adam
 
 
-def make_player(weight_decay: float = 0.0) -> TrainableNetwork:
+def make_network(weight_decay: float = 0.0) -> TrainableNetwork:
     torch.manual_seed(0)
     network = GlobalGenerator(in_channels=3, base_channels=2, n_downsamplings=1, n_blocks=12, norm="batch")
     adam = make_adam(network, learning_rate=0.1, betas=(0.5, 0.999), weight_decay=weight_decay)
@@ -21,60 +21,60 @@ def make_player(weight_decay: float = 0.0) -> TrainableNetwork:
     )
 
 
-def step(player: TrainableNetwork) -> None:
-    player.backward(player.network(torch.ones(1, 3, 8, 8)).square().mean())
-    player.step()
+def step(trainable: TrainableNetwork) -> None:
+    trainable.backward(trainable.network(torch.ones(1, 3, 8, 8)).square().mean())
+    trainable.step()
 
 
-def changed(player: TrainableNetwork, before: dict[str, torch.Tensor]) -> set[str]:
-    return {name for name, p in player.module.named_parameters() if not torch.equal(p, before[name])}
+def changed(trainable: TrainableNetwork, before: dict[str, torch.Tensor]) -> set[str]:
+    return {name for name, p in trainable.module.named_parameters() if not torch.equal(p, before[name])}
 
 
-def parameters(player: TrainableNetwork) -> dict[str, torch.Tensor]:
-    return {name: parameter.detach().clone() for name, parameter in player.module.named_parameters()}
+def parameters(trainable: TrainableNetwork) -> dict[str, torch.Tensor]:
+    return {name: parameter.detach().clone() for name, parameter in trainable.module.named_parameters()}
 
 
 def test_frozen_parts_keep_their_weights_and_get_no_gradient() -> None:
-    player = make_player()
-    player.freeze(["stem", "blocks.1", "head.1.bias"])
-    before = parameters(player)
-    player.backward(player.network(torch.ones(1, 3, 8, 8)).square().mean())
-    without = {name for name, p in player.module.named_parameters() if p.grad is None}
-    player.step()
+    trainable = make_network()
+    trainable.freeze(["stem", "blocks.1", "head.1.bias"])
+    before = parameters(trainable)
+    trainable.backward(trainable.network(torch.ones(1, 3, 8, 8)).square().mean())
+    without = {name for name, p in trainable.module.named_parameters() if p.grad is None}
+    trainable.step()
     frozen = {name for name in before if name.startswith(("stem.", "blocks.1.")) or name == "head.1.bias"}
     assert "blocks.10.body.1.weight" not in frozen  # whole words of the name
     assert without == frozen
-    assert changed(player, before) == set(before) - frozen
+    assert changed(trainable, before) == set(before) - frozen
 
 
 def test_what_is_thawed_trains_on_in_the_same_optimizer() -> None:
-    player = make_player()
-    optimizer = player.optimizer
-    step(player)
-    player.freeze(["stem"])
-    step(player)
-    player.freeze([])
-    step(player)
-    assert player.optimizer is optimizer
-    steps = {name: int(state["step"]) for name, state in player.state_dict()["optimizer"].items()}
+    trainable = make_network()
+    optimizer = trainable.optimizer
+    step(trainable)
+    trainable.freeze(["stem"])
+    step(trainable)
+    trainable.freeze([])
+    step(trainable)
+    assert trainable.optimizer is optimizer
+    steps = {name: int(state["step"]) for name, state in trainable.state_dict()["optimizer"].items()}
     assert steps["stem.1.weight"] == 2
     assert steps["head.1.weight"] == 3
 
 
 def test_a_state_that_lacks_what_was_frozen_is_gone_on_with() -> None:
-    player, other = make_player(), make_player()
-    player.freeze(["stem"])
-    step(player)
-    state = copy.deepcopy(player.state_dict())
+    trainable, other = make_network(), make_network()
+    trainable.freeze(["stem"])
+    step(trainable)
+    state = copy.deepcopy(trainable.state_dict())
     assert "stem.1.weight" not in state["optimizer"]
     other.load_state_dict(state)
-    for one in (player, other):
+    for one in (trainable, other):
         one.freeze([])
         step(one)
-    torch.testing.assert_close(other.state_dict(), player.state_dict(), rtol=0, atol=0)
+    torch.testing.assert_close(other.state_dict(), trainable.state_dict(), rtol=0, atol=0)
 
 
-def make_large_player(*, steps_in_backward: bool) -> TrainableNetwork:
+def make_large_network(*, steps_in_backward: bool) -> TrainableNetwork:
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(1024, 1024), nn.Tanh(), nn.Linear(1024, 1024), nn.Tanh(), nn.Linear(1024, 1))
     assert network.get_parameter("0.weight").numel() >= LARGE
@@ -85,9 +85,9 @@ def make_large_player(*, steps_in_backward: bool) -> TrainableNetwork:
 
 
 def large_loss(
-    player: TrainableNetwork, break_at: Callable[[torch.Tensor], torch.Tensor] = lambda x: x
+    trainable: TrainableNetwork, break_at: Callable[[torch.Tensor], torch.Tensor] = lambda x: x
 ) -> torch.Tensor:
-    first, *others = player.network.children()
+    first, *others = trainable.network.children()
     x = break_at(first(torch.linspace(-1, 1, 4 * 1024).view(4, 1024)))
     for layer in others:
         x = layer(x)
@@ -95,57 +95,57 @@ def large_loss(
 
 
 def test_an_update_within_the_backward_pass_is_the_same() -> None:
-    early, late = (make_large_player(steps_in_backward=is_early) for is_early in (True, False))
+    early, late = (make_large_network(steps_in_backward=is_early) for is_early in (True, False))
     for number in range(3):
-        player_gradients = []
-        for player in (early, late):
-            before = player.module.get_parameter("0.weight").detach().clone()
-            player.backward(large_loss(player))
-            is_updated = not torch.equal(player.module.get_parameter("0.weight"), before)
-            assert is_updated == isinstance(player, SteppingInBackward)
-            player_gradients.append({n for n, p in player.module.named_parameters() if p.grad is not None})
-            player.step()
-        assert not {"0.weight", "2.weight"} & player_gradients[0]
-        assert len(player_gradients[1]) == 6
+        gradients_of_both = []
+        for trainable in (early, late):
+            before = trainable.module.get_parameter("0.weight").detach().clone()
+            trainable.backward(large_loss(trainable))
+            is_updated = not torch.equal(trainable.module.get_parameter("0.weight"), before)
+            assert is_updated == isinstance(trainable, SteppingInBackward)
+            gradients_of_both.append({n for n, p in trainable.module.named_parameters() if p.grad is not None})
+            trainable.step()
+        assert not {"0.weight", "2.weight"} & gradients_of_both[0]
+        assert len(gradients_of_both[1]) == 6
         torch.testing.assert_close(early.state_dict(), late.state_dict(), rtol=0, atol=0)
         assert int(early.state_dict()["optimizer"]["0.weight"]["step"]) == number + 1
 
 
 def test_within_the_backward_pass_nothing_is_updated_from_the_first_broken_gradient_on() -> None:
-    player = make_large_player(steps_in_backward=True)
-    before = parameters(player)
+    trainable = make_large_network(steps_in_backward=True)
+    before = parameters(trainable)
 
     def break_gradient(x: torch.Tensor) -> torch.Tensor:
         x.register_hook(lambda gradient: gradient * torch.nan)
         return x
 
-    player.backward(large_loss(player, break_gradient))
-    player.step()
-    assert {"2.weight"} <= changed(player, before) <= {"2.weight", "2.bias", "4.weight", "4.bias"}
-    assert (int(player.skipped_steps), int(player.skipped_in_a_row)) == (1, 1)
-    before = parameters(player)
-    step_of = {name: int(state["step"]) for name, state in player.state_dict()["optimizer"].items()}
+    trainable.backward(large_loss(trainable, break_gradient))
+    trainable.step()
+    assert {"2.weight"} <= changed(trainable, before) <= {"2.weight", "2.bias", "4.weight", "4.bias"}
+    assert (int(trainable.skipped_steps), int(trainable.skipped_in_a_row)) == (1, 1)
+    before = parameters(trainable)
+    step_of = {name: int(state["step"]) for name, state in trainable.state_dict()["optimizer"].items()}
     assert step_of["0.weight"] == 0
-    player.backward(large_loss(player))
-    player.step()
-    assert changed(player, before) == set(before)
-    assert (int(player.skipped_steps), int(player.skipped_in_a_row)) == (1, 0)
-    assert player.is_finite()
+    trainable.backward(large_loss(trainable))
+    trainable.step()
+    assert changed(trainable, before) == set(before)
+    assert (int(trainable.skipped_steps), int(trainable.skipped_in_a_row)) == (1, 0)
+    assert trainable.is_finite()
 
 
 def test_what_was_broken_stays_so_until_the_step_ends() -> None:
-    player = make_large_player(steps_in_backward=True)
-    before = parameters(player)
-    broken = player.module.get_parameter("2.weight").register_hook(lambda gradient: gradient * torch.nan)
-    player.backward(large_loss(player))
-    player.step()
+    trainable = make_large_network(steps_in_backward=True)
+    before = parameters(trainable)
+    broken = trainable.module.get_parameter("2.weight").register_hook(lambda gradient: gradient * torch.nan)
+    trainable.backward(large_loss(trainable))
+    trainable.step()
     broken.remove()
-    assert "0.weight" not in changed(player, before)  # whose own gradient was finite
-    assert int(player.skipped_steps) == 1
+    assert "0.weight" not in changed(trainable, before)  # whose own gradient was finite
+    assert int(trainable.skipped_steps) == 1
 
 
 def test_only_large_weights_have_an_update_of_their_own() -> None:
-    early, late = (make_large_player(steps_in_backward=is_early) for is_early in (True, False))
+    early, late = (make_large_network(steps_in_backward=is_early) for is_early in (True, False))
     updates: list[int] = []
     early.optimizer.register_step_post_hook(lambda *_: updates.append(1))
     early.backward(large_loss(early))
@@ -155,28 +155,28 @@ def test_only_large_weights_have_an_update_of_their_own() -> None:
 
 
 def test_a_loss_that_is_not_finite_updates_nothing_within_the_backward_pass() -> None:
-    player = make_large_player(steps_in_backward=True)
-    before = parameters(player)
-    player.backward(large_loss(player) + torch.inf)
-    player.step()
-    assert changed(player, before) == set()
+    trainable = make_large_network(steps_in_backward=True)
+    before = parameters(trainable)
+    trainable.backward(large_loss(trainable) + torch.inf)
+    trainable.step()
+    assert changed(trainable, before) == set()
 
 
 def test_a_player_that_updates_in_the_backward_pass_goes_when_nobody_holds_it() -> None:
-    player = make_large_player(steps_in_backward=True)
-    weight = weakref.ref(player.module.get_parameter("0.weight"))
-    player.backward(large_loss(player))
-    player.step()
-    del player
+    trainable = make_large_network(steps_in_backward=True)
+    weight = weakref.ref(trainable.module.get_parameter("0.weight"))
+    trainable.backward(large_loss(trainable))
+    trainable.step()
+    del trainable
     gc.collect()
     assert weight() is None
 
 
 def test_weight_decay_shrinks_convolutions_and_spares_biases_and_norms() -> None:
-    decayed, plain = make_player(weight_decay=0.5), make_player()
-    for player in (decayed, plain):
-        step(player)
-    start = parameters(make_player())
+    decayed, plain = make_network(weight_decay=0.5), make_network()
+    for trainable in (decayed, plain):
+        step(trainable)
+    start = parameters(make_network())
     for name, parameter in plain.module.named_parameters():
         shrunk = decayed.module.get_parameter(name) - parameter
         # AdamW: what the step at learning rate 0.1 takes away beside the gradient's part
@@ -193,7 +193,7 @@ def test_weight_decay_shrinks_convolutions_and_spares_biases_and_norms() -> None
 )
 def test_what_cannot_be_frozen_is_told(prefixes: list[str], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
-        make_player().freeze(prefixes)
+        make_network().freeze(prefixes)
 
 
 def test_a_network_of_norms_and_biases_only_can_be_decayed() -> None:
