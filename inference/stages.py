@@ -80,7 +80,9 @@ class _Tracer(fx.Tracer):
     """Traces a network down to its layers."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return isinstance(m, nn.Conv2d | nn.ConvTranspose2d) or super().is_leaf_module(m, module_qualified_name)
+        return isinstance(m, nn.Conv2d | nn.ConvTranspose2d | nn.ReflectionPad2d) or super().is_leaf_module(
+            m, module_qualified_name
+        )
 
 
 @dataclass

@@ -146,7 +146,8 @@ def run_entry_point(main: Callable[[Sequence[str]], None]) -> int:
         sys.stderr.write(f"{error}; the same command, without --resume, continues from there\n")
         return error.exit_code
     except (UserError, OSError) as error:
-        return _report(_problems(error))
+        is_consequence = isinstance(error, UserError) and error.is_consequence
+        return _report(_problems(error), is_consequence=is_consequence)
     except Exception as error:
         if not _is_out_of_memory(error):
             raise
@@ -173,8 +174,8 @@ def _flush_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _report(problems: Sequence[str]) -> int:
-    print_first([f"error: {_printable(problem)}\n" for problem in problems])
+def _report(problems: Sequence[str], *, is_consequence: bool = False) -> int:
+    print_first([f"error: {_printable(problem)}\n" for problem in problems], is_consequence=is_consequence)
     return 2
 
 

@@ -31,6 +31,8 @@ _SIGNS_OF_A_LOST_PEER = (  # in the RuntimeErrors of gloo, NCCL and the store
 class PeerLostError(UserError):
     """Another process of the run has ended or does not answer, so this one cannot continue."""
 
+    is_consequence = True
+
 
 @dataclass(frozen=True)
 class World:

@@ -1,13 +1,17 @@
 """Errors that end a program without a traceback: those of the user, and a signal that stopped a run."""
 
 import signal
+from typing import ClassVar
 
 
 class UserError(Exception):
-    """An error that the user can correct; all such errors derive from this class, which command lines catch.
+    """Something that the user can mend; every such error derives from this class, and command lines catch it.
 
-    Each argument is a problem: a line that names the thing, its value and the remedy.
+    problems: one or more lines, each of which names the thing, its value and the remedy.
+    is_consequence: whether it only reports that another process has failed, which prints its own error.
     """
+
+    is_consequence: ClassVar[bool] = False
 
     @property
     def problems(self) -> tuple[str, ...]:

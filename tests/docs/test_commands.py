@@ -33,7 +33,6 @@ NOT_RUN = {
     "python -m pip install scikit-learn": "installs",
     'python -m pip install --editable ".[export]"': "installs",
     'python -m pip install --editable ".[metrics]"': "installs",
-    'grep -q \'"state": "stopped"\' runs/mine/state.json && scontrol requeue $SLURM_JOB_ID': "needs SLURM",
 }
 TINY = {
     "run.device": "cpu",
