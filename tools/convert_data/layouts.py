@@ -19,11 +19,15 @@ def to_folders(origin: Path, target: Path, suffix: str, problems: list[str]) -> 
     """Return the halves of the images in each folder of `origin`; problems of the data set are added to `problems`.
 
     Raises:
-        DataError: no folder holds images.
+        DataError: no folder holds images, or two of them are sources and targets already.
     """
     folders = [folder for folder in _folders_in(origin) if any(_is_image(path) for path in folder.rglob("*"))]
     if not folders:
         raise DataError(f"{origin}: expected a folder of images for each split, such as {origin / 'train'}")
+    names = {folder.name for folder in folders}
+    for split in (name.removesuffix("_A") for name in sorted(names)):
+        if {f"{split}_A", f"{split}_B"} <= names:
+            raise DataError(f"{origin}: {split}_A and {split}_B hold pairs in folders already")
     conversions = []
     for folder in folders:
         layout = _usable(partial(SideBySide, folder=folder, a_to_b=True), problems)

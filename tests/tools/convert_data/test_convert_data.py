@@ -92,6 +92,15 @@ def test_an_image_that_has_no_halves_is_left_out(tmp_path: Path, command: Comman
     assert not (tmp_path / "out").exists()
 
 
+def test_folders_of_pairs_are_not_halved(tmp_path: Path, command: CommandLine) -> None:
+    for side in "AB":
+        save_image(tmp_path / "in" / f"train_{side}" / "1.png", np.zeros((4, 8), np.uint8))
+    code, _, errors = convert(command, "to-folders", tmp_path / "in", tmp_path / "out")
+    assert code == 2
+    assert "train_A and train_B hold pairs in folders already" in errors
+    assert not (tmp_path / "out").exists()
+
+
 def test_nothing_is_overwritten_unless_asked_for(photos: Path, command: CommandLine) -> None:
     target = photos.parent / "pairs"
     assert convert(command, "from-photos", photos, target)[0] == 0
