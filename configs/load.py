@@ -104,7 +104,9 @@ def _resolve(layers: Sequence[tuple[str, object]], overrides: Sequence[str]) -> 
 def _parse_override(override: str, where: str) -> dict[str, object]:
     key, equals, value = override.partition("=")
     if not (equals and all(key.split("."))):
-        raise ConfigError(f"{where}: write section.key=value, for instance run.seed=1")
+        if override.endswith((".yaml", ".yml")):
+            raise ConfigError(f"{where}: write --config {override}")
+        raise ConfigError(f"{where}: write section.key=value without spaces, for instance run.seed=1")
     if _TYPES.get(key) in _TEXTS and value != "null":
         return {key: value}  # as typed
     return {key: parse_yaml(value, where)}

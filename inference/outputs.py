@@ -196,10 +196,7 @@ def report_metrics(
     for line in class_table(summary.classes):
         logger.info("             %s", line)
     comparison = f"{abs(below_baseline):.1%} {'below' if below_baseline >= 0 else 'ABOVE'}"
-    logger.info(
-        f"baseline     L1 {baseline_l1:.4f} of the best constant colour (per class of a label map); "
-        f"the generator is {comparison}"
-    )
+    logger.info(f"baseline     L1 {baseline_l1:.4f} of the best constant colour; the generator is {comparison}")
     if "fid" in summary.whole and len(measured) < FEW_FOR_FID:
         logger.warning(
             "FID of %s: compare it only with the FID of as many images; published ones are of thousands",

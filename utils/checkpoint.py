@@ -156,7 +156,7 @@ def check_file(path: Path) -> bool:
         raise DamagedCheckpointError(f"{path}: damaged or not a checkpoint: it is empty; use an earlier one of the run")
     for prefix, what in _FOREIGN.items():
         if beginning.startswith(prefix):
-            raise DamagedCheckpointError(f"{path}: damaged or not a checkpoint: {what}")
+            raise DamagedCheckpointError(f"{path}: {what}")
     if beginning.startswith(b"PK"):
         _check_container(path)
     return is_verified

@@ -106,6 +106,9 @@ class ArgumentParser(argparse.ArgumentParser):
         for option in unknown:
             if "." not in option and (meant := did_you_mean(option, options, cutoff=0.7)):
                 return meant
+        recipe = next((word for word in sys.argv[1:] if word.endswith((".yaml", ".yml"))), None)
+        if "required: --config" in message:
+            return f"write --config {recipe or 'configs/demo.yaml'}"
         if unknown and self._takes_settings:
             return "settings are written section.key=value, without dashes"
         return f"see {self.prog} --help"

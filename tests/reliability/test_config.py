@@ -128,6 +128,8 @@ def test_what_is_unusual_but_sound_is_read_as_it_looks(
 
 OVERRIDES: dict[str, tuple[list[str], list[str]]] = {
     "no equals sign": (["run.seed"], [r"'run\.seed' on the command line: write section\.key=value"]),
+    "spaces": (["run.seed", "=", "3"], [r"write section\.key=value without spaces"] * 3),
+    "a recipe": (["configs/demo.yaml"], [r"write --config configs/demo\.yaml"]),
     "no key": (["=3"], [r"'=3' on the command line: write section\.key=value"]),
     "empty part": (["run..seed=3"], [r"write section\.key=value"]),
     "spaces around the sign": (["run.seed", "=", "3"], [r"'run\.seed'", r"'='", r"'3'"]),
