@@ -45,6 +45,11 @@ def hold_back(layout: Layout, share: float) -> tuple[Subset, Subset]:
     return Subset(layout, sides[0]), Subset(layout, sides[1])
 
 
+def smallest_share(layout: Layout) -> float:
+    """Return the smallest share, in hundredths, with which `hold_back` holds back a sample; 1 without samples."""
+    return (int(100 * min(map(_position, layout.names), default=1)) + 1) / 100
+
+
 def _position(name: str) -> float:
     """Return the place of a name in [0, 1), drawn apart from that by which tools.convert_data draws splits."""
     digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8, person=b"validation").digest()

@@ -30,10 +30,13 @@ def describe_shortage(training: Training, *, continues: bool) -> list[str]:
     needed = count_more_files(training, continues=continues) * n_bytes
     if free >= needed:
         return []
-    kept = training.config.checkpoint.keep
+    settings = training.config.checkpoint
+    remedy = f"free space, or {'lower' if settings.keep else 'limit'} checkpoint.keep={settings.keep}"
+    if settings.keep == 1:
+        remedy = "free space" if settings.best == "none" else "free space, or set checkpoint.best=none"
     return [
         f"warning        the checkpoints will take about {size(needed)} more, one being written included, and "
-        f"{size(free)} is free in {folder}: free space, or {'lower' if kept else 'limit'} checkpoint.keep={kept}"
+        f"{size(free)} is free in {folder}: {remedy}"
     ]
 
 

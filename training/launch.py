@@ -56,7 +56,8 @@ def train(
     config: Config, world: World, options: ResumeOptions, stop: GracefulStop, record: RunRecord | None = None
 ) -> None:
     """Build the run, find where it starts, and train to the end."""
-    with collected_messages(versions()) as earlier:
+    path = run_folder(config) / "log.txt" if world.is_main else None
+    with collected_messages(versions(), path) as earlier:
         build.prepare_device(config, world.device)
         training = build_training(config, world)
         found, initialized = resume_or_initialize(training, options)
@@ -66,14 +67,14 @@ def train(
             record.loop = state
         if state.step >= training.total_steps:
             logger.info("finished at step %d; raise train.epochs or train.max_steps to train on", state.step)
-            return
+            with log_file(path if training.folder.is_dir() else None, earlier):
+                return
         continues = continues_in(training.folder, options.source, found)
         plan += describe_shortage(training, continues=continues) if world.is_main else []
         # every process has read the checkpoint, and nothing prevents the run any more, which may archive another
         world.barrier()
         if world.is_main:
             prepare_folder(training.folder, found, continues=continues)
-    path = training.folder / "log.txt" if world.is_main else None
     with log_file(path, earlier) as write_to_file, _logged_end(training, write_to_file):
         for line in plan:
             logger.info(line)
@@ -128,7 +129,8 @@ def dry_run(config: Config, world: World, options: ResumeOptions) -> None:
     training = replace(build_training(without_downloads(config), world), config=config)
     found, initialized = resume_or_initialize(training, options)
     continues = continues_in(training.folder, options.source, found)
-    shortage = describe_shortage(training, continues=continues) if world.is_main else []
+    is_finished = training.run_state.loop.step >= training.total_steps
+    shortage = describe_shortage(training, continues=continues) if world.is_main and not is_finished else []
     for line in [*describe(training), *initialized, *shortage, *(file.announcement for file in missing)]:
         logger.info(line)
     checked = check_samples(training)

@@ -6,6 +6,7 @@ from contextlib import contextmanager, suppress
 from logging import LogRecord
 from pathlib import Path
 
+from utils.errors import Interrupted
 from utils.log import logger
 
 Write = Callable[[str], None]
@@ -13,8 +14,11 @@ Write = Callable[[str], None]
 
 
 @contextmanager
-def collected_messages(first_line: str) -> Iterator[list[LogRecord]]:
-    """Collect the messages within, after a first line for the file alone: until a run is built it has no folder."""
+def collected_messages(first_line: str, path: Path | None) -> Iterator[list[LogRecord]]:
+    """Collect the messages within, after a first line for the file alone: until a run is built it has no folder.
+
+    path: the log file of a run that was there before, which gets the messages and the error of a start that fails.
+    """
     messages = [_record(first_line)]
 
     class Collector(logging.Handler):
@@ -25,6 +29,11 @@ def collected_messages(first_line: str) -> Iterator[list[LogRecord]]:
     logger.addHandler(handler)
     try:
         yield messages
+    except BaseException as error:
+        if path and path.parent.is_dir():
+            with log_file(path, messages) as write:
+                write(str(error) if isinstance(error, Interrupted) else f"not started: {type(error).__name__}: {error}")
+        raise
     finally:
         logger.removeHandler(handler)
 

@@ -57,8 +57,7 @@ def describe(training: Training) -> list[str]:
         *_describe_cache(training, training.layout.names.index(sample.name)),
         *(describe_validation(config, training.splits, len(validation.samples)) if validation else []),
         f"plan           step {state.step} to {training.total_steps}, each of {_samples_of_step(config, world.size)}; "
-        f"{state.batches_per_epoch} batches an epoch, "
-        f"{config.total_epochs} epochs",
+        f"{counted(state.batches_per_epoch, 'batch', 'batches')} an epoch, {counted(config.total_epochs, 'epoch')}",
         f"device         {world.device}, {world.size} process{'es' if world.size > 1 else ''}, {dtype}",
         *(["slow           float16 on a CPU: amp.dtype=auto"] if precision.is_slow else []),
         *([f"without effect {', '.join(unused)}"] if unused else []),

@@ -13,6 +13,7 @@ from inference.load import NetworkKind, find_checkpoint_file, load_network
 from models.weight_transfer import transfer_weights
 from training.best import BEST, saved_score, score_of_file
 from training.setup import Training
+from training.splits import validation_split
 from training.trainable import TrainableNetwork
 from utils.checkpoint import CheckpointError, check_training_state, checkpoints_beside, load_checkpoint
 from utils.checkpoint_folder import LoadedCheckpoint, latest_valid, list_checkpoints
@@ -119,6 +120,13 @@ def check_same_networks(saved: Config, wanted: Config, path: Path) -> None:
 
 def _has_changed_data(training: Training, found: LoadedCheckpoint, *, is_accepted: bool) -> bool:
     world, saved = training.world, found.state.get("data")
+    share, now = config_from_dict(found.state["config"], str(found.path)).train.validation_share, training.config.train
+    if share != now.validation_share and not is_accepted and validation_split(training.config) is None:
+        raise CheckpointError(
+            f"{found.path}: train.validation_share was {share:g}, now it is {now.validation_share:g}, which moves "
+            "samples between training and validation. Set it back, or resume from the next epoch with "
+            "--accept-changed-data"
+        )
     change = difference(saved, training.layout) if saved is not None and world.is_main else None
     change = world.gather(change)[0]  # the main process alone looks at each file
     if change and not is_accepted:

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from configs import build
 from configs.schema import Config
 from data.layout import Layout
-from data.subset import hold_back
+from data.subset import hold_back, smallest_share
 from utils.errors import ConfigError
+from utils.text import counted
 
 TRAIN = "train"
 HELD_BACK = "held_back"
+USUAL_SHARE = 0.05  # of train.validation_share
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,10 @@ def open_splits(config: Config) -> Splits:
         return Splits(train, own or TRAIN)
     rest, held_back = hold_back(train, share)
     if not len(rest) or not len(held_back):
-        which, remedy = ("no sample", "raise") if not len(held_back) else ("every sample", "lower")
-        raise ConfigError(f"train.validation_share is {share:g}, which holds back {which} of {len(train)}: {remedy} it")
+        which, remedy = ("every sample", "lower it")
+        if not len(held_back):
+            which, remedy = ("no sample", f"raise it to {smallest_share(train):g} or more")
+        raise ConfigError(f"train.validation_share is {share:g}, which holds back {which} of {len(train)}: {remedy}")
     return Splits(rest, HELD_BACK, held_back)
 
 
@@ -62,15 +66,16 @@ def validation_split(config: Config) -> str | None:
 def describe_validation(config: Config, splits: Splits, n_samples: int) -> list[str]:
     """Return lines of the plan: the validation samples, and what to know of them."""
     share, best = config.train.validation_share, config.checkpoint.best
-    line = f"validation     {n_samples} samples of {splits.validation}"
+    line = f"validation     {counted(n_samples, 'sample')} of {splits.validation}"
     if splits.held_back:
         return [
-            f"validation     {n_samples} of the {len(splits.held_back)} training samples that "
-            f"train.validation_share={share:g} holds back"
+            f"validation     {n_samples} of {counted(len(splits.held_back), 'training sample')} held back by "
+            f"train.validation_share={share:g}"
         ]
     if splits.validation != TRAIN:
         return [f"{line}; train.validation_share has no effect" if share else line]
-    remedy = "add a split val, or hold samples back: train.validation_share=0.05"
+    usual = max(USUAL_SHARE, smallest_share(splits.train))
+    remedy = f"add a split val, or hold samples back: train.validation_share={usual:g}"
     if config.data.validation_split:
         remedy = "name another data.validation_split, or leave it out"
     return [

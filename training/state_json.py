@@ -10,6 +10,7 @@ from typing import Literal
 
 from training.run_state import LoopState
 from utils.atomic_file import replacing
+from utils.checkpoint_folder import latest_step
 from utils.errors import Interrupted
 from utils.log import logger
 
@@ -24,11 +25,6 @@ class RunRecord:
 
     loop: LoopState | None = None
 
-    @property
-    def step(self) -> int:
-        """The latest step that was made."""
-        return self.loop.step if self.loop else 0
-
 
 @contextmanager
 def recorded_state(run_folder: Path) -> Iterator[RunRecord]:
@@ -40,14 +36,22 @@ def recorded_state(run_folder: Path) -> Iterator[RunRecord]:
     try:
         yield record
     except Interrupted as error:
-        write_state(run_folder, "stopped", record.step, signal=Signals(error.signal_number).name)
+        write_state(run_folder, "stopped", step_of(record, run_folder), signal=Signals(error.signal_number).name)
         raise
     except BaseException as error:
         if run_folder.is_dir():
             first_line = str(error).partition("\n")[0]
-            write_state(run_folder, "failed", record.step, reason=f"{type(error).__name__}: {first_line}")
+            reason = f"{type(error).__name__}: {first_line}"
+            write_state(run_folder, "failed", step_of(record, run_folder), reason=reason)
         raise
-    write_state(run_folder, "finished", record.step)
+    write_state(run_folder, "finished", step_of(record, run_folder))
+
+
+def step_of(record: RunRecord, run_folder: Path) -> int:
+    """Return the latest step that was made; before a run has got so far, that of its latest checkpoint."""
+    if record.loop:
+        return record.loop.step
+    return latest_step(run_folder)
 
 
 def write_state(

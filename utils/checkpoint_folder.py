@@ -41,6 +41,12 @@ def list_checkpoints(run_folder: Path) -> list[Path]:
     return sorted(steps, key=lambda path: int(steps[path][1]))
 
 
+def latest_step(run_folder: Path) -> int:
+    """Return the step of a run's latest checkpoint, by its name; 0 without one."""
+    checkpoints = list_checkpoints(run_folder)
+    return int(checkpoints[-1].stem.partition("-")[2]) if checkpoints else 0
+
+
 def newest_run(root: Path) -> Path | None:
     """Return the run folder below `root` with the most recently written checkpoint, or None without any.
 

@@ -1,9 +1,9 @@
 """Parts of messages."""
 
 
-def counted(number: int, noun: str) -> str:
-    """Return "1 image" or "2 images"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return "1 image" or "2 images"; `plural` where it is not the noun with an s."""
+    return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
 
 
 def printable(text: str) -> str:

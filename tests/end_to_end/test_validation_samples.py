@@ -1,6 +1,7 @@
 """Which samples a run validates on, and that it says so."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ def test_samples_that_are_held_back_are_in_no_batch_and_resume_is_exact(
     n_steps = len(rest) + 3  # into the second epoch
     run(tiny_config, *settings, f"train.max_steps={n_steps}", "run.name=whole")
     out = capfd.readouterr().out
-    assert f"2 of the {len(held_back)} training samples that train.validation_share=0.4 holds back" in out
+    assert f"2 of {len(held_back)} training samples held back by train.validation_share=0.4" in out
     assert "chooses by training samples" not in out
     run(tiny_config, *settings, f"train.max_steps={n_steps - 1}")
     run(tiny_config, *settings, f"train.max_steps={n_steps}")
@@ -93,15 +94,18 @@ def test_samples_that_are_held_back_are_in_no_batch_and_resume_is_exact(
         without_config(checkpoint(tiny_config, n_steps)), without_config(checkpoint(tiny_config, n_steps, "whole"))
     )
     assert {record["split"] for record in validations(tiny_config)} == {"held_back"}
-    with pytest.raises(CheckpointError, match="the train split has changed since"):
+    with pytest.raises(CheckpointError, match=r"train\.validation_share was 0\.4, now it is 0, which moves samples"):
         run(tiny_config, *without_val, f"train.max_steps={n_steps + 1}")
 
 
 @pytest.mark.parametrize(
-    ("share", "problem"), [("1e-9", "no sample of 12: raise"), ("0.999", "every sample of 12: lower")]
+    ("share", "problem"),
+    [("1e-9", r"no sample of 12: raise it to 0\.\d+ or more"), ("0.999", "every sample of 12: lower")],
 )
 def test_a_share_that_leaves_a_side_empty_is_an_error(
     tiny_config: Path, without_val: list[str], share: str, problem: str
 ) -> None:
-    with pytest.raises(ConfigError, match=problem):
+    with pytest.raises(ConfigError, match=problem) as caught:
         run(tiny_config, *without_val, f"train.validation_share={share}")
+    if named := re.search(r"raise it to (\S+)", str(caught.value)):
+        run(tiny_config, *without_val, f"train.validation_share={named[1]}", "train.max_steps=1")

@@ -99,5 +99,7 @@ def test_an_error_before_the_loop_is_a_failure(tiny_config: Path) -> None:
     run(tiny_config)
     with pytest.raises(CheckpointError):
         run(tiny_config, "generator.base_channels=5")
-    assert state_of(tiny_config)["state"] == "failed"
+    assert (state_of(tiny_config)["state"], state_of(tiny_config)["step"]) == ("failed", 4)
+    log = (tiny_config.parent / "runs" / "tiny" / "log.txt").read_text()
+    assert "not started: CheckpointError" in log.splitlines()[-1]
     assert "was trained with generator.base_channels=4" in state_of(tiny_config)["reason"]
