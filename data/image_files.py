@@ -73,7 +73,8 @@ def find_images(folder: Path, problems: list[str], if_missing: str = "") -> dict
         beside = sorted(folder.parent.iterdir()) if folder.parent.is_dir() else []
         named = ", ".join([path.name for path in beside if path.is_dir()][:8]) or "none"
         named += (misplaced := misplaced_folder(folder))
-        has_images = not misplaced and any(path.suffix.lower() in IMAGE_SUFFIXES for path in beside)
+        may_be_photos = not misplaced and not folder.exists()
+        has_images = may_be_photos and any(path.suffix.lower() in IMAGE_SUFFIXES for path in beside)
         remedy = "; python -m tools.convert_data from-photos makes pairs of photographs" if has_images else ""
         what = "is a file, expected a folder" if folder.exists() else "no such folder"
         problems.append(f"{folder}: {what}; folders beside it: {named}{remedy}{if_missing}")
@@ -239,7 +240,7 @@ def _id_pixels(image: Image.Image) -> np.ndarray:
     if image.mode not in _ID_MODES:
         raise _UnfitError(
             f"holds {image.mode} pixels, expected one integer id per pixel (8-bit or 16-bit PNG, or palette PNG with "
-            "one palette for all files); colours become ids with python -m tools.convert_data colors-to-ids MAPS OUT, "
+            "one palette for all files); colours become ids with python -m tools.convert_data colors-to-ids FROM TO, "
             "or train on them as RGB pairs with data.n_classes=0"
         )
     if image.format in ("JPEG", "MPO") or image.info.get("compression") == "jpeg":  # the latter in TIFF

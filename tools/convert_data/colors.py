@@ -15,7 +15,7 @@ from torch import Tensor
 from data.batch import DataError
 from data.image_files import find_images, read_rgb
 from metrics.label_colors import IGNORED, LabelColors, read_label_colors
-from tools.convert_data.conversion import Conversion, Existing, convert_all
+from tools.convert_data.conversion import Conversion, Existing, check_absent, convert_all
 from utils.atomic_file import replacing
 from utils.cores import usable_cores
 from utils.log import logger
@@ -54,9 +54,9 @@ def colors_to_ids(origin: Path, target: Path, colors_file: str | None, existing:
         raise DataError(*problems)
     table = target.with_name(f"{target.resolve().name}.yaml")
     if table.exists() and existing == "error":
-        raise DataError(f"{table}: already exists; choose another OUT, or --existing keep or replace")
-    if table.exists() and existing == "keep":
-        colors_file = _same_colors(table, colors_file)
+        raise DataError(f"{table}: already exists; choose another TO, or --existing keep or replace")
+    if existing == "keep":
+        colors_file = _kept_colors(target, table, colors_file)
     counts, unreadable = _count_all(maps.values())
     problems += [problem for reasons in unreadable.values() for problem in reasons]
     if not counts.n_pixels:
@@ -68,8 +68,9 @@ def colors_to_ids(origin: Path, target: Path, colors_file: str | None, existing:
         for name, path in maps.items()
         if path not in unreadable
     ]
+    check_absent(conversions, existing)
+    _write_table(table, colors)  # before the first map: what an interruption leaves has its colours
     n_written, unusable = convert_all(conversions, existing)
-    _write_table(table, colors)
     for line in _summary(counts, colors):
         logger.info("%s", line)
     logger.info(
@@ -80,10 +81,20 @@ def colors_to_ids(origin: Path, target: Path, colors_file: str | None, existing:
     return problems + unusable
 
 
-def _same_colors(table: Path, colors_file: str | None) -> str:
-    """Return the table beside the maps that are kept, which have its ids."""
-    if colors_file and not torch.equal(_named(colors_file).colors, _named(str(table)).colors):
-        raise DataError(f"{table}: existing maps have other colours than --colors {colors_file}: --existing replace")
+def _kept_colors(target: Path, table: Path, colors_file: str | None) -> str | None:
+    """Return the colours whose ids the maps in `target` have: of their table; of `colors_file` where there is none."""
+    if not table.exists():
+        if not colors_file and next(target.rglob("*.png"), None):
+            raise DataError(
+                f"{target}: maps without their colour table {table}. Use --existing replace, or --colors FILE"
+            )
+        return colors_file
+    if colors_file:
+        given, kept = _named(colors_file), _named(str(table))
+        if given.n_classes != kept.n_classes or not torch.equal(given.colors, kept.colors):
+            raise DataError(
+                f"{table}: existing maps have other colours than --colors {colors_file}: --existing replace"
+            )
     return str(table)
 
 
@@ -173,13 +184,15 @@ def _summary(counts: ColorCounts, colors: LabelColors) -> list[str]:
     n_pixels, total = Counter[int](), counts.n_pixels.total()
     for color, number in zip(found, classes, strict=True):
         n_pixels[number] += counts.n_pixels[color]
-    names = [*colors.names, IGNORED][: len(colors.colors)]
+    values = colors.colors.tolist()
+    rows = [(number, name, str(values[number])) for number, name in enumerate(colors.names)]
+    if ignored := values[colors.n_classes :]:
+        rows.append((IGNORE_ID, IGNORED, ", ".join(map(str, ignored))))
     lines = [
-        f"{number if name != IGNORED else IGNORE_ID:>3} {name} {colors.colors[number].tolist()}: "
-        f"{counted(n_pixels[number], 'pixel')} ({n_pixels[number] / total:.2%})"
-        for number, name in enumerate(names)
+        f"{number:>3} {name} {listed}: {counted(n_pixels[k], 'pixel')} ({n_pixels[k] / total:.2%})"
+        for k, (number, name, listed) in enumerate(rows)
     ]
-    known = {int.from_bytes(bytes(color)) for color in colors.colors.tolist()}
+    known = {int.from_bytes(bytes(color)) for color in values}
     others = Counter({color: n for color, n in counts.n_pixels.items() if color not in known})
     if others:
         most = ", ".join(f"{_channels([color])[0].tolist()} {n}" for color, n in others.most_common(_LISTED))
