@@ -154,6 +154,15 @@ def read_ids(path: Path) -> Tensor:
     return torch.from_numpy(_decode(path, _id_pixels)).unsqueeze(0)
 
 
+def has_transparent_pixels(path: Path) -> bool:
+    """Return whether any pixel of an image is not opaque. Where there is no transparency, only the header is read.
+
+    Raises:
+        DataError: as for `read_rgb`.
+    """
+    return bool(_decode(path, _least_alpha)[0] < 255)
+
+
 def read_palette(path: Path) -> bytes:
     """Return the palette of an image from its header, as RGB without black at its end; empty where there is none.
 
@@ -226,6 +235,13 @@ def _rgb_pixels(image: Image.Image) -> np.ndarray:
         kind = "32-bit integers" if image.mode == "I" else "floating-point numbers"
         raise _UnfitError(f"holds {kind}, expected an 8- or 16-bit image")
     return np.array(image if image.mode == "RGB" else image.convert("RGB"))
+
+
+def _least_alpha(image: Image.Image) -> np.ndarray:
+    """Return (1,) uint8."""
+    if not image.has_transparency_data or image.mode.startswith("I"):  # 16-bit grey has one transparent level at most
+        return np.array([255], np.uint8)
+    return np.asarray(image.convert("RGBA").getchannel("A")).min(keepdims=True)[0]
 
 
 def _size(image: Image.Image) -> np.ndarray:
