@@ -73,7 +73,8 @@ def find_images(folder: Path, problems: list[str], if_missing: str = "") -> dict
         beside = sorted(folder.parent.iterdir()) if folder.parent.is_dir() else []
         named = ", ".join([path.name for path in beside if path.is_dir()][:8]) or "none"
         named += (misplaced := misplaced_folder(folder))
-        has_images = not misplaced and any(path.suffix.lower() in IMAGE_SUFFIXES for path in beside)
+        may_be_photos = not misplaced and not folder.exists()
+        has_images = may_be_photos and any(path.suffix.lower() in IMAGE_SUFFIXES for path in beside)
         remedy = "; python -m tools.convert_data from-photos makes pairs of photographs" if has_images else ""
         what = "is a file, expected a folder" if folder.exists() else "no such folder"
         problems.append(f"{folder}: {what}; folders beside it: {named}{remedy}{if_missing}")
@@ -153,6 +154,15 @@ def read_ids(path: Path) -> Tensor:
     return torch.from_numpy(_decode(path, _id_pixels)).unsqueeze(0)
 
 
+def has_transparent_pixels(path: Path) -> bool:
+    """Return whether any pixel of an image is not opaque. Where there is no transparency, only the header is read.
+
+    Raises:
+        DataError: as for `read_rgb`.
+    """
+    return bool(_decode(path, _least_alpha)[0] < 255)
+
+
 def read_palette(path: Path) -> bytes:
     """Return the palette of an image from its header, as RGB without black at its end; empty where there is none.
 
@@ -227,6 +237,13 @@ def _rgb_pixels(image: Image.Image) -> np.ndarray:
     return np.array(image if image.mode == "RGB" else image.convert("RGB"))
 
 
+def _least_alpha(image: Image.Image) -> np.ndarray:
+    """Return (1,) uint8."""
+    if not image.has_transparency_data or image.mode.startswith("I"):  # 16-bit grey has one transparent level at most
+        return np.array([255], np.uint8)
+    return np.asarray(image.convert("RGBA").getchannel("A")).min(keepdims=True)[0]
+
+
 def _size(image: Image.Image) -> np.ndarray:
     """Return (height, width)."""
     is_header_enough = image.format != "PNG" or "exif" in image.info  # otherwise Pillow decodes a PNG to look for EXIF
@@ -239,7 +256,7 @@ def _id_pixels(image: Image.Image) -> np.ndarray:
     if image.mode not in _ID_MODES:
         raise _UnfitError(
             f"holds {image.mode} pixels, expected one integer id per pixel (8-bit or 16-bit PNG, or palette PNG with "
-            "one palette for all files); colours become ids with python -m tools.convert_data colors-to-ids MAPS OUT, "
+            "one palette for all files); colours become ids with python -m tools.convert_data colors-to-ids FROM TO, "
             "or train on them as RGB pairs with data.n_classes=0"
         )
     if image.format in ("JPEG", "MPO") or image.info.get("compression") == "jpeg":  # the latter in TIFF

@@ -1,6 +1,7 @@
 """The checks and the plan that are printed before a run starts."""
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +13,6 @@ from configs.unused_settings import unused_settings
 from data.bad_samples import BadSamples
 from data.batch import Batch, DataError, Sample
 from data.image_files import count_other_files
-from data.layout import Layout
 from data.loader import Replacement
 from data.palettes import label_maps, palette_problems
 from data.sampler import SampleKey
@@ -20,7 +20,7 @@ from training.batches import model_inputs
 from training.disk_space import size
 from training.model_summary import table, watched_layers
 from training.setup import Training
-from training.splits import describe_validation
+from training.splits import TRAIN, Splits, describe_validation
 from training.trainable import TrainableNetwork
 from training.update import AdversarialUpdate, ModelInputs
 from utils.errors import ConfigError
@@ -38,7 +38,7 @@ def describe(training: Training) -> list[str]:
     """
     config, world, state = training.config, training.world, training.run_state.loop
     validation = training.validation
-    check_palettes(training.layout)
+    check_palettes(config, training.splits)
     others = count_other_files(training.layout.folders) if world.is_main else ""
     sample = training.dataset(training.layout)[SampleKey(epoch=0, index=0)]
     if isinstance(sample, Exception):
@@ -150,9 +150,22 @@ def activation_bytes(update: AdversarialUpdate, inputs: ModelInputs) -> int:
     return n_bytes
 
 
-def check_palettes(layout: Layout) -> None:
-    """Raise DataError where label maps have different palettes, as far as CHECKED_SAMPLES of them show."""
-    problems = palette_problems(label_maps(layout, CHECKED_SAMPLES))
+def check_palettes(config: Config, splits: Splits) -> None:
+    """Raise DataError where label maps of any splits have different palettes, as far as CHECKED_SAMPLES of each show.
+
+    Raises:
+        DataError: palettes differ, or the validation split cannot be used.
+    """
+    if not splits.train.n_classes:
+        return
+    layouts = [splits.train]
+    if splits.validation != TRAIN:
+        layouts.append(splits.open_validation(config))
+    test_split = config.data.test_split
+    if test_split not in (TRAIN, splits.validation) and build.has_split(config.data, test_split):
+        with suppress(DataError):  # its other problems are not those of a training
+            layouts.append(build.build_layout(config, test_split, needs_targets=False))
+    problems = palette_problems(path for layout in layouts for path in label_maps(layout, CHECKED_SAMPLES))
     if problems:
         raise DataError(*problems)
 

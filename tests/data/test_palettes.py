@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from configs.load import load_config
 from data.batch import DataError
 from data.paired_folders import PairedFolders
 from data.palettes import label_maps, palette_problems
 from tests.conftest import save_image
 from tests.runs import run
+from training.plan import check_palettes
+from training.splits import open_splits
 
 COLORS = np.array([[200, 0, 0], [0, 200, 0], [0, 0, 200], [90, 90, 90]], np.uint8)
 IDS = np.arange(32 * 32).reshape(32, 32) // 8 % 3
@@ -69,3 +72,16 @@ def test_training_on_palettes_of_their_own_is_refused(tiny_config: Path, tmp_pat
     data = ["data.layout=paired_folders", f"data.root={tmp_path / 'pairs'}", "data.n_classes=4"]
     with pytest.raises(DataError, match=r"train_label.1\.png and .*train_label.0\.png have different palettes"):
         run(tiny_config, *data, "data.instance_edges=false")
+
+
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_palettes_of_the_other_splits_are_compared_too(split: str, tiny_config: Path, tmp_path: Path) -> None:
+    root = tmp_path / "pairs"
+    pairs_with(root, 5)
+    save_palette_image(root / "train_label" / "0.png", [0, 1, 2])
+    save_palette_image(root / f"{split}_label" / "a.png", [1, 0, 2])
+    save_image(root / f"{split}_img" / "a.png", np.zeros((32, 32, 3), np.uint8))
+    data = ["data.layout=paired_folders", f"data.root={root}", "data.n_classes=4", "data.instance_edges=false"]
+    settings = load_config(tiny_config, data)
+    with pytest.raises(DataError, match=rf"{split}_label.a\.png and .*train_label.0\.png have different palettes"):
+        check_palettes(settings, open_splits(settings))

@@ -1,13 +1,9 @@
 """Label maps that are drawn in colours, as ids."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
 import yaml
 from torch import Tensor
@@ -15,28 +11,16 @@ from torch import Tensor
 from data.batch import DataError
 from data.image_files import find_images, read_rgb
 from metrics.label_colors import IGNORED, LabelColors, read_label_colors
-from tools.convert_data.conversion import Conversion, Existing, convert_all
+from tools.convert_data.color_counts import ColorCounts, channels, count_all
+from tools.convert_data.color_warnings import NEAR, color_warnings
+from tools.convert_data.conversion import Conversion, Existing, check_absent, convert_all
 from utils.atomic_file import replacing
-from utils.cores import usable_cores
 from utils.log import logger
 from utils.text import counted
 
 IGNORE_ID = 255
-_AREA_SHARE = 1e-4  # of a map's pixels: areas of a colour that make it a class; blends at borders form none
 _JPEG_SUFFIXES = (".jpg", ".jpeg")
-_JPEG_DISTANCE = 40.0  # of two colours: JPEG makes shades of one
 _LISTED = 3
-
-
-@dataclass(frozen=True)
-class ColorCounts:
-    """The colours of maps, as 0xRRGGBB.
-
-    n_pixels: by colour. in_areas: colours of areas, which are classes.
-    """
-
-    n_pixels: Counter[int]
-    in_areas: set[int]
 
 
 def colors_to_ids(origin: Path, target: Path, colors_file: str | None, existing: Existing) -> list[str]:
@@ -54,24 +38,27 @@ def colors_to_ids(origin: Path, target: Path, colors_file: str | None, existing:
         raise DataError(*problems)
     table = target.with_name(f"{target.resolve().name}.yaml")
     if table.exists() and existing == "error":
-        raise DataError(f"{table}: already exists; choose another OUT, or --existing keep or replace")
-    if table.exists() and existing == "keep":
-        colors_file = _same_colors(table, colors_file)
-    counts, unreadable = _count_all(maps.values())
+        raise DataError(f"{table}: already exists; choose another TO, or --existing keep or replace")
+    if existing == "keep":
+        colors_file = _kept_colors(target, table, colors_file)
+    counts, unreadable = count_all(maps.values())
     problems += [problem for reasons in unreadable.values() for problem in reasons]
     if not counts.n_pixels:
         raise DataError(*problems)
     is_jpeg = any(path.suffix.lower() in _JPEG_SUFFIXES for path in maps.values())
-    colors = _named(colors_file) if colors_file else _found(counts, origin, _JPEG_DISTANCE if is_jpeg else 0.0)
+    colors = _named(colors_file) if colors_file else _found(counts, origin, NEAR if is_jpeg else 0.0)
     conversions = [
         Conversion(name, "", (target / f"{name}.png",), partial(_read_as_ids, path, colors))
         for name, path in maps.items()
         if path not in unreadable
     ]
+    check_absent(conversions, existing)
+    _write_table(table, colors)  # before the first map: what an interruption leaves has its colours
     n_written, unusable = convert_all(conversions, existing)
-    _write_table(table, colors)
     for line in _summary(counts, colors):
         logger.info("%s", line)
+    for warning in color_warnings(counts, colors, is_jpeg=is_jpeg):
+        logger.info("warning: %s", warning)
     logger.info(
         "%s: %s of %d classes; their colours are in %s", target, counted(n_written[""], "map"), colors.n_classes, table
     )
@@ -80,10 +67,20 @@ def colors_to_ids(origin: Path, target: Path, colors_file: str | None, existing:
     return problems + unusable
 
 
-def _same_colors(table: Path, colors_file: str | None) -> str:
-    """Return the table beside the maps that are kept, which have its ids."""
-    if colors_file and not torch.equal(_named(colors_file).colors, _named(str(table)).colors):
-        raise DataError(f"{table}: existing maps have other colours than --colors {colors_file}: --existing replace")
+def _kept_colors(target: Path, table: Path, colors_file: str | None) -> str | None:
+    """Return the colours whose ids the maps in `target` have: of their table; of `colors_file` where there is none."""
+    if not table.exists():
+        if not colors_file and next(target.rglob("*.png"), None):
+            raise DataError(
+                f"{target}: maps without their colour table {table}. Use --existing replace, or --colors FILE"
+            )
+        return colors_file
+    if colors_file:
+        given, kept = _named(colors_file), _named(str(table))
+        if given.n_classes != kept.n_classes or not torch.equal(given.colors, kept.colors):
+            raise DataError(
+                f"{table}: existing maps have other colours than --colors {colors_file}: --existing replace"
+            )
     return str(table)
 
 
@@ -94,55 +91,12 @@ def _named(colors_file: str) -> LabelColors:
     return colors
 
 
-def _count_all(paths: Iterable[Path]) -> tuple[ColorCounts, dict[Path, tuple[str, ...]]]:
-    """Return the colours of all maps, and the problems of those that cannot be read."""
-    total, unreadable = ColorCounts(Counter(), set()), dict[Path, tuple[str, ...]]()
-    paths = list(paths)
-    with ThreadPoolExecutor(usable_cores()) as executor:
-        for path, counts in zip(paths, executor.map(_count_or_error, paths), strict=True):
-            if isinstance(counts, DataError):
-                unreadable[path] = counts.problems
-                continue
-            total.n_pixels.update(counts.n_pixels)
-            total.in_areas.update(counts.in_areas)
-    return total, unreadable
-
-
-def _count_or_error(path: Path) -> ColorCounts | DataError:
-    try:
-        return count_colors(read_rgb(path))
-    except DataError as error:
-        return error
-
-
-def count_colors(picture: Tensor) -> ColorCounts:
-    """Return the colours of a (3, H, W) uint8 picture. A colour is in an area where 3x3 pixels have it."""
-    red, green, blue = picture.numpy().astype(np.int32)
-    pixels = red << 16 | green << 8 | blue
-    is_beside, is_below = pixels[:, 1:] == pixels[:, :-1], pixels[1:] == pixels[:-1]
-    row = is_beside[:, 1:] & is_beside[:, :-1]  # three equal pixels, centred
-    column = (is_below[1:] & is_below[:-1])[:, 1:-1]
-    centers = pixels[1:-1, 1:-1][row[2:] & row[1:-1] & row[:-2] & column]
-    least = _AREA_SHARE * pixels.size
-    in_areas = {color for color, n_pixels in _count(centers).items() if n_pixels >= least}
-    return ColorCounts(Counter(_count(pixels.ravel())), in_areas)
-
-
-def _count(colors: np.ndarray) -> dict[int, int]:
-    """Count (N,) colours by their runs, of which label maps have few."""
-    starts = np.flatnonzero(np.diff(colors, prepend=-1))
-    lengths = np.diff(starts, append=len(colors))
-    distinct, run_of = np.unique(colors[starts], return_inverse=True)
-    n_pixels = np.bincount(run_of, weights=lengths, minlength=len(distinct)).astype(np.int64)
-    return dict(zip(distinct.tolist(), n_pixels.tolist(), strict=True))
-
-
 def _found(counts: ColorCounts, origin: Path, distance: float) -> LabelColors:
     """Return the colours of areas, in order of their values; of colours within `distance`, the most frequent."""
     chosen: list[int] = []
     for color, _ in counts.n_pixels.most_common():
         if color in counts.in_areas and len(chosen) <= IGNORE_ID:
-            others = _channels(chosen).float() - _channels([color]).float()
+            others = channels(chosen).float() - channels([color]).float()
             if not chosen or float(others.norm(dim=1).min()) > distance:
                 chosen.append(color)
     if not 2 <= len(chosen) <= IGNORE_ID:
@@ -153,12 +107,7 @@ def _found(counts: ColorCounts, origin: Path, distance: float) -> LabelColors:
         )
     chosen.sort()
     names = tuple(f"class_{number}" for number in range(len(chosen)))
-    return LabelColors(str(origin), names, _channels(chosen))
-
-
-def _channels(colors: Sequence[int]) -> Tensor:
-    """Return (N, 3) uint8 RGB of colours."""
-    return torch.tensor([list(color.to_bytes(3)) for color in colors], dtype=torch.uint8).view(len(colors), 3)
+    return LabelColors(str(origin), names, channels(chosen))
 
 
 def _read_as_ids(path: Path, colors: LabelColors) -> tuple[Tensor]:
@@ -169,20 +118,22 @@ def _read_as_ids(path: Path, colors: LabelColors) -> tuple[Tensor]:
 def _summary(counts: ColorCounts, colors: LabelColors) -> list[str]:
     """Return a line for each class, and one for the pixels whose colour is not that of a class."""
     found = list(counts.n_pixels)
-    classes = colors.classes_of(_channels(found).T[:, None], may_ignore=True)[0].tolist()
+    classes = colors.classes_of(channels(found).T[:, None], may_ignore=True)[0].tolist()
     n_pixels, total = Counter[int](), counts.n_pixels.total()
     for color, number in zip(found, classes, strict=True):
         n_pixels[number] += counts.n_pixels[color]
-    names = [*colors.names, IGNORED][: len(colors.colors)]
+    values = colors.colors.tolist()
+    rows = [(number, name, str(values[number])) for number, name in enumerate(colors.names)]
+    if ignored := values[colors.n_classes :]:
+        rows.append((IGNORE_ID, IGNORED, ", ".join(map(str, ignored))))
     lines = [
-        f"{number if name != IGNORED else IGNORE_ID:>3} {name} {colors.colors[number].tolist()}: "
-        f"{counted(n_pixels[number], 'pixel')} ({n_pixels[number] / total:.2%})"
-        for number, name in enumerate(names)
+        f"{number:>3} {name} {listed}: {counted(n_pixels[k], 'pixel')} ({n_pixels[k] / total:.2%})"
+        for k, (number, name, listed) in enumerate(rows)
     ]
-    known = {int.from_bytes(bytes(color)) for color in colors.colors.tolist()}
+    known = {int.from_bytes(bytes(color)) for color in values}
     others = Counter({color: n for color, n in counts.n_pixels.items() if color not in known})
     if others:
-        most = ", ".join(f"{_channels([color])[0].tolist()} {n}" for color, n in others.most_common(_LISTED))
+        most = ", ".join(f"{channels([color])[0].tolist()} {n}" for color, n in others.most_common(_LISTED))
         pixels = f"{counted(others.total(), 'pixel')} ({others.total() / total:.2%})"
         n_others = counted(len(others), "other colour")
         lines.append(f"{pixels} of {n_others} get the id of the nearest; the most frequent: {most}")

@@ -43,10 +43,7 @@ def convert_all(conversions: Sequence[Conversion], existing: Existing) -> tuple[
         DataError: a file exists, and `existing` is error.
         OSError: a file cannot be written.
     """
-    present = [file for conversion in conversions for wanted in conversion.files for file in _present(wanted)]
-    if present and existing == "error":
-        n_more = f", as do {len(present) - 1} others" if len(present) > 1 else ""
-        raise DataError(f"{present[0]}: already exists{n_more}; choose another folder, or --existing keep or replace")
+    check_absent(conversions, existing)
     kept = [c for c in conversions if existing == "keep" and all(_present(file) for file in c.files)]
     kept_files = {conversion.files for conversion in kept}
     to_do = [conversion for conversion in conversions if conversion.files not in kept_files]
@@ -57,6 +54,16 @@ def convert_all(conversions: Sequence[Conversion], existing: Existing) -> tuple[
         if done % _LOG_EVERY == 0:
             logger.info("%d of %d", done, len(to_do))
     return counts, problems
+
+
+def check_absent(conversions: Sequence[Conversion], existing: Existing) -> None:
+    """Raise DataError where a file exists, and `existing` is error."""
+    if existing != "error":
+        return
+    present = [file for conversion in conversions for wanted in conversion.files for file in _present(wanted)]
+    if present:
+        n_more = f", as do {len(present) - 1} others" if len(present) > 1 else ""
+        raise DataError(f"{present[0]}: already exists{n_more}; choose another folder, or --existing keep or replace")
 
 
 def _converted(conversions: Sequence[Conversion]) -> Iterator[tuple[Conversion, tuple[str, ...]]]:

@@ -12,6 +12,7 @@ from metrics.label_colors import read_label_colors
 from tests.conftest import save_image
 from tests.reliability.command_line import CommandLine
 from tools.convert_data import __main__ as convert_data
+from tools.convert_data import conversion
 
 COLORS = np.array([[0, 0, 0], [0, 90, 200], [128, 64, 128]], np.uint8)  # in order of their values
 IDS = np.arange(32 * 48).reshape(32, 48) % 48 // 16
@@ -93,6 +94,42 @@ def test_kept_maps_keep_their_ids(maps: Path, tmp_path: Path, command: CommandLi
     other.write_text("a: [1, 2, 3]\nb: [3, 2, 1]\n")
     arguments = ("colors-to-ids", str(maps), str(tmp_path / "ids"), "--existing", "keep", "--colors", str(other))
     assert "existing maps have other colours" in command.refusal(convert_data.main, *arguments)[0]
+
+
+def test_interrupted_maps_have_their_table(
+    maps: Path, tmp_path: Path, command: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = conversion.write_png
+
+    def write_one(path: Path, image: torch.Tensor) -> None:
+        assert (tmp_path / "ids.yaml").exists()
+        write(path, image)
+
+    monkeypatch.setitem(conversion._WRITERS, ".png", write_one)
+    assert convert(command, maps, tmp_path / "ids")[0] == 0
+    (tmp_path / "other.yaml").write_text("a: [0, 0, 0]\nb: [0, 90, 200]\nignored: [[128, 64, 128]]\n")
+    assert convert(command, maps, tmp_path / "ids", "--existing", "keep", "--colors", tmp_path / "other.yaml")[0] == 2
+    (tmp_path / "ids.yaml").unlink()
+    assert convert(command, maps, tmp_path / "ids", "--existing", "error")[0] == 2
+    arguments = ("colors-to-ids", str(maps), str(tmp_path / "ids"), "--existing", "keep")
+    (line,) = command.refusal(convert_data.main, *arguments)
+    table = tmp_path / "ids.yaml"
+    assert f"maps without their colour table {table}. Use --existing replace, or --colors FILE" in line
+    assert not table.exists()
+    assert convert(command, maps, tmp_path / "ids", "--existing", "keep", "--colors", tmp_path / "other.yaml")[0] == 0
+
+
+def test_all_ignored_colours_are_listed(maps: Path, tmp_path: Path, command: CommandLine) -> None:
+    file = tmp_path / "colors.yaml"
+    file.write_text("a: [128, 64, 128]\nb: [0, 90, 200]\nignored: [[0, 0, 0], [9, 9, 9]]\n")
+    _, out, _ = convert(command, maps, tmp_path / "ids", "--colors", file)
+    assert "255 ignored [0, 0, 0], [9, 9, 9]: 1024 pixels (33.33%)" in out
+
+
+def test_a_map_in_the_place_of_a_folder_is_refused(maps: Path, tmp_path: Path, command: CommandLine) -> None:
+    (line,) = command.refusal(convert_data.main, "colors-to-ids", str(maps / "a.png"), str(tmp_path / "ids"))
+    assert "a.png: is a file, expected a folder" in line
+    assert "from-photos" not in line
 
 
 def test_photographs_and_bad_files_are_refused(maps: Path, tmp_path: Path, command: CommandLine) -> None:
