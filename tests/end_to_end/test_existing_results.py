@@ -91,11 +91,16 @@ def test_images_of_other_programs_are_kept_and_not_measured(
         translate(*arguments)
 
 
-def test_a_kept_image_of_another_size_is_a_problem(arguments: list[str], tmp_path: Path) -> None:
+def test_a_kept_image_of_another_size_is_a_problem(
+    arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     translate(*arguments)
     save_image(tmp_path / "out" / f"{NAMES[0]}.png", BLACK[:16])
     with pytest.raises(DataError, match=r"facade_00000\.png: is 32x16, its source 32x32\. Remove it, or choose"):
         translate(*arguments, "--existing", "keep")
+    said = capfd.readouterr().out
+    assert "left out     1 existing image of another size than the source\n" in said
+    assert "cannot be used" not in said
 
 
 def test_translations_of_another_origin_are_not_kept(
