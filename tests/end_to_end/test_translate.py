@@ -382,7 +382,7 @@ def test_a_run_without_checkpoint_is_told(cli: ModuleType, tmp_path: Path, monke
         ),
         (["--checkpoint", "nowhere.pt"], "nowhere.pt: no such checkpoint file"),
         (["--checkpoint", "RUN/checkpoint-00000009.pt"], "RUN: checkpoint-00000004.pt"),
-        (["--checkpoint", "pyproject.toml"], "pyproject.toml: damaged or not a checkpoint"),
+        (["--checkpoint", "pyproject.toml"], "pyproject.toml: not a checkpoint, but text; name another file\n"),
     ],
     ids=lambda value: value[-1] if isinstance(value, list) else "",
 )
