@@ -33,7 +33,7 @@ class JoinedPictures:
         self.folders = layout.folders
         self.files = layout.files
         self._layout = layout
-        self._side = side
+        self.side = side
         self._joined = joined
 
     def __len__(self) -> int:
@@ -42,7 +42,7 @@ class JoinedPictures:
     def origin(self, index: int) -> Origin:
         """See Layout."""
         whole = self._layout.origin(index)
-        return Origin(f"{whole.rule} half {self._side}", whole.files) if index in self._joined else whole
+        return Origin(f"{whole.rule} half {self.side}", whole.files) if index in self._joined else whole
 
     def read(self, index: int) -> Sample:
         """Read sample `index` at full size.
@@ -68,7 +68,7 @@ class JoinedPictures:
     def _halves(self, image: Tensor) -> tuple[Tensor, Tensor]:
         """Return the half of the source and the other one."""
         left, right = image.split(image.shape[-1] // 2, dim=-1)
-        return (left, right) if self._side == "A" else (right, left)
+        return (left, right) if self.side == "A" else (right, left)
 
 
 def without_joined_pictures(

@@ -17,6 +17,7 @@ METRICS = "metrics.json"
 GALLERY = "gallery"
 INDEX = "index.html"
 KINDS = ("source", "translated", "target", "difference")
+SOURCES = f"{GALLERY}/{KINDS[0]}"
 
 
 def default_output(loaded: LoadedGenerator, request: Request) -> Path:
@@ -44,7 +45,8 @@ def prepare_output(output: Path, layout: Layout, existing: Existing) -> None:
         raise DataError(f"--output: {output} is a file. Choose another --output.")
     for folder in layout.folders:
         if folder.resolve() in (written, *written.parents):
-            raise DataError(f"--output: {output} is inside {folder}, which holds inputs. Choose another --output.")
+            where = "the folder of the" if folder.resolve() == written else f"inside {folder}, which holds"
+            raise DataError(f"--output: {output} is {where} inputs. Choose another --output.")
     if SHEET in layout.names:
         raise DataError(f"--input: {SHEET} is the name of the contact sheet among the results. Rename the input.")
     if inside := next((name for name in layout.names if name.split("/")[0] == GALLERY), None):
@@ -78,12 +80,13 @@ def _refuse_foreign(output: Path, layout: Layout, *, keeps_images: bool) -> None
 
     keeps_images: whether an image in the place of a translated one is no hindrance.
     """
-    foreign = [] if keeps_images else [f"{name}.png" for name in layout.names if is_foreign(output, name)]
-    if not (output / GALLERY / KINDS[0]).is_dir():
-        foreign += [name for name in (f"{SHEET}.png", INDEX, METRICS) if (output / name).exists()]
-    if foreign:
+    images = [] if keeps_images else [f"{name}.png" for name in layout.names if is_foreign(output, name)]
+    reports: list[str] = []
+    if not (output / SOURCES).is_dir():
+        reports = [name for name in (f"{SHEET}.png", INDEX, METRICS) if (output / name).exists()]
+    if foreign := images + reports:
         files = f"{output / foreign[0]}" + (f" and {counted(len(foreign) - 1, 'other file')}" if foreign[1:] else "")
-        choice = "replace" if keeps_images else "replace or keep"
+        choice = "replace" if reports else "replace or keep"  # images only can be kept
         raise DataError(
             f"--output: {files} would be overwritten, which test.py did not write. Choose another --output, or "
             f"--existing {choice}."

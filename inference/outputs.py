@@ -55,6 +55,7 @@ class Results:
         self._records: dict[str, _Record] = {}
         self._n_kept = 0
         self._n_foreign = 0
+        self._n_resized = 0
 
     def add(self, sample: Sample, shown_source: Tensor, fake: Tensor) -> None:
         """Write a translated image and its images in the gallery; `shown_source` and `fake` are (3, H, W) uint8."""
@@ -79,6 +80,7 @@ class Results:
             return False
         sizes = [f"{image.shape[2]}x{image.shape[1]}" for image in (kept, shown_source)]
         if sizes[0] != sizes[1]:
+            self._n_resized += 1
             raise DataError(f"{file}: is {sizes[0]}, its source {sizes[1]}. Remove it, or choose --existing replace.")
         self._n_kept += 1
         self._record(sample, shown_source, kept)
@@ -111,16 +113,18 @@ class Results:
 
         origin: the generator and its input, as metrics.json describes them.
         """
-        gathered = world.gather((self._records, self._baseline, self._n_kept, self._n_foreign))
+        gathered = world.gather((self._records, self._baseline, self._n_kept, self._n_foreign, self._n_resized))
         if not world.is_main:
             return
         by_name = {name: record for records, *_ in gathered for name, record in records.items()}
         records = [by_name[name] for name in self._names if name in by_name]
-        n_kept, n_foreign = (sum(counts) for counts in zip(*(counts for _, _, *counts in gathered), strict=True))
-        if n_skipped := len(self._names) - len(records) - n_foreign:
+        n_kept, n_foreign, n_resized = map(sum, zip(*(counts for _, _, *counts in gathered), strict=True))
+        if n_skipped := len(self._names) - len(records) - n_foreign - n_resized:
             logger.warning("skipped      %d of %s, which cannot be used", n_skipped, counted(len(self._names), "image"))
         if n_foreign:
             logger.warning("left out     %s that test.py did not write", counted(n_foreign, "existing image"))
+        if n_resized:
+            logger.warning("left out     %s of another size than the source", counted(n_resized, "existing image"))
         if n_kept:
             logger.info("kept         %s", counted(n_kept, "existing image"))
         if not records:

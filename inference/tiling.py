@@ -57,6 +57,11 @@ class TiledNetwork:
         return len(self._stages)
 
     @property
+    def overlap(self) -> int | None:
+        """The pixels of its neighbours that a tile includes, where they are too few for the same result."""
+        return self._blended
+
+    @property
     def reach(self) -> int:
         """The pixels of its neighbours that a tile must include in the stage that reaches farthest."""
         return max(stage.reach for stage in self._stages)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
@@ -13,11 +12,12 @@ from data.preprocessing import Preprocessing
 from inference.feature_sampler import sample_config
 from inference.inputs import build_input, with_listed_inputs
 from inference.load import LoadedGenerator
+from inference.origin_record import origin_of, record_origin
 from inference.output_folder import default_output, prepare_output
 from inference.outputs import Results
 from inference.padding import read_batches, read_padded
 from inference.predictor import Predictor
-from inference.request import Request
+from inference.request import Existing, Request
 from inference.setup import (
     build_predictor,
     choose_feature_sampler,
@@ -29,7 +29,6 @@ from inference.setup import (
     with_tiles,
 )
 from metrics.evaluator import Evaluator
-from utils.digest import sha256_of_file
 from utils.distributed import World, joined_world
 from utils.log import log_to_console
 
@@ -63,7 +62,7 @@ def translate(request: Request) -> None:
             output,
             request.batch_size,
             keeps_sizes=request.keeps_sizes,
-            keeps_existing=request.existing == "keep",
+            existing=request.existing,
             world=world,
         )
 
@@ -76,28 +75,31 @@ def translate_all(
     batch_size: int,
     *,
     keeps_sizes: bool = False,
-    keeps_existing: bool = False,
+    existing: Existing = "refuse",
     world: World | None = None,
 ) -> None:
     """Write OUTPUT/NAME.png for every sample, a contact sheet, a gallery and, where targets exist, metrics.json.
 
-    keeps_existing: whether to translate only samples without an image.
+    existing: "keep" translates only samples without an image.
     world: the processes that share the samples; each takes every n-th.
 
     Raises:
-        DataError: some samples cannot be read; it is raised after all others have been translated.
+        DataError: some samples cannot be read; it is raised after all others have been translated. Or the images to
+            keep are of another origin.
     """
     world = world or World(0, 1, predictor.device)
     config = sample_config(loaded.config, predictor.feature_sampler)
     has_targets = _has_targets(layout)
+    origin = origin_of(loaded, predictor, layout, keeps_sizes=keeps_sizes) if world.is_main else {}
     with world.main_first():
+        if world.is_main:
+            record_origin(origin, output, layout, existing)
         evaluator = build.build_evaluator(config, predictor.device) if has_targets else Evaluator()
     results = Results(output, layout, evaluator)
-    origin = origin_of(loaded, predictor, layout, keeps_sizes=keeps_sizes) if has_targets and world.is_main else {}
     preprocessing = build.build_preprocessing(config)
     indices: Sequence[int] = range(world.rank, len(layout), world.size)
     problems: list[str] = []
-    if keeps_existing:
+    if existing == "keep":
         there = [index for index in indices if (output / f"{layout.names[index]}.png").exists()]
         done = keep_all(results, predictor, layout, preprocessing, there, problems, keeps_sizes=keeps_sizes)
         indices = [index for index in indices if index not in done]
@@ -144,24 +146,3 @@ def _has_targets(layout: Layout) -> bool:
         return layout.read(0).target is not None
     except DataError:  # reported when the sample's turn comes
         return True
-
-
-def origin_of(loaded: LoadedGenerator, predictor: Predictor, layout: Layout, *, keeps_sizes: bool) -> dict[str, Any]:
-    """Return the description of the generator, its input and its settings for metrics.json."""
-    data, precision = loaded.config.data, predictor.precision
-    sizes = f"load {data.load_width}x{data.load_height}, crop {data.crop_width}x{data.crop_height}"
-    resizing = (
-        f"data.preprocess={data.preprocess} ({sizes}), bicubic with antialiasing, label maps by nearest neighbour"
-    )
-    return {
-        "step": loaded.step,
-        "checkpoint": str(loaded.file),
-        "checkpoint_sha256": sha256_of_file(loaded.file),
-        "weights": loaded.weights,
-        "precision": f"{precision.opt_level} {precision.compute_dtype}".replace("torch.", ""),
-        "folders": [str(folder) for folder in layout.folders],
-        "resizing": "none" if keeps_sizes or data.preprocess == "none" else resizing,
-        "tta": "flip" if predictor.flips else None,
-        "noise_seed": predictor.noise_seed,
-        "tile": predictor.tile,
-    }

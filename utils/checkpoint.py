@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import pickle
+import re
 import shutil
 import zipfile
 from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ READABLE_VERSIONS = (1, 2)  # 1 has the optimizers' state by position, 2 by para
 
 MOST_NAMED = 8  # checkpoints in a message
 
+_NAME_IN_A_RUN = re.compile(r"(checkpoint-\d+|best)\.pt")
 _FOREIGN = {  # other files found in place of a checkpoint, by their first bytes
     b"version https://git-lfs": "a Git LFS pointer, not the file itself: fetch it with git lfs pull",
     b"<": "a web page, not a checkpoint: download the file again",
@@ -96,13 +98,12 @@ def read_weights_file(path: Path) -> dict[str, Any]:
         if isinstance(error, pickle.UnpicklingError) and holds_code(path):
             raise DamagedCheckpointError(
                 f"{path}: damaged or not a checkpoint: holds more than tensors and plain types, which could run code, "
-                "and is refused; use an earlier one of the run, or another file"
+                f"and is refused; {_remedy(path)}"
             ) from error
         if is_verified:
             raise CheckpointError(f"{path}: matches its manifest, but cannot be loaded: {error}; try again") from error
-        raise DamagedCheckpointError(
-            f"{path}: damaged or not a checkpoint; use an earlier one of the run, or another file"
-        ) from error
+        what = "not a checkpoint, but text" if _is_text(path) else "damaged or not a checkpoint"
+        raise DamagedCheckpointError(f"{path}: {what}; {_remedy(path)}") from error
     if not isinstance(state, dict):
         raise CheckpointError(f"{path}: not a checkpoint, but a {type(state).__name__}; name another file")
     if is_training_state(state) and not is_verified:
@@ -153,7 +154,7 @@ def check_file(path: Path) -> bool:
     with path.open("rb") as file:
         beginning = file.read(64).lstrip()
     if not beginning:
-        raise DamagedCheckpointError(f"{path}: damaged or not a checkpoint: it is empty; use an earlier one of the run")
+        raise DamagedCheckpointError(f"{path}: damaged or not a checkpoint: it is empty; {_remedy(path)}")
     for prefix, what in _FOREIGN.items():
         if beginning.startswith(prefix):
             raise DamagedCheckpointError(f"{path}: {what}")
@@ -168,6 +169,17 @@ def checkpoints_beside(path: Path) -> str:
     names.sort(key=lambda name: name.startswith("checkpoint-"))  # after best.pt
     left = ", …" if len(names) > MOST_NAMED else ""
     return f"; checkpoints in {path.parent}: {', '.join(names[:MOST_NAMED])}{left}" if names else ""
+
+
+def _remedy(path: Path) -> str:
+    """Return the remedy for a file that is no checkpoint: another of the run only where it has a run's name."""
+    return f"{'use an earlier one of the run, or' if _NAME_IN_A_RUN.fullmatch(path.name) else 'name'} another file"
+
+
+def _is_text(path: Path) -> bool:
+    """Return whether the beginning of a file holds no control characters but those of text."""
+    with path.open("rb") as file:
+        return not any(byte < 9 or 13 < byte < 32 or byte == 127 for byte in file.read(1024))
 
 
 class _HashedFile:
@@ -237,7 +249,7 @@ def _check_container(path: Path) -> None:
             records = archive.infolist()
     except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
         raise DamagedCheckpointError(
-            f"{path}: damaged or not a checkpoint: its directory cannot be read; use an earlier one of the run"
+            f"{path}: damaged or not a checkpoint: its directory cannot be read; {_remedy(path)}"
         ) from error
     is_packed = any(record.compress_type != zipfile.ZIP_STORED for record in records)
     if is_packed or sum(record.file_size for record in records) > path.stat().st_size:

@@ -63,7 +63,9 @@ class ArgumentParser(argparse.ArgumentParser):
         super().__init__(**{"prog": _program()} | options)
 
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
-        """Add an argument, as in argparse."""
+        """Add an argument, as in argparse; an empty text is no path."""
+        if options.get("type") is Path:
+            options["type"] = _path
         action = super().add_argument(*names, **options)
         self._options += action.option_strings
         self._takes_settings |= "section.key=value" in str(action.metavar)
@@ -123,6 +125,13 @@ class OnlyOnce(argparse.Action):
         if first is not None:
             raise argparse.ArgumentError(self, f"given twice, {first} and {values}: keep one")
         setattr(namespace, self.dest, values)
+
+
+def _path(text: str) -> Path:
+    """Return the path of an argument; Path would take an empty text, as of an unset variable, for this folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("'' is no path: name one, or leave the option out")
+    return Path(text)
 
 
 def _program() -> str:

@@ -1,6 +1,7 @@
 """test.py replaces its own results and no other files."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,12 @@ import torch
 
 from data.batch import DataError
 from data.image_files import read_rgb
+from data.paired_folders import PairedFolders
+from inference.origin_record import record_origin
 from tests.conftest import save_image
 from tests.runs import translate
+from utils.checkpoint import load_checkpoint, save_checkpoint
+from utils.checkpoint_folder import checkpoint_path
 
 NAMES = ("facade_00000", "facade_00001", "facade_00002")
 BLACK = np.zeros((32, 32, 3), np.uint8)
@@ -28,7 +33,7 @@ def test_results_are_replaced_and_other_files_are_not(
     for name in NAMES[:2]:
         save_image(output / f"{name}.png", BLACK)
     message = (
-        r"out/facade_00000\.png and 1 other file would be overwritten, which test\.py did not write\. .*--existing"
+        r"out/facade_00000\.png and 1 other file would be overwritten, which test\.py did not write\. .*replace or keep"
     )
     for choice in ([], ["--existing", "refuse"]):
         with pytest.raises(DataError, match=message):
@@ -45,7 +50,7 @@ def test_a_report_of_another_program_is_not_overwritten(arguments: list[str], tm
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / name).write_text("mine")
     for choice in ("refuse", "keep"):
-        with pytest.raises(DataError, match=rf"out/{name} would be overwritten"):
+        with pytest.raises(DataError, match=rf"out/{name} would be overwritten.* --existing replace\.$"):
             translate(*arguments, "--existing", choice)
     assert (tmp_path / "out" / name).read_text() == "mine"
 
@@ -86,8 +91,60 @@ def test_images_of_other_programs_are_kept_and_not_measured(
         translate(*arguments)
 
 
-def test_a_kept_image_of_another_size_is_a_problem(arguments: list[str], tmp_path: Path) -> None:
+def test_a_kept_image_of_another_size_is_a_problem(
+    arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     translate(*arguments)
     save_image(tmp_path / "out" / f"{NAMES[0]}.png", BLACK[:16])
     with pytest.raises(DataError, match=r"facade_00000\.png: is 32x16, its source 32x32\. Remove it, or choose"):
         translate(*arguments, "--existing", "keep")
+    said = capfd.readouterr().out
+    assert "left out     1 existing image of another size than the source\n" in said
+    assert "cannot be used" not in said
+
+
+def test_translations_of_another_origin_are_not_kept(
+    arguments: list[str], tiny_run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out"
+    translate(*arguments)
+    record = json.loads((output / "gallery" / "origin.json").read_text())
+    reported = json.loads((output / "metrics.json").read_text())["origin"]
+    assert record.items() <= (reported | {"mixed": False}).items()
+    assert not {"folders", "checkpoint"} & record.keys()  # which may move
+    message = r"out holds translations of another origin \({}\)\. Choose another --output, or --existing replace\.$"
+    with pytest.raises(DataError, match=message.format("precision, tta")):
+        translate(*arguments, "--existing", "keep", "--tta", "flip", "--opt-level", "O0")
+    moved = shutil.copytree(tiny_run, tmp_path / "moved")
+    translate("--checkpoint", str(moved), "--output", str(output), "--existing", "keep")
+    assert "kept         3 existing images" in capfd.readouterr().out
+    other = moved / "checkpoint-00000005.pt"
+    save_checkpoint(other, load_checkpoint(checkpoint_path(moved, 4)) | {"step": 5})
+    with pytest.raises(DataError, match=message.format("checkpoint_sha256")):
+        translate("--checkpoint", str(other), "--output", str(output), "--existing", "keep")
+    (output / "gallery" / "origin.json").unlink()  # of an earlier version
+    with pytest.raises(DataError, match=r"holds translations of an origin that is not recorded\. Choose another"):
+        translate(*arguments, "--existing", "keep")
+
+
+def test_what_an_interrupted_replacement_left_is_not_kept(tmp_path: Path) -> None:
+    save_image(tmp_path / "in" / "a.png", BLACK)
+    layout = PairedFolders(
+        source_folder=tmp_path / "in", target_folder=None, instance_folder=None, n_classes=0, ignore_id=None
+    )
+    output = tmp_path / "out"
+    for name in "ab":
+        save_image(output / "gallery" / "source" / f"{name}.png", BLACK)
+        save_image(output / f"{name}.png", BLACK)
+    first, second = {"weights": "raw"}, {"weights": "average"}
+    record_origin(first, output, layout, "refuse")
+    assert [(output / f"{name}.png").exists() for name in "ab"] == [False, True]
+    with pytest.raises(DataError, match=r"another origin \(mixed\)"):  # b is of another one
+        record_origin(first, output, layout, "keep")
+    (output / "b.png").unlink()
+    record_origin(second, output, layout, "refuse")
+    save_image(output / "a.png", BLACK)
+    record_origin(second, output, layout, "keep")
+    assert (output / "a.png").exists()
+    with pytest.raises(DataError, match=r"another origin \(weights\)"):
+        record_origin(first, output, layout, "keep")

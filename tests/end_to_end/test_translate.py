@@ -183,8 +183,12 @@ def test_results_never_overwrite_what_they_are_made_of(cli: ModuleType, run_fold
         "--instances",
         str(tmp_path / "inst"),
     ]
-    for output in ("in", "in/out", "inst"):
-        with pytest.raises(DataError, match=f"output.*{output} is inside .*, which holds inputs"):
+    for output, where in (
+        ("in", r"the folder of the inputs\."),
+        ("in/out", "inside .*, which holds inputs"),
+        ("inst", "the folder"),
+    ):
+        with pytest.raises(DataError, match=f"output.*{output} is {where}"):
             cli.main([*arguments, "--output", str(tmp_path / output)])
     for folder in ("in", "inst"):
         save_image(tmp_path / folder / "contact_sheet.png", labels)
@@ -197,7 +201,7 @@ def test_the_data_set_itself_is_not_overwritten(cli: ModuleType, tiny_config: Pa
     settings = ["data.layout=paired_folders", f"data.root={label_data_set}", "data.n_classes=5"]
     train.main(["--config", str(tiny_config), *settings])
     arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--output"]
-    with pytest.raises(DataError, match=r"test_label is inside .*test_label, which holds inputs"):
+    with pytest.raises(DataError, match=r"test_label is the folder of the inputs"):
         cli.main([*arguments, str(label_data_set / "test_label")])
     links = label_data_set.parent / "links"
     for folder in ("test_label", "test_inst"):
@@ -378,7 +382,7 @@ def test_a_run_without_checkpoint_is_told(cli: ModuleType, tmp_path: Path, monke
         ),
         (["--checkpoint", "nowhere.pt"], "nowhere.pt: no such checkpoint file"),
         (["--checkpoint", "RUN/checkpoint-00000009.pt"], "RUN: checkpoint-00000004.pt"),
-        (["--checkpoint", "pyproject.toml"], "pyproject.toml: damaged or not a checkpoint"),
+        (["--checkpoint", "pyproject.toml"], "pyproject.toml: not a checkpoint, but text; name another file\n"),
     ],
     ids=lambda value: value[-1] if isinstance(value, list) else "",
 )

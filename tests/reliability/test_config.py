@@ -207,6 +207,7 @@ def test_overrides_of_every_form_work(
         ("convert", ["to-folder", "A", "B"], r"invalid choice: 'to-folder' .*; did you mean to-folders\?$"),
         ("convert", ["to-folders", "A", "B", "--exsting", "keep"], r"did you mean --existing\?$"),
         ("test", ["--batch-size", "0"], r"argument --batch-size: '0' is not a whole number above 0; see .* --help"),
+        ("test", ["--checkpoint", ""], r"argument --checkpoint: '' is no path: name one, or leave the option out"),
         ("cluster", ["--clusters", "0"], r"--clusters 0: expected at least 1"),
         ("export", ["--format", "tflite"], r"argument --format: invalid choice: 'tflite'"),
     ],

@@ -64,11 +64,19 @@ def test_the_newest_are_kept(tmp_path: Path, keep: int, kept: list[int]) -> None
 def test_what_is_no_checkpoint_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "checkpoint-00000001.pt"
     path.write_bytes(content)
-    with pytest.raises(
-        CheckpointError, match=r"checkpoint-00000001\.pt: .*not (a checkpoint|the file itself)"
-    ) as caught:
+    with pytest.raises(CheckpointError, match=r"00000001\.pt: .*not (a checkpoint|the file itself)") as caught:
         load_checkpoint(path)
     assert "could run code" not in str(caught.value)
+
+
+def test_only_a_file_with_the_name_of_a_checkpoint_has_earlier_ones(tmp_path: Path) -> None:
+    for name, remedy in (
+        ("mk.py", "text; name another"),
+        ("best.pt", "text; use an earlier one of the run, or another"),
+    ):
+        (tmp_path / name).write_text("import os\n")
+        with pytest.raises(CheckpointError, match=rf"{name}: not a checkpoint, but {remedy} file$"):
+            load_checkpoint(tmp_path / name)
 
 
 def test_a_missing_checkpoint_names_those_beside_it(tmp_path: Path) -> None:

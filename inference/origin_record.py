@@ -1,0 +1,99 @@
+"""The origin of the translations in a folder, recorded there before the first one, so that no two are mixed."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from data.batch import DataError
+from data.layout import Layout
+from inference.feature_sampler import FeatureSampler
+from inference.joined_pictures import JoinedPictures
+from inference.load import LoadedGenerator
+from inference.output_folder import GALLERY, SOURCES
+from inference.predictor import Predictor
+from inference.request import Existing
+from utils.atomic_file import replacing
+from utils.digest import sha256_of_file
+
+RECORD = f"{GALLERY}/origin.json"
+_PLACES = ("step", "checkpoint", "folders")  # which change when files move, or follow from the rest
+_MIXED = "mixed"  # whether the folder also holds translations of other origins, of other images
+
+
+def origin_of(loaded: LoadedGenerator, predictor: Predictor, layout: Layout, *, keeps_sizes: bool) -> dict[str, Any]:
+    """Return the description of the generator, its input and its settings for metrics.json."""
+    data, precision, sampler = loaded.config.data, predictor.precision, predictor.feature_sampler
+    sizes = f"load {data.load_width}x{data.load_height}, crop {data.crop_width}x{data.crop_height}"
+    resizing = (
+        f"data.preprocess={data.preprocess} ({sizes}), bicubic with antialiasing, label maps by nearest neighbour"
+    )
+    return {
+        "step": loaded.step,
+        "checkpoint": str(loaded.file),
+        "checkpoint_sha256": sha256_of_file(loaded.file),
+        "weights": loaded.weights,
+        "precision": f"{precision.opt_level} {precision.compute_dtype}".replace("torch.", ""),
+        "folders": [str(folder) for folder in layout.folders],
+        "resizing": "none" if keeps_sizes or data.preprocess == "none" else resizing,
+        "side": layout.side if isinstance(layout, JoinedPictures) else None,
+        "tta": "flip" if predictor.flips else None,
+        "noise_seed": predictor.noise_seed,
+        "tile": predictor.tile,
+        "overlap": predictor.tiles.generator.overlap if predictor.tiles else None,
+        "feature_seed": sampler.seed if sampler else None,
+        "clusters_sha256": _digest(sampler) if sampler else None,
+    }
+
+
+def _digest(sampler: FeatureSampler) -> str:
+    """Return the SHA-256 of the centres of the clusters."""
+    digest = hashlib.sha256()
+    for class_id, centers in sorted(sampler.clusters.centers.items()):
+        digest.update(f"{class_id} {tuple(centers.shape)}".encode())
+        digest.update(centers.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def record_origin(origin: Mapping[str, Any], output: Path, layout: Layout, existing: Existing) -> None:
+    """Write the origin of the translations that follow; existing ones of these images and another origin are deleted.
+
+    Otherwise `--existing keep`, after a translation that was interrupted, would take them for ones of this origin.
+
+    Raises:
+        DataError: existing translations are to be kept, and have another origin or none that is recorded.
+    """
+    record = json.loads(json.dumps({name: value for name, value in origin.items() if name not in _PLACES}))
+    record[_MIXED] = False
+    present = _translated(output)
+    recorded = _read(output) if present else record
+    if recorded != record:
+        if existing == "keep":
+            found = recorded or {}
+            names = [name for name in record | found if found and found.get(name, ...) != record.get(name, ...)]
+            what = f"another origin ({', '.join(names)})" if names else "an origin that is not recorded"
+            raise DataError(
+                f"--output: {output} holds translations of {what}. Choose another --output, or --existing replace."
+            )
+        record[_MIXED] = bool(present - set(layout.names))
+        for name in present & set(layout.names):
+            (output / f"{name}.png").unlink()
+    with replacing(output / RECORD) as temporary:
+        temporary.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+
+
+def _translated(output: Path) -> set[str]:
+    """Return the names of the translations in a folder, known by their sources in the gallery."""
+    sources = output / SOURCES
+    names = {file.relative_to(sources).as_posix().removesuffix(".png") for file in sources.rglob("*.png")}
+    return {name for name in names if (output / f"{name}.png").is_file()}
+
+
+def _read(output: Path) -> dict[str, Any] | None:
+    """Return the recorded origin; None where there is none that can be read."""
+    try:
+        record = json.loads((output / RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return record if isinstance(record, dict) else None
