@@ -107,7 +107,9 @@ class SampleCache:
         unused_bytes = sum(file.n_bytes for file in self._unused)
         n_fitting = max(unused_bytes + self._room(sample_bytes), 0) // sample_bytes
         if n_fitting < n_samples:
-            n_fitting = min(n_fitting + sum(self._path(key).exists() for key in keys), n_samples)
+            counted = {name for file in self._unused for name in file.names}
+            in_use = sum(path.exists() and path not in counted for path in map(self._path, keys))
+            n_fitting = min(n_fitting + in_use, n_samples)
         lacks_space = self._held_bytes + self._free(sample_bytes) < self._max_bytes
         return CacheEstimate(n_samples, n_samples * sample_bytes, n_fitting, lacks_space)
 

@@ -1,4 +1,4 @@
-"""What tests share: a tiny configuration, folders of small images, and figures of the original networks."""
+"""Fixtures of all tests: a tiny configuration, folders of small images, and figures of the original networks."""
 
 import gc
 import os

@@ -1,4 +1,4 @@
-"""What tests of whole runs share."""
+"""Helpers of tests of whole runs."""
 
 import importlib.util
 import sys

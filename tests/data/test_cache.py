@@ -284,6 +284,18 @@ def test_runs_that_share_a_full_cache_leave_each_other_what_they_use(
     assert layouts(other, tmp_path / "cache", max_bytes=40_000)[1].estimate(0).n_fitting == 0
 
 
+def test_the_estimate_counts_a_file_that_has_long_been_unused_once(
+    tiny_config: Path, label_data_set: Path, tmp_path: Path
+) -> None:
+    _, cached = layouts(load_config(tiny_config, settings(label_data_set)), tmp_path / "cache", max_bytes=40_000)
+    for index in range(3):
+        cached.read(index)
+    long_ago = time.time() - 48 * 3600
+    for path in (tmp_path / "cache").rglob("*.pt"):
+        os.utime(path, (long_ago, long_ago))
+    assert cached.estimate(0).n_fitting == 2
+
+
 def test_the_use_of_a_file_is_recorded_each_hour(tiny_config: Path, label_data_set: Path, tmp_path: Path) -> None:
     _, cached = layouts(load_config(tiny_config, settings(label_data_set)), tmp_path / "cache")
     cached.read(0)

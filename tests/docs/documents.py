@@ -1,4 +1,4 @@
-"""What README.md and docs/*.md show: commands, keys, options, links."""
+"""Commands, keys, options and links that README.md and docs/*.md show."""
 
 import re
 import shlex

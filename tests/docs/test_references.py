@@ -1,4 +1,4 @@
-"""What README.md and docs/*.md name is there: keys, options, links, modules; configs/reference.yaml is up to date."""
+"""Keys, options, links and modules named by the documents exist; configs/reference.yaml is up to date."""
 
 import argparse
 import re

@@ -1,4 +1,4 @@
-"""Checkpoints of every format that the application has had are gone on with and translated with."""
+"""Checkpoints of every format that the application has had are resumed and translated with."""
 
 import shutil
 from pathlib import Path

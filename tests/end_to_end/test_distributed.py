@@ -71,7 +71,7 @@ def test_two_processes_train_like_one_on_the_joint_batch(tiny_config: Path, sett
     for trainable in ("generator", "discriminator"):
         one, two, half = (weights(tiny_config, name, trainable) for name in ("one", "two", "half"))
         # Adam turns rounding noise in a gradient near zero into a step, so single weights cannot be compared; half
-        # the batch, which is what a rank alone would see, tells how far apart different gradients lead.
+        # the batch, which is what a rank alone would see, shows how far apart different gradients lead.
         assert distance(two, one) < 0.05 * distance(half, one)
 
 

@@ -45,7 +45,7 @@ def translated(folder: Path, *arguments: str) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("options", "half", "told"),
+    ("options", "half", "printed"),
     [
         ([], "left", "A, the left half of 2 of 2 images, twice as wide as in training; --side none takes each as"),
         (["data.direction=BtoA"], "right", "B, the right half of 2 of 2 images"),
@@ -60,13 +60,13 @@ def test_the_half_of_the_source_is_translated(
     capfd: pytest.CaptureFixture[str],
     options: list[str],
     half: str,
-    told: str,
+    printed: str,
 ) -> None:
     joined = translated(tmp_path / "out", *arguments, "--input", str(tmp_path / "joined"), *options)
     said = capfd.readouterr().out
-    assert told in said
-    assert said.count("side         ") == (1 if told else 0)
-    assert (tmp_path / "out" / "metrics.json").exists() == bool(told)  # the other half is the target
+    assert printed in said
+    assert said.count("side         ") == (1 if printed else 0)
+    assert (tmp_path / "out" / "metrics.json").exists() == bool(printed)  # the other half is the target
     alone = translated(tmp_path / "alone", *arguments, "--input", str(tmp_path / half), "--side", "none")
     assert all(torch.equal(joined[name], alone[name]) for name in "ab")
 

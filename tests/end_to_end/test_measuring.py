@@ -46,11 +46,11 @@ def test_validation_measures_what_is_asked_for_and_keeps_the_best(tiny_config: P
     extra = ["metrics.extra=[lpips,fid,kid]", "checkpoint.best=fid", "log.images_every_steps=1", "log.n_images=1"]
     run(tiny_config, *networks, *extra, "metrics.n_samples=2", "train.max_steps=2")
     folder = tiny_config.parent / "runs" / "tiny"
-    told = curves(folder)
+    measured = curves(folder)
     for name in ("l1", "psnr", "ssim", "ms_ssim", "sharpness", "lpips", "fid", "kid"):
-        assert len(told[f"validation/{name}"]) == 2, name
-        assert all(map(math.isfinite, told[f"validation/{name}"])), name
-    assert load_checkpoint(folder / "best.pt")["best"] == pytest.approx(-min(told["validation/fid"]), rel=1e-5)
+        assert len(measured[f"validation/{name}"]) == 2, name
+        assert all(map(math.isfinite, measured[f"validation/{name}"])), name
+    assert load_checkpoint(folder / "best.pt")["best"] == pytest.approx(-min(measured["validation/fid"]), rel=1e-5)
     pages = (folder / "web" / "rows.jsonl").read_text().splitlines()
     assert [json.loads(line)["name"] for line in pages] == ["facade_00000"] * 2  # measured on two, shown on one
 
@@ -136,9 +136,9 @@ def test_photos_to_labels_have_a_table_of_classes(
     data = ["data.layout=side_by_side", f"data.root={photos_to_labels}", "data.instance_edges=false"]
     run(tiny_config, *data, "metrics.label_colors=cmp_facades", "checkpoint.best=mean_iou")
     folder = tiny_config.parent / "runs" / "tiny"
-    told = curves(folder)
-    assert 0 <= told["validation/mean_iou"][0] <= 1
-    assert 0 <= told["iou/window"][0] <= 1
+    measured = curves(folder)
+    assert 0 <= measured["validation/mean_iou"][0] <= 1
+    assert 0 <= measured["iou/window"][0] <= 1
     assert "best" in load_checkpoint(folder / "best.pt")
     assert "best" in checkpoint(tiny_config, 4)
     capsys.readouterr()

@@ -1,4 +1,4 @@
-"""apex's four opt levels train to nearly the same, and each other's checkpoints go on at any of them."""
+"""apex's four opt levels train to nearly the same, and each other's checkpoints resume at any of them."""
 
 from pathlib import Path
 

@@ -50,13 +50,13 @@ def test_the_layout_is_chosen_by_device_unless_it_is_set(
 def test_a_cpu_keeps_freed_memory_and_with_checkpointing_gives_the_large_back(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[dict[str, bool]] = []
-    monkeypatch.setattr(build, "keep_freed_memory", lambda **how: told.append(how))
+    passed: list[dict[str, bool]] = []
+    monkeypatch.setattr(build, "keep_freed_memory", lambda **how: passed.append(how))
     for choice in ("false", "true"):
         config = load_config(tiny_config, [f"train.activation_checkpointing={choice}"])
         for device in ("cpu", "cuda"):
             build.prepare_device(config, torch.device(device))
-    assert told == [{"gives_large_back": False}, {"gives_large_back": True}]
+    assert passed == [{"gives_large_back": False}, {"gives_large_back": True}]
 
 
 def test_how_much_is_loaded_ahead_changes_no_sample(tiny_config: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a real TensorBoard server shows of a run, over HTTP."""
+"""A real TensorBoard server shows a run, over HTTP."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""What a run shows of itself while it trains."""
+"""The figures and pictures that a run shows while it trains."""
 
 import json
 import sys
@@ -38,9 +38,9 @@ def test_figures_are_in_a_file_of_json_lines_that_goes_on(tiny_config: Path) -> 
     run(tiny_config, "train.max_steps=4", "checkpoint.every_steps=2")
     (tiny_config.parent / "runs" / "tiny" / "checkpoint-00000004.pt").unlink()  # as if killed before
     run(tiny_config, "train.max_steps=6")
-    told = records(tiny_config)
-    assert [record["step"] for record in told] == [2, 4, 6]
-    for record in told:
+    reported = records(tiny_config)
+    assert [record["step"] for record in reported] == [2, 4, 6]
+    for record in reported:
         assert {"loss/G/total", "logits/D/real", "logits/D/fake", "progress/images_per_s"} <= record.keys()
     assert "logits/D/real" in tags(tiny_config)["scalars"]
     assert [record["step"] for record in validations(tiny_config)] == [4, 6]
@@ -58,9 +58,9 @@ def test_a_line_that_was_cut_is_left_out(tmp_path: Path) -> None:
 def test_the_judgement_is_the_mean_of_the_logits(tiny_config: Path) -> None:
     """With LSGAN the loss of real images is the mean of (logit - 1)²: at least the square of the mean's distance."""
     run(tiny_config, "train.max_steps=2", "discriminator.n_scales=1")
-    (told,) = records(tiny_config)
-    assert (told["logits/D/real"] - 1) ** 2 <= told["loss/D/real"]
-    assert told["logits/D/fake"] ** 2 <= told["loss/D/fake"]
+    (reported,) = records(tiny_config)
+    assert (reported["logits/D/real"] - 1) ** 2 <= reported["loss/D/real"]
+    assert reported["logits/D/fake"] ** 2 <= reported["loss/D/fake"]
 
 
 def test_norms_histograms_and_activations_are_shown_on_request(tiny_config: Path) -> None:
@@ -129,8 +129,8 @@ def test_the_best_weights_are_kept_and_can_be_used(tiny_config: Path, tmp_path: 
 def test_a_discriminator_that_has_won_is_told_once() -> None:
     hints = Diagnostics("lsgan")
     won, level = {"logits/D/real": 0.95, "logits/D/fake": 0.03}, {"logits/D/real": 0.6, "logits/D/fake": 0.4}
-    told = [len(hints(scalars)) for scalars in (won, won, level, won, won, won, won, level, won, won, won)]
-    assert told == [0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
+    reported = [len(hints(scalars)) for scalars in (won, won, level, won, won, won, won, level, won, won, won)]
+    assert reported == [0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
     assert not any(Diagnostics("wgan")(won) for _ in range(5))
 
 
@@ -138,8 +138,8 @@ def test_a_scale_that_has_fallen_is_told_once_and_no_scaler_is_none() -> None:
     hints = Diagnostics("lsgan")
     scales = [65536.0, 32.0, 16.0, 128.0, 8.0, 1.0]
     assert [len(hints({"amp/scale/generator": scale})) for scale in scales] == [0, 1, 0, 0, 1, 0]
-    (told,) = Diagnostics("lsgan")({"amp/scale/generator": 32.0})
-    assert "scale of the generator's gradients has fallen to 32" in told
+    (reported,) = Diagnostics("lsgan")({"amp/scale/generator": 32.0})
+    assert "scale of the generator's gradients has fallen to 32" in reported
 
 
 def test_a_bar_is_shown_in_a_terminal_alone(

@@ -27,7 +27,7 @@ class CommandLine:
         return code, out, err
 
     def refusal(self, main: Callable[[Sequence[str]], None], *arguments: str) -> list[str]:
-        """The lines that tell what the user has to mend."""
+        """The lines that name what the user has to mend."""
         code, _, err = self.run(main, *arguments)
         assert code == 2, err
         lines = err.splitlines()

@@ -1,6 +1,6 @@
 """Counts the cases of each row of the matrix, and writes the table of docs/reliability.md on request.
 
-A test names its row by `pytest.mark.row(N)`, for a whole file `pytestmark`; a loop tells the number of its cases by
+A test names its row by `pytest.mark.row(N)`, for a whole file `pytestmark`; a loop reports the number of its cases by
 `record_property("cases", N)`.
 """
 

@@ -37,7 +37,7 @@ PLACES: dict[str, tuple[Any, str]] = {
 
 @dataclass(frozen=True)
 class Fault:
-    """What goes wrong.
+    """A failure, and where it strikes.
 
     how: "raise", "hang", "nan" (the result), or a signal that is sent to this process. call: from 1.
     rank: the process of several that fails.

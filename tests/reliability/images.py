@@ -27,7 +27,7 @@ TURNED = {  # EXIF's orientation -> how the pixels then lie in the file
 
 @dataclass(frozen=True)
 class Case:
-    """A file. content: its bytes; refused: the reason that is told, None where it is read; pixels: (H, W, 3) then."""
+    """A file. content: its bytes; refused: the reason printed, None where it is read; pixels: (H, W, 3) then."""
 
     content: bytes
     refused: str | None = None

@@ -1,4 +1,4 @@
-"""Row 15: whatever the configuration is, each problem is told in a line of its own, or there is none."""
+"""Row 15: whatever the configuration is, each problem is reported in a line of its own, or there is none."""
 
 import re
 from pathlib import Path

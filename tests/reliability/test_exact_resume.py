@@ -60,7 +60,7 @@ def test_the_cells_of_a_short_run_cover_each_axis() -> None:
 
 
 def losses(config: Path, name: str, from_step: int) -> list[str]:
-    """What the log says of each step after `from_step`, without times."""
+    """Return the lines of the log of each step after `from_step`, without times."""
     lines = (config.parent / "runs" / name / "log.txt").read_text().splitlines()
     steps = [re.search(r"step +(\d+)/.*?(epoch +\d+).*?(D/.*)", line) for line in lines]
     return [f"{m[1]} {m[2]} {m[3]}" for m in steps if m and int(m[1]) > from_step]

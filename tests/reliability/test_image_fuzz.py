@@ -81,7 +81,7 @@ def read_mutants(numbers: range, folder: Path, connection: Connection) -> None:
             except DataError as refusal:
                 if "\n" in str(refusal) or not str(refusal).startswith(f"{path}: "):
                     error = f"an odd message: {refusal}"
-            except Exception as fault:  # noqa: BLE001  to be told with its mutant
+            except Exception as fault:  # noqa: BLE001  to be reported with its mutant
                 error = f"{type(fault).__name__}: {fault}"
         connection.send(Outcome(number, error, time.process_time() - begin_s))
 

@@ -71,7 +71,7 @@ def write_config(folder: Path, pairs: Path) -> Path:
 
 def send(number: signal.Signals) -> Callable[[], None]:
     def fault() -> None:
-        faulthandler.disable()  # pytest's would tell of a crash that is meant
+        faulthandler.disable()  # pytest's would report a crash that is meant
         os.kill(os.getpid(), number)
 
     return fault

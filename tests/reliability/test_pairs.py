@@ -1,4 +1,4 @@
-"""Row 12: pairs that are none; told before training, all at once, by training and check_data alike."""
+"""Row 12: pairs that do not match; reported before training, all at once, by training and check_data alike."""
 
 import os
 import re

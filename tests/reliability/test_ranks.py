@@ -46,9 +46,9 @@ def assert_stopped_together(config: Path, run: Torchrun, number: signal.Signals,
 
     The first to end may have its peer ended by torchrun before that has printed its line.
     """
-    told = re.findall(rf"stopped by {number.name} and saved at step (\d+);", run.said())
-    assert told, run.said()
-    assert {int(step) for step in told} == {newest_step(config)}
+    stops = re.findall(rf"stopped by {number.name} and saved at step (\d+);", run.said())
+    assert stops, run.said()
+    assert {int(step) for step in stops} == {newest_step(config)}
     assert newest_step(config) >= at_least
     assert len(load_checkpoint(newest(config))["random_states"]) == 2
 

@@ -70,7 +70,7 @@ def newest_step_by_name(folder: Path) -> int:
 
 
 def die_when_written(share: float) -> None:
-    """In the third save, of whose size the second told."""
+    """In the third save, whose size the second showed."""
     sizes: list[int] = []
     write, close = checkpoint_module._HashedFile.write, checkpoint_module._HashedFile.hexdigest
 

@@ -103,7 +103,7 @@ def bare_except(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def any_image_format(tree: ast.AST) -> Iterator[ast.AST]:
-    """Pillow guesses among fifty formats unless told which."""
+    """Pillow guesses among fifty formats unless it is given a list."""
     for call, name in calls(tree):
         if name.endswith("Image.open") and not any(keyword.arg == "formats" for keyword in call.keywords):
             yield call

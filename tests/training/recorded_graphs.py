@@ -1,4 +1,4 @@
-"""What stands in for CUDA graphs where there is no GPU: operations that are recorded, and repeated on their tensors."""
+"""A stand-in for CUDA graphs where there is no GPU: operations that are recorded, and repeated on their tensors."""
 
 from collections.abc import Callable
 from typing import Any

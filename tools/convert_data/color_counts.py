@@ -28,6 +28,11 @@ class ColorCounts:
     in_areas: set[int]
     transparent: list[Path] = field(default_factory=list)
 
+    def others(self, table: Tensor) -> Counter[int]:
+        """Return the counts of the colours that are not in `table`, (K, 3) uint8."""
+        known = {int.from_bytes(bytes(color)) for color in table.tolist()}
+        return Counter({color: n for color, n in self.n_pixels.items() if color not in known})
+
 
 def count_all(paths: Iterable[Path]) -> tuple[ColorCounts, dict[Path, tuple[str, ...]]]:
     """Return the colours of all maps, and the problems of those that cannot be read."""

@@ -22,9 +22,8 @@ def color_warnings(counts: ColorCounts, colors: LabelColors, *, is_jpeg: bool) -
 
     is_jpeg: whether JPEG made shades of the colours that were drawn, of which there is no warning.
     """
-    known = {int.from_bytes(bytes(color)) for color in colors.colors.tolist()}
     total = counts.n_pixels.total()
-    others = [color for color, _ in counts.n_pixels.most_common() if color not in known]
+    others = [color for color, _ in counts.others(colors.colors).most_common()]
     far, near, n_other_pixels = list[str](), list[str](), 0
     for color, distance, row in zip(others, *_nearest(others, colors), strict=True):
         if distance <= (_SHADES if is_jpeg else 0):

@@ -130,8 +130,7 @@ def _summary(counts: ColorCounts, colors: LabelColors) -> list[str]:
         f"{number:>3} {name} {listed}: {counted(n_pixels[k], 'pixel')} ({n_pixels[k] / total:.2%})"
         for k, (number, name, listed) in enumerate(rows)
     ]
-    known = {int.from_bytes(bytes(color)) for color in values}
-    others = Counter({color: n for color, n in counts.n_pixels.items() if color not in known})
+    others = counts.others(colors.colors)
     if others:
         most = ", ".join(f"{channels([color])[0].tolist()} {n}" for color, n in others.most_common(_LISTED))
         pixels = f"{counted(others.total(), 'pixel')} ({others.total() / total:.2%})"

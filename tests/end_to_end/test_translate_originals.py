@@ -1,0 +1,123 @@
+"""test.py with files of pix2pixHD's and pix2pix's weights."""
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from data.batch import Batch, DataError
+from data.conditioning import Conditioning, images_to_uint8
+from data.image_files import read_rgb
+from data.paired_folders import PairedFolders
+from models.originals.layer_names import OriginalWeightsError
+from tests.conftest import save_image
+from tests.runs import translation_script
+from utils.errors import ConfigError
+
+
+@pytest.fixture(scope="session")
+def cli() -> ModuleType:
+    return translation_script()
+
+
+@pytest.mark.parametrize(("name", "n_classes"), [("pix2pixhd_global_rgb", 0), ("pix2pixhd_global_label_edge", 5)])
+def test_a_file_of_the_originals_gives_the_originals_pictures(
+    cli: ModuleType, reference: dict[str, Any], tmp_path: Path, name: str, n_classes: int
+) -> None:
+    case = reference[name]
+    torch.save(case["state_dict"], tmp_path / "latest_net_G.pth")
+    rng = np.random.default_rng(0)
+    shape = (32, 48) if n_classes else (32, 48, 3)
+    save_image(tmp_path / "in" / "x.png", rng.integers(0, n_classes or 256, shape, dtype=np.uint8))
+    arguments = [
+        "--checkpoint",
+        str(tmp_path / "latest_net_G.pth"),
+        "--input",
+        str(tmp_path / "in"),
+    ]
+    if n_classes:
+        save_image(tmp_path / "inst" / "x.png", rng.integers(0, 9, shape, dtype=np.uint16))
+        arguments += ["--instances", str(tmp_path / "inst")]
+    cli.main([*arguments, "--output", str(tmp_path / "out")])
+
+    # the original's own way: ids -> one-hot and edges, or RGB in [-1, 1]; its biases before norms kept
+    layout = PairedFolders(
+        source_folder=tmp_path / "in", target_folder=None, instance_folder=tmp_path / "inst" if n_classes else None,
+        n_classes=n_classes, ignore_id=None,
+    )  # fmt: skip
+    source = Conditioning(n_classes, instance_edges=n_classes > 0)(Batch.of([layout.read(0)]))
+    expected = images_to_uint8(original_forward(case["state_dict"], source))[0]
+    assert (read_rgb(tmp_path / "out" / "x.png").int() - expected.int()).abs().max() <= 1
+
+
+def original_forward(weights: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    """pix2pixHD's global generator with instance norm, layer by layer in its own numbers."""
+    n_blocks = len({key.split(".")[1] for key in weights if "conv_block" in key})
+    n_downs = (len([key for key in weights if key.endswith("weight") and "block" not in key]) - 2) // 2
+
+    def convolve(x: torch.Tensor, name: str, pad: int) -> torch.Tensor:
+        padded = F.pad(x, (pad,) * 4, mode="reflect")
+        return F.conv2d(padded, weights[f"{name}.weight"], weights[f"{name}.bias"])
+
+    x = F.instance_norm(convolve(x, "model.1", 3)).relu()
+    for i in range(n_downs):
+        name = f"model.{4 + 3 * i}"
+        x = F.conv2d(x, weights[f"{name}.weight"], weights[f"{name}.bias"], stride=2, padding=1)
+        x = F.instance_norm(x).relu()
+    for i in range(n_blocks):
+        block = f"model.{4 + 3 * n_downs + i}.conv_block"
+        inner = F.instance_norm(convolve(x, f"{block}.1", 1)).relu()
+        x = x + F.instance_norm(convolve(inner, f"{block}.5", 1))
+    for i in range(n_downs):
+        name = f"model.{4 + 3 * n_downs + n_blocks + 3 * i}"
+        weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
+        x = F.conv_transpose2d(x, weight, bias, stride=2, padding=1, output_padding=1)
+        x = F.instance_norm(x).relu()
+    return convolve(x, f"model.{4 + 6 * n_downs + n_blocks + 1}", 3).tanh()
+
+
+def test_other_weight_files_are_told(cli: ModuleType, reference: dict[str, Any], tmp_path: Path) -> None:
+    torch.save(reference["pix2pixhd_discriminator_2"]["state_dict"], tmp_path / "latest_net_D.pth")
+    torch.save({"conv.weight": torch.zeros(2, 3, 3, 3)}, tmp_path / "other.pth")
+    torch.save(reference["pix2pixhd_global_rgb"]["state_dict"], tmp_path / "latest_net_G.pth")
+    with pytest.raises(OriginalWeightsError, match=r"net_D\.pth: holds a MultiscalePatchDiscriminator"):
+        cli.main(["--checkpoint", str(tmp_path / "latest_net_D.pth"), "--input", "x"])
+    with pytest.raises(OriginalWeightsError, match=r"other\.pth: expected .* found conv\.weight \[2, 3, 3, 3\]"):
+        cli.main(["--checkpoint", str(tmp_path / "other.pth"), "--input", "x"])
+    two = dict(reference["pix2pixhd_global_rgb"]["state_dict"])
+    for key in ("model.19.weight", "model.19.bias"):
+        two[key] = two[key][:2]
+    torch.save(two, tmp_path / "two_net_G.pth")
+    with pytest.raises(
+        OriginalWeightsError, match=r"two_net_G\.pth: translates 3 channels into 2\. Only label maps, RGB and"
+    ):
+        cli.main(["--checkpoint", str(tmp_path / "two_net_G.pth"), "--input", "x"])
+    with pytest.raises(
+        ConfigError, match=r"latest_net_G\.pth: data\.n_classes is 0 by the shapes of its weights, not 4"
+    ):
+        cli.main(["--checkpoint", str(tmp_path / "latest_net_G.pth"), "--input", "x", "data.n_classes=4"])
+    with pytest.raises(DataError, match=r"latest_net_G\.pth: names no data set\. Name a folder"):
+        cli.main(["--checkpoint", str(tmp_path / "latest_net_G.pth")])
+
+
+def test_an_original_for_grey_images_translates_them(
+    cli: ModuleType, reference: dict[str, Any], tmp_path: Path
+) -> None:
+    weights = dict(reference["pix2pixhd_global_rgb"]["state_dict"])
+    weights["model.1.weight"] = weights["model.1.weight"].sum(dim=1, keepdim=True)
+    for key in ("model.19.weight", "model.19.bias"):
+        weights[key] = weights[key][:1]
+    torch.save(weights, tmp_path / "latest_net_G.pth")
+    grey = np.random.default_rng(0).integers(0, 255, (32, 32), np.uint8)
+    save_image(tmp_path / "in" / "x.png", grey)
+    arguments = ["--checkpoint", str(tmp_path / "latest_net_G.pth"), "--input", str(tmp_path / "in")]
+    cli.main([*arguments, "--output", str(tmp_path / "out")])
+    source = torch.from_numpy(grey).view(1, 1, 32, 32).float() / 127.5 - 1
+    expected = images_to_uint8(original_forward(weights, source))[0]
+    found = read_rgb(tmp_path / "out" / "x.png")
+    assert (found[:1].int() - expected.int()).abs().max() <= 1
+    assert torch.equal(found[0], found[2])
