@@ -40,8 +40,8 @@ class MapReader:
                 problems += _size_problems(maps["source"], paths["source"], maps[kind], paths[kind])
         if self.n_classes and "source" in maps:
             with _collected(problems):
-                maps["source"] = _checked_classes(
-                    maps["source"], paths["source"], n_classes=self.n_classes, ignore_id=self.ignore_id
+                maps["source"] = checked_classes(
+                    maps["source"], str(paths["source"]), n_classes=self.n_classes, ignore_id=self.ignore_id
                 )
         if problems:
             raise DataError(*problems)
@@ -52,8 +52,10 @@ class MapReader:
         return Origin(f"{list(paths)} {self.n_classes} {self.ignore_id}", list(paths.values()))
 
 
-def _checked_classes(ids: Tensor, path: Path, *, n_classes: int, ignore_id: int | None) -> Tensor:
+def checked_classes(ids: Tensor, name: str, *, n_classes: int, ignore_id: int | None) -> Tensor:
     """Return class ids in the form of `Sample.source`, from a (1, H, W) int32 map.
+
+    name: of the map, for messages.
 
     Raises:
         DataError: a pixel is neither a class nor ignored.
@@ -69,7 +71,7 @@ def _checked_classes(ids: Tensor, path: Path, *, n_classes: int, ignore_id: int 
         _, row, column = (int(i) for i in is_wrong.nonzero()[0])
         wrong = int(ids[0, row, column])
         raise DataError(
-            f"{path}: pixel (row {row}, column {column}) holds id {wrong}, allowed are 0 to {n_classes - 1}"
+            f"{name}: pixel (row {row}, column {column}) holds id {wrong}, allowed are 0 to {n_classes - 1}"
             f"{'' if ignore_id is None else f' and {ignore_id}'}: "
             f"raise data.n_classes, or set data.ignore_id={wrong} to leave such pixels out"
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -59,6 +60,15 @@ class Predictor:
     def tile(self) -> int | None:
         """The side of a tile, in pixels; None without tiles."""
         return self.tiles.side if self.tiles else None
+
+    def with_seed(self, seed: int) -> Self:
+        """Return a predictor that draws features and noise, where it has any, by another seed."""
+        sampler = self.feature_sampler
+        return replace(
+            self,
+            feature_sampler=None if sampler is None else replace(sampler, seed=seed),
+            noise_seed=None if self.noise_seed is None else seed,
+        )
 
     @torch.inference_mode()
     def translate(self, batch: Batch) -> Tensor:

@@ -161,7 +161,7 @@ def run_entry_point(main: Callable[[Sequence[str]], None]) -> int:
         is_consequence = isinstance(error, UserError) and error.is_consequence
         return _report(_problems(error), is_consequence=is_consequence)
     except Exception as error:
-        if not _is_out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         return _report([f"out of memory: could not allocate {_requested(error)}; {_LESS_MEMORY}"])
     finally:
@@ -205,7 +205,8 @@ def _problems(error: UserError | OSError) -> list[str]:
     return [*error.problems[:MAX_PROBLEMS], *([f"and {n_left} more"] if n_left > 0 else [])]
 
 
-def _is_out_of_memory(error: Exception) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
+    """Return whether an error is a lack of memory, of the CPU or of a GPU."""
     import torch
 
     if isinstance(error, MemoryError | torch.OutOfMemoryError):

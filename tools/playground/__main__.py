@@ -1,0 +1,201 @@
+"""Draw in the browser and see the translation while drawing.
+
+python -m tools.playground [--checkpoint RUN] [--port N] [--no-browser]; see docs/playground.md.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+import webbrowser
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from inference.feature_sampler import sample_config
+from inference.load import LoadedGenerator
+from inference.predictor import Predictor
+from inference.request import Request
+from inference.setup import (
+    build_predictor,
+    choose_feature_sampler,
+    load_requested_generator,
+    prepare_device,
+    report_features,
+    with_tiles,
+)
+from tools.playground.description import describe
+from tools.playground.samples import open_samples
+from tools.playground.server import MAX_SEED, PlaygroundServer
+from tools.playground.translator import Translator
+from tools.playground.wire import MAX_SIDE
+from utils.cli import ArgumentParser, run_entry_point
+from utils.device import choose_device
+from utils.errors import ConfigError
+from utils.log import log_to_console, logger
+
+PORT = 8765
+
+
+def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = ArgumentParser(description="Draw in the browser and see the translation while drawing.")
+    add = parser.add_argument
+    checkpoint_help = "run, checkpoint, .safetensors, or pix2pixHD's or pix2pix's …_net_G.pth; default: newest run"
+    add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help=checkpoint_help)
+    add("--port", type=_number(1, 65535), metavar="N", help=f"default: {PORT}, or another where it is in use")
+    add("--no-browser", action="store_true", help="only print the address")
+    add("--instance-edges", action="store_true", help="for a file of pix2pixHD: its last input channel holds them")
+    add("--clusters", type=Path, metavar="FILE", help="feature clusters; default: feature_clusters.pt beside the run")
+    add("--noise", action="store_true", help="use dropout and each image's own batch statistics, as pix2pix does")
+    add("--seed", type=_number(0, MAX_SEED), default=0, metavar="N", help="first seed of sampled features and of noise")
+    add("--weights", choices=("ema", "raw"), default="ema", help="ema: the moving average if the run has one")
+    add("--opt-level", choices=("O0", "O1", "O2", "O3"), help="as for test.py")
+    add("--dtype", choices=("auto", "float16", "bfloat16"), default="auto", help="low precision of O1, O2, O3")
+    add(
+        "--tile",
+        type=_number(1, MAX_SIDE),
+        metavar="N",
+        help="compute pictures larger than N pixels in tiles of that side",
+    )
+    add("--overlap", type=_number(0, MAX_SIDE), metavar="M", help="as for test.py")
+    add("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    add("overrides", nargs="*", metavar="section.key=value", help="settings that replace the checkpoint's")
+    arguments = parser.parse_intermixed_args(argv)
+    if arguments.overlap is not None and not arguments.tile:
+        parser.error("--overlap needs --tile")
+    if arguments.tile and arguments.noise:
+        parser.error("--tile and --noise exclude each other: leave one of them out")
+    return arguments
+
+
+def request_of(arguments: argparse.Namespace) -> Request:
+    """Return the options in the form of test.py's; the page is where sources and instances come from."""
+    from_page = Path("page")
+    return Request(
+        checkpoint=arguments.checkpoint,
+        input=[],
+        instances=from_page if arguments.instance_edges else None,
+        targets=None,
+        features=None,
+        clusters=arguments.clusters,
+        feature_maps=None,
+        noise=arguments.noise,
+        seed=arguments.seed,
+        split=None,
+        output=None,
+        weights=arguments.weights,
+        opt_level=arguments.opt_level,
+        dtype=arguments.dtype,
+        compile="off",
+        batch_size=1,
+        device=arguments.device,
+        overrides=arguments.overrides,
+        size="own",
+        tile=arguments.tile,
+        overlap=arguments.overlap,
+    )
+
+
+def serve(loaded: LoadedGenerator, predictor: Predictor, arguments: argparse.Namespace) -> None:
+    """Serve the page until a signal stops it.
+
+    Raises:
+        ConfigError: the port is in use.
+    """
+    config = sample_config(loaded.config, predictor.feature_sampler)
+    samples = open_samples(config, has_data_set=loaded.step is not None)
+    description = describe(
+        loaded,
+        predictor.conditioning,
+        config,
+        samples=samples.names,
+        sample_size=samples.size,
+        takes_seed=predictor.feature_sampler is not None or arguments.noise,
+        seed=arguments.seed,
+    )
+    with Translator(predictor, samples.preprocessing) as translator:
+        make_server = partial(
+            PlaygroundServer,
+            description=description,
+            conditioning=predictor.conditioning,
+            ignore_id=config.data.ignore_id,
+            samples=samples,
+            translator=translator,
+        )
+        with open_at(arguments.port, make_server) as server:
+            logger.info("playground   %s", server.url)
+            logger.info("             Ctrl-C stops it")
+            if not arguments.no_browser and _has_screen():
+                webbrowser.open(server.url)
+            with until_signal():
+                server.serve_forever(poll_interval=0.2)
+    logger.info("stopped")
+
+
+def open_at(port: int | None, make_server: Callable[[int], PlaygroundServer]) -> PlaygroundServer:
+    """Return a server at `port`; without one at PORT, or at another port where that is in use.
+
+    Raises:
+        ConfigError: the port is in use, or may not be used.
+    """
+    try:
+        return make_server(PORT if port is None else port)
+    except OSError as error:
+        if port is None:
+            return make_server(0)
+        raise ConfigError(f"--port {port}: {error.strerror}. Choose another, or leave it out.") from error
+
+
+@contextmanager
+def until_signal() -> Iterator[None]:
+    """End the block without an error at Ctrl-C, SIGTERM or SIGHUP."""
+    kinds = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {kind: signal.signal(kind, signal.default_int_handler) for kind in kinds}
+    try:
+        yield
+    except KeyboardInterrupt:
+        return
+    finally:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
+
+
+def _has_screen() -> bool:
+    """Return whether a browser can open a window; Python would start one in the terminal otherwise."""
+    return sys.platform != "linux" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+
+
+def _number(least: int, most: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not (text.isdecimal() and least <= int(text) <= most):
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most}")
+        return int(text)
+
+    return parse
+
+
+def main(argv: Sequence[str]) -> None:
+    """Load a generator and serve the page according to the command line."""
+    arguments = parse_arguments(argv)
+    log_to_console(is_main=True)
+    request = request_of(arguments)
+    device = choose_device(arguments.device, option="--device ")
+    prepare_device(device, request)
+    loaded = load_requested_generator(request)
+    feature_sampler = choose_feature_sampler(loaded, request)
+    predictor = build_predictor(loaded, feature_sampler, device, request)
+    if feature_sampler is None and predictor.conditioning.features != "none":
+        raise ConfigError(
+            f"{loaded.file}: takes instance features, which a drawing does not have. Create clusters to draw them from "
+            f"with python -m tools.cluster_features --checkpoint {loaded.file}."
+        )
+    report_features(loaded, predictor, request)
+    with tempfile.TemporaryDirectory(prefix="pairgan-") as folder:  # of --tile
+        serve(loaded, with_tiles(predictor, loaded, request, Path(folder)), arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(run_entry_point(main))

@@ -1,0 +1,135 @@
+"""What the page has to know of a generator: its sources, classes, sizes and samples."""
+
+import json
+from dataclasses import asdict, dataclass
+
+from configs import build
+from configs.image_sides import image_sides
+from configs.schema import Config
+from data import LAYOUTS
+from data.conditioning import Conditioning
+from inference.load import LoadedGenerator
+from metrics.label_colors import read_label_colors
+from utils.errors import ConfigError
+from utils.palette import CITYSCAPES
+
+IGNORED_COLOR = "000000"
+DEFAULT_SIDE = 256  # pixels, where the settings name no size
+SIDES = (64, 1024)  # least and greatest side of a new picture
+
+
+@dataclass(frozen=True)
+class PageClass:
+    """A class of the palette: its id in label maps, its name and its colour in hexadecimal digits."""
+
+    id: int
+    name: str
+    color: str
+
+
+@dataclass(frozen=True)
+class Description:
+    """A generator as the page's script reads it, as JSON.
+
+    classes: of label maps, ignored pixels as the last; empty where sources are RGB images.
+    needs_instances: whether a source has instance ids. takes_seed: whether a translation depends on a seed.
+    width, height: of a new picture, in pixels. longest_side: to which larger files are reduced.
+    size_multiple, min_size: the sides that the generator takes. n_classes: K, without ignored pixels.
+    samples: the names of samples to start from.
+    """
+
+    title: str
+    subtitle: str
+    classes: list[PageClass]
+    n_classes: int
+    needs_instances: bool
+    takes_seed: bool
+    seed: int
+    width: int
+    height: int
+    longest_side: int
+    size_multiple: int
+    min_size: int
+    samples: list[str]
+
+    def to_json(self) -> str:
+        """Return JSON that an element of a page may hold, whatever the names in it are."""
+        return json.dumps(asdict(self)).replace("<", "\\u003c")
+
+
+def describe(
+    loaded: LoadedGenerator,
+    conditioning: Conditioning,
+    config: Config,
+    *,
+    samples: list[str],
+    sample_size: tuple[int, int] | None,
+    takes_seed: bool,
+    seed: int,
+) -> Description:
+    """Return the description of a generator.
+
+    config: the settings that samples are read with.
+    sample_size: height and width of the first sample; None without samples.
+
+    Raises:
+        ConfigError: metrics.label_colors names another number of classes.
+    """
+    height, width = sample_size or _trained_size(config)
+    sides = image_sides(config)
+    step = "weights of pix2pixHD or pix2pix" if loaded.step is None else f"step {loaded.step}"
+    return Description(
+        title=loaded.name,
+        subtitle=step,
+        classes=_classes(config) if conditioning.n_classes else [],
+        n_classes=conditioning.n_classes,
+        needs_instances=conditioning.needs_instances,
+        takes_seed=takes_seed,
+        seed=seed,
+        width=width,
+        height=height,
+        longest_side=max(height, width),
+        size_multiple=sides.multiple,
+        min_size=sides.minimum,
+        samples=samples,
+    )
+
+
+def _trained_size(config: Config) -> tuple[int, int]:
+    """Return height and width of the images of the training, as far as the settings name them."""
+    data = config.data
+    height, width = data.crop_height, data.crop_width
+    if data.preprocess == "scale_width":
+        height, width = data.load_width // 2, data.load_width
+    elif data.preprocess == "none":
+        height, width = DEFAULT_SIDE, DEFAULT_SIDE
+    least, greatest = SIDES
+    return min(max(height, least), greatest), min(max(width, least), greatest)
+
+
+def _classes(config: Config) -> list[PageClass]:
+    """Return the classes with their names and colours, as far as the data set or metrics.label_colors has them."""
+    data, n_classes = config.data, build.number_of_classes(config.data)
+    colors = build.class_colors(data)
+    own = LAYOUTS[data.layout].own_classes
+    if config.metrics.label_colors is not None:
+        known = read_label_colors(config.metrics.label_colors)
+        if known.n_classes != n_classes:
+            raise ConfigError(
+                f"metrics.label_colors: {known.origin} has {known.n_classes} classes, the generator {n_classes}: "
+                "name another file, or metrics.label_colors=null"
+            )
+        names, colors = known.names, known.colors
+    elif own is not None:
+        names = own.names
+    elif n_classes == len(CITYSCAPES):
+        names = tuple(kind.name for kind in CITYSCAPES)
+    else:
+        names = tuple(map(str, range(n_classes)))
+    classes = [
+        PageClass(number, name, bytes(color.tolist()).hex())
+        for number, (name, color) in enumerate(zip(names, colors, strict=False))  # colours of ignored pixels follow
+    ]
+    if data.ignore_id is not None:
+        classes.append(PageClass(data.ignore_id, "ignored", IGNORED_COLOR))
+    return classes

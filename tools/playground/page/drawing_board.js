@@ -1,0 +1,177 @@
+// The canvas that one draws on, by pointer or by keyboard.
+
+import { History } from "history";
+import { Picture } from "picture";
+import { disc, line, rectangle } from "shapes";
+
+/**
+ * settings(): the tool ("brush", "line", "rectangle", "fill", "pick"), the value to draw with, the diameter of the
+ * brush, and whether each stroke is an instance of its own.
+ * onChange(picture): called when the picture has changed. onPick(value): called by the tool that picks a value.
+ */
+export class DrawingBoard {
+  constructor(canvas, cursor, { settings, colors, onChange, onPick }) {
+    Object.assign(this, { canvas, cursor, settings, colors, onChange, onPick });
+    this.history = new History();
+    this.picture = null;
+    this.stroke = null; // { before, x, y, value, id }: the picture before it, its last point, what it paints
+    this.at = null; // of the keyboard
+    canvas.addEventListener("pointerdown", event => this.#press(event));
+    canvas.addEventListener("pointermove", event => this.#move(event));
+    for (const type of ["pointerup", "pointercancel"]) canvas.addEventListener(type, () => this.#end());
+    canvas.addEventListener("pointerleave", () => (this.cursor.hidden = true));
+    canvas.addEventListener("keydown", event => this.#key(event));
+    canvas.addEventListener("blur", () => (this.cursor.hidden = true));
+  }
+
+  /** Show another picture; there is nothing to undo then. */
+  show(picture) {
+    this.stroke = null;
+    this.history.clear();
+    this.replace(picture);
+  }
+
+  /** Show another picture, keeping the history only where it has the same size. */
+  replace(picture) {
+    this.picture = picture;
+    if (this.canvas.width !== picture.width || this.canvas.height !== picture.height) {
+      [this.canvas.width, this.canvas.height] = [picture.width, picture.height];
+      this.canvas.parentElement.style.setProperty("--ratio", picture.width / picture.height);
+      this.at = null;
+    }
+    this.#changed();
+  }
+
+  /** Change the picture by a function of it, as a step that can be undone. */
+  edit(change) {
+    this.#end();
+    const before = this.picture.copy();
+    change(this.picture);
+    this.history.add(this.picture.changeSince(before));
+    this.#changed();
+  }
+
+  undo() {
+    this.#end();
+    if (this.history.undo(this.picture)) this.#changed();
+  }
+
+  redo() {
+    this.#end();
+    if (this.history.redo(this.picture)) this.#changed();
+  }
+
+  #changed() {
+    this.canvas.getContext("2d").putImageData(this.picture.toImageData(this.colors), 0, 0);
+    this.onChange(this.picture);
+  }
+
+  #pixelOf(event) {
+    const box = this.canvas.getBoundingClientRect();
+    const x = Math.floor(((event.clientX - box.left) / box.width) * this.picture.width);
+    const y = Math.floor(((event.clientY - box.top) / box.height) * this.picture.height);
+    return [x, y];
+  }
+
+  #press(event) {
+    if (event.button !== 0 || this.stroke) return;
+    this.canvas.setPointerCapture(event.pointerId);
+    this.#begin(...this.#pixelOf(event));
+  }
+
+  #move(event) {
+    const [x, y] = this.#pixelOf(event);
+    this.#showCursor(x, y);
+    if (!this.stroke) return;
+    for (const part of event.getCoalescedEvents?.() ?? [event]) this.#continue(...this.#pixelOf(part));
+    this.#changed();
+  }
+
+  #begin(x, y) {
+    const { tool, value } = this.settings();
+    const isInside = x >= 0 && y >= 0 && x < this.picture.width && y < this.picture.height;
+    if (tool === "pick") {
+      if (isInside) this.onPick(this.picture.values[y * this.picture.width + x]);
+      return;
+    }
+    const before = this.picture.copy();
+    this.stroke = { before, x, y, value, id: this.picture.instances && this.picture.unusedInstance() };
+    if (tool === "fill") {
+      if (isInside) for (const at of before.connected(y * before.width + x)) this.#paint(at);
+    } else {
+      this.#continue(x, y);
+    }
+    this.#changed();
+  }
+
+  #continue(x, y) {
+    const { tool, size } = this.settings(), { before, x: fromX, y: fromY } = this.stroke;
+    const paint = at => this.#paint(at);
+    if (tool === "brush") {
+      line(this.picture, fromX, fromY, x, y, size, paint);
+      Object.assign(this.stroke, { x, y });
+    } else if (tool !== "fill") { // from where the stroke began
+      this.picture = before.copy();
+      if (tool === "line") line(this.picture, fromX, fromY, x, y, size, paint);
+      else rectangle(this.picture, fromX, fromY, x, y, paint);
+    }
+  }
+
+  #paint(at) {
+    this.picture.values[at] = this.stroke.value;
+    if (this.picture.instances) this.picture.instances[at] = this.stroke.id;
+  }
+
+  #end() {
+    if (!this.stroke) return;
+    const { before, id } = this.stroke;
+    if (this.picture.instances && !this.settings().strokeIsInstance) {
+      const painted = this.picture.instances.indexOf(id);
+      if (painted >= 0) this.picture.joinInstance(painted);
+    }
+    this.stroke = null;
+    this.history.add(this.picture.changeSince(before));
+    this.#changed();
+  }
+
+  #showCursor(x, y) {
+    const { tool, size } = this.settings(), { width, height } = this.picture;
+    const diameter = tool === "brush" || tool === "line" ? size : 1;
+    Object.assign(this.cursor.style, {
+      left: `${((x + 0.5 - diameter / 2) / width) * 100}%`,
+      top: `${((y + 0.5 - diameter / 2) / height) * 100}%`,
+      width: `${(diameter / width) * 100}%`,
+      height: `${(diameter / height) * 100}%`,
+    });
+    this.cursor.hidden = false;
+  }
+
+  /** Arrows move, space draws: a dab, or the first and the second corner of a line or a rectangle; Escape ends it. */
+  #key(event) {
+    const steps = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+    const { width, height } = this.picture;
+    this.at ??= [Math.floor(width / 2), Math.floor(height / 2)];
+    if (event.key in steps) {
+      const by = event.shiftKey ? 1 : Math.max(1, Math.round(Math.max(width, height) / 64));
+      this.at = this.at.map((value, axis) =>
+        Math.min(Math.max(value + by * steps[event.key][axis], 0), [width, height][axis] - 1));
+      if (this.stroke) {
+        this.#continue(...this.at);
+        this.#changed();
+      }
+    } else if (event.key === " " || event.key === "Enter") {
+      const isShape = ["line", "rectangle"].includes(this.settings().tool);
+      const began = this.stroke;
+      if (!began) this.#begin(...this.at);
+      if (began || !isShape) this.#end();
+    } else if (event.key === "Escape" && this.stroke) {
+      this.picture = this.stroke.before;
+      this.stroke = null;
+      this.#changed();
+    } else {
+      return;
+    }
+    event.preventDefault();
+    this.#showCursor(...this.at);
+  }
+}

@@ -1,0 +1,78 @@
+// Pictures from files that are chosen, dropped or pasted.
+
+import { Picture } from "picture";
+import { FileError, decodeIds } from "png";
+
+/** Return a label map or an image as a Picture, made smaller where its longer side exceeds `longest` pixels. */
+export async function readPicture(file, model, longest) {
+  if (!model.classes.length) return readImage(file, longest, model.needs_instances);
+  const ids = await decodeIds(await file.arrayBuffer(), file.name);
+  check(ids, new Set(model.classes.map(kind => kind.id)), file.name);
+  const picture = resized(new Picture(ids.width, ids.height, ids.values), longest);
+  if (model.needs_instances) picture.separateInstances();
+  return picture;
+}
+
+/** Return the ids of an instance map for a picture. */
+export async function readInstances(file, picture) {
+  const ids = await decodeIds(await file.arrayBuffer(), file.name);
+  if (ids.width !== picture.width || ids.height !== picture.height) {
+    throw new FileError(
+      `${file.name}: is ${ids.width}x${ids.height}, the label map ${picture.width}x${picture.height}. ` +
+      "Open the label map that it belongs to first.");
+  }
+  return Int32Array.from(ids.values);
+}
+
+function check({ width, values }, known, name) {
+  const at = values.findIndex(value => !known.has(value));
+  if (at < 0) return;
+  const listed = [...known].sort((a, b) => a - b);
+  throw new FileError(
+    `${name}: pixel (row ${Math.floor(at / width)}, column ${at % width}) holds id ${values[at]}, which is no class. ` +
+    `The classes are ${listed[0]} to ${listed[listed.length - 1]}.`);
+}
+
+async function readImage(file, longest, hasInstances) {
+  let image;
+  try {
+    // the levels of the file, upright by its EXIF, as test.py reads it
+    image = await createImageBitmap(file, { colorSpaceConversion: "none", premultiplyAlpha: "none" });
+  } catch {
+    throw new FileError(`${file.name}: cannot be read as an image. Choose a PNG, JPEG or WebP file.`);
+  }
+  return pictureOf(image, image.width, image.height, longest, hasInstances);
+}
+
+/** Return what a canvas draws of an image or a video's frame as a Picture of colours. */
+export function pictureOf(image, width, height, longest, hasInstances) {
+  const factor = Math.min(1, longest / Math.max(width, height));
+  const canvas = document.createElement("canvas");
+  canvas.width = Math.max(1, Math.round(width * factor));
+  canvas.height = Math.max(1, Math.round(height * factor));
+  const context = canvas.getContext("2d", { willReadFrequently: true });
+  context.imageSmoothingQuality = "high";
+  context.drawImage(image, 0, 0, canvas.width, canvas.height);
+  const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
+  const picture = Picture.blank(canvas.width, canvas.height, 0, hasInstances);
+  for (let at = 0; at < picture.values.length; at++) {
+    picture.values[at] = (data[4 * at] << 16) | (data[4 * at + 1] << 8) | data[4 * at + 2];
+  }
+  return picture;
+}
+
+/** Return a smaller label map, by the nearest pixel, so that ids stay ids. */
+function resized(picture, longest) {
+  const factor = longest / Math.max(picture.width, picture.height);
+  if (factor >= 1) return picture;
+  const width = Math.max(1, Math.round(picture.width * factor));
+  const height = Math.max(1, Math.round(picture.height * factor));
+  const smaller = Picture.blank(width, height, 0, false);
+  for (let y = 0, at = 0; y < height; y++) {
+    const row = Math.floor(((y + 0.5) * picture.height) / height) * picture.width;
+    for (let x = 0; x < width; x++, at++) {
+      smaller.values[at] = picture.values[row + Math.floor(((x + 0.5) * picture.width) / width)];
+    }
+  }
+  return smaller;
+}

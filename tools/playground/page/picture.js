@@ -1,0 +1,136 @@
+// A picture that is drawn on: a class or a colour in each pixel, and the instance that the pixel belongs to.
+
+/** Bounds of changed pixels: rows top to bottom - 1 and columns left to right - 1. */
+class Box {
+  constructor(left, top, right, bottom) {
+    Object.assign(this, { left, top, right, bottom });
+  }
+
+  static around(before, after, width, height) {
+    let [left, top, right, bottom] = [width, height, 0, 0];
+    for (let y = 0, at = 0; y < height; y++) {
+      for (let x = 0; x < width; x++, at++) {
+        if (before[at] === after[at]) continue;
+        left = Math.min(left, x);
+        right = Math.max(right, x + 1);
+        top = Math.min(top, y);
+        bottom = y + 1;
+      }
+    }
+    return new Box(left, top, right, bottom);
+  }
+
+  joined(other) {
+    return new Box(
+      Math.min(this.left, other.left), Math.min(this.top, other.top),
+      Math.max(this.right, other.right), Math.max(this.bottom, other.bottom),
+    );
+  }
+
+  get isEmpty() {
+    return this.right <= this.left;
+  }
+
+  cut(pixels, width) {
+    const rows = [];
+    for (let y = this.top; y < this.bottom; y++) rows.push(pixels.slice(y * width + this.left, y * width + this.right));
+    return rows;
+  }
+
+  paste(rows, pixels, width) {
+    rows.forEach((row, number) => pixels.set(row, (this.top + number) * width + this.left));
+  }
+}
+
+/**
+ * values: (height * width) class ids, or colours as 0xRRGGBB.
+ * instances: (height * width) ids, or null where the network takes none.
+ */
+export class Picture {
+  constructor(width, height, values, instances = null) {
+    Object.assign(this, { width, height, values, instances });
+  }
+
+  /** A picture of one value, in which all pixels are one instance. */
+  static blank(width, height, value, hasInstances) {
+    const values = new Uint32Array(width * height).fill(value);
+    return new Picture(width, height, values, hasInstances ? new Int32Array(width * height) : null);
+  }
+
+  copy() {
+    return new Picture(this.width, this.height, this.values.slice(), this.instances?.slice() ?? null);
+  }
+
+  /** The change from an earlier copy of the same size, to be undone and redone; null where there is none. */
+  changeSince(before) {
+    let box = Box.around(before.values, this.values, this.width, this.height);
+    if (this.instances) box = box.joined(Box.around(before.instances, this.instances, this.width, this.height));
+    if (box.isEmpty) return null;
+    const cut = picture => ({
+      values: box.cut(picture.values, this.width),
+      instances: picture.instances && box.cut(picture.instances, this.width),
+    });
+    return { box, before: cut(before), after: cut(this) };
+  }
+
+  /** Take over one side of a change, `before` or `after`. */
+  apply(box, part) {
+    box.paste(part.values, this.values, this.width);
+    if (this.instances) box.paste(part.instances, this.instances, this.width);
+  }
+
+  unusedInstance() {
+    let greatest = 0;
+    for (const id of this.instances) if (id > greatest) greatest = id;
+    return greatest + 1;
+  }
+
+  /** The pixels of the value of pixel `start` that are connected with it, by four neighbours or by eight. */
+  connected(start, { byCorners = false, seen = new Uint8Array(this.values.length) } = {}) {
+    const { width, height, values } = this;
+    const value = values[start], found = [start];
+    seen[start] = 1;
+    for (let next = 0; next < found.length; next++) {
+      const at = found[next], x = at % width, y = (at - x) / width;
+      for (let row = Math.max(0, y - 1); row <= Math.min(height - 1, y + 1); row++) {
+        for (let column = Math.max(0, x - 1); column <= Math.min(width - 1, x + 1); column++) {
+          const other = row * width + column;
+          if (seen[other] || values[other] !== value || (row !== y && column !== x && !byCorners)) continue;
+          seen[other] = 1;
+          found.push(other);
+        }
+      }
+    }
+    return found;
+  }
+
+  /** Make one instance of everything that pixel `start` is connected with; corners connect, as in a thin stroke. */
+  joinInstance(start) {
+    const id = this.unusedInstance();
+    for (const at of this.connected(start, { byCorners: true })) this.instances[at] = id;
+  }
+
+  /** Make an instance of each connected part of a class. */
+  separateInstances() {
+    const ids = new Int32Array(this.values.length), seen = new Uint8Array(ids.length);
+    for (let at = 0, last = 0; at < ids.length; at++) {
+      if (seen[at]) continue;
+      last++;
+      for (const member of this.connected(at, { byCorners: true, seen })) ids[member] = last;
+    }
+    this.instances = ids;
+  }
+
+  /** The picture to look at; `colors` maps values to 0xRRGGBB. */
+  toImageData(colors) {
+    const image = new ImageData(this.width, this.height), { data } = image;
+    for (let at = 0; at < this.values.length; at++) {
+      const color = colors(this.values[at]);
+      data[4 * at] = color >> 16;
+      data[4 * at + 1] = (color >> 8) & 255;
+      data[4 * at + 2] = color & 255;
+      data[4 * at + 3] = 255;
+    }
+    return image;
+  }
+}

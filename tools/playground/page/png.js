@@ -1,0 +1,149 @@
+// Maps of ids as PNG files, exactly: browsers decode a PNG to colours, which loses the indices of a palette.
+
+const SIGNATURE = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a];
+const GREY = 0, PALETTE = 3;
+const KINDS = { 2: "RGB colours", 4: "grey levels with transparency", 6: "RGB colours with transparency" };
+const MAX_PIXELS = 89478485;
+
+/** A file that cannot be used; the message names the remedy. */
+export class FileError extends Error {}
+
+/**
+ * Read a map of ids: grey levels of 1, 8 or 16 bits, or the indices of a palette.
+ * Returns { width, height, values: Uint32Array }; throws FileError.
+ */
+export async function decodeIds(buffer, name) {
+  const bytes = new Uint8Array(buffer), view = new DataView(buffer);
+  if (!SIGNATURE.every((value, at) => bytes[at] === value)) {
+    throw new FileError(`${name}: is no PNG. Save the label map as a PNG of class ids.`);
+  }
+  const { header, data } = chunks(bytes, view, name);
+  const { width, height, bits, kind } = header;
+  const inflated = await piped(data, new DecompressionStream("deflate")).catch(() => damaged(name));
+  const rowBytes = Math.ceil((width * bits) / 8);
+  if (inflated.length < (rowBytes + 1) * height) damaged(name);
+  const rows = unfiltered(inflated, rowBytes, height, Math.max(1, bits / 8), name);
+  return { width, height, values: unpacked(rows, width, height, bits), kind };
+}
+
+function chunks(bytes, view, name) {
+  let header = null;
+  const data = [];
+  for (let at = SIGNATURE.length; at + 12 <= bytes.length;) {
+    const length = view.getUint32(at), kind = String.fromCharCode(...bytes.subarray(at + 4, at + 8));
+    if (at + 12 + length > bytes.length) damaged(name);
+    if (kind === "IHDR") header = readHeader(view, at + 8, length, name);
+    if (kind === "IDAT") data.push(bytes.subarray(at + 8, at + 8 + length));
+    if (kind === "IEND") break;
+    at += 12 + length;
+  }
+  if (!header || !data.length) damaged(name);
+  return { header, data: new Blob(data) };
+}
+
+function readHeader(view, at, length, name) {
+  if (length !== 13) damaged(name);
+  const width = view.getUint32(at), height = view.getUint32(at + 4);
+  const bits = view.getUint8(at + 8), kind = view.getUint8(at + 9);
+  if (kind in KINDS) {
+    throw new FileError(
+      `${name}: holds ${KINDS[kind]}, expected class ids. Make ids of colours with ` +
+      "python -m tools.convert_data colors-to-ids FROM TO.");
+  }
+  if (!width || !height || width * height > MAX_PIXELS) damaged(name);
+  const known = kind === GREY ? [1, 8, 16] : kind === PALETTE ? [1, 2, 4, 8] : [];
+  if (!known.includes(bits)) throw new FileError(`${name}: has ${bits} bits a pixel. Save it as an 8- or 16-bit PNG.`);
+  if (view.getUint8(at + 12)) throw new FileError(`${name}: is interlaced. Save it without interlacing.`);
+  return { width, height, bits, kind };
+}
+
+function damaged(name) {
+  throw new FileError(`${name}: is damaged. Save it again as PNG.`);
+}
+
+/** Undo the filters of the rows (PNG specification, section 9). */
+function unfiltered(data, rowBytes, height, step, name) {
+  const out = new Uint8Array(rowBytes * height);
+  for (let y = 0, from = 0; y < height; y++) {
+    const filter = data[from++], row = y * rowBytes, above = row - rowBytes;
+    if (filter > 4) damaged(name);
+    for (let x = 0; x < rowBytes; x++) {
+      const left = x >= step ? out[row + x - step] : 0;
+      const up = y ? out[above + x] : 0;
+      const corner = y && x >= step ? out[above + x - step] : 0;
+      out[row + x] = data[from++] + predicted(filter, left, up, corner);
+    }
+  }
+  return out;
+}
+
+function predicted(filter, left, up, corner) {
+  switch (filter) {
+    case 0: return 0;
+    case 1: return left;
+    case 2: return up;
+    case 3: return (left + up) >> 1;
+    default: { // Paeth
+      const byLeft = Math.abs(up - corner), byUp = Math.abs(left - corner);
+      const byCorner = Math.abs(left + up - 2 * corner);
+      if (byLeft <= byUp && byLeft <= byCorner) return left;
+      return byUp <= byCorner ? up : corner;
+    }
+  }
+}
+
+function unpacked(rows, width, height, bits) {
+  const values = new Uint32Array(width * height), rowBytes = Math.ceil((width * bits) / 8);
+  for (let y = 0, at = 0; y < height; y++) {
+    for (let x = 0; x < width; x++, at++) {
+      const first = y * rowBytes;
+      if (bits === 16) values[at] = (rows[first + 2 * x] << 8) | rows[first + 2 * x + 1];
+      else if (bits === 8) values[at] = rows[first + x];
+      else values[at] = (rows[first + ((x * bits) >> 3)] >> (8 - bits - ((x * bits) & 7))) & ((1 << bits) - 1);
+    }
+  }
+  return values;
+}
+
+/** Return a grey PNG of ids below 65536 as a Blob: of 8 bits where they fit and `bits` is not 16. */
+export async function encodeIds(width, height, values, bits = 8) {
+  const deep = bits === 16 || values.some(value => value > 255);
+  const step = deep ? 2 : 1, rows = new Uint8Array((width * step + 1) * height);
+  for (let y = 0, from = 0, to = 0; y < height; y++) {
+    rows[to++] = 0; // no filter
+    for (let x = 0; x < width; x++, from++) {
+      if (deep) rows[to++] = values[from] >> 8;
+      rows[to++] = values[from] & 255;
+    }
+  }
+  const header = new Uint8Array(13), view = new DataView(header.buffer);
+  view.setUint32(0, width);
+  view.setUint32(4, height);
+  header.set([deep ? 16 : 8, GREY], 8);
+  const data = await piped(new Blob([rows]), new CompressionStream("deflate"));
+  const parts = [chunk("IHDR", header), chunk("IDAT", data), chunk("IEND", new Uint8Array())];
+  return new Blob([new Uint8Array(SIGNATURE), ...parts], { type: "image/png" });
+}
+
+function chunk(kind, data) {
+  const bytes = new Uint8Array(data.length + 12), view = new DataView(bytes.buffer);
+  view.setUint32(0, data.length);
+  bytes.set([...kind].map(letter => letter.charCodeAt(0)), 4);
+  bytes.set(data, 8);
+  view.setUint32(data.length + 8, crc32(bytes.subarray(4, data.length + 8)));
+  return bytes;
+}
+
+function crc32(bytes) {
+  let crc = ~0;
+  for (const byte of bytes) {
+    crc ^= byte;
+    for (let bit = 0; bit < 8; bit++) crc = (crc >>> 1) ^ (crc & 1 ? 0xedb88320 : 0);
+  }
+  return ~crc >>> 0;
+}
+
+/** Return the bytes of a Blob after a stream has changed them. */
+export async function piped(blob, stream) {
+  return new Uint8Array(await new Response(blob.stream().pipeThrough(stream)).arrayBuffer());
+}

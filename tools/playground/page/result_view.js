@@ -1,0 +1,73 @@
+// The translation, the source that a slider lays over it, and the strip of results that are kept.
+
+/** Shows the newest translation. */
+export class ResultView {
+  constructor({ result, over, slider, time }, colors) {
+    Object.assign(this, { result, over, slider, time, colors });
+    this.job = null;
+    slider.addEventListener("input", () => this.#slide());
+    this.#slide();
+  }
+
+  /** Show an ImageData, the translation of job { picture, seed }, which took so many milliseconds. */
+  show(image, job, milliseconds) {
+    this.job = job;
+    for (const canvas of [this.result, this.over]) {
+      if (canvas.width !== image.width || canvas.height !== image.height) {
+        [canvas.width, canvas.height] = [image.width, image.height];
+      }
+    }
+    this.result.parentElement.style.setProperty("--ratio", image.width / image.height);
+    this.result.getContext("2d").putImageData(image, 0, 0);
+    this.over.getContext("2d").putImageData(job.picture.toImageData(this.colors), 0, 0);
+    this.time.textContent = milliseconds < 1000 ? `${Math.round(milliseconds)} ms` : `${(milliseconds / 1000).toFixed(1)} s`;
+    this.result.dispatchEvent(new CustomEvent("translated", { bubbles: true, detail: { milliseconds } }));
+  }
+
+  #slide() {
+    this.over.style.clipPath = `inset(0 ${100 - this.slider.value}% 0 0)`;
+  }
+}
+
+/** Keeps results as small pictures; onOpen(picture) is called with the source of the one that is chosen. */
+export class Strip {
+  constructor(element, onOpen) {
+    Object.assign(this, { element, onOpen });
+  }
+
+  /** Keep the translation on a canvas, of job { picture, seed }. */
+  keep(canvas, job) {
+    const figure = document.createElement("figure"), copy = document.createElement("canvas");
+    [copy.width, copy.height] = [canvas.width, canvas.height];
+    copy.getContext("2d").drawImage(canvas, 0, 0);
+    const number = this.element.children.length + 1;
+    const open = button("Open", `Draw on the source of result ${number}`, () => this.onOpen(job));
+    const save = button("Download", `Download result ${number}`, () => saveCanvas(copy, `translated_${number}.png`));
+    const remove = button("Remove", `Remove result ${number}`, () => figure.remove());
+    const bar = document.createElement("figcaption");
+    bar.append(open, save, remove);
+    figure.append(copy, bar);
+    this.element.prepend(figure);
+  }
+}
+
+function button(text, title, onClick) {
+  const element = document.createElement("button");
+  Object.assign(element, { type: "button", textContent: text, title });
+  element.addEventListener("click", onClick);
+  return element;
+}
+
+/** Download the picture on a canvas as PNG, with its exact levels. */
+export function saveCanvas(canvas, name) {
+  canvas.toBlob(blob => saveBlob(blob, name), "image/png");
+}
+
+/** Download a Blob under a name. */
+export function saveBlob(blob, name) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+}

@@ -1,0 +1,49 @@
+// The engine of the playground: the server that sent the page translates.
+
+import { decode, encode } from "wire";
+
+export async function openEngine(model) {
+  const form = { hasClasses: model.classes.length > 0, hasInstances: model.needs_instances };
+  return {
+    /** Return the translation as an ImageData. source: a Picture. instances: Int32Array or null. */
+    async translate(source, instances, seed) {
+      const { width, height } = source;
+      const body = encode(source, instances, form.hasClasses);
+      const bytes = await ask(`/translate?width=${width}&height=${height}&seed=${seed}`, {
+        method: "POST",
+        headers: { "Content-Type": "application/octet-stream" },
+        body,
+      });
+      return opaque(new Uint8Array(await bytes.arrayBuffer()), width, height);
+    },
+
+    /** Return sample `index` of the test split as a Picture. */
+    async sample(index) {
+      const answer = await ask(`/samples/${index}`);
+      const [width, height] = ["X-Width", "X-Height"].map(name => Number(answer.headers.get(name)));
+      return decode(new Uint8Array(await answer.arrayBuffer()), width, height, form);
+    },
+  };
+}
+
+async function ask(address, options) {
+  let answer;
+  try {
+    answer = await fetch(address, options);
+  } catch {
+    throw new Error("The playground does not answer. Start it again: python -m tools.playground");
+  }
+  if (!answer.ok) throw new Error(await answer.text());
+  return answer;
+}
+
+function opaque(rgb, width, height) {
+  const image = new ImageData(width, height);
+  for (let from = 0, to = 0; from < rgb.length; to++) {
+    image.data[to++] = rgb[from++];
+    image.data[to++] = rgb[from++];
+    image.data[to++] = rgb[from++];
+    image.data[to] = 255;
+  }
+  return image;
+}

@@ -1,0 +1,43 @@
+// The pixels of shapes, without antialiasing: each function calls `paint(index)` for every pixel within the picture.
+
+/** A disc of a diameter in pixels; 1 is a single pixel. */
+export function disc({ width, height }, x, y, diameter, paint) {
+  const radius = diameter / 2, middle = diameter % 2 ? 0 : 0.5; // an even diameter is centred between pixels
+  const reach = Math.ceil(radius);
+  for (let row = Math.max(0, y - reach); row <= Math.min(height - 1, y + reach); row++) {
+    for (let column = Math.max(0, x - reach); column <= Math.min(width - 1, x + reach); column++) {
+      const dx = column - x + middle, dy = row - y + middle;
+      if (dx * dx + dy * dy <= radius * radius) paint(row * width + column);
+    }
+  }
+}
+
+/** A line from (x0, y0) to (x1, y1) (Bresenham 1965), drawn by a disc. */
+export function line(size, x0, y0, x1, y1, diameter, paint) {
+  const dx = Math.abs(x1 - x0), dy = -Math.abs(y1 - y0);
+  const stepX = Math.sign(x1 - x0), stepY = Math.sign(y1 - y0);
+  let error = dx + dy;
+  for (;;) {
+    disc(size, x0, y0, diameter, paint);
+    if (x0 === x1 && y0 === y1) return;
+    const twice = 2 * error;
+    if (twice >= dy) {
+      error += dy;
+      x0 += stepX;
+    }
+    if (twice <= dx) {
+      error += dx;
+      y0 += stepY;
+    }
+  }
+}
+
+/** A filled rectangle between two corners, both of which belong to it. */
+export function rectangle({ width, height }, x0, y0, x1, y1, paint) {
+  const within = (value, end) => Math.min(Math.max(value, 0), end - 1);
+  const [left, right] = [within(Math.min(x0, x1), width), within(Math.max(x0, x1), width)];
+  const [top, bottom] = [within(Math.min(y0, y1), height), within(Math.max(y0, y1), height)];
+  for (let row = top; row <= bottom; row++) {
+    for (let column = left; column <= right; column++) paint(row * width + column);
+  }
+}

@@ -1,0 +1,59 @@
+"""Samples of the test split, from which a drawing can start."""
+
+from dataclasses import dataclass
+
+from configs import build
+from configs.schema import Config
+from data.batch import DataError, Sample
+from data.layout import Layout
+from data.preprocessing import Preprocessing
+from inference.padding import read_padded
+from utils.log import logger
+
+MOST = 200  # names on the page
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The first samples of a split, in the size of the training."""
+
+    layout: Layout | None
+    preprocessing: Preprocessing
+    names: list[str]
+
+    def read(self, index: int) -> Sample:
+        """Return sample `index`.
+
+        Raises:
+            DataError: there is none, or its files cannot be read.
+        """
+        if self.layout is None or not 0 <= index < len(self.names):
+            raise DataError(f"sample {index}: there are {len(self.names)}")
+        return read_padded(self.layout, self.preprocessing, index, keeps_size=False).sample
+
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """Height and width of the first sample; None where there is none that can be read."""
+        try:
+            height, width = self.read(0).source.shape[-2:]
+        except DataError:
+            return None
+        return height, width
+
+
+def open_samples(config: Config, *, has_data_set: bool) -> Samples:
+    """Return the samples of the test split; none where the data set is not there, which is logged.
+
+    config: the settings that samples are read with. has_data_set: whether the settings name one.
+    """
+    preprocessing = build.build_preprocessing(config)
+    if not has_data_set:
+        return Samples(None, preprocessing, [])
+    split = config.data.test_split
+    try:
+        layout = build.build_layout(config, split, needs_targets=False)
+    except DataError as error:
+        logger.info("samples      none: %s", error)
+        return Samples(None, preprocessing, [])
+    logger.info("samples      of the split %s", split)
+    return Samples(layout, preprocessing, list(layout.names[:MOST]))

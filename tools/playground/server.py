@@ -1,0 +1,228 @@
+"""The server of the playground: the page, its samples and translations, for this machine alone."""
+
+import re
+import secrets
+from collections.abc import Callable
+from concurrent.futures import CancelledError
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+from data.conditioning import Conditioning
+from tools.playground import wire
+from tools.playground.description import Description
+from tools.playground.page import build_page
+from tools.playground.samples import Samples
+from tools.playground.translator import Translator
+from utils.cli import is_out_of_memory
+from utils.errors import UserError
+from utils.log import logger
+
+ADDRESS = "127.0.0.1"
+HOSTS = ("127.0.0.1", "localhost")
+MAX_BYTES = 2**26  # of a request
+MAX_DRAINED_BYTES = 2**28  # of one that is refused: a client that still sends would not read the answer
+MAX_SEED = 2**31 - 1
+BINARY = "application/octet-stream"
+TEXT = "text/plain; charset=utf-8"
+SILENCE_S = 60.0  # of a connection, after which it is closed
+
+
+class RefusedError(Exception):
+    """A request that is not answered; `text` says why, in one line."""
+
+    def __init__(self, status: HTTPStatus, text: str) -> None:
+        super().__init__(text)
+        self.status, self.text = status, text
+
+
+class PlaygroundServer(ThreadingHTTPServer):
+    """Serves one page and translates its pictures. It reads no path from a request, and so no file by one.
+
+    port: 0 for any that is free.
+
+    Raises:
+        OSError: the port is in use.
+    """
+
+    daemon_threads = True
+
+    def __init__(
+        self,
+        port: int,
+        description: Description,
+        *,
+        conditioning: Conditioning,
+        ignore_id: int | None,
+        samples: Samples,
+        translator: Translator,
+    ) -> None:
+        super().__init__((ADDRESS, port), Handler)
+        nonce = secrets.token_urlsafe(16)
+        self.page = build_page(description, "server_engine", nonce=nonce).encode()
+        self.policy = (
+            f"default-src 'none'; script-src 'nonce-{nonce}' data:; style-src 'nonce-{nonce}'; img-src 'self' data: "
+            "blob:; media-src blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        )
+        self.conditioning = conditioning
+        self.ignore_id = ignore_id
+        self.samples = samples
+        self.translator = translator
+
+    @property
+    def url(self) -> str:
+        """The address of the page."""
+        return f"http://{ADDRESS}:{self.server_port}/"
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers the requests of one connection."""
+
+    server: PlaygroundServer
+    protocol_version = "HTTP/1.1"
+    server_version = "pairgan"
+    sys_version = ""
+    disable_nagle_algorithm = True  # or the end of an answer waits for the client's acknowledgement
+    wbufsize = -1
+    timeout = SILENCE_S
+
+    def do_GET(self) -> None:
+        """Answer with the page or a sample."""
+        self._answer_or_refuse(self._get)
+
+    def do_POST(self) -> None:
+        """Answer with a translation."""
+        self._answer_or_refuse(self._post)
+
+    def _get(self) -> None:
+        path = urlsplit(self.path).path
+        if path == "/":
+            self._answer(HTTPStatus.OK, "text/html; charset=utf-8", self.server.page)
+            return
+        number = re.fullmatch(r"/samples/(\d{1,6})", path, re.ASCII)
+        if number is None:
+            raise RefusedError(HTTPStatus.NOT_FOUND, "there is nothing at this address")
+        sample = self.server.samples.read(int(number[1]))
+        height, width = sample.source.shape[-2:]
+        packed = wire.pack(sample, self.server.conditioning, self.server.ignore_id)
+        self._answer(HTTPStatus.OK, BINARY, packed, {"X-Width": str(width), "X-Height": str(height)})
+
+    def _post(self) -> None:
+        address = urlsplit(self.path)
+        if address.path != "/translate":
+            raise RefusedError(HTTPStatus.NOT_FOUND, "there is nothing at this address")
+        if self.headers.get_content_type() != BINARY:  # pages of other origins cannot send it without being asked
+            raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"expected a picture as {BINARY}")
+        query = parse_qs(address.query)
+        width, height, seed = (_number(query, name) for name in ("width", "height", "seed"))
+        body = self.rfile.read(self._length())
+        server = self.server
+        sample = wire.unpack(body, width, height, server.conditioning, server.ignore_id)
+        translated = server.translator.translate(sample, seed)
+        self._answer(HTTPStatus.OK, BINARY, translated.permute(1, 2, 0).numpy().tobytes())
+
+    def _answer_or_refuse(self, answer: Callable[[], None]) -> None:
+        """Answer a request of this origin; every error becomes an answer of one line."""
+        try:
+            self._check_origin()
+            if self.command == "POST":
+                self._length()
+            answer()
+        except RefusedError as refused:
+            self._refuse(refused.status, refused.text)
+        except UserError as error:
+            self._refuse(HTTPStatus.BAD_REQUEST, str(error))
+        except CancelledError:
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "the playground is being stopped")
+        except (ConnectionError, TimeoutError):  # the page was closed
+            self.close_connection = True
+        except Exception as error:  # noqa: BLE001 - reported; the server must outlive it
+            if is_out_of_memory(error):
+                self._refuse(HTTPStatus.INSUFFICIENT_STORAGE, "out of memory: draw on a smaller picture, or use --tile")
+                return
+            logger.exception("a request failed: %s", self.requestline)
+            self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "the translation failed; the terminal shows why")
+
+    def _check_origin(self) -> None:
+        """Refuse other names of this machine, by which a foreign page could reach it, and other pages."""
+        host = self.headers.get("Host", "")
+        if urlsplit(f"//{host}").hostname not in HOSTS:
+            raise RefusedError(HTTPStatus.MISDIRECTED_REQUEST, f"this server answers at {self.server.url} only")
+        origin = self.headers.get("Origin")
+        if origin is not None and origin != f"http://{host}":
+            raise RefusedError(HTTPStatus.FORBIDDEN, "another page may not use this server")
+        if self.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
+            raise RefusedError(HTTPStatus.FORBIDDEN, "another page may not use this server")
+
+    def _length(self) -> int:
+        """Return the length of the request's body; refuse one that is too large."""
+        text = self.headers.get("Content-Length", "")
+        if not re.fullmatch(r"\d{1,18}", text, re.ASCII):
+            raise RefusedError(HTTPStatus.LENGTH_REQUIRED, "expected Content-Length")
+        if int(text) > MAX_BYTES:
+            raise RefusedError(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                f"{int(text):,} bytes, at most {MAX_BYTES:,}: use a smaller picture",
+            )
+        return int(text)
+
+    def handle_expect_100(self) -> bool:
+        """Refuse before the body is sent, where the client asks first."""
+        try:
+            self._check_origin()
+            self._length()
+        except RefusedError as refused:
+            self._refuse(refused.status, refused.text)
+            return False
+        return super().handle_expect_100()
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Answer a malformed request in one line."""
+        self._refuse(HTTPStatus(code), message or HTTPStatus(code).phrase)
+
+    def _refuse(self, status: HTTPStatus, text: str) -> None:
+        """Answer with an error, and close the connection, whose request may not have been read."""
+        self.close_connection = True
+        try:
+            self._answer(status, TEXT, f"{text}\n".encode(errors="backslashreplace"), {"Connection": "close"})
+            self.wfile.flush()
+            self._drain()
+        except OSError:  # the client is gone
+            return
+
+    def _drain(self) -> None:
+        """Read what a refused client still sends; otherwise it would see a broken connection instead of the answer."""
+        self.connection.settimeout(1)
+        left = MAX_DRAINED_BYTES
+        while left > 0 and (data := self.rfile.read1(2**16)):
+            left -= len(data)
+
+    def _answer(
+        self, status: HTTPStatus, content_type: str, body: bytes, headers: dict[str, str] | None = None
+    ) -> None:
+        self.send_response(status)
+        own = {
+            "Content-Type": content_type,
+            "Content-Length": str(len(body)),
+            "Content-Security-Policy": self.server.policy,
+            "Cross-Origin-Resource-Policy": "same-origin",
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+            "Cache-Control": "no-store",
+        }
+        for name, value in {**own, **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+        self.wfile.flush()
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing for a request."""
+
+
+def _number(query: dict[str, list[str]], name: str) -> int:
+    """Return a number of the address; refuse another text."""
+    (text, *_) = query.get(name, [""])
+    if not re.fullmatch(r"\d{1,10}", text, re.ASCII) or int(text) > MAX_SEED:
+        raise RefusedError(HTTPStatus.BAD_REQUEST, f"{name}={text!r}: expected a whole number")
+    return int(text)

@@ -1,0 +1,44 @@
+"""Translates pictures one at a time, each as test.py translates a file of its own."""
+
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Self
+
+from torch import Tensor
+
+from data.batch import Batch, Sample
+from data.preprocessing import Preprocessing
+from inference.padding import padded
+from inference.predictor import Predictor
+
+
+class Translator:
+    """Translates pictures in a thread of its own; those that come meanwhile wait their turn.
+
+    One thread, because each thread that computes gets a pool of threads from torch.
+    """
+
+    def __init__(self, predictor: Predictor, preprocessing: Preprocessing) -> None:
+        self._predictor = predictor
+        self._preprocessing = preprocessing
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="translator")
+
+    def translate(self, sample: Sample, seed: int) -> Tensor:
+        """Return (3, H, W) uint8, of the size of the sample.
+
+        seed: of features and noise, where the generator takes them.
+        """
+        return self._thread.submit(self._translate, sample, seed).result()
+
+    def _translate(self, sample: Sample, seed: int) -> Tensor:
+        enlarged, window = padded(sample, self._preprocessing.size_multiple, self._preprocessing.min_size)
+        return window.cut(self._predictor.with_seed(seed).translate(Batch.of([enlarged]))[0])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Wait for the translation that is computed, and leave out those that wait."""
+        self._thread.shutdown(cancel_futures=True)
