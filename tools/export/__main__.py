@@ -1,6 +1,7 @@
 """Write a generator in another format.
 
-python -m tools.export [--checkpoint RUN] --format pt2|onnx|safetensors|original [--output FILE]; see docs/export.md.
+python -m tools.export [--checkpoint RUN] --format pt2|onnx|html|safetensors|original [--output FILE]; see
+docs/export.md.
 """
 
 import argparse
@@ -11,7 +12,9 @@ from pathlib import Path
 
 from inference.load import LoadedGenerator, find_checkpoint_file, load_generator
 from tools.export.file import Dtype, export_program, export_weights
+from tools.export.html import export_page
 from tools.export.original_weights import choose_family, original_files, write_original
+from tools.export.web_runtime import PACKAGE
 from utils.cli import ArgumentParser, run_entry_point
 from utils.errors import ConfigError
 from utils.log import log_to_console, logger
@@ -19,10 +22,14 @@ from utils.log import log_to_console, logger
 FILE_NAMES = {
     "pt2": "generator.pt2",
     "onnx": "generator.onnx",
+    "html": "generator.html",
     "safetensors": "generator.safetensors",
     "original": "latest_net_G.pth",
 }
-PACKAGES = {"onnx": ("onnx", "onnxscript", "onnxruntime"), "safetensors": ("safetensors",)}
+FOLDER_NAME = "generator_page"  # of --format html --folder
+N_SAMPLES = 4
+_FOR_ONNX = ("onnx", "onnxscript", "onnxruntime")
+PACKAGES = {"onnx": _FOR_ONNX, "html": _FOR_ONNX, "safetensors": ("safetensors",)}
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
@@ -30,9 +37,11 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = ArgumentParser(description="Write a generator in another format; see docs/export.md.")
     add = parser.add_argument
     add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help="run folder or checkpoint; default: newest in runs/")
-    formats = "program of torch.export; ONNX; weights that test.py reads; weight file of pix2pixHD or pix2pix"
+    formats = (
+        "program of torch.export; ONNX; a page to draw on; weights that test.py reads; pix2pixHD's or pix2pix's file"
+    )
     add("--format", choices=tuple(FILE_NAMES), required=True, help=formats)
-    add("--output", type=Path, metavar="FILE", help="default: generator.FORMAT, latest_net_G.pth beside the checkpoint")
+    add("--output", type=Path, metavar="PATH", help="default: generator.FORMAT, latest_net_G.pth beside the checkpoint")
     existing_help = "an existing file; default: error"
     add("--existing", choices=("error", "replace"), default="error", help=existing_help)
     add("--weights", choices=("ema", "raw"), default="ema", help="ema: the moving average, if the run has one")
@@ -46,19 +55,35 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--family", choices=("pix2pixHD", "pix2pix"), help="original; default: pix2pixHD if it has the network")
     edges = "for a file of pix2pixHD: its last input channel holds instance edges, which the file does not record"
     add("--instance-edges", action="store_true", help=edges)
+    folder_help = f"html: a folder of a page and its files for a web server, default {FOLDER_NAME}; for large networks"
+    add("--folder", action="store_true", help=folder_help)
+    samples_help = f"html: samples of the test split that the page carries; default: {N_SAMPLES}"
+    add("--samples", type=int, metavar="N", help=samples_help)
+    add("--web-runtime", type=Path, metavar="PATH", help=f"html: archive or folder of {PACKAGE}; default: download it")
     arguments = parser.parse_args(argv)
-    is_program = arguments.format in ("pt2", "onnx")
-    if arguments.format != "original" and arguments.output and arguments.output.suffix != f".{arguments.format}":
-        parser.error(f"--output {arguments.output}: expected a name that ends in .{arguments.format}")
-    if arguments.conditioning and not is_program:
-        parser.error("--conditioning goes with --format pt2 and onnx")
-    if arguments.dtype and arguments.format == "original":
-        parser.error("--dtype: the originals' files are in float32; omit it")
-    if arguments.family and arguments.format != "original":
-        parser.error("--family goes with --format original")
-    if arguments.dtype == "bfloat16" and arguments.format == "onnx":
-        parser.error("--dtype bfloat16: onnxruntime has no convolutions in it; use float16, or --format pt2")
+    if problem := _contradiction(arguments):
+        parser.error(problem)
     return arguments
+
+
+def _contradiction(arguments: argparse.Namespace) -> str | None:
+    """Return the message of options that do not go together, or None."""
+    kind, output, dtype = arguments.format, arguments.output, arguments.dtype
+    problems = {
+        f"--output {output}: expected a name that ends in .{kind}": (
+            output and kind != "original" and not arguments.folder and output.suffix != f".{kind}"
+        ),
+        "--conditioning goes with --format pt2 and onnx": arguments.conditioning and kind not in ("pt2", "onnx"),
+        "--dtype: the originals' files are in float32; omit it": dtype and kind == "original",
+        "--family goes with --format original": arguments.family and kind != "original",
+        "--dtype bfloat16: onnxruntime has no convolutions in it; use float16, or --format pt2": (
+            dtype == "bfloat16" and kind in ("onnx", "html")
+        ),
+        f"--samples {arguments.samples}: expected a number from 0": arguments.samples and arguments.samples < 0,
+        "--folder, --samples and --web-runtime go with --format html": kind != "html"
+        and (arguments.folder or arguments.samples is not None or arguments.web_runtime),
+    }
+    return next((message for message, applies in problems.items() if applies), None)
 
 
 def check_packages(file_format: str) -> None:
@@ -95,7 +120,8 @@ def main(argv: Sequence[str]) -> None:
     file = find_checkpoint_file(arguments.checkpoint)
     loaded = load_generator(file, has_instances=arguments.instance_edges, raw_weights=arguments.weights == "raw")
     logger.info("checkpoint   %s", file)
-    output = arguments.output or file.with_name(FILE_NAMES[arguments.format])
+    name = FOLDER_NAME if arguments.folder else FILE_NAMES[arguments.format]
+    output = arguments.output or file.with_name(name)
     if arguments.existing == "error":
         for path in original_files(loaded.generator, output) if arguments.format == "original" else [output]:
             refuse_existing(path)
@@ -105,6 +131,15 @@ def main(argv: Sequence[str]) -> None:
             write_originals(loaded, output, arguments.family)
         case "safetensors":
             export_weights(loaded, output, dtype)
+        case "html":
+            export_page(
+                loaded,
+                output,
+                dtype,
+                in_folder=arguments.folder,
+                n_samples=N_SAMPLES if arguments.samples is None else arguments.samples,
+                web_runtime=arguments.web_runtime,
+            )
         case kind:
             export_program(loaded, output, kind, dtype, as_images=arguments.conditioning != "outside")
 

@@ -3,7 +3,6 @@
 import errno
 import shutil
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +35,16 @@ class ExportError(CheckpointError):
 def export_program(
     loaded: LoadedGenerator, path: Path, kind: Literal["pt2", "onnx"], dtype: Dtype, *, as_images: bool
 ) -> None:
-    """Write the generator, without its encoder, as a program.
+    """Write the generator as `write_program` does, and report the file and its inputs; raises as that."""
+    example = write_program(loaded, path, kind, dtype, as_images=as_images)
+    report_file(path)
+    _describe(example, image_sides(loaded.config))
+
+
+def write_program(
+    loaded: LoadedGenerator, path: Path, kind: Literal["pt2", "onnx"], dtype: Dtype, *, as_images: bool
+) -> Example:
+    """Write the generator, without its encoder, as a program; return an example of its inputs.
 
     as_images: inputs and outputs are label ids or RGB images in uint8; otherwise the generator's float32 tensors.
 
@@ -65,7 +73,7 @@ def export_program(
         difference,
         TOLERANCES[dtype],
     )
-    _describe(examples[0], sides)
+    return examples[0]
 
 
 def export_weights(loaded: LoadedGenerator, path: Path, dtype: Dtype) -> None:
@@ -87,6 +95,7 @@ def export_weights(loaded: LoadedGenerator, path: Path, dtype: Dtype) -> None:
         lambda file: example.difference(evaluate(load_generator(file).generator, *inputs)),
         TOLERANCES[dtype],
     )
+    report_file(path)
 
 
 def plain_copy(loaded: LoadedGenerator) -> LoadedGenerator:
@@ -112,7 +121,6 @@ def _write_checked(
     path: Path, write: Callable[[Path], None], difference: Callable[[Path], float], tolerance: float
 ) -> None:
     """Write to a folder beside `path`, measure the difference in levels, and rename the file."""
-    started = time.perf_counter()
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".exporting-") as folder:
         file = Path(folder) / path.name
@@ -122,7 +130,6 @@ def _write_checked(
             free = shutil.disk_usage(folder).free
             what = f"{error.strerror or error} ({free:,} bytes are free)"
             raise OSError(error.errno or errno.EIO, what, str(path)) from error
-        seconds = time.perf_counter() - started
         found = difference(file)
         logger.info(f"difference   {found:.4g} of {LEVELS} levels at most, {tolerance:g} allowed")
         if not found <= tolerance:
@@ -131,7 +138,11 @@ def _write_checked(
                 "removed; try --dtype float32 or another --format"
             )
         file.replace(path)
-    logger.info(f"wrote        {path}: {path.stat().st_size / 1e6:.1f} MB, in {seconds:.1f} s")
+
+
+def report_file(path: Path) -> None:
+    """Log that a file was written, and its size."""
+    logger.info(f"wrote        {path}: {path.stat().st_size / 1e6:.1f} MB")
 
 
 def _describe(example: Example, sides: ImageSides) -> None:

@@ -10,13 +10,11 @@ import sys
 import tempfile
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
 from inference.feature_sampler import sample_config
-from inference.load import LoadedGenerator
-from inference.predictor import Predictor
 from inference.request import Request
 from inference.setup import (
     build_predictor,
@@ -99,40 +97,50 @@ def request_of(arguments: argparse.Namespace) -> Request:
     )
 
 
-def serve(loaded: LoadedGenerator, predictor: Predictor, arguments: argparse.Namespace) -> None:
-    """Serve the page until a signal stops it.
+@contextmanager
+def playground(arguments: argparse.Namespace) -> Iterator[PlaygroundServer]:
+    """Load a generator and yield the server of its page, which listens and does not answer yet.
 
     Raises:
-        ConfigError: the port is in use.
+        UserError: the checkpoint cannot be used, the generator takes what a page cannot draw, or the port is in use.
     """
-    config = sample_config(loaded.config, predictor.feature_sampler)
+    request = request_of(arguments)
+    device = choose_device(arguments.device, option="--device ")
+    prepare_device(device, request)
+    loaded = load_requested_generator(request)
+    feature_sampler = choose_feature_sampler(loaded, request)
+    predictor = build_predictor(loaded, feature_sampler, device, request)
+    conditioning = predictor.conditioning
+    if feature_sampler is None and conditioning.features != "none":
+        raise ConfigError(
+            f"{loaded.file}: takes instance features, which a drawing does not have. Create clusters to draw them from "
+            f"with python -m tools.cluster_features --checkpoint {loaded.file}."
+        )
+    report_features(loaded, predictor, request)
+    config = sample_config(loaded.config, feature_sampler)
     samples = open_samples(config, has_data_set=loaded.step is not None)
     description = describe(
         loaded,
-        predictor.conditioning,
+        conditioning,
         config,
         samples=samples.names,
         sample_size=samples.size,
-        takes_seed=predictor.feature_sampler is not None or arguments.noise,
+        takes_seed=feature_sampler is not None or arguments.noise,
         seed=arguments.seed,
     )
-    with Translator(predictor, samples.preprocessing) as translator:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pairgan-")))  # of --tile
+        predictor = with_tiles(predictor, loaded, request, folder)
+        translator = stack.enter_context(Translator(predictor, samples.preprocessing))
         make_server = partial(
             PlaygroundServer,
             description=description,
-            conditioning=predictor.conditioning,
+            conditioning=conditioning,
             ignore_id=config.data.ignore_id,
             samples=samples,
             translator=translator,
         )
-        with open_at(arguments.port, make_server) as server:
-            logger.info("playground   %s", server.url)
-            logger.info("             Ctrl-C stops it")
-            if not arguments.no_browser and _has_screen():
-                webbrowser.open(server.url)
-            with until_signal():
-                server.serve_forever(poll_interval=0.2)
-    logger.info("stopped")
+        yield stack.enter_context(open_at(arguments.port, make_server))
 
 
 def open_at(port: int | None, make_server: Callable[[int], PlaygroundServer]) -> PlaygroundServer:
@@ -178,23 +186,17 @@ def _number(least: int, most: int) -> Callable[[str], int]:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Load a generator and serve the page according to the command line."""
+    """Serve the page according to the command line, until a signal stops it."""
     arguments = parse_arguments(argv)
     log_to_console(is_main=True)
-    request = request_of(arguments)
-    device = choose_device(arguments.device, option="--device ")
-    prepare_device(device, request)
-    loaded = load_requested_generator(request)
-    feature_sampler = choose_feature_sampler(loaded, request)
-    predictor = build_predictor(loaded, feature_sampler, device, request)
-    if feature_sampler is None and predictor.conditioning.features != "none":
-        raise ConfigError(
-            f"{loaded.file}: takes instance features, which a drawing does not have. Create clusters to draw them from "
-            f"with python -m tools.cluster_features --checkpoint {loaded.file}."
-        )
-    report_features(loaded, predictor, request)
-    with tempfile.TemporaryDirectory(prefix="pairgan-") as folder:  # of --tile
-        serve(loaded, with_tiles(predictor, loaded, request, Path(folder)), arguments)
+    with playground(arguments) as server:
+        logger.info("playground   %s", server.url)
+        logger.info("             Ctrl-C stops it")
+        if not arguments.no_browser and _has_screen():
+            webbrowser.open(server.url)
+        with until_signal():
+            server.serve_forever(poll_interval=0.2)
+    logger.info("stopped")
 
 
 if __name__ == "__main__":

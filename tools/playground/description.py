@@ -1,7 +1,7 @@
 """What the page has to know of a generator: its sources, classes, sizes and samples."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from configs import build
 from configs.image_sides import image_sides
@@ -9,11 +9,10 @@ from configs.schema import Config
 from data import LAYOUTS
 from data.conditioning import Conditioning
 from inference.load import LoadedGenerator
-from metrics.label_colors import read_label_colors
+from metrics.label_colors import IGNORED, read_label_colors
 from utils.errors import ConfigError
 from utils.palette import CITYSCAPES
 
-IGNORED_COLOR = "000000"
 DEFAULT_SIDE = 256  # pixels, where the settings name no size
 SIDES = (64, 1024)  # least and greatest side of a new picture
 
@@ -34,14 +33,16 @@ class Description:
     classes: of label maps, ignored pixels as the last; empty where sources are RGB images.
     needs_instances: whether a source has instance ids. takes_seed: whether a translation depends on a seed.
     width, height: of a new picture, in pixels. longest_side: to which larger files are reduced.
-    size_multiple, min_size: the sides that the generator takes. n_classes: K, without ignored pixels.
-    samples: the names of samples to start from.
+    size_multiple, min_size: the sides that the generator takes.
+    n_classes: K, without ignored pixels. ignore_id: the id of those in files; None where there are none.
+    samples: the names of samples to start from. sample_sizes: width and height of those that the page carries.
     """
 
     title: str
     subtitle: str
     classes: list[PageClass]
     n_classes: int
+    ignore_id: int | None
     needs_instances: bool
     takes_seed: bool
     seed: int
@@ -51,6 +52,7 @@ class Description:
     size_multiple: int
     min_size: int
     samples: list[str]
+    sample_sizes: list[tuple[int, int]] = field(default_factory=list)
 
     def to_json(self) -> str:
         """Return JSON that an element of a page may hold, whatever the names in it are."""
@@ -83,6 +85,7 @@ def describe(
         subtitle=step,
         classes=_classes(config) if conditioning.n_classes else [],
         n_classes=conditioning.n_classes,
+        ignore_id=config.data.ignore_id,
         needs_instances=conditioning.needs_instances,
         takes_seed=takes_seed,
         seed=seed,
@@ -130,6 +133,6 @@ def _classes(config: Config) -> list[PageClass]:
         PageClass(number, name, bytes(color.tolist()).hex())
         for number, (name, color) in enumerate(zip(names, colors, strict=False))  # colours of ignored pixels follow
     ]
-    if data.ignore_id is not None:
-        classes.append(PageClass(data.ignore_id, "ignored", IGNORED_COLOR))
-    return classes
+    if data.ignore_id is None:
+        return classes
+    return [kind for kind in classes if kind.id != data.ignore_id] + [PageClass(data.ignore_id, IGNORED, "000000")]

@@ -1,6 +1,6 @@
 """Translates pictures one at a time, each as test.py translates a file of its own."""
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
@@ -22,12 +22,18 @@ class Translator:
         self._predictor = predictor
         self._preprocessing = preprocessing
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="translator")
+        self._is_closed = False
 
     def translate(self, sample: Sample, seed: int) -> Tensor:
         """Return (3, H, W) uint8, of the size of the sample.
 
         seed: of features and noise, where the generator takes them.
+
+        Raises:
+            CancelledError: the translator is closed before its turn comes.
         """
+        if self._is_closed:
+            raise CancelledError
         return self._thread.submit(self._translate, sample, seed).result()
 
     def _translate(self, sample: Sample, seed: int) -> Tensor:
@@ -41,4 +47,5 @@ class Translator:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Wait for the translation that is computed, and leave out those that wait."""
+        self._is_closed = True
         self._thread.shutdown(cancel_futures=True)

@@ -12,6 +12,7 @@ import { disc, line, rectangle } from "shapes";
 export class DrawingBoard {
   constructor(canvas, cursor, { settings, colors, onChange, onPick }) {
     Object.assign(this, { canvas, cursor, settings, colors, onChange, onPick });
+    canvas.getContext("2d", { alpha: false }); // which makes a saved picture RGB
     this.history = new History();
     this.picture = null;
     this.stroke = null; // { before, x, y, value, id }: the picture before it, its last point, what it paints

@@ -4,6 +4,7 @@
 export class ResultView {
   constructor({ result, over, slider, time }, colors) {
     Object.assign(this, { result, over, slider, time, colors });
+    result.getContext("2d", { alpha: false }); // which makes a download RGB
     this.job = null;
     slider.addEventListener("input", () => this.#slide());
     this.#slide();
@@ -20,7 +21,8 @@ export class ResultView {
     this.result.parentElement.style.setProperty("--ratio", image.width / image.height);
     this.result.getContext("2d").putImageData(image, 0, 0);
     this.over.getContext("2d").putImageData(job.picture.toImageData(this.colors), 0, 0);
-    this.time.textContent = milliseconds < 1000 ? `${Math.round(milliseconds)} ms` : `${(milliseconds / 1000).toFixed(1)} s`;
+    const isShort = milliseconds < 1000;
+    this.time.textContent = isShort ? `${Math.round(milliseconds)} ms` : `${(milliseconds / 1000).toFixed(1)} s`;
     this.result.dispatchEvent(new CustomEvent("translated", { bubbles: true, detail: { milliseconds } }));
   }
 
@@ -39,7 +41,7 @@ export class Strip {
   keep(canvas, job) {
     const figure = document.createElement("figure"), copy = document.createElement("canvas");
     [copy.width, copy.height] = [canvas.width, canvas.height];
-    copy.getContext("2d").drawImage(canvas, 0, 0);
+    copy.getContext("2d", { alpha: false }).drawImage(canvas, 0, 0);
     const number = this.element.children.length + 1;
     const open = button("Open", `Draw on the source of result ${number}`, () => this.onOpen(job));
     const save = button("Download", `Download result ${number}`, () => saveCanvas(copy, `translated_${number}.png`));

@@ -1,0 +1,227 @@
+"""The page that carries its network: what is in it, and what cannot be exported. tests/tools/playground opens it."""
+
+import gzip
+import hashlib
+import io
+import json
+import re
+import subprocess
+import tarfile
+from base64 import b64decode
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from inference.load import load_generator
+from tests.runs import program_main, run
+from tools.export import html, web_runtime
+from tools.export.file import ExportError
+from tools.export.web_runtime import WASM, WEBGPU, RuntimeFilesError, runtime_files
+
+CONTENT = {name: f"content of {name}".encode() for name in (*WASM, *WEBGPU)}
+
+
+@pytest.fixture(autouse=True)
+def _stand_in_runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Small files in place of onnxruntime-web's, and an empty cache."""
+    for name, content in CONTENT.items():
+        monkeypatch.setitem(web_runtime.SHA512, name, hashlib.sha512(content).hexdigest())
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """The folder of the package, as it is unpacked."""
+    folder = tmp_path / "package"
+    (folder / "dist").mkdir(parents=True)
+    for name, content in CONTENT.items():
+        (folder / "dist" / name).write_bytes(content)
+    return folder
+
+
+@pytest.fixture
+def archive(package: Path) -> Path:
+    path = package.with_name("onnxruntime-web.tgz")
+    with tarfile.open(path, "w:gz") as file:
+        for name in CONTENT:
+            file.add(package / "dist" / name, f"package/dist/{name}")
+    return path
+
+
+def export(run_folder: Path, output: Path, *options: str) -> None:
+    program_main("tools.export")(
+        ["--checkpoint", str(run_folder), "--format", "html", "--output", str(output), *options]
+    )
+
+
+def parts_of(page: str) -> dict[str, bytes]:
+    found = re.findall(r'id="part-([\w-]+)">([^<]+)</script>', page)
+    return {name: gzip.decompress(b64decode(text)) for name, text in found}
+
+
+def model_of(page: str) -> dict[str, Any]:
+    match = re.search(r'id="model">(.*?)</script>', page)
+    assert match is not None
+    return json.loads(match[1])
+
+
+def test_one_file_has_everything(tiny_run: Path, tmp_path: Path, archive: Path) -> None:
+    export(tiny_run, tmp_path / "page.html", "--samples", "2", "--web-runtime", str(archive))
+    page = (tmp_path / "page.html").read_text()
+    parts = parts_of(page)
+    assert parts.keys() == {"worker", "runtime", "wasm", "generator", "sample-0", "sample-1"}
+    assert (parts["runtime"], parts["wasm"]) == tuple(CONTENT[name] for name in WASM)
+    assert b"ONNX" not in parts["generator"][:4]
+    assert b"InstanceNormalization" in parts["generator"]
+    assert "http" not in page.replace("http.server", "")  # nothing from a network
+    model = model_of(page)
+    assert model["samples"] == ["facade_00000", "facade_00001"]
+    assert model["sample_sizes"] == [[32, 32]] * 2
+    assert [kind["name"] for kind in model["classes"]][:3] == ["sky", "wall", "roof"]
+    ids = np.frombuffer(parts["sample-0"], "<i4", 32 * 32)
+    assert 0 <= ids.min() <= ids.max() < 12
+    assert list(tmp_path.glob(".*")) == []
+
+
+def test_samples_can_be_left_out(tiny_run: Path, tmp_path: Path, package: Path) -> None:
+    export(tiny_run, tmp_path / "page.html", "--samples", "0", "--web-runtime", str(package))
+    page = (tmp_path / "page.html").read_text()
+    assert parts_of(page).keys() == {"worker", "runtime", "wasm", "generator"}
+    assert model_of(page)["samples"] == []
+
+
+def test_a_folder_has_files_side_by_side(tiny_run: Path, tmp_path: Path, package: Path) -> None:
+    export(tiny_run, tmp_path / "page", "--folder", "--web-runtime", str(package / "dist"))
+    assert {path.name for path in (tmp_path / "page").iterdir()} == {"index.html", "generator.onnx", *WEBGPU}
+    page = (tmp_path / "page" / "index.html").read_text()
+    assert re.findall(r'data-file="([^"]+)"', page) == [*WEBGPU, "generator.onnx"]
+    with pytest.raises(FileExistsError):
+        export(tiny_run, tmp_path / "page", "--folder", "--web-runtime", str(package))
+
+
+def test_the_same_generator_gives_the_same_page(tiny_run: Path, tmp_path: Path, package: Path) -> None:
+    for name in ("a", "b"):
+        export(tiny_run, tmp_path / f"{name}.html", "--samples", "1", "--web-runtime", str(package))
+    pages = [parts_of((tmp_path / f"{name}.html").read_text()) for name in ("a", "b")]
+    assert pages[0].keys() == pages[1].keys()
+    assert pages[0]["sample-0"] == pages[1]["sample-0"]
+
+
+def test_a_large_generator_needs_a_folder(
+    tiny_run: Path, tmp_path: Path, package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(html, "MAX_BYTES_IN_PAGE", 1000)
+    with pytest.raises(ExportError, match=r"MB of weights, a page in one file holds 0 MB. Add --folder"):
+        export(tiny_run, tmp_path / "page.html", "--web-runtime", str(package))
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_instance_features_cannot_be_drawn(tiny_config: Path, tmp_path: Path, package: Path) -> None:
+    run(tiny_config, "train.max_steps=1", "features.n_channels=3", "features.n_downsamplings=2")
+    run_folder = tiny_config.parent / "runs" / "tiny"
+    with pytest.raises(ExportError, match=r"takes instance features, which a page cannot draw. Use python -m tools.pl"):
+        export(run_folder, tmp_path / "page.html", "--web-runtime", str(package))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--output", "page.txt"], "expected a name that ends in .html"),
+        (["--dtype", "bfloat16"], "onnxruntime has no convolutions in it"),
+        (["--samples", "-1"], "--samples -1: expected a number from 0"),
+        (["--conditioning", "outside"], "--conditioning goes with --format pt2 and onnx"),
+    ],
+)
+def test_wrong_options(options: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        program_main("tools.export")(["--format", "html", *options])
+    assert exit_info.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_options_of_the_page_go_with_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        program_main("tools.export")(["--format", "onnx", "--folder"])
+    assert "--folder, --samples and --web-runtime go with --format html" in capsys.readouterr().err
+
+
+def test_another_version_of_the_runtime_is_refused(package: Path) -> None:
+    (package / "dist" / WASM[1]).write_bytes(b"other")
+    with pytest.raises(RuntimeFilesError, match=rf"its {WASM[1]} is not that of onnxruntime-web@1.30.0"):
+        runtime_files(WASM, package)
+
+
+def test_a_wrong_place_of_the_runtime_is_named(tmp_path: Path, archive: Path) -> None:
+    with pytest.raises(RuntimeFilesError, match=r"no such file or folder. Name the archive or the folder"):
+        runtime_files(WASM, tmp_path / "missing")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RuntimeFilesError, match=f"holds no {WASM[0]}"):
+        runtime_files(WASM, tmp_path / "empty")
+    archive.write_bytes(archive.read_bytes()[:50])
+    with pytest.raises(RuntimeFilesError, match=f"holds no {WASM[0]}"):
+        runtime_files(WASM, archive)
+
+
+def test_npm_fills_the_cache_once(tmp_path: Path, archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def pack(command: list[str], cwd: str, **_: object) -> None:
+        calls.append(command)
+        (Path(cwd) / archive.name).write_bytes(archive.read_bytes())
+
+    monkeypatch.setattr(web_runtime.shutil, "which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr(web_runtime.subprocess, "run", pack)
+    for _ in range(2):
+        assert runtime_files(WASM, None) == {name: CONTENT[name] for name in WASM}
+    assert calls == [["npm", "pack", "--silent", "onnxruntime-web@1.30.0"]]
+    (tmp_path / "cache" / "pairgan" / "onnxruntime-web@1.30.0" / WASM[0]).write_bytes(b"damaged")
+    with pytest.raises(RuntimeFilesError, match="Delete it"):
+        runtime_files(WASM, None)
+
+
+def test_without_npm_the_files_come_from_the_web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def answer(url: str, timeout: float) -> io.BytesIO:
+        asked.append(url)
+        return io.BytesIO(CONTENT[url.rpartition("/")[2]])
+
+    monkeypatch.setattr(web_runtime.shutil, "which", lambda _: None)
+    monkeypatch.setattr(web_runtime.urllib.request, "urlopen", answer)
+    assert runtime_files(WEBGPU, None) == {name: CONTENT[name] for name in WEBGPU}
+    assert all(url.startswith("https://") for url in asked)
+
+
+@pytest.mark.parametrize("has_npm", [True, False])
+def test_a_failed_download_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_npm: bool) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise subprocess.CalledProcessError(1, "npm", stderr="npm error network") if has_npm else OSError("no route")
+
+    monkeypatch.setattr(web_runtime.shutil, "which", lambda _: "/bin/npm" if has_npm else None)
+    monkeypatch.setattr(web_runtime.subprocess, "run", fail)
+    monkeypatch.setattr(web_runtime.urllib.request, "urlopen", fail)
+    reason = "npm error network" if has_npm else "no route"
+    with pytest.raises(RuntimeFilesError, match=rf"cannot be downloaded \({reason}\). Take its archive from elsewhere"):
+        runtime_files(WASM, None)
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_download_that_is_another_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_runtime.shutil, "which", lambda _: None)
+    monkeypatch.setattr(web_runtime.urllib.request, "urlopen", lambda *_, **__: io.BytesIO(b"<html>"))
+    with pytest.raises(RuntimeFilesError, match="is not that of onnxruntime-web"):
+        runtime_files(WASM, None)
+    assert not list((tmp_path / "cache").rglob("*.mjs"))
+
+
+def test_a_page_needs_no_data_set(tiny_run: Path, tmp_path: Path, package: Path) -> None:
+    """As after safetensors, or where the data set has moved."""
+    loaded = load_generator(
+        next(tiny_run.glob("checkpoint-*.pt")), ["data.layout=paired_folders", "data.n_classes=12", "data.root=missing"]
+    )
+    html.export_page(loaded, tmp_path / "page.html", "float32", in_folder=False, n_samples=4, web_runtime=package)
+    model = model_of((tmp_path / "page.html").read_text())
+    assert model["samples"] == []
+    assert [kind["name"] for kind in model["classes"]] == [str(number) for number in range(12)]

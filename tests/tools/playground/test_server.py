@@ -1,0 +1,317 @@
+"""The server of the playground: translations as test.py's, and clear answers to everything else."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from tests.conftest import save_image
+from tests.processes import start_program
+from tests.runs import run, translate, wait_for
+from tests.tools.playground.serving import serving
+from tools.playground.__main__ import parse_arguments
+from tools.playground.server import MAX_BYTES, PlaygroundServer
+from tools.playground.translator import Translator
+from utils.errors import UserError
+
+BINARY = {"Content-Type": "application/octet-stream"}
+N_CLASSES = 12  # of the synthetic facades
+
+
+@pytest.fixture(scope="module")
+def server(tiny_run: Path) -> Iterator[PlaygroundServer]:
+    with serving("--checkpoint", str(tiny_run)) as running:
+        yield running
+
+
+def ask(
+    server: PlaygroundServer, method: str, path: str, body: bytes | None = None, **headers: str
+) -> tuple[int, bytes, http.client.HTTPMessage]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
+    try:
+        connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+        answer = connection.getresponse()
+        return answer.status, answer.read(), answer.headers
+    finally:
+        connection.close()
+
+
+def drawing(rng: np.random.Generator, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+    labels = rng.integers(0, N_CLASSES, (height, width), dtype=np.int32)
+    return labels, rng.integers(0, 9, (height, width), dtype=np.int32)
+
+
+def post(server: PlaygroundServer, *maps: np.ndarray, seed: int = 0) -> tuple[int, bytes]:
+    height, width = maps[0].shape[:2]
+    body = b"".join(image.tobytes() for image in maps)
+    status, answer, _ = ask(server, "POST", f"/translate?width={width}&height={height}&seed={seed}", body, **BINARY)
+    return status, answer
+
+
+@pytest.mark.parametrize("size", [(32, 32), (19, 45), (3, 5)])
+def test_a_drawing_is_translated_as_its_files_are(
+    server: PlaygroundServer, tiny_run: Path, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    labels, instances = drawing(np.random.default_rng(0), *size)
+    status, answer = post(server, labels, instances)
+    assert status == 200, answer
+    save_image(tmp_path / "source.png", labels.astype(np.uint8))
+    save_image(tmp_path / "instances" / "source.png", instances.astype(np.uint16))
+    translate(
+        *("--checkpoint", str(tiny_run), "--input", str(tmp_path / "source.png")),
+        *("--instances", str(tmp_path / "instances"), "--output", str(tmp_path / "out")),
+    )
+    expected = np.asarray(Image.open(tmp_path / "out" / "source.png"))
+    assert np.array_equal(np.frombuffer(answer, np.uint8).reshape(*size, 3), expected)
+
+
+def test_photographs_are_translated(tiny_config: Path) -> None:
+    rng = np.random.default_rng(0)
+    save_image(tiny_config.parent / "pairs" / "train" / "1.png", rng.integers(0, 256, (32, 64, 3), dtype=np.uint8))
+    data = ("data.layout=side_by_side", f"data.root={tiny_config.parent / 'pairs'}", "data.instance_edges=false")
+    run(tiny_config, "train.max_steps=1", *data)
+    run_folder = tiny_config.parent / "runs" / "tiny"
+    photo = rng.integers(0, 256, (20, 30, 3), dtype=np.uint8)
+    with serving("--checkpoint", str(run_folder), "--tile", "16", "--opt-level", "O0") as server:
+        status, answer = post(server, photo)
+        names = json.loads(re.search(rb'id="model"[^>]*>(.*?)</script>', server.page)[1])["samples"]  # type: ignore[index]
+    assert (status, names) == (200, [])  # there is no test split
+    save_image(tiny_config.parent / "source.png", photo)
+    translate(
+        *("--checkpoint", str(run_folder), "--input", str(tiny_config.parent / "source.png"), "--opt-level", "O0"),
+        *("--output", str(tiny_config.parent / "out")),
+    )
+    expected = np.asarray(Image.open(tiny_config.parent / "out" / "source.png")).astype(int)
+    assert abs(np.frombuffer(answer, np.uint8).reshape(20, 30, 3) - expected).max() <= 1
+
+
+def test_a_seed_is_the_seed_of_test_py(tiny_config: Path) -> None:
+    size = ("data.synthetic.height=64", "data.synthetic.width=64", "train.max_steps=1", "generator.init_gain=0.3")
+    run(tiny_config, *size, "generator.name=unet", "generator.dropout=true", "generator.n_downsamplings=6")
+    run_folder = tiny_config.parent / "runs" / "tiny"
+    labels, instances = drawing(np.random.default_rng(0), 64, 64)
+    with serving("--checkpoint", str(run_folder), "--noise") as server:
+        first, again, other = (post(server, labels, instances, seed=seed)[1] for seed in (3, 3, 4))
+    assert first == again
+    assert first != other
+    save_image(tiny_config.parent / "source.png", labels.astype(np.uint8))
+    save_image(tiny_config.parent / "instances" / "source.png", instances.astype(np.uint16))
+    translate(
+        *("--checkpoint", str(run_folder), "--input", str(tiny_config.parent / "source.png"), "--noise", "--seed", "3"),
+        *("--instances", str(tiny_config.parent / "instances"), "--output", str(tiny_config.parent / "out")),
+    )
+    expected = np.asarray(Image.open(tiny_config.parent / "out" / "source.png"))
+    assert np.array_equal(np.frombuffer(first, np.uint8).reshape(64, 64, 3), expected)
+
+
+def test_samples_of_the_test_split(server: PlaygroundServer) -> None:
+    status, body, headers = ask(server, "GET", "/samples/2")
+    assert (status, headers["X-Width"], headers["X-Height"]) == (200, "32", "32")
+    assert len(body) == 32 * 32 * 8
+    assert np.frombuffer(body, "<i4", 32 * 32).max() < N_CLASSES
+    status, body, _ = ask(server, "GET", "/samples/3")
+    assert (status, body) == (400, b"sample 3: there are 3\n")
+
+
+def test_the_page_requests_nothing_from_elsewhere(server: PlaygroundServer) -> None:
+    status, page, headers = ask(server, "GET", "/")
+    assert status == 200
+    assert b"http" not in page
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    nonce = re.search(r"'nonce-([^']+)'", headers["Content-Security-Policy"])
+    assert nonce is not None
+    assert page.count(b"<script") == page.count(f'nonce="{nonce[1]}"'.encode()) - 1  # and the style
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "headers", "status", "answer"),
+    [
+        ("GET", "/../../etc/passwd", None, {}, 404, "nothing at this address"),
+        ("GET", "/samples/../../x", None, {}, 404, "nothing at this address"),
+        ("GET", "/samples/%2e%2e%2fetc", None, {}, 404, "nothing at this address"),
+        ("GET", "//etc/passwd", None, {}, 404, "nothing at this address"),
+        ("GET", "/samples/٣", None, {}, 404, "nothing at this address"),
+        ("POST", "/", b"x", BINARY, 404, "nothing at this address"),
+        ("PUT", "/translate", b"x", BINARY, 501, "Unsupported method"),
+        ("DELETE", "/", None, {}, 501, "Unsupported method"),
+        ("POST", "/translate?width=8&height=8&seed=0", b"GIF89a", BINARY, 400, "8x8 has 512 bytes, found 6"),
+        ("POST", "/translate?width=0&height=8&seed=0", b"", BINARY, 400, "0x8: expected sides of 1 to"),
+        ("POST", "/translate?width=99999&height=1&seed=0", b"", BINARY, 400, "99999x1: expected sides"),
+        ("POST", "/translate?width=-8&height=8&seed=0", b"", BINARY, 400, "width='-8': expected a whole number"),
+        ("POST", "/translate?width=8&seed=0", b"", BINARY, 400, "height='': expected a whole number"),
+        ("POST", "/translate?width=8&height=8&seed=99999999999", b"", BINARY, 400, "seed='99999999999'"),
+        ("POST", "/translate?width=8&height=8&seed=0", b"x", {"Content-Type": "text/plain"}, 415, "as application/oct"),
+        ("GET", "/", None, {"Host": "evil.example"}, 421, "answers at http://127.0.0.1:"),
+        ("GET", "/", None, {"Host": "127.0.0.1.evil.example"}, 421, "answers at http://127.0.0.1:"),
+        ("GET", "/samples/0", None, {"Origin": "http://evil.example"}, 403, "another page"),
+        ("GET", "/samples/0", None, {"Origin": "null"}, 403, "another page"),
+        ("GET", "/samples/0", None, {"Sec-Fetch-Site": "cross-site"}, 403, "another page"),
+        ("POST", "/translate", b"x", BINARY | {"Origin": "http://127.0.0.1:1"}, 403, "another page"),
+    ],
+)
+def test_other_requests_are_refused(
+    server: PlaygroundServer,
+    method: str,
+    path: str,
+    body: bytes | None,
+    headers: dict[str, str],
+    status: int,
+    answer: str,
+) -> None:
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=60) as connection:
+        fields = {"Host": f"127.0.0.1:{server.server_port}", "Content-Length": str(len(body or b""))} | headers
+        lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items()), "", ""]
+        connection.sendall("\r\n".join(lines).encode() + (body or b""))
+        connection.shutdown(socket.SHUT_WR)
+        received = b"".join(iter(lambda: connection.recv(65536), b"")).decode()
+    assert received.startswith(f"HTTP/1.1 {status} "), received
+    assert answer in received.partition("\r\n\r\n")[2]
+    assert "Traceback" not in received
+
+
+def test_an_id_that_is_no_class_is_named(server: PlaygroundServer) -> None:
+    labels, instances = drawing(np.random.default_rng(0), 8, 8)
+    labels[2, 3] = 77
+    status, answer = post(server, labels, instances)
+    assert status == 400
+    assert b"pixel (row 2, column 3) holds id 77, allowed are 0 to 11" in answer
+
+
+def test_a_large_upload_is_refused_with_an_answer(server: PlaygroundServer) -> None:
+    status, answer, _ = ask(server, "POST", "/translate?width=1&height=1&seed=0", bytes(100_000_000), **BINARY)
+    assert status == 413
+    assert answer == f"100,000,000 bytes, at most {MAX_BYTES:,}: use a smaller picture\n".encode()
+
+
+def test_a_client_that_asks_first_is_refused_before_it_sends(server: PlaygroundServer) -> None:
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=60) as connection:
+        head = f"POST /translate HTTP/1.1\r\nHost: 127.0.0.1:{server.server_port}\r\nExpect: 100-continue\r\n"
+        connection.sendall(f"{head}Content-Length: 999999999999\r\n\r\n".encode())
+        connection.shutdown(socket.SHUT_WR)
+        received = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert received.startswith(b"HTTP/1.1 413 ")
+
+
+@pytest.mark.parametrize("length", ["", "abc", "-5"])
+def test_a_body_needs_its_length(server: PlaygroundServer, length: str) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
+    connection.putrequest("POST", "/translate?width=1&height=1&seed=0")
+    connection.putheader("Content-Length", length)
+    connection.putheader("Transfer-Encoding", "chunked")
+    connection.endheaders()
+    assert connection.getresponse().status == 411
+    connection.close()
+
+
+def test_two_pages_at_once_get_their_own_pictures(server: PlaygroundServer) -> None:
+    maps = [drawing(np.random.default_rng(number), 32, 32) for number in range(2)]
+    alone = [post(server, *pair)[1] for pair in maps]
+    with ThreadPoolExecutor(8) as threads:
+        together = list(threads.map(lambda number: post(server, *maps[number % 2])[1], range(16)))
+    assert together == [alone[number % 2] for number in range(16)]
+
+
+def test_one_translation_at_a_time(server: PlaygroundServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    running, most = 0, 0
+    original: Callable[..., torch.Tensor] = Translator._translate
+
+    def counted(self: Translator, sample: object, seed: int) -> torch.Tensor:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        try:
+            return original(self, sample, seed)
+        finally:
+            running -= 1
+
+    monkeypatch.setattr(Translator, "_translate", counted)
+    maps = drawing(np.random.default_rng(0), 64, 64)
+    with ThreadPoolExecutor(4) as threads:
+        answers = list(threads.map(lambda _: post(server, *maps)[0], range(8)))
+    assert (answers, most) == ([200] * 8, 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "answer"),
+    [
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 507, b"out of memory: draw on a smaller picture"),
+        (ValueError("a fault"), 500, b"the translation failed; the terminal shows why"),
+    ],
+)
+def test_a_failed_translation_leaves_the_server_alive(
+    server: PlaygroundServer, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, answer: bytes
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    maps = drawing(np.random.default_rng(0), 8, 8)
+    with monkeypatch.context() as patch:
+        patch.setattr(Translator, "_translate", fail)
+        found = post(server, *maps)
+    assert found[0] == status
+    assert answer in found[1]
+    assert post(server, *maps)[0] == 200
+
+
+def test_a_port_in_use_is_an_error_only_if_it_was_asked_for(server: PlaygroundServer, tiny_run: Path) -> None:
+    taken = str(server.server_port)
+    message = f"--port {taken}: Address already in use. Choose another, or leave it out"
+    with pytest.raises(UserError, match=message), serving("--checkpoint", str(tiny_run), "--port", taken):
+        pass
+    with serving("--checkpoint", str(tiny_run)) as second:
+        assert second.server_port != server.server_port
+
+
+def use_for_temporary_files(folder: Path) -> None:
+    tempfile.tempdir = str(folder)
+
+
+@pytest.mark.parametrize("signal_name", ["SIGINT", "SIGTERM"])
+def test_a_signal_stops_it_and_nothing_is_left(tiny_run: Path, tmp_path: Path, signal_name: str) -> None:
+    (tmp_path / "tmp").mkdir()
+    command = ["-m", "tools.playground", "--checkpoint", str(tiny_run), "--no-browser", "--tile", "16"]
+    process = start_program(command, tmp_path / "out", partial(use_for_temporary_files, tmp_path / "tmp"))
+    wait_for_text(tmp_path / "out", "Ctrl-C stops it")
+    assert process.pid is not None
+    os.kill(process.pid, getattr(signal, signal_name))
+    process.join(60)
+    assert process.exitcode == 0
+    assert (tmp_path / "out").read_text().endswith("stopped\n")
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def wait_for_text(path: Path, text: str) -> None:
+    wait_for(path)
+    deadline = time.monotonic() + 300
+    while text not in path.read_text():
+        assert time.monotonic() < deadline, path.read_text()
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--port", "70000"], "'70000' is not a whole number from 1 to 65535"),
+        (["--seed", "-1"], "'-1' is not a whole number from 0"),
+        (["--overlap", "8"], "--overlap needs --tile"),
+        (["--tile", "64", "--noise"], "--tile and --noise exclude each other"),
+    ],
+)
+def test_wrong_options(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        parse_arguments(arguments)
+    assert exit_info.value.code == 2
+    assert message in capsys.readouterr().err

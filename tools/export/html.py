@@ -1,0 +1,116 @@
+"""A page that carries its generator: the playground's, with onnxruntime-web in place of a server."""
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from configs import build
+from data.batch import DataError
+from inference.load import LoadedGenerator
+from tools.export.file import Dtype, ExportError, report_file, write_program
+from tools.export.web_runtime import WASM, WEBGPU, runtime_files
+from tools.playground import wire
+from tools.playground.description import Description, describe
+from tools.playground.page import WORKER, build_page
+from tools.playground.samples import Samples, open_samples
+from utils.atomic_file import replacing
+from utils.log import logger
+
+MAX_BYTES_IN_PAGE = 2**26  # of weights
+GENERATOR = "generator.onnx"
+PAGE = "index.html"
+
+
+def export_page(
+    loaded: LoadedGenerator,
+    output: Path,
+    dtype: Dtype,
+    *,
+    in_folder: bool,
+    n_samples: int,
+    web_runtime: Path | None,
+) -> None:
+    """Write a page on which one draws, or chooses images, and sees their translation.
+
+    output: the page, one file that opens from a disk; or, `in_folder`, a folder of PAGE and the files that it reads,
+        for a web server.
+    n_samples: how many samples of the test split the page carries, at most.
+    web_runtime: see `runtime_files`.
+
+    Raises:
+        ExportError: the generator is too large for one file, takes instance features, or is not translated alike.
+        RuntimeFilesError: onnxruntime-web is not to be had.
+        OSError: a file cannot be written.
+    """
+    _check(loaded, in_folder=in_folder)
+    runtime = runtime_files(WEBGPU if in_folder else WASM, web_runtime)
+    description, samples = _describe(loaded, n_samples)
+    parts: dict[str, bytes | str] = {"worker": WORKER.read_bytes(), **samples}
+    names = ("runtime", "wasm")
+    with tempfile.TemporaryDirectory(prefix="pairgan-") as temporary:
+        file = Path(temporary) / GENERATOR
+        write_program(loaded, file, "onnx", dtype, as_images=True)
+        generator = file.read_bytes()
+    if not in_folder:
+        parts |= dict(zip(names, runtime.values(), strict=True)) | {"generator": generator}
+        _write(output, build_page(description, "onnx_engine", parts=parts))
+        return
+    for name, content in {**runtime, GENERATOR: generator}.items():
+        _write(output / name, content)
+    parts |= dict(zip(names, runtime, strict=True)) | {"generator": GENERATOR}
+    _write(output / PAGE, build_page(description, "onnx_engine", parts=parts))
+    logger.info("to open it   python -m http.server --bind 127.0.0.1 --directory %s", output)
+
+
+def _check(loaded: LoadedGenerator, *, in_folder: bool) -> None:
+    if loaded.config.features.n_channels:
+        raise ExportError(
+            f"{loaded.file}: takes instance features, which a page cannot draw. Use python -m tools.playground."
+        )
+    n_bytes = sum(weight.nbytes for weight in loaded.generator.state_dict().values())
+    if n_bytes > MAX_BYTES_IN_PAGE and not in_folder:
+        raise ExportError(
+            f"{loaded.file}: {n_bytes / 1e6:.0f} MB of weights, a page in one file holds "
+            f"{MAX_BYTES_IN_PAGE / 1e6:.0f} MB. Add --folder."
+        )
+
+
+def _describe(loaded: LoadedGenerator, n_samples: int) -> tuple[Description, Mapping[str, bytes]]:
+    """Return the description of the page, and its samples by the names of their parts."""
+    conditioning = build.build_conditioning(loaded.config)
+    samples = open_samples(loaded.config, has_data_set=loaded.step is not None and n_samples > 0)
+    description = describe(
+        loaded, conditioning, loaded.config, samples=[], sample_size=samples.size, takes_seed=False, seed=0
+    )
+    names, sizes = list[str](), list[tuple[int, int]]()
+    parts: dict[str, bytes] = {}
+    for index, name in _readable(samples, n_samples):
+        sample = samples.read(index)
+        parts[f"sample-{len(names)}"] = wire.pack(sample, conditioning, loaded.config.data.ignore_id)
+        names.append(name)
+        sizes.append((sample.source.shape[-1], sample.source.shape[-2]))
+    if names:
+        logger.info("             %d of them are in the page; --samples 0 leaves them out", len(names))
+    return replace(description, samples=names, sample_sizes=sizes), parts
+
+
+def _readable(samples: Samples, n_samples: int) -> list[tuple[int, str]]:
+    """Return the first samples that can be read, with their indices."""
+    found: list[tuple[int, str]] = []
+    for index, name in enumerate(samples.names):
+        if len(found) == n_samples:
+            break
+        try:
+            samples.read(index)
+        except DataError as error:
+            logger.warning("left out     %s", error)
+            continue
+        found.append((index, name))
+    return found
+
+
+def _write(path: Path, content: bytes | str) -> None:
+    with replacing(path) as unfinished:
+        unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
+    report_file(path)

@@ -1,0 +1,111 @@
+// The engine of a page that carries its network: onnxruntime-web computes in a worker, so that one can draw meanwhile.
+
+import { piped } from "png";
+import { decode, rgbBytes } from "wire";
+
+const SCRIPT = { type: "text/javascript" };
+
+export async function openEngine(model) {
+  const [worker, runtime, wasm, generator] = await Promise.all(["worker", "runtime", "wasm", "generator"].map(part));
+  const ask = asking(new Worker(URL.createObjectURL(new Blob([worker], SCRIPT))));
+  await ask({ runtime: await dataAddress(runtime), wasm, generator }, [wasm.buffer, generator.buffer]);
+  const form = { hasClasses: model.classes.length > 0, hasInstances: model.needs_instances };
+  return {
+    /** Return the translation as an ImageData. source: a Picture. instances: Int32Array or null. */
+    async translate(source, instances) {
+      const { width, height } = source;
+      const columns = padding(width, model), rows = padding(height, model);
+      const reflect = (from, to) => {
+        rows.positions.forEach((row, y) => columns.positions.forEach((column, x) => {
+          to[y * columns.positions.length + x] = from[row * width + column];
+        }));
+        return to;
+      };
+      const dims = [rows.positions.length, columns.positions.length], n = dims[0] * dims[1];
+      const inputs = { source: tensor(reflect(source.values, new Uint32Array(n)), dims, model) };
+      if (instances) {
+        inputs.instances = { type: "int32", data: reflect(instances, new Int32Array(n)), dims: [1, 1, ...dims] };
+      }
+      const rgb = await ask({ inputs }, Object.values(inputs).map(input => input.data.buffer));
+      return cut(rgb, dims, rows.before, columns.before, width, height);
+    },
+
+    /** Return sample `index` as a Picture. */
+    async sample(index) {
+      const bytes = await part(`sample-${index}`), [width, height] = model.sample_sizes[index];
+      return decode(bytes, width, height, form);
+    },
+  };
+}
+
+/** Return the bytes of a part of the page: packed inside it, or a file beside it. */
+async function part(name) {
+  const element = document.getElementById(`part-${name}`);
+  if (element.dataset.file) {
+    const answer = await fetch(element.dataset.file).catch(() => null);
+    if (!answer?.ok) {
+      throw new Error(
+        `${element.dataset.file}: cannot be read. Browsers read files beside a page from a server only: ` +
+        "python -m http.server --bind 127.0.0.1");
+    }
+    return new Uint8Array(await answer.arrayBuffer());
+  }
+  const packed = await fetch(`data:application/octet-stream;base64,${element.textContent}`);
+  return piped(await packed.blob(), new DecompressionStream("gzip"));
+}
+
+/** Return an address of a script that a worker of a page on a disk can import; it may not import a Blob's. */
+function dataAddress(bytes) {
+  return new Promise(resolve => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result);
+    reader.readAsDataURL(new Blob([bytes], SCRIPT));
+  });
+}
+
+/** Return a function that sends a message to the worker, and returns a promise of its answer. */
+function asking(worker) {
+  return (message, transferred) => new Promise((resolve, reject) => {
+    worker.onmessage = ({ data }) => ("error" in data ? reject(new Error(data.error)) : resolve(data.result));
+    worker.onerror = event => reject(new Error(event.message || "The page's worker cannot be started."));
+    worker.postMessage(message, transferred);
+  });
+}
+
+/** Return the pixels of a side after padding by reflection, and how many come before; see inference/padding.py. */
+function padding(length, { size_multiple: multiple, min_size: least }) {
+  const total = Math.max(least, Math.ceil(length / multiple) * multiple);
+  const before = Math.floor((total - length) / 2), period = Math.max(2 * (length - 1), 1);
+  const positions = Array.from({ length: total }, (_, at) => {
+    if (length === 1) return 0;
+    const position = (((at - before) % period) + period) % period;
+    return Math.min(position, period - position);
+  });
+  return { before, positions };
+}
+
+/** Return class ids, in the smallest type that the exported network takes, or planes of red, green and blue. */
+function tensor(values, dims, { n_classes: nClasses, ignore_id: ignored, classes }) {
+  if (!classes.length) {
+    const rgb = rgbBytes(values), planes = new Uint8Array(rgb.length), n = values.length;
+    for (let at = 0; at < n; at++) for (let plane = 0; plane < 3; plane++) planes[plane * n + at] = rgb[3 * at + plane];
+    return { type: "uint8", data: planes, dims: [1, 3, ...dims] };
+  }
+  const ids = values.map(value => (value === ignored ? nClasses : value)); // which is no class
+  const isByte = nClasses <= 255;
+  const data = isByte ? Uint8Array.from(ids) : Int32Array.from(ids);
+  return { type: isByte ? "uint8" : "int32", data, dims: [1, 1, ...dims] };
+}
+
+/** Return the window of a (1, 3, H, W) image that the drawing fills, as an ImageData. */
+function cut(planes, [height, width], top, left, ownWidth, ownHeight) {
+  const image = new ImageData(ownWidth, ownHeight), n = height * width;
+  for (let y = 0, to = 0; y < ownHeight; y++) {
+    for (let x = 0; x < ownWidth; x++) {
+      const at = (top + y) * width + left + x;
+      for (let plane = 0; plane < 3; plane++) image.data[to++] = planes[plane * n + at];
+      image.data[to++] = 255;
+    }
+  }
+  return image;
+}

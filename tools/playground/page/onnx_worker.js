@@ -1,0 +1,34 @@
+// Runs the network of onnx_engine.js. Its first message opens the network, each later one translates.
+
+let session = null;
+let runtime = null;
+
+onmessage = async ({ data }) => {
+  try {
+    postMessage({ result: session ? await translate(data.inputs) : await open(data) });
+  } catch (error) {
+    postMessage({ error: `onnxruntime-web: ${error.message || error}` });
+  }
+};
+
+async function open({ runtime: address, wasm, generator }) {
+  runtime = await import(address);
+  runtime.env.wasm.numThreads = 1; // more need headers that a file has not, and gain little
+  runtime.env.wasm.wasmBinary = wasm.buffer;
+  runtime.env.logLevel = "error";
+  session = await runtime.InferenceSession.create(generator, { executionProviders: await providers() });
+  return true;
+}
+
+/** WebGPU where the runtime has it and the browser a GPU, otherwise the CPU. */
+async function providers() {
+  const adapter = runtime.env.webgpu && (await navigator.gpu?.requestAdapter().catch(() => null));
+  return adapter && !adapter.info?.isFallbackAdapter ? ["webgpu", "wasm"] : ["wasm"];
+}
+
+async function translate(inputs) {
+  const tensors = Object.fromEntries(
+    Object.entries(inputs).map(([name, { type, data, dims }]) => [name, new runtime.Tensor(type, data, dims)]));
+  const { translated } = await session.run(tensors);
+  return translated.data;
+}
