@@ -36,10 +36,9 @@ MAX_PIXELS = 89_478_485  # Pillow's own limit: a file of a few bytes can expand 
 OWN_CLASSES = {"synthetic_facades": 12}  # of data sets whose settings do not hold their number
 _UPRIGHT = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # EXIF's orientation: the Image.Transpose that undoes it
 _UNREADABLE = (  # raised by Pillow's decoders on damaged files
-    *(OSError, SyntaxError, ValueError, EOFError, IndexError, KeyError, TypeError, OverflowError, struct.error),
-    *(zlib.error, Image.DecompressionBombError, Image.DecompressionBombWarning),
+    *(OSError, SyntaxError, ValueError, EOFError, LookupError, TypeError, OverflowError, struct.error),
+    *(AttributeError, zlib.error, Image.DecompressionBombError, Image.DecompressionBombWarning),
 )
-_FACTS = "extra/pairgan.json"
 _PLAIN = re.compile(r"\w+/\w+_config\.json|weights/weight_\d+|constants/tensor_\d+|sample_inputs/model\.pt")
 
 
@@ -172,11 +171,12 @@ def load(path: str | os.PathLike[str], device: Device = "auto") -> Model:
     package, read = ("torch", _load_pt2) if file.suffix == ".pt2" else ("onnxruntime", _load_onnx)
     try:
         return read(file, device)
+    except ModelError:
+        raise
     except ImportError as error:
         raise ModelError(f"{file}: {package} is missing: {_line(error)}. Run pip install {package}.") from error
     except Exception as error:  # onnxruntime's have no base of their own, torch's are of many libraries
-        problem = f"{file}: {package} cannot read it: {_line(error)}. Export it again."
-        raise error if isinstance(error, ModelError) else ModelError(problem) from error
+        raise ModelError(f"{file}: {package} cannot read it: {_line(error)}. Export it again.") from error
 
 
 def _load_onnx(file: Path, device: Device) -> Model:
@@ -223,7 +223,7 @@ def _facts_without_code(file: Path, load_tensors: Callable[[bytes], object]) -> 
     """Return the metadata of a .pt2 file; raise an error if torch would unpickle or load a library."""
     with zipfile.ZipFile(file) as archive:
         records = [(info.filename.partition("/")[2], info) for info in archive.infolist()]
-        facts: dict[str, str] = next((json.loads(archive.read(info)) for name, info in records if name == _FACTS), {})
+        facts = next((json.loads(archive.read(info)) for name, info in records if name == "extra/pairgan.json"), {})
         _check_origin(file, facts)
         for name, info in records:
             may_be_code = not name or (name.startswith("data/") and not _PLAIN.fullmatch(name[len("data/") :]))
@@ -233,7 +233,7 @@ def _facts_without_code(file: Path, load_tensors: Callable[[bytes], object]) -> 
                 raise ModelError(f"{file}: {info.filename} may hold code. Export it again.")
             if name.endswith(".pt"):
                 load_tensors(archive.read(info))
-    return facts
+    return dict(facts)
 
 
 def _check_origin(file: Path, facts: Mapping[str, str]) -> None:
