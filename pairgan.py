@@ -80,10 +80,9 @@ class Model:
     ) -> Image.Image:
         """Return the translation of an image: RGB, of the image's own size, upright by its EXIF orientation.
 
-        source: a path, a PIL image or an array. RGB images: (H, W, 3) uint8. Label maps: (H, W) of any integer type;
-            in files 8- or 16-bit grey levels or palette indices.
+        source: a path, a PIL image or an array: RGB (H, W, 3) uint8, or class ids (H, W) of any integer type.
         instances: the ids of its instances in one of these forms.
-        features: uint8: a path, a PIL image or (H, W, 3) uint8, of any size. float32: (H, W, C) floats in [-1, 1].
+        features: uint8: a path, a PIL image or (H, W, 3) uint8, of any size; float32: (H, W, C) floats in [-1, 1].
 
         Raises:
             ImageError: an image is missing, cannot be read, is of another kind or size, or holds an id of no class.
@@ -132,11 +131,11 @@ class Model:
             if kind == "source" and self.n_classes:
                 pixels = self._classes(pixels, name)
             height, width = sample.get("source", pixels).shape[:2]
-            if kind == "features" and dtype == "uint8":  # those of a smaller image serve too
-                pixels = np.asarray(Image.fromarray(pixels).resize((width, height), Image.Resampling.BICUBIC))
+            if kind == "features" and dtype == "uint8":  # constant in each instance: no interpolation
+                pixels = np.asarray(Image.fromarray(pixels).resize((width, height), Image.Resampling.NEAREST))
             if pixels.shape[:2] != (height, width):
-                own, size = f"{pixels.shape[1]}x{pixels.shape[0]}", f"{width}x{height}"
-                raise ImageError(f"{name}: is {own}, its image {size}. Make them the same size.")
+                own = f"{pixels.shape[1]}x{pixels.shape[0]}"
+                raise ImageError(f"{name}: is {own}, its image {width}x{height}. Make them the same size.")
             sample[kind] = pixels.astype(dtype).reshape(height, width, n_channels)
         return sample
 
@@ -187,7 +186,8 @@ def _load_onnx(file: Path, device: Device) -> Model:
     place = "cuda" if "CUDAExecutionProvider" in session.get_providers() else "cpu"  # it falls back by itself
     if device == "cuda" and place == "cpu":
         raise ModelError("device: onnxruntime cannot use a GPU. Install onnxruntime-gpu, or choose cpu.")
-    inputs = {node.name: (str(node.type)[len("tensor(") : -1], node.shape[1:2]) for node in session.get_inputs()}
+    nodes = session.get_inputs()  # of types such as tensor(uint8)
+    inputs = {node.name: (node.type[7:-1].replace("float", "float32"), node.shape[1:2]) for node in nodes}
     facts = session.get_modelmeta().custom_metadata_map
     return _model(file, facts, inputs, place, lambda maps: np.asarray(session.run(["translated"], maps)[0]))
 
@@ -223,7 +223,8 @@ def _facts_without_code(file: Path, load_tensors: Callable[[bytes], object]) -> 
     """Return the metadata of a .pt2 file; raise an error if torch would unpickle or load a library."""
     with zipfile.ZipFile(file) as archive:
         records = [(info.filename.partition("/")[2], info) for info in archive.infolist()]
-        facts = next((json.loads(archive.read(info)) for name, info in records if name == "extra/pairgan.json"), {})
+        own = [info for name, info in records if name == "extra/pairgan.json"]
+        facts: dict[str, str] = json.loads(archive.read(own[0])) if own else {}
         _check_origin(file, facts)
         for name, info in records:
             may_be_code = not name or (name.startswith("data/") and not _PLAIN.fullmatch(name[len("data/") :]))
@@ -233,7 +234,7 @@ def _facts_without_code(file: Path, load_tensors: Callable[[bytes], object]) -> 
                 raise ModelError(f"{file}: {info.filename} may hold code. Export it again.")
             if name.endswith(".pt"):
                 load_tensors(archive.read(info))
-    return dict(facts)
+    return facts
 
 
 def _check_origin(file: Path, facts: Mapping[str, str]) -> None:
@@ -289,8 +290,8 @@ def _check_ids(image: Image.Image) -> None:
     if image.format in ("JPEG", "MPO") or image.info.get("compression") == "jpeg":  # the latter in TIFF
         raise ImageError("JPEG changes ids when it compresses. Save the map as PNG.")
     decoder, _, _, options = (getattr(image, "tile", None) or [("", None, 0, "")])[0]
-    first, *_, last = options if isinstance(options, tuple) else (options, options)
-    if last not in (255, 65535) if decoder in ("ppm", "ppm_plain") else str(first).startswith(("L;2", "L;4", "L;I")):
+    raw = options if isinstance(options, tuple) else (options,)
+    if raw[-1] not in (255, 65535) if "ppm" in decoder else str(raw[0]).startswith(("L;2", "L;4", "L;I")):
         raise ImageError("holds grey levels that Pillow rescales or inverts, not ids. Save it as 8- or 16-bit PNG.")
 
 
@@ -316,7 +317,6 @@ def _decoded(image: Image.Image, n_channels: int) -> np.ndarray:
 
 
 def _line(error: Exception) -> str:
-    """Return an error's text in one line."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return " ".join(text.partition("\n")[0].split()).rstrip(".")
 
