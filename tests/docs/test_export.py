@@ -61,9 +61,10 @@ def test_a_photograph_is_translated_outside_of_the_project(tiny_config: Path) ->
     exif[0x0112] = ROTATED
     photo = rng.integers(0, 256, (5, 7, 3), dtype=np.uint8).repeat(7, 0).repeat(9, 1)
     Image.fromarray(photo).save(elsewhere / "photo.jpg", exif=exif)
-    for script, shape in ((ONNX, "(1, 3, 32, 52)"), (PT2, "(1, 3, 64, 64)")):
-        run_elsewhere(f"{script}\nassert tuple(translated.shape) == {shape}, translated.shape", elsewhere)
-    assert_translated_as_by_test_py(THREE_LINES, elsewhere, run_folder, "--input", str(elsewhere / "photo.jpg"))
+    onnx = f"{ONNX}\nassert translated.shape == (1, 3, 32, 52)\n"
+    pt2 = f"{PT2}\nassert translated.shape == (1, 3, 64, 64)\n"
+    inputs = ("--input", str(elsewhere / "photo.jpg"))
+    assert_translated_as_by_test_py(onnx + pt2 + THREE_LINES, elsewhere, run_folder, *inputs)
 
 
 def test_a_label_map_is_translated_outside_of_the_project(tiny_config: Path) -> None:
