@@ -12,7 +12,7 @@ INSTALLED := .venv/installed
 
 setup: $(INSTALLED)
 
-# --editable installs the dependencies and no module (see pyproject.toml); the constraints pin their versions
+# --editable installs the dependencies, and of the tree pairgan.py alone; the constraints pin their versions
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --editable ".[dev]" --constraint constraints.txt

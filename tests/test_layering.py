@@ -1,6 +1,7 @@
 """Imports point one way between the packages, and never in a circle."""
 
 import ast
+import sys
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -16,7 +17,7 @@ LEVELS = [
     {"configs"},
     {"inference"},
     {"training"},
-    {"tools", "bench", "train", "test"},
+    {"tools", "bench", "train", "test", "pairgan"},
 ]
 LEVEL = {package: level for level, packages in enumerate(LEVELS) for package in packages}
 
@@ -71,7 +72,19 @@ def test_there_is_no_cycle_of_modules() -> None:
 
 
 def test_only_the_command_lines_lie_at_the_root() -> None:
-    assert sorted(file.name for file in ROOT.glob("*.py")) == ["test.py", "train.py"]
+    assert sorted(file.name for file in ROOT.glob("*.py")) == ["pairgan.py", "test.py", "train.py"]
+
+
+def test_the_installable_module_imports_nothing_of_the_tree() -> None:
+    source = (ROOT / "pairgan.py").read_text()
+    imported = {module.split(".")[0] for module in imported_modules(source)}
+    assert imported - sys.stdlib_module_names == {"numpy", "PIL", "onnxruntime", "torch"}
+    top = {node.lineno for node in ast.parse(source).body if isinstance(node, ast.Import | ast.ImportFrom)}
+    lines = [line for number, line in enumerate(source.splitlines(), 1) if number in top]
+    at_once = {module.split(".")[0] for module in imported_modules("\n".join(lines))}
+    assert at_once - sys.stdlib_module_names == {"numpy", "PIL"}
+    others = {path: text for path, text in product_sources().items() if path != "pairgan.py"}
+    assert [path for path, text in others.items() if "pairgan" in set(imported_modules(text))] == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,341 @@
+"""pairgan.py translates with exported files as test.py does."""
+
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from PIL import Image
+
+import pairgan
+from configs import build
+from configs.load import load_config
+from data import LAYOUTS
+from data.image_files import IMAGE_FORMATS, MAX_PIXELS
+from inference.load import LoadedGenerator
+from tests.conftest import save_image, write_tiny_config
+from tests.runs import program_main, run, translate
+from tools.export.example import make_example
+from tools.export.file import export_program
+
+LARGE_WEIGHTS = "generator.init_gain=0.3"  # or every translation is grey, and agreement means nothing
+SUFFIXES = ["onnx", "pt2"]
+rng = np.random.default_rng(0)
+LABELS = rng.integers(0, 12, (3, 5), dtype=np.uint8)  # so small that it is reflected repeatedly
+INSTANCES = rng.integers(0, 9, LABELS.shape, dtype=np.uint16) * 1000
+
+
+def trained(folder: Path, *settings: str) -> Path:
+    """Train a step, export both programs beside it, and return the run's folder."""
+    run(write_tiny_config(folder), "train.max_steps=1", LARGE_WEIGHTS, *settings)
+    run_folder = folder / "runs" / "tiny"
+    for suffix in SUFFIXES:
+        program_main("tools.export")(["--checkpoint", str(run_folder), "--format", suffix])
+    return run_folder
+
+
+@pytest.fixture(scope="module")
+def of_labels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of label maps and instance edges."""
+    return trained(tmp_path_factory.mktemp("labels"))
+
+
+@pytest.fixture(scope="module")
+def of_photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of RGB images."""
+    folder = tmp_path_factory.mktemp("photos")
+    save_image(folder / "pairs/train/1.png", rng.integers(0, 256, (32, 64, 3), dtype=np.uint8))
+    data = ("data.layout=side_by_side", f"data.root={folder / 'pairs'}", "data.instance_edges=false")
+    return trained(folder, *data)
+
+
+@pytest.fixture(scope="module")
+def model(of_labels: Path) -> pairgan.Model:
+    return pairgan.load(of_labels / "generator.onnx", device="cpu")
+
+
+def pixels(image: Image.Image) -> np.ndarray:
+    return np.asarray(image).astype(int)
+
+
+def by_test_py(run_folder: Path, output: Path, *inputs: str | Path) -> np.ndarray:
+    command = ["--checkpoint", run_folder, *inputs, "--output", output, "--opt-level", "O0"]
+    translate(*map(str, command))
+    (result,) = (path for path in output.glob("*.png") if path.stem != "contact_sheet")
+    return pixels(Image.open(result))
+
+
+def assert_alike(found: Image.Image, wanted: np.ndarray) -> None:
+    assert wanted.std() > 10
+    assert found.mode == "RGB"
+    assert pixels(found).shape == wanted.shape
+    assert abs(pixels(found) - wanted).max() <= 1
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_small_label_map_is_translated_as_by_test_py(of_labels: Path, tmp_path: Path, suffix: str) -> None:
+    save_image(tmp_path / "labels.png", LABELS)
+    save_image(tmp_path / "instances" / "labels.png", INSTANCES)
+    inputs = ("--input", tmp_path / "labels.png", "--instances", tmp_path / "instances")
+    wanted = by_test_py(of_labels, tmp_path / "out", *inputs)
+    model = pairgan.load(of_labels / f"generator.{suffix}")
+    assert (model.n_classes, model.step, model.size_multiple, model.min_size) == (12, 1, 4, 8)
+    assert model.inputs == {"source": ("uint8", 1), "instances": ("int32", 1)}
+    assert_alike(model(tmp_path / "labels.png", tmp_path / "instances" / "labels.png"), wanted)
+    assert_alike(model(LABELS.astype(np.int64), Image.fromarray(INSTANCES)), wanted)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_photograph_is_upright(of_photos: Path, tmp_path: Path, suffix: str, orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    photo = rng.integers(0, 256, (5, 7, 3), dtype=np.uint8).repeat(7, 0).repeat(9, 1)
+    Image.fromarray(photo).save(tmp_path / "photo.jpg", exif=exif)
+    wanted = by_test_py(of_photos, tmp_path / "out", "--input", tmp_path / "photo.jpg")
+    model = pairgan.load(of_photos / f"generator.{suffix}")
+    assert_alike(model(tmp_path / "photo.jpg"), wanted)
+    assert_alike(model(Image.open(tmp_path / "photo.jpg")), wanted)
+
+
+@pytest.mark.parametrize("mode", ["I;16", "L", "P", "RGBA", "1", "CMYK"])
+def test_every_kind_of_picture_is_read_as_by_test_py(of_photos: Path, tmp_path: Path, mode: str) -> None:
+    photo = Image.fromarray(rng.integers(0, 256, (13, 21, 3), dtype=np.uint8))
+    if mode == "I;16":
+        photo = Image.fromarray(rng.integers(0, 1 << 16, (13, 21), dtype=np.uint16))
+    file = tmp_path / ("photo.jpg" if mode == "CMYK" else "photo.png")
+    (photo if mode == "I;16" else photo.convert(mode)).save(file)
+    wanted = by_test_py(of_photos, tmp_path / "out", "--input", file)
+    assert_alike(pairgan.load(of_photos / "generator.onnx")(file), wanted)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["features.n_channels=2", "features.base_channels=4", "features.n_downsamplings=2"],
+        ["features.n_channels=3", "features.origin=precomputed", "data.layout=paired_folders", "data.root=.",
+         "data.n_classes=300"],
+    ],
+)  # fmt: skip
+def test_features_are_a_third_input(tmp_path: Path, settings: list[str]) -> None:
+    torch.manual_seed(0)
+    config = load_config(write_tiny_config(tmp_path), [LARGE_WEIGHTS, *settings])
+    loaded = LoadedGenerator(tmp_path / "checkpoint.pt", config, None, build.build_generator(config))
+    export_program(loaded, tmp_path / "generator.onnx", "onnx", "float32", as_images=True)
+    example = make_example(loaded, 2, 16, 24, as_images=True)
+    maps = {name: list(tensor.permute(0, 2, 3, 1).numpy()) for name, tensor in example.inputs.items()}
+    model = pairgan.load(tmp_path / "generator.onnx")
+    assert model.step is None
+    assert model.n_classes == (config.data.n_classes or 12)
+    source, instances = ([ids[..., 0] for ids in maps[name]] for name in ("source", "instances"))
+    translated = model.batch(source, instances, maps["features"])
+    for found, wanted in zip(translated, example.expected, strict=True):
+        assert abs(pixels(found) - wanted.permute(1, 2, 0).numpy()).max() <= 1
+    with pytest.raises(pairgan.ImageError, match=r"^features: ndarray \(4, 4\) float64, expected array \(H, W, "):
+        model(source[0], instances[0], np.zeros((4, 4)))
+
+
+def test_features_of_another_size_are_resized_as_by_test_py(tmp_path: Path) -> None:
+    files = {"source": "1.png", "features": "features/1.png"}
+    for kind, (height, width) in {"source": (21, 34), "features": (9, 13)}.items():
+        save_image(tmp_path / files[kind], rng.integers(0, 256, (height, width, 3), dtype=np.uint8))
+    for folder in ("train_A", "train_B", "train_feat"):
+        save_image(tmp_path / "data" / folder / "1.png", rng.integers(0, 256, (32, 32, 3), dtype=np.uint8))
+    data = ("data.layout=paired_folders", f"data.root={tmp_path / 'data'}", "data.instance_edges=false")
+    run_folder = trained(tmp_path, *data, "features.n_channels=3", "features.origin=precomputed")
+    inputs = ("--input", tmp_path / "1.png", "--feature-maps", tmp_path / "features")
+    wanted = by_test_py(run_folder, tmp_path / "out", *inputs)
+    model = pairgan.load(run_folder / "generator.onnx")
+    assert_alike(model(tmp_path / "1.png", features=tmp_path / "features" / "1.png"), wanted)
+
+
+def test_an_ignored_id_is_of_no_class(tmp_path: Path) -> None:
+    for folder, image in {"train_label": LABELS, "train_img": np.stack([LABELS * 20] * 3, axis=2)}.items():
+        save_image(tmp_path / "data" / folder / "1.png", image.repeat(8, 0).repeat(8, 1))
+    data = ("data.layout=paired_folders", f"data.root={tmp_path / 'data'}", "data.instance_edges=false")
+    run_folder = trained(tmp_path, *data, "data.n_classes=12", "data.ignore_id=255")
+    save_image(tmp_path / "1.png", np.where(LABELS == 3, 255, LABELS).astype(np.uint8))
+    wanted = by_test_py(run_folder, tmp_path / "out", "--input", tmp_path / "1.png")
+    model = pairgan.load(run_folder / "generator.onnx")
+    assert_alike(model(tmp_path / "1.png"), wanted)
+    with pytest.raises(pairgan.ImageError, match=r"holds id 254, allowed are 0 to 11 and 255\."):
+        model(np.full((3, 5), 254))
+
+
+def test_a_batch_of_mixed_sizes_equals_one_by_one(model: pairgan.Model) -> None:
+    sizes = [(3, 5), (9, 40), (7, 8), (40, 9), (12, 40), (1, 1)]
+    maps = [rng.integers(0, 12, size, dtype=np.uint8) for size in sizes]
+    one_by_one = [model(labels, labels) for labels in maps]
+    for found, labels, wanted in zip(model.batch(maps, iter(maps)), maps, one_by_one, strict=True):
+        assert found.size == labels.shape[::-1]
+        assert abs(pixels(found) - pixels(wanted)).max() <= 1
+    assert model.batch([], []) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "instances", "problem"),
+    [
+        (np.full((3, 5), 12), LABELS, r"source: pixel \(row 0, column 0\) holds id 12, allowed are 0 to 11\. Change"),
+        (np.full((3, 5), -1), LABELS, r"holds id -1, allowed are 0 to 11"),
+        (LABELS.astype(float), LABELS, r"source: ndarray \(3, 5\) float64, expected array \(H, W\) ids"),
+        (LABELS[..., None], LABELS, r"source: ndarray \(3, 5, 1\) uint8, expected array \(H, W\) ids"),
+        (LABELS[:0], LABELS, r"\(0, 5\)"),
+        (LABELS, None, r"generator\.onnx takes source and instances, given: source\. Give exactly those"),
+        (LABELS, LABELS[:2], r"instances: is 5x2, its image 5x3\. Make them the same size"),
+        (Image.new("RGB", (5, 3)), LABELS, "source: holds RGB pixels, expected an id per pixel"),
+        ("missing.png", LABELS, r"missing\.png: cannot be read as an image: No such file"),
+        (__file__, LABELS, r"test_pairgan\.py: cannot be read as an image"),
+        (None, LABELS, r"source: .*NoneType"),
+    ],
+)
+def test_an_image_that_does_not_fit_is_refused_in_one_line(
+    model: pairgan.Model, source: Any, instances: Any, problem: str
+) -> None:
+    with pytest.raises(pairgan.ImageError, match=problem) as caught:
+        model(source, instances)
+    assert "\n" not in str(caught.value)
+
+
+def test_maps_that_hold_no_ids_are_refused(model: pairgan.Model, tmp_path: Path) -> None:
+    Image.fromarray(LABELS).save(tmp_path / "labels.jpg")
+    with pytest.raises(pairgan.ImageError, match=r"labels\.jpg: JPEG changes ids"):
+        model(tmp_path / "labels.jpg", LABELS)
+    Image.fromarray(LABELS).convert("P").save(tmp_path / "indices.png")
+    Image.fromarray(LABELS % 4).save(tmp_path / "grey.pgm")
+    (tmp_path / "grey.pgm").write_bytes((tmp_path / "grey.pgm").read_bytes().replace(b"\n255\n", b"\n100\n"))
+    with pytest.raises(pairgan.ImageError, match=r"grey\.pgm: holds grey levels that Pillow rescales"):
+        model(tmp_path / "grey.pgm", LABELS)
+
+
+def test_an_array_of_a_photograph_has_three_channels(of_photos: Path) -> None:
+    model = pairgan.load(of_photos / "generator.onnx")
+    for array in (LABELS, np.zeros((3, 5, 4), np.uint8), np.zeros((3, 5, 3), np.uint16)):
+        with pytest.raises(pairgan.ImageError, match=r"expected array \(H, W, 3\) uint8"):
+            model(array)
+    with pytest.raises(pairgan.ImageError, match="takes lists"):
+        model.batch("photo.jpg")
+
+
+def test_batches_need_one_map_for_each_image(model: pairgan.Model) -> None:
+    with pytest.raises(pairgan.ImageError, match=r"2 source, 1 instances\. Give one for each"):
+        model.batch([LABELS, LABELS], [LABELS])
+    with pytest.raises(pairgan.ImageError, match=r"^source 1: pixel"):
+        model.batch([LABELS, LABELS + 12], [LABELS, LABELS])
+
+
+def test_files_of_other_programs_are_refused(of_labels: Path, tmp_path: Path) -> None:
+    foreign = onnx.load(of_labels / "generator.onnx")
+    del foreign.metadata_props[:]
+    onnx.save(foreign, tmp_path / "foreign.onnx")
+
+    class Add(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 1
+
+    torch.export.save(torch.export.export(Add(), (torch.ones(1),)), tmp_path / "foreign.pt2")
+    for suffix in SUFFIXES:
+        with pytest.raises(pairgan.ModelError, match=rf"foreign\.{suffix}: is of another program, expected pairgan"):
+            pairgan.load(tmp_path / f"foreign.{suffix}")
+        damaged = tmp_path / f"damaged.{suffix}"
+        damaged.write_bytes((of_labels / f"generator.{suffix}").read_bytes()[:5000])
+        with pytest.raises(
+            pairgan.ModelError, match=rf"damaged\.{suffix}: \w+ cannot read it: .*Export it again"
+        ) as error:
+            pairgan.load(damaged)
+        assert "\n" not in str(error.value)
+    with pytest.raises(pairgan.ModelError, match=r"checkpoint\.pt: no such \.onnx or \.pt2 file"):
+        pairgan.load("checkpoint.pt")
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_file_with_the_conditioning_outside_is_refused(of_labels: Path, tmp_path: Path, suffix: str) -> None:
+    file = tmp_path / f"generator.{suffix}"
+    options = ["--format", suffix, "--conditioning", "outside", "--output", str(file)]
+    program_main("tools.export")(["--checkpoint", str(of_labels), *options])
+    with pytest.raises(pairgan.ModelError, match="was exported with --conditioning outside"):
+        pairgan.load(file)
+
+
+@pytest.mark.parametrize(
+    ("record", "old", "new"),
+    [
+        ("archive/data/weights/model_weights_config.json", b'"use_pickle": false', b'"use_pickle": true'),
+        ("archive/data/constants/opaque_obj_0", b"", b"pickled"),
+        ("archive/data/aotinductor/model/library.so", b"", b"code"),
+        ("version", b"", b"8.1"),
+    ],
+)
+def test_a_file_that_may_hold_code_is_refused(
+    of_labels: Path, tmp_path: Path, record: str, old: bytes, new: bytes
+) -> None:
+    with zipfile.ZipFile(of_labels / "generator.pt2") as read, zipfile.ZipFile(tmp_path / "x.pt2", "w") as written:
+        for name in dict.fromkeys((*read.namelist(), record)):
+            content = read.read(name) if name in read.namelist() else b""
+            written.writestr(name, content.replace(old, new) if name == record else content)
+    with pytest.raises(pairgan.ModelError, match=rf"x\.pt2: {record} may hold code"):
+        pairgan.load(tmp_path / "x.pt2")
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_missing_gpu_is_named(of_labels: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
+    monkeypatch.setattr("torch.zeros", _no_gpu)
+    with pytest.raises(pairgan.ModelError, match=r"^device: \w+ cannot use a GPU.*[Cc]hoose cpu"):
+        pairgan.load(of_labels / f"generator.{suffix}", device="cuda")
+    with pytest.raises(pairgan.ModelError, match=r"^device: 'tpu' is unknown"):
+        pairgan.load(of_labels / f"generator.{suffix}", device="tpu")  # type: ignore[arg-type]
+
+
+def test_a_gpu_that_does_not_work_is_left_out(of_labels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.zeros", _no_gpu)
+    with pytest.warns(UserWarning, match="torch cannot use the GPU: no kernel; using the CPU"):
+        assert pairgan.load(of_labels / "generator.pt2").device == "cpu"
+
+
+def _no_gpu(*_: object, **__: object) -> None:
+    raise RuntimeError("no kernel\nand more")
+
+
+@pytest.mark.parametrize(("suffix", "package"), [("onnx", "onnxruntime"), ("pt2", "torch")])
+def test_a_missing_package_is_named(
+    of_labels: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(pairgan.ModelError, match=rf"{package} is missing.*Run pip install {package}\."):
+        pairgan.load(of_labels / f"generator.{suffix}")
+
+
+def test_the_command_line_translates(
+    of_labels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, labels, output = of_labels / "generator.onnx", tmp_path / "labels.png", tmp_path / "new" / "out.png"
+    save_image(labels, LABELS)
+    save_image(tmp_path / "instances.png", INSTANCES)
+
+    def exit_code(*arguments: str | Path) -> int | str | None:
+        monkeypatch.setattr(sys, "argv", ["pairgan.py", *map(str, arguments)])
+        try:
+            pairgan.main()
+        except SystemExit as end:
+            return end.code
+        return 0
+
+    assert exit_code(file, labels, output, "--instances", tmp_path / "instances.png", "--device", "cpu") == 0
+    assert_alike(Image.open(output), pixels(pairgan.load(file)(LABELS, INSTANCES)))
+    assert capsys.readouterr() == ("", "")
+    for arguments in ([file, labels, output], [file, labels], [file, labels, "out.xyz"], ["no.pt2", labels, output]):
+        assert exit_code(*arguments) == 2
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert printed.err.startswith("error: ")
+        assert printed.err.count("\n") == 1
+
+
+def test_constants_are_those_of_the_application() -> None:
+    own = {name: layout.own_classes for name, layout in LAYOUTS.items()}
+    assert {name: len(table.names) for name, table in own.items() if table} == pairgan.OWN_CLASSES
+    assert (pairgan.IMAGE_FORMATS, pairgan.MAX_PIXELS) == (IMAGE_FORMATS, MAX_PIXELS)
