@@ -1,5 +1,6 @@
 # make demo    train the demo on embedded data and translate its test split (minutes on 2 cores)
 # make test    run the tests          make check   lint, format, types
+# make test-browser  the tests of the pages in chromium, if it is installed
 # make test-all  the tests with their long loops, and the table of docs/reliability.md (minutes)
 # make bench   measure training, translation and data on this machine, into bench/results (a CPU: about 10 minutes)
 # Each sets up .venv on its first call.  Another interpreter: make PYTHON=python3.13 demo
@@ -8,7 +9,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: setup demo test test-all check bench
+.PHONY: setup demo test test-browser test-all check bench
 
 setup: $(INSTALLED)
 
@@ -27,6 +28,9 @@ demo: $(INSTALLED)
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
+
+test-browser: $(INSTALLED)
+	$(BIN)/python -m pytest -m browser
 
 test-all: $(INSTALLED)
 	$(BIN)/python -m pytest -m "" --ignore tests/reliability

@@ -1,5 +1,6 @@
 """The page web/index.html of a run's folder: the validation samples of all validations."""
 
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,8 +46,15 @@ class SamplePage:
             )
             for row in reversed(self._rows.rows)
         ]
+        run_folder = self._folder.parent
         with _forgiving_disk():
-            write_gallery(self._folder / "index.html", rows, self._folder.parent.name, order="latest validation first")
+            write_gallery(
+                self._folder / "index.html",
+                rows,
+                run_folder.name,
+                order="latest validation first",
+                command=shlex.join(["python", "-m", "tools.playground", "--checkpoint", str(run_folder)]),
+            )
 
 
 @contextmanager

@@ -30,14 +30,17 @@ class Row:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
-def write_gallery(path: Path, rows: Sequence[Row], title: str, order: str = "name") -> None:
+def write_gallery(path: Path, rows: Sequence[Row], title: str, order: str = "name", command: str | None = None) -> None:
     """Write the page atomically; it is one file, and browsers load its images as they come into view.
 
     order: the order of `rows`, as the page calls it among the orders to choose from.
+    command: a command line by which one tries the generator, shown below the heading.
     """
     kinds = dict.fromkeys(kind for row in rows for kind in row.images)
     metrics = dict.fromkeys(name for row in rows for name in row.metrics)
-    page = _template().render(title=title, rows=rows, kinds=list(kinds), metrics=list(metrics), order=order)
+    page = _template().render(
+        title=title, rows=rows, kinds=list(kinds), metrics=list(metrics), order=order, command=command
+    )
     with replacing(path) as unfinished:
         unfinished.write_text(page, encoding="utf-8")
 

@@ -122,6 +122,11 @@ def test_the_page_of_a_run_is_in_the_order_of_its_validations(tiny_run: Path) ->
     assert page.orders[:3] == ["latest validation first", "step, lowest first", "L1, lowest first"]
 
 
+def test_the_page_of_a_run_has_the_command_to_play_with_it(tiny_run: Path) -> None:
+    page = (tiny_run / "web" / "index.html").read_text()
+    assert f"<code>python -m tools.playground --checkpoint {tiny_run}</code>" in page
+
+
 CHECK = """
 <script>
 window.addEventListener("load", () => {
@@ -149,7 +154,7 @@ window.addEventListener("load", () => {
 """
 
 
-@pytest.mark.slow
+@pytest.mark.browser
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 def test_a_browser_sorts_filters_and_compares(tmp_path: Path) -> None:
     rows = []

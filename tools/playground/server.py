@@ -133,7 +133,9 @@ class Handler(BaseHTTPRequestHandler):
         except UserError as error:
             self._refuse(HTTPStatus.BAD_REQUEST, str(error))
         except CancelledError:
-            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "The playground was stopped. Start it again: python -m tools.playground")
+            self._refuse(
+                HTTPStatus.SERVICE_UNAVAILABLE, "The playground was stopped. Start it again: python -m tools.playground"
+            )
         except (ConnectionError, TimeoutError):  # the page was closed
             self.close_connection = True
         except Exception as error:  # noqa: BLE001 - reported; the server must outlive it
