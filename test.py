@@ -1,4 +1,4 @@
-"""Translate images with a trained generator: python test.py [--checkpoint RUN] [--input PATH …] [--output DIR]."""
+"""Translate images with a trained generator: python test.py [--checkpoint RUN] [--input PATH …] [--output PATH]."""
 
 import argparse
 import re
@@ -15,12 +15,12 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 
     argparse takes overrides that follow the paths of --input for paths; they are sorted out here.
     """
-    description = "Translate images with a trained generator."
+    description = "Translate images, or a video, with a trained generator."
     parser = ArgumentParser(description=description, foreign=OF_TRANSLATION, foreign_page=PAGE)
     add = parser.add_argument
     checkpoint_help = "run, checkpoint, .safetensors, or pix2pixHD's or pix2pix's …_net_G.pth; default: newest run"
     add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help=checkpoint_help)
-    input_help = "folders or files of sources; -: read paths from standard input; default: the test split"
+    input_help = "folders or files of sources, or one video; -: read paths from standard input; default: the test split"
     add("--input", type=Path, nargs="+", action="extend", default=[], metavar="PATH", help=input_help)
     add("--instances", type=Path, metavar="DIR", help="folder of instance maps for --input")
     add("--targets", type=Path, metavar="DIR", help="folder of targets for --input, to measure the results against")
@@ -33,7 +33,10 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--noise", action="store_true", help="use dropout and each image's own batch statistics, as pix2pix does")
     add("--seed", type=int, default=0, metavar="N", help="seed of sampled features and of noise")
     add("--split", metavar="NAME", help="split of the data set, without --input; default: the test split")
-    add("--output", type=Path, metavar="DIR", help="folder of the results; default: results/RUN/SPLIT_stepSTEP")
+    output_help = "folder of the results, or file of a translated video; default: results/RUN/SPLIT_stepSTEP"
+    add("--output", type=Path, metavar="PATH", help=output_help)
+    frames_help = "keep the translated frames of a video in a folder; the same command then resumes"
+    add("--frames", type=Path, metavar="DIR", help=frames_help)
     existing_help = "refuse: replace only results of test.py, the default; keep: translate what is missing"
     add("--existing", choices=("refuse", "replace", "keep"), default="refuse", help=existing_help)
     add("--weights", choices=("ema", "raw"), default="ema", help="ema: the moving average if the run has one")
@@ -82,8 +85,9 @@ def _contradiction(arguments: argparse.Namespace) -> str | None:
     """Return the message of options that exclude each other, or None."""
     if not arguments.input and (arguments.instances or arguments.targets or arguments.feature_maps):
         return "--instances, --targets and --feature-maps need --input"
-    if arguments.side and not arguments.input:
-        return "--side needs --input"
+    for option in ("side", "frames"):
+        if getattr(arguments, option) and not arguments.input:
+            return f"--{option} needs --input"
     if arguments.input and arguments.split:
         return "--split and --input exclude each other: leave one of them out"
     if arguments.seed < 0:

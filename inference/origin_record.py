@@ -18,12 +18,20 @@ from utils.atomic_file import replacing
 from utils.digest import sha256_of_file
 
 RECORD = f"{GALLERY}/origin.json"
-_PLACES = ("step", "checkpoint", "folders")  # which change when files move, or follow from the rest
+PLACES = ("step", "checkpoint", "folders")  # which change when files move, or follow from the rest
 _MIXED = "mixed"  # whether the folder also holds translations of other origins, of other images
 
 
 def origin_of(loaded: LoadedGenerator, predictor: Predictor, layout: Layout, *, keeps_sizes: bool) -> dict[str, Any]:
     """Return the description of the generator, its input and its settings for metrics.json."""
+    return generator_origin(loaded, predictor, keeps_sizes=keeps_sizes) | {
+        "folders": [str(folder) for folder in layout.folders],
+        "side": layout.side if isinstance(layout, JoinedPictures) else None,
+    }
+
+
+def generator_origin(loaded: LoadedGenerator, predictor: Predictor, *, keeps_sizes: bool) -> dict[str, Any]:
+    """Return the description of the generator and its settings, whatever its input."""
     data, precision, sampler = loaded.config.data, predictor.precision, predictor.feature_sampler
     sizes = f"load {data.load_width}x{data.load_height}, crop {data.crop_width}x{data.crop_height}"
     resizing = (
@@ -35,9 +43,7 @@ def origin_of(loaded: LoadedGenerator, predictor: Predictor, layout: Layout, *, 
         "checkpoint_sha256": sha256_of_file(loaded.file),
         "weights": loaded.weights,
         "precision": f"{precision.opt_level} {precision.compute_dtype}".replace("torch.", ""),
-        "folders": [str(folder) for folder in layout.folders],
         "resizing": "none" if keeps_sizes or data.preprocess == "none" else resizing,
-        "side": layout.side if isinstance(layout, JoinedPictures) else None,
         "tta": "flip" if predictor.flips else None,
         "noise_seed": predictor.noise_seed,
         "tile": predictor.tile,
@@ -64,10 +70,10 @@ def record_origin(origin: Mapping[str, Any], output: Path, layout: Layout, exist
     Raises:
         DataError: existing translations are to be kept, and have another origin or none that is recorded.
     """
-    record = json.loads(json.dumps({name: value for name, value in origin.items() if name not in _PLACES}))
+    record = json.loads(json.dumps({name: value for name, value in origin.items() if name not in PLACES}))
     record[_MIXED] = False
     present = _translated(output)
-    recorded = _read(output) if present else record
+    recorded = read_record(output / RECORD) if present else record
     if recorded != record:
         if existing == "keep":
             found = recorded or {}
@@ -79,8 +85,7 @@ def record_origin(origin: Mapping[str, Any], output: Path, layout: Layout, exist
         record[_MIXED] = bool(present - set(layout.names))
         for name in present & set(layout.names):
             (output / f"{name}.png").unlink()
-    with replacing(output / RECORD) as temporary:
-        temporary.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    write_record(record, output / RECORD)
 
 
 def _translated(output: Path) -> set[str]:
@@ -90,10 +95,16 @@ def _translated(output: Path) -> set[str]:
     return {name for name in names if (output / f"{name}.png").is_file()}
 
 
-def _read(output: Path) -> dict[str, Any] | None:
+def write_record(record: Mapping[str, Any], file: Path) -> None:
+    """Write an origin as JSON, atomically."""
+    with replacing(file) as temporary:
+        temporary.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+
+
+def read_record(file: Path) -> dict[str, Any] | None:
     """Return the recorded origin; None where there is none that can be read."""
     try:
-        record = json.loads((output / RECORD).read_text(encoding="utf-8"))
+        record = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return record if isinstance(record, dict) else None

@@ -56,10 +56,18 @@ def read_padded(layout: Layout, preprocessing: Preprocessing, index: int, *, kee
     Raises:
         DataError: the sample cannot be read.
     """
-    sample = layout.read(index)
+    return fitted(layout.read(index), preprocessing, keeps_size=keeps_size, source_is_ids=layout.n_classes > 0)
+
+
+def fitted(sample: Sample, preprocessing: Preprocessing, *, keeps_size: bool, source_is_ids: bool) -> PaddedSample:
+    """Return a sample at its own size, or at the size of `preprocessing` for testing, and padded as needed.
+
+    Raises:
+        DataError: the sample would have too many pixels.
+    """
     own_size = replace(preprocessing, mode="crop").whole
     placement = own_size(sample) if keeps_size else preprocessing.fixed(sample)
-    sample = place(sample, placement, source_is_ids=layout.n_classes > 0)
+    sample = place(sample, placement, source_is_ids=source_is_ids)
     return PaddedSample(sample, *padded(sample, preprocessing.size_multiple, preprocessing.min_size))
 
 

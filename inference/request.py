@@ -41,6 +41,7 @@ class Request:
     tta: Literal["flip"] | None = None
     side: Literal["A", "B", "none"] | None = None
     existing: Existing = "refuse"
+    frames: Path | None = None
 
     @property
     def keeps_sizes(self) -> bool:

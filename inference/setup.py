@@ -1,5 +1,6 @@
 """From a request to a predictor: the generator, its precision, feature sampler, compilation and tiles."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -97,21 +98,31 @@ def choose_feature_sampler(loaded: LoadedGenerator, request: Request) -> Feature
     return FeatureSampler(clusters, request.seed, has_classes=build.number_of_classes(config.data) > 0)
 
 
-def should_compile(loaded: LoadedGenerator, layout: Layout, device: torch.device, request: Request) -> bool:
-    """Return whether to compile the generator: as --compile says, or where the images are many and of one size."""
+def should_compile(
+    loaded: LoadedGenerator, count_pixels: Callable[[], int], device: torch.device, request: Request
+) -> bool:
+    """Return whether to compile the generator: as --compile says, or where the images are many and of one size.
+
+    count_pixels: returns the number of pixels of all images, 0 if they differ in size; called only where it matters.
+    """
     if request.compile != "auto":
         return request.compile == "on"
     encodes = isinstance(loaded.generator, FeatureConditionedGenerator)  # its work depends on the instances
     if device.type != "cpu" or encodes or request.noise or request.tile or what_compiling_lacks(device):
         return False
+    return count_pixels() >= MIN_PIXELS_TO_COMPILE
+
+
+def pixels_of_one_size(layout: Layout, request: Request) -> int:
+    """Return the number of pixels of all samples; 0 if they differ in size, or cannot be read."""
     try:
         sizes = {layout.read(index).source.shape[-2:] for index in {0, len(layout) // 2, len(layout) - 1}}
     except DataError:  # reported when the sample's turn comes
-        return False
+        return 0
     if request.keeps_sizes and len(sizes) > 1:  # the generator would be compiled for each size
-        return False
+        return 0
     height, width = sizes.pop()
-    return len(layout) * height * width >= MIN_PIXELS_TO_COMPILE
+    return len(layout) * int(height) * int(width)
 
 
 def build_predictor(

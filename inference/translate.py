@@ -1,4 +1,4 @@
-"""The work of test.py: from a request to images, a contact sheet, a gallery and metrics."""
+"""The work of test.py: from a request to images, a contact sheet, a gallery and metrics, or to a video."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,12 +22,14 @@ from inference.setup import (
     build_predictor,
     choose_feature_sampler,
     load_requested_generator,
+    pixels_of_one_size,
     prepare_device,
     report_features,
     report_sizes,
     should_compile,
     with_tiles,
 )
+from inference.video import translate_video, video_of
 from metrics.evaluator import Evaluator
 from utils.distributed import World, joined_world
 from utils.log import log_to_console
@@ -36,7 +38,7 @@ LONGEST_WAIT_S = 24 * 3600.0  # of a process for the others, whose images may be
 
 
 def translate(request: Request) -> None:
-    """Translate the images of a request and write the results.
+    """Translate the images, or the video, of a request and write the results.
 
     Raises:
         UserError, OSError: a file, a folder or a setting cannot be used.
@@ -44,6 +46,9 @@ def translate(request: Request) -> None:
     with joined_world(request.device, timeout_s=LONGEST_WAIT_S, option="--device ") as world:
         log_to_console(is_main=world.is_main)
         request = with_listed_inputs(request, world)
+        if video := video_of(request):
+            translate_video(video, request, world)
+            return
         prepare_device(world.device, request)
         loaded = load_requested_generator(request)
         feature_sampler = choose_feature_sampler(loaded, request)
@@ -51,7 +56,7 @@ def translate(request: Request) -> None:
         output = request.output or default_output(loaded, request)
         prepare_output(output, layout, request.existing)
         report_sizes(loaded, request)
-        compiles = should_compile(loaded, layout, world.device, request)
+        compiles = should_compile(loaded, lambda: pixels_of_one_size(layout, request), world.device, request)
         predictor = build_predictor(loaded, feature_sampler, world.device, request, compiles=compiles)
         report_features(loaded, predictor, request)
         predictor = with_tiles(predictor, loaded, request, output)

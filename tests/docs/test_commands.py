@@ -23,6 +23,7 @@ from tests.conftest import save_image
 from tests.docs.documents import DOCUMENTS, ROOT, commands, words
 from tests.metrics.networks import save_random_alexnet, save_random_inception
 from tests.runs import program_main, translation_script
+from tests.videos import write_video
 from utils.cli import run_entry_point
 
 NOT_RUN = {
@@ -30,10 +31,16 @@ NOT_RUN = {
     "make demo": "installs; what it runs is run",
     "source .venv/bin/activate": "of the shell",
     "tensorboard --logdir runs": "a server without an end; tests/test_tensorboard.py reads what it shows",
+    "python -m tools.playground": "a server without an end; tests/tools/playground opens its page",
+    "python -m tools.playground --checkpoint runs/mine": "the same",
+    "python -m http.server --bind 127.0.0.1 --directory runs/mine/generator_page": "a server without an end",
+    "python -m tools.export --checkpoint runs/mine --format html": "downloads; in tests/tools/export/test_html.py",
+    "python -m tools.export --checkpoint runs/mine --format html --folder": "the same",
     "python -m pip install scikit-learn": "installs",
     'python -m pip install --editable ".[export]"': "installs",
     'python -m pip install --editable ".[metrics]"': "installs",
     "python -m pairgan generator.onnx labels.png translated.png --instances instances.png": "in tests/test_pairgan.py",
+    'python -m pip install --editable ".[video]"': "installs",
 }
 TINY = {
     "run.device": "cpu",
@@ -92,6 +99,8 @@ def trained_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         save_image(folder / "COLORED" / split / "a.png", colored)
     for name, suffix in (("a", "jpg"), ("b", "png")):
         save_image(folder / f"{name}.{suffix}", np.full((40, 50, 3), 90, np.uint8))
+    for name in ("clip.mp4", "other.mp4"):
+        write_video(folder / name, n_frames=6, size=(64, 64))
     (folder / "hub" / "checkpoints").mkdir(parents=True)
     save_random_alexnet(folder / "hub" / "checkpoints" / ALEXNET.name)
     save_random_inception(folder / "hub" / "checkpoints" / INCEPTION.name)
@@ -157,7 +166,7 @@ def stand_ins(command: str) -> list[str]:
         given = ["LABEL_MAPS" if word == "FOLDER" else word for word in given]
     if "--instances" in given or "init." in command:  # of a network of label maps
         given = [re.sub(r"[\w/]*latest_net_G.pth", LABEL_WEIGHTS, word) for word in given]
-    if "from-photos" in given or "--like" in given:
+    if "from-photos" in given or "from-video" in given or "--like" in given:
         given = ["NEW_PAIRS" if word == "PAIRS" else word for word in given]
     return given
 

@@ -1,8 +1,9 @@
-"""Convert data sets between layouts, photographs to pairs, and label maps drawn in colours to ids.
+"""Convert data sets between layouts, photographs and videos to pairs, and label maps drawn in colours to ids.
 
 python -m tools.convert_data to-folders FROM TO         pix2pix's images of two halves -> TO/train_A, TO/train_B, …
 python -m tools.convert_data to-side-by-side FROM TO    and back
 python -m tools.convert_data from-photos FROM TO        photographs -> edges, grey or low resolution, and photographs
+python -m tools.convert_data from-video CLIP … TO       the same of every N-th frame of videos, with splits by time
 python -m tools.convert_data source PHOTO … --like PAIRS [--output FOLDER]   the source alone, as from-photos made PAIRS
 python -m tools.convert_data colors-to-ids FROM TO      label maps drawn in colours -> ids, and TO.yaml with the colours
 """
@@ -10,6 +11,7 @@ python -m tools.convert_data colors-to-ids FROM TO      label maps drawn in colo
 import argparse
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import get_args
@@ -21,6 +23,7 @@ from tools.convert_data.conversion import convert_all
 from tools.convert_data.layouts import to_folders, to_side_by_side
 from tools.convert_data.photo_settings import check_same_settings, read_photo_settings, write_photo_settings
 from tools.convert_data.photos import SPLITS, SUFFIXES, PhotoPairs, Source, from_photos, sources_of
+from tools.convert_data.videos import from_videos
 from utils.cli import ArgumentParser, run_entry_point
 from utils.log import log_to_console, logger
 from utils.text import counted
@@ -28,12 +31,13 @@ from utils.text import counted
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """Parse the command line."""
-    parser = ArgumentParser(description="Convert data sets between layouts, photographs, and label maps.")
+    parser = ArgumentParser(description="Convert data sets between layouts, photographs, videos, and label maps.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     helps = {
         "to-folders": "pix2pix's images, A in the left half and B in the right, to SPLIT_A and SPLIT_B",
         "to-side-by-side": "SPLIT_A and SPLIT_B to images of two halves",
         "from-photos": "photographs to pairs: sources made of them in SPLIT_A, the photographs in SPLIT_B",
+        "from-video": "every N-th frame of videos to pairs, as from-photos, with train, val and test apart in time",
         "source": "photographs to sources, as from-photos made them in the training pairs, for test.py to translate",
         "colors-to-ids": "label maps drawn in colours to ids, and a YAML file of the colours, TO.yaml",
     }
@@ -44,19 +48,29 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         if name == "source":
             _add_source_arguments(command.add_argument)
             continue
-        command.add_argument("origin", type=_folder, metavar="FROM", help="folder to read, with its subfolders")
+        if name == "from-video":
+            command.add_argument("clips", type=_folder, nargs="+", metavar="CLIP", help="video to read")
+        else:
+            command.add_argument("origin", type=_folder, metavar="FROM", help="folder to read, with its subfolders")
         command.add_argument("target", type=_folder, metavar="TO", help="folder to write to, outside FROM")
         if name != "colors-to-ids":
             format_help = f"jpeg: quality {JPEG_QUALITY}, colours at full resolution; default: %(default)s"
-            default = "jpeg" if name == "from-photos" else "png"
+            default = "jpeg" if name in _OF_PHOTOS else "png"
             command.add_argument("--format", choices=tuple(SUFFIXES), default=default, help=format_help)
-    _add_photo_arguments(by_name["from-photos"].add_argument)
+    shares = {"from-photos": "drawn by the names, so that it stays when others are added", "from-video": "of each clip"}
+    for name in _OF_PHOTOS:
+        _add_photo_arguments(by_name[name].add_argument, shares[name])
+    every_help = "make a pair of every N-th frame; default: about one a second"
+    by_name["from-video"].add_argument("--every", type=_number(int, 1, 1_000_000), metavar="N", help=every_help)
     colors_help = "YAML file as metrics.label_colors takes it, or cityscapes or cmp_facades; default: found in the maps"
     by_name["colors-to-ids"].add_argument("--colors", metavar="FILE", help=colors_help)
     arguments = parser.parse_args(argv)
-    if arguments.command == "from-photos" and arguments.val + arguments.test >= 1:
+    if arguments.command in _OF_PHOTOS and arguments.val + arguments.test >= 1:
         parser.error(f"--val {arguments.val} and --test {arguments.test} leave nothing to train on")
     return arguments
+
+
+_OF_PHOTOS = ("from-photos", "from-video")
 
 
 def _folder(text: str) -> Path:
@@ -71,7 +85,7 @@ def _add_source_arguments(add: Callable[..., argparse.Action]) -> None:
     add("--output", type=_folder, default=Path("sources"), metavar="FOLDER", help="default: %(default)s")
 
 
-def _add_photo_arguments(add: Callable[..., argparse.Action]) -> None:
+def _add_photo_arguments(add: Callable[..., argparse.Action], shares: str) -> None:
     add("--source", choices=get_args(Source), default="edges", help="source of the translation; default: edges")
     size_help = "largest length of the longer side, in pixels; larger photographs are resized; default: 1024"
     add("--size", type=_number(int, 1, 100_000), default=1024, metavar="N", help=size_help)
@@ -80,7 +94,7 @@ def _add_photo_arguments(add: Callable[..., argparse.Action]) -> None:
     factor_help = "low_resolution: factor of the reduction; default: 4"
     add("--factor", type=_number(int, 2, 1000), default=4, metavar="N", help=factor_help)
     for split in ("val", "test"):
-        help_text = f"share of {split}, drawn by the names, so that it stays when others are added; default: 0.1"
+        help_text = f"share of {split}, {shares}; default: 0.1"
         add(f"--{split}", type=_number(float, 0, 1), default=0.1, metavar="SHARE", help=help_text)
 
 
@@ -98,37 +112,59 @@ def _number(kind: type[int] | type[float], least: float, most: float) -> Callabl
     return parse
 
 
-def convert_to_pairs(arguments: argparse.Namespace, origin: Path, target: Path) -> list[str]:
+def convert_to_pairs(arguments: argparse.Namespace, target: Path) -> list[str]:
     """Write the pairs of the command line; return the problems of what is left out.
 
     Raises:
         DataError: the origin cannot be converted, or files exist.
     """
     problems: list[str] = []
-    suffix, pairs = SUFFIXES[arguments.format], None
-    if arguments.command == "from-photos":
-        pairs = PhotoPairs(arguments.source, arguments.size, arguments.sigma, arguments.factor, suffix)
-        if arguments.existing == "keep":
-            check_same_settings(target, pairs)
-        shares = {"val": arguments.val, "test": arguments.test}
-        conversions = from_photos(origin, target, problems, pairs=pairs, shares=shares)
+    is_of_photos = arguments.command in _OF_PHOTOS
+    if is_of_photos:
+        counts = _convert_photos(arguments, target, problems)
     else:
         convert = to_folders if arguments.command == "to-folders" else to_side_by_side
-        conversions = convert(origin, target, suffix, problems)
-    counts, unusable = convert_all(conversions, arguments.existing)
-    if pairs and counts:
-        write_photo_settings(target, pairs)
-    problems += unusable
+        conversions = convert(_origin(arguments, target), target, SUFFIXES[arguments.format], problems)
+        counts, unusable = convert_all(conversions, arguments.existing)
+        problems += unusable
     log_left_out(problems)
-    splits = dict.fromkeys((*SPLITS, *counts) if pairs else sorted(counts))
+    splits = dict.fromkeys((*SPLITS, *counts) if is_of_photos else sorted(counts))
     pairs_of_splits = ", ".join(f"{counted(counts[split], 'pair')} in {split}" for split in splits) or "no pair"
     logger.info("%s: %s", target, pairs_of_splits)
-    if pairs and counts:
+    if is_of_photos and counts:
         like = shlex.quote(str(target))
         logger.info("the source of another photograph: python -m tools.convert_data source PHOTO --like %s", like)
     if counts["train"]:
         logger.info("to train on them: %s", training_command(arguments, target))
     return problems
+
+
+def _convert_photos(arguments: argparse.Namespace, target: Path, problems: list[str]) -> Counter[str]:
+    """Write pairs of photographs or of frames, and their settings; return the number of pairs of each split."""
+    suffix = SUFFIXES[arguments.format]
+    pairs = PhotoPairs(arguments.source, arguments.size, arguments.sigma, arguments.factor, suffix)
+    shares = {"val": arguments.val, "test": arguments.test}
+    if arguments.existing == "keep":
+        check_same_settings(target, pairs)
+    if arguments.command == "from-video":
+        clips = [clip.expanduser() for clip in arguments.clips]
+        every = arguments.every
+        counts = from_videos(clips, target, arguments.existing, problems, pairs=pairs, shares=shares, every=every)
+    else:
+        conversions = from_photos(_origin(arguments, target), target, problems, pairs=pairs, shares=shares)
+        counts, unusable = convert_all(conversions, arguments.existing)
+        problems += unusable
+    if counts:
+        write_photo_settings(target, pairs)
+    return counts
+
+
+def _origin(arguments: argparse.Namespace, target: Path) -> Path:
+    """Return the folder to read; raise DataError if the one to write to lies within it."""
+    origin: Path = arguments.origin.expanduser()
+    if target.resolve().is_relative_to(origin.resolve()):
+        raise DataError(f"{target}: lies within {origin}, and would be read too the next time; choose another TO")
+    return origin
 
 
 def convert_to_sources(arguments: argparse.Namespace) -> list[str]:
@@ -151,9 +187,9 @@ def convert_to_sources(arguments: argparse.Namespace) -> list[str]:
 
 def training_command(arguments: argparse.Namespace, target: Path) -> str:
     """Return the command that trains on the result."""
-    recipes = {"to-side-by-side": "side_by_side_256x256", "from-photos": "own_pairs_small"}
+    recipes = {"to-side-by-side": "side_by_side_256x256"} | dict.fromkeys(_OF_PHOTOS, "own_pairs_small")
     recipe = recipes.get(arguments.command, "paired_folders_256x256")
-    is_grey = arguments.command == "from-photos" and arguments.source == "grey"
+    is_grey = arguments.command in _OF_PHOTOS and arguments.source == "grey"
     settings = [f"data.root={target}", f"run.name={target.resolve().name}"] + ["data.source_channels=1"] * is_grey
     return shlex.join(["python", "train.py", "--config", f"configs/{recipe}.yaml", *settings])
 
@@ -165,14 +201,12 @@ def main(argv: Sequence[str]) -> None:
     if arguments.command == "source":
         problems = convert_to_sources(arguments)
     else:
-        origin, target = arguments.origin.expanduser(), arguments.target.expanduser()
-        if target.resolve().is_relative_to(origin.resolve()):
-            raise DataError(f"{target}: lies within {origin}, and would be read too the next time; choose another TO")
+        target = arguments.target.expanduser()
         if arguments.command == "colors-to-ids":
-            problems = colors_to_ids(origin, target, arguments.colors, arguments.existing)
+            problems = colors_to_ids(_origin(arguments, target), target, arguments.colors, arguments.existing)
             log_left_out(problems)
         else:
-            problems = convert_to_pairs(arguments, origin, target)
+            problems = convert_to_pairs(arguments, target)
     if problems:
         raise SystemExit(1)
 

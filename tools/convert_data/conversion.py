@@ -1,8 +1,8 @@
 """Writing the images of a new data set on all cores, with a policy for existing files."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -43,16 +43,38 @@ def convert_all(conversions: Sequence[Conversion], existing: Existing) -> tuple[
         DataError: a file exists, and `existing` is error.
         OSError: a file cannot be written.
     """
+    kept, to_do = kept_and_to_do(conversions, existing)
+    counts, problems = convert_each(to_do, len(to_do))
+    return counts + kept, problems
+
+
+def kept_and_to_do(conversions: Sequence[Conversion], existing: Existing) -> tuple[Counter[str], list[Conversion]]:
+    """Return the number of existing pairs of each split that are kept, and the conversions to be made.
+
+    Raises:
+        DataError: a file exists, and `existing` is error.
+    """
     check_absent(conversions, existing)
     kept = [c for c in conversions if existing == "keep" and all(_present(file) for file in c.files)]
     kept_files = {conversion.files for conversion in kept}
     to_do = [conversion for conversion in conversions if conversion.files not in kept_files]
-    counts, problems = Counter(conversion.split for conversion in kept), list[str]()
-    for done, (conversion, reasons) in enumerate(_converted(to_do), start=1):
+    return Counter(conversion.split for conversion in kept), to_do
+
+
+def convert_each(conversions: Iterable[Conversion], total: int) -> tuple[Counter[str], list[str]]:
+    """Make the images of `total` conversions, which are taken when there is a free core, a few ahead of their images.
+
+    Returns the number of pairs that were made of each split, and the problems of the others.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    counts, problems = Counter[str](), list[str]()
+    for done, (conversion, reasons) in enumerate(_converted(conversions), start=1):
         counts.update([] if reasons else [conversion.split])
         problems += reasons
         if done % _LOG_EVERY == 0:
-            logger.info("%d of %d", done, len(to_do))
+            logger.info("%d of %d", done, total)
     return counts, problems
 
 
@@ -66,18 +88,28 @@ def check_absent(conversions: Sequence[Conversion], existing: Existing) -> None:
         raise DataError(f"{present[0]}: already exists{n_more}; choose another folder, or --existing keep or replace")
 
 
-def _converted(conversions: Sequence[Conversion]) -> Iterator[tuple[Conversion, tuple[str, ...]]]:
+def _converted(conversions: Iterable[Conversion]) -> Iterator[tuple[Conversion, tuple[str, ...]]]:
     """Yield each conversion when it is made, with its problems; Pillow and torch release the interpreter's lock."""
     n_torch_threads = torch.get_num_threads()
     torch.set_num_threads(1)  # in each of the threads, of which there are as many as cores
     executor = ThreadPoolExecutor(usable_cores())
     try:
-        futures = {executor.submit(_convert, conversion): conversion for conversion in conversions}
-        for future in as_completed(futures):
-            yield futures.pop(future), future.result()
+        running: dict[Future[tuple[str, ...]], Conversion] = {}
+        for conversion in conversions:
+            running[executor.submit(_convert, conversion)] = conversion
+            if len(running) > 2 * usable_cores():
+                yield from _finished(running, wait(running, return_when=FIRST_COMPLETED).done)
+        yield from _finished(running, wait(running).done)
     finally:
         executor.shutdown(cancel_futures=True)
         torch.set_num_threads(n_torch_threads)
+
+
+def _finished(
+    running: dict[Future[tuple[str, ...]], Conversion], futures: Iterable[Future[tuple[str, ...]]]
+) -> Iterator[tuple[Conversion, tuple[str, ...]]]:
+    for future in futures:
+        yield running.pop(future), future.result()
 
 
 def _convert(conversion: Conversion) -> tuple[str, ...]:

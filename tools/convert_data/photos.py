@@ -46,6 +46,10 @@ class PhotoPairs:
         """The suffix of the sources' files."""
         return ".png" if self.source == "edges" else self.suffix
 
+    def files(self, folder: Path, split: str, name: str) -> tuple[Path, Path]:
+        """Return the files of a pair, source and photograph, below the folder of a data set."""
+        return folder / f"{split}_A" / f"{name}{self.source_suffix}", folder / f"{split}_B" / f"{name}{self.suffix}"
+
     @property
     def rule(self) -> str:
         """The settings that the pixels of a pair depend on, as options of from-photos."""
@@ -58,7 +62,10 @@ class PhotoPairs:
         Raises:
             DataError: the file cannot be read as an image.
         """
-        photo = read_rgb(path)
+        return self.of(read_rgb(path))
+
+    def of(self, photo: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the source and the photograph, (3, H, W) uint8 each, of a photograph of any size."""
         height, width = photo.shape[-2:]
         if (longer := max(height, width)) > self.size:
             photo = _resized(photo, max(1, height * self.size // longer), max(1, width * self.size // longer))
@@ -95,18 +102,26 @@ def from_photos(
     if others := count_other_files([origin]):
         logger.info("files of other formats: %s", others)
     conversions = []
-    present = {split: find_images(target / f"{split}_B", []) for split in SPLITS}
+    present = present_in_splits(target)
     for name, path in photos.items():
         split = split_of(name, shares)
-        if elsewhere := [other for other in SPLITS if other != split and name in present[other]]:
-            raise DataError(
-                f"{present[elsewhere[0]][name]}: now belongs to {split}; use the same --val and --test as before, or "
-                "another TO"
-            )
-        a = target / f"{split}_A" / f"{name}{pairs.source_suffix}"
-        b = target / f"{split}_B" / f"{name}{pairs.suffix}"
-        conversions.append(Conversion(name, split, (a, b), partial(pairs, path)))
+        check_one_split(name, split, present)
+        conversions.append(Conversion(name, split, pairs.files(target, split, name), partial(pairs, path)))
     return conversions
+
+
+def present_in_splits(target: Path) -> dict[str, dict[str, Path]]:
+    """Return the photographs in the pairs of a folder, by split and name."""
+    return {split: find_images(target / f"{split}_B", []) for split in SPLITS}
+
+
+def check_one_split(name: str, split: str, present: dict[str, dict[str, Path]]) -> None:
+    """Raise DataError if a photograph for `split` is present in another one."""
+    if elsewhere := [other for other in SPLITS if other != split and name in present[other]]:
+        raise DataError(
+            f"{present[elsewhere[0]][name]}: now belongs to {split}; use the same --val and --test as before, or "
+            "another TO"
+        )
 
 
 def sources_of(photos: Sequence[Path], output: Path, problems: list[str], pairs: PhotoPairs) -> list[Conversion]:

@@ -1,0 +1,251 @@
+"""Reading video files, frame by frame; nothing else decodes them. PyAV is imported only where a video is opened."""
+
+import importlib.util
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from data.batch import DataError
+from utils.text import counted
+
+if TYPE_CHECKING:
+    from av import VideoFrame
+    from av.container import InputContainer
+    from av.packet import Packet
+    from av.video.stream import VideoStream
+
+VIDEO_SUFFIXES = frozenset({".mp4", ".mov", ".mkv", ".avi", ".webm", ".m4v"})
+_USUAL_RATE = Fraction(25)  # frames per second, where a file names none
+_LEAST_CUT = Fraction(1, 2)  # seconds that are missing at the end of a file that counts as cut off
+_LEAST_CUT_FRAMES = 3
+_HD_HEIGHT = 720  # pixels: from there on, players take the colours of a file that does not name them for BT.709
+_UNSPECIFIED = 2  # AVCOL_SPC_UNSPECIFIED
+_FINEST = 2**30  # parts of a second: twice as many have to fit into 32 bits of H.264
+_COARSE = Fraction(1, 10_000)  # seconds: Matroska rounds times to milliseconds, which hides a constant rate
+
+
+def is_video(path: Path) -> bool:
+    """Return whether a path has the name of a video file; a folder may have it too, and is none."""
+    return path.suffix.lower() in VIDEO_SUFFIXES and not path.is_dir()
+
+
+def require_av(subject: str) -> None:
+    """Raise DataError, which begins with `subject`, if the package av is not installed."""
+    if importlib.util.find_spec("av") is None:
+        install = 'python -m pip install --editable ".[video]"'
+        raise DataError(f"{subject}: reading video needs av, which is not installed: {install}")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One frame of a video.
+
+    image: (3, H, W) uint8 RGB, upright. time_s, duration_s: of its presentation, exact.
+    """
+
+    image: Tensor
+    time_s: Fraction
+    duration_s: Fraction
+
+
+class VideoFile:
+    """A video: its properties, read once, and its frames, read as often as needed and never all in memory.
+
+    height, width: of the upright frames, in pixels; those of the first frame.
+    rate: frames per second, the mean where it varies.
+    n_frames: as the file states, or as follows from its duration; None where neither is known. Not exact.
+    pixel_aspect: width / height of a pixel, upright.
+    has_sound: whether there is a sound track.
+
+    Raises:
+        DataError: the file is missing, is no video, or none of its frames can be decoded.
+    """
+
+    def __init__(self, path: Path) -> None:
+        require_av(str(path))
+        self.path = path
+        with _opened(path) as container:
+            stream = _video_stream(container, path)
+            self.rate = stream.average_rate or stream.guessed_rate or _USUAL_RATE
+            self._stored_base = stream.time_base or 1 / self.rate
+            self.has_sound = bool(container.streams.audio)
+            self._stated_s = _stated_duration(container, stream)
+            self.n_frames = stream.frames or (round(self._stated_s * self.rate) if self._stated_s else None)
+            first = next(_decoded(container, stream, _Faults()), None)
+            if first is None:
+                raise DataError(f"{path}: holds no frame that can be decoded. Name another file.")
+            self._coded = (first.width, first.height)
+            aspect = stream.sample_aspect_ratio or Fraction(1)
+            is_on_its_side = _quarter_turns(first) % 2 == 1
+            self.width, self.height = self._coded[::-1] if is_on_its_side else self._coded
+            self.pixel_aspect = 1 / aspect if is_on_its_side else aspect
+
+    @property
+    def time_base(self) -> Fraction:
+        """Seconds: the times of frames are multiples of it, except for unusual rates in Matroska."""
+        if self._stored_base < _COARSE:
+            return self._stored_base
+        finest = math.lcm(self._stored_base.denominator, self.rate.numerator)
+        return Fraction(1, finest) if finest <= _FINEST else self._stored_base
+
+    def count_frames(self) -> int:
+        """Return the number of coded frames, without decoding them: exact for files that are not damaged."""
+        with _opened(self.path) as container:
+            packets = _packets(container, _video_stream(container, self.path), _Faults())
+            return sum(not packet.is_discard for packet in packets)
+
+    def frames(self, problems: list[str]) -> Iterator[Frame]:
+        """Yield the frames in the order of presentation; their times rise strictly.
+
+        problems: gets, at the end, a line for frames that cannot be decoded, are damaged or are cut off.
+        """
+        faults, end_s = _Faults(), Fraction(0)
+        with _opened(self.path) as container:
+            stream = _video_stream(container, self.path)
+            stream.thread_type = "AUTO"
+            start_s = (stream.start_time or 0) * self._stored_base
+            end_s, last_s = start_s, start_s - 1
+            for decoded in _decoded(container, stream, faults):
+                duration_s = self._exact((decoded.duration or 0) * self._stored_base, Fraction(1)) or 1 / self.rate
+                time_s = end_s if decoded.pts is None else decoded.pts * self._stored_base
+                time_s = start_s + self._exact(time_s - start_s, Fraction(1, 2))
+                time_s = time_s if time_s > last_s else last_s + self._stored_base
+                last_s, end_s = time_s, time_s + duration_s
+                yield Frame(self._upright(decoded), time_s, duration_s)
+        problems += faults.of(self.path)
+        tolerated_s = max(_LEAST_CUT, _LEAST_CUT_FRAMES / self.rate)
+        if self._stated_s and self._stated_s - (end_s - start_s) > tolerated_s:
+            present, stated = float(end_s - start_s), float(self._stated_s)
+            problems.append(f"{self.path}: ends after {present:.1f} s of {stated:.1f} s, the rest is missing")
+
+    def _exact(self, time_s: Fraction, error: Fraction) -> Fraction:
+        """Return a stored time, or the multiple of 1 / rate of which it is a rounded one.
+
+        error: of the rounding, at most, as a multiple of the stored time base.
+        """
+        nearest = round(time_s * self.rate) / self.rate
+        is_rounded = self._stored_base >= _COARSE and abs(nearest - time_s) <= error * self._stored_base
+        return nearest if is_rounded else time_s
+
+    def _upright(self, frame: "VideoFrame") -> Tensor:
+        """Return (3, H, W) uint8 RGB of the first frame's size, turned as the file asks for."""
+        from av.video.reformatter import Colorspace, Interpolation
+
+        width, height = self._coded
+        is_hd = frame.colorspace == _UNSPECIFIED and frame.height >= _HD_HEIGHT
+        rgb = frame.reformat(
+            width=width,
+            height=height,
+            format="rgb24",
+            src_colorspace=Colorspace.ITU709 if is_hd else None,
+            interpolation=Interpolation.BICUBIC | Interpolation.ACCURATE_RND | Interpolation.FULL_CHR_H_INT,
+        )
+        image = torch.from_numpy(rgb.to_ndarray()).permute(2, 0, 1)
+        return image.rot90(_quarter_turns(frame), (1, 2)).contiguous()
+
+
+def _quarter_turns(frame: "VideoFrame") -> int:
+    """Return the turns to the left by 90 degrees that make a frame upright."""
+    return round(frame.rotation / 90)
+
+
+@dataclass
+class _Faults:
+    """Counts of a file's faults that decoding meets."""
+
+    n_undecodable: int = 0
+    n_damaged: int = 0
+    n_unreadable: int = 0
+
+    def of(self, path: Path) -> list[str]:
+        """Return a line for each kind of fault."""
+        lines = []
+        if self.n_undecodable:
+            lines.append(f"{path}: {counted(self.n_undecodable, 'frame')} cannot be decoded, and left out")
+        if self.n_damaged:
+            lines.append(f"{path}: {counted(self.n_damaged, 'frame')} with damage")
+        if self.n_unreadable:
+            lines.append(f"{path}: is damaged, and cannot be read to its end")
+        return lines
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator["InputContainer"]:
+    """Yield the container of a video file.
+
+    Raises:
+        DataError: the file is missing, or is no video.
+    """
+    import av
+
+    try:
+        container = av.open(str(path))
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: no such file") from error
+    except av.FFmpegError as error:
+        is_empty = path.is_file() and not path.stat().st_size
+        reason = error.strerror if isinstance(error, OSError) else "it is damaged, or no video"
+        raise DataError(f"{path}: cannot be read as a video: {'it is empty' if is_empty else reason}") from error
+    with container:
+        yield container
+
+
+def _video_stream(container: "InputContainer", path: Path) -> "VideoStream":
+    """Return the first video that is no picture of a cover; raise DataError if there is none."""
+    from av.stream import Disposition
+
+    for stream in container.streams.video:
+        if not stream.disposition & Disposition.attached_pic and stream.codec_context is not None:
+            return stream
+    what = "only sound" if container.streams.audio else "no video"
+    raise DataError(f"{path}: holds {what}. Name a file with pictures.")
+
+
+def _stated_duration(container: "InputContainer", stream: "VideoStream") -> Fraction | None:
+    """Return how many seconds of video a file states; None if it states none, or only that of all its streams."""
+    if stream.duration and stream.time_base:
+        return stream.duration * stream.time_base
+    hours, *rest = stream.metadata.get("DURATION", "").split(":")  # of Matroska: 00:00:01.000000000
+    try:
+        if rest:
+            minutes, seconds = rest
+            return int(hours) * 3600 + int(minutes) * 60 + Fraction(seconds.strip())
+    except ValueError:
+        pass
+    is_alone = len(container.streams) == 1
+    return Fraction(container.duration, 1_000_000) if is_alone and container.duration else None
+
+
+def _packets(container: "InputContainer", stream: "VideoStream", faults: _Faults) -> Iterator["Packet[VideoStream]"]:
+    """Yield the packets up to the end, or to where the file cannot be read."""
+    from av import FFmpegError
+
+    try:
+        yield from (packet for packet in container.demux(stream) if packet.size)
+    except FFmpegError:
+        faults.n_unreadable += 1
+
+
+def _decoded(container: "InputContainer", stream: "VideoStream", faults: _Faults) -> Iterator["VideoFrame"]:
+    """Yield the decoded frames; those that cannot be decoded are counted."""
+    from av import FFmpegError
+
+    def decode(packet: "Packet[VideoStream] | None") -> "list[VideoFrame]":
+        try:
+            return stream.decode(packet)
+        except FFmpegError:
+            faults.n_undecodable += 1
+            return []
+
+    for packet in _packets(container, stream, faults):
+        for frame in decode(packet):
+            faults.n_damaged += frame.is_corrupt
+            yield frame
+    yield from decode(None)  # the decoder holds some back to put them into order

@@ -1,0 +1,137 @@
+"""Pairs made of the frames of videos, in splits by time: neighbours never lie in two splits."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+
+from tqdm import tqdm
+
+from data.batch import DataError
+from data.video_file import VideoFile, require_av
+from tools.convert_data.conversion import Conversion, Existing, convert_each, kept_and_to_do
+from tools.convert_data.photos import PhotoPairs, check_one_split, present_in_splits
+
+_GAP_S = 2  # seconds between two splits, whose frames are in neither
+_GAP_SHARE = Fraction(1, 20)  # of a clip: the most that a gap takes, unless every N-th frame are more
+
+
+@dataclass(frozen=True)
+class TimeSplits:
+    """The splits of a clip's frames by their time: train at the beginning, then val, then test, with gaps between.
+
+    n_frames: of the clip. every: of which every N-th becomes a pair. rate: frames per second.
+    shares: of val and test, in [0, 1]; train has the rest.
+    """
+
+    n_frames: int
+    every: int
+    rate: Fraction
+    shares: Mapping[str, float]
+
+    @property
+    def gap(self) -> int:
+        """The frames between two splits: at least `every`, so that at least one that would become a pair is unused."""
+        return max(self.every, round(min(_GAP_S * self.rate, _GAP_SHARE * self.n_frames)))
+
+    def split_of(self, index: int) -> str | None:
+        """Return the split of frame `index`, from 0; None in a gap."""
+        blocks = [(name, share) for name, share in self.shares.items() if share > 0]
+        split, end = "train", 1 - sum(share for _, share in blocks)
+        for name, share in blocks:
+            border = round(end * self.n_frames)  # in the middle of a gap
+            start = border - self.gap // 2
+            if index < start:
+                return split
+            if index < start + self.gap:
+                return None
+            split, end = name, end + share
+        return split
+
+    def chosen(self) -> Iterator[tuple[int, str]]:
+        """Yield the index of each frame that becomes a pair, and its split."""
+        for index in range(0, self.n_frames, self.every):
+            if split := self.split_of(index):
+                yield index, split
+
+
+def from_videos(
+    paths: Sequence[Path],
+    target: Path,
+    existing: Existing,
+    problems: list[str],
+    *,
+    pairs: PhotoPairs,
+    shares: Mapping[str, float],
+    every: int | None,
+) -> Counter[str]:
+    """Make a pair of every N-th frame of each video; return the number of pairs of each split, those kept included.
+
+    A pair is named CLIP_000123 by the number of its frame, from 1.
+    every: None takes about one frame a second.
+    problems: gets those of videos that are damaged or cannot be read.
+
+    Raises:
+        DataError: av is not installed, no video can be read, two have the same name, a frame is present in another
+            split, or a file exists.
+        OSError: a file cannot be written.
+    """
+    require_av(str(paths[0]))
+    clips = _opened(paths, problems)
+    present = present_in_splits(target)
+    planned: list[tuple[VideoFile, dict[int, Conversion]]] = []
+    for name, video in clips.items():
+        step = every or max(1, round(video.rate))
+        chosen = TimeSplits(video.count_frames(), step, video.rate, shares).chosen()
+        plan = {index: _planned(f"{name}_{index + 1:06d}", split, target, pairs) for index, split in chosen}
+        for conversion in plan.values():
+            check_one_split(conversion.name, conversion.split, present)
+        planned.append((video, plan))
+    counts, to_do = kept_and_to_do([conversion for _, plan in planned for conversion in plan.values()], existing)
+    wanted = {conversion.name for conversion in to_do}
+    with tqdm(total=len(wanted), unit="pair", disable=None, dynamic_ncols=True) as progress:
+        conversions = _conversions(planned, wanted, pairs, problems, progress.update)
+        made, unusable = convert_each(conversions, len(wanted))
+    problems += unusable
+    return counts + made
+
+
+def _opened(paths: Sequence[Path], problems: list[str]) -> dict[str, VideoFile]:
+    """Return the videos by name; raise DataError where two have the same, or none can be read."""
+    clips: dict[str, VideoFile] = {}
+    for path in paths:
+        try:
+            video = VideoFile(path)
+        except DataError as error:
+            problems += error.problems
+            continue
+        if (other := clips.setdefault(path.stem, video)) is not video:
+            raise DataError(f"{path} and {other.path} have the same name: rename one of them")
+    if not clips:
+        raise DataError(*problems)
+    return clips
+
+
+def _planned(name: str, split: str, target: Path, pairs: PhotoPairs) -> Conversion:
+    """Return the conversion of a frame that is not decoded yet."""
+    return Conversion(name, split, pairs.files(target, split, name), tuple)
+
+
+def _conversions(
+    planned: Sequence[tuple[VideoFile, Mapping[int, Conversion]]],
+    wanted: set[str],
+    pairs: PhotoPairs,
+    problems: list[str],
+    report: Callable[[], object],
+) -> Iterator[Conversion]:
+    """Decode the videos one after the other, and yield the conversions of their frames that are wanted."""
+    for video, plan in planned:
+        if not any(conversion.name in wanted for conversion in plan.values()):
+            continue
+        for index, frame in enumerate(video.frames(problems)):
+            conversion = plan.get(index)
+            if conversion and conversion.name in wanted:
+                yield replace(conversion, make=partial(pairs.of, frame.image))
+                report()
