@@ -99,6 +99,9 @@ def trained_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         save_image(folder / "COLORED" / split / "a.png", colored)
     for name, suffix in (("a", "jpg"), ("b", "png")):
         save_image(folder / f"{name}.{suffix}", np.full((40, 50, 3), 90, np.uint8))
+    (folder / "instances").mkdir()
+    for name in ("source.png", "instances/source.png"):
+        shutil.copyfile(folder / "LABELS/test_label/1.png", folder / name)
     for name in ("clip.mp4", "other.mp4"):
         write_video(folder / name, n_frames=6, size=(64, 64))
     (folder / "hub" / "checkpoints").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What the page has to know of a generator: its sources, classes, sizes and samples."""
+"""The facts of a generator that the page needs: its sources, classes, sizes and samples."""
 
 import json
 from dataclasses import asdict, dataclass, field

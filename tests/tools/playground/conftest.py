@@ -1,12 +1,16 @@
-"""A real browser."""
+"""A real browser, and networks for its pages."""
 
 import shutil
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
+from tests.conftest import save_image, write_tiny_config
+from tests.runs import run
 from tests.tools.playground.pages import PATIENCE_MS
+from tests.tools.playground.trained import SIZE, STRONG, Trained, export_page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 OPTIONS = [  # nothing but the page itself, and a camera that shows a moving picture
@@ -25,3 +29,33 @@ def browser() -> Iterator[Browser]:
         running = programs.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
         yield running
         running.close()
+
+
+@pytest.fixture(scope="session")
+def facades(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """Label maps with instances -> photographs."""
+    config = write_tiny_config(tmp_path_factory.mktemp("facades"))
+    size = (f"data.synthetic.height={SIZE}", f"data.synthetic.width={SIZE}")
+    run(config, "train.max_steps=1", STRONG, *size)
+    run_folder = config.parent / "runs" / "tiny"
+    export_page(run_folder, config.parent / "page.html")
+    return Trained(run_folder, config.parent / "page.html")
+
+
+@pytest.fixture(scope="session")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """RGB images -> RGB images."""
+    config = write_tiny_config(tmp_path_factory.mktemp("photos"))
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 96, 3), dtype=np.uint8)
+    for split in ("train", "test"):
+        save_image(config.parent / "pairs" / split / "1.png", pixels)
+    data = ("data.layout=side_by_side", f"data.root={config.parent / 'pairs'}", "data.instance_edges=false")
+    run(config, "train.max_steps=1", STRONG, *data)
+    run_folder = config.parent / "runs" / "tiny"
+    export_page(run_folder, config.parent / "page.html")
+    return Trained(run_folder, config.parent / "page.html")
+
+
+@pytest.fixture(params=["server", "file"])
+def engine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)

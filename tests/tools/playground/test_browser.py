@@ -1,91 +1,17 @@
-"""The page in a real browser, with both engines: the server, and the network that the page carries."""
+"""Drawing on the page in a real browser, with both engines: the server, and the network that the page carries."""
 
 import statistics
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
-from PIL import Image
 from playwright.sync_api import Browser, expect
 
-from tests.conftest import save_image, write_tiny_config
-from tests.runs import program_main, run, translate
-from tests.tools.playground.pages import Opened, opened, read
+from tests.tools.playground.pages import Opened, read
 from tests.tools.playground.serving import serving
+from tests.tools.playground.trained import N_CLASSES, SIZE, Trained, page_of, translated_by_test_py
 
 pytestmark = pytest.mark.browser
-
-N_CLASSES = 12  # of the synthetic facades
-SIZE = 64
-STRONG = "generator.init_gain=0.3"  # or every translation is grey, and a stroke changes nothing
-
-
-class Trained(NamedTuple):
-    """A run, and its network in a page of its own."""
-
-    run: Path
-    page: Path
-
-
-def export_page(run_folder: Path, page: Path) -> None:
-    program_main("tools.export")(
-        ["--checkpoint", str(run_folder), "--format", "html", "--output", str(page), "--samples", "2"]
-    )
-
-
-@pytest.fixture(scope="module")
-def facades(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """Label maps with instances -> photographs."""
-    config = write_tiny_config(tmp_path_factory.mktemp("facades"))
-    size = (f"data.synthetic.height={SIZE}", f"data.synthetic.width={SIZE}")
-    run(config, "train.max_steps=1", STRONG, *size)
-    run_folder = config.parent / "runs" / "tiny"
-    export_page(run_folder, config.parent / "page.html")
-    return Trained(run_folder, config.parent / "page.html")
-
-
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """RGB images -> RGB images."""
-    config = write_tiny_config(tmp_path_factory.mktemp("photos"))
-    pixels = np.random.default_rng(0).integers(0, 256, (40, 96, 3), dtype=np.uint8)
-    for split in ("train", "test"):
-        save_image(config.parent / "pairs" / split / "1.png", pixels)
-    data = ("data.layout=side_by_side", f"data.root={config.parent / 'pairs'}", "data.instance_edges=false")
-    run(config, "train.max_steps=1", STRONG, *data)
-    run_folder = config.parent / "runs" / "tiny"
-    export_page(run_folder, config.parent / "page.html")
-    return Trained(run_folder, config.parent / "page.html")
-
-
-@pytest.fixture(params=["server", "file"])
-def engine(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@contextmanager
-def page_of(browser: Browser, trained: Trained, engine: str, **size: int) -> Iterator[Opened]:
-    if engine == "file":
-        with opened(browser, trained.page.as_uri(), **size) as page:
-            yield page
-        return
-    command = ("--checkpoint", str(trained.run), "--opt-level", "O0")
-    with serving(*command) as server, opened(browser, server.url, **size) as page:
-        yield page
-
-
-def translated_by_test_py(trained: Trained, source: Path, instances: Path | None, folder: Path) -> np.ndarray:
-    """Return the picture that test.py makes of files that the page has saved."""
-    arguments = ["--checkpoint", str(trained.run), "--input", str(source), "--opt-level", "O0"]
-    if instances is not None:
-        (folder / "instances").mkdir()
-        instances.rename(folder / "instances" / source.name)
-        arguments += ["--instances", str(folder / "instances")]
-    translate(*arguments, "--output", str(folder / "out"))
-    return read(folder / "out" / source.name).astype(int)
 
 
 def test_a_stroke_changes_the_picture_as_test_py_translates_it(
@@ -122,30 +48,6 @@ def test_a_stroke_changes_the_picture_as_test_py_translates_it(
     expected = translated_by_test_py(facades, labels, instances, tmp_path)
     assert expected.std() > 10
     assert abs(after.astype(int) - expected).max() <= 1
-
-
-def test_a_saved_label_map_is_loaded_again(browser: Browser, facades: Trained, engine: str, tmp_path: Path) -> None:
-    labels = np.random.default_rng(0).integers(0, N_CLASSES, (21, 37), dtype=np.uint8)
-    save_image(tmp_path / "wide.png", labels)
-    palette = Image.frombytes("P", (37, 21), labels[:, ::-1].tobytes())
-    palette.putpalette(list(range(3 * N_CLASSES)))
-    palette.save(tmp_path / "palette.png", bits=4)
-    with page_of(browser, facades, engine) as page:
-        page.drop(tmp_path / "wide.png")
-        page.wait()
-        expect(page.page.locator("#source")).to_have_attribute("height", "21")
-        page.wait()
-        assert page.pixels("result").shape == (21, 37, 3)
-        saved, instances = page.download("save", tmp_path)
-        assert np.array_equal(read(saved), labels)
-        first = page.pixels("result").astype(int)
-        page.drop(tmp_path / "palette.png")
-        page.page.wait_for_timeout(500)
-        page.wait()
-        (mirrored, _) = page.download("save", tmp_path / "again")
-        assert np.array_equal(read(mirrored), labels[:, ::-1])
-    expected = translated_by_test_py(facades, saved, instances, tmp_path)
-    assert abs(first - expected).max() <= 1
 
 
 @pytest.mark.parametrize("tool", ["Line", "Rectangle", "Fill"])
@@ -245,90 +147,6 @@ def test_one_can_draw_by_touch_on_a_small_screen(browser: Browser, facades: Trai
         one.wait()
         assert (one.pixels("source") != before).any()
         context.close()
-
-
-@pytest.mark.parametrize(
-    ("name", "make", "message"),
-    [
-        ("notes.txt", lambda path: path.write_text("hello"), "notes.txt: is no PNG. Save the label map as a PNG"),
-        (
-            "photo.png",
-            lambda path: save_image(path, np.zeros((4, 4, 3), np.uint8)),
-            "holds RGB colours, expected class",
-        ),
-        ("ids.png", lambda path: save_image(path, np.full((4, 4), 99, np.uint8)), "(row 0, column 0) holds id 99"),
-        ("cut.png", lambda path: (save_image(path, noise()), path.write_bytes(path.read_bytes()[:200])), "is damaged"),
-        ("empty.png", lambda path: path.write_bytes(b""), "empty.png: is no PNG"),
-    ],
-)
-def test_a_wrong_file_is_a_message(
-    browser: Browser,
-    facades: Trained,
-    engine: str,
-    name: str,
-    make: Callable[[Path], object],
-    message: str,
-    tmp_path: Path,
-) -> None:
-    make(tmp_path / name)
-    with page_of(browser, facades, engine) as page:
-        before = page.pixels("source")
-        page.drop(tmp_path / name)
-        assert message in page.message()
-        assert np.array_equal(page.pixels("source"), before)
-        page.page.locator("#message button").click()
-        expect(page.page.locator("#message")).to_be_hidden()
-
-
-def noise() -> np.ndarray:
-    return np.random.default_rng(0).integers(0, N_CLASSES, (64, 64), dtype=np.uint8)
-
-
-def test_photographs_are_dropped_drawn_on_and_saved(
-    browser: Browser, photos: Trained, engine: str, tmp_path: Path
-) -> None:
-    photo = np.random.default_rng(1).integers(0, 256, (30, 41, 3), dtype=np.uint8)
-    save_image(tmp_path / "photo.png", photo)
-    save_image(tmp_path / "large.png", np.zeros((60, 120, 3), np.uint8))
-    (tmp_path / "broken.png").write_bytes(b"x")
-    with page_of(browser, photos, engine) as page:
-        assert page.pixels("source").shape == (40, 48, 3)  # the sample of the test split
-        page.drop(tmp_path / "photo.png")
-        expect(page.page.locator("#source")).to_have_attribute("width", "41")
-        page.wait()
-        assert np.array_equal(page.pixels("source"), photo)
-        page.choose("black")
-        page.drag((5, 5), (20, 20))
-        assert (page.pixels("source")[12, 12] == 0).all()
-        (source,) = page.download("save", tmp_path)
-        found = page.pixels("result").astype(int)
-        page.drop(tmp_path / "broken.png")
-        assert "broken.png: cannot be read as an image" in page.message()
-        page.drop(tmp_path / "large.png")
-        expect(page.page.locator("#source")).to_have_attribute("width", "48")  # the longest side of the training
-        page.wait()
-        assert page.pixels("source").shape == (24, 48, 3)
-    expected = translated_by_test_py(photos, source, None, tmp_path)
-    assert expected.std() > 10
-    assert abs(found - expected).max() <= 1
-
-
-def test_the_camera_is_translated_continuously(browser: Browser, photos: Trained, engine: str) -> None:
-    with page_of(browser, photos, engine) as page:
-        button = page.page.locator("#camera")
-        button.click()
-        expect(button).to_have_attribute("aria-pressed", "true")
-        page.page.wait_for_timeout(700)
-        first = page.pixels("result")
-        page.page.wait_for_timeout(1500)
-        second = page.pixels("result")
-        assert first.shape != second.shape or (first != second).any()
-        button.click()
-        expect(button).to_have_attribute("aria-pressed", "false")
-        page.wait()
-        still = page.pixels("source")
-        page.page.wait_for_timeout(300)
-        assert np.array_equal(page.pixels("source"), still)
 
 
 def test_a_server_that_stopped_is_a_message(browser: Browser, facades: Trained) -> None:

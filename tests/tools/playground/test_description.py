@@ -1,4 +1,4 @@
-"""What the page is given to know: names and colours of classes, sizes, and text that cannot leave its element."""
+"""The facts that the page gets: names and colours of classes, sizes, and text that cannot leave its element."""
 
 import json
 from dataclasses import replace

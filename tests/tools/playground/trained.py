@@ -1,0 +1,52 @@
+"""Tiny networks on both kinds of pages, and the pictures that test.py makes of what a page has saved."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from playwright.sync_api import Browser
+
+from tests.runs import program_main, translate
+from tests.tools.playground.pages import Opened, opened, read
+from tests.tools.playground.serving import serving
+
+N_CLASSES = 12  # of the synthetic facades
+SIZE = 64
+STRONG = "generator.init_gain=0.3"  # or every translation is grey, and a stroke changes nothing
+
+
+class Trained(NamedTuple):
+    """A run, and its network in a page of its own."""
+
+    run: Path
+    page: Path
+
+
+def export_page(run_folder: Path, page: Path) -> None:
+    program_main("tools.export")(
+        ["--checkpoint", str(run_folder), "--format", "html", "--output", str(page), "--samples", "2"]
+    )
+
+
+@contextmanager
+def page_of(browser: Browser, trained: Trained, engine: str, **size: int) -> Iterator[Opened]:
+    if engine == "file":
+        with opened(browser, trained.page.as_uri(), **size) as page:
+            yield page
+        return
+    command = ("--checkpoint", str(trained.run), "--opt-level", "O0")
+    with serving(*command) as server, opened(browser, server.url, **size) as page:
+        yield page
+
+
+def translated_by_test_py(trained: Trained, source: Path, instances: Path | None, folder: Path) -> np.ndarray:
+    """Return the picture that test.py makes of files that the page has saved."""
+    arguments = ["--checkpoint", str(trained.run), "--input", str(source), "--opt-level", "O0"]
+    if instances is not None:
+        (folder / "instances").mkdir()
+        instances.rename(folder / "instances" / source.name)
+        arguments += ["--instances", str(folder / "instances")]
+    translate(*arguments, "--output", str(folder / "out"))
+    return read(folder / "out" / source.name).astype(int)
