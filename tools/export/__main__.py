@@ -5,6 +5,7 @@ docs/export.md.
 """
 
 import argparse
+import errno
 import importlib.util
 import sys
 from collections.abc import Sequence
@@ -106,10 +107,16 @@ def write_originals(loaded: LoadedGenerator, output: Path, family: str | None) -
         write_original(network, path, families[path])
 
 
-def refuse_existing(path: Path) -> None:
-    """Raise FileExistsError if a file would be overwritten."""
-    if path.exists():
-        raise FileExistsError(17, "already exists; choose another --output, or --existing replace", str(path))
+def check_output(path: Path, *, is_folder: bool, may_exist: bool) -> None:
+    """Raise FileExistsError if a file would be overwritten, or a folder is in the place of a file or the reverse."""
+    if not path.exists():
+        return
+    if path.is_dir() != is_folder:
+        what = "is a file, --folder writes a folder" if is_folder else "is a folder"
+        raise FileExistsError(errno.EEXIST, f"{what}; choose another --output", str(path))
+    if not may_exist:
+        remedy = "already exists; choose another --output, or --existing replace"
+        raise FileExistsError(errno.EEXIST, remedy, str(path))
 
 
 def main(argv: Sequence[str]) -> None:
@@ -122,9 +129,8 @@ def main(argv: Sequence[str]) -> None:
     logger.info("checkpoint   %s", file)
     name = FOLDER_NAME if arguments.folder else FILE_NAMES[arguments.format]
     output = arguments.output or file.with_name(name)
-    if arguments.existing == "error":
-        for path in original_files(loaded.generator, output) if arguments.format == "original" else [output]:
-            refuse_existing(path)
+    for path in original_files(loaded.generator, output) if arguments.format == "original" else [output]:
+        check_output(path, is_folder=arguments.folder, may_exist=arguments.existing == "replace")
     dtype: Dtype = arguments.dtype or "float32"
     match arguments.format:
         case "original":

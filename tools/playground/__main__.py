@@ -10,7 +10,7 @@ import sys
 import tempfile
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -131,7 +131,7 @@ def playground(arguments: argparse.Namespace) -> Iterator[PlaygroundServer]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pairgan-")))  # of --tile
         predictor = with_tiles(predictor, loaded, request, folder)
-        translator = stack.enter_context(Translator(predictor, samples.preprocessing))
+        translator = Translator(predictor, samples.preprocessing)  # which the server closes
         make_server = partial(
             PlaygroundServer,
             description=description,
@@ -140,7 +140,9 @@ def playground(arguments: argparse.Namespace) -> Iterator[PlaygroundServer]:
             samples=samples,
             translator=translator,
         )
-        yield stack.enter_context(open_at(arguments.port, make_server))
+        server = open_at(arguments.port, make_server)
+        stack.callback(server.stop)
+        yield server
 
 
 def open_at(port: int | None, make_server: Callable[[int], PlaygroundServer]) -> PlaygroundServer:
@@ -159,16 +161,15 @@ def open_at(port: int | None, make_server: Callable[[int], PlaygroundServer]) ->
 
 @contextmanager
 def until_signal() -> Iterator[None]:
-    """End the block without an error at Ctrl-C, SIGTERM or SIGHUP."""
-    kinds = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {kind: signal.signal(kind, signal.default_int_handler) for kind in kinds}
-    try:
+    """End the block without an error at Ctrl-C, SIGTERM, or SIGHUP unless nohup has it ignored.
+
+    The handlers stay: a second signal interrupts what is done after the block.
+    """
+    for kind in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if kind != signal.SIGHUP or signal.getsignal(kind) is not signal.SIG_IGN:
+            signal.signal(kind, signal.default_int_handler)
+    with suppress(KeyboardInterrupt):
         yield
-    except KeyboardInterrupt:
-        return
-    finally:
-        for kind, handler in before.items():
-            signal.signal(kind, handler)
 
 
 def _has_screen() -> bool:
@@ -192,9 +193,9 @@ def main(argv: Sequence[str]) -> None:
     with playground(arguments) as server:
         logger.info("playground   %s", server.url)
         logger.info("             Ctrl-C stops it")
-        if not arguments.no_browser and _has_screen():
-            webbrowser.open(server.url)
         with until_signal():
+            if not arguments.no_browser and _has_screen():
+                webbrowser.open(server.url)
             server.serve_forever(poll_interval=0.2)
     logger.info("stopped")
 

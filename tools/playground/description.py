@@ -10,6 +10,7 @@ from data import LAYOUTS
 from data.conditioning import Conditioning
 from inference.load import LoadedGenerator
 from metrics.label_colors import IGNORED, read_label_colors
+from tools.playground.wire import MAX_PIXELS
 from utils.errors import ConfigError
 from utils.palette import CITYSCAPES
 
@@ -33,6 +34,7 @@ class Description:
     classes: of label maps, ignored pixels as the last; empty where sources are RGB images.
     needs_instances: whether a source has instance ids. takes_seed: whether a translation depends on a seed.
     width, height: of a new picture, in pixels. longest_side: to which larger files are reduced.
+    max_pixels: of any picture.
     size_multiple, min_size: the sides that the generator takes.
     n_classes: K, without ignored pixels. ignore_id: the id of those in files; None where there are none.
     samples: the names of samples to start from. sample_sizes: width and height of those that the page carries.
@@ -49,6 +51,7 @@ class Description:
     width: int
     height: int
     longest_side: int
+    max_pixels: int
     size_multiple: int
     min_size: int
     samples: list[str]
@@ -92,6 +95,7 @@ def describe(
         width=width,
         height=height,
         longest_side=max(height, width),
+        max_pixels=MAX_PIXELS,
         size_multiple=sides.multiple,
         min_size=sides.minimum,
         samples=samples,

@@ -2,8 +2,10 @@
 
 import re
 import secrets
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
@@ -19,13 +21,13 @@ from utils.errors import UserError
 from utils.log import logger
 
 ADDRESS = "127.0.0.1"
-HOSTS = ("127.0.0.1", "localhost")
-MAX_BYTES = 2**26  # of a request
+HOST = re.compile(r"(127\.0\.0\.1|localhost)(:\d{1,5})?", re.ASCII | re.IGNORECASE)
 MAX_DRAINED_BYTES = 2**28  # of one that is refused: a client that still sends would not read the answer
 MAX_SEED = 2**31 - 1
 BINARY = "application/octet-stream"
 TEXT = "text/plain; charset=utf-8"
 SILENCE_S = 60.0  # of a connection, after which it is closed
+PATIENCE_S = 2.0  # with the answers that are on their way when the server stops
 
 
 class RefusedError(Exception):
@@ -57,7 +59,6 @@ class PlaygroundServer(ThreadingHTTPServer):
         samples: Samples,
         translator: Translator,
     ) -> None:
-        super().__init__((ADDRESS, port), Handler)
         nonce = secrets.token_urlsafe(16)
         self.page = build_page(description, "server_engine", nonce=nonce).encode()
         self.policy = (
@@ -68,6 +69,28 @@ class PlaygroundServer(ThreadingHTTPServer):
         self.ignore_id = ignore_id
         self.samples = samples
         self.translator = translator
+        self._answering = 0
+        self._answered = threading.Condition()
+        super().__init__((ADDRESS, port), Handler)
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Count an answer that is on its way."""
+        with self._answered:
+            self._answering += 1
+        try:
+            yield
+        finally:
+            with self._answered:
+                self._answering -= 1
+                self._answered.notify_all()
+
+    def stop(self) -> None:
+        """Stop listening and translating; the answers that are on their way are waited for."""
+        self.server_close()
+        self.translator.close()
+        with self._answered:
+            self._answered.wait_for(lambda: self._answering == 0, PATIENCE_S)
 
     @property
     def url(self) -> str:
@@ -88,11 +111,13 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer with the page or a sample."""
-        self._answer_or_refuse(self._get)
+        with self.server.answering():
+            self._answer_or_refuse(self._get)
 
     def do_POST(self) -> None:
         """Answer with a translation."""
-        self._answer_or_refuse(self._post)
+        with self.server.answering():
+            self._answer_or_refuse(self._post)
 
     def _get(self) -> None:
         path = urlsplit(self.path).path
@@ -147,24 +172,25 @@ class Handler(BaseHTTPRequestHandler):
 
     def _check_origin(self) -> None:
         """Refuse other names of this machine, by which a foreign page could reach it, and other pages."""
-        host = self.headers.get("Host", "")
-        if urlsplit(f"//{host}").hostname not in HOSTS:
+        hosts = self.headers.get_all("Host", [])
+        if len(hosts) != 1 or not HOST.fullmatch(hosts[0]):
             raise RefusedError(HTTPStatus.MISDIRECTED_REQUEST, f"this server answers at {self.server.url} only")
         origin = self.headers.get("Origin")
-        if origin is not None and origin != f"http://{host}":
-            raise RefusedError(HTTPStatus.FORBIDDEN, "another page may not use this server")
-        if self.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
+        is_link = self.path == "/" and self.headers.get("Sec-Fetch-Mode") == "navigate"
+        is_foreign = self.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none") and not is_link
+        if is_foreign or (origin is not None and origin != f"http://{hosts[0]}"):
             raise RefusedError(HTTPStatus.FORBIDDEN, "another page may not use this server")
 
     def _length(self) -> int:
         """Return the length of the request's body; refuse one that is too large."""
-        text = self.headers.get("Content-Length", "")
+        texts = self.headers.get_all("Content-Length", [])
+        text = texts[0] if len(texts) == 1 and "Transfer-Encoding" not in self.headers else ""
         if not re.fullmatch(r"\d{1,18}", text, re.ASCII):
-            raise RefusedError(HTTPStatus.LENGTH_REQUIRED, "expected Content-Length")
-        if int(text) > MAX_BYTES:
+            raise RefusedError(HTTPStatus.LENGTH_REQUIRED, "expected the length of the body, by Content-Length alone")
+        if int(text) > wire.MAX_BYTES:
             raise RefusedError(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"{int(text):,} bytes, at most {MAX_BYTES:,}: use a smaller picture",
+                f"{int(text):,} bytes, at most {wire.MAX_BYTES:,}: use a smaller picture",
             )
         return int(text)
 
@@ -187,8 +213,8 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         try:
             self._answer(status, TEXT, f"{text}\n".encode(errors="backslashreplace"), {"Connection": "close"})
-            self.wfile.flush()
-            self._drain()
+            if self.headers is not None and (self.command == "POST" or "Content-Length" in self.headers):
+                self._drain()
         except OSError:  # the client is gone
             return
 

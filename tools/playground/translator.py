@@ -1,8 +1,6 @@
 """Translates pictures one at a time, each as test.py translates a file of its own."""
 
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from types import TracebackType
-from typing import Self
 
 from torch import Tensor
 
@@ -40,12 +38,7 @@ class Translator:
         enlarged, window = padded(sample, self._preprocessing.size_multiple, self._preprocessing.min_size)
         return window.cut(self._predictor.with_seed(seed).translate(Batch.of([enlarged]))[0])
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         """Wait for the translation that is computed, and leave out those that wait."""
         self._is_closed = True
         self._thread.shutdown(cancel_futures=True)

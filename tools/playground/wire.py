@@ -14,6 +14,8 @@ from data.map_reader import checked_classes
 
 NAME = "source"  # of every drawing: seeds of features and noise depend on it, as on a file's name in test.py
 MAX_SIDE = 16384
+MAX_BYTES = 2**26  # of a picture
+MAX_PIXELS = MAX_BYTES // 8  # of one with ids and instances
 
 
 def n_bytes(width: int, height: int, conditioning: Conditioning) -> int:

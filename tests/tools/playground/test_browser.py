@@ -90,7 +90,7 @@ def test_instances_of_strokes(browser: Browser, facades: Trained, tmp_path: Path
     assert joined.dtype == np.uint16 or joined.dtype == np.int32
     assert len(np.unique(joined[10:20, 10:30])) == 1
     assert len(np.unique(apart[10:20, 10:40])) == 2
-    assert np.array_equal(opened_again, joined)
+    assert np.array_equal(opened_again, joined)  # both numbered in the order in which they occur
 
 
 def test_samples_seeds_and_kept_results(browser: Browser, facades: Trained, engine: str) -> None:

@@ -23,6 +23,7 @@ def description() -> Description:
         width=64,
         height=64,
         longest_side=64,
+        max_pixels=4096,
         size_multiple=4,
         min_size=8,
         samples=[],

@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,8 +24,9 @@ from tests.processes import start_program
 from tests.runs import run, translate, wait_for
 from tests.tools.playground.serving import serving
 from tools.playground.__main__ import parse_arguments
-from tools.playground.server import MAX_BYTES, PlaygroundServer
+from tools.playground.server import PlaygroundServer
 from tools.playground.translator import Translator
+from tools.playground.wire import MAX_BYTES
 from utils.errors import UserError
 
 BINARY = {"Content-Type": "application/octet-stream"}
@@ -156,10 +158,16 @@ def test_the_page_requests_nothing_from_elsewhere(server: PlaygroundServer) -> N
         ("POST", "/translate?width=8&height=8&seed=0", b"x", {"Content-Type": "text/plain"}, 415, "as application/oct"),
         ("GET", "/", None, {"Host": "evil.example"}, 421, "answers at http://127.0.0.1:"),
         ("GET", "/", None, {"Host": "127.0.0.1.evil.example"}, 421, "answers at http://127.0.0.1:"),
+        ("GET", "/", None, {"Host": "evil.example@127.0.0.1"}, 421, "answers at http://127.0.0.1:"),
+        ("GET", "/", None, {"Host": "["}, 421, "answers at http://127.0.0.1:"),
+        ("GET", "/", None, {"Host": ""}, 421, "answers at http://127.0.0.1:"),
         ("GET", "/samples/0", None, {"Origin": "http://evil.example"}, 403, "another page"),
         ("GET", "/samples/0", None, {"Origin": "null"}, 403, "another page"),
         ("GET", "/samples/0", None, {"Sec-Fetch-Site": "cross-site"}, 403, "another page"),
+        ("GET", "/", None, {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, 403, "another page"),
         ("POST", "/translate", b"x", BINARY | {"Origin": "http://127.0.0.1:1"}, 403, "another page"),
+        ("POST", "/translate", b"x", BINARY | {"Transfer-Encoding": "chunked"}, 411, "Content-Length alone"),
+        ("POST", "/translate", b"x", BINARY | {"content-length": "2"}, 411, "Content-Length alone"),
     ],
 )
 def test_other_requests_are_refused(
@@ -180,6 +188,12 @@ def test_other_requests_are_refused(
     assert received.startswith(f"HTTP/1.1 {status} "), received
     assert answer in received.partition("\r\n\r\n")[2]
     assert "Traceback" not in received
+
+
+def test_a_link_from_another_page_leads_to_the_page(server: PlaygroundServer) -> None:
+    fields = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate"}
+    assert ask(server, "GET", "/", None, **fields)[0] == 200
+    assert ask(server, "GET", "/samples/0", None, **fields)[0] == 403
 
 
 def test_an_id_that_is_no_class_is_named(server: PlaygroundServer) -> None:
@@ -264,6 +278,28 @@ def test_a_failed_translation_leaves_the_server_alive(
     assert found[0] == status
     assert answer in found[1]
     assert post(server, *maps)[0] == 200
+
+
+def test_who_waits_when_it_stops_gets_an_answer(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+    original: Callable[..., torch.Tensor] = Translator._translate
+
+    def slow(self: Translator, sample: object, seed: int) -> torch.Tensor:
+        begun.set()
+        may_end.wait(60)
+        return original(self, sample, seed)
+
+    monkeypatch.setattr(Translator, "_translate", slow)
+    maps = drawing(np.random.default_rng(0), 8, 8)
+    with ThreadPoolExecutor(2) as threads:
+        with serving("--checkpoint", str(tiny_run)) as server:
+            computed = threads.submit(post, server, *maps)
+            begun.wait(60)
+            waiting = threads.submit(post, server, *maps)
+            time.sleep(0.3)
+            threading.Timer(0.5, may_end.set).start()
+        assert computed.result()[0] == 200
+        assert waiting.result() == (503, b"The playground was stopped. Start it again: python -m tools.playground\n")
 
 
 def test_a_port_in_use_is_an_error_only_if_it_was_asked_for(server: PlaygroundServer, tiny_run: Path) -> None:

@@ -13,15 +13,14 @@ import { ResultView, Strip, saveBlob, saveCanvas } from "result_view";
 const get = id => document.getElementById(id);
 const model = JSON.parse(get("model").textContent);
 const hasClasses = model.classes.length > 0;
-const camera = new Camera();
+const camera = new Camera(stopCamera);
 
 const palette = new Palette(get("values"), get("color"), model, () => {});
 const view = new ResultView(
   { result: get("result"), over: get("over"), slider: get("slider"), time: get("time") }, palette.colorOf);
 const strip = new Strip(get("strip"), job => {
   get("seed").value = job.seed;
-  stopCamera();
-  board.show(job.picture.copy());
+  open(() => job.picture.copy());
 });
 const board = new DrawingBoard(get("source"), get("cursor"), {
   settings: () => ({
@@ -36,16 +35,27 @@ const board = new DrawingBoard(get("source"), get("cursor"), {
     palette.choose(value);
     choose("brush");
   },
+  onEdit: stopCamera,
 });
 
 let live = null;
+let opening = 0; // the number of the newest picture that is opened: an older one may arrive later
 
 function translate() {
-  live?.request({ picture: board.picture.copy(), seed: seed() });
+  get("samples").value = ""; // the picture is no longer that sample
+  live?.request(() => ({ picture: board.picture.copy(), seed: seed() }));
+}
+
+/** Return the whole number in a field, which then shows it: the default if it holds none, the nearest one allowed. */
+function numberIn(id, least, most, otherwise) {
+  const typed = get(id).valueAsNumber;
+  const number = Math.min(Math.max(Number.isNaN(typed) ? otherwise : Math.trunc(typed), least), most);
+  if (document.activeElement !== get(id)) get(id).value = number;
+  return number;
 }
 
 function seed() {
-  return Math.min(Math.max(Math.trunc(get("seed").valueAsNumber) || 0, 0), 2147483647);
+  return numberIn("seed", 0, 2147483647, 0);
 }
 
 function report(error, isOfTranslation = false) {
@@ -56,6 +66,7 @@ function report(error, isOfTranslation = false) {
 
 function show(image, job, milliseconds) {
   if (get("message").dataset.isOfTranslation === "true") get("message").hidden = true;
+  get("keep").disabled = get("download").disabled = false;
   view.show(image, job, milliseconds);
 }
 
@@ -78,41 +89,52 @@ function choose(tool) {
   document.querySelector(`[name=tool][value=${tool}]`).checked = true;
 }
 
+/** Return the longest side of a picture that is opened. */
 function longest() {
-  return Math.min(Math.max(get("longest").valueAsNumber || model.longest_side, 16), 4096);
+  return Math.min(numberIn("longest", 16, 4096, model.longest_side), Math.floor(Math.sqrt(model.max_pixels)));
 }
 
 // --- pictures -------------------------------------------------------------------------------------------------------
 
-async function openFile(file) {
-  if (!file) return;
-  const picture = await readPicture(file, model, longest());
+/** Show the picture that a function returns, unless another is opened meanwhile; return whether it is shown. */
+async function open(read) {
+  const turn = ++opening;
+  const picture = await read();
+  if (turn !== opening) return false;
   stopCamera();
-  get("samples").value = "";
   board.show(picture);
+  return true;
 }
 
-async function openSample() {
-  const index = get("samples").value;
-  if (index === "") return;
-  stopCamera();
-  board.show(await engine.sample(Number(index)));
+async function openFile(file) {
+  if (file) await open(() => readPicture(file, model, longest()));
 }
 
-function openBlank() {
-  const side = id => Math.min(Math.max(Math.trunc(get(id).valueAsNumber) || 1, 1), 4096);
-  stopCamera();
-  board.show(Picture.blank(side("width"), side("height"), palette.paper, model.needs_instances));
+async function openSample(index) {
+  if (index !== "" && (await open(() => engine.sample(Number(index))))) get("samples").value = index;
+}
+
+async function openInstances(file) {
+  const { picture } = board;
+  const ids = await readInstances(file, picture);
+  if (ids.length === board.picture.values.length) board.edit(changed => changed.instances.set(ids));
+}
+
+async function openBlank() {
+  const width = numberIn("width", 1, 4096, model.width), height = numberIn("height", 1, 4096, model.height);
+  if (width * height > model.max_pixels) {
+    throw new Error(`${width}x${height}: a picture has at most ${model.max_pixels} pixels. Choose a smaller one.`);
+  }
+  await open(() => Picture.blank(width, height, palette.paper, model.needs_instances));
 }
 
 async function save() {
   const { width, height, values, instances } = board.picture;
-  if (!hasClasses) {
-    saveCanvas(get("source"), "source.png");
-    return;
-  }
-  saveBlob(await encodeIds(width, height, values), "source.png");
-  if (instances) saveBlob(await encodeIds(width, height, instances, 16), "source_instances.png");
+  const ids = instances && board.picture.compactInstances();
+  if (instances && !ids) throw new Error("The picture has more than 65536 instances, which a PNG cannot hold.");
+  if (hasClasses) saveBlob(await encodeIds(width, height, values), "source.png");
+  else saveCanvas(get("source"), "source.png");
+  if (ids) saveBlob(await encodeIds(width, height, ids, 16), "source_instances.png");
 }
 
 // --- camera ---------------------------------------------------------------------------------------------------------
@@ -122,9 +144,13 @@ async function toggleCamera() {
     stopCamera();
     return;
   }
-  await camera.start();
+  const turn = ++opening; // a picture that is opened meanwhile wins
+  if (!(await camera.start())) return;
+  if (turn !== opening) {
+    stopCamera();
+    return;
+  }
   get("camera").setAttribute("aria-pressed", "true");
-  get("samples").value = "";
   requestAnimationFrame(showFrame);
 }
 
@@ -147,7 +173,7 @@ function showFrame() {
 
 function prepareControls() {
   for (const [id, needed] of [
-    ["samples-choice", model.samples.length], ["open-instances", model.needs_instances && hasClasses],
+    ["samples-choice", model.samples.length], ["open-instances", model.needs_instances],
     ["camera", !hasClasses], ["instances-choice", model.needs_instances], ["seed-choice", model.takes_seed],
   ]) get(id).hidden = !needed;
   get("samples").replaceChildren(new Option("choose", ""), ...model.samples.map((name, at) => new Option(name, at)));
@@ -156,6 +182,7 @@ function prepareControls() {
   get("file").accept = hasClasses ? ".png,image/png" : "image/*";
   get("size").max = Math.max(64, Math.round(Math.max(model.width, model.height) / 8));
   get("seed").value = model.seed;
+  get("keep").disabled = get("download").disabled = true;
 }
 
 const clicks = {
@@ -182,17 +209,14 @@ const keys = { b: "brush", l: "line", r: "rectangle", f: "fill", i: "pick" };
 function connectControls() {
   for (const [id, action] of Object.entries(clicks)) get(id).addEventListener("click", () => attempt(action));
   get("message").lastChild.addEventListener("click", () => (get("message").hidden = true));
-  get("samples").addEventListener("change", () => attempt(openSample));
+  get("samples").addEventListener("change", () => attempt(() => openSample(get("samples").value)));
   get("seed").addEventListener("input", translate);
   get("size").addEventListener("input", () => (get("size-shown").textContent = get("size").value));
   get("file").addEventListener("change", () => attempt(() => openFile(taken(get("file")))));
-  get("instances-file").addEventListener("change", () => attempt(async () => {
-    const ids = await readInstances(taken(get("instances-file")), board.picture);
-    board.edit(picture => picture.instances.set(ids));
-  }));
+  get("instances-file").addEventListener("change", () => attempt(() => openInstances(taken(get("instances-file")))));
   document.addEventListener("keydown", event => {
     if (event.target.matches("input[type=number], select, textarea")) return;
-    const key = event.key.toLowerCase();
+    const key = event.key?.toLowerCase(); // autofill has none
     if (event.ctrlKey || event.metaKey) {
       if (key === "z" || key === "y") {
         event.preventDefault();
@@ -247,11 +271,7 @@ await attempt(async () => {
   });
   connectControls();
   document.querySelector("main").hidden = false;
-  if (model.samples.length) {
-    get("samples").value = "0";
-    await openSample();
-  } else {
-    openBlank();
-  }
+  await openBlank(); // stays where the first sample cannot be read
+  if (model.samples.length) await openSample("0");
 });
 if (!live) status("failed");

@@ -1,39 +1,36 @@
 // The canvas that one draws on, by pointer or by keyboard.
 
 import { History } from "history";
-import { Picture } from "picture";
 import { disc, line, rectangle } from "shapes";
+
+const KEYBOARD = "keyboard"; // in place of a pointer's id
 
 /**
  * settings(): the tool ("brush", "line", "rectangle", "fill", "pick"), the value to draw with, the diameter of the
  * brush, and whether each stroke is an instance of its own.
- * onChange(picture): called when the picture has changed. onPick(value): called by the tool that picks a value.
+ * onChange(): called when the picture has changed. onPick(value): called by the tool that picks a value. onEdit():
+ * called before the picture is drawn on.
  */
 export class DrawingBoard {
-  constructor(canvas, cursor, { settings, colors, onChange, onPick }) {
-    Object.assign(this, { canvas, cursor, settings, colors, onChange, onPick });
+  constructor(canvas, cursor, { settings, colors, onChange, onPick, onEdit }) {
+    Object.assign(this, { canvas, cursor, settings, colors, onChange, onPick, onEdit });
     canvas.getContext("2d", { alpha: false }); // which makes a saved picture RGB
     this.history = new History();
     this.picture = null;
-    this.stroke = null; // { before, x, y, value, id }: the picture before it, its last point, what it paints
+    this.stroke = null; // { pointer, before, x, y, tool, size, value, id }: by whom, from what, and what it paints
     this.at = null; // of the keyboard
+    this.isStale = false; // whether the canvas is to be painted again
     canvas.addEventListener("pointerdown", event => this.#press(event));
     canvas.addEventListener("pointermove", event => this.#move(event));
-    for (const type of ["pointerup", "pointercancel"]) canvas.addEventListener(type, () => this.#end());
-    canvas.addEventListener("pointerleave", () => (this.cursor.hidden = true));
+    for (const type of ["pointerup", "pointercancel"]) canvas.addEventListener(type, event => this.#release(event));
+    for (const type of ["pointerleave", "blur"]) canvas.addEventListener(type, () => (this.cursor.hidden = true));
     canvas.addEventListener("keydown", event => this.#key(event));
-    canvas.addEventListener("blur", () => (this.cursor.hidden = true));
   }
 
   /** Show another picture; there is nothing to undo then. */
   show(picture) {
     this.stroke = null;
     this.history.clear();
-    this.replace(picture);
-  }
-
-  /** Show another picture, keeping the history only where it has the same size. */
-  replace(picture) {
     this.picture = picture;
     if (this.canvas.width !== picture.width || this.canvas.height !== picture.height) {
       [this.canvas.width, this.canvas.height] = [picture.width, picture.height];
@@ -45,6 +42,7 @@ export class DrawingBoard {
 
   /** Change the picture by a function of it, as a step that can be undone. */
   edit(change) {
+    this.onEdit();
     this.#end();
     const before = this.picture.copy();
     change(this.picture);
@@ -53,18 +51,26 @@ export class DrawingBoard {
   }
 
   undo() {
+    this.onEdit();
     this.#end();
     if (this.history.undo(this.picture)) this.#changed();
   }
 
   redo() {
+    this.onEdit();
     this.#end();
     if (this.history.redo(this.picture)) this.#changed();
   }
 
+  /** Paint the canvas before the browser shows its next frame, and report the change. */
   #changed() {
-    this.canvas.getContext("2d").putImageData(this.picture.toImageData(this.colors), 0, 0);
-    this.onChange(this.picture);
+    this.onChange();
+    if (this.isStale) return;
+    this.isStale = true;
+    requestAnimationFrame(() => {
+      this.isStale = false;
+      this.canvas.getContext("2d").putImageData(this.picture.toImageData(this.colors), 0, 0);
+    });
   }
 
   #pixelOf(event) {
@@ -77,26 +83,35 @@ export class DrawingBoard {
   #press(event) {
     if (event.button !== 0 || this.stroke) return;
     this.canvas.setPointerCapture(event.pointerId);
-    this.#begin(...this.#pixelOf(event));
+    this.#begin(event.pointerId, ...this.#pixelOf(event));
   }
 
   #move(event) {
-    const [x, y] = this.#pixelOf(event);
-    this.#showCursor(x, y);
-    if (!this.stroke) return;
-    for (const part of event.getCoalescedEvents?.() ?? [event]) this.#continue(...this.#pixelOf(part));
+    this.#showCursor(...this.#pixelOf(event));
+    if (this.stroke?.pointer !== event.pointerId) return;
+    if (event.buttons === 0) { // released where this page could not see it
+      this.#end();
+      return;
+    }
+    const parts = this.stroke.tool === "brush" ? (event.getCoalescedEvents?.() ?? []) : [];
+    for (const part of parts.length ? parts : [event]) this.#continue(...this.#pixelOf(part));
     this.#changed();
   }
 
-  #begin(x, y) {
-    const { tool, value } = this.settings();
+  #release(event) {
+    if (this.stroke?.pointer === event.pointerId) this.#end();
+  }
+
+  #begin(pointer, x, y) {
+    const { tool, value, size } = this.settings();
     const isInside = x >= 0 && y >= 0 && x < this.picture.width && y < this.picture.height;
     if (tool === "pick") {
       if (isInside) this.onPick(this.picture.values[y * this.picture.width + x]);
       return;
     }
+    this.onEdit();
     const before = this.picture.copy();
-    this.stroke = { before, x, y, value, id: this.picture.instances && this.picture.unusedInstance() };
+    this.stroke = { pointer, before, x, y, tool, size, value, id: before.instances && before.unusedInstance() };
     if (tool === "fill") {
       if (isInside) for (const at of before.connected(y * before.width + x)) this.#paint(at);
     } else {
@@ -106,7 +121,7 @@ export class DrawingBoard {
   }
 
   #continue(x, y) {
-    const { tool, size } = this.settings(), { before, x: fromX, y: fromY } = this.stroke;
+    const { tool, size, before, x: fromX, y: fromY } = this.stroke;
     const paint = at => this.#paint(at);
     if (tool === "brush") {
       line(this.picture, fromX, fromY, x, y, size, paint);
@@ -126,17 +141,14 @@ export class DrawingBoard {
   #end() {
     if (!this.stroke) return;
     const { before, id } = this.stroke;
-    if (this.picture.instances && !this.settings().strokeIsInstance) {
-      const painted = this.picture.instances.indexOf(id);
-      if (painted >= 0) this.picture.joinInstance(painted);
-    }
+    if (this.picture.instances && !this.settings().strokeIsInstance) this.picture.separateStroke(before, id);
     this.stroke = null;
     this.history.add(this.picture.changeSince(before));
     this.#changed();
   }
 
   #showCursor(x, y) {
-    const { tool, size } = this.settings(), { width, height } = this.picture;
+    const { tool, size } = this.stroke ?? this.settings(), { width, height } = this.picture;
     const diameter = tool === "brush" || tool === "line" ? size : 1;
     Object.assign(this.cursor.style, {
       left: `${((x + 0.5 - diameter / 2) / width) * 100}%`,
@@ -156,15 +168,12 @@ export class DrawingBoard {
       const by = event.shiftKey ? 1 : Math.max(1, Math.round(Math.max(width, height) / 64));
       this.at = this.at.map((value, axis) =>
         Math.min(Math.max(value + by * steps[event.key][axis], 0), [width, height][axis] - 1));
-      if (this.stroke) {
+      if (this.stroke?.pointer === KEYBOARD) {
         this.#continue(...this.at);
         this.#changed();
       }
     } else if (event.key === " " || event.key === "Enter") {
-      const isShape = ["line", "rectangle"].includes(this.settings().tool);
-      const began = this.stroke;
-      if (!began) this.#begin(...this.at);
-      if (began || !isShape) this.#end();
+      if (!event.repeat) this.#draw();
     } else if (event.key === "Escape" && this.stroke) {
       this.picture = this.stroke.before;
       this.stroke = null;
@@ -174,5 +183,11 @@ export class DrawingBoard {
     }
     event.preventDefault();
     this.#showCursor(...this.at);
+  }
+
+  #draw() {
+    const began = this.stroke;
+    if (!began) this.#begin(KEYBOARD, ...this.at);
+    if (began || !["line", "rectangle"].includes(this.stroke?.tool)) this.#end();
   }
 }

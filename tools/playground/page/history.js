@@ -1,6 +1,6 @@
 // The changes of a picture, to undo and redo.
 
-const MAX_PIXELS = 2 ** 25; // of all changes, of which the oldest are forgotten
+const MAX_PIXELS = 2 ** 23; // of all changes, of which the oldest are forgotten
 
 export class History {
   constructor() {

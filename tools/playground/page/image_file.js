@@ -7,7 +7,7 @@ import { FileError, decodeIds } from "png";
 export async function readPicture(file, model, longest) {
   if (!model.classes.length) return readImage(file, longest, model.needs_instances);
   const ids = await decodeIds(await file.arrayBuffer(), file.name);
-  check(ids, new Set(model.classes.map(kind => kind.id)), file.name);
+  check(ids, model, file.name);
   const picture = resized(new Picture(ids.width, ids.height, ids.values), longest);
   if (model.needs_instances) picture.separateInstances();
   return picture;
@@ -24,27 +24,27 @@ export async function readInstances(file, picture) {
   return Int32Array.from(ids.values);
 }
 
-function check({ width, values }, known, name) {
+function check({ width, values }, model, name) {
+  const known = new Set(model.classes.map(kind => kind.id));
   const at = values.findIndex(value => !known.has(value));
   if (at < 0) return;
-  const listed = [...known].sort((a, b) => a - b);
+  const ignored = model.ignore_id === null ? "" : `, ${model.ignore_id} is ignored`;
   throw new FileError(
     `${name}: pixel (row ${Math.floor(at / width)}, column ${at % width}) holds id ${values[at]}, which is no class. ` +
-    `The classes are ${listed[0]} to ${listed[listed.length - 1]}.`);
+    `The classes are 0 to ${model.n_classes - 1}${ignored}.`);
 }
 
 async function readImage(file, longest, hasInstances) {
   let image;
   try {
-    // the levels of the file, upright by its EXIF, as test.py reads it
-    image = await createImageBitmap(file, { colorSpaceConversion: "none", premultiplyAlpha: "none" });
+    image = await createImageBitmap(file, { colorSpaceConversion: "none" }); // upright by its EXIF
   } catch {
     throw new FileError(`${file.name}: cannot be read as an image. Choose a PNG, JPEG or WebP file.`);
   }
   return pictureOf(image, image.width, image.height, longest, hasInstances);
 }
 
-/** Return what a canvas draws of an image or a video's frame as a Picture of colours. */
+/** Return an image or a video's frame as a Picture of colours; what is transparent becomes white, as paper. */
 export function pictureOf(image, width, height, longest, hasInstances) {
   const factor = Math.min(1, longest / Math.max(width, height));
   const canvas = document.createElement("canvas");
@@ -52,6 +52,8 @@ export function pictureOf(image, width, height, longest, hasInstances) {
   canvas.height = Math.max(1, Math.round(height * factor));
   const context = canvas.getContext("2d", { willReadFrequently: true });
   context.imageSmoothingQuality = "high";
+  context.fillStyle = "white";
+  context.fillRect(0, 0, canvas.width, canvas.height);
   context.drawImage(image, 0, 0, canvas.width, canvas.height);
   const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
   const picture = Picture.blank(canvas.width, canvas.height, 0, hasInstances);

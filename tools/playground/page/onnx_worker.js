@@ -16,14 +16,20 @@ async function open({ runtime: address, wasm, generator }) {
   runtime.env.wasm.numThreads = 1; // more need headers that a file has not, and gain little
   runtime.env.wasm.wasmBinary = wasm.buffer;
   runtime.env.logLevel = "error";
-  session = await runtime.InferenceSession.create(generator, { executionProviders: await providers() });
-  return true;
+  for (const executionProviders of await choices()) {
+    try {
+      session = await runtime.InferenceSession.create(generator, { executionProviders });
+      return true;
+    } catch (error) { // a GPU that lacks memory or an operation
+      if (executionProviders.length === 1) throw error;
+    }
+  }
 }
 
 /** WebGPU where the runtime has it and the browser a GPU, otherwise the CPU. */
-async function providers() {
+async function choices() {
   const adapter = runtime.env.webgpu && (await navigator.gpu?.requestAdapter().catch(() => null));
-  return adapter && !adapter.info?.isFallbackAdapter ? ["webgpu", "wasm"] : ["wasm"];
+  return adapter && !adapter.info?.isFallbackAdapter ? [["webgpu", "wasm"], ["wasm"]] : [["wasm"]];
 }
 
 async function translate(inputs) {

@@ -85,8 +85,8 @@ export class Picture {
     return greatest + 1;
   }
 
-  /** The pixels of the value of pixel `start` that are connected with it, by four neighbours or by eight. */
-  connected(start, { byCorners = false, seen = new Uint8Array(this.values.length) } = {}) {
+  /** The pixels that belong, have the value of pixel `start` and are connected with it, by 4 neighbours or by 8. */
+  connected(start, { byCorners = false, seen = new Uint8Array(this.values.length), belongs = () => true } = {}) {
     const { width, height, values } = this;
     const value = values[start], found = [start];
     seen[start] = 1;
@@ -96,6 +96,7 @@ export class Picture {
         for (let column = Math.max(0, x - 1); column <= Math.min(width - 1, x + 1); column++) {
           const other = row * width + column;
           if (seen[other] || values[other] !== value || (row !== y && column !== x && !byCorners)) continue;
+          if (!belongs(other)) continue;
           seen[other] = 1;
           found.push(other);
         }
@@ -104,10 +105,31 @@ export class Picture {
     return found;
   }
 
-  /** Make one instance of everything that pixel `start` is connected with; corners connect, as in a thin stroke. */
-  joinInstance(start) {
-    const id = this.unusedInstance();
-    for (const at of this.connected(start, { byCorners: true })) this.instances[at] = id;
+  /**
+   * Make an instance of each connected part that a stroke has painted or cut.
+   * before: the picture before the stroke, which painted instance `id`.
+   */
+  separateStroke(before, id) {
+    const cut = new Set();
+    const seen = new Uint8Array(this.values.length);
+    let last = this.unusedInstance();
+    for (let at = 0; at < seen.length; at++) {
+      if (this.instances[at] !== id) continue;
+      cut.add(before.instances[at]);
+      if (!seen[at]) this.#number(at, last++, seen, () => true);
+    }
+    const kept = new Set(); // the first part of an instance that was cut keeps its id
+    for (let at = 0; at < seen.length; at++) {
+      const own = this.instances[at];
+      if (seen[at] || !cut.has(own)) continue;
+      this.#number(at, kept.has(own) ? last++ : own, seen, other => this.instances[other] === own);
+      kept.add(own);
+    }
+  }
+
+  /** Give an id to what pixel `start` is connected with; corners connect, as in a thin stroke. */
+  #number(start, id, seen, belongs) {
+    for (const at of this.connected(start, { byCorners: true, seen, belongs })) this.instances[at] = id;
   }
 
   /** Make an instance of each connected part of a class. */
@@ -121,15 +143,26 @@ export class Picture {
     this.instances = ids;
   }
 
+  /** The instances numbered from 0 in the order of their ids, for a PNG of 16 bits; null where they are too many. */
+  compactInstances() {
+    const ids = [...new Set(this.instances)].sort((first, second) => first - second);
+    if (ids.length > 65536) return null;
+    const ranks = new Map(ids.map((id, rank) => [id, rank]));
+    return this.instances.map(id => ranks.get(id));
+  }
+
   /** The picture to look at; `colors` maps values to 0xRRGGBB. */
   toImageData(colors) {
-    const image = new ImageData(this.width, this.height), { data } = image;
-    for (let at = 0; at < this.values.length; at++) {
-      const color = colors(this.values[at]);
-      data[4 * at] = color >> 16;
-      data[4 * at + 1] = (color >> 8) & 255;
-      data[4 * at + 2] = color & 255;
-      data[4 * at + 3] = 255;
+    const image = new ImageData(this.width, this.height);
+    const pixels = new Uint32Array(image.data.buffer); // little-endian: alpha, blue, green, red
+    let value = -1, pixel = 0;
+    for (let at = 0; at < pixels.length; at++) {
+      if (this.values[at] !== value) { // neighbours are mostly equal
+        value = this.values[at];
+        const color = colors(value);
+        pixel = (0xff000000 | ((color & 255) << 16) | (color & 0xff00) | (color >> 16)) >>> 0;
+      }
+      pixels[at] = pixel;
     }
     return image;
   }

@@ -19,9 +19,9 @@ export async function decodeIds(buffer, name) {
   }
   const { header, data } = chunks(bytes, view, name);
   const { width, height, bits, kind } = header;
-  const inflated = await piped(data, new DecompressionStream("deflate")).catch(() => damaged(name));
   const rowBytes = Math.ceil((width * bits) / 8);
-  if (inflated.length < (rowBytes + 1) * height) damaged(name);
+  const inflated = await begin(data.stream().pipeThrough(new DecompressionStream("deflate")), (rowBytes + 1) * height);
+  if (!inflated) damaged(name);
   const rows = unfiltered(inflated, rowBytes, height, Math.max(1, bits / 8), name);
   return { width, height, values: unpacked(rows, width, height, bits), kind };
 }
@@ -141,6 +141,19 @@ function crc32(bytes) {
     for (let bit = 0; bit < 8; bit++) crc = (crc >>> 1) ^ (crc & 1 ? 0xedb88320 : 0);
   }
   return ~crc >>> 0;
+}
+
+/** Return the first bytes of a stream, null if it has less; what follows, or is damaged there, is not read. */
+async function begin(stream, length) {
+  const bytes = new Uint8Array(length), reader = stream.getReader();
+  for (let at = 0; at < length;) {
+    const { done, value } = await reader.read().catch(() => ({ done: true }));
+    if (done) return null;
+    bytes.set(value.subarray(0, length - at), at);
+    at += value.length;
+  }
+  reader.cancel().catch(() => {});
+  return bytes;
 }
 
 /** Return the bytes of a Blob after a stream has changed them. */

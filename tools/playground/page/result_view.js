@@ -35,6 +35,7 @@ export class ResultView {
 export class Strip {
   constructor(element, onOpen) {
     Object.assign(this, { element, onOpen });
+    this.kept = 0;
   }
 
   /** Keep the translation on a canvas, of job { picture, seed }. */
@@ -42,7 +43,7 @@ export class Strip {
     const figure = document.createElement("figure"), copy = document.createElement("canvas");
     [copy.width, copy.height] = [canvas.width, canvas.height];
     copy.getContext("2d", { alpha: false }).drawImage(canvas, 0, 0);
-    const number = this.element.children.length + 1;
+    const number = ++this.kept;
     const open = button("Open", `Draw on the source of result ${number}`, () => this.onOpen(job));
     const save = button("Download", `Download result ${number}`, () => saveCanvas(copy, `translated_${number}.png`));
     const remove = button("Remove", `Remove result ${number}`, () => figure.remove());
