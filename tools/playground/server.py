@@ -213,10 +213,15 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         try:
             self._answer(status, TEXT, f"{text}\n".encode(errors="backslashreplace"), {"Connection": "close"})
-            if self.headers is not None and (self.command == "POST" or "Content-Length" in self.headers):
+            if self._has_body:
                 self._drain()
         except OSError:  # the client is gone
             return
+
+    @property
+    def _has_body(self) -> bool:
+        headers = getattr(self, "headers", None)  # none where the request's first line is malformed
+        return headers is not None and ("Content-Length" in headers or "Transfer-Encoding" in headers)
 
     def _drain(self) -> None:
         """Read what a refused client still sends; otherwise it would see a broken connection instead of the answer."""

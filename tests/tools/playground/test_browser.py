@@ -172,3 +172,81 @@ def test_the_time_of_a_stroke_is_shown(browser: Browser, facades: Trained) -> No
         assert len(times) >= 5
         assert 0 < statistics.median(times) < 60_000
         assert page.page.locator("#time").inner_text().split()[1] in ("ms", "s")
+
+
+def test_a_stroke_that_cuts_an_instance_makes_two_of_it(browser: Browser, facades: Trained, tmp_path: Path) -> None:
+    with page_of(browser, facades, "server") as page:
+        page.page.locator("#clear").click()
+        page.choose("Rectangle")
+        page.choose("wall")
+        page.drag((10, 10), (50, 30))
+        page.choose("sky")
+        page.drag((30, 0), (31, 60))
+        labels, instances = (read(path) for path in page.download("save", tmp_path))
+    walls = labels == 1
+    assert len(np.unique(instances[walls])) == 2
+    assert len(np.unique(instances[20, 10:30])) == len(np.unique(instances[20, 32:51])) == 1
+    assert len(np.unique(instances[labels == 0])) == 1  # the stroke joins the sky, which is one part
+
+
+def test_a_tool_that_is_changed_in_the_middle_of_a_stroke_is_for_the_next(
+    browser: Browser, facades: Trained, tmp_path: Path
+) -> None:
+    with page_of(browser, facades, "server") as page:
+        page.page.locator("#clear").click()
+        page.choose("roof")
+        box = page.source.bounding_box()
+        assert box is not None
+        mouse = page.page.mouse
+        mouse.move(box["x"] + 50, box["y"] + 50)
+        mouse.down()
+        page.page.keyboard.press("r")
+        mouse.move(box["x"] + 250, box["y"] + 250)
+        mouse.up()
+        labels, _ = (read(path) for path in page.download("save", tmp_path))
+    assert 0 < (labels == 2).sum() < 0.6 * 30 * 30  # a line of the brush, no rectangle
+
+
+def test_two_fingers_draw_apart(browser: Browser, facades: Trained) -> None:
+    with serving("--checkpoint", str(facades.run)) as server:
+        context = browser.new_context(viewport={"width": 700, "height": 900}, has_touch=True)
+        page = context.new_page()
+        page.goto(server.url)
+        expect(page.locator("#status")).to_have_text("ready")
+        one = Opened(page)
+        page.locator("#clear").click()
+        one.choose("door")
+        before = one.pixels("source")
+        box = one.source.bounding_box()
+        assert box is not None
+        touch = context.new_cdp_session(page)
+        points = [
+            {"x": box["x"] + 20, "y": box["y"] + 20, "id": 0},
+            {"x": box["x"] + 400, "y": box["y"] + 400, "id": 1},
+        ]
+        touch.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": points})
+        for step in range(5):
+            moved = [{**point, "x": float(point["x"]) + 8 * step} for point in points]
+            touch.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": moved})
+        touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+        one.wait()
+        painted = (one.pixels("source") != before).any(-1)
+        context.close()
+    assert painted.any()
+    middle = painted[SIZE // 4 : SIZE // 2, SIZE // 4 : SIZE // 2]
+    assert not middle.any()  # no line from one finger to the other
+
+
+def test_number_fields_show_what_is_used(browser: Browser, facades: Trained) -> None:
+    with page_of(browser, facades, "server") as page:
+        page.page.locator("summary").click()
+        page.page.locator("#width").fill("")
+        page.page.locator("#height").fill("-5")
+        page.page.locator("#new").click()
+        expect(page.source).to_have_attribute("width", str(SIZE))
+        expect(page.source).to_have_attribute("height", "1")
+        expect(page.page.locator("#height")).to_have_value("1")
+        page.page.locator("#width").fill("4096")
+        page.page.locator("#height").fill("4096")
+        page.page.locator("#new").click()
+        assert "4096x4096: a picture has at most 8388608 pixels" in page.message()

@@ -1,12 +1,13 @@
 """Files and the camera on the page in a real browser, with both engines."""
 
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from tests.conftest import save_image
 from tests.tools.playground.pages import read
@@ -121,4 +122,77 @@ def test_the_camera_is_translated_continuously(browser: Browser, photos: Trained
         page.wait()
         still = page.pixels("source")
         page.page.wait_for_timeout(300)
+        assert np.array_equal(page.pixels("source"), still)
+
+
+def test_a_sample_that_cannot_be_read_leaves_a_page_that_works(browser: Browser, photos: Trained) -> None:
+    test_split = photos.run.parents[1] / "pairs" / "test"
+    (test_split / "0.png").write_bytes(b"no image")
+    try:
+        with page_of(browser, photos, "server") as page:
+            assert "0.png" in page.message()
+            page.drag((5, 5), (20, 20))
+            assert page.pixels("result").shape == page.pixels("source").shape
+    finally:
+        (test_split / "0.png").unlink()
+
+
+def test_the_newest_choice_wins_over_a_slow_one(browser: Browser, facades: Trained) -> None:
+    with page_of(browser, facades, "server") as page:
+
+        def answer_late(route: Route) -> None:
+            page.page.wait_for_timeout(800)
+            route.continue_()
+
+        page.page.route("**/samples/1", answer_late)
+        page.page.locator("#samples").select_option(index=2)
+        page.page.locator("#samples").select_option(index=3)
+        page.page.wait_for_timeout(2500)
+        newest = page.pixels("source")
+        expect(page.page.locator("#samples")).to_have_value("2")
+        page.page.locator("#samples").select_option(index=1)
+        page.page.wait_for_timeout(300)
+        page.page.locator("#samples").select_option(index=3)
+        page.page.wait_for_timeout(500)
+        assert np.array_equal(page.pixels("source"), newest)
+
+
+def test_what_is_transparent_becomes_paper(browser: Browser, photos: Trained, tmp_path: Path) -> None:
+    pencil = np.zeros((8, 9, 4), np.uint8)
+    pencil[3, 2:7, 3] = 255  # a black line on nothing
+    save_image(tmp_path / "pencil.png", pencil)
+    with page_of(browser, photos, "server") as page:
+        page.drop(tmp_path / "pencil.png")
+        expect(page.source).to_have_attribute("width", "9")
+        page.wait()
+        assert np.array_equal(page.pixels("source")[..., 0] == 0, pencil[..., 3] > 0)
+
+
+def test_bytes_after_the_pixels_do_no_harm(browser: Browser, facades: Trained, tmp_path: Path) -> None:
+    """Pillow reads such files too."""
+    labels = np.random.default_rng(3).integers(0, N_CLASSES, (7, 6), dtype=np.uint8)
+    save_image(tmp_path / "plain.png", labels)
+    content = (tmp_path / "plain.png").read_bytes()
+    at = content.index(b"IDAT") - 4
+    length = int.from_bytes(content[at : at + 4], "big")
+    data = content[at + 8 : at + 8 + length] + b"xx"
+    chunk = len(data).to_bytes(4, "big") + b"IDAT" + data + zlib.crc32(b"IDAT" + data).to_bytes(4, "big")
+    (tmp_path / "spare.png").write_bytes(content[:at] + chunk + content[at + 12 + length :])
+    with page_of(browser, facades, "server") as page:
+        page.drop(tmp_path / "spare.png")
+        expect(page.source).to_have_attribute("width", "6")
+        page.wait()
+        saved, _ = page.download("save", tmp_path / "saved")
+    assert np.array_equal(read(saved), labels)
+
+
+def test_a_camera_that_is_switched_off_while_it_starts_stays_off(browser: Browser, photos: Trained) -> None:
+    with page_of(browser, photos, "server") as page:
+        page.page.locator("#camera").evaluate("button => { button.click(); button.click(); }")
+        page.page.wait_for_timeout(800)
+        expect(page.page.locator("#camera")).to_have_attribute("aria-pressed", "true")
+        page.page.locator("#camera").click()
+        page.drag((5, 5), (20, 20))
+        still = page.pixels("source")
+        page.page.wait_for_timeout(500)
         assert np.array_equal(page.pixels("source"), still)

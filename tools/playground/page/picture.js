@@ -110,14 +110,14 @@ export class Picture {
    * before: the picture before the stroke, which painted instance `id`.
    */
   separateStroke(before, id) {
-    const cut = new Set();
-    const seen = new Uint8Array(this.values.length);
-    let last = this.unusedInstance();
+    const painted = [], cut = new Set(), seen = new Uint8Array(this.values.length);
     for (let at = 0; at < seen.length; at++) {
       if (this.instances[at] !== id) continue;
+      painted.push(at);
       cut.add(before.instances[at]);
-      if (!seen[at]) this.#number(at, last++, seen, () => true);
     }
+    let last = this.unusedInstance();
+    for (const at of painted) if (!seen[at]) this.#number(at, last++, seen, () => true);
     const kept = new Set(); // the first part of an instance that was cut keeps its id
     for (let at = 0; at < seen.length; at++) {
       const own = this.instances[at];
