@@ -9,6 +9,7 @@ from pathlib import Path
 from torch.optim.swa_utils import AveragedModel
 
 from configs import build
+from configs.image_sides import discriminated_side
 from configs.load import config_to_dict
 from configs.schema import Config
 from data.batch import Batch, Sample
@@ -38,6 +39,7 @@ from training.throughput import Throughput
 from training.update import AdversarialUpdate
 from training.update_setup import build_step, build_update, check_cuda_graph
 from training.validation import Validation, check_module
+from training.validation_logits import ValidationLogits
 from utils.distributed import World
 from utils.errors import ConfigError
 
@@ -236,11 +238,19 @@ def build_validation(
         check_module(predictor.generator, config.log.activations)
     except ValueError as error:
         raise ConfigError(f"log.activations: {error}") from error
+    logits = ValidationLogits(
+        discriminator=update.discriminator.compute_copy,
+        conditioning=predictor.conditioning,
+        precision=update.precision,
+        device=update.device,
+        min_side=discriminated_side(config),
+    )
     return Validation(
         split,
         samples,
         predictor,
         evaluator,
+        logits,
         n_shown=config.log.n_images,
         activations=config.log.activations,
         histograms={name: network.module for name, network in update.networks.items()} if config.log.histograms else {},

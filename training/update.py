@@ -7,6 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from losses.adversarial import mean_logits
 from losses.loss_inputs import LossInputs
 from losses.objective import DiscriminatorObjective, GeneratorObjective
 from models.patch_discriminator import DiscriminatorOutput
@@ -209,7 +210,7 @@ class AdversarialUpdate:
             logits["fake"], logits["real"], fake=fake, real=inputs.target, discriminate=discriminate
         )
         self.means.add(terms, "loss/D/")
-        means = {name: torch.stack([scale.mean() for scale in scales]).mean() for name, scales in logits.items()}
+        means = {name: mean_logits(scales) for name, scales in logits.items()}
         self.means.add(means, "logits/D/")
         return terms["total"]
 

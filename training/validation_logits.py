@@ -1,0 +1,64 @@
+"""The discriminator's output for pairs that it is not trained on."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from data.batch import Batch, Sample
+from data.conditioning import Conditioning
+from losses.adversarial import mean_logits
+from utils.precision import Precision
+
+_BATCH_NORMS = (nn.BatchNorm2d, nn.SyncBatchNorm)
+
+
+@dataclass(frozen=True)
+class ValidationLogits:
+    """Computes the discriminator's mean output for a source and its target, and leaves the training as it is.
+
+    discriminator: computes as in training, but in this process alone.
+    min_side: the shortest side of an image of which something is left at its lowest resolution, in pixels.
+    """
+
+    discriminator: nn.Module
+    conditioning: Conditioning
+    precision: Precision
+    device: torch.device
+    min_side: int
+
+    def takes(self, sample: Sample) -> bool:
+        """Return whether the sample, which must have a target, is large enough."""
+        return min(sample.source.shape[-2:]) >= self.min_side
+
+    @torch.inference_mode()
+    def __call__(self, sample: Sample) -> Tensor:
+        """Return the mean over patches, then scales, 0-d float32 on the device."""
+        batch = Batch.of([sample]).to(self.device)
+        with unchanged(self.discriminator), self.precision.autocast():
+            outputs = self.discriminator(self.conditioning(batch), self.conditioning.target(batch))
+        return mean_logits([scale.logits for scale in outputs]).float()
+
+
+@contextmanager
+def unchanged(network: nn.Module) -> Iterator[None]:
+    """Let passes of a network change none of its buffers.
+
+    Spectral norm makes no step of its power iteration. Batch norm normalises by the images' own statistics, as in
+    training: the running ones mix those of real and translated images, and are neither used nor updated.
+    """
+    modes = {module: module.training for module in network.modules()}
+    norms = [module for module in modes if isinstance(module, _BATCH_NORMS)]
+    statistics = [(norm.running_mean, norm.running_var) for norm in norms]
+    network.eval()
+    for norm in norms:
+        norm.running_mean = norm.running_var = None
+    try:
+        yield
+    finally:
+        for norm, (mean, variance) in zip(norms, statistics, strict=True):
+            norm.running_mean, norm.running_var = mean, variance
+        for module, mode in modes.items():
+            module.training = mode
