@@ -240,6 +240,7 @@ def build_validation(
         raise ConfigError(f"log.activations: {error}") from error
     logits = ValidationLogits(
         discriminator=update.discriminator.compute_copy,
+        augmentation=update.augmentation,
         conditioning=predictor.conditioning,
         precision=update.precision,
         device=update.device,

@@ -22,7 +22,7 @@ class Validation:
     """Translates `samples` and shows the results in TensorBoard and on the page web/index.html of the run's folder.
 
     split: that of the samples. n_shown: how many samples are shown; the others are only measured.
-    logits: computes the discriminator's output for a sample and its target.
+    logits: computes the discriminator's mean output for the samples and their targets.
     activations: the name of a module of the generator whose output is shown too, or None.
     histograms: networks by name, the distribution of whose weights is shown.
     """
@@ -58,15 +58,10 @@ class Validation:
         if log.page:
             log.page.write()
         summary = self.evaluator.summarize(measured)
-        log.report_validation(step, summary, self._mean_logits(), self.split)
+        log.report_validation(step, summary, self.logits.mean(self.samples, step), self.split)
         for name, network in self.histograms.items():
             log.tensorboard.write_histograms(f"weights/{name}", dict(network.named_parameters()), step)
         return summary.figures
-
-    def _mean_logits(self) -> float | None:
-        """Return the discriminator's mean output for the samples and their targets; None where all are too small."""
-        values = [self.logits(sample) for sample in self.samples if self.logits.takes(sample)]
-        return torch.stack(values).mean().item() if values else None
 
     @contextmanager
     def _watched_activations(self) -> Iterator[list[Tensor]]:

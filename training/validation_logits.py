@@ -1,6 +1,6 @@
 """The discriminator's output for pairs that it is not trained on."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from data.batch import Batch, Sample
 from data.conditioning import Conditioning
 from losses.adversarial import mean_logits
+from losses.augmentation import Augmentation
 from utils.precision import Precision
 
 _BATCH_NORMS = (nn.BatchNorm2d, nn.SyncBatchNorm)
@@ -17,13 +18,15 @@ _BATCH_NORMS = (nn.BatchNorm2d, nn.SyncBatchNorm)
 
 @dataclass(frozen=True)
 class ValidationLogits:
-    """Computes the discriminator's mean output for a source and its target, and leaves the training as it is.
+    """Computes the discriminator's mean output for sources and their targets, and leaves the training as it is.
 
     discriminator: computes as in training, but in this process alone.
+    augmentation: that of the training, without which the samples would be unlike all that the discriminator knows.
     min_side: the shortest side of an image of which something is left at its lowest resolution, in pixels.
     """
 
     discriminator: nn.Module
+    augmentation: Augmentation
     conditioning: Conditioning
     precision: Precision
     device: torch.device
@@ -33,12 +36,24 @@ class ValidationLogits:
         """Return whether the sample, which must have a target, is large enough."""
         return min(sample.source.shape[-2:]) >= self.min_side
 
+    def mean(self, samples: Sequence[Sample], step: int) -> float | None:
+        """Return the mean over patches, then scales, then samples that are large enough; None where none is.
+
+        step: seed of the augmentation, so that the training's random state stays as it is.
+        """
+        generator = torch.Generator(self.device).manual_seed(step)
+        values = [self._mean_of(sample, generator) for sample in samples if self.takes(sample)]
+        return torch.stack(values).mean().item() if values else None
+
     @torch.inference_mode()
-    def __call__(self, sample: Sample) -> Tensor:
+    def _mean_of(self, sample: Sample, generator: torch.Generator) -> Tensor:
         """Return the mean over patches, then scales, 0-d float32 on the device."""
         batch = Batch.of([sample]).to(self.device)
+        target = self.conditioning.target(batch)
+        transform = self.augmentation.draw(target, generator)
         with unchanged(self.discriminator), self.precision.autocast():
-            outputs = self.discriminator(self.conditioning(batch), self.conditioning.target(batch))
+            source = transform.of_source(self.conditioning(batch))
+            outputs = self.discriminator(source, transform.of_image(target))
         return mean_logits([scale.logits for scale in outputs]).float()
 
 

@@ -16,6 +16,7 @@ from training.validation_logits import ValidationLogits
 from utils.distributed import World
 
 WORLD = World(0, 1, torch.device("cpu"))
+AUGMENTED = ["augmentation.policy=[color,translation,cutout]"]
 DISCRIMINATORS = {
     "two scales": [],
     "batch norm": ["discriminator.norm=batch"],
@@ -47,7 +48,7 @@ def test_it_is_the_mean_that_training_would_report_and_changes_nothing(tiny_conf
     assert training.validation is not None
     sample = training.validation.samples[0]
     before = state(training)
-    found = logits(sample)
+    found = logits.mean([sample], step=1)
     assert_equal(state(training), before)
 
     batch = Batch.of([sample])
@@ -56,11 +57,11 @@ def test_it_is_the_mean_that_training_would_report_and_changes_nothing(tiny_conf
         discriminator.eval()  # in training it would make a step of its power iteration first
     with torch.no_grad(), training.update.precision.autocast():
         outputs = discriminator(logits.conditioning(batch), logits.conditioning.target(batch))
-    expected = torch.stack([scale.logits.mean() for scale in outputs]).mean().float()
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    expected = torch.stack([scale.logits.mean() for scale in outputs]).mean().item()
+    assert found == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
-@EACH
+@pytest.mark.parametrize("settings", [*DISCRIMINATORS.values(), AUGMENTED], ids=[*DISCRIMINATORS, "augmented"])
 def test_a_run_ends_with_the_same_bits_without_it(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, settings: list[str]
 ) -> None:
@@ -74,6 +75,17 @@ def test_a_run_ends_with_the_same_bits_without_it(
     assert [record.count("logits/D/validation") for record in records] == [4, 0]
 
 
+def test_pairs_are_augmented_as_those_that_are_trained_on(tiny_config: Path) -> None:
+    (plain, augmented) = (make_training(tiny_config, settings) for settings in ([], AUGMENTED))
+    means = [
+        logits.mean(training.validation.samples, step)
+        for training, logits in (plain, augmented)
+        for step in (1, 1, 2)
+        if training.validation
+    ]
+    assert means[0] == means[1] == means[2] != means[3] == means[4] != means[5]
+
+
 def test_whole_images_are_measured_at_their_size_and_small_ones_left_out(tiny_config: Path) -> None:
     training, logits = make_training(tiny_config, [])
     assert training.validation is not None
@@ -81,5 +93,8 @@ def test_whole_images_are_measured_at_their_size_and_small_ones_left_out(tiny_co
     maps = {name: getattr(sample, name) for name in ("source", "instances", "target")}
     large = replace(sample, **{name: image.repeat(1, 3, 2)[:, :70, :51] for name, image in maps.items()})
     small = replace(sample, **{name: image[:, :9, :2] for name, image in maps.items()})
-    assert logits(large).isfinite()
+    mean = logits.mean([large, small], step=1)
+    assert mean is not None
+    assert mean == logits.mean([large], step=1)
+    assert logits.mean([small], step=1) is None
     assert [logits.takes(one) for one in (sample, large, small)] == [True, True, False]
