@@ -260,9 +260,11 @@ def build_discriminator_objective(config: Config) -> DiscriminatorObjective:
     )
 
 
-def build_augmentation(config: Config) -> Augmentation:
-    """Return the augmentation of what the discriminator sees."""
-    return Augmentation(tuple(config.augmentation.policy), config.augmentation.probability)
+def build_augmentation(config: Config, device: torch.device) -> Augmentation:
+    """Return the augmentation of what the discriminator sees; a probability that is controlled is 0, on `device`."""
+    settings = config.augmentation
+    probability = settings.probability if settings.target is None else torch.zeros((), device=device)
+    return Augmentation(tuple(settings.policy), probability)
 
 
 def build_evaluator(config: Config, device: torch.device) -> Evaluator:

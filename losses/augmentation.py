@@ -29,7 +29,7 @@ class Samples:
     height: int
     width: int
     device: torch.device
-    probability: float
+    probability: float | Tensor
     generator: torch.Generator | None
 
     def fractions(self) -> Tensor:
@@ -178,11 +178,12 @@ class Augmentation:
     """Draws a transform for each pass of the discriminator.
 
     policy: names of OPERATIONS in the order in which they are applied; none is no augmentation, without any draw.
-    probability: that an operation is applied to a sample, for each of them by itself.
+    probability: that an operation is applied to a sample, for each of them by itself; a 0-d tensor on the device where
+        it changes.
     """
 
     policy: Sequence[str] = ()
-    probability: float = 1.0
+    probability: float | Tensor = 1.0
 
     def draw(self, images: Tensor, generator: torch.Generator | None = None) -> Transform:
         """Return a transform with parameters for each of (N, C, H, W) images, drawn on their device.

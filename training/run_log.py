@@ -1,5 +1,6 @@
 """Reports of a run while it trains: lines of the log, a progress bar, metrics.jsonl, TensorBoard, hints."""
 
+import math
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -103,6 +104,10 @@ class RunLog:
         self.tensorboard.write_text("validation/split", split, step)
         seen = "".join(f"  {_short(tag)} {value:.3f}" for tag, value in logits.items())
         logger.info("validation (%s)   %s%s", split, summary, seen)
+
+    def report_scalars(self, step: int, scalars: Mapping[str, float]) -> None:
+        """Report figures by their tags, without a line of the log."""
+        self._write(step, {tag: value for tag, value in scalars.items() if math.isfinite(value)})
 
     def _write(self, step: int, scalars: Mapping[str, float], **texts: str) -> None:
         self.tensorboard.write_scalars(scalars, step)

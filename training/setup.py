@@ -23,6 +23,7 @@ from inference.predictor import Predictor
 from metrics.evaluator import Evaluator
 from models.feature_encoder import FeatureConditionedGenerator
 from models.local_enhancer import LocalEnhancer
+from training.augmentation_setup import build_controller
 from training.batches import BatchReader
 from training.best import BestScore, check_best
 from training.checkpointing import CheckpointManager
@@ -104,6 +105,9 @@ def build_training(config: Config, world: World) -> Training:
     update = build_update(config, world)
     average = make_average(update.generator.module, config.train.ema_decay) if config.train.ema_decay else None
     schedule = build_schedule(config)
+    validation = None
+    if evaluator:
+        validation = build_validation(config, splits.validation, samples, evaluator, update, average)
     run_state = RunState(
         world=world,
         settings=config_to_dict(config),
@@ -113,11 +117,9 @@ def build_training(config: Config, world: World) -> Training:
         average=average,
         plateau=schedule.plateau,
         best=BestScore(config.checkpoint.best),
+        controller=build_controller(config, world, splits, loop_state, update, validation),
     )
     folder, settings = run_folder(config), config.checkpoint
-    validation = None
-    if evaluator:
-        validation = build_validation(config, splits.validation, samples, evaluator, update, average)
     training = Training(
         config=config,
         world=world,
@@ -165,6 +167,7 @@ def open_loop(training: Training, stop: GracefulStop) -> Iterator[TrainingLoop]:
             freezing=training.freezing,
             checkpoints=training.checkpoints,
             validation=training.validation,
+            controller=training.run_state.controller,
             log=log,
             throughput=throughput,
             profiler=profiler,
