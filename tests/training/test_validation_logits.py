@@ -57,7 +57,7 @@ def test_it_is_the_mean_that_training_would_report_and_changes_nothing(tiny_conf
         discriminator.eval()  # in training it would make a step of its power iteration first
     with torch.no_grad(), training.update.precision.autocast():
         outputs = discriminator(logits.conditioning(batch), logits.conditioning.target(batch))
-    expected = torch.stack([scale.logits.mean() for scale in outputs]).mean().item()
+    expected = torch.stack([scale.logits.float().mean() for scale in outputs]).mean().item()
     assert found == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
