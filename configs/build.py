@@ -19,6 +19,7 @@ from data.layout import Layout
 from data.preprocessing import Preprocessing
 from losses import GENERATOR_LOSSES
 from losses.adversarial import AdversarialLoss
+from losses.augmentation import Augmentation
 from losses.loss_inputs import GeneratorLoss
 from losses.objective import DiscriminatorObjective, GeneratorObjective
 from metrics.evaluator import Evaluator
@@ -257,6 +258,13 @@ def build_discriminator_objective(config: Config) -> DiscriminatorObjective:
         gradient_penalty=settings.gradient_penalty,
         r1=settings.r1,
     )
+
+
+def build_augmentation(config: Config, device: torch.device) -> Augmentation:
+    """Return the augmentation of what the discriminator sees; a probability that is controlled is 0, on `device`."""
+    settings = config.augmentation
+    probability = settings.probability if settings.target is None else torch.zeros((), device=device)
+    return Augmentation(tuple(settings.policy), probability)
 
 
 def build_evaluator(config: Config, device: torch.device) -> Evaluator:

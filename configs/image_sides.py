@@ -17,6 +17,12 @@ def image_sides(config: Config) -> ImageSides:
     return ImageSides(multiple, multiple * (sides.minimum // sides.multiple))
 
 
+def discriminated_side(config: Config) -> int:
+    """Return the shortest side, in pixels, of an image of which each scale of the discriminator sees something."""
+    discriminator = config.discriminator
+    return 2 ** (discriminator.n_scales - 1) + 1 if discriminator.name == "multiscale_patch" else 1
+
+
 def check_sizes(config: Config) -> None:
     """Raise ConfigError where a size that the user asked for is none that the generator takes."""
     sides, data = image_sides(config), config.data

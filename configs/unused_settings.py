@@ -23,6 +23,8 @@ def unused_settings(config: Config) -> list[str]:
     if config.discriminator.name == "pixel" or config.discriminator.n_scales == 1:
         unused += ["loss.over_scales"]
     unused += _unused_of_features(config.features)
+    unused += [] if config.augmentation.policy else ["augmentation.probability", "augmentation.target"]
+    unused += ["augmentation.probability"] if config.augmentation.target is not None else []
     unused += ["optimizer.step_epochs"] if config.optimizer.decay != "step" else []
     unused += ["optimizer.plateau_epochs"] if config.optimizer.decay != "plateau" else []
     unused += ["amp.dtype"] if config.amp.opt_level == "O0" else []

@@ -62,5 +62,10 @@ class AdversarialLoss:
         return stacked.sum() if self.over_scales == "sum" else stacked.mean()
 
 
+def mean_logits(scales: Sequence[Tensor]) -> Tensor:
+    """Return the mean over the patches of each scale, (N, 1, H_s, W_s), and then over the scales, 0-d."""
+    return torch.stack([scale.mean() for scale in scales]).mean()
+
+
 def _at_least_float32(logits: Tensor) -> Tensor:
     return logits.to(torch.promote_types(logits.dtype, torch.float32))

@@ -7,6 +7,7 @@ from typing import NoReturn
 
 from torch.optim.swa_utils import AveragedModel
 
+from training.augmentation_controller import AugmentationController
 from training.batches import BatchReader, StepBatches, sample_names
 from training.checkpointing import CheckpointManager
 from training.freezing import Freezing
@@ -30,6 +31,7 @@ class TrainingLoop:
     step: makes one update of `update` from the batches of a step.
     average: of the generator's weights; None where the run keeps none.
     validation: None on other processes than the main one, which validates alone.
+    controller: of the augmentation; None where its probability is fixed.
     """
 
     world: World
@@ -43,6 +45,7 @@ class TrainingLoop:
     freezing: Freezing
     checkpoints: CheckpointManager
     validation: Validation | None
+    controller: AugmentationController | None
     log: RunLog
     throughput: Throughput
     profiler: Profiler
@@ -93,6 +96,9 @@ class TrainingLoop:
             l1 = self._validate()
             if self.schedule.plateau and is_plateau_due:
                 self.schedule.plateau.update(self.world.gather(l1)[0])
+        if self.controller and step % self.validate_every_steps == 0:  # not at the end, which another run passes
+            self.controller.adjust(step)
+            self.log.report_scalars(step, self.controller.scalars)
         if is_last:
             self.checkpoints.save_with_retries(step)
         else:

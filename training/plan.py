@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from configs import build
+from configs.image_sides import discriminated_side
 from configs.schema import Config
 from configs.unused_settings import unused_settings
 from data.bad_samples import BadSamples
@@ -173,7 +174,7 @@ def check_palettes(config: Config, splits: Splits) -> None:
 def check_size(config: Config, sample: Sample) -> None:
     """Raise ConfigError where nothing would be left of a sample at the lowest resolution of a network."""
     side, discriminator = min(sample.source.shape[-2:]), config.discriminator
-    if discriminator.name == "multiscale_patch" and side <= 2 ** (discriminator.n_scales - 1):
+    if side < discriminated_side(config):
         raise ConfigError(
             f"discriminator.n_scales is {discriminator.n_scales}, but the shorter side of {sample.name} has {side} "
             f"pixels, enough for {(side - 1).bit_length()} scales: lower it"

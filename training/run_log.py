@@ -1,5 +1,6 @@
 """Reports of a run while it trains: lines of the log, a progress bar, metrics.jsonl, TensorBoard, hints."""
 
+import math
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -91,13 +92,22 @@ class RunLog:
         for hint in self._diagnostics(scalars):
             logger.warning("hint: %s", hint)
 
-    def report_validation(self, step: int, summary: Summary, split: str) -> None:
-        """Report the figures of all validation samples, those of `split`, together."""
+    def report_validation(self, step: int, summary: Summary, mean_logits: float | None, split: str) -> None:
+        """Report the figures of all validation samples, those of `split`, together.
+
+        mean_logits: the discriminator's mean output for the samples and their targets, if it was computed.
+        """
         figures = {f"validation/{name}": value for name, value in summary.figures.items()}
         classes = {f"iou/{name}": score.iou for name, score in summary.classes.items() if score.iou is not None}
-        self._write(step, {**figures, **classes}, split=split)
+        logits = {} if mean_logits is None else {"logits/D/validation": mean_logits}
+        self._write(step, {**figures, **classes, **logits}, split=split)
         self.tensorboard.write_text("validation/split", split, step)
-        logger.info("validation (%s)   %s", split, summary)
+        seen = "".join(f"  {_short(tag)} {value:.3f}" for tag, value in logits.items())
+        logger.info("validation (%s)   %s%s", split, summary, seen)
+
+    def report_scalars(self, step: int, scalars: Mapping[str, float]) -> None:
+        """Report figures by their tags, without a line of the log."""
+        self._write(step, {tag: value for tag, value in scalars.items() if math.isfinite(value)})
 
     def _write(self, step: int, scalars: Mapping[str, float], **texts: str) -> None:
         self.tensorboard.write_scalars(scalars, step)

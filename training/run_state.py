@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
+from training.augmentation_controller import AugmentationController
 from training.best import BestScore
 from training.finite import NotFiniteError, are_finite
 from training.lr_schedule import Plateau
@@ -58,7 +59,7 @@ class RunState:
     """The stateful parts of a run.
 
     settings: the configuration as nested dicts. fingerprint: of the training split; None on other processes than the
-    main one. average, plateau: None where the run has none.
+    main one. average, plateau, controller: None where the run has none.
     """
 
     world: World
@@ -69,6 +70,7 @@ class RunState:
     average: AveragedModel | None
     plateau: Plateau | None
     best: BestScore
+    controller: AugmentationController | None = None
 
     @property
     def needed_keys(self) -> list[str]:
@@ -100,6 +102,7 @@ class RunState:
             **({"generator_average": self.average.state_dict()} if self.average else {}),
             **({"pool": update.pool.state_dict()} if update.pool else {}),
             **({"plateau": self.plateau.state_dict()} if self.plateau else {}),
+            **({"augmentation": self.controller.state_dict()} if self.controller else {}),
             **({"best": self.best.value} if self.best.value is not None else {}),
         }
 
@@ -117,6 +120,8 @@ class RunState:
             self.average.load_state_dict(state.get("generator_average", self.average.state_dict()))
         if self.plateau and "plateau" in state:
             self.plateau.load_state_dict(state["plateau"])
+        if self.controller and "augmentation" in state:
+            self.controller.load_state_dict(state["augmentation"])
         if update.pool:
             update.pool.load_state_dict(state.get("pool", []), self.world.device)
         if self.world.rank < len(state["random_states"]):

@@ -9,6 +9,7 @@ from pathlib import Path
 from torch.optim.swa_utils import AveragedModel
 
 from configs import build
+from configs.image_sides import discriminated_side
 from configs.load import config_to_dict
 from configs.schema import Config
 from data.batch import Batch, Sample
@@ -22,6 +23,7 @@ from inference.predictor import Predictor
 from metrics.evaluator import Evaluator
 from models.feature_encoder import FeatureConditionedGenerator
 from models.local_enhancer import LocalEnhancer
+from training.augmentation_setup import build_controller
 from training.batches import BatchReader
 from training.best import BestScore, check_best
 from training.checkpointing import CheckpointManager
@@ -38,6 +40,7 @@ from training.throughput import Throughput
 from training.update import AdversarialUpdate
 from training.update_setup import build_step, build_update, check_cuda_graph
 from training.validation import Validation, check_module
+from training.validation_logits import ValidationLogits
 from utils.distributed import World
 from utils.errors import ConfigError
 
@@ -102,6 +105,9 @@ def build_training(config: Config, world: World) -> Training:
     update = build_update(config, world)
     average = make_average(update.generator.module, config.train.ema_decay) if config.train.ema_decay else None
     schedule = build_schedule(config)
+    validation = None
+    if evaluator:
+        validation = build_validation(config, splits.validation, samples, evaluator, update, average)
     run_state = RunState(
         world=world,
         settings=config_to_dict(config),
@@ -111,11 +117,9 @@ def build_training(config: Config, world: World) -> Training:
         average=average,
         plateau=schedule.plateau,
         best=BestScore(config.checkpoint.best),
+        controller=build_controller(config, world, splits, loop_state, update, validation),
     )
     folder, settings = run_folder(config), config.checkpoint
-    validation = None
-    if evaluator:
-        validation = build_validation(config, splits.validation, samples, evaluator, update, average)
     training = Training(
         config=config,
         world=world,
@@ -163,6 +167,7 @@ def open_loop(training: Training, stop: GracefulStop) -> Iterator[TrainingLoop]:
             freezing=training.freezing,
             checkpoints=training.checkpoints,
             validation=training.validation,
+            controller=training.run_state.controller,
             log=log,
             throughput=throughput,
             profiler=profiler,
@@ -236,11 +241,20 @@ def build_validation(
         check_module(predictor.generator, config.log.activations)
     except ValueError as error:
         raise ConfigError(f"log.activations: {error}") from error
+    logits = ValidationLogits(
+        discriminator=update.discriminator.compute_copy,
+        augmentation=update.augmentation,
+        conditioning=predictor.conditioning,
+        precision=update.precision,
+        device=update.device,
+        min_side=discriminated_side(config),
+    )
     return Validation(
         split,
         samples,
         predictor,
         evaluator,
+        logits,
         n_shown=config.log.n_images,
         activations=config.log.activations,
         histograms={name: network.module for name, network in update.networks.items()} if config.log.histograms else {},

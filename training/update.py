@@ -7,6 +7,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from losses.adversarial import mean_logits
+from losses.augmentation import Augmentation, Transform
 from losses.loss_inputs import LossInputs
 from losses.objective import DiscriminatorObjective, GeneratorObjective
 from models.patch_discriminator import DiscriminatorOutput
@@ -57,6 +59,7 @@ class AdversarialUpdate:
     joint_discrimination: whether real and translated images share a pass of the discriminator; not where its norm would
         mix their statistics.
     retain_graph: whether one pass of the discriminator serves the losses of both networks.
+    augmentation: of the pairs that the discriminator sees; those that are compared share a transform.
     pool: earlier translations, some of which the discriminator is trained on in place of the present ones.
     means: what `losses` and gradient norms were on average since the last report.
     """
@@ -68,6 +71,7 @@ class AdversarialUpdate:
     precision: Precision
     joint_discrimination: bool
     retain_graph: bool = True
+    augmentation: Augmentation = field(default_factory=Augmentation)
     pool: ImagePool | None = None
     means: RunningMeans = field(default_factory=RunningMeans)
 
@@ -112,9 +116,10 @@ class AdversarialUpdate:
             pairs = [(inputs.source, fake), (inputs.source, inputs.target)]
             if self.pool:
                 pairs.append(self.pool.exchange(inputs.source, fake))
-            fake_outputs, target_outputs, *pooled = self._discriminate(*pairs)
+            transform = self.augmentation.draw(inputs.target)
+            fake_outputs, target_outputs, *pooled = self._discriminate(transform, *pairs)
             shown = pooled[0] if pooled else fake_outputs
-            discriminator_loss = self._discriminator_loss(inputs, fake, shown, target_outputs)
+            discriminator_loss = self._discriminator_loss(inputs, fake, transform, shown, target_outputs)
             translation = LossInputs(
                 fake,
                 inputs.target,
@@ -150,18 +155,21 @@ class AdversarialUpdate:
             with torch.set_grad_enabled(keeps_graph):
                 fake: Tensor = self.generator.network(*inputs.generator_inputs)
             shown = self.pool.exchange(inputs.source, fake) if self.pool else (inputs.source, fake.detach())
-            fake_outputs, target_outputs = self._discriminate(shown, (inputs.source, inputs.target))
-            loss = self._discriminator_loss(inputs, fake, fake_outputs, target_outputs)
+            transform = self.augmentation.draw(inputs.target)
+            fake_outputs, target_outputs = self._discriminate(transform, shown, (inputs.source, inputs.target))
+            loss = self._discriminator_loss(inputs, fake, transform, fake_outputs, target_outputs)
         self.discriminator.backward(loss * share)
         return fake
 
     def _generator_pass(self, inputs: ModelInputs, share: float, fake: Tensor | None) -> None:
         # The bare discriminator: its own gradients are not wanted, so no process waits for them.
         discriminator = self.discriminator.compute_copy
+        transform = self.augmentation.draw(inputs.target)
+        source = transform.of_source(inputs.source)
 
         def discriminate_target() -> Outputs:
             with torch.no_grad():
-                outputs: Outputs = discriminator(inputs.source, inputs.target)
+                outputs: Outputs = discriminator(source, transform.of_image(inputs.target))
             return outputs
 
         with self.precision.autocast():
@@ -169,7 +177,7 @@ class AdversarialUpdate:
             translation = LossInputs(
                 made,
                 inputs.target,
-                discriminate_fake=lambda: discriminator(inputs.source, made),
+                discriminate_fake=lambda: discriminator(source, transform.of_image(made)),
                 discriminate_target=discriminate_target,
             )
             loss = self._generator_loss(translation)
@@ -188,28 +196,33 @@ class AdversarialUpdate:
             with synchronized(self.generator.network, is_last), synchronized(self.discriminator.network, is_last):
                 yield inputs
 
-    def _discriminate(self, *pairs: tuple[Tensor, Tensor]) -> list[Outputs]:
-        """Return the outputs for each pair of a source and an image; from one pass where that gives the same."""
+    def _discriminate(self, transform: Transform, *pairs: tuple[Tensor, Tensor]) -> list[Outputs]:
+        """Return the outputs for each pair of a source and an image, transformed; from one pass if that is the same."""
         discriminator = self.discriminator.network
-        if not self.joint_discrimination or len({image.shape for _, image in pairs}) > 1:
-            return [discriminator(source, image) for source, image in pairs]
-        sources, images = zip(*pairs, strict=True)
+        seen = {id(source): transform.of_source(source) for source, _ in pairs}  # one source has several images
+        sources = [seen[id(source)] for source, _ in pairs]
+        images = [transform.of_image(image) for _, image in pairs]
+        if not self.joint_discrimination or len({image.shape for image in images}) > 1:
+            return [discriminator(source, image) for source, image in zip(sources, images, strict=True)]
         source = sources[0] if all(other is sources[0] for other in sources) else torch.cat(sources)
         scales = [scale.chunk(len(pairs)) for scale in discriminator(source, torch.cat(images))]
         return [list(outputs) for outputs in zip(*scales, strict=True)]
 
-    def _discriminator_loss(self, inputs: ModelInputs, fake: Tensor, fakes: Outputs, targets: Outputs) -> Tensor:
+    def _discriminator_loss(
+        self, inputs: ModelInputs, fake: Tensor, transform: Transform, fakes: Outputs, targets: Outputs
+    ) -> Tensor:
         def discriminate(images: Tensor) -> list[Tensor]:
             # for penalties: the gradient of a gradient wants float32
             with torch.autocast(images.device.type, enabled=False):
-                return [scale.logits for scale in self.discriminator.compute_copy(inputs.source, images)]
+                pair = transform.of_source(inputs.source), transform.of_image(images)
+                return [scale.logits for scale in self.discriminator.compute_copy(*pair)]
 
         logits = {"real": [scale.logits for scale in targets], "fake": [scale.logits for scale in fakes]}
         terms = self.discriminator_objective(
             logits["fake"], logits["real"], fake=fake, real=inputs.target, discriminate=discriminate
         )
         self.means.add(terms, "loss/D/")
-        means = {name: torch.stack([scale.mean() for scale in scales]).mean() for name, scales in logits.items()}
+        means = {name: mean_logits(scales) for name, scales in logits.items()}
         self.means.add(means, "logits/D/")
         return terms["total"]
 

@@ -60,6 +60,7 @@ def build_update(config: Config, world: World) -> AdversarialUpdate:
         precision=precision,
         joint_discrimination=config.discriminator.norm == "instance",
         retain_graph=config.train.retain_graph,
+        augmentation=build.build_augmentation(config, world.device),
         pool=ImagePool(config.train.pool_size) if config.train.pool_size else None,
     )
 

@@ -11,6 +11,7 @@ from data.batch import Batch, Sample
 from inference.predictor import Predictor
 from metrics.evaluator import Evaluator, shown
 from training.run_log import RunLog
+from training.validation_logits import ValidationLogits
 from utils.image_grid import difference, picture_table
 
 N_SHOWN_CHANNELS = 16
@@ -21,6 +22,7 @@ class Validation:
     """Translates `samples` and shows the results in TensorBoard and on the page web/index.html of the run's folder.
 
     split: that of the samples. n_shown: how many samples are shown; the others are only measured.
+    logits: computes the discriminator's mean output for the samples and their targets.
     activations: the name of a module of the generator whose output is shown too, or None.
     histograms: networks by name, the distribution of whose weights is shown.
     """
@@ -29,6 +31,7 @@ class Validation:
     samples: list[Sample]
     predictor: Predictor
     evaluator: Evaluator
+    logits: ValidationLogits
     n_shown: int
     activations: str | None = None
     histograms: Mapping[str, nn.Module] = field(default_factory=dict)
@@ -55,7 +58,7 @@ class Validation:
         if log.page:
             log.page.write()
         summary = self.evaluator.summarize(measured)
-        log.report_validation(step, summary, self.split)
+        log.report_validation(step, summary, self.logits.mean(self.samples, step), self.split)
         for name, network in self.histograms.items():
             log.tensorboard.write_histograms(f"weights/{name}", dict(network.named_parameters()), step)
         return summary.figures

@@ -6,6 +6,7 @@ exists is valid. Only entry points and configs/build.py read it: everything belo
 
 from dataclasses import dataclass, field
 
+from configs.schema.augmentation import AUGMENTATIONS, AugmentationConfig
 from configs.schema.checks import require
 from configs.schema.data import DataConfig, SyntheticConfig
 from configs.schema.loss import LossConfig
@@ -15,8 +16,10 @@ from configs.schema.run import EXTRA_METRICS, CheckpointConfig, LogConfig, Metri
 from configs.schema.train import TrainConfig
 
 __all__ = [
+    "AUGMENTATIONS",
     "EXTRA_METRICS",
     "AmpConfig",
+    "AugmentationConfig",
     "CheckpointConfig",
     "Config",
     "DataConfig",
@@ -46,6 +49,7 @@ class Config:
     discriminator: DiscriminatorConfig = field(default_factory=DiscriminatorConfig)
     init: InitConfig = field(default_factory=InitConfig)
     loss: LossConfig = field(default_factory=LossConfig)
+    augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     amp: AmpConfig = field(default_factory=AmpConfig)
     train: TrainConfig = field(default_factory=TrainConfig)

@@ -72,6 +72,10 @@ def test_each_loss_trains_alone_in_both_orders(tiny_config: Path, name: str, ret
         (["discriminator.name=pixel", "discriminator.n_scales=3"], ["discriminator.n_scales=3"]),
         (["loss.vgg_imagenet_normalization=true"], ["loss.vgg_imagenet_normalization=True"]),
         (["loss.adversarial=0", "loss.gan_mode=hinge"], []),
+        (["augmentation.probability=0.5"], ["augmentation.probability=0.5"]),
+        (["augmentation.policy=[color]", "augmentation.probability=0.5"], []),
+        (["augmentation.policy=[color]", "augmentation.target=0.5"], []),
+        (["augmentation.target=0.5"], ["augmentation.target=0.5"]),
     ],
 )
 def test_settings_that_nothing_chosen_takes_are_without_effect(

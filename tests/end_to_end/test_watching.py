@@ -44,6 +44,8 @@ def test_figures_are_in_a_file_of_json_lines_that_goes_on(tiny_config: Path) -> 
         assert {"loss/G/total", "logits/D/real", "logits/D/fake", "progress/images_per_s"} <= record.keys()
     assert "logits/D/real" in tags(tiny_config)["scalars"]
     assert [record["step"] for record in validations(tiny_config)] == [4, 6]
+    assert all("logits/D/validation" in record for record in validations(tiny_config))
+    assert "logits/D/validation" in tags(tiny_config)["scalars"]
 
 
 def test_a_line_that_was_cut_is_left_out(tmp_path: Path) -> None:

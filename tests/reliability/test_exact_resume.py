@@ -24,6 +24,8 @@ STATES = {
     "pool": ["train.pool_size=3"],
     "decay": ["train.epochs=1", "train.decay_epochs=9"],
     "enhancer": [*ENHANCER, "data.synthetic.width=64", "data.synthetic.height=64"],
+    "augmented": ["augmentation.policy=[color,translation,cutout]", "augmentation.probability=0.7"],
+    "controlled": ["augmentation.policy=[color,cutout]", "augmentation.target=0.5", "log.images_every_steps=5"],
 }
 STOPS = {"in an epoch": 7, "at its end": 10, "at the last step": 12}  # an epoch has 5 samples
 WORKERS = {"0": ("0", "0"), "2": ("2", "2"), "0 then 2": ("0", "2")}
@@ -46,6 +48,8 @@ COVERING = {  # of each precision, state, place and number of workers at least o
     ("bfloat16", "decay", "in an epoch", "0 then 2"),
     ("float16", "average", "at the last step", "0"),
     ("float16", "pool", "in an epoch", "2"),
+    ("bfloat16", "augmented", "in an epoch", "0"),
+    ("float32", "controlled", "at the last step", "0 then 2"),
 }
 CELLS = [pytest.param(*cell, marks=[pytest.mark.slow] * (cell not in COVERING)) for cell in ALL_CELLS]
 BASE = ["log.every_steps=1", "log.images_every_steps=9", "checkpoint.every_steps=1000"]
@@ -98,6 +102,8 @@ TWO = [
             ("bfloat16", "average", 7, "0"),
             ("float16", "decay", 7, "2"),
             ("float16", "enhancer", 6, "0"),
+            ("bfloat16", "augmented", 7, "2"),
+            ("float32", "controlled", 7, "0"),
         )
     ],
 ]

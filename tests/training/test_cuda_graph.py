@@ -25,6 +25,8 @@ WAYS = {
     "O3": ["amp.opt_level=O3", "amp.dtype=bfloat16"],
     "clipped": ["optimizer.max_gradient_norm=0.5", "log.gradient_norms=true", "train.retain_graph=false"],
     "penalties": ["loss.gan_mode=wgan", "loss.gradient_penalty=10", "loss.r1=1", "discriminator.spectral_norm=true"],
+    "augmented": ["augmentation.policy=[color,translation,cutout]", "augmentation.probability=0.5", "loss.r1=1"],
+    "controlled": ["augmentation.policy=[cutout,color]", "augmentation.target=0.5"],
     "recomputed": ["train.activation_checkpointing=true", "data.target_channels=1"],
     "noise": ["generator.dropout=true"],
     "features": ["features.n_channels=3", "features.base_channels=4", "features.n_downsamplings=1"],

@@ -1,0 +1,200 @@
+"""DiffAugment: what the discriminator sees is augmented, in the training of both networks (Zhao et al. 2020).
+
+For pairs, of a source and an image, what moves pixels is applied to both, and what changes their values to the image
+alone. The images of a sample, translated and real, share its parameters: the discriminator cannot distinguish them by
+these, and feature matching compares position by position.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+import torch
+from torch import Tensor
+
+from losses.image_operations import brightness, contrast, cut_out, saturation, translate
+
+TRANSLATION_SHARE = 1 / 8  # of a side, either way
+CUTOUT_SHARE = 1 / 2
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The samples that parameters are drawn for: n images of height x width pixels on a device.
+
+    probability: that an operation is applied to a sample. generator: of the draws; None is torch's global one.
+    """
+
+    n: int
+    height: int
+    width: int
+    device: torch.device
+    probability: float | Tensor
+    generator: torch.Generator | None
+
+    def fractions(self) -> Tensor:
+        """Draw (N,) float32 in [0, 1)."""
+        return torch.rand(self.n, device=self.device, generator=self.generator)
+
+    def integers(self, least: int, most: int) -> Tensor:
+        """Draw (N,) int64 in least .. most."""
+        return torch.randint(least, most + 1, (self.n,), device=self.device, generator=self.generator)
+
+    def are_chosen(self) -> Tensor:
+        """Draw the samples, (N,) bool, that an operation is applied to."""
+        return self.fractions() < self.probability
+
+
+class Operation(Protocol):
+    """An operation with its parameters for N samples."""
+
+    @classmethod
+    def draw(cls, samples: Samples) -> Self:
+        """Draw the parameters on the device, without asking it for a value; the neutral ones for samples not chosen."""
+        ...
+
+    def of_source(self, source: Tensor) -> Tensor:
+        """Apply it to (N, C, H, W) sources."""
+        ...
+
+    def of_image(self, images: Tensor) -> Tensor:
+        """Apply it to (N, C, H, W) images."""
+        ...
+
+
+@dataclass(frozen=True)
+class Color:
+    """Brightness, saturation and contrast, in this order: (N,) each in [0, 1), 1/2 changes nothing."""
+
+    brightness: Tensor
+    saturation: Tensor
+    contrast: Tensor
+
+    @classmethod
+    def draw(cls, samples: Samples) -> Self:
+        """Draw uniformly."""
+        are_chosen = samples.are_chosen()
+        return cls(*(torch.where(are_chosen, samples.fractions(), 0.5) for _ in range(3)))
+
+    def of_source(self, source: Tensor) -> Tensor:
+        """Return the sources as they are."""
+        return source
+
+    def of_image(self, images: Tensor) -> Tensor:
+        """Change the colours."""
+        return contrast(saturation(brightness(images, self.brightness), self.saturation), self.contrast)
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A move by whole pixels, whose place is taken by zeros: grey in an image, no class in one-hot labels.
+
+    rows, columns: (N,) int64.
+    """
+
+    rows: Tensor
+    columns: Tensor
+
+    @classmethod
+    def draw(cls, samples: Samples) -> Self:
+        """Draw uniformly, up to an eighth of each side."""
+        are_chosen = samples.are_chosen()
+        reaches = (_rounded(side * TRANSLATION_SHARE) for side in (samples.height, samples.width))
+        return cls(*(samples.integers(-reach, reach) * are_chosen for reach in reaches))
+
+    def of_source(self, source: Tensor) -> Tensor:
+        """Move the sources."""
+        return translate(source, self.rows, self.columns)
+
+    def of_image(self, images: Tensor) -> Tensor:
+        """Move the images."""
+        return translate(images, self.rows, self.columns)
+
+
+@dataclass(frozen=True)
+class Cutout:
+    """A box of zeros in the image, whose middle may be anywhere in it.
+
+    rows, columns: (N,) int64, the first pixel of the box, which may be outside of the image.
+    height, width: of the box, in pixels.
+    """
+
+    rows: Tensor
+    columns: Tensor
+    height: int
+    width: int
+
+    @classmethod
+    def draw(cls, samples: Samples) -> Self:
+        """Draw boxes of half the sides, uniformly."""
+        are_chosen = samples.are_chosen()
+        sides = (samples.height, samples.width)
+        height, width = (_rounded(side * CUTOUT_SHARE) for side in sides)
+        rows, columns = (
+            # one that is not chosen has its box beside the image
+            torch.where(are_chosen, samples.integers(0, side - size % 2) - size // 2, -size)
+            for side, size in zip(sides, (height, width), strict=True)
+        )
+        return cls(rows, columns, height, width)
+
+    def of_source(self, source: Tensor) -> Tensor:
+        """Return the sources as they are."""
+        return source
+
+    def of_image(self, images: Tensor) -> Tensor:
+        """Cut the boxes out."""
+        return cut_out(images, self.rows, self.columns, self.height, self.width)
+
+
+OPERATIONS: dict[str, type[Operation]] = {"color": Color, "translation": Translation, "cutout": Cutout}
+
+
+@dataclass(frozen=True)
+class Transform:
+    """Operations with their parameters for N samples, in the order in which they are applied; with none, the identity.
+
+    Images and sources of other sizes than the parameters were drawn for are moved and cut by as many pixels.
+    """
+
+    operations: Sequence[Operation] = ()
+
+    def of_source(self, source: Tensor) -> Tensor:
+        """Transform the (N, C, H, W) condition of the samples: labels, edges or an image."""
+        for operation in self.operations:
+            source = operation.of_source(source)
+        return source
+
+    def of_image(self, images: Tensor) -> Tensor:
+        """Transform (N, C, H, W) images of the samples, real or translated; in float32 where they are in less."""
+        if self.operations:
+            images = images.to(torch.promote_types(images.dtype, torch.float32))
+        for operation in self.operations:
+            images = operation.of_image(images)
+        return images
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """Draws a transform for each pass of the discriminator.
+
+    policy: names of OPERATIONS in the order in which they are applied; none is no augmentation, without any draw.
+    probability: that an operation is applied to a sample, for each of them by itself; a 0-d tensor on the device where
+        it changes.
+    """
+
+    policy: Sequence[str] = ()
+    probability: float | Tensor = 1.0
+
+    def draw(self, images: Tensor, generator: torch.Generator | None = None) -> Transform:
+        """Return a transform with parameters for each of (N, C, H, W) images, drawn on their device.
+
+        generator: torch's global one by default, whose state is saved in checkpoints.
+        """
+        n, _, height, width = images.shape
+        samples = Samples(n, height, width, images.device, self.probability, generator)
+        return Transform([OPERATIONS[name].draw(samples) for name in self.policy])
+
+
+def _rounded(pixels: float) -> int:
+    """Return the nearest whole number, the larger one from the middle."""
+    return int(pixels + 0.5)

@@ -1,0 +1,188 @@
+"""DiffAugment against the original's operations, and what holds for pairs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from configs.schema import AUGMENTATIONS
+from losses.augmentation import OPERATIONS, Augmentation, Color, Cutout, Operation, Transform, Translation
+from losses.feature_matching import match_features
+from losses.image_operations import brightness, contrast, cut_out, saturation, translate
+from models.patch_discriminator import MultiscalePatchDiscriminator
+
+CASES = pytest.mark.parametrize("name", ["diffaugment_0", "diffaugment_1"])
+POLICY = ("color", "translation", "cutout")
+
+
+def recorded(case: dict[str, Any], policy: str) -> Transform:
+    """The transform of a policy with the draws of a case, whose boxes are given by their middles."""
+    draws = {name: draw.flatten() for name, draw in case["draws"].items()}
+    height, width = ((side + 1) // 2 for side in case["inputs"]["image"].shape[-2:])
+    rows, columns = draws["cutout_rows"] - height // 2, draws["cutout_columns"] - width // 2
+    operations: dict[str, Operation] = {
+        "color": Color(draws["brightness"], draws["saturation"], draws["contrast"]),
+        "translation": Translation(draws["translation_rows"], draws["translation_columns"]),
+        "cutout": Cutout(rows, columns, height, width),
+    }
+    return Transform([operations[name] for name in policy.split(",")])
+
+
+def scalar(output: Tensor) -> Tensor:
+    """The scalar whose gradients are recorded."""
+    probe = torch.arange(output.numel(), dtype=output.dtype).cos().view(output.shape)
+    return (output * probe).sum()
+
+
+def assert_same(output: Tensor, images: Tensor, expected: dict[str, Tensor]) -> None:
+    torch.testing.assert_close(output, expected["output"], rtol=0, atol=1e-12)
+    (gradient,) = torch.autograd.grad(scalar(output), images)
+    torch.testing.assert_close(gradient, expected["input_gradient"], rtol=0, atol=1e-12)
+
+
+@CASES
+def test_operations_are_the_originals(reference: dict[str, Any], name: str) -> None:
+    case = reference[name]
+    draws = {key: draw.flatten() for key, draw in case["draws"].items()}
+    _, moved, cut = recorded(case, "color,translation,cutout").operations
+    images = case["inputs"]["image"].double().requires_grad_()
+    outputs = {
+        "brightness": brightness(images, draws["brightness"]),
+        "saturation": saturation(images, draws["saturation"]),
+        "contrast": contrast(images, draws["contrast"]),
+        "translation": moved.of_image(images),
+        "cutout": cut.of_image(images),
+    }
+    assert outputs.keys() == case["operations"].keys()
+    for operation, output in outputs.items():
+        assert_same(output, images, case["operations"][operation])
+
+
+@CASES
+def test_policies_are_applied_in_their_order(reference: dict[str, Any], name: str) -> None:
+    case = reference[name]
+    images = case["inputs"]["image"].double().requires_grad_()
+    for policy, expected in case["policies"].items():
+        assert_same(recorded(case, policy).of_image(images), images, expected)
+
+
+@CASES
+def test_of_a_pair_both_move_and_the_image_alone_changes_colour_and_is_cut(
+    reference: dict[str, Any], name: str
+) -> None:
+    case = reference[name]
+    source, image = case["inputs"]["source"].double(), case["inputs"]["image"].double()
+    transform, pairs = recorded(case, "color,translation,cutout"), case["pairs"]
+    torch.testing.assert_close(transform.of_source(source), pairs["translated_source"], rtol=0, atol=1e-12)
+    expected = pairs["color_translation_cutout_image_only"]
+    torch.testing.assert_close(transform.of_image(image), expected, rtol=0, atol=1e-12)
+    uncut = recorded(case, "color,translation").of_image(image)
+    torch.testing.assert_close(uncut, pairs["color_translation_image"], rtol=0, atol=1e-12)
+
+
+def test_the_settings_are_the_operations() -> None:
+    assert tuple(OPERATIONS) == AUGMENTATIONS
+
+
+def make_images(*shape: int) -> Tensor:
+    return torch.rand(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 2 - 1
+
+
+@pytest.mark.parametrize(("height", "width"), [(12, 10), (13, 8), (7, 5)])
+def test_draws_have_the_originals_ranges(height: int, width: int) -> None:
+    torch.manual_seed(0)
+    color, moved, cut = Augmentation(POLICY).draw(torch.zeros(4000, 3, height, width)).operations
+    assert isinstance(color, Color)
+    assert isinstance(moved, Translation)
+    assert isinstance(cut, Cutout)
+    for draws in (color.brightness, color.saturation, color.contrast):
+        assert 0 <= draws.min() < 0.01
+        assert 0.99 < draws.max() < 1
+    for side, steps, firsts, size in (
+        (height, moved.rows, cut.rows, cut.height),
+        (width, moved.columns, cut.columns, cut.width),
+    ):
+        reach = int(side / 8 + 0.5)
+        assert steps.unique().tolist() == list(range(-reach, reach + 1))
+        assert size == int(side / 2 + 0.5)
+        middles = range(side if size % 2 else side + 1)
+        assert (firsts + size // 2).unique().tolist() == list(middles)
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.3, 1.0])
+def test_each_operation_meets_its_share_of_the_samples(probability: float) -> None:
+    torch.manual_seed(0)
+    images = make_images(1, 3, 16, 16).expand(2000, -1, -1, -1)
+    changed = []
+    for name in POLICY:
+        transformed = Augmentation([name], probability).draw(images).of_image(images)
+        changed.append((transformed - images).abs().amax(dim=(1, 2, 3)) > 1e-6)
+        share = 1 - 1 / 25 if name == "translation" else 1.0  # one in 5 x 5 moves is none
+        assert changed[-1].double().mean().item() == pytest.approx(share * probability, abs=0.03)
+    both = (changed[0] & changed[2]).double().mean().item()
+    assert both == pytest.approx(probability**2, abs=0.03)  # independent of each other
+
+
+def test_without_operations_nothing_is_drawn_copied_or_cast() -> None:
+    before = torch.get_rng_state()
+    images = make_images(2, 3, 8, 8).bfloat16()
+    transform = Augmentation().draw(images)
+    assert transform.of_image(images) is images
+    assert transform.of_source(images) is images
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_equal_images_stay_equal_in_every_precision_and_match_in_all_features() -> None:
+    torch.manual_seed(0)
+    discriminator = MultiscalePatchDiscriminator(source_channels=2, base_channels=4, n_layers=2)
+    source, low = make_images(2, 2, 32, 32).float(), make_images(2, 3, 32, 32).bfloat16()
+    transform = Augmentation(POLICY).draw(low)
+    fake, real = transform.of_image(low), transform.of_image(low.float())
+    assert fake.dtype == real.dtype == torch.float32
+    assert torch.equal(fake, real)
+    moved = transform.of_source(source)
+    features = [[scale.features for scale in discriminator(moved, images)] for images in (fake, real)]
+    assert match_features(*features).item() == 0
+
+
+def test_labels_stay_with_their_pixels() -> None:
+    """An image that is a code of its labels is that after the move too, with zeros in both where nothing is."""
+    torch.manual_seed(0)
+    labels = torch.randint(4, (8, 1, 24, 17))
+    source = (labels == torch.arange(4).view(1, 4, 1, 1)).float()
+    codes = torch.tensor([0.25, -0.5, 0.75, -1.0]).view(1, 4, 1, 1)
+    image = (source * codes).sum(dim=1, keepdim=True)
+    transform = Augmentation(["translation"]).draw(image)
+    moved = transform.of_source(source)
+    assert torch.equal((moved * codes).sum(dim=1, keepdim=True), transform.of_image(image))
+    assert set(moved.sum(dim=1).unique().tolist()) == {0.0, 1.0}
+
+
+def test_gradients_of_gradients_pass_each_operation() -> None:
+    torch.manual_seed(0)
+    images = make_images(2, 3, 6, 5).requires_grad_()
+    for policy in (["color"], ["translation"], ["cutout"], list(POLICY)):
+        transform = Augmentation(policy).draw(images)
+
+        def cubed(x: Tensor, transform: Transform = transform) -> Tensor:
+            return transform.of_image(x) ** 3
+
+        assert torch.autograd.gradcheck(cubed, images)
+        assert torch.autograd.gradgradcheck(cubed, images)
+
+
+@pytest.mark.parametrize("moves", [(0, 0), (6, -5), (-40, 40)])
+def test_a_move_and_a_box_may_leave_the_image(moves: Sequence[int]) -> None:
+    images = make_images(1, 3, 6, 5)
+    rows, columns = (torch.tensor([move]) for move in moves)
+    moved = translate(images, rows, columns)
+    assert torch.equal(moved, images if moves == (0, 0) else torch.zeros_like(images))
+    cut = cut_out(images, rows, columns, 1, 1)
+    assert int((cut != images).sum()) == (3 if moves == (0, 0) else 0)
+
+
+def test_grey_keeps_its_saturation() -> None:
+    images = make_images(2, 1, 6, 5)
+    torch.testing.assert_close(saturation(images, torch.rand(2)), images)

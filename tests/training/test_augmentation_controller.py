@@ -1,0 +1,112 @@
+"""The controller of the augmentation's probability."""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from configs.load import load_config
+from data.batch import Sample
+from tests.runs import checkpoint, run
+from training.augmentation_controller import AugmentationController, adjusted, change_by_plan
+from training.overfitting import Overfitting
+from training.setup import build_training
+from training.validation_logits import ValidationLogits
+from utils.distributed import World
+from utils.errors import ConfigError
+
+WORLD = World(0, 1, torch.device("cpu"))
+SETTINGS = ["augmentation.policy=[color,translation,cutout]", "augmentation.target=0.5", "log.images_every_steps=2"]
+
+
+def test_the_rule_is_that_of_ada(reference: dict[str, Any]) -> None:
+    case = reference["ada_controller"]
+    config, probability = case["config"], 0.0
+    change = config["batch_size"] * config["interval"] / (config["kimg"] * 1000)
+    for sign, expected in zip(case["inputs"]["mean_signs"].tolist(), case["p"].tolist(), strict=True):
+        probability = adjusted(probability, sign, target=config["target"], change=change, most=math.inf)
+        assert probability == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_probability_has_bounds_and_no_measurement_changes_nothing() -> None:
+    assert adjusted(0.75, 0.9, target=0.5, change=0.1, most=0.8) == 0.8
+    assert adjusted(0.05, 0.1, target=0.5, change=0.1, most=0.8) == 0.0
+    assert adjusted(0.3, math.nan, target=0.5, change=0.1, most=0.8) == 0.3
+    assert adjusted(0.3, 0.5, target=0.5, change=0.1, most=0.8) == 0.3
+
+
+def test_it_rises_by_one_in_a_twentieth_of_the_plan() -> None:
+    assert change_by_plan(100, 40_000) == pytest.approx(0.05)
+    assert change_by_plan(500, 1000) == 0.1  # not all at once where validations are rare
+
+
+@pytest.mark.parametrize(
+    ("real", "validation", "fake", "expected"),
+    [
+        (0.8, 0.8, 0.2, 0.0),
+        (0.8, 0.5, 0.2, 0.5),
+        (0.8, 0.2, 0.2, 1.0),
+        (0.4, 0.1, 0.5, 0.0),
+        (0.8, None, 0.2, math.nan),
+    ],
+)
+def test_overfitting_is_the_share_of_the_way_to_translated_images(
+    tiny_config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    real: float,
+    validation: float | None,
+    fake: float,
+    expected: float,
+) -> None:
+    controller = build_training(load_config(tiny_config, SETTINGS), WORLD).run_state.controller
+    assert controller is not None
+    overfitting = controller.overfitting
+    assert overfitting is not None
+    assert [len(samples) for samples in (overfitting.train, overfitting.validation)] == [2, 2]
+
+    def mean(_: ValidationLogits, samples: Sequence[Sample], step: int) -> float | None:
+        assert step == 7
+        return real if samples is overfitting.train else validation if samples is overfitting.validation else fake
+
+    monkeypatch.setattr(ValidationLogits, "mean", mean)
+    assert overfitting.measure(7) == pytest.approx(expected, nan_ok=True)
+
+
+def test_a_run_adjusts_at_validations_logs_and_saves(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Overfitting, "measure", lambda _, step: 0.9 if step < 7 else 0.1)
+    run(tiny_config, *SETTINGS, "train.max_steps=9")
+    lines = (tiny_config.parent / "runs" / "tiny" / "metrics.jsonl").read_text().splitlines()
+    records = [record for record in map(json.loads, lines) if "augmentation/probability" in record]
+    tags = ("augmentation/probability", "augmentation/overfitting")
+    found = {record["step"]: tuple(record[tag] for tag in tags) for record in records}
+    change = 2 / (0.05 * 1000)  # 200 epochs of 5 samples
+    expected = {2: (change, 0.9), 4: (2 * change, 0.9), 6: (3 * change, 0.9), 8: (2 * change, 0.1)}
+    assert found.keys() == expected.keys()
+    for step, values in expected.items():
+        assert found[step] == pytest.approx(values)
+    assert checkpoint(tiny_config, 9)["augmentation"]["probability"] == pytest.approx(2 * change)
+
+
+def test_the_augmentation_reads_the_probability_also_from_a_checkpoint(tiny_config: Path) -> None:
+    training = build_training(load_config(tiny_config, SETTINGS), WORLD)
+    controller = training.run_state.controller
+    assert isinstance(controller, AugmentationController)
+    images = torch.rand(50, 3, 8, 8)
+    assert torch.allclose(training.update.augmentation.draw(images).of_image(images), images, atol=1e-6)
+    controller.load_state_dict({"probability": 1.0})
+    assert not torch.allclose(training.update.augmentation.draw(images).of_image(images), images, atol=1e-2)
+
+
+def test_a_checkpoint_without_one_starts_the_control_at_zero(trained_config: Path) -> None:
+    run(trained_config, *SETTINGS, "train.max_steps=5")
+    assert checkpoint(trained_config, 5)["augmentation"] == {"probability": 0.0}
+
+
+def test_validation_samples_that_are_trained_on_are_refused(tiny_config: Path) -> None:
+    config = load_config(tiny_config, [*SETTINGS, "data.validation_split=train"])
+    with pytest.raises(ConfigError, match=r"augmentation\.target is 0\.5, expected null where validation samples are"):
+        build_training(config, WORLD)

@@ -1,0 +1,68 @@
+"""The probability of augmentation, controlled by how far the discriminator overfits."""
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from training.overfitting import Overfitting
+from utils.distributed import World
+
+MOST = 0.8  # above it the generator begins to draw augmented images (Karras et al. 2020, section 2.2)
+RAMP_SHARE = 0.05  # of the planned samples, in which the probability can rise by 1
+MOST_CHANGE = 0.1  # where validations are rare
+
+
+def adjusted(probability: float, overfitting: float, *, target: float, change: float, most: float) -> float:
+    """Return a probability that is `change` higher where overfitting is above its target, and lower where below.
+
+    It stays in 0 .. most. Source: Karras et al. 2020, section 3.1, whose official code has no upper bound.
+    """
+    sign = (overfitting > target) - (overfitting < target)
+    return min(max(probability + sign * change, 0.0), most)
+
+
+def change_by_plan(steps: int, planned_steps: float) -> float:
+    """Return by how much the probability changes after `steps` of the planned ones."""
+    return min(steps / (RAMP_SHARE * planned_steps), MOST_CHANGE)
+
+
+@dataclass
+class AugmentationController:
+    """Adjusts the probability of augmentation at validations.
+
+    overfitting: None on other processes than the main one, which measures alone.
+    tensor: 0-d float32 on the device, the probability as the augmentation reads it, changed in place.
+    target: the overfitting to hold. change: of the probability, each time.
+    """
+
+    world: World
+    overfitting: Overfitting | None
+    tensor: Tensor
+    target: float
+    change: float
+    probability: float = 0.0
+    latest: float = math.nan
+
+    def adjust(self, step: int) -> None:
+        """Measure and adjust, together with the other processes."""
+        measured = self.overfitting.measure(step) if self.overfitting else math.nan
+        self.latest = self.world.gather(measured)[0]
+        self._set(adjusted(self.probability, self.latest, target=self.target, change=self.change, most=MOST))
+
+    @property
+    def scalars(self) -> dict[str, float]:
+        """The probability, and the overfitting that was measured last, by their tags."""
+        return {"augmentation/probability": self.probability, "augmentation/overfitting": self.latest}
+
+    def state_dict(self) -> dict[str, float]:
+        """Return what changes."""
+        return {"probability": self.probability}
+
+    def load_state_dict(self, state: dict[str, float]) -> None:
+        """Load what `state_dict` returned."""
+        self._set(state["probability"])
+
+    def _set(self, probability: float) -> None:
+        self.probability = probability
+        self.tensor.fill_(probability)
