@@ -22,6 +22,7 @@ from PIL import Image
 from tests.conftest import save_image
 from tests.processes import start_program
 from tests.runs import run, translate, wait_for
+from tests.tools.playground.requests import BINARY, ask, post
 from tests.tools.playground.serving import serving
 from tools.playground.__main__ import parse_arguments
 from tools.playground.server import PlaygroundServer
@@ -29,7 +30,6 @@ from tools.playground.translator import Translator
 from tools.playground.wire import MAX_BYTES
 from utils.errors import UserError
 
-BINARY = {"Content-Type": "application/octet-stream"}
 N_CLASSES = 12  # of the synthetic facades
 
 
@@ -39,28 +39,9 @@ def server(tiny_run: Path) -> Iterator[PlaygroundServer]:
         yield running
 
 
-def ask(
-    server: PlaygroundServer, method: str, path: str, body: bytes | None = None, **headers: str
-) -> tuple[int, bytes, http.client.HTTPMessage]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
-    try:
-        connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
-        answer = connection.getresponse()
-        return answer.status, answer.read(), answer.headers
-    finally:
-        connection.close()
-
-
 def drawing(rng: np.random.Generator, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
     labels = rng.integers(0, N_CLASSES, (height, width), dtype=np.int32)
     return labels, rng.integers(0, 9, (height, width), dtype=np.int32)
-
-
-def post(server: PlaygroundServer, *maps: np.ndarray, seed: int = 0) -> tuple[int, bytes]:
-    height, width = maps[0].shape[:2]
-    body = b"".join(image.tobytes() for image in maps)
-    status, answer, _ = ask(server, "POST", f"/translate?width={width}&height={height}&seed={seed}", body, **BINARY)
-    return status, answer
 
 
 @pytest.mark.parametrize("size", [(32, 32), (19, 45), (3, 5)])
