@@ -23,7 +23,7 @@ from losses.loss_inputs import GeneratorLoss
 from losses.objective import DiscriminatorObjective, GeneratorObjective
 from metrics.evaluator import Evaluator
 from models import DISCRIMINATORS, GENERATORS
-from models.blocks import enable_activation_checkpointing
+from models.activation_checkpointing import enable_activation_checkpointing
 from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
 from models.initialization import initialize
 from models.spectral_norm import add_spectral_norm
@@ -199,7 +199,7 @@ def build_generator(config: Config) -> nn.Module:
     generator = maker(**channels, **accepted(maker, vars(settings)))
     initialize(generator, settings.init, settings.init_gain)
     if settings.spectral_norm:
-        generator = add_spectral_norm(generator)
+        add_spectral_norm(generator, iteration=settings.spectral_iteration)
     network = FeatureConditionedGenerator(generator, _build_encoder(config)) if config.has_encoder else generator
     if config.train.activation_checkpointing:
         enable_activation_checkpointing(network)
@@ -226,7 +226,10 @@ def build_discriminator(config: Config) -> nn.Module:
     channels = {"source_channels": build_conditioning(config).channels, "image_channels": config.data.target_channels}
     discriminator = maker(**channels, **accepted(maker, vars(settings)))
     initialize(discriminator, settings.init, settings.init_gain)
-    return add_spectral_norm(discriminator) if settings.spectral_norm else discriminator
+    if settings.spectral_norm != "none":
+        is_all = settings.spectral_norm == "all"
+        add_spectral_norm(discriminator, outer=is_all, iteration=settings.spectral_iteration)
+    return discriminator
 
 
 def build_generator_objective(config: Config, device: torch.device) -> GeneratorObjective:

@@ -35,6 +35,8 @@ class GeneratorConfig:
     """global, local: border of the strided convolutions; reflect avoids light spots there."""
     spectral_norm: bool = False
     """Divide the weights of every convolution by their largest singular value."""
+    spectral_iteration: Literal["u_first", "v_first"] = "u_first"
+    """Order within a step of spectral norm's power iteration; v_first is that of SPADE's training."""
     init: Literal["normal", "xavier", "kaiming", "orthogonal"] = "normal"
     """Distribution of the initial convolution weights."""
     init_gain: float = 0.02
@@ -69,8 +71,11 @@ class DiscriminatorConfig:
     """multiscale_patch: number of resolutions of the images that it sees, each half of the one before."""
     padding: int = 2
     """multiscale_patch: zeros around each layer's input, in pixels; 1 in pix2pix."""
-    spectral_norm: bool = False
-    """Divide the weights of every convolution by their largest singular value."""
+    spectral_norm: Literal["none", "inner", "all"] = "none"
+    """Divide the weights of convolutions by their largest singular value. inner: as in SPADE, all but the first, which
+    sees the images, and the last, which scores. true and false of earlier versions are all and none."""
+    spectral_iteration: Literal["u_first", "v_first"] = "u_first"
+    """As for the generator."""
     norm: Literal["instance", "batch"] = "instance"
     """Normalisation layer."""
     init: Literal["normal", "xavier", "kaiming", "orthogonal"] = "normal"

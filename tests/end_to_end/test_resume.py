@@ -54,6 +54,7 @@ def test_six_steps_kill_and_six_more_equal_twelve(tiny_config: Path) -> None:
         ["train.accumulation_steps=2", "train.retain_graph=false"],
         ["data.workers=2", "generator.norm=batch", "discriminator.norm=batch"],
         ["train.ema_decay=0.5", "generator.norm=batch", "generator.spectral_norm=true"],
+        ["train.activation_checkpointing=true", "generator.spectral_norm=true", "discriminator.spectral_norm=inner"],
     ],
     ids=lambda settings: settings[-1],
 )

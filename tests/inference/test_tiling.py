@@ -11,7 +11,7 @@ from torch.nn.utils import parametrize
 
 from inference.tiling import TiledNetwork
 from inference.window import Window
-from models.blocks import enable_activation_checkpointing
+from models.activation_checkpointing import enable_activation_checkpointing
 from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer
 from models.spectral_norm import add_spectral_norm

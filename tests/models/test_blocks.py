@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from losses.perceptual import PerceptualLoss, VGG19Features
-from models.blocks import enable_activation_checkpointing
+from models.activation_checkpointing import enable_activation_checkpointing
 from models.feature_encoder import FeatureEncoder
 from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer
