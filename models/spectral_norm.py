@@ -1,6 +1,7 @@
 """Spectral normalisation (Miyato et al. 2018)."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 import torch
@@ -49,7 +50,7 @@ class SpectralNorm(nn.Module):
 
     def forward(self, weight: Tensor) -> Tensor:
         """Return the weight divided by sigma, in its own shape and dtype."""
-        with torch.autocast(weight.device.type, enabled=False):
+        with _full_precision(weight):
             matrix = self._matrix(weight)
             u, v = self._vectors(matrix)
             sigma = torch.vdot(u, torch.mv(matrix, v))
@@ -57,7 +58,7 @@ class SpectralNorm(nn.Module):
 
     def settle(self, weight: Tensor) -> None:
         """Bring the vectors to a weight that they do not belong to, as an averaged one."""
-        with torch.autocast(weight.device.type, enabled=False):
+        with _full_precision(weight):
             self._iterate(self._matrix(weight), _SETTLING_ITERATIONS)
 
     def _matrix(self, weight: Tensor) -> Tensor:
@@ -94,6 +95,10 @@ class SpectralNorm(nn.Module):
             if moved.dtype.itemsize < torch.float32.itemsize:
                 setattr(self, name, kept.to(moved.device))
         return self
+
+
+def _full_precision(weight: Tensor) -> AbstractContextManager[object]:
+    return nullcontext() if weight.is_meta else torch.autocast(weight.device.type, enabled=False)
 
 
 class _Recording:

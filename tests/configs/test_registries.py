@@ -32,7 +32,7 @@ def test_names_of_losses_are_the_weights() -> None:
 @pytest.mark.parametrize(
     ("registry", "settings", "others"),
     [
-        (GENERATORS, [GeneratorConfig], {"in_channels", "out_channels"}),
+        (GENERATORS, [GeneratorConfig], {"in_channels", "out_channels", "n_image_channels"}),
         (DISCRIMINATORS, [DiscriminatorConfig], {"source_channels", "image_channels"}),
         (GENERATOR_LOSSES, [LossConfig, TrainConfig], set()),
     ],
