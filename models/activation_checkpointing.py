@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from models.spectral_norm import same_vectors
+from models.spectral_norm import SpectralNorm, recorded_and_replayed, spectral_norms
 
 
 class Recomputable(nn.Module):
@@ -26,9 +26,25 @@ class Recomputable(nn.Module):
         """
         if not (self.recomputes and torch.is_grad_enabled()):
             return function(*inputs)
-        again = same_vectors(self)
-        recomputed: Tensor = checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=self.draws, **again)
+        norms = spectral_norms(self)
+        if norms:
+            return _with_same_vectors(norms, self.draws, function, *inputs)
+        recomputed: Tensor = checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=self.draws)
         return recomputed
+
+
+@torch.compiler.disable  # torch.compile does not know the argument context_fn: these layers are called as written
+def _with_same_vectors(
+    norms: list[SpectralNorm], draws: bool, function: Callable[..., Tensor], *inputs: Tensor
+) -> Tensor:
+    recomputed: Tensor = checkpoint(
+        function,
+        *inputs,
+        use_reentrant=False,
+        preserve_rng_state=draws,
+        context_fn=lambda: recorded_and_replayed(norms),
+    )
+    return recomputed
 
 
 def enable_activation_checkpointing(network: nn.Module) -> None:

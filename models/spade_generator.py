@@ -41,6 +41,7 @@ class SpadeGenerator(nn.Module):
         norm: Norm = "instance",
     ) -> None:
         super().__init__()
+        self.n_upsamplings = n_upsamplings
         widths = _widths(base_channels, n_upsamplings)
         condition_channels = in_channels + noise_channels
         self.noise = NoiseChannels(noise_channels)
@@ -60,7 +61,7 @@ class SpadeGenerator(nn.Module):
         )
 
     @staticmethod
-    def image_sides(*, n_upsamplings: int, norm: Norm) -> ImageSides:
+    def image_sides(*, n_upsamplings: int, norm: Norm = "instance") -> ImageSides:
         """Return the sides that the generator takes; instance norm at the lowest resolution needs a second pixel."""
         multiple = 2**n_upsamplings
         return ImageSides(multiple, minimum=2 * multiple if norm == "instance" else multiple)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal, Protocol, Self, runtime_checkable
+from typing import Literal, Protocol, Self, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -101,7 +101,7 @@ def _full_precision(weight: Tensor) -> AbstractContextManager[object]:
     return nullcontext() if weight.is_meta else torch.autocast(weight.device.type, enabled=False)
 
 
-class _Recording:
+class _Recording(AbstractContextManager[None]):
     """Context of a forward pass that keeps the vectors of each pass through the norms."""
 
     def __init__(self, norms: Sequence[SpectralNorm]) -> None:
@@ -116,7 +116,7 @@ class _Recording:
             norm._recorded = None
 
 
-class _Replaying:
+class _Replaying(AbstractContextManager[None]):
     """Context in which the norms use recorded vectors, from the first on, and iterate nothing; can be entered again."""
 
     def __init__(self, recording: _Recording) -> None:
@@ -131,20 +131,15 @@ class _Replaying:
             norm._replayed = None
 
 
-def same_vectors(network: nn.Module) -> dict[str, Any]:
-    """Return the argument of torch's checkpoint by which a pass that is computed again has the vectors of the first.
+def recorded_and_replayed(
+    norms: Sequence[SpectralNorm],
+) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    """Return the contexts of a pass and of its recomputation, which has the vectors of the pass and iterates nothing.
 
-    Empty where the network has no spectral norm.
+    The latter can be entered more than once.
     """
-    norms = spectral_norms(network)
-    if not norms:
-        return {}
-
-    def contexts() -> tuple[_Recording, _Replaying]:
-        recording = _Recording(norms)
-        return recording, _Replaying(recording)
-
-    return {"context_fn": contexts}
+    recording = _Recording(norms)
+    return recording, _Replaying(recording)
 
 
 def spectral_norms(network: nn.Module) -> list[SpectralNorm]:

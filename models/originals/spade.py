@@ -46,6 +46,11 @@ def recognize_spade(weights: Mapping[str, Tensor]) -> Scheme | None:
     return "spade_multiscale" if "discriminator_0.model0.0.weight" in weights else None
 
 
+def is_spade(scheme: Scheme) -> bool:
+    """Return whether a scheme is one of this module's."""
+    return scheme in ("spade", "spade_multiscale")
+
+
 def import_spade(state: Mapping[str, Tensor], scheme: Scheme, n_upsamplings: int | None = None) -> nn.Module:
     """Return the network of ours that computes the same as SPADE's with these weights.
 
@@ -56,7 +61,8 @@ def import_spade(state: Mapping[str, Tensor], scheme: Scheme, n_upsamplings: int
         OriginalWeightsError, KeyError, ValueError, RuntimeError: the weights are not of such a network.
     """
     weights = _with_v(state)
-    network = _generator(weights, n_upsamplings) if scheme == "spade" else _discriminator(weights)
+    with torch.device("meta"):
+        network = _generator(weights, n_upsamplings) if scheme == "spade" else _discriminator(weights)
     name = our_name if scheme == "spade" else our_discriminator_name
     converted = {name(key): value for key, value in weights.items()}
     for block in [part for part in _block_names(network) if f"{part}.conv1.bias" in converted]:
@@ -190,7 +196,7 @@ def _block_names(network: nn.Module) -> Iterator[str]:
 def _check_exportable(network: nn.Module) -> None:
     """Raise OriginalWeightsError where SPADE has no such network."""
     checks: dict[str, Callable[[], bool]] = {
-        "n_upsamplings below 5": lambda: isinstance(network, SpadeGenerator) and len(network.reductions) < 6,
+        "n_upsamplings below 5": lambda: isinstance(network, SpadeGenerator) and network.n_upsamplings < 5,
         "noise_channels": lambda: isinstance(network, SpadeGenerator) and network.noise.n_channels > 0,
         "no spectral_norm": lambda: not any("parametrizations" in key for key in network.state_dict()),
     }

@@ -65,6 +65,14 @@ def test_scientific_notation_is_a_number(tmp_path: Path) -> None:
         ("{amp: {opt_level: O2}, loss: {r1: 1}}", [], r"amp\.opt_level is O2, expected O0 or O1 where"),
         ("{amp: {opt_level: O3}, train: {ema_decay: 0.9}}", [], r"train\.ema_decay is 0\.9, expected 0 with"),
         ("data: {cache_folder: ''}", [], r"data\.cache_folder is empty, expected a folder"),
+        (
+            "generator: {name: spade, n_upsamplings: 8}",
+            [],
+            r"generator\.n_upsamplings is 8, expected a number from 2 to 7",
+        ),
+        ("generator: {name: spade, n_upsamplings: 7, base_channels: 3}", [], r"base_channels is 3, expected an even"),
+        ("generator: {hidden_channels: 0}", [], r"generator\.hidden_channels is 0, expected a number of at least 1"),
+        ("discriminator: {spectral_norm: outer}", [], r"spectral_norm is outer, expected one of none, inner, all"),
         ("data: {workers: many}", [], r"data\.workers is many, expected a number of at least 0, or auto"),
         (
             "{generator: {norm: batch}, train: {activation_checkpointing: true}}",

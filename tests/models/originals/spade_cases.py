@@ -28,9 +28,8 @@ def network_of(weights: Weights, config: dict[str, Any]) -> nn.Module:
     """The network of ours with the weights of a generator or discriminator."""
     scheme = recognize_spade(weights)
     assert scheme is not None
-    with torch.device("meta"):
-        n_upsamplings = _N_UPSAMPLINGS[config["num_upsampling_layers"]] if scheme == "spade" else None
-        network = import_spade(weights, scheme, n_upsamplings)
+    n_upsamplings = _N_UPSAMPLINGS[config["num_upsampling_layers"]] if scheme == "spade" else None
+    network = import_spade(weights, scheme, n_upsamplings)
     return network.requires_grad_()
 
 

@@ -1,5 +1,7 @@
 """SPADE's layers and networks with the recorded weights compute the recorded outputs, gradients and buffers."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +11,11 @@ from torch import Tensor, nn
 
 from losses.adversarial import AdversarialLoss
 from losses.feature_matching import match_features
+from models.originals.layer_names import OriginalWeightsError
 from models.originals.spade import original_discriminator_name, original_name
+from models.originals.weights import export_original, import_original
 from models.patch_discriminator import DiscriminatorOutput
+from models.spade_generator import SpadeGenerator
 from models.spade_layer import SpadeLayer
 from tests.models.originals.spade_cases import (
     as_double,
@@ -25,6 +30,7 @@ from tests.models.originals.spade_cases import (
     weights_of,
 )
 
+FULL_SIZE = json.loads((Path(__file__).parents[2] / "reference" / "spade_state_dict_keys.json").read_text())
 GENERATORS = ["instance", "batch", "syncbatch", "more", "most"]
 
 
@@ -185,3 +191,57 @@ def test_synchronised_batch_norm_of_two_replicas(reference: dict[str, Any], eps:
     place_of_eps = ((variance + float(eps)) / variance.clamp_min(float(eps))).sqrt()
     for output, expected in zip(ours, recorded["outputs"], strict=True):
         assert_close(output * place_of_eps, expected)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in FULL_SIZE if name.startswith(("SPADE_G_", "SPADE_D_")) and "vae" not in name]
+)
+def test_full_size_networks_are_exported_with_the_originals_names_and_shapes(name: str) -> None:
+    shapes = {key: tuple(shape) for key, shape in FULL_SIZE[name]["keys"].items()}
+    with torch.device("meta"):
+        weights = {
+            key: torch.empty(shape, dtype=torch.int64 if "tracked" in key else torch.float32)
+            for key, shape in shapes.items()
+        }
+    found = import_original(weights)
+    network = found.network
+    n_biases = sum(shape[0] for key, shape in shapes.items() if key.endswith("conv_0.bias"))
+    n_parameters = sum(parameter.numel() for parameter in network.parameters())
+    assert n_parameters == FULL_SIZE[name]["n_parameters"] - n_biases  # those before a norm
+    back = export_original(network.to_empty(device="cpu"), found.scheme, biases_before_norms=True)
+    assert {key: tuple(value.shape) for key, value in back.items()} == shapes
+
+
+def test_upsamplings_follow_from_the_channels_of_cityscapes_alone() -> None:
+    for name, expected in (("SPADE_G_ade20k", 5), ("SPADE_G_coco", 5), ("SPADE_G_cityscapes", 6)):
+        with torch.device("meta"):
+            weights = {key: torch.empty(shape) for key, shape in FULL_SIZE[name]["keys"].items()}
+        network = import_original(weights).network
+        assert isinstance(network, SpadeGenerator)
+        assert network.n_upsamplings == expected
+
+
+@pytest.mark.parametrize("name", ["spade_generator_instance", "spade_generator_most", "spade_discriminator"])
+def test_an_exported_network_is_imported_with_the_same_weights(reference: dict[str, Any], name: str) -> None:
+    weights = weights_of(reference, name)
+    found = import_original(weights)
+    back = export_original(found.network, found.scheme, biases_before_norms=True)
+    assert back.keys() == weights.keys()
+    again = import_original(back).network.state_dict()
+    torch.testing.assert_close(again, found.network.state_dict(), rtol=0, atol=0)
+
+
+def test_files_of_old_versions_of_torch_hold_the_divided_weight(reference: dict[str, Any]) -> None:
+    case = reference["spade_generator_instance"]
+    old = weights_of(reference, "spade_generator_instance")
+    for key in [key for key in old if key.endswith(".weight_v")]:
+        layer = key.removesuffix("_v")
+        matrix = old[f"{layer}_orig"].flatten(1)
+        old[layer] = old[f"{layer}_orig"] / (old[f"{layer}_u"] @ matrix @ old.pop(key))
+    network = import_original(old).network.eval()
+    assert_close(network(case["inputs"]["semantics"].double()), case["output"])
+
+
+def test_a_generator_with_the_style_encoder_is_refused(reference: dict[str, Any]) -> None:
+    with pytest.raises(OriginalWeightsError, match="--use_vae"):
+        import_original(reference["spade_generator_vae"]["state_dict"])
