@@ -41,7 +41,9 @@ class SpadeGenerator(nn.Module):
         norm: Norm = "instance",
     ) -> None:
         super().__init__()
+        self.base_channels = base_channels
         self.n_upsamplings = n_upsamplings
+        self.hidden_channels = hidden_channels
         widths = _widths(base_channels, n_upsamplings)
         condition_channels = in_channels + noise_channels
         self.noise = NoiseChannels(noise_channels)
@@ -61,10 +63,10 @@ class SpadeGenerator(nn.Module):
         )
 
     @staticmethod
-    def image_sides(*, n_upsamplings: int, norm: Norm = "instance") -> ImageSides:
-        """Return the sides that the generator takes; instance norm at the lowest resolution needs a second pixel."""
+    def image_sides(*, n_upsamplings: int) -> ImageSides:
+        """Return the sides that the generator takes; the norms at the lowest resolution need a second pixel."""
         multiple = 2**n_upsamplings
-        return ImageSides(multiple, minimum=2 * multiple if norm == "instance" else multiple)
+        return ImageSides(multiple, minimum=2 * multiple)
 
     def forward(self, source: Tensor) -> Tensor:
         """Translate (N, in_channels, H, W) into (N, out_channels, H, W) in [-1, 1]; `image_sides` bounds H and W."""

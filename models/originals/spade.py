@@ -156,10 +156,15 @@ def _generator(weights: Weights, n_upsamplings: int | None) -> SpadeGenerator:
     if weights["fc.weight"].dim() == 2:
         raise OriginalWeightsError("a generator with SPADE's style encoder (--use_vae) is not supported")
     condition_channels = weights["fc.weight"].shape[1]
-    is_most = any(key.startswith("up_4.") for key in weights)
-    chosen = 7 if is_most else n_upsamplings or (6 if condition_channels == _CITYSCAPES_CHANNELS else 5)
-    if n_upsamplings not in (None, chosen) or chosen < 5:
-        raise OriginalWeightsError(f"has the weights of {'7' if is_most else '5 or 6'} upsamplings")
+    possible = [5, 6]
+    if any(key.startswith("up_4.") for key in weights):
+        possible = [7]
+    elif condition_channels == _CITYSCAPES_CHANNELS:
+        possible = [6, 5]
+    chosen = possible[0] if n_upsamplings is None else n_upsamplings
+    if chosen not in possible:
+        expected = " or ".join(map(str, sorted(possible)))
+        raise OriginalWeightsError(f"has the weights of {expected} upsamplings, not {chosen}")
     generator = SpadeGenerator(
         in_channels=condition_channels,
         out_channels=weights["conv_img.weight"].shape[0],
