@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from configs.image_sides import check_sizes, image_sides
-from configs.schema import Config, DataConfig
+from configs.schema import Config, DataConfig, DiscriminatorConfig, GeneratorConfig
 from data import LAYOUTS
 from data.cache import CachedLayout, SampleCache
 from data.conditioning import Conditioning
@@ -24,10 +24,10 @@ from losses.loss_inputs import GeneratorLoss
 from losses.objective import DiscriminatorObjective, GeneratorObjective
 from metrics.evaluator import Evaluator
 from models import DISCRIMINATORS, GENERATORS
-from models.blocks import enable_activation_checkpointing
+from models.activation_checkpointing import enable_activation_checkpointing
 from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
 from models.initialization import initialize
-from models.spectral_norm import add_spectral_norm
+from models.spectral_norm import add_spectral_norm, normed_convolutions
 from utils.cores import usable_cores
 from utils.cpu_memory import keep_freed_memory
 from utils.determinism import use_deterministic_algorithms
@@ -197,10 +197,12 @@ def build_generator(config: Config) -> nn.Module:
     maker = GENERATORS[settings.name]
     in_channels = build_conditioning(config).channels + config.features.n_channels
     channels = {"in_channels": in_channels, "out_channels": config.data.target_channels}
-    generator = maker(**channels, **accepted(maker, vars(settings)))
-    initialize(generator, settings.init, settings.init_gain)
+    n_image_channels = 0 if number_of_classes(config.data) else config.data.source_channels
+    values = vars(settings) | {"n_image_channels": n_image_channels}
+    generator = maker(**channels, **accepted(maker, values))
+    _initialize(generator, settings, as_spade=settings.name == "spade", is_normed=settings.spectral_norm)
     if settings.spectral_norm:
-        generator = add_spectral_norm(generator)
+        add_spectral_norm(generator, iteration=settings.spectral_iteration)
     network = FeatureConditionedGenerator(generator, _build_encoder(config)) if config.has_encoder else generator
     if config.train.activation_checkpointing:
         enable_activation_checkpointing(network)
@@ -226,8 +228,24 @@ def build_discriminator(config: Config) -> nn.Module:
     maker = DISCRIMINATORS[settings.name]
     channels = {"source_channels": build_conditioning(config).channels, "image_channels": config.data.target_channels}
     discriminator = maker(**channels, **accepted(maker, vars(settings)))
-    initialize(discriminator, settings.init, settings.init_gain)
-    return add_spectral_norm(discriminator) if settings.spectral_norm else discriminator
+    _initialize(discriminator, settings, as_spade=settings.spectral_norm == "inner", is_normed=True)
+    if settings.spectral_norm != "none":
+        is_all = settings.spectral_norm == "all"
+        add_spectral_norm(discriminator, outer=is_all, iteration=settings.spectral_iteration)
+    return discriminator
+
+
+def _initialize(
+    network: nn.Module, settings: GeneratorConfig | DiscriminatorConfig, *, as_spade: bool, is_normed: bool
+) -> None:
+    """Draw the initial weights.
+
+    SPADE draws them by init=xavier after it has moved the network to the GPU, and thereby misses the convolutions under
+    spectral norm: they keep torch's, with which a step changes them by 2 % instead of half. Biases start at 0.
+    """
+    as_spade = as_spade and settings.init == "xavier"
+    spared = normed_convolutions(network, outer=False) if as_spade and is_normed else []
+    initialize(network, settings.init, settings.init_gain, spared=spared, zero_biases=as_spade)
 
 
 def build_generator_objective(config: Config, device: torch.device) -> GeneratorObjective:

@@ -22,6 +22,10 @@ from utils.suggestion import did_you_mean
 from utils.yaml_file import parse_yaml, shortened
 
 REMOVED = {"loss.vgg_kept_gib": "features of targets are no longer kept"}
+FORMER_VALUES = {  # of settings whose type has changed, by what they were
+    "discriminator.spectral_norm": dict.fromkeys(("true", "yes", "on"), "all")
+    | dict.fromkeys(("false", "no", "off"), "none")
+}
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
@@ -150,6 +154,7 @@ def _assign(config: DictConfig, key: str, value: object) -> str | None:
         return f"{key} holds a NUL character; leave it out"
     if _lacks_home(value):
         return f"{key} is {text}, and there is no such home folder; write the path in full"
+    value = FORMER_VALUES.get(key, {}).get(str(value).lower(), value)
     try:
         OmegaConf.update(config, key, value)
     except (OmegaConfBaseException, TypeError, ValueError, OverflowError):

@@ -75,6 +75,8 @@ def _unused_of_networks(generator: GeneratorConfig, discriminator: Discriminator
         0,
     ):
         unused += ["generator.dropout"]  # there is no layer for it
+    unused += [] if generator.spectral_norm else ["generator.spectral_iteration"]
+    unused += [] if discriminator.spectral_norm != "none" else ["discriminator.spectral_iteration"]
     if generator.init == "kaiming" and generator.norm == "instance":  # batch norm's weights are drawn with the gain too
         unused += ["generator.init_gain"]
     if discriminator.init == "kaiming" and discriminator.norm == "instance":

@@ -19,6 +19,8 @@ from models.local_enhancer import LocalEnhancer
 from models.originals.layer_names import OriginalWeightsError
 from models.patch_discriminator import MultiscalePatchDiscriminator
 from models.pixel_discriminator import PixelDiscriminator
+from models.spade_generator import SpadeGenerator
+from models.spectral_norm import settle_spectral_norm
 from models.unet_generator import UnetGenerator
 from utils.checkpoint import (
     CheckpointError,
@@ -140,6 +142,8 @@ def load_generator(
         averaged = state["generator_average"].items()
         weights = {name.removeprefix("module."): value for name, value in averaged if name.startswith("module.")}
     generator = _with_weights(build.build_generator(config), weights, file)
+    if is_average:
+        settle_spectral_norm(generator)
     return LoadedGenerator(file, config, state["step"], generator, "average" if is_average else "raw")
 
 
@@ -164,7 +168,7 @@ def load_network(file: Path, kind: NetworkKind) -> nn.Module:
         return generator.encoder
     network = original_network(file, state)
     expected: dict[str, tuple[type, ...]] = {
-        "generator": (GlobalGenerator, LocalEnhancer, UnetGenerator),
+        "generator": (GlobalGenerator, LocalEnhancer, UnetGenerator, SpadeGenerator),
         "encoder": (FeatureEncoder,),
         "discriminator": (MultiscalePatchDiscriminator, PixelDiscriminator),
     }

@@ -50,6 +50,7 @@ def generator_origin(loaded: LoadedGenerator, predictor: Predictor, *, keeps_siz
         "overlap": predictor.tiles.generator.overlap if predictor.tiles else None,
         "feature_seed": sampler.seed if sampler else None,
         "clusters_sha256": _digest(sampler) if sampler else None,
+        **({"noise_channels_seed": predictor.seed} if predictor.has_noise_channels else {}),
     }
 
 

@@ -1,4 +1,4 @@
-"""Networks from the weight files of pix2pixHD and pix2pix, which hold no settings: shapes and layers give them."""
+"""Networks from the weight files of pix2pixHD, pix2pix and SPADE, which hold no settings: shapes give them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,20 +13,22 @@ from models.global_generator import GlobalGenerator
 from models.local_enhancer import EnhancerLevel, LocalEnhancer
 from models.originals.layer_names import OriginalWeightsError
 from models.originals.weights import import_original
+from models.spade_generator import SpadeGenerator
+from models.spectral_norm import spectral_norms
 from models.unet_generator import UnetGenerator
 from utils.errors import ConfigError
 
 _FIXED_BY_SHAPES = ("data.n_classes", "data.source_channels", "data.target_channels", "data.instance_edges")
 
 
-def original_network(file: Path, state: dict[str, Any]) -> nn.Module:
-    """Return the network whose weights an original's file holds.
+def original_network(file: Path, state: dict[str, Any], *, n_upsamplings: int | None = None) -> nn.Module:
+    """Return the network whose weights an original's file holds; n_upsamplings as for `import_original`.
 
     Raises:
         OriginalWeightsError: they are the weights of no network of the originals.
     """
     try:
-        return import_original(state).network
+        return import_original(state, n_upsamplings=n_upsamplings).network
     except OriginalWeightsError as error:
         raise OriginalWeightsError(f"{file}: {error}") from error
 
@@ -68,6 +70,9 @@ def original_generator(
             raise ConfigError(
                 f"{file}: {key} is {fixed} by the shapes of its weights, not {wanted}. Remove the override."
             )
+    wanted = chosen.generator.n_upsamplings
+    if isinstance(generator, SpadeGenerator) and wanted != generator.n_upsamplings:
+        generator = original_network(file, state, n_upsamplings=wanted)
     return generator, chosen
 
 
@@ -115,6 +120,16 @@ def _generator_config(file: Path, generator: nn.Module) -> GeneratorConfig:
                 n_downsamplings=len(generator.downs),
                 norm=_norm(generator),
                 dropout=_has_dropout(generator),
+            )
+        case SpadeGenerator():
+            return GeneratorConfig(
+                name="spade",
+                base_channels=generator.base_channels,
+                n_upsamplings=generator.n_upsamplings,
+                hidden_channels=generator.hidden_channels,
+                norm=_norm(generator),
+                spectral_norm=bool(spectral_norms(generator)),
+                spectral_iteration="v_first",
             )
     raise OriginalWeightsError(f"{file}: holds a {type(generator).__name__}, expected a generator (…_net_G.pth)")
 

@@ -13,6 +13,7 @@ from inference.feature_sampler import FeatureSampler, image_seed
 from inference.tiling import TiledNetwork
 from inference.window import Window
 from models.feature_encoder import average_in_instances
+from models.noise_channels import draw_noise, takes_noise
 from utils.palette import colorize
 from utils.precision import Precision
 
@@ -40,6 +41,7 @@ class Predictor:
 
     colors: (K, 3) uint8 colours of the classes; unused where sources are RGB images.
     feature_sampler: the source of instance features; None to take those of the samples.
+    seed: seed of a generator's noise channels, together with the image's name.
     noise_seed: seed of the noise, together with the image's name; translates in training mode, with dropout as noise
         and batch norm by the image's own statistics, as pix2pix tests. None: evaluation mode.
     tiles: replace the generator for images larger than a tile; None to translate every image in one piece.
@@ -52,6 +54,7 @@ class Predictor:
     device: torch.device
     colors: Tensor
     feature_sampler: FeatureSampler | None = None
+    seed: int = 0
     noise_seed: int | None = None
     tiles: Tiles | None = None
     flips: bool = False
@@ -61,12 +64,18 @@ class Predictor:
         """The side of a tile, in pixels; None without tiles."""
         return self.tiles.side if self.tiles else None
 
+    @property
+    def has_noise_channels(self) -> bool:
+        """Whether translations depend on `seed`."""
+        return takes_noise(self.generator)
+
     def with_seed(self, seed: int) -> Self:
         """Return a predictor that draws features and noise, where it has any, by another seed."""
         sampler = self.feature_sampler
         return replace(
             self,
             feature_sampler=None if sampler is None else replace(sampler, seed=seed),
+            seed=seed,
             noise_seed=None if self.noise_seed is None else seed,
         )
 
@@ -81,6 +90,7 @@ class Predictor:
         if self.noise_seed is not None:
             assert len(batch.names) == 1, batch.names
             torch.manual_seed(image_seed(self.noise_seed, batch.names[0]))
+        draw_noise(self.generator, [image_seed(self.seed, name) for name in batch.names])
         fake = self._generate(batch)
         if self.flips:
             mirrored = self._generate(_with_maps(batch, lambda images: images.flip(-1)))

@@ -18,6 +18,7 @@ from inference.request import Request
 from inference.tiling import TiledNetwork
 from models.feature_clusters import FILE_NAME
 from models.feature_encoder import FeatureConditionedGenerator
+from models.noise_channels import takes_noise
 from utils.checkpoint import CheckpointError
 from utils.compilation import compiled, what_compiling_lacks
 from utils.cpu_memory import give_freed_memory_back, keep_freed_memory
@@ -152,12 +153,14 @@ def build_predictor(
     generator = precision.cast(generator.to(device)).to(memory_format=build.memory_format(config, device))
     give_freed_memory_back()  # the weights in float32
     return Predictor(
-        generator=compiled(generator.eval(), device, is_final=True) if compiles else generator,
+        # noise channels change from image to image, and with them a tensor of the generator
+        generator=compiled(generator.eval(), device, is_final=not takes_noise(generator)) if compiles else generator,
         conditioning=build.build_conditioning(config),
         precision=precision,
         device=device,
         colors=build.class_colors(config.data),
         feature_sampler=feature_sampler,
+        seed=request.seed,
         noise_seed=request.seed if request.noise else None,
         flips=request.tta == "flip",
     )
@@ -180,6 +183,8 @@ def report_features(loaded: LoadedGenerator, predictor: Predictor, request: Requ
     elif features.n_channels:
         logger.info("features     %s", "of the targets" if features.origin == "encoded" else "precomputed")
     conditioning = predictor.conditioning
+    if predictor.has_noise_channels:
+        logger.info(f"noise        drawn by seed {predictor.seed}")
     has_noise = any(isinstance(part, nn.Dropout | nn.BatchNorm2d) for part in loaded.generator.modules())
     unused = {
         "--instances": request.instances and not conditioning.needs_instances,

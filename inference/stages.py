@@ -7,8 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
+from models.condition_reduction import ConditionReduction
+from models.noise_channels import NoiseChannels
+
 IMAGE = "image"
-_POINTWISE = {"cat", "add", "iadd", "dropout", "relu", "leaky_relu", "tanh"}  # functions of single pixels
+_POINTWISE = {"cat", "add", "iadd", "mul", "dropout", "relu", "leaky_relu", "tanh"}  # functions of single pixels
+_REPEATED = (NoiseChannels, ConditionReduction)  # of the image alone and cheap: each stage makes its own
 
 
 class WholeImageNorm(nn.Module):
@@ -80,9 +84,8 @@ class _Tracer(fx.Tracer):
     """Traces a network down to its layers."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return isinstance(m, nn.Conv2d | nn.ConvTranspose2d | nn.ReflectionPad2d) or super().is_leaf_module(
-            m, module_qualified_name
-        )
+        layers = (nn.Conv2d, nn.ConvTranspose2d, nn.ReflectionPad2d, *_REPEATED)
+        return isinstance(m, layers) or super().is_leaf_module(m, module_qualified_name)
 
 
 @dataclass
@@ -95,23 +98,39 @@ class _Plan:
 
 
 def _plan(graph: fx.Graph, traced: fx.GraphModule, cut_at: tuple[type[nn.Module], ...]) -> _Plan:
-    plan = _Plan()
-    for node in graph.nodes:
-        if node.op == "output":
-            continue
+    plan = _Plan(_stages_of_nodes(graph, traced, cut_at))
+    for node, stage in plan.stage.items():
         inputs = node.all_input_nodes
         if not inputs:
             assert node.op == "placeholder", node
-            plan.stage[node], plan.stride[node], plan.reach[node] = 0, 1, 0
+            plan.stride[node], plan.reach[node] = 1, 0
             continue
         own_reach, resizing = _geometry(node, traced)
-        stage = max(plan.stage[i] for i in inputs) + int(_is_layer(node, traced, cut_at))
         stride = plan.stride[inputs[0]]
         earlier = [plan.reach[i] for i in inputs if plan.stage[i] == stage]
-        plan.stage[node] = stage
         plan.stride[node] = int(stride * resizing)
         plan.reach[node] = own_reach * stride + max(earlier, default=0)
     return plan
+
+
+def _stages_of_nodes(
+    graph: fx.Graph, traced: fx.GraphModule, cut_at: tuple[type[nn.Module], ...]
+) -> dict[fx.Node, int]:
+    """Return the stage of each node: the earliest in which it can be computed.
+
+    Nodes of the first stage that only a later one uses are left to that one, which saves their file: scales and shifts
+    of SPADE layers are made of the image alone.
+    """
+    stages: dict[fx.Node, int] = {}
+    cuts = {node: int(_is_layer(node, traced, cut_at)) for node in graph.nodes}
+    for node in graph.nodes:
+        if node.op != "output":
+            stages[node] = max((stages[i] for i in node.all_input_nodes), default=0) + cuts[node]
+    for node in reversed(stages):
+        users = [stages[user] - cuts[user] for user in node.users if user.op != "output"]
+        if stages[node] == 0 and node.op != "placeholder" and len(users) == len(node.users):
+            stages[node] = min(users, default=0)
+    return stages
 
 
 def _is_layer(node: fx.Node, traced: fx.GraphModule, kinds: tuple[type[nn.Module], ...]) -> bool:
@@ -134,6 +153,8 @@ def _geometry(node: fx.Node, traced: fx.GraphModule) -> tuple[int, Fraction]:
 
 def _layer_geometry(layer: nn.Module) -> tuple[int, Fraction]:
     match layer:
+        case ConditionReduction():
+            return 0, Fraction(layer.factor)
         case nn.Conv2d():
             return (layer.kernel_size[0] - 1) // 2, Fraction(layer.stride[0])
         case nn.ConvTranspose2d():
@@ -141,7 +162,9 @@ def _layer_geometry(layer: nn.Module) -> tuple[int, Fraction]:
         case nn.Upsample():
             return int(layer.mode != "nearest"), 1 / Fraction(int(layer.scale_factor))  # type: ignore[arg-type]
         # padding counts as part of the convolution that follows
-        case nn.ReflectionPad2d() | WholeImageNorm() | nn.BatchNorm2d() | nn.Dropout() | nn.Identity():
+        case (
+            nn.ReflectionPad2d() | WholeImageNorm() | nn.BatchNorm2d() | nn.Dropout() | NoiseChannels() | nn.Identity()
+        ):
             return 0, Fraction(1)
         case nn.ReLU() | nn.LeakyReLU() | nn.Tanh():
             return 0, Fraction(1)
@@ -149,10 +172,15 @@ def _layer_geometry(layer: nn.Module) -> tuple[int, Fraction]:
 
 
 def _stage(number: int, plan: _Plan, graph: fx.Graph, traced: fx.GraphModule) -> Stage:
-    nodes = [node for node in graph.nodes if plan.stage.get(node) == number and node.op != "placeholder"]
+    nodes = _nodes_of_stage(number, plan, graph, traced)
     inputs = dict.fromkeys(i for node in nodes for i in node.all_input_nodes if i not in nodes)
     result = next(node for node in graph.nodes if node.op == "output").all_input_nodes
-    outputs = [n for n in nodes if n in result or any(plan.stage.get(user, 0) > number for user in n.users)]
+    outputs = [
+        n
+        for n in nodes
+        if n in result
+        or (any(plan.stage.get(user, 0) > number for user in n.users) and not _is_layer(n, traced, _REPEATED))
+    ]
     part = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {i: part.placeholder(i.name) for i in inputs}
     for node in nodes:
@@ -168,6 +196,18 @@ def _stage(number: int, plan: _Plan, graph: fx.Graph, traced: fx.GraphModule) ->
         norms={node.name: _norms_of(node, traced) for node in outputs},
         reach=-(-reach // coarsest) * coarsest,
     )
+
+
+def _nodes_of_stage(number: int, plan: _Plan, graph: fx.Graph, traced: fx.GraphModule) -> list[fx.Node]:
+    """Return the nodes that are computed in a stage, in their order, with those that each stage repeats."""
+    chosen = {node for node, stage in plan.stage.items() if stage == number and node.op != "placeholder"}
+    missing = [*chosen]
+    while missing:
+        inputs = set(missing.pop().all_input_nodes) - chosen
+        repeated = {node for node in inputs if _is_layer(node, traced, _REPEATED)}
+        chosen |= repeated
+        missing += repeated
+    return [node for node in graph.nodes if node in chosen]
 
 
 def _norms_of(node: fx.Node, traced: fx.GraphModule) -> list[WholeImageNorm]:

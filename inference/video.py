@@ -77,7 +77,8 @@ def translate_video(path: Path, request: Request, world: World) -> None:
     folder = None
     if request.frames:
         origin = generator_origin(loaded, predictor, keeps_sizes=request.keeps_sizes)
-        origin |= {"video_sha256": sha256_of_file(path), "noise_name": path.stem if request.noise else None}
+        draws = request.noise or predictor.has_noise_channels
+        origin |= {"video_sha256": sha256_of_file(path), "noise_name": path.stem if draws else None}
         folder = FrameFolder(request.frames, origin, replaces=request.existing == "replace")
     preprocessing = build.build_preprocessing(loaded.config)
     translation = Translation(video, predictor, preprocessing, request.batch_size, request.keeps_sizes, folder)

@@ -10,6 +10,7 @@ from models.image_sides import ImageSides
 from models.local_enhancer import LocalEnhancer
 from models.patch_discriminator import MultiscalePatchDiscriminator
 from models.pixel_discriminator import PixelDiscriminator
+from models.spade_generator import SpadeGenerator
 from models.unet_generator import UnetGenerator
 
 
@@ -29,6 +30,7 @@ GENERATORS: dict[str, GeneratorClass] = {
     "global": GlobalGenerator,
     "local": LocalEnhancer,
     "unet": UnetGenerator,
+    "spade": SpadeGenerator,
 }
 DISCRIMINATORS: dict[str, Callable[..., nn.Module]] = {  # (source, image) -> list[DiscriminatorOutput]
     "multiscale_patch": MultiscalePatchDiscriminator,

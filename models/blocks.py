@@ -1,12 +1,11 @@
 """Building blocks of the generators and discriminators."""
 
-from typing import Literal, cast
+from typing import Literal
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
+from models.activation_checkpointing import Recomputable
 from models.reflection_padding import ReflectionPadding
 from models.wide_convolution import WideConv2d
 
@@ -15,32 +14,12 @@ Upsample = Literal["transposed", "nearest", "bilinear", "residual"]
 Padding = Literal["zeros", "reflect"]
 
 
-class Stage(nn.Sequential):
-    """nn.Sequential that can recompute its inner activations in the backward pass instead of storing them.
-
-    recomputes: whether it does (Chen et al. 2016, "Training deep nets with sublinear memory cost").
-    draws: whether a layer in it draws random numbers, which the recomputation must draw again.
-    """
-
-    recomputes = False
-    draws = False
+class Stage(Recomputable, nn.Sequential):
+    """nn.Sequential that can recompute its inner activations in the backward pass instead of storing them."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the layers in order."""
-        if not (self.recomputes and torch.is_grad_enabled()):
-            return cast(Tensor, super().forward(x))
-        return cast(Tensor, checkpoint(super().forward, x, use_reentrant=False, preserve_rng_state=self.draws))
-
-
-def enable_activation_checkpointing(network: nn.Module) -> None:
-    """Make every Stage of a network recompute its inner activations, in place.
-
-    Only for networks without batch norm, whose running statistics would count each pass twice.
-    """
-    for module in network.modules():
-        if isinstance(module, Stage):
-            module.recomputes = True
-            module.draws = any(isinstance(layer, nn.Dropout) for layer in module.modules())
+        return self.stored_or_recomputed(super().forward, x)
 
 
 def make_norm(norm: Norm, channels: int) -> nn.Module:

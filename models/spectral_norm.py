@@ -1,12 +1,186 @@
 """Spectral normalisation (Miyato et al. 2018)."""
 
-from torch import nn
-from torch.nn.utils.parametrizations import spectral_norm
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Literal, Protocol, Self, runtime_checkable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from models.pair_convolution import PairConv2d
+
+SpectralIteration = Literal["u_first", "v_first"]
+Vectors = tuple[Tensor, Tensor]
+
+_FIRST_ITERATIONS = 15  # of random vectors, as torch's own parametrization begins
+_SETTLING_ITERATIONS = 50  # after averaging: sigma is then right to 1e-3 where one step follows another closely
+_EPS = 1e-12
 
 
-def add_spectral_norm(network: nn.Module) -> nn.Module:
-    """Divide the weight of every convolution of `network` by its largest singular value, in place; return `network`."""
-    for module in list(network.modules()):
-        if isinstance(module, nn.Conv2d | nn.ConvTranspose2d):
-            spectral_norm(module)
+class SpectralNorm(nn.Module):
+    """Parametrization that divides a weight by its largest singular value, sigma = uᵀ W v (equation 8).
+
+    In training mode each pass makes one step of the power iteration first (algorithm 1). It is computed in float32 or
+    more, whatever the weight's dtype and autocast, and the vectors stay in float32 where the network is cast.
+
+    dim: the dimension of the weight that holds the output channels; the others are flattened.
+    iteration: u_first: u from v, then v from u, as torch's parametrization does. v_first: v, then u, as torch's former
+        hook does, with which SPADE and OASIS train; for the same state it is half a step ahead.
+    keeps_float32: asks utils.precision to leave this module's buffers alone.
+    """
+
+    keeps_float32 = True
+    _u: Tensor  # (out_channels,); the names are those of torch's parametrization, which checkpoints hold
+    _v: Tensor  # (the other elements of an output channel,)
+
+    def __init__(self, weight: Tensor, *, dim: int = 0, iteration: SpectralIteration = "u_first") -> None:
+        super().__init__()
+        self._dim = dim
+        self._iteration = iteration
+        self._recorded: list[Vectors] | None = None
+        self._replayed: Iterator[Vectors] | None = None
+        matrix = self._matrix(weight)
+        n_rows, n_columns = matrix.shape
+        u, v = (matrix.new_empty(n).normal_(0, 1) for n in (n_rows, n_columns))
+        self.register_buffer("_u", F.normalize(u, dim=0, eps=_EPS))
+        self.register_buffer("_v", F.normalize(v, dim=0, eps=_EPS))
+        self._iterate(matrix, _FIRST_ITERATIONS)
+
+    def forward(self, weight: Tensor) -> Tensor:
+        """Return the weight divided by sigma, in its own shape and dtype."""
+        with _full_precision(weight):
+            matrix = self._matrix(weight)
+            u, v = self._vectors(matrix)
+            sigma = torch.vdot(u, torch.mv(matrix, v))
+            return (weight.to(matrix.dtype) / sigma).to(weight.dtype)
+
+    def settle(self, weight: Tensor) -> None:
+        """Bring the vectors to a weight that they do not belong to, as an averaged one."""
+        with _full_precision(weight):
+            self._iterate(self._matrix(weight), _SETTLING_ITERATIONS)
+
+    def _matrix(self, weight: Tensor) -> Tensor:
+        """Return the weight as (out_channels, others), in float32 or more."""
+        rows = weight.transpose(0, self._dim) if self._dim else weight
+        return rows.flatten(1).to(torch.promote_types(weight.dtype, torch.float32))
+
+    def _vectors(self, matrix: Tensor) -> Vectors:
+        """Return the u and v of this pass: cloned, since a later pass changes the buffers under this one's graph."""
+        if self._replayed is not None:
+            return next(self._replayed)
+        if self.training:
+            self._iterate(matrix, 1)
+        vectors = self._u.clone(), self._v.clone()
+        if self._recorded is not None:
+            self._recorded.append(vectors)
+        return vectors
+
+    @torch.no_grad()
+    def _iterate(self, matrix: Tensor, n_iterations: int) -> None:
+        for _ in range(n_iterations):
+            if self._iteration == "v_first":
+                F.normalize(torch.mv(matrix.T, self._u), dim=0, eps=_EPS, out=self._v)
+            F.normalize(torch.mv(matrix, self._v), dim=0, eps=_EPS, out=self._u)
+            if self._iteration == "u_first":
+                F.normalize(torch.mv(matrix.T, self._u), dim=0, eps=_EPS, out=self._v)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move and cast the buffers as the network, but not below float32."""
+        before = dict(self.named_buffers(recurse=False))
+        super()._apply(fn, recurse)
+        for name, kept in before.items():
+            moved = getattr(self, name)
+            if moved.dtype.itemsize < torch.float32.itemsize:
+                setattr(self, name, kept.to(moved.device))
+        return self
+
+
+def _full_precision(weight: Tensor) -> AbstractContextManager[object]:
+    return nullcontext() if weight.is_meta else torch.autocast(weight.device.type, enabled=False)
+
+
+class _Recording(AbstractContextManager[None]):
+    """Context of a forward pass that keeps the vectors of each pass through the norms."""
+
+    def __init__(self, norms: Sequence[SpectralNorm]) -> None:
+        self.vectors: dict[SpectralNorm, list[Vectors]] = {norm: [] for norm in norms}
+
+    def __enter__(self) -> None:
+        for norm, vectors in self.vectors.items():
+            norm._recorded = vectors
+
+    def __exit__(self, *_: object) -> None:
+        for norm in self.vectors:
+            norm._recorded = None
+
+
+class _Replaying(AbstractContextManager[None]):
+    """Context in which the norms use recorded vectors, from the first on, and iterate nothing; can be entered again."""
+
+    def __init__(self, recording: _Recording) -> None:
+        self._recording = recording
+
+    def __enter__(self) -> None:
+        for norm, vectors in self._recording.vectors.items():
+            norm._replayed = iter(vectors)
+
+    def __exit__(self, *_: object) -> None:
+        for norm in self._recording.vectors:
+            norm._replayed = None
+
+
+def recorded_and_replayed(
+    norms: Sequence[SpectralNorm],
+) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    """Return the contexts of a pass and of its recomputation, which has the vectors of the pass and iterates nothing.
+
+    The latter can be entered more than once.
+    """
+    recording = _Recording(norms)
+    return recording, _Replaying(recording)
+
+
+def spectral_norms(network: nn.Module) -> list[SpectralNorm]:
+    """Return the parametrizations of a network's convolutions."""
+    return [module for module in network.modules() if isinstance(module, SpectralNorm)]
+
+
+def settle_spectral_norm(network: nn.Module) -> None:
+    """Bring u and v of each convolution to its weight, in place; without effect where there is no spectral norm."""
+    for module in network.modules():
+        if isinstance(module, parametrize.ParametrizationList) and isinstance(module[0], SpectralNorm):
+            module[0].settle(module.original.detach())
+
+
+@runtime_checkable
+class PartlyNormed(Protocol):
+    """A network of which spectral norm takes some convolutions."""
+
+    def normed_convolutions(self) -> list[nn.Conv2d]:
+        """Return these convolutions."""
+
+
+def add_spectral_norm(network: nn.Module, *, outer: bool = True, iteration: SpectralIteration = "u_first") -> nn.Module:
+    """Divide the weights of the convolutions of `network` by their largest singular values, in place; return it.
+
+    outer: whether also a discriminator's first and last convolutions, those that see an image and those that score.
+    """
+    for module in normed_convolutions(network, outer=outer):
+        dim = 1 if isinstance(module, nn.ConvTranspose2d) else 0
+        norm = SpectralNorm(module.weight, dim=dim, iteration=iteration)
+        parametrize.register_parametrization(module, "weight", norm)
     return network
+
+
+def normed_convolutions(network: nn.Module, *, outer: bool = True) -> list[nn.Conv2d | nn.ConvTranspose2d]:
+    """Return the convolutions that spectral norm takes: all, or those that the network names; `outer` as above."""
+    if isinstance(network, PartlyNormed):
+        return [*network.normed_convolutions()]
+    return [
+        module
+        for name, module in network.named_modules()
+        if isinstance(module, nn.Conv2d | nn.ConvTranspose2d)
+        and (outer or not (isinstance(module, PairConv2d) or name.rpartition(".")[2] == "head"))
+    ]

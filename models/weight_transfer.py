@@ -1,5 +1,6 @@
 """Initialising a network with the weights of another."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -9,6 +10,9 @@ from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
 from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer
 from models.patch_discriminator import MultiscalePatchDiscriminator
+from models.spectral_norm import settle_spectral_norm
+
+_ORIGINAL = ".parametrizations.weight.original"
 
 
 @dataclass(frozen=True)
@@ -30,20 +34,26 @@ def transfer_weights(source: nn.Module, target: nn.Module) -> Transfer:
 
     A global generator becomes the trunk of a local enhancer, as in pix2pixHD's step from 512p to 1024p. The scales of
     a discriminator keep their resolutions; those that `target` has more are of higher ones. Where one side is a
-    generator with its feature encoder and the other is one of the two, that one is transferred.
+    generator with its feature encoder and the other is one of the two, that one is transferred. The vectors of spectral
+    norm are transferred with their weight, and brought to the weight where the source has none.
     """
     source, target = _counterparts(source, target)
     state = target.state_dict()
     places = {plain: name for name in state if (plain := _plain(name))}
+    undivided = {name: value.clone() for name, value in source.state_dict().items()}
     loaded: dict[str, Tensor] = {}
+    vectors: dict[str, Tensor] = {}
     left = []
     for plain, value in _effective_weights(source).items():
         place = places.get(_place(plain, source, target))
         if place is not None and state[place].shape == value.shape:
             loaded[place] = value
+            vectors |= _with_vectors(plain, place, undivided)
         else:
             left.append(plain)
     target.load_state_dict(state | loaded)
+    settle_spectral_norm(target)
+    target.load_state_dict(target.state_dict() | vectors)
     return Transfer(list(loaded), left, [plain for plain, name in places.items() if name not in loaded])
 
 
@@ -72,9 +82,18 @@ def _effective_weights(network: nn.Module) -> dict[str, Tensor]:
     return weights
 
 
+def _with_vectors(plain: str, place: str, undivided: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return a weight as the source holds it, with its vectors, by the target's names; {} unless both are normed."""
+    layer, our_layer = plain.rpartition(".")[0], place.removesuffix(_ORIGINAL)
+    if not place.endswith(_ORIGINAL) or f"{layer}{_ORIGINAL}" not in undivided:
+        return {}
+    parts = (_ORIGINAL, ".parametrizations.weight.0._u", ".parametrizations.weight.0._v")
+    return {f"{our_layer}{part}": undivided[f"{layer}{part}"] for part in parts}
+
+
 def _plain(name: str) -> str:
     """Return the name of a weight as it is without spectral norm; "" for the state of spectral norm itself."""
-    plain = name.replace("parametrizations.weight.original", "weight")
+    plain = name.replace(_ORIGINAL, ".weight")
     return "" if "parametrizations." in plain else plain
 
 

@@ -16,6 +16,9 @@ import train
 from utils.checkpoint import load_checkpoint
 from utils.checkpoint_folder import LoadedCheckpoint, checkpoint_path
 
+SPADE = ["generator.name=spade", "generator.n_upsamplings=3", "generator.hidden_channels=8", "generator.init=xavier"]
+SPADE += ["generator.spectral_norm=true", "discriminator.spectral_norm=inner", "discriminator.init=xavier"]
+
 
 def wait_for(path: Path) -> None:
     deadline = time.monotonic() + 300  # however busy the machine is

@@ -34,7 +34,7 @@ class Diagnostics:
         return [
             f"the discriminator has won: in the mean it gives real images {real:.2f} and translated ones {fake:.2f}, "
             "from which the generator learns little. Lower optimizer.discriminator_learning_rate, or set "
-            "discriminator.spectral_norm=true in a new run"
+            "discriminator.spectral_norm=all in a new run"
         ]
 
     def _scales(self, scalars: Mapping[str, float]) -> list[str]:

@@ -258,6 +258,7 @@ def build_validation(
         n_shown=config.log.n_images,
         activations=config.log.activations,
         histograms={name: network.module for name, network in update.networks.items()} if config.log.histograms else {},
+        is_of_average=average is not None,
     )
 
 

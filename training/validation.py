@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from data.batch import Batch, Sample
 from inference.predictor import Predictor
 from metrics.evaluator import Evaluator, shown
+from models.spectral_norm import settle_spectral_norm
 from training.run_log import RunLog
 from training.validation_logits import ValidationLogits
 from utils.image_grid import difference, picture_table
@@ -25,6 +26,8 @@ class Validation:
     logits: computes the discriminator's mean output for the samples and their targets.
     activations: the name of a module of the generator whose output is shown too, or None.
     histograms: networks by name, the distribution of whose weights is shown.
+    is_of_average: whether the generator is a moving average, to whose weights the vectors of spectral norm, copied from
+        the trained network, do not belong.
     """
 
     split: str
@@ -35,10 +38,13 @@ class Validation:
     n_shown: int
     activations: str | None = None
     histograms: Mapping[str, nn.Module] = field(default_factory=dict)
+    is_of_average: bool = False
 
     def run(self, log: RunLog, step: int) -> dict[str, float]:
         """Translate, show and report; return the figures of all samples together, by name."""
         rows, measured = [], []
+        if self.is_of_average:
+            settle_spectral_norm(self.predictor.generator)
         for number, sample in enumerate(self.samples):
             assert sample.target is not None
             with self._watched_activations() as activations:

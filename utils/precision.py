@@ -70,7 +70,7 @@ class Precision:
         if self.opt_level == "O3":
             return network.to(self.compute_dtype)
         for part in network.modules():
-            if not isinstance(part, _BATCH_NORMS):
+            if not (isinstance(part, _BATCH_NORMS) or getattr(part, "keeps_float32", False)):
                 for tensor in (*part.parameters(recurse=False), *part.buffers(recurse=False)):
                     tensor.data = tensor.data.to(self.compute_dtype if tensor.is_floating_point() else tensor.dtype)
         return network

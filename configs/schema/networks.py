@@ -5,16 +5,19 @@ from typing import Literal
 
 from configs.schema.checks import MOST_HALVINGS, MOST_LAYERS, require, require_at_least, require_between
 
+MOST_UPSAMPLINGS = 7  # of spade
+
 
 @dataclass(frozen=True)
 class GeneratorConfig:
     """The network that translates."""
 
-    name: Literal["global", "local", "unet"] = "global"
+    name: Literal["global", "local", "unet", "spade"] = "global"
     """global: pix2pixHD's global generator; with n_downsamplings 2 it is pix2pix's ResNet generator. local: pix2pixHD's
-    local enhancer. unet: pix2pix's U-Net."""
+    local enhancer. unet: pix2pix's U-Net. spade: SPADE's, for label maps."""
     base_channels: int = 64
-    """Channels after the first convolution (ngf); each downsampling doubles them, in a U-Net up to 8 times."""
+    """Channels after the first convolution (ngf); each downsampling doubles them, in a U-Net up to 8 times. spade:
+    channels at the full sides; the coarsest blocks have up to 16 times as many."""
     n_downsamplings: int = 4
     """Number of halvings; the sides of an image must be multiples of 2**n_downsamplings. A U-Net needs 5; 8 is
     pix2pix's unet_256."""
@@ -24,6 +27,14 @@ class GeneratorConfig:
     """local: number of resolutions above the global generator's, each a further halving."""
     n_enhancer_blocks: int = 3
     """local: number of residual blocks of each enhancer."""
+    n_upsamplings: int = 5
+    """spade: number of doublings; the sides of an image must be multiples of 2**n_upsamplings. 5, 6 and 7 are SPADE's
+    normal, more and most; fewer suit small images."""
+    hidden_channels: int = 128
+    """spade: channels between the condition and the scales and shifts that each SPADE layer makes of it."""
+    noise_channels: int = 0
+    """spade: channels of noise, one value for each channel and image, beside the condition; 64 in OASIS, 0 in SPADE.
+    test.py draws it by --seed."""
     norm: Literal["instance", "batch"] = "instance"
     """Normalisation layer."""
     dropout: bool = False
@@ -34,9 +45,13 @@ class GeneratorConfig:
     padding: Literal["zeros", "reflect"] = "zeros"
     """global, local: border of the strided convolutions; reflect avoids light spots there."""
     spectral_norm: bool = False
-    """Divide the weights of every convolution by their largest singular value."""
+    """Divide the weights of every convolution by their largest singular value; spade: of those outside its SPADE
+    layers, but for the first and the last."""
+    spectral_iteration: Literal["u_first", "v_first"] = "u_first"
+    """Order within a step of spectral norm's power iteration; v_first is that of SPADE's training."""
     init: Literal["normal", "xavier", "kaiming", "orthogonal"] = "normal"
-    """Distribution of the initial convolution weights."""
+    """Distribution of the initial convolution weights. xavier with spade: as in SPADE, convolutions under spectral norm
+    keep torch's, and biases are 0."""
     init_gain: float = 0.02
     """Scale of the initial weights: standard deviation of normal and of batch norm's, gain of xavier and orthogonal."""
 
@@ -46,7 +61,12 @@ class GeneratorConfig:
         require_at_least(1, "generator", base_channels=self.base_channels)
         require_between(1, MOST_HALVINGS, "generator", **halvings)
         require_between(0, MOST_LAYERS, "generator", **blocks)
-        require_at_least(0, "generator", init_gain=self.init_gain)
+        require_at_least(0, "generator", init_gain=self.init_gain, noise_channels=self.noise_channels)
+        require_at_least(1, "generator", hidden_channels=self.hidden_channels)
+        require_between(2, MOST_UPSAMPLINGS, "generator", n_upsamplings=self.n_upsamplings)
+        if self.name == "spade" and self.n_upsamplings == MOST_UPSAMPLINGS:
+            expected = "an even number with generator.n_upsamplings=7, whose last block has half of it"
+            require(self.base_channels % 2 == 0, "generator.base_channels", self.base_channels, expected)
         if self.name == "unet":
             expected = "at least 5 for generator.name=unet"
             require(self.n_downsamplings >= 5, "generator.n_downsamplings", self.n_downsamplings, expected)
@@ -69,12 +89,15 @@ class DiscriminatorConfig:
     """multiscale_patch: number of resolutions of the images that it sees, each half of the one before."""
     padding: int = 2
     """multiscale_patch: zeros around each layer's input, in pixels; 1 in pix2pix."""
-    spectral_norm: bool = False
-    """Divide the weights of every convolution by their largest singular value."""
+    spectral_norm: Literal["none", "inner", "all"] = "none"
+    """Divide the weights of convolutions by their largest singular value. inner: as in SPADE, all but the first, which
+    sees the images, and the last, which scores. true and false of earlier versions are all and none."""
+    spectral_iteration: Literal["u_first", "v_first"] = "u_first"
+    """As for the generator."""
     norm: Literal["instance", "batch"] = "instance"
     """Normalisation layer."""
     init: Literal["normal", "xavier", "kaiming", "orthogonal"] = "normal"
-    """Distribution of the initial convolution weights."""
+    """Distribution of the initial convolution weights. xavier with spectral_norm=inner: as for spade's generator."""
     init_gain: float = 0.02
     """Scale of the initial weights, as for the generator."""
 

@@ -14,7 +14,18 @@ from models.pixel_discriminator import PixelDiscriminator
 from models.unet_generator import UnetGenerator
 from utils.errors import UserError
 
-Scheme = Literal["global", "local", "encoder", "unet", "multiscale", "multiscale_without_features", "patch", "pixel"]
+Scheme = Literal[
+    "global",
+    "local",
+    "encoder",
+    "unet",
+    "multiscale",
+    "multiscale_without_features",
+    "patch",
+    "pixel",
+    "spade",
+    "spade_multiscale",
+]
 """A way in which an original names its layers."""
 
 

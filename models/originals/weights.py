@@ -1,4 +1,4 @@
-"""Conversion of state dicts of pix2pixHD and pix2pix to networks of ours, and back.
+"""Conversion of state dicts of pix2pixHD, pix2pix and SPADE to networks of ours, and back.
 
 The names and shapes of a state dict determine its network. The originals differ from ours in this:
 
@@ -18,6 +18,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from models.originals.layer_names import Layer, OriginalWeightsError, Scheme, layers_of
 from models.originals.sizes import BUILDERS, Weights
+from models.originals.spade import export_spade, import_spade, is_spade, recognize_spade
 
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
@@ -35,18 +36,23 @@ class ImportedNetwork:
     has_biases_before_norms: bool
 
 
-def import_original(state_dict: Mapping[Any, Any]) -> ImportedNetwork:
+def import_original(state_dict: Mapping[Any, Any], *, n_upsamplings: int | None = None) -> ImportedNetwork:
     """Return the network of ours that computes the same as the original with these weights.
 
+    n_upsamplings: of SPADE's generator, which its weights leave open; None for what is usual with its channels.
+
     Raises:
-        OriginalWeightsError: no network of pix2pixHD or pix2pix has these names and shapes.
+        OriginalWeightsError: no network of pix2pixHD, pix2pix or SPADE has these names and shapes.
     """
     if not all(isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in state_dict.items()):
         found = ", ".join(f"{key}: {type(value).__name__}" for key, value in list(state_dict.items())[:3])
         raise OriginalWeightsError(f"expected tensors by name, found {found}")
     weights = {key.removeprefix("module."): value for key, value in state_dict.items()}
-    scheme = _recognize(weights)
+    scheme = recognize_spade(weights) or _recognize(weights)
     try:
+        if is_spade(scheme):
+            network = import_spade(weights, scheme, n_upsamplings)
+            return ImportedNetwork(network.requires_grad_(), scheme, has_biases_before_norms=True)
         with torch.device("meta"):
             network = BUILDERS[scheme](weights)
         layers = list(layers_of(network, scheme))
@@ -66,6 +72,8 @@ def export_original(network: nn.Module, scheme: Scheme, *, biases_before_norms: 
     Raises:
         OriginalWeightsError: the original has no such network, for instance because of spectral norm.
     """
+    if is_spade(scheme):
+        return export_spade(network)
     _check_exportable(network)
     state = {key: value.detach().cpu() for key, value in network.state_dict().items()}
     weights: Weights = {}
@@ -116,7 +124,7 @@ def _recognize(weights: Weights) -> Scheme:
         return "patch"
     found = ", ".join(f"{key} {list(shape)}" for key, shape in list(shapes.items())[:3]) or "no tensors"
     raise OriginalWeightsError(
-        "expected a generator, discriminator or encoder of pix2pixHD or pix2pix (model.1.weight, "
+        "expected a generator, discriminator or encoder of pix2pixHD, pix2pix or SPADE (model.1.weight, "
         f"model.model.0.weight, scale0_layer0.0.weight, ...), found {found}"
     )
 

@@ -70,10 +70,13 @@ def test_scientific_notation_is_a_number(tmp_path: Path) -> None:
         ("{amp: {opt_level: O3}, train: {ema_decay: 0.9}}", [], r"train\.ema_decay is 0\.9, expected 0 with"),
         ("data: {cache_folder: ''}", [], r"data\.cache_folder is empty, expected a folder"),
         (
-            "{generator: {spectral_norm: true}, train: {activation_checkpointing: true}}",
+            "generator: {name: spade, n_upsamplings: 8}",
             [],
-            r"train\.activation_checkpointing is true, expected false with",
+            r"generator\.n_upsamplings is 8, expected a number from 2 to 7",
         ),
+        ("generator: {name: spade, n_upsamplings: 7, base_channels: 3}", [], r"base_channels is 3, expected an even"),
+        ("generator: {hidden_channels: 0}", [], r"generator\.hidden_channels is 0, expected a number of at least 1"),
+        ("discriminator: {spectral_norm: outer}", [], r"spectral_norm is outer, expected one of none, inner, all"),
         ("data: {workers: many}", [], r"data\.workers is many, expected a number of at least 0, or auto"),
         (
             "{generator: {norm: batch}, train: {activation_checkpointing: true}}",
@@ -202,3 +205,21 @@ def test_a_setting_of_an_earlier_version_is_left_out_of_a_checkpoint_and_refused
 def test_settings_of_a_damaged_checkpoint_are_refused(values: Any) -> None:
     with pytest.raises(ConfigError, match=r"checkpoint\.pt: "):
         config_from_dict(values, "checkpoint.pt")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("true", "all"), ("false", "none"), ("inner", "inner"), ("all", "all"), ("none", "none"), ("yes", "all")],
+)
+def test_spectral_norm_of_the_discriminator_was_a_truth_value(tmp_path: Path, value: str, expected: str) -> None:
+    in_file = load(tmp_path, f"discriminator: {{spectral_norm: {value}}}")
+    overridden = load(tmp_path, "{}", f"discriminator.spectral_norm={value}")
+    assert in_file.discriminator.spectral_norm == overridden.discriminator.spectral_norm == expected
+
+
+@pytest.mark.parametrize(("value", "expected"), [(True, "all"), (False, "none")])
+def test_spectral_norm_of_a_checkpoint_may_be_a_truth_value(value: bool, expected: str) -> None:
+    saved = config_to_dict(Config())
+    saved["discriminator"]["spectral_norm"] = value
+    del saved["discriminator"]["spectral_iteration"], saved["generator"]["spectral_iteration"]
+    assert config_from_dict(saved, "checkpoint").discriminator.spectral_norm == expected

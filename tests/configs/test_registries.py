@@ -32,7 +32,7 @@ def test_names_of_losses_are_the_weights() -> None:
 @pytest.mark.parametrize(
     ("registry", "settings", "others"),
     [
-        (GENERATORS, [GeneratorConfig], {"in_channels", "out_channels"}),
+        (GENERATORS, [GeneratorConfig], {"in_channels", "out_channels", "n_image_channels"}),
         (DISCRIMINATORS, [DiscriminatorConfig], {"source_channels", "image_channels"}),
         (GENERATOR_LOSSES, [LossConfig, TrainConfig], set()),
     ],
@@ -69,6 +69,9 @@ def test_each_loss_trains_alone_in_both_orders(tiny_config: Path, name: str, ret
             ["generator.name=unet", "generator.n_downsamplings=6", "generator.upsample=nearest"],
             ["generator.upsample=nearest"],
         ),
+        (["generator.name=spade", "generator.n_blocks=3", "generator.hidden_channels=8"], ["generator.n_blocks=3"]),
+        (["generator.noise_channels=8"], ["generator.noise_channels=8"]),
+        (["generator.spectral_iteration=v_first"], ["generator.spectral_iteration=v_first"]),
         (["discriminator.name=pixel", "discriminator.n_scales=3"], ["discriminator.n_scales=3"]),
         (["loss.vgg_imagenet_normalization=true"], ["loss.vgg_imagenet_normalization=True"]),
         (["loss.adversarial=0", "loss.gan_mode=hinge"], []),

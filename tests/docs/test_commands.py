@@ -51,6 +51,8 @@ TINY = {
     "generator.base_channels": "4",
     "generator.n_downsamplings": "2",
     "generator.n_blocks": "1",
+    "generator.n_upsamplings": "2",
+    "generator.hidden_channels": "4",
     "features.base_channels": "4",
     "features.n_downsamplings": "2",
     "discriminator.base_channels": "4",

@@ -9,7 +9,7 @@ import torch
 
 from data.image_files import read_rgb
 from inference import setup
-from tests.runs import checkpoint, run, translate
+from tests.runs import SPADE, checkpoint, run, translate
 from utils.compilation import CompilerError, compiled, what_compiling_lacks
 from utils.errors import UserError
 
@@ -19,7 +19,18 @@ needs_compiler = pytest.mark.skipif(what_compiling_lacks(CPU) is not None, reaso
 
 @needs_compiler
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("settings", [[], ["train.retain_graph=false"], ["train.activation_checkpointing=true"]])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        [],
+        ["train.retain_graph=false"],
+        ["train.activation_checkpointing=true"],
+        ["train.activation_checkpointing=true", "generator.spectral_norm=true"],
+        SPADE,
+    ],
+    ids=lambda settings: " ".join(settings) or "default",
+)
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch asks for it between graphs, and hides the warning
 def test_a_compiled_generator_is_trained_to_the_same_weights(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, settings: list[str], backend: str
 ) -> None:

@@ -13,7 +13,7 @@ import torch
 import train
 from configs.load import load_config
 from tests import processes
-from tests.runs import assert_equal, checkpoint, found, run, wait_for, without_config
+from tests.runs import SPADE, assert_equal, checkpoint, found, run, wait_for, without_config
 from training.resume import restore
 from training.setup import build_training
 from utils.checkpoint import load_checkpoint
@@ -54,6 +54,13 @@ def test_six_steps_kill_and_six_more_equal_twelve(tiny_config: Path) -> None:
         ["train.accumulation_steps=2", "train.retain_graph=false"],
         ["data.workers=2", "generator.norm=batch", "discriminator.norm=batch"],
         ["train.ema_decay=0.5", "generator.norm=batch", "generator.spectral_norm=true"],
+        ["train.activation_checkpointing=true", "generator.spectral_norm=true", "discriminator.spectral_norm=inner"],
+        [*SPADE, "generator.noise_channels=3", "train.ema_decay=0.5"],
+        [*SPADE, "generator.spectral_iteration=v_first", "train.activation_checkpointing=true"],
+        [*SPADE, "generator.norm=batch", "train.retain_graph=false", "data.instance_edges=false"],
+        [*SPADE, "amp.dtype=bfloat16", "amp.opt_level=O1"],
+        [*SPADE, "amp.dtype=bfloat16", "generator.norm=batch", "amp.opt_level=O2"],
+        [*SPADE, "amp.dtype=bfloat16", "train.activation_checkpointing=true", "amp.opt_level=O3"],
     ],
     ids=lambda settings: settings[-1],
 )
@@ -181,6 +188,7 @@ def test_adam_settings_come_from_the_configuration_not_from_the_checkpoint(train
         ["loss.gan_mode=wgan", "loss.gradient_penalty=10", "train.discriminator_steps=2"],
         ["loss.gan_mode=hinge", "loss.r1=1", "optimizer.discriminator_learning_rate=4e-4", "optimizer.decay=cosine"],
         ["features.n_channels=2", "features.n_downsamplings=1", "train.ema_decay=0.5"],
+        ["features.n_channels=2", "features.n_downsamplings=1", *SPADE],
         ["features.n_channels=1", "features.regions=labels", "features.n_downsamplings=4", "train.retain_graph=false"],
         ["train.pool_size=2", "train.batch_size=2"],
         ["train.pool_size=3", "train.retain_graph=false", "train.discriminator_steps=2"],

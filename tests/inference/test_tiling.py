@@ -11,9 +11,11 @@ from torch.nn.utils import parametrize
 
 from inference.tiling import TiledNetwork
 from inference.window import Window
-from models.blocks import enable_activation_checkpointing
+from models.activation_checkpointing import enable_activation_checkpointing
 from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer
+from models.noise_channels import draw_noise
+from models.spade_generator import SpadeGenerator
 from models.spectral_norm import add_spectral_norm
 from models.unet_generator import UnetGenerator
 from utils.precision import Precision
@@ -21,6 +23,7 @@ from utils.precision import Precision
 LEVEL = 2 / 255  # of [-1, 1]
 
 GLOBAL: dict[str, Any] = {"in_channels": 3, "base_channels": 4, "n_downsamplings": 2, "n_blocks": 2}
+SPADE: dict[str, Any] = {"in_channels": 3, "base_channels": 4, "n_upsamplings": 3, "hidden_channels": 6}
 CASES = [
     *(
         pytest.param(GlobalGenerator(**GLOBAL, upsample=up, padding=padding), 4, id=f"global {up} {padding}")
@@ -33,6 +36,9 @@ CASES = [
     pytest.param(UnetGenerator(in_channels=3, base_channels=4, n_downsamplings=5, norm="instance"), 32, id="unet"),
     pytest.param(UnetGenerator(in_channels=3, base_channels=4, n_downsamplings=5, norm="batch"), 32, id="unet batch"),
     pytest.param(add_spectral_norm(GlobalGenerator(**GLOBAL)), 4, id="spectral norm"),
+    pytest.param(SpadeGenerator(**SPADE), 8, id="spade of maps"),
+    pytest.param(SpadeGenerator(**SPADE, n_image_channels=2, noise_channels=2), 8, id="spade of an image and a map"),
+    pytest.param(add_spectral_norm(SpadeGenerator(**SPADE, norm="batch")), 8, id="spade batch"),
 ]
 
 
@@ -50,6 +56,7 @@ def lively(network: nn.Module) -> nn.Module:
         if parametrize.is_parametrized(module, "weight"):
             for _ in range(100):
                 _ = module.weight
+    draw_noise(network, [0])
     return network.eval()
 
 

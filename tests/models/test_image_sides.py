@@ -15,6 +15,7 @@ from models.image_sides import ImageSides
         ("local", {"n_downsamplings": 4, "n_enhancers": 1}, ImageSides(multiple=32, minimum=64)),
         ("local", {"n_downsamplings": 3, "n_enhancers": 2}, ImageSides(multiple=32, minimum=64)),
         ("unet", {"n_downsamplings": 8}, ImageSides(multiple=256, minimum=256)),
+        ("spade", {"n_upsamplings": 5}, ImageSides(multiple=32, minimum=64)),
     ],
 )
 def test_sides_follow_from_the_halvings(name: str, settings: dict[str, int], expected: ImageSides) -> None:
@@ -27,6 +28,7 @@ def test_sides_follow_from_the_halvings(name: str, settings: dict[str, int], exp
         ("global", {"n_downsamplings": 2}),
         ("local", {"n_downsamplings": 1, "n_enhancers": 2}),
         ("unet", {"n_downsamplings": 5}),
+        ("spade", {"n_upsamplings": 3}),
     ],
 )
 def test_a_generator_trains_on_its_least_sides(name: str, settings: dict[str, int]) -> None:
@@ -37,7 +39,12 @@ def test_a_generator_trains_on_its_least_sides(name: str, settings: dict[str, in
 
 
 @pytest.mark.parametrize(
-    ("name", "settings"), [("global", {"n_downsamplings": 2}), ("local", {"n_downsamplings": 2, "n_enhancers": 1})]
+    ("name", "settings"),
+    [
+        ("global", {"n_downsamplings": 2}),
+        ("local", {"n_downsamplings": 2, "n_enhancers": 1}),
+        ("spade", {"n_upsamplings": 3}),
+    ],
 )
 def test_smaller_sides_fail(name: str, settings: dict[str, int]) -> None:
     sides = GENERATORS[name].image_sides(**settings)

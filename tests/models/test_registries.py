@@ -21,7 +21,7 @@ def test_a_generators_arguments_are_settings_of_its_section(name: str) -> None:
     settings = {setting.name for setting in fields(GeneratorConfig)}
     arguments = inspect.signature(GENERATORS[name]).parameters.keys()
     assert {"in_channels", "out_channels"} < arguments
-    assert arguments - {"in_channels", "out_channels"} <= settings
+    assert arguments - {"in_channels", "out_channels", "n_image_channels"} <= settings
     assert inspect.signature(GENERATORS[name].image_sides).parameters.keys() <= arguments
 
 

@@ -1,4 +1,4 @@
-"""Weight files that pix2pixHD and pix2pix load."""
+"""Weight files that pix2pixHD, pix2pix and SPADE load."""
 
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer
 from models.originals.layer_names import OriginalWeightsError, Scheme
 from models.originals.weights import export_original, import_original
+from models.spade_generator import SpadeGenerator
 from models.unet_generator import UnetGenerator
 from utils.checkpoint import write_weights_file
 from utils.log import logger
@@ -19,12 +20,14 @@ SCHEMES: dict[type, Scheme] = {
     LocalEnhancer: "local",
     UnetGenerator: "unet",
     FeatureEncoder: "encoder",
+    SpadeGenerator: "spade",
 }
 FAMILIES: dict[Scheme, tuple[str, ...]] = {
     "encoder": ("pix2pixHD",),
     "global": ("pix2pixHD", "pix2pix"),
     "local": ("pix2pixHD",),
     "unet": ("pix2pix",),
+    "spade": ("SPADE",),
 }
 
 

@@ -125,7 +125,7 @@ def playground(arguments: argparse.Namespace) -> Iterator[PlaygroundServer]:
         config,
         samples=samples.names,
         sample_size=samples.size,
-        takes_seed=feature_sampler is not None or arguments.noise,
+        takes_seed=feature_sampler is not None or arguments.noise or predictor.has_noise_channels,
         seed=arguments.seed,
     )
     with ExitStack() as stack:

@@ -18,7 +18,7 @@ from inference.load import LoadedGenerator, find_checkpoint_file, load_generator
 from inference.predictor import Predictor
 from models.feature_encoder import FeatureConditionedGenerator
 from tests.processes import PATIENCE_S, start_program
-from tests.runs import assert_equal, run, translate
+from tests.runs import SPADE, assert_equal, run, translate
 from tools.export import __main__ as export
 from tools.export import file as exported_file
 from tools.export.example import Example, make_example
@@ -52,6 +52,8 @@ KINDS = [
     ["generator.upsample=residual", "generator.spectral_norm=true", "generator.init_gain=1"],
     ["features.n_channels=2", "features.base_channels=4", "features.n_downsamplings=2"],
     ["data.layout=side_by_side", "data.root=.", "data.instance_edges=false", "data.source_channels=1"],
+    [*SPADE, "generator.noise_channels=2"],
+    ["data.layout=paired_folders", "data.root=.", *SPADE, "generator.init=kaiming", "generator.norm=batch"],
 ]
 
 
@@ -62,7 +64,9 @@ AS_TENSORS = [(settings, False) for settings in (KINDS[0], KINDS[5])]
 @pytest.mark.parametrize(
     ("settings", "as_images"),
     [
-        pytest.param(*case, marks=[pytest.mark.slow] * (case not in (AS_IMAGES[0], AS_IMAGES[3], AS_TENSORS[1])))
+        pytest.param(
+            *case, marks=[pytest.mark.slow] * (case not in (AS_IMAGES[0], AS_IMAGES[3], AS_IMAGES[7], AS_TENSORS[1]))
+        )
         for case in (*AS_IMAGES, *AS_TENSORS)
     ],
     ids=lambda value: (" ".join(value[:1]) or "global") if isinstance(value, list) else "",

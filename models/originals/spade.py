@@ -1,0 +1,210 @@
+"""Conversion of state dicts of SPADE's generator and discriminator to networks of ours, and back.
+
+Its files hold the weights under spectral norm undivided, with the vectors of the power iteration: `weight_orig`,
+`weight_u`, `weight_v`. Files of torch 0.4.1 to 1.0.0 hold the divided weight in place of `weight_v`.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from models.originals.layer_names import OriginalWeightsError, Scheme
+from models.patch_discriminator import MultiscalePatchDiscriminator
+from models.spade_block import SpadeBlock
+from models.spade_generator import SpadeGenerator
+from models.spectral_norm import add_spectral_norm
+
+Weights = dict[str, Tensor]
+
+_CITYSCAPES_CHANNELS = 36  # labels and instance edges; its generator alone upsamples six times
+_BLOCKS = ("head_0", "G_middle_0", "G_middle_1", "up_0", "up_1", "up_2", "up_3", "up_4")
+_PARTS = {
+    "norm_0": "norm1",
+    "norm_1": "norm2",
+    "norm_s": "shortcut_norm",
+    "conv_0": "conv1",
+    "conv_1": "conv2",
+    "conv_s": "shortcut",
+    "param_free_norm": "norm",
+    "mlp_shared": "shared",
+    "mlp_gamma": "scale",
+    "mlp_beta": "shift",
+    "weight_orig": "parametrizations.weight.original",
+    "weight_u": "parametrizations.weight.0._u",
+    "weight_v": "parametrizations.weight.0._v",
+}
+_ENDS = {"fc": "stem", "conv_img": "head.1"}
+
+
+def recognize_spade(weights: Mapping[str, Tensor]) -> Scheme | None:
+    """Return whether a state dict is of SPADE's generator or discriminator, None where it is of neither."""
+    if "head_0.conv_0.weight_orig" in weights or "head_0.conv_0.weight" in weights:
+        return "spade"
+    return "spade_multiscale" if "discriminator_0.model0.0.weight" in weights else None
+
+
+def is_spade(scheme: Scheme) -> bool:
+    """Return whether a scheme is one of this module's."""
+    return scheme in ("spade", "spade_multiscale")
+
+
+def import_spade(state: Mapping[str, Tensor], scheme: Scheme, n_upsamplings: int | None = None) -> nn.Module:
+    """Return the network of ours that computes the same as SPADE's with these weights.
+
+    n_upsamplings: of the generator, which the weights leave open between 5 and 6; None: 6 with the channels of
+        Cityscapes, otherwise 5.
+
+    Raises:
+        OriginalWeightsError, KeyError, ValueError, RuntimeError: the weights are not of such a network.
+    """
+    weights = _with_v(state)
+    with torch.device("meta"):
+        network = _generator(weights, n_upsamplings) if scheme == "spade" else _discriminator(weights)
+    name = our_name if scheme == "spade" else our_discriminator_name
+    converted = {name(key): value for key, value in weights.items()}
+    for block in [part for part in _block_names(network) if f"{part}.conv1.bias" in converted]:
+        bias = converted.pop(f"{block}.conv1.bias")  # the norm behind it subtracts it
+        if (mean := converted.get(f"{block}.norm2.norm.running_mean")) is not None:
+            converted[f"{block}.norm2.norm.running_mean"] = mean - bias
+    for key, value in network.state_dict().items():
+        if key.endswith("num_batches_tracked"):  # SPADE's norm does not count, nor do old files hold the count
+            converted.setdefault(key, torch.zeros((), dtype=value.dtype))
+    network.load_state_dict(converted, assign=True)
+    return network
+
+
+def export_spade(network: nn.Module) -> Weights:
+    """Return the state dict that SPADE would have of a network, on the CPU.
+
+    Raises:
+        OriginalWeightsError: SPADE has no such network.
+    """
+    state = {key: value.detach().cpu() for key, value in network.state_dict().items()}
+    _check_exportable(network)
+    name = original_name if isinstance(network, SpadeGenerator) else original_discriminator_name
+    weights = {name(key, network): value for key, value in state.items()}
+    for block in _block_names(network):
+        weights[f"{_BLOCKS[int(block.split('.')[1])]}.conv_0.bias"] = torch.zeros(
+            state[f"{block}.conv1.parametrizations.weight.original"].shape[0]
+        )
+    return weights
+
+
+def our_name(key: str) -> str:
+    """Return our name of a tensor of SPADE's generator."""
+    first, _, rest = key.partition(".")
+    if first in _ENDS:
+        return f"{_ENDS[first]}.{rest}"
+    if first not in _BLOCKS:
+        raise KeyError(f"{key} is unknown")
+    return ".".join([f"blocks.{_BLOCKS.index(first)}", *(_PARTS.get(part, part) for part in rest.split("."))])
+
+
+def original_name(key: str, _network: nn.Module | None = None) -> str:
+    """Return SPADE's name of a tensor of our generator."""
+    for original, ours in _ENDS.items():
+        if key.startswith(f"{ours}."):
+            return f"{original}{key.removeprefix(ours)}"
+    _, number, rest = key.split(".", 2)
+    for original, ours in _PARTS.items():
+        rest = re.sub(rf"(^|\.){re.escape(ours)}($|\.)", rf"\g<1>{original}\g<2>", rest)
+    return f"{_BLOCKS[int(number)]}.{rest}"
+
+
+def our_discriminator_name(key: str) -> str:
+    """Return our name of a tensor of SPADE's discriminator."""
+    match = re.fullmatch(r"discriminator_(\d+)\.model(\d+)\.(0\.0|0)\.(\w+)", key)
+    if match is None:
+        raise KeyError(f"{key} is unknown")
+    scale, number, place, tensor = match.groups()
+    is_last = place == "0" and number != "0"
+    layer = "head" if is_last else f"layers.{number}.0"
+    return f"scales.{scale}.{layer}.{_PARTS.get(tensor, tensor)}"
+
+
+def original_discriminator_name(key: str, network: nn.Module) -> str:
+    """Return SPADE's name of a tensor of our discriminator."""
+    _, scale, rest = key.split(".", 2)
+    tensor = next((theirs for theirs, ours in _PARTS.items() if rest.endswith(ours)), rest.rpartition(".")[2])
+    if rest.startswith("head."):
+        assert isinstance(network, MultiscalePatchDiscriminator)
+        n_layers = len(list(network.scales[int(scale)].get_submodule("layers").children()))
+        return f"discriminator_{scale}.model{n_layers}.0.{tensor}"
+    number = rest.split(".")[1]
+    return f"discriminator_{scale}.model{number}.{'0' if number == '0' else '0.0'}.{tensor}"
+
+
+def _with_v(state: Mapping[str, Tensor]) -> Weights:
+    """Return the weights with `weight_v` where an old file has the divided weight instead."""
+    weights = dict(state)
+    for key in [key for key in state if key.endswith(".weight_orig")]:
+        layer = key.removesuffix("_orig")
+        divided = weights.pop(layer, None)
+        if f"{layer}_v" in weights or divided is None:
+            continue
+        matrix, u = state[key].flatten(1), state[f"{layer}_u"]
+        v, sigma = matrix.T @ u, state[key].norm() / divided.norm()
+        # of that length, so that u W v is the sigma by which the file's weight was divided
+        weights[f"{layer}_v"] = F.normalize(v, dim=0) * (sigma / v.norm())
+    return weights
+
+
+def _generator(weights: Weights, n_upsamplings: int | None) -> SpadeGenerator:
+    if weights["fc.weight"].dim() == 2:
+        raise OriginalWeightsError("a generator with SPADE's style encoder (--use_vae) is not supported")
+    condition_channels = weights["fc.weight"].shape[1]
+    possible = [5, 6]
+    if any(key.startswith("up_4.") for key in weights):
+        possible = [7]
+    elif condition_channels == _CITYSCAPES_CHANNELS:
+        possible = [6, 5]
+    chosen = possible[0] if n_upsamplings is None else n_upsamplings
+    if chosen not in possible:
+        expected = " or ".join(map(str, sorted(possible)))
+        raise OriginalWeightsError(f"has the weights of {expected} upsamplings, not {chosen}")
+    generator = SpadeGenerator(
+        in_channels=condition_channels,
+        out_channels=weights["conv_img.weight"].shape[0],
+        base_channels=weights["fc.weight"].shape[0] // 16,
+        n_upsamplings=chosen,
+        hidden_channels=weights["head_0.norm_0.mlp_shared.0.weight"].shape[0],
+        norm="batch" if "head_0.norm_0.param_free_norm.running_mean" in weights else "instance",
+    )
+    if "head_0.conv_0.weight_orig" in weights:
+        add_spectral_norm(generator, iteration="v_first")
+    return generator
+
+
+def _discriminator(weights: Weights) -> MultiscalePatchDiscriminator:
+    first = weights["discriminator_0.model0.0.weight"]
+    numbers = [re.fullmatch(r"discriminator_(\d+)\.model(\d+)\..*", key) for key in weights]
+    found = [(int(match[1]), int(match[2])) for match in numbers if match]
+    n_scales, n_layers = (max(numbers) for numbers in zip(*found, strict=True))
+    discriminator = MultiscalePatchDiscriminator(
+        source_channels=first.shape[1] - 3,
+        base_channels=first.shape[0],
+        n_layers=n_layers - 1,
+        n_scales=n_scales + 1,
+    )
+    if "discriminator_0.model1.0.0.weight_orig" in weights:
+        add_spectral_norm(discriminator, outer=False, iteration="v_first")
+    return discriminator
+
+
+def _block_names(network: nn.Module) -> Iterator[str]:
+    return (name for name, part in network.named_modules() if isinstance(part, SpadeBlock))
+
+
+def _check_exportable(network: nn.Module) -> None:
+    """Raise OriginalWeightsError where SPADE has no such network."""
+    checks: dict[str, Callable[[], bool]] = {
+        "n_upsamplings below 5": lambda: isinstance(network, SpadeGenerator) and network.n_upsamplings < 5,
+        "noise_channels": lambda: isinstance(network, SpadeGenerator) and network.noise.n_channels > 0,
+        "no spectral_norm": lambda: not any("parametrizations" in key for key in network.state_dict()),
+    }
+    for fault, is_there in checks.items():
+        if is_there():
+            raise OriginalWeightsError(f"the original has no such network: {fault}")

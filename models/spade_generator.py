@@ -1,0 +1,100 @@
+"""SPADE's generator, for label maps (Park et al. 2019)."""
+
+from itertools import pairwise
+
+from torch import Tensor, nn
+
+from models.blocks import Norm
+from models.condition_reduction import ConditionReduction
+from models.image_sides import ImageSides
+from models.noise_channels import NoiseChannels
+from models.spade_block import SpadeBlock
+
+_N_MIDDLE = 3  # blocks at the full width: SPADE's head_0, G_middle_0 and G_middle_1
+_WIDEST = 5  # upsamplings from which on the width no longer grows
+
+
+class SpadeGenerator(nn.Module):
+    """A decoder whose only input is the condition, at each resolution, by way of the SPADE layers.
+
+    A convolution of the condition at 2**-n_upsamplings of its sides, then SPADE blocks with upsamplings between them,
+    up to base_channels at the full sides, then LeakyReLU, a convolution, tanh. Unlike the original's, the lowest
+    resolution follows from the size of the source, so that any size that halves evenly can be translated.
+
+    n_upsamplings: 5, 6 and 7 are SPADE's normal, more and most; 6 upsamples once more among the first blocks, 7 has
+        a further block with half of base_channels. Fewer leave out the widest blocks.
+    hidden_channels: width of the convolutions of the condition in the SPADE layers; 128 in SPADE.
+    noise_channels: channels of noise before those of the source; 64 in OASIS, 0 in SPADE.
+    n_image_channels: how many of in_channels, the first ones, are those of an image; the others are maps.
+    """
+
+    def __init__(
+        self,
+        *,
+        in_channels: int,
+        out_channels: int = 3,
+        base_channels: int = 64,
+        n_upsamplings: int = 5,
+        hidden_channels: int = 128,
+        noise_channels: int = 0,
+        n_image_channels: int = 0,
+        norm: Norm = "instance",
+    ) -> None:
+        super().__init__()
+        self.base_channels = base_channels
+        self.n_upsamplings = n_upsamplings
+        self.hidden_channels = hidden_channels
+        widths = _widths(base_channels, n_upsamplings)
+        condition_channels = in_channels + noise_channels
+        self.noise = NoiseChannels(noise_channels)
+        self.reductions = nn.ModuleList(
+            ConditionReduction(2**level, n_noise_channels=noise_channels, n_image_channels=n_image_channels)
+            for level in range(n_upsamplings + 1)
+        )
+        self.stem = nn.Conv2d(condition_channels, widths[0], kernel_size=3, padding=1)
+        self.blocks = nn.ModuleList(
+            SpadeBlock(wide, narrow, condition_channels, hidden_channels=hidden_channels, norm=norm)
+            for wide, narrow in pairwise([widths[0], *widths])
+        )
+        self.up = nn.Upsample(scale_factor=2, mode="nearest")
+        self.levels = _levels(n_upsamplings)
+        self.head = nn.Sequential(
+            nn.LeakyReLU(0.2), nn.Conv2d(widths[-1], out_channels, kernel_size=3, padding=1), nn.Tanh()
+        )
+
+    @staticmethod
+    def image_sides(*, n_upsamplings: int) -> ImageSides:
+        """Return the sides that the generator takes; the norms at the lowest resolution need a second pixel."""
+        multiple = 2**n_upsamplings
+        return ImageSides(multiple, minimum=2 * multiple)
+
+    def forward(self, source: Tensor) -> Tensor:
+        """Translate (N, in_channels, H, W) into (N, out_channels, H, W) in [-1, 1]; `image_sides` bounds H and W."""
+        condition = self.noise(source)
+        reduced = [reduction(condition) for reduction in self.reductions]
+        x = self.stem(reduced[-1])
+        before = len(reduced) - 1
+        for block, level in zip(self.blocks, self.levels, strict=True):
+            if level != before:
+                x = self.up(x)
+            x = block(x, reduced[level])
+            before = level
+        return self.head(x)
+
+    def normed_convolutions(self) -> list[nn.Conv2d]:
+        """Return the convolutions that spectral norm takes in SPADE: those of the blocks."""
+        return [part for block in self.blocks if isinstance(block, SpadeBlock) for part in block.normed_convolutions()]
+
+
+def _widths(base_channels: int, n_upsamplings: int) -> list[int]:
+    """Return the output channels of each block."""
+    n_halvings = min(n_upsamplings, _WIDEST) - 1
+    falling = [base_channels * 2**level for level in reversed(range(n_halvings))]
+    half = [base_channels // 2] if n_upsamplings > _WIDEST + 1 else []
+    return [base_channels * 2**n_halvings] * _N_MIDDLE + falling + half
+
+
+def _levels(n_upsamplings: int) -> list[int]:
+    """Return how often the sides of each block's input are to be doubled."""
+    middle = [n_upsamplings, n_upsamplings - 1, n_upsamplings - (2 if n_upsamplings > _WIDEST else 1)]
+    return [*middle, *reversed(range(middle[-1]))]

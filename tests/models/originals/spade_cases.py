@@ -1,0 +1,105 @@
+"""The recorded cases of SPADE: weights of a case, digests, and networks of ours with these weights."""
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from models.originals.spade import import_spade, original_name, our_name, recognize_spade
+from models.spade_block import SpadeBlock
+from models.spectral_norm import SpectralIteration, add_spectral_norm, spectral_norms
+
+Weights = dict[str, Tensor]
+_N_UPSAMPLINGS = {"normal": 5, "more": 6, "most": 7}
+
+
+def weights_of(reference: dict[str, Any], name: str) -> Weights:
+    """The weights of a case in float64, with those of the cases that it builds on."""
+    case = reference[name]
+    below = weights_of(reference, case["state_dict_of"]) if "state_dict_of" in case else {}
+    return below | as_double(case.get("state_dict", {}))
+
+
+def as_double(weights: Weights) -> Weights:
+    return {key: value.double() if value.is_floating_point() else value.clone() for key, value in weights.items()}
+
+
+def network_of(weights: Weights, config: dict[str, Any]) -> nn.Module:
+    """The network of ours with the weights of a generator or discriminator."""
+    scheme = recognize_spade(weights)
+    assert scheme is not None
+    n_upsamplings = _N_UPSAMPLINGS[config["num_upsampling_layers"]] if scheme == "spade" else None
+    network = import_spade(weights, scheme, n_upsamplings)
+    return network.requires_grad_()
+
+
+def with_iteration(network: nn.Module, iteration: SpectralIteration) -> nn.Module:
+    for norm in spectral_norms(network):
+        norm._iteration = iteration
+    return network
+
+
+def block_of(case: dict[str, Any]) -> SpadeBlock:
+    config = case["config"]
+    block = SpadeBlock(
+        config["fin"],
+        config["fout"],
+        config["semantic_nc"],
+        hidden_channels=config["spade_hidden"],
+        norm="batch" if "batch" in config["norm_G"] else "instance",
+    ).double()
+    add_spectral_norm(block, iteration="v_first")
+    weights = {block_name(key): value for key, value in as_double(case["state_dict"]).items()}
+    bias = weights.pop("conv1.bias")
+    if "norm2.norm.running_mean" in weights:
+        weights["norm2.norm.running_mean"] -= bias
+    block.load_state_dict(weights)
+    return block
+
+
+def block_name(key: str) -> str:
+    return our_name(f"head_0.{key}").removeprefix("blocks.0.")
+
+
+def original_block_name(key: str) -> str:
+    return original_name(f"blocks.0.{key}").removeprefix("head_0.")
+
+
+def probe(tensor: Tensor) -> Tensor:
+    return torch.arange(tensor.numel(), dtype=torch.float64).cos().view(tensor.shape)
+
+
+def scalar(outputs: list[Tensor]) -> Tensor:
+    return torch.stack([(output * probe(output)).sum() for output in outputs]).sum()
+
+
+def digest(tensor: Tensor) -> Tensor:
+    tensor = tensor.detach()
+    return torch.stack([tensor.sum(), (tensor * probe(tensor)).sum(), tensor.norm()])
+
+
+def assert_close(actual: Tensor, expected: Tensor, tolerance: float = 1e-12) -> None:
+    scale = max(expected.abs().max().item(), 1e-30)
+    assert (actual - expected).abs().max().item() <= tolerance * scale
+
+
+def assert_digests(actual: Weights, expected: dict[str, Any], tolerance: float) -> None:
+    """Compare the digests of tensors by the original's names; those that only the original has are left out."""
+    values = dict(zip(expected["names"], expected["values"], strict=True))
+    assert actual.keys() <= values.keys()
+    assert all(name.endswith(("conv_0.bias", "num_batches_tracked")) for name in values.keys() - actual.keys())
+    largest = expected["values"].abs().max().item()
+    for name, value in actual.items():
+        assert (digest(value.double()) - values[name]).abs().max().item() <= tolerance * largest, name
+
+
+def assert_gradients(gradients: Weights, expected: dict[str, Any]) -> None:
+    """Compare gradients by the original's names, within 1e-10 of the largest."""
+    assert_digests(gradients, expected["gradient_digests"], 1e-10)
+    largest = max(value.abs().max().item() for value in gradients.values())
+    for name, gradient in expected["gradients"].items() if "gradients" in expected else ():
+        assert (gradients[name] - gradient).abs().max().item() <= 1e-10 * largest, name
+
+
+def gradients_of(network: nn.Module) -> Weights:
+    return {name: cast(Tensor, weight.grad) for name, weight in network.named_parameters()}

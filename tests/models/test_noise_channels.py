@@ -1,0 +1,48 @@
+import torch
+
+from models.noise_channels import NoiseChannels, draw_noise, takes_noise
+from models.spade_generator import SpadeGenerator
+
+
+def test_noise_is_constant_over_an_image_and_precedes_the_condition() -> None:
+    torch.manual_seed(0)
+    condition = torch.randn(3, 4, 5, 6)
+    result = NoiseChannels(2)(condition)
+    assert torch.equal(result[:, 2:], condition)
+    assert torch.equal(result[:, :2], result[:, :2, :1, :1].expand(-1, -1, 5, 6))
+    assert len(result[:, :2, 0, 0].unique()) == 6
+
+
+def test_training_draws_from_torchs_generator_and_evaluation_only_when_asked() -> None:
+    layer, condition = NoiseChannels(2), torch.zeros(1, 1, 2, 2)
+    torch.manual_seed(0)
+    drawn = [layer(condition) for _ in range(2)]
+    assert not torch.equal(*drawn)
+    torch.manual_seed(0)
+    assert torch.equal(layer(condition), drawn[0])
+    state = torch.get_rng_state()
+    layer.eval()
+    assert not layer(condition).any()
+    layer.draw([3])
+    assert torch.equal(layer(condition), layer(condition))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_the_noise_of_an_image_depends_on_its_seed_alone() -> None:
+    network = SpadeGenerator(in_channels=2, base_channels=2, n_upsamplings=2, hidden_channels=4, noise_channels=3)
+    network = network.double().eval()
+    assert takes_noise(network)
+    source = torch.randn(1, 2, 8, 8, dtype=torch.float64)
+    draw_noise(network, [1, 2])
+    both = network(source.expand(2, -1, -1, -1))
+    assert not torch.allclose(both[0], both[1])
+    for seed, expected in zip((1, 2), both, strict=True):
+        draw_noise(network, [seed])
+        torch.testing.assert_close(network(source)[0], expected)
+
+
+def test_without_channels_nothing_is_added() -> None:
+    condition = torch.randn(1, 2, 3, 3)
+    assert NoiseChannels(0)(condition) is condition
+    assert not takes_noise(NoiseChannels(0))
+    assert not NoiseChannels(2).state_dict()

@@ -1,0 +1,52 @@
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
+
+from configs.build import build_discriminator, build_generator
+from configs.load import load_config
+from models.spade_generator import SpadeGenerator
+from tests.runs import SPADE
+
+
+@pytest.mark.parametrize("n_upsamplings", range(2, 8))
+def test_the_output_has_the_sides_of_the_source(n_upsamplings: int) -> None:
+    network = SpadeGenerator(in_channels=3, base_channels=2, n_upsamplings=n_upsamplings, hidden_channels=2)
+    multiple = 2**n_upsamplings
+    assert network(torch.randn(1, 3, multiple, 2 * multiple)).shape == (1, 3, multiple, 2 * multiple)
+
+
+def test_a_translation_does_not_depend_on_what_else_is_in_the_batch() -> None:
+    network = SpadeGenerator(in_channels=3, base_channels=2, n_upsamplings=3, hidden_channels=4).double()
+    sources = torch.randn(3, 3, 16, 24, dtype=torch.float64)
+    torch.testing.assert_close(network(sources)[1:2], network(sources[1:2]))
+
+
+@pytest.mark.parametrize("network", ["generator", "discriminator"])
+def test_normed_convolutions_keep_torchs_initial_weights(tiny_config: Path, network: str) -> None:
+    """As in SPADE's runs; with xavier and 0.02 a step would change them by half."""
+    wide = ["generator.base_channels=16", "generator.hidden_channels=64", "discriminator.base_channels=32"]
+    config = load_config(tiny_config, [*SPADE, *wide])
+    torch.manual_seed(0)
+    built = build_generator(config) if network == "generator" else build_discriminator(config)
+    n_normed = 0
+    for name, module in built.named_modules():
+        if not isinstance(module, nn.Conv2d):
+            continue
+        assert module.bias is None or not module.bias.any(), name
+        weight: Tensor = module.parametrizations.weight.original if is_parametrized(module) else module.weight  # type: ignore[union-attr,assignment]
+        fan_in = weight[0].numel()
+        fans = fan_in + weight.shape[0] * weight[0, 0].numel()
+        expected = (1 / (3 * fan_in)) ** 0.5 if is_parametrized(module) else 0.02 * (2 / fans) ** 0.5
+        n_normed += is_parametrized(module)
+        assert weight.std().item() == pytest.approx(expected, rel=0.2), name
+    assert n_normed == (12 if network == "generator" else 4)
+
+
+def test_other_networks_are_initialised_in_every_layer(tiny_config: Path) -> None:
+    config = load_config(tiny_config, ["generator.init=xavier", "generator.spectral_norm=true"])
+    network = build_generator(config)
+    original = network.get_parameter("blocks.0.body.1.parametrizations.weight.original")
+    assert original.std().item() < 0.01

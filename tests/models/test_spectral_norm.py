@@ -1,0 +1,145 @@
+"""Spectral norm in both iteration orders, beside torch's, in low precision and with activation checkpointing."""
+
+import copy
+import warnings
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations
+from torch.nn.utils import spectral_norm as former_hook
+
+from models.activation_checkpointing import enable_activation_checkpointing
+from models.global_generator import GlobalGenerator
+from models.patch_discriminator import MultiscalePatchDiscriminator
+from models.pixel_discriminator import PixelDiscriminator
+from models.spectral_norm import SpectralNorm, add_spectral_norm, settle_spectral_norm, spectral_norms
+from utils.precision import Precision
+
+CONVOLUTIONS: list[Callable[[], nn.Module]] = [
+    lambda: nn.Conv2d(3, 4, 3, padding=1),
+    lambda: nn.ConvTranspose2d(3, 4, 3, stride=2),
+]
+
+
+def only_norm(network: nn.Module) -> SpectralNorm:
+    (norm,) = spectral_norms(network)
+    return norm
+
+
+@pytest.mark.parametrize("make", CONVOLUTIONS)
+def test_u_first_is_torchs_parametrization_bit_for_bit(make: Callable[[], nn.Module]) -> None:
+    torch.manual_seed(0)
+    theirs = parametrizations.spectral_norm(make())
+    torch.manual_seed(0)
+    ours = add_spectral_norm(make())
+    x = torch.randn(2, 3, 5, 6)
+    for is_training in (True, True, False, True):
+        results = [network.train(is_training)(x) for network in (ours, theirs)]
+        assert torch.equal(*results)
+        for network, result in zip((ours, theirs), results, strict=True):
+            network.zero_grad()
+            result.square().sum().backward()
+        for (name, weight), expected in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+            assert torch.equal(cast(Tensor, weight.grad), cast(Tensor, expected.grad)), name
+        assert ours.state_dict().keys() == theirs.state_dict().keys()
+        for name, value in ours.state_dict().items():
+            assert torch.equal(value, theirs.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("make", CONVOLUTIONS)
+def test_v_first_is_torchs_former_hook_bit_for_bit(make: Callable[[], nn.Module]) -> None:
+    torch.manual_seed(0)
+    plain = make()
+    with warnings.catch_warnings(action="ignore"):  # deprecated
+        theirs: nn.Module = former_hook(copy.deepcopy(plain))
+    ours = add_spectral_norm(copy.deepcopy(plain), iteration="v_first")
+    norm = only_norm(ours)
+    norm._u, norm._v = theirs.get_buffer("weight_u").clone(), theirs.get_buffer("weight_v").clone()
+    x = torch.randn(2, 3, 5, 6)
+    for is_training in (True, True, False, True):
+        results = [network.train(is_training)(x) for network in (ours, theirs)]
+        assert torch.equal(*results)
+        for network, result in zip((ours, theirs), results, strict=True):
+            network.zero_grad()
+            result.square().sum().backward()
+        original = ours.get_parameter("parametrizations.weight.original")
+        assert torch.equal(cast(Tensor, original.grad), cast(Tensor, theirs.get_parameter("weight_orig").grad))
+        assert torch.equal(norm._u, theirs.get_buffer("weight_u"))
+        assert torch.equal(norm._v, theirs.get_buffer("weight_v"))
+
+
+@pytest.mark.parametrize("outer", [True, False])
+def test_inner_spares_the_first_and_the_last_convolution(outer: bool) -> None:
+    network = add_spectral_norm(MultiscalePatchDiscriminator(source_channels=2, base_channels=2), outer=outer)
+    plain = {name for name, part in network.named_modules() if isinstance(part, nn.Conv2d) and not spectral_norms(part)}
+    ends = {f"scales.{scale}.{name}" for scale in range(2) for name in ("layers.0.0", "head")}
+    assert plain == (set() if outer else ends)
+    pixel = add_spectral_norm(PixelDiscriminator(source_channels=2, base_channels=2), outer=outer)
+    assert len(spectral_norms(pixel)) == (3 if outer else 1)
+
+
+@pytest.mark.parametrize("level", ["O1", "O2", "O3"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_iteration_is_in_float32_at_every_level(level: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    network = add_spectral_norm(nn.Conv2d(8, 8, 3))
+    precision = Precision("cpu", dtype, level)  # type: ignore[arg-type]
+    low = precision.compute_copy(network)
+    exact = copy.deepcopy(low).float()
+    with precision.autocast(), torch.no_grad():
+        low(torch.randn(1, 8, 4, 4))
+    exact(torch.randn(1, 8, 4, 4))
+    for ours, theirs in zip(low.buffers(), exact.buffers(), strict=True):
+        assert ours.dtype == torch.float32
+        assert torch.equal(ours, theirs)
+
+
+def test_for_translation_a_cast_spares_the_vectors() -> None:
+    network = add_spectral_norm(nn.Conv2d(3, 4, 3)).eval()
+    before = [buffer.clone() for buffer in network.buffers()]
+    cast_network = Precision("cpu", torch.bfloat16, "O2").cast(network)
+    assert cast_network.get_parameter("parametrizations.weight.original").dtype == torch.bfloat16
+    assert all(torch.equal(ours, kept) for ours, kept in zip(cast_network.buffers(), before, strict=True))
+
+
+@pytest.mark.parametrize("iteration", ["u_first", "v_first"])
+def test_a_pass_that_is_computed_again_iterates_nothing(iteration: str) -> None:
+    results = []
+    for is_on in (False, True):
+        torch.manual_seed(0)
+        generator = GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=2, dropout=True)
+        network = add_spectral_norm(generator, iteration=iteration)  # type: ignore[arg-type]
+        if is_on:
+            enable_activation_checkpointing(network)
+        images = torch.randn(2, 1, 3, 16, 16)
+        # two passes before a backward pass: each has to be computed again with its own vectors
+        losses = [network(image).square().mean() for image in images]
+        losses[0].backward(retain_graph=True)
+        (losses[0] + losses[1]).backward()
+        gradients = {name: cast(Tensor, weight.grad) for name, weight in network.named_parameters()}
+        results.append(({"first": losses[0], "second": losses[1]}, gradients, network.state_dict()))
+    for plain, recomputed in zip(*results, strict=True):
+        for name, value in plain.items():
+            assert torch.equal(value, recomputed[name]), name
+
+
+@pytest.mark.parametrize("iteration", ["u_first", "v_first"])
+def test_vectors_settle_on_another_weight(iteration: str) -> None:
+    torch.manual_seed(0)
+    network = add_spectral_norm(nn.Conv2d(64, 64, 3), iteration=iteration)  # type: ignore[arg-type]
+    original = network.get_parameter("parametrizations.weight.original")
+    original.data += 0.02 * torch.randn_like(original)  # half of its own deviation
+    settle_spectral_norm(network)
+    assert sigma_of(network.eval()) == pytest.approx(1, abs=0.01)
+    before = [buffer.clone() for buffer in network.buffers()]
+    for _ in range(10):
+        settle_spectral_norm(network)
+    assert sigma_of(network) == pytest.approx(1, abs=1e-3)
+    assert not any(torch.equal(*pair) for pair in zip(before, network.buffers(), strict=True))
+
+
+def sigma_of(convolution: nn.Module) -> float:
+    return torch.linalg.matrix_norm(cast(Tensor, convolution.weight).flatten(1), 2).item()

@@ -1,0 +1,178 @@
+"""Iterations of SPADE's training reproduce its losses, weights, buffers and pictures, float64.
+
+The original steps the generator first and then the discriminator on a new fake, an order that is composed here of the
+networks and losses. The joint update is the application's own.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import Adam
+
+from data.conditioning import instance_edges, one_hot
+from losses.adversarial import AdversarialLoss
+from losses.feature_matching import match_features
+from losses.objective import DiscriminatorObjective
+from models.originals.spade import original_discriminator_name, original_name
+from tests.models.originals.spade_cases import (
+    Weights,
+    as_double,
+    assert_close,
+    assert_digests,
+    network_of,
+    with_iteration,
+)
+from tests.training.test_update import make_objective
+from training.trainable import TrainableNetwork, make_adam
+from training.update import AdversarialUpdate, ModelInputs
+from utils.precision import Precision
+
+TOLERANCE = 1e-9
+HINGE = AdversarialLoss("hinge", "mean")
+Losses = dict[str, float]
+
+
+@dataclass
+class Setting:
+    """The networks and batches of a case; biases: the generator's that precede a norm, which ours has not."""
+
+    case: dict[str, Any]
+    generator: nn.Module
+    discriminator: nn.Module
+    biases: Weights
+    batches: list[tuple[Tensor, Tensor]]
+
+    def adam(self, network: nn.Module, key: str) -> Adam:
+        config = self.case["config"]
+        betas = (config["beta1"], config["beta2"])
+        return make_adam(network, learning_rate=config[f"learning_rate_{key}"], betas=betas, weight_decay=0)
+
+
+def setting(reference: dict[str, Any], name: str) -> Setting:
+    case, base = reference[name], reference["spade_training"]
+    config = case["config"]
+    weights = as_double(base["state_dict_G"] | case.get("extra_state_dict_G", {}))
+    generator = network_of(dict(weights), config).train()
+    discriminator = network_of(as_double(base["state_dict_D"]), config).train()
+    iteration = "v_first" if "old" in config["spectral_norm"] else "u_first"
+    for network in (generator, discriminator):
+        with_iteration(network, iteration)  # type: ignore[arg-type]
+    biases = {key: value for key, value in weights.items() if key.endswith("conv_0.bias")}
+    return Setting(case, generator, discriminator, biases, list(batches_of(base)))
+
+
+def batches_of(case: dict[str, Any]) -> Iterator[tuple[Tensor, Tensor]]:
+    """The conditions, with a class for pixels that do not count and the edges of instances, and the images."""
+    for batch in case["batches"]:
+        labels = one_hot(batch["labels"], case["config"]["label_nc"] + 1)
+        edges = instance_edges(batch["instances"])
+        yield torch.cat([labels, edges], dim=1).double(), batch["image"].double()
+
+
+def test_the_condition_is_the_originals(reference: dict[str, Any]) -> None:
+    case = reference["spade_training"]
+    source, _ = next(batches_of(case))
+    assert torch.equal(source, case["semantics_of_first_batch"].double())
+
+
+@pytest.mark.parametrize("name", ["", "_batch", "_new_spectral_norm"])
+def test_the_generator_first(reference: dict[str, Any], name: str) -> None:
+    found = setting(reference, f"spade_training{name}")
+    generator, discriminator = found.generator, found.discriminator
+    adam_g, adam_d = found.adam(generator, "G"), found.adam(discriminator, "D")
+    losses = []
+    for source, target in found.batches:
+        fake = generator(source)
+        fakes, reals = judged(discriminator, source, fake, target)
+        gan = HINGE.generator([scale.logits for scale in fakes])
+        matching = 10 * match_features([scale.features for scale in fakes], [scale.features for scale in reals])
+        stepped(adam_g, gan + matching)
+        with torch.no_grad():
+            fake = generator(source)
+        fakes, reals = judged(discriminator, source, fake, target)
+        of_fake = HINGE.discriminator([scale.logits for scale in fakes], is_real=False)
+        of_real = HINGE.discriminator([scale.logits for scale in reals], is_real=True)
+        stepped(adam_d, of_fake + of_real)
+        losses.append({"GAN": gan, "GAN_Feat": matching, "D_Fake": of_fake, "D_real": of_real})
+    assert_trained(found, [{key: value.item() for key, value in of_step.items()} for of_step in losses])
+
+
+def judged(discriminator: nn.Module, source: Tensor, fake: Tensor, real: Tensor) -> tuple[list[Any], list[Any]]:
+    fakes, reals = zip(*(scale.chunk(2) for scale in discriminator(source, torch.cat([fake, real]))), strict=True)
+    return list(fakes), list(reals)
+
+
+def stepped(adam: Adam, loss: Tensor) -> None:
+    weights = [weight for group in adam.param_groups for weight in group["params"]]
+    for weight, gradient in zip(weights, torch.autograd.grad(loss, weights), strict=True):
+        weight.grad = gradient
+    adam.step()
+
+
+@pytest.mark.parametrize("name", ["", "_new_spectral_norm"])
+def test_the_joint_update(reference: dict[str, Any], name: str) -> None:
+    found = setting(reference, f"spade_training_kept_graph{name}")
+    precision = Precision("cpu", torch.float32, "O0")
+
+    def trainable(network: nn.Module, key: str) -> TrainableNetwork:
+        scaler = precision.make_scaler()
+        return TrainableNetwork(network, network, lambda module: module, found.adam(network, key), scaler, None)
+
+    update = AdversarialUpdate(
+        generator=trainable(found.generator, "G"),
+        discriminator=trainable(found.discriminator, "D"),
+        objective=make_objective({"adversarial": 1.0, "feature_matching": 10.0}, HINGE),
+        discriminator_objective=DiscriminatorObjective(HINGE),
+        precision=precision,
+        joint_discrimination=True,
+    )
+    if found.case["config"]["discriminator_loss_factor"] == 1:  # ours is half of it
+        backward = update.discriminator.backward
+        update.discriminator.backward = (  # type: ignore[method-assign]
+            lambda loss, *, retain_graph=False: backward(2 * loss, retain_graph=retain_graph)
+        )
+    losses = []
+    for source, target in found.batches:
+        terms: Losses = {}
+        update.means.add = recorder(terms)  # type: ignore[method-assign,assignment]
+        update.joint_update([ModelInputs(source, target, generator_inputs=(source,))])
+        losses.append(
+            {
+                "GAN": terms["loss/G/adversarial"],
+                "GAN_Feat": 10 * terms["loss/G/feature_matching"],
+                "D_Fake": terms["loss/D/fake"],
+                "D_real": terms["loss/D/real"],
+            }
+        )
+    assert_trained(found, losses)
+
+
+def recorder(into: Losses) -> Callable[[Mapping[str, Tensor], str], None]:
+    return lambda values, prefix: into.update({prefix + name: value.item() for name, value in values.items()})
+
+
+def assert_trained(found: Setting, losses: list[Losses]) -> None:
+    case = found.case
+    for of_step, recorded in zip(losses, case["losses"], strict=True):
+        assert of_step == pytest.approx({key: value.item() for key, value in recorded.items()}, rel=TOLERANCE)
+    state = {original_name(key): value for key, value in found.generator.state_dict().items()}
+    for key in [key for key in state if key.endswith("norm_1.param_free_norm.running_mean")]:
+        # the original's contains the bias
+        state[key] = state[key] + found.biases[key.replace("norm_1.param_free_norm.running_mean", "conv_0.bias")]
+    assert_digests(state, case["digests_after_G"], TOLERANCE)
+    for key, value in case.get("running_statistics_after", {}).items():
+        assert_close(state[key].double(), value.double(), TOLERANCE)
+    discriminator = found.discriminator
+    state = {
+        original_discriminator_name(key, discriminator): value for key, value in discriminator.state_dict().items()
+    }
+    assert_digests(state, case["digests_after_D"], TOLERANCE)
+    for key, value in case.get("state_after_D", {}).items():
+        assert_close(state[key], value, TOLERANCE)
+    step = 1 if "output_afterwards[..., ::2, ::2]" not in case["note"] else 2
+    output = found.generator.eval()(found.batches[0][0])
+    assert_close(output[..., ::step, ::step], case["output_afterwards"], TOLERANCE)
