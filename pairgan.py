@@ -12,15 +12,13 @@ import io
 import json
 import os
 import re
-import struct
 import warnings
 import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import numpy as np
 from PIL import ExifTags, Image
@@ -35,33 +33,40 @@ IMAGE_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "WEBP")
 MAX_PIXELS = 89_478_485  # Pillow's own limit: a file of a few bytes can expand to more than any memory holds
 OWN_CLASSES = {"synthetic_facades": 12}  # of data sets whose settings do not hold their number
 _UPRIGHT = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # EXIF's orientation: the Image.Transpose that undoes it
-_UNREADABLE = (  # raised by Pillow's decoders on damaged files
-    *(OSError, SyntaxError, ValueError, EOFError, LookupError, TypeError, OverflowError, struct.error),
-    *(AttributeError, zlib.error, Image.DecompressionBombError, Image.DecompressionBombWarning),
-)
 _PLAIN = re.compile(r"\w+/\w+_config\.json|weights/weight_\d+|constants/tensor_\d+|sample_inputs/model\.pt")
+_TREE = r"""(?:\\"|["\s,:{}\[\]]|\d+|builtins\.(?:tuple|dict)|[a-z]+(?:_[a-z]+)*(?![\w.]))*+"""
+_STRINGS = {  # by key: all that the strings of a program may hold, since torch evaluates some of them
+    "expr_str": r"(?:Symbol\('\w+'|(?:Integer|Add|Mul|FloorDiv|CleanDiv|PythonMod|Max|Min)\(|-?\d+|\w+=True|[ ,)])*+",
+    "guards_code": r"(?:L\['\w+'\]\.size\(\)\[\d\]|\d+|\*(?!\*)|[=!<>]=|[<>%+(), /-]|\b(?:and|or|not|Max|Min|Mod)\b)*+",
+    "target": r"torch\.ops\.aten\.(?!from_file)(?:__or__|_?[a-z]\w*)\.[A-Za-z]\w*",
+    **dict.fromkeys(("in_spec", "out_spec"), _TREE),
+    **dict.fromkeys(("stack_trace", "nn_module_stack", "torch_fn", "torch_version"), r"(?s:.*)"),
+}
+_NAME = r"(?!torch\.|math\.|_operator\.)[A-Za-z_]\w*(?:\.\w+)*|"
 
 
-class ModelError(ValueError):
+class _OneLineError(ValueError):
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.splitlines()))
+
+
+class ModelError(_OneLineError):
     """A file of a model, or a device, cannot be used; the message names thing, value and remedy in one line."""
 
 
-class ImageError(ValueError):
+class ImageError(_OneLineError):
     """An image cannot be translated; the message names thing, value and remedy in one line."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """A trained generator of a file. Call it with an image; `batch` takes several.
+    """A trained generator of a file. Call it with an image; `batch` takes several. device: "cpu" or "cuda".
 
-    device: where it computes, "cpu" or "cuda".
     inputs: type and number of channels of the maps that it takes by name: "source"; "instances" if it takes them;
         "features" if it takes them, uint8 as tools.precompute_features writes them, or float32.
-    n_classes: number of classes of its label maps, ids 0 .. n_classes-1; 0 where it takes RGB images.
-    ignore_id: id of pixels without a class, or None.
+    n_classes: of its label maps, ids 0 .. n_classes-1; 0 for RGB images. ignore_id: of pixels without a class, or None.
     size_multiple, min_size: the sides of an image are padded to multiples of the first, and at least to the second.
-    step: the training step of its weights; None if they came from a file of pix2pixHD or pix2pix.
-    settings: the settings of the run by section, such as settings["data"]["n_classes"].
+    step: of the training; None for weights of pix2pixHD or pix2pix. settings: of the run, by section and name.
     """
 
     path: Path
@@ -80,12 +85,9 @@ class Model:
     ) -> Image.Image:
         """Return the translation of an image: RGB, of the image's own size, upright by its EXIF orientation.
 
-        source: a path, a PIL image or an array: RGB (H, W, 3) uint8, or class ids (H, W) of any integer type.
-        instances: the ids of its instances in one of these forms.
+        source: a path, a PIL image or an array: RGB (H, W, 3) uint8, or (H, W) class ids; instances: ids in such forms.
         features: uint8: a path, a PIL image or (H, W, 3) uint8, of any size; float32: (H, W, C) floats in [-1, 1].
-
-        Raises:
-            ImageError: an image is missing, cannot be read, is of another kind or size, or holds an id of no class.
+        Raises ImageError if one is missing, cannot be read, is of another kind or size, or holds an id of no class.
         """
         return self.batch([source], *(None if maps is None else [maps] for maps in (instances, features)))[0]
 
@@ -101,8 +103,9 @@ class Model:
             raise ImageError("batch takes lists of images, not one image. Call the model with it instead.")
         lists = {kind: list(maps) for kind, maps in given.items() if maps is not None}
         if lists.keys() != self.inputs.keys():
-            kinds = f"takes {' and '.join(self.inputs)}, given: {', '.join(lists)}"
-            raise ImageError(f"{self.path.name} {kinds}. Give exactly those (--instances FILE, --features FILE).")
+            raise ImageError(
+                f"{self.path.name} takes {' and '.join(self.inputs)}, given: {', '.join(lists)}. Give those."
+            )
         n = len(lists["source"])
         if {len(maps) for maps in lists.values()} != {n}:
             raise ImageError(f"given: {', '.join(f'{len(lists[k])} {k}' for k in lists)}. Give one for each image.")
@@ -113,12 +116,16 @@ class Model:
             groups.setdefault(tuple(max(self.min_size, side) for side in multiples), []).append((index, sample))
         results: dict[int, Image.Image] = {}
         for sides, samples in groups.items():
-            stacks = {kind: np.stack([_padded(sample[kind], sides) for _, sample in samples]) for kind in lists}
-            for (index, sample), pixels in zip(samples, self._run(stacks), strict=True):
+            try:
+                stacks = {kind: np.stack([_padded(sample[kind], sides) for _, sample in samples]) for kind in lists}
+                translated = self._run(stacks)
+            except Exception as error:  # the runtimes' have no base of their own
+                what = f"{len(samples)} of {sides[1]}x{sides[0]}: {_line(error)}"
+                raise ImageError(f"{what}. Give smaller images, or fewer together.") from error
+            for (index, sample), pixels in zip(samples, translated, strict=True):
                 height, width = sample["source"].shape[:2]
                 top, left = (sides[0] - height) // 2, (sides[1] - width) // 2
-                window = pixels[:, top : top + height, left : left + width].transpose(1, 2, 0)
-                results[index] = Image.fromarray(np.ascontiguousarray(window))
+                results[index] = Image.fromarray(pixels[:, top : top + height, left : left + width].transpose(1, 2, 0))
         return [results[index] for index in range(n)]
 
     def _sample(self, given: Mapping[str, ImageLike], end: str) -> Maps:
@@ -129,27 +136,23 @@ class Model:
             dtype, n_channels = self.inputs[kind]
             pixels = _pixels(image, name, dtype, n_channels)
             if kind == "source" and self.n_classes:
-                pixels = self._classes(pixels, name)
+                is_ignored = pixels == self.ignore_id  # nowhere for None
+                wrong = np.argwhere(((pixels < 0) | (pixels >= self.n_classes)) & ~is_ignored)
+                if len(wrong):
+                    (y, x), also = wrong[0], "" if self.ignore_id is None else f" and {self.ignore_id}"
+                    also += f". Change it, or train with data.ignore_id={pixels[y, x]}."
+                    what = f"{name}: pixel (row {y}, column {x}) holds id {pixels[y, x]}, allowed are 0 to"
+                    raise ImageError(f"{what} {self.n_classes - 1}{also}")
+                pixels = np.where(is_ignored, self.n_classes, pixels)
             height, width = sample.get("source", pixels).shape[:2]
             if kind == "features" and dtype == "uint8":  # constant in each instance: no interpolation
                 pixels = np.asarray(Image.fromarray(pixels).resize((width, height), Image.Resampling.NEAREST))
-            if pixels.shape[:2] != (height, width):
-                own = f"{pixels.shape[1]}x{pixels.shape[0]}"
-                raise ImageError(f"{name}: is {own}, its image {width}x{height}. Make them the same size.")
+            if (own := pixels.shape[:2]) != (height, width):
+                raise ImageError(f"{name}: is {own[1]}x{own[0]}, its image {width}x{height}. Make them the same size.")
+            if kind == "instances" and (pixels.astype(dtype) != pixels).any():  # too large: only equality matters
+                pixels = np.unique(pixels, return_inverse=True)[1]
             sample[kind] = pixels.astype(dtype).reshape(height, width, n_channels)
         return sample
-
-    def _classes(self, ids: np.ndarray, name: str) -> np.ndarray:
-        """Return ids with n_classes where a pixel has no class."""
-        is_ignored = np.zeros(ids.shape, bool) if self.ignore_id is None else ids == self.ignore_id
-        wrong = np.argwhere(((ids < 0) | (ids >= self.n_classes)) & ~is_ignored)
-        if len(wrong):
-            (row, column), also = wrong[0], "" if self.ignore_id is None else f" and {self.ignore_id}"
-            raise ImageError(
-                f"{name}: pixel (row {row}, column {column}) holds id {ids[row, column]}, allowed are 0 to "
-                f"{self.n_classes - 1}{also}. Change it, or train with data.ignore_id={ids[row, column]}."
-            )
-        return np.where(is_ignored, self.n_classes, ids)
 
 
 def load(path: str | os.PathLike[str], device: Device = "auto") -> Model:
@@ -157,10 +160,7 @@ def load(path: str | os.PathLike[str], device: Device = "auto") -> Model:
 
     A .onnx file holds no code. A .pt2 file with pickles or libraries is refused, but torch's reader is not made for
     crafted files: take .pt2 files only from those you trust.
-    device: auto takes a GPU where it works, otherwise the CPU.
-
-    Raises:
-        ModelError: the file, its package or the device is missing or cannot be used.
+    device: auto takes a GPU where it works. Raises ModelError if the file, its package or the device cannot be used.
     """
     file = Path(path)
     if device not in ("auto", "cpu", "cuda"):
@@ -208,28 +208,23 @@ def _load_pt2(file: Path, device: Device) -> Model:
             warnings.warn(f"torch cannot use the GPU: {_line(error)}; using the CPU", stacklevel=3)
     network = program.module()
 
-    def run(maps: Maps) -> np.ndarray:
-        with torch.inference_mode():
-            translated = network(**{name: torch.from_numpy(pixels).to(place) for name, pixels in maps.items()})
-        return np.asarray(translated.cpu())
-
-    nodes = {node.name: node for node in program.graph.nodes}
-    values = {str(name): nodes[name].meta["val"] for name in program.graph_signature.user_inputs}
+    run = torch.inference_mode()(lambda maps: network(**{n: torch.from_numpy(maps[n]).to(place) for n in maps}))
+    values = {n.name: n.meta["val"] for n in program.graph.nodes if n.name in program.graph_signature.user_inputs}
     inputs = {name: (str(value.dtype).removeprefix("torch."), value.shape[1:2]) for name, value in values.items()}
-    return _model(file, facts, inputs, place, run)
+    return _model(file, facts, inputs, place, lambda maps: np.asarray(run(maps).cpu()))
 
 
 def _facts_without_code(file: Path, load_tensors: Callable[[bytes], object]) -> Mapping[str, str]:
     """Return the metadata of a .pt2 file; raise an error if torch would unpickle or load a library."""
     with zipfile.ZipFile(file) as archive:
-        records = [(info.filename.partition("/")[2], info) for info in archive.infolist()]
+        records = [(info.filename.partition("/")[2].lower(), info) for info in archive.infolist()]
         own = [info for name, info in records if name == "extra/pairgan.json"]
         facts: dict[str, str] = json.loads(archive.read(own[0])) if own else {}
-        _check_origin(file, facts)
         for name, info in records:
             may_be_code = not name or (name.startswith("data/") and not _PLAIN.fullmatch(name[len("data/") :]))
             if name.endswith("_config.json"):
                 may_be_code |= any(entry["use_pickle"] for entry in json.loads(archive.read(info))["config"].values())
+            may_be_code |= name.startswith("models/") and not _is_plain(json.loads(archive.read(info)))
             if may_be_code:  # without a folder: of an older format, which is pickled
                 raise ModelError(f"{file}: {info.filename} may hold code. Export it again.")
             if name.endswith(".pt"):
@@ -237,30 +232,35 @@ def _facts_without_code(file: Path, load_tensors: Callable[[bytes], object]) -> 
     return facts
 
 
-def _check_origin(file: Path, facts: Mapping[str, str]) -> None:
-    if (facts.get("format"), facts.get("format_version")) != ("pairgan-generator", "1"):
-        found = " ".join((facts.get("format", "another program"), facts.get("format_version", ""))).strip()
-        raise ModelError(f"{file}: is of {found}, expected pairgan-generator 1. Write it with python -m tools.export.")
+def _is_plain(value: Any, key: str = "") -> bool:
+    """Return whether all strings of a program's JSON have the forms of _STRINGS. key: the nearest one above."""
+    if isinstance(value, dict):
+        return all(_is_plain(name) and _is_plain(part, name) for name, part in value.items())
+    if isinstance(value, list):
+        return all(_is_plain(part, key) for part in value)
+    return not isinstance(value, str) or re.fullmatch(_STRINGS.get(key, _NAME), value, re.ASCII) is not None
 
 
 def _model(file: Path, facts: Mapping[str, str], types: Mapping[str, Any], place: str, run: Run) -> Model:
     """Return what the metadata and the inputs' types of a file describe."""
-    _check_origin(file, facts)
+    if (facts.get("format"), facts.get("format_version")) != ("pairgan-generator", "1"):
+        found = " ".join((facts.get("format", "another program"), facts.get("format_version", ""))).strip()
+        raise ModelError(f"{file}: is of {found}, expected pairgan-generator 1. Write it with python -m tools.export.")
     inputs = {name: (dtype, int(channels)) for name, (dtype, (channels,)) in types.items()}
     if inputs["source"][0].startswith("float"):
         raise ModelError(f"{file}: was exported with --conditioning outside. Export it without that option.")
     settings, step = json.loads(facts["config"]), json.loads(facts["step"])
     data, multiple, least = settings["data"], int(facts["size_multiple"]), int(facts["min_size"])
+    if multiple < 1 or least < 1:
+        raise ModelError(f"{file}: size_multiple {multiple}, min_size {least}, expected 1 or more. Export it again.")
     n_classes = OWN_CLASSES.get(data["layout"], data["n_classes"])
     return Model(file, place, inputs, n_classes, data["ignore_id"], multiple, least, step, settings, run)
 
 
 def _padded(pixels: np.ndarray, sides: tuple[int, ...]) -> np.ndarray:
     """Return (C, height, width) of (H, W, C), reflected at the borders as often as needed, half on each side."""
-    positions = []
-    for length, total in zip(pixels.shape, sides, strict=False):
-        position = (np.arange(total) - (total - length) // 2) % max(2 * (length - 1), 1)
-        positions.append(np.minimum(position, 2 * (length - 1) - position) if length > 1 else position)
+    ends = [(n - 1, np.arange(total) - (total - n) // 2) for n, total in zip(pixels.shape, sides, strict=False)]
+    positions = (end - abs(end - places % max(2 * end, 1)) for end, places in ends)
     return np.ascontiguousarray(pixels[np.ix_(*positions)].transpose(2, 0, 1))
 
 
@@ -277,36 +277,27 @@ def _pixels(image: ImageLike, name: str, dtype: str, n_channels: int) -> np.ndar
     try:
         with nullcontext(image) if isinstance(image, Image.Image) else Image.open(image, formats=IMAGE_FORMATS) as read:
             return _decoded(read, n_channels)
-    except ImageError as error:
-        raise ImageError(f"{name}: {error}") from error
-    except _UNREADABLE as error:
-        raise ImageError(f"{name}: cannot be read as an image: {_line(error)}. Check the file.") from error
-
-
-def _check_ids(image: Image.Image) -> None:
-    """Raise ImageError if the pixels of an image, not loaded yet, are no ids as they were saved."""
-    if image.mode not in ("1", "L", "P", "I", "I;16", "I;16L", "I;16B"):
-        raise ImageError(f"holds {image.mode} pixels, expected an id per pixel. Save 8- or 16-bit grey or palette PNG.")
-    if image.format in ("JPEG", "MPO") or image.info.get("compression") == "jpeg":  # the latter in TIFF
-        raise ImageError("JPEG changes ids when it compresses. Save the map as PNG.")
-    decoder, _, _, options = (getattr(image, "tile", None) or [("", None, 0, "")])[0]
-    raw = options if isinstance(options, tuple) else (options,)
-    if raw[-1] not in (255, 65535) if "ppm" in decoder else str(raw[0]).startswith(("L;2", "L;4", "L;I")):
-        raise ImageError("holds grey levels that Pillow rescales or inverts, not ids. Save it as 8- or 16-bit PNG.")
+    except Exception as error:  # Pillow's decoders raise all kinds on damaged files
+        what = "{}." if isinstance(error, ImageError) else "cannot be read as an image: {}. Check the file."
+        raise ImageError(f"{name}: {what.format(_line(error))}") from error
 
 
 def _decoded(image: Image.Image, n_channels: int) -> np.ndarray:
     kind, is_ids = image.format, n_channels == 1
     if not 0 < image.width * image.height <= MAX_PIXELS:
         raise ImageError(f"has {image.width * image.height} pixels, expected 1 to {MAX_PIXELS}. Make it smaller.")
-    if is_ids:
-        _check_ids(image)
+    if is_ids:  # as they were saved
+        if image.mode not in ("1", "L", "P", "I", "I;16", "I;16L", "I;16B"):
+            raise ImageError(f"holds {image.mode} pixels, expected an id per pixel. Save grey or palette PNG.")
+        if image.format in ("JPEG", "MPO") or image.info.get("compression") == "jpeg":  # the latter in TIFF
+            raise ImageError("JPEG changes ids when it compresses. Save the map as PNG.")
+        decoder, _, _, options = (getattr(image, "tile", None) or [("", None, 0, "")])[0]
+        raw = options if isinstance(options, tuple) else (options,)
+        if raw[-1] not in (255, 65535) if "ppm" in decoder else str(raw[0]).startswith(("L;2", "L;4", "L;I")):
+            raise ImageError("holds grey levels that Pillow rescales or inverts, not ids. Save it as 8- or 16-bit PNG.")
     image.load()
-    orientation = None
-    with suppress(*_UNREADABLE):  # damaged metadata beside intact pixels
-        orientation = image.getexif().get(ExifTags.Base.Orientation)
-    if isinstance(orientation, int) and orientation in _UPRIGHT:
-        image = image.transpose(Image.Transpose(_UPRIGHT[orientation]))
+    with suppress(Exception):  # damaged metadata beside intact pixels; no orientation
+        image = image.transpose(Image.Transpose(_UPRIGHT[image.getexif()[ExifTags.Base.Orientation].__index__()]))
     if is_ids:
         return np.asarray(image).astype(np.int32)
     if image.mode.startswith("I;16") or (image.mode == "I" and kind == "PPM"):  # 16-bit PGM
@@ -321,29 +312,38 @@ def _line(error: Exception) -> str:
     return " ".join(text.partition("\n")[0].split()).rstrip(".")
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"error: {message}; see {self.prog} --help\n")
-
-
 def main() -> None:
     """Translate the image that the command line names; exit with code 2 after an error of the user."""
-    parser = _Parser(prog="python -m pairgan", description="Translate images with an exported generator.")
+    parser = argparse.ArgumentParser("python -m pairgan", description="Translate images with an exported generator.")
+    parser.error = lambda message: parser.exit(2, f"error: {message}; see --help\n")  # type: ignore[method-assign]
     parser.add_argument("model", metavar="MODEL", help=".onnx or .pt2 file that tools.export wrote")
-    parser.add_argument("source", metavar="IN", type=Path, help="image or label map")
+    parser.add_argument("source", metavar="IN", help="image or label map")
     parser.add_argument("output", metavar="OUT", type=Path, help="file of the result; an existing one is replaced")
-    parser.add_argument("--instances", metavar="FILE", help="instance map")
-    parser.add_argument("--features", metavar="FILE", help="feature map")
+    for name in ("instance", "feature"):
+        parser.add_argument(f"--{name}s", metavar="FILE", help=f"{name} map")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     given = parser.parse_args()
+    output: Path = given.output
+    unfinished = output.parent / f".{output.name}.writing"
     try:
-        if Image.registered_extensions().get(given.output.suffix.lower()) not in IMAGE_FORMATS:
-            raise ImageError(f"{given.output}: no name of an image. Choose one that ends in .png.")
+        kind = Image.registered_extensions().get(output.suffix.lower())
+        if kind not in IMAGE_FORMATS:
+            raise ImageError(f"{output}: no name of an image. Choose one that ends in .png.")
+        read = filter(None, (given.model, given.source, given.instances, given.features))
+        if output.exists() and any(Path(file).exists() and output.samefile(file) for file in read):
+            raise ImageError(f"{output}: is also read. Choose another OUT.")
         translated = load(given.model, given.device)(given.source, given.instances, given.features)
-        given.output.parent.mkdir(parents=True, exist_ok=True)
-        translated.save(given.output, quality=95)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        translated.save(unfinished, kind, quality=95)
+        unfinished.replace(output)
+    except KeyboardInterrupt:
+        parser.exit(130)
     except (ModelError, ImageError, OSError) as error:
-        parser.exit(2, f"error: {' '.join(str(error).split())}\n")
+        problem = ImageError(f"{output}: {_line(error)}. Choose another OUT.") if isinstance(error, OSError) else error
+        parser.exit(2, f"error: {problem}\n")
+    finally:
+        with suppress(OSError):
+            unfinished.unlink()
 
 
 if __name__ == "__main__":

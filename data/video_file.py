@@ -25,7 +25,11 @@ VIDEO_SUFFIXES = frozenset({".mp4", ".mov", ".mkv", ".avi", ".webm", ".m4v"})
 _USUAL_RATE = Fraction(25)  # frames per second, where a file names none
 _LEAST_CUT = Fraction(1, 2)  # seconds that are missing at the end of a file that counts as cut off
 _LEAST_CUT_FRAMES = 3
-_HD_HEIGHT = 720  # pixels: from there on, players take the colours of a file that does not name them for BT.709
+_HD = (1280, 577)  # width or height from which players take the colours of a file that names none for BT.709
+_TRUSTED = {
+    "format_whitelist": "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi",
+    "protocol_whitelist": "file",
+}
 _UNSPECIFIED = 2  # AVCOL_SPC_UNSPECIFIED
 _FINEST = 2**30  # parts of a second: twice as many have to fit into 32 bits of H.264
 _COARSE = Fraction(1, 10_000)  # seconds: Matroska rounds times to milliseconds, which hides a constant rate
@@ -139,7 +143,8 @@ class VideoFile:
         from av.video.reformatter import Colorspace, Interpolation
 
         width, height = self._coded
-        is_hd = frame.colorspace == _UNSPECIFIED and frame.height >= _HD_HEIGHT
+        is_large = frame.width >= _HD[0] or frame.height >= _HD[1]
+        is_hd = frame.colorspace == _UNSPECIFIED and is_large
         rgb = frame.reformat(
             width=width,
             height=height,
@@ -176,6 +181,13 @@ class _Faults:
         return lines
 
 
+def open_video(path: Path) -> "InputContainer":
+    """Return the container of a file of a known format: no list of other files, and no address of a network."""
+    import av
+
+    return av.open(f"file:{path}", container_options=_TRUSTED)
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator["InputContainer"]:
     """Yield the container of a video file.
@@ -186,7 +198,7 @@ def _opened(path: Path) -> Iterator["InputContainer"]:
     import av
 
     try:
-        container = av.open(str(path))
+        container = open_video(path)
     except FileNotFoundError as error:
         raise DataError(f"{path}: no such file") from error
     except av.FFmpegError as error:

@@ -1,15 +1,20 @@
 """The sound of a video, copied into another one: as it is where the file can hold it, otherwise encoded again."""
 
+import io
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+
+from data.video_file import open_video
 
 if TYPE_CHECKING:
     from av.audio.stream import AudioStream
     from av.container import OutputContainer
     from av.packet import Packet
 
+_LAYOUTS = {1: "mono", 2: "stereo", 4: "quad", 6: "5.1", 8: "7.1"}  # by the number of channels
 _RATE = 48_000  # samples per second, of sound that is encoded again; Opus takes no other rate of music
 
 
@@ -17,14 +22,12 @@ class SoundCopy:
     """Copies the sound tracks of a video file to an output, beside its frames.
 
     encoder: encodes tracks that the output cannot hold as they are.
-    problems: gets a line for a track that cannot be read to its end.
+    problems: gets a line for a track that cannot be read to its end, or not be written.
     """
 
     def __init__(self, path: Path, output: "OutputContainer", encoder: str, problems: list[str]) -> None:
-        import av
-
         self._path, self._output, self._encoder, self._problems = path, output, encoder, problems
-        self._input = av.open(str(path))
+        self._input = open_video(path)
         self._tracks: dict[int, _Copied | _Encoded] = {}
         self._packets: Iterator[Packet[AudioStream]] = iter(())
         self._next: Packet[AudioStream] | None = None
@@ -43,12 +46,19 @@ class SoundCopy:
         """Add a stream to the output for each track; after that of the video, which players expect first."""
         streams = list(filter(_can_be_read, self._input.streams.audio))
         for stream in streams:
-            try:
-                track: _Copied | _Encoded = _Copied(stream, self._output)
-            except ValueError:  # of av: the output cannot hold it
+            track: _Copied | _Encoded
+            if _can_hold(self._output, stream, None):
+                track = _Copied(stream, self._output)
+            elif _can_hold(self._output, stream, self._encoder):
                 track = _Encoded(stream, self._output, self._encoder)
+            else:
+                name = stream.codec_context.codec.canonical_name
+                self._problems.append(
+                    f"{self._path}: its sound ({name}) cannot be written to this format, and left out"
+                )
+                continue
             self._tracks[stream.index] = track
-        if streams:
+        if streams := [stream for stream in streams if stream.index in self._tracks]:
             self._packets = self._demuxed(streams)
             self._next = next(self._packets, None)
 
@@ -77,6 +87,33 @@ def _can_be_read(stream: Any) -> bool:
     return stream.codec_context is not None
 
 
+def _can_hold(output: "OutputContainer", stream: "AudioStream", encoder: str | None) -> bool:
+    """Return whether the format of an output takes a track, as it is or encoded again, by a header in memory."""
+    import av
+
+    trial = av.open(io.BytesIO(), "w", format=output.format.name)
+    try:
+        if encoder:
+            _encoding(stream, trial, encoder)
+        else:
+            trial.add_stream_from_template(stream)
+        trial.start_encoding()
+    except (ValueError, av.FFmpegError):
+        return False
+    finally:
+        with suppress(ValueError, av.FFmpegError):
+            trial.close()
+    return True
+
+
+def _encoding(stream: "AudioStream", output: "OutputContainer", encoder: str) -> "AudioStream":
+    """Return a new stream of an output that encodes the sound of another one."""
+    layout = stream.codec_context.layout.name
+    if encoder == "libopus" or "channel" in layout:  # takes few layouts; "1 channels": the file names none
+        layout = _LAYOUTS.get(stream.codec_context.layout.nb_channels, "stereo")
+    return cast("AudioStream", output.add_stream(encoder, rate=_RATE, layout=layout))
+
+
 def _time(packet: "Packet[AudioStream]") -> Fraction:
     """Return the time at which a packet is read, in seconds."""
     stamp = packet.dts if packet.dts is not None else packet.pts
@@ -84,11 +121,7 @@ def _time(packet: "Packet[AudioStream]") -> Fraction:
 
 
 class _Copied:
-    """A track whose packets are written as they are.
-
-    Raises:
-        ValueError: the output cannot hold them.
-    """
+    """A track whose packets are written as they are."""
 
     def __init__(self, stream: "AudioStream", output: "OutputContainer") -> None:
         self._stream = output.add_stream_from_template(stream)
@@ -111,8 +144,7 @@ class _Encoded:
     def __init__(self, stream: "AudioStream", output: "OutputContainer", encoder: str) -> None:
         from av import AudioResampler
 
-        layout = stream.codec_context.layout.name
-        self._stream = cast("AudioStream", output.add_stream(encoder, rate=_RATE, layout=layout))
+        self._stream = _encoding(stream, output, encoder)
         self._stream.metadata.update(_language(stream))
         context = self._stream.codec_context
         self._resampler = AudioResampler(context.format.name, context.layout.name, _RATE)

@@ -77,7 +77,7 @@ class VideoWriter:
         self._durations: dict[int, int] = {}
         options = {"movflags": "+faststart"} if self._kind.format in ("mp4", "mov") else {}
         with av_errors_as_os_errors(path):
-            self._output = av.open(str(path), "w", format=self._kind.format, options=options)
+            self._output = av.open(f"file:{path}", "w", format=self._kind.format, options=options)
         self._stream: VideoStream | None = None
         self.sound = SoundCopy(source.path, self._output, self._kind.sound_encoder, problems)
 

@@ -21,7 +21,7 @@ _FRAME = re.compile(r"\d{6,}\.png")
 class FrameFolder:
     """Translated frames as PNG files, by their number in the video from 1: 000001.png. All are of one origin.
 
-    origin: what made the frames, as JSON. replaces: whether frames of another origin are deleted.
+    origin: what made the frames, as JSON. replaces: whether frames of another origin, if recorded, are deleted.
 
     Raises:
         DataError: the folder holds frames of another origin, or of one that is not recorded, and they have to stay.
@@ -37,7 +37,7 @@ class FrameFolder:
         present = [path for path in folder.iterdir() if _FRAME.fullmatch(path.name)]
         recorded = read_record(folder / RECORD) if present else record
         if recorded != record:
-            if not replaces:
+            if not replaces or not recorded:  # without a record they may be anything, such as photographs
                 raise DataError(_refusal(folder, len(present), record, recorded))
             for path in present:
                 path.unlink()
@@ -68,4 +68,5 @@ def _refusal(folder: Path, n_frames: int, record: Mapping[str, Any], recorded: M
     names = [name for name in {**record, **found} if found and found.get(name, ...) != record.get(name, ...)]
     what = f"another origin ({', '.join(names)})" if names else "an origin that is not recorded"
     frames = counted(n_frames, "frame")
-    return f"--frames: {folder} holds {frames} of {what}. Choose another --frames, or --existing replace."
+    remedy = "Choose another --frames, or --existing replace." if names else "Choose another --frames."
+    return f"--frames: {folder} holds {frames} of {what}. {remedy}"

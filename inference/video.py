@@ -2,10 +2,15 @@
 
 import errno
 import os
+import signal
+import sys
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 from torch import Tensor
@@ -208,6 +213,26 @@ class Translation:
         return fitted(sample, self.preprocessing, keeps_size=self.keeps_sizes, source_is_ids=False)
 
 
+@contextmanager
+def _signals_as_interrupts() -> Iterator[None]:
+    """Exit with code 128 + N after SIGTERM or SIGHUP, which then delete the unfinished file, as Ctrl-C does."""
+
+    def end(number: int, _: object) -> NoReturn:
+        sys.stderr.write("interrupted\n")
+        sys.exit(128 + number)
+
+    kinds = [kind for kind in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(kind) is signal.SIG_DFL]
+    if threading.current_thread() is not threading.main_thread():
+        kinds = []
+    for kind in kinds:  # not those that nohup ignores
+        signal.signal(kind, end)
+    try:
+        yield
+    finally:
+        for kind in kinds:
+            signal.signal(kind, signal.SIG_DFL)
+
+
 def _write(translation: Translation, output: Path) -> None:
     """Write the translated video, and report it.
 
@@ -217,6 +242,7 @@ def _write(translation: Translation, output: Path) -> None:
     """
     video, n_frames = translation.video, 0
     with (
+        _signals_as_interrupts(),
         replacing(output) as unfinished,
         VideoWriter(unfinished, output.suffix, video, translation.problems) as writer,
         # None: hidden where standard error is no terminal

@@ -1,12 +1,10 @@
 """pairgan.py translates with exported files as test.py does."""
 
 import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 import torch
 from PIL import Image
@@ -38,6 +36,12 @@ def trained(folder: Path, *settings: str) -> Path:
     return run_folder
 
 
+def photo_pairs(folder: Path) -> tuple[str, ...]:
+    """Write a pair of images, and return the settings that take it."""
+    save_image(folder / "pairs/train/1.png", rng.integers(0, 256, (32, 64, 3), dtype=np.uint8))
+    return "data.layout=side_by_side", f"data.root={folder / 'pairs'}", "data.instance_edges=false"
+
+
 @pytest.fixture(scope="module")
 def of_labels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of label maps and instance edges."""
@@ -48,9 +52,7 @@ def of_labels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def of_photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of RGB images."""
     folder = tmp_path_factory.mktemp("photos")
-    save_image(folder / "pairs/train/1.png", rng.integers(0, 256, (32, 64, 3), dtype=np.uint8))
-    data = ("data.layout=side_by_side", f"data.root={folder / 'pairs'}", "data.instance_edges=false")
-    return trained(folder, *data)
+    return trained(folder, *photo_pairs(folder))
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +186,7 @@ def test_a_batch_of_mixed_sizes_equals_one_by_one(model: pairgan.Model) -> None:
         (LABELS.astype(float), LABELS, r"source: ndarray \(3, 5\) float64, expected array \(H, W\) ids"),
         (LABELS[..., None], LABELS, r"source: ndarray \(3, 5, 1\) uint8, expected array \(H, W\) ids"),
         (LABELS[:0], LABELS, r"\(0, 5\)"),
-        (LABELS, None, r"generator\.onnx takes source and instances, given: source\. Give exactly those"),
+        (LABELS, None, r"generator\.onnx takes source and instances, given: source\. Give those"),
         (LABELS, LABELS[:2], r"instances: is 5x2, its image 5x3\. Make them the same size"),
         (Image.new("RGB", (5, 3)), LABELS, "source: holds RGB pixels, expected an id per pixel"),
         ("missing.png", LABELS, r"missing\.png: cannot be read as an image: No such file"),
@@ -225,88 +227,6 @@ def test_batches_need_one_map_for_each_image(model: pairgan.Model) -> None:
         model.batch([LABELS, LABELS], [LABELS])
     with pytest.raises(pairgan.ImageError, match=r"^source 1: pixel"):
         model.batch([LABELS, LABELS + 12], [LABELS, LABELS])
-
-
-def test_files_of_other_programs_are_refused(of_labels: Path, tmp_path: Path) -> None:
-    foreign = onnx.load(of_labels / "generator.onnx")
-    del foreign.metadata_props[:]
-    onnx.save(foreign, tmp_path / "foreign.onnx")
-
-    class Add(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x + 1
-
-    torch.export.save(torch.export.export(Add(), (torch.ones(1),)), tmp_path / "foreign.pt2")
-    for suffix in SUFFIXES:
-        with pytest.raises(pairgan.ModelError, match=rf"foreign\.{suffix}: is of another program, expected pairgan"):
-            pairgan.load(tmp_path / f"foreign.{suffix}")
-        damaged = tmp_path / f"damaged.{suffix}"
-        damaged.write_bytes((of_labels / f"generator.{suffix}").read_bytes()[:5000])
-        with pytest.raises(
-            pairgan.ModelError, match=rf"damaged\.{suffix}: \w+ cannot read it: .*Export it again"
-        ) as error:
-            pairgan.load(damaged)
-        assert "\n" not in str(error.value)
-    with pytest.raises(pairgan.ModelError, match=r"checkpoint\.pt: no such \.onnx or \.pt2 file"):
-        pairgan.load("checkpoint.pt")
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_file_with_the_conditioning_outside_is_refused(of_labels: Path, tmp_path: Path, suffix: str) -> None:
-    file = tmp_path / f"generator.{suffix}"
-    options = ["--format", suffix, "--conditioning", "outside", "--output", str(file)]
-    program_main("tools.export")(["--checkpoint", str(of_labels), *options])
-    with pytest.raises(pairgan.ModelError, match="was exported with --conditioning outside"):
-        pairgan.load(file)
-
-
-@pytest.mark.parametrize(
-    ("record", "old", "new"),
-    [
-        ("archive/data/weights/model_weights_config.json", b'"use_pickle": false', b'"use_pickle": true'),
-        ("archive/data/constants/opaque_obj_0", b"", b"pickled"),
-        ("archive/data/aotinductor/model/library.so", b"", b"code"),
-        ("version", b"", b"8.1"),
-    ],
-)
-def test_a_file_that_may_hold_code_is_refused(
-    of_labels: Path, tmp_path: Path, record: str, old: bytes, new: bytes
-) -> None:
-    with zipfile.ZipFile(of_labels / "generator.pt2") as read, zipfile.ZipFile(tmp_path / "x.pt2", "w") as written:
-        for name in dict.fromkeys((*read.namelist(), record)):
-            content = read.read(name) if name in read.namelist() else b""
-            written.writestr(name, content.replace(old, new) if name == record else content)
-    with pytest.raises(pairgan.ModelError, match=rf"x\.pt2: {record} may hold code"):
-        pairgan.load(tmp_path / "x.pt2")
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_missing_gpu_is_named(of_labels: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
-    monkeypatch.setattr("torch.zeros", _no_gpu)
-    with pytest.raises(pairgan.ModelError, match=r"^device: \w+ cannot use a GPU.*[Cc]hoose cpu"):
-        pairgan.load(of_labels / f"generator.{suffix}", device="cuda")
-    with pytest.raises(pairgan.ModelError, match=r"^device: 'tpu' is unknown"):
-        pairgan.load(of_labels / f"generator.{suffix}", device="tpu")  # type: ignore[arg-type]
-
-
-def test_a_gpu_that_does_not_work_is_left_out(of_labels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    monkeypatch.setattr("torch.zeros", _no_gpu)
-    with pytest.warns(UserWarning, match="torch cannot use the GPU: no kernel; using the CPU"):
-        assert pairgan.load(of_labels / "generator.pt2").device == "cpu"
-
-
-def _no_gpu(*_: object, **__: object) -> None:
-    raise RuntimeError("no kernel\nand more")
-
-
-@pytest.mark.parametrize(("suffix", "package"), [("onnx", "onnxruntime"), ("pt2", "torch")])
-def test_a_missing_package_is_named(
-    of_labels: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, package: str
-) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(pairgan.ModelError, match=rf"{package} is missing.*Run pip install {package}\."):
-        pairgan.load(of_labels / f"generator.{suffix}")
 
 
 def test_the_command_line_translates(

@@ -31,6 +31,7 @@ def write_video(
     size: tuple[int, int] = (32, 48),
     rate: int = 24,
     sound: str | None = "aac",
+    layout: str = "mono",
     codec: str = "libx264",
     pix_fmt: str = "yuv420p",
     times_ms: Sequence[int] = (),
@@ -48,7 +49,7 @@ def write_video(
             video.set_display_rotation(rotation)
         base = Fraction(1, 1000) if times_ms else Fraction(1, rate)
         video.codec_context.time_base = base
-        audio: Any = output.add_stream(sound, rate=SOUND_RATE, layout="mono") if sound else None
+        audio: Any = output.add_stream(sound, rate=SOUND_RATE, layout=layout) if sound else None
         for number in range(n_frames):
             pixels = np.full((height, width, 3), level(number), np.uint8)
             pixels[: height // 4, : width // 4] = (220, 30, 30)
@@ -64,7 +65,8 @@ def write_video(
 def _write_tone(output: Any, stream: Any, duration_s: float) -> None:
     time = np.arange(round(SOUND_RATE * duration_s)) / SOUND_RATE
     tone = (np.sin(time * 2 * np.pi * 440) / 2).astype(np.float32)
-    resampler = av.AudioResampler(stream.codec_context.format.name, "mono", SOUND_RATE, frame_size=960)
+    context = stream.codec_context
+    resampler = av.AudioResampler(context.format.name, context.layout.name, SOUND_RATE, context.frame_size or 960)
     for start in range(0, len(tone), 960):
         part = av.AudioFrame.from_ndarray(tone[None, start : start + 960], format="flt", layout="mono")
         part.sample_rate, part.pts, part.time_base = SOUND_RATE, start, Fraction(1, SOUND_RATE)

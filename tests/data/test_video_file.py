@@ -123,6 +123,58 @@ def test_sound_that_the_file_cannot_hold_is_encoded_again(tmp_path: Path) -> Non
     assert not VideoFile(tmp_path / "c.mp4").has_sound
 
 
+@pytest.mark.parametrize(
+    ("sound", "source", "output", "wanted"),
+    [
+        ("libopus", "a.webm", "b.mov", "opus to aac"),
+        ("flac", "a.mkv", "b.mov", "flac to aac"),
+        ("pcm_u8", "a.avi", "b.mp4", "pcm_u8 to aac"),
+    ],
+)
+def test_sound_that_the_header_refuses_is_encoded_again(
+    tmp_path: Path, sound: str, source: str, output: str, wanted: str
+) -> None:
+    codec = {".webm": "libvpx-vp9", ".avi": "mpeg4"}.get(Path(source).suffix, "libx264")
+    clip = write_video(tmp_path / source, sound=sound, codec=codec)
+    assert copied(clip, tmp_path / output) == f"sound encoded again ({wanted})"
+    assert sound_packets(tmp_path / output)
+
+
+@pytest.mark.parametrize("layout", ["5.1(side)", "3.0", "5.1"])
+def test_layouts_that_opus_lacks_are_mapped(tmp_path: Path, layout: str) -> None:
+    clip = write_video(tmp_path / "a.mkv", sound="ac3", layout=layout)
+    assert copied(clip, tmp_path / "b.webm") == "sound encoded again (ac3 to libopus)"
+    assert sound_packets(tmp_path / "b.webm")
+
+
+def test_sound_that_cannot_be_written_is_left_out_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("data.video_sound._can_hold", lambda *_: False)
+    problems: list[str] = []
+    video = VideoFile(write_video(tmp_path / "a.mp4"))
+    with VideoWriter(tmp_path / "b.mp4", ".mp4", video, problems) as writer:
+        for frame in video.frames(problems):
+            writer.add(frame.image, frame.time_s, frame.duration_s)
+    assert not VideoFile(tmp_path / "b.mp4").has_sound
+    assert problems == [f"{tmp_path / 'a.mp4'}: its sound (aac) cannot be written to this format, and left out"]
+
+
+def test_names_are_no_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_video(tmp_path / "a.mkv")
+    (tmp_path / "list.mkv").write_text("ffconcat version 1.0\nfile 'a.mkv'\n")
+    with pytest.raises(DataError, match=r"list\.mkv: cannot be read as a video"):
+        VideoFile(tmp_path / "list.mkv")
+    monkeypatch.chdir(tmp_path)
+    Path("a.mkv").rename("http:a.mkv")
+    copied(Path("http:a.mkv"), Path("tee:b.mkv"))
+    assert VideoFile(Path("tee:b.mkv")).count_frames() == 24
+
+
+@pytest.mark.parametrize(("size", "is_hd"), [((576, 1024), False), ((640, 640), True), ((320, 1280), True)])
+def test_large_frames_without_named_colours_are_of_bt709(tmp_path: Path, size: tuple[int, int], is_hd: bool) -> None:
+    frame = read(write_video(tmp_path / "a.mp4", n_frames=1, size=size, sound=None))[0]
+    assert (abs(frame.image[1, 8, 8].int() - 30) > 8) == is_hd  # the file holds BT.601
+
+
 @pytest.mark.parametrize(("name", "size"), [("b.mp4", (34, 50)), ("b.webm", (33, 49))])
 def test_odd_sides_get_a_copy_of_the_last_row_and_column_where_they_must_be_even(
     tmp_path: Path, name: str, size: tuple[int, int]

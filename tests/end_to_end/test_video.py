@@ -172,6 +172,9 @@ def test_frames_of_another_origin_are_not_mixed(
     save_image(folder / "000001.png", np.zeros((32, 48, 3), np.uint8))
     with pytest.raises(DataError, match=r"frames holds 1 frame of an origin that is not recorded\. Choose another"):
         translate(*command)
+    with pytest.raises(DataError, match=r"is not recorded\. Choose another --frames\.$"):
+        translate(*command, "--existing", "replace")
+    assert (folder / "000001.png").exists()
     shutil.rmtree(folder)
     translate(*command)
     (tmp_path / "b.mp4").unlink()
@@ -254,16 +257,17 @@ def test_many_frames_are_worth_compiling(
     assert compiled == [True, False]
 
 
-def test_an_interrupt_leaves_no_partial_video(run_folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupt_leaves_no_partial_video(run_folder: Path, tmp_path: Path, kind: signal.Signals) -> None:
     output, kept = tmp_path / "out", tmp_path / "frames"
     long = write_video(tmp_path / "long.mp4", n_frames=45, size=(256, 256), rate=1)
     command = [sys.executable, "test.py", "--checkpoint", str(run_folder), "--input", str(long), "--device", "cpu"]
     command += ["--output", str(output / "b.mp4"), "--frames", str(kept)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         wait_for(kept / "000002.png")
-        process.send_signal(signal.SIGINT)
+        process.send_signal(kind)
         _, errors = process.communicate(timeout=100)
-    assert process.returncode == 130
+    assert process.returncode == 128 + kind
     assert errors.splitlines()[-1] == "interrupted"
     assert list(output.iterdir()) == []
     assert (kept / "000002.png").exists()

@@ -12,7 +12,10 @@ from tqdm import tqdm
 from data.batch import DataError
 from data.video_file import VideoFile, require_av
 from tools.convert_data.conversion import Conversion, Existing, convert_each, kept_and_to_do
+from tools.convert_data.photo_settings import FILE, read_photo_settings
 from tools.convert_data.photos import PhotoPairs, check_one_split, present_in_splits
+from utils.log import logger
+from utils.text import counted
 
 _GAP_S = 2  # seconds between two splits, whose frames are in neither
 _GAP_SHARE = Fraction(1, 20)  # of a clip: the most that a gap takes, unless every N-th frame are more
@@ -75,7 +78,7 @@ def from_videos(
 
     Raises:
         DataError: av is not installed, no video can be read, two have the same name, a frame is present in another
-            split, or a file exists.
+            split, a clip is too short, a file exists, or other pairs in `target` are of other settings.
         OSError: a file cannot be written.
     """
     require_av(str(paths[0]))
@@ -84,11 +87,15 @@ def from_videos(
     planned: list[tuple[VideoFile, dict[int, Conversion]]] = []
     for name, video in clips.items():
         step = every or max(1, round(video.rate))
-        chosen = TimeSplits(video.count_frames(), step, video.rate, shares).chosen()
+        n_frames = video.count_frames()
+        chosen = list(TimeSplits(n_frames, step, video.rate, shares).chosen())
+        _check_splits(video.path, Counter(split for _, split in chosen), shares, n_frames, step)
         plan = {index: _planned(f"{name}_{index + 1:06d}", split, target, pairs) for index, split in chosen}
         for conversion in plan.values():
             check_one_split(conversion.name, conversion.split, present)
         planned.append((video, plan))
+    if existing == "replace":
+        _check_others(target, pairs, present, {c.name for _, plan in planned for c in plan.values()})
     counts, to_do = kept_and_to_do([conversion for _, plan in planned for conversion in plan.values()], existing)
     wanted = {conversion.name for conversion in to_do}
     with tqdm(total=len(wanted), unit="pair", disable=None, dynamic_ncols=True) as progress:
@@ -112,6 +119,24 @@ def _opened(paths: Sequence[Path], problems: list[str]) -> dict[str, VideoFile]:
     if not clips:
         raise DataError(*problems)
     return clips
+
+
+def _check_splits(path: Path, counts: Counter[str], shares: Mapping[str, float], n_frames: int, every: int) -> None:
+    """Raise DataError for a clip without a pair to train on; warn of another split that is empty."""
+    length = f"{path}: {counted(n_frames, 'frame')}"
+    if not counts["train"]:
+        raise DataError(f"{length}, too short for --every {every}. Choose a smaller one, or leave the clip out.")
+    if empty := [split for split, share in shares.items() if share > 0 and not counts[split]]:
+        logger.warning("%s, none of them in %s with --every %d", length, " and ".join(empty), every)
+
+
+def _check_others(
+    target: Path, pairs: PhotoPairs, present: Mapping[str, Mapping[str, Path]], planned: set[str]
+) -> None:
+    """Raise DataError where a folder keeps pairs, beside those that are replaced, of other settings."""
+    others = {name for photos in present.values() for name in photos} - planned
+    if others and (target / FILE).is_file() and read_photo_settings(target).rule != pairs.rule:
+        raise DataError(f"{target}: holds {counted(len(others), 'pair')} made with other settings. Choose another TO.")
 
 
 def _planned(name: str, split: str, target: Path, pairs: PhotoPairs) -> Conversion:

@@ -114,6 +114,26 @@ def test_nothing_is_overwritten_and_what_is_missing_is_added(
     assert read_size(missing) == (21, 32)
 
 
+def test_pairs_of_other_settings_are_not_mixed(tmp_path: Path, command: CommandLine) -> None:
+    clips = [write_video(tmp_path / name) for name in ("a.mp4", "b.mp4")]
+    target = tmp_path / "pairs"
+    assert convert(command, *clips, target, "--every", "3")[0] == 0
+    arguments = ("from-video", str(clips[0]), str(target), "--every", "3", "--existing", "replace")
+    (line,) = command.refusal(convert_data.main, *arguments, "--size", "32")
+    assert "pairs made with other settings. Choose another TO" in line
+    assert command.run(convert_data.main, *arguments)[0] == 0
+
+
+def test_a_clip_that_is_too_short_is_named(tmp_path: Path, command: CommandLine) -> None:
+    clip, arguments = write_video(tmp_path / "a.mp4", n_frames=2), ("--every", "1", "--val", "0.9", "--test", "0")
+    (line,) = command.refusal(convert_data.main, "from-video", str(clip), str(tmp_path / "pairs"), *arguments)
+    assert "2 frames, too short for --every 1" in line
+    clip = write_video(tmp_path / "b.mp4", n_frames=12)
+    code, out, err = convert(command, clip, tmp_path / "pairs", "--every", "12")
+    assert code == 0
+    assert "12 frames, none of them in val and test with --every 12" in out + err
+
+
 def test_frames_wait_for_a_free_core(tmp_path: Path, command: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory holds a few frames, however long the video is."""
     monkeypatch.setattr("tools.convert_data.conversion.usable_cores", lambda: 1)
