@@ -43,7 +43,7 @@ class FeatureSampler:
 
 def image_seed(seed: int, name: str) -> int:
     """Return the seed of all random draws for one image, independent of the other images of a run."""
-    return zlib.crc32(f"{seed}/{name}".encode())
+    return zlib.crc32(f"{seed}/{name}".encode(errors="surrogateescape"))  # names of files may hold any bytes
 
 
 def load_clusters(file: Path) -> FeatureClusters:
