@@ -1,6 +1,7 @@
 """Every recipe: its networks are the originals', and it trains, on images and networks made small."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -16,18 +17,32 @@ from tools import cluster_features
 from tools.export.original_weights import SCHEMES
 
 RECIPES = sorted(path for path in Path("configs").glob("*.yaml") if path.stem not in ("reference", "demo"))
-ORIGINALS = json.loads((Path(__file__).parents[1] / "reference" / "state_dict_keys.json").read_text())
+REFERENCE = Path(__file__).parents[1] / "reference"
+ORIGINALS = {
+    name: network
+    for file in ("state_dict_keys.json", "spade_state_dict_keys.json")
+    for name, network in json.loads((REFERENCE / file).read_text()).items()
+}
 NETWORKS = {
     "pix2pixhd_512p": ("pix2pixHD_G_global_label35_inst(in36)", "pix2pixHD_D_numD2_label35_inst(in39)"),
     "pix2pixhd_512p_features": ("pix2pixHD_G_global_label35_inst_feat(in39)", "pix2pixHD_D_numD2_label35_inst(in39)"),
     "pix2pixhd_1024p_24gb": ("pix2pixHD_G_local_ngf32_label35_inst(in36)", "pix2pixHD_D_numD3_label35_inst(in39)"),
     "pix2pixhd_1024p_12gb": ("pix2pixHD_G_local_ngf32_label35_inst(in36)", "pix2pixHD_D_numD3_label35_inst(in39)"),
+    "spade_cityscapes": ("SPADE_G_cityscapes", "SPADE_D_cityscapes"),
+    "spade_ade20k": ("SPADE_G_ade20k", "SPADE_D_ade20k"),
+    "spade_coco": ("SPADE_G_coco", "SPADE_D_coco"),
     "pix2pix_facades": ("junyanz_G_unet_256_batch", "junyanz_D_basic_batch(in6)"),
     "pix2pix_maps": ("junyanz_G_unet_256_batch", "junyanz_D_basic_batch(in6)"),
     "pix2pix_edges": ("junyanz_G_unet_256_batch", "junyanz_D_basic_batch(in6)"),
 }
 SMALL = ["generator.base_channels=2", "discriminator.base_channels=2", "data.workers=0", "train.max_steps=2"]
-SMALL += ["run.device=cpu", "train.batch_size=1"]
+SMALL += ["run.device=cpu", "train.batch_size=1", "train.accumulation_steps=1"]
+SMALL_BY_GENERATOR = {
+    "global": ["generator.n_blocks=1"],
+    "local": ["generator.n_blocks=1"],
+    "unet": [],
+    "spade": ["generator.hidden_channels=4"],
+}
 SMALL_BY_PREPROCESS = {
     "scale_width": ["data.load_width=128"],
     "resize_and_crop": [f"data.{key}=256" for key in ("load_width", "load_height", "crop_width", "crop_height")],
@@ -62,7 +77,7 @@ def test_the_networks_are_the_originals_at_full_size(name: str) -> None:
         network.to_empty(device="cpu")
     bare = generator.get_submodule("generator") if config.has_encoder else generator
     is_hd = name.startswith("pix2pixhd")
-    scheme = "multiscale" if is_hd else "patch"
+    scheme = "spade_multiscale" if name.startswith("spade") else "multiscale" if is_hd else "patch"
     found = (
         export_original(bare, SCHEMES[type(bare)], biases_before_norms=is_hd),
         export_original(discriminator, scheme, biases_before_norms=is_hd),  # type: ignore[arg-type]
@@ -77,7 +92,7 @@ def settings_of(recipe: Path, data_sets: dict[str, Path], vgg19_weights: dict[st
     config = load_config(recipe, ["data.root=/data"])
     layout = "halves" if config.data.layout == "side_by_side" else "labels" if config.data.n_classes else "folders"
     settings = [f"data.root={data_sets[layout]}", *SMALL, *SMALL_BY_PREPROCESS[config.data.preprocess]]
-    settings += [] if config.generator.name == "unet" else ["generator.n_blocks=1"]
+    settings += SMALL_BY_GENERATOR[config.generator.name]
     if config.loss.vgg:
         weights = data_sets["halves"].parent / "vgg19.pth"
         torch.save(vgg19_weights, weights)
@@ -131,3 +146,15 @@ def test_features_of_a_512p_run_go_into_the_1024p_recipe(
     settings += ["features.origin=precomputed", "run.name=pix2pixhd_1024p_features", "data.validation_split=train"]
     run(second, *settings_of(second, data_sets, vgg19_weights), *root, *settings)
     assert (tmp_path / "runs" / "pix2pixhd_1024p_features" / "checkpoint-00000002.pt").is_file()
+
+
+def test_small_data_trains_on_label_maps_with_the_settings_in_its_head(
+    data_sets: dict[str, Path], vgg19_weights: dict[str, torch.Tensor], tmp_path: Path
+) -> None:
+    recipe = Path("configs/small_data.yaml")
+    head = recipe.read_text().partition("# Label maps of K classes")[2].partition("# Numbers:")[0]
+    shown = [setting.replace("=K", "=35") for setting in re.findall(r"[a-z_.]+=\w+", head)]
+    assert "generator.name=spade" in shown
+    settings = [*settings_of(recipe, data_sets, vgg19_weights), f"data.root={data_sets['labels']}"]
+    run(recipe, *shown, *settings, "generator.hidden_channels=4", f"run.root={tmp_path / 'runs'}")
+    assert (tmp_path / "runs" / "small_data" / "checkpoint-00000002.pt").is_file()

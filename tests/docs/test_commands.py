@@ -15,9 +15,12 @@ import pytest
 import torch
 
 import train
+from configs.build import build_discriminator, build_generator
+from configs.load import load_config
 from inference.load import load_network
 from metrics.fid import INCEPTION
 from metrics.lpips import ALEXNET
+from models.originals.layer_names import Scheme
 from models.originals.weights import export_original
 from tests.conftest import save_image
 from tests.docs.documents import DOCUMENTS, ROOT, commands, words
@@ -74,9 +77,14 @@ MADE_BEFORE = {  # what the reader has made by then
     "HALVES": "python -m tools.convert_data to-folders FACADES FOLDERS",
     "--output SOURCES": "python -m tools.convert_data from-photos PHOTOS PAIRS",
     "--colors DATA/train_label.yaml": "python -m tools.convert_data colors-to-ids COLORED/train DATA/train_label",
+    "runs/spade_ade20k --format original": "python train.py --config configs/spade_ade20k.yaml data.root=ROOT",
     "generator.safetensors": "python -m tools.export --checkpoint runs/mine --format safetensors",
 }
 LABEL_WEIGHTS = "labels/latest_net_G.pth"
+SPADE_WEIGHTS = {
+    "spade_ade20k": "checkpoints/ade20k_pretrained",
+    "spade_cityscapes": "checkpoints/cityscapes_pretrained",
+}
 PAGES = {command: document.name for document in reversed(DOCUMENTS) for command in commands(document)}  # the first
 SHOWN = [
     pytest.param(command, id=f"{page}: {command}", marks=[pytest.mark.slow] * ("torchrun" in command))
@@ -151,6 +159,13 @@ def train_stand_ins() -> None:
     discriminator = load_network(Path("runs/labels/checkpoint-00000002.pt"), "discriminator")
     torch.save(export_original(discriminator, "multiscale", biases_before_norms=True), "latest_net_D.pth")
     shutil.copy("configs/pix2pixhd_512p.yaml", "F")
+    for recipe, folder in SPADE_WEIGHTS.items():
+        small = [f"{part}.base_channels=4" for part in ("generator", "discriminator")]
+        config = load_config(Path(f"configs/{recipe}.yaml"), ["data.root=ROOT", *small])
+        Path(folder).mkdir(parents=True)
+        for letter, network in (("G", build_generator(config)), ("D", build_discriminator(config))):
+            scheme: Scheme = "spade" if letter == "G" else "spade_multiscale"
+            torch.save(export_original(network, scheme, biases_before_norms=True), f"{folder}/latest_net_{letter}.pth")
 
 
 def tiny(arguments: Sequence[str]) -> list[str]:
@@ -160,6 +175,8 @@ def tiny(arguments: Sequence[str]) -> list[str]:
         settings["generator.n_downsamplings"] = "5"
     if "F" in arguments:
         settings["data.root"] = "LABELS"
+    if any(re.search(r"spade_|small_data", argument) for argument in arguments):
+        settings |= {"train.batch_size": "1", "train.accumulation_steps": "1", "generator.n_upsamplings": "5"}
     given = [argument for argument in arguments if argument.partition("=")[0] not in settings]
     return [*given, *(f"{key}={value}" for key, value in settings.items())]
 
@@ -167,9 +184,10 @@ def tiny(arguments: Sequence[str]) -> list[str]:
 def stand_ins(command: str) -> list[str]:
     """The words of a command, with files of the workspace in the place of those that only a reader can have."""
     given = words(command.removeprefix("srun ").replace("/path/to/data", "path/to/data").replace("/path/to/clone/", ""))
-    if "--instances" in given:
+    is_of_spade = "_pretrained" in command
+    if "--instances" in given or is_of_spade:
         given = ["LABEL_MAPS" if word == "FOLDER" else word for word in given]
-    if "--instances" in given or "init." in command:  # of a network of label maps
+    if not is_of_spade and ("--instances" in given or "init." in command):  # of a network of label maps
         given = [re.sub(r"[\w/]*latest_net_G.pth", LABEL_WEIGHTS, word) for word in given]
     if "from-photos" in given or "from-video" in given or "--like" in given:
         given = ["NEW_PAIRS" if word == "PAIRS" else word for word in given]

@@ -56,9 +56,10 @@ def _sub_parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParse
 def own_text(document: Path) -> str:
     """The text without what is said of the originals' options, which stand in the first column of a table."""
     text = prose(document)
-    if document.name != "coming_from_pix2pixHD.md":
+    if not document.name.startswith("coming_from_"):
         return re.sub(r"pix2pixHD's\s+`--[\w-]+`|`--eval`", "", text)
-    return re.sub(r"^\| `--.*? \| |`--no_lsgan`|`--model \w+`|`--eval`|`-1`", "", text, flags=re.MULTILINE)
+    of_theirs = r"`--no_lsgan`|`--model \w+`|`--eval`|`-1`|`--crop_size`|`--aspect_ratio`"
+    return re.sub(rf"^\| `--.*? \| |{of_theirs}", "", text, flags=re.MULTILINE)
 
 
 @pytest.mark.parametrize("document", PAGES)
@@ -128,10 +129,14 @@ def test_the_readme_is_short() -> None:
 
 
 def test_every_option_of_the_originals_has_a_row() -> None:
-    """The options of pix2pixHD's and pix2pix's options/*.py, old and new, and of models/pix2pix_model.py."""
+    """The options of pix2pixHD's and pix2pix's options/*.py, old and new, and of models/pix2pix_model.py.
+
+    Those of SPADE's options/*.py, data sets and networks, and of OASIS's config.py.
+    """
     page = (ROOT / "docs" / "coming_from_pix2pixHD.md").read_text(encoding="utf-8")
     hd, _, pix2pix = page.partition("## pix2pix (")
-    for text, options in ((hd, PIX2PIXHD), (pix2pix, PIX2PIX)):
+    spade, _, oasis = (ROOT / "docs" / "coming_from_SPADE.md").read_text(encoding="utf-8").partition("\n## OASIS\n")
+    for text, options in ((hd, PIX2PIXHD), (pix2pix, PIX2PIX), (spade, SPADE), (oasis, OASIS)):
         rows = "\n".join(line.split("|")[1] for line in text.splitlines() if line.startswith("| "))
         named = set(re.findall(r"--(\w+)", rows))
         assert set(options.split()) <= named
@@ -167,4 +172,20 @@ save_epoch_freq save_by_iter continue_train epoch_count phase n_epochs n_epochs_
 lr_policy lr_decay_iters lambda_L1 results_dir aspect_ratio eval num_test model_suffix
 which_direction which_model_netG which_model_netD which_epoch batchSize loadSize fineSize nThreads resize_or_crop
 niter niter_decay no_lsgan lambda_A how_many ntest
+"""
+SPADE = """
+name gpu_ids checkpoints_dir model norm_G norm_D norm_E phase batchSize preprocess_mode load_size crop_size aspect_ratio
+label_nc contain_dontcare_label output_nc dataroot dataset_mode serial_batches no_flip nThreads max_dataset_size
+load_from_opt_file cache_filelist_write cache_filelist_read display_winsize netG ngf init_type init_variance z_dim
+no_instance nef use_vae display_freq print_freq save_latest_freq save_epoch_freq no_html debug tf_log continue_train
+which_epoch niter niter_decay optimizer beta1 beta2 no_TTUR lr D_steps_per_G ndf lambda_feat lambda_vgg no_ganFeat_loss
+no_vgg_loss gan_mode netD lambda_kld results_dir how_many coco_no_portraits label_dir image_dir instance_dir
+no_pairing_check netD_subarch num_D n_layers_D num_upsampling_layers resnet_n_downsample resnet_n_blocks
+resnet_kernel_size resnet_initial_kernel_size
+"""
+OASIS = """
+name seed gpu_ids checkpoints_dir no_spectral_norm batch_size dataroot dataset_mode no_flip num_workers num_res_blocks
+channels_G param_free_norm spade_ks no_EMA EMA_decay no_3dnoise z_dim freq_print freq_save_ckpt freq_save_latest
+freq_smooth_loss freq_save_loss freq_fid continue_train which_iter num_epochs beta1 beta2 lr_g lr_d channels_D
+add_vgg_loss lambda_vgg no_balancing_inloss no_labelmix lambda_labelmix results_dir ckpt_iter phase
 """
