@@ -20,8 +20,9 @@ from data.preprocessing import Preprocessing
 from losses import GENERATOR_LOSSES
 from losses.adversarial import AdversarialLoss
 from losses.augmentation import Augmentation
-from losses.loss_inputs import GeneratorLoss
+from losses.loss_inputs import DiscriminatorLosses, GeneratorLoss
 from losses.objective import DiscriminatorObjective, GeneratorObjective
+from losses.segmentation import SegmentationLoss, SegmentationObjective
 from metrics.evaluator import Evaluator
 from models import DISCRIMINATORS, GENERATORS
 from models.activation_checkpointing import enable_activation_checkpointing
@@ -227,8 +228,10 @@ def build_discriminator(config: Config) -> nn.Module:
     settings = config.discriminator
     maker = DISCRIMINATORS[settings.name]
     channels = {"source_channels": build_conditioning(config).channels, "image_channels": config.data.target_channels}
-    discriminator = maker(**channels, **accepted(maker, vars(settings)))
-    _initialize(discriminator, settings, as_spade=settings.spectral_norm == "inner", is_normed=True)
+    values = vars(settings) | channels | {"n_classes": number_of_classes(config.data)}
+    discriminator = maker(**accepted(maker, values))
+    is_oasis = settings.name == "segmentation"  # which draws weights before its network is moved
+    _initialize(discriminator, settings, as_spade=settings.spectral_norm == "inner", is_normed=not is_oasis)
     if settings.spectral_norm != "none":
         is_all = settings.spectral_norm == "all"
         add_spectral_norm(discriminator, outer=is_all, iteration=settings.spectral_iteration)
@@ -268,9 +271,11 @@ def build_generator_loss(config: Config, name: str) -> GeneratorLoss:
     return maker(**accepted(maker, vars(config.loss) | vars(config.train)))
 
 
-def build_discriminator_objective(config: Config) -> DiscriminatorObjective:
+def build_discriminator_objective(config: Config) -> DiscriminatorLosses:
     """Return the discriminator's losses."""
     settings = config.loss
+    if settings.gan_mode == "segmentation":
+        return SegmentationObjective(SegmentationLoss(settings.class_balance), settings.labelmix)
     return DiscriminatorObjective(
         adversarial=AdversarialLoss(gan_mode=settings.gan_mode, over_scales=settings.over_scales),
         gradient_penalty=settings.gradient_penalty,

@@ -20,7 +20,13 @@ def image_sides(config: Config) -> ImageSides:
 def discriminated_side(config: Config) -> int:
     """Return the shortest side, in pixels, of an image of which each scale of the discriminator sees something."""
     discriminator = config.discriminator
-    return 2 ** (discriminator.n_scales - 1) + 1 if discriminator.name == "multiscale_patch" else 1
+    match discriminator.name:
+        case "multiscale_patch":
+            return 2 ** (discriminator.n_scales - 1) + 1
+        case "segmentation":
+            return int(2**discriminator.n_downsamplings)
+        case "pixel":
+            return 1
 
 
 def check_sizes(config: Config) -> None:

@@ -39,7 +39,7 @@ class AdversarialLoss:
             case "lsgan" | "vanilla":
                 return self._reduce([self._distance(scale, is_real=True) for scale in fake_logits])
             case "hinge" | "wgan":
-                return self._reduce([-_at_least_float32(scale).mean() for scale in fake_logits])
+                return self._reduce([-at_least_float32(scale).mean() for scale in fake_logits])
 
     def discriminator(self, logits: Sequence[Tensor], *, is_real: bool) -> Tensor:
         """Return the discriminator's loss on real or on translated images, small where it recognises them."""
@@ -48,9 +48,9 @@ class AdversarialLoss:
             case "lsgan" | "vanilla":
                 return self._reduce([self._distance(scale, is_real=is_real) for scale in logits])
             case "hinge":
-                return self._reduce([F.relu(1.0 + sign * _at_least_float32(scale)).mean() for scale in logits])
+                return self._reduce([F.relu(1.0 + sign * at_least_float32(scale)).mean() for scale in logits])
             case "wgan":
-                return self._reduce([sign * _at_least_float32(scale).mean() for scale in logits])
+                return self._reduce([sign * at_least_float32(scale).mean() for scale in logits])
 
     def _distance(self, logits: Tensor, *, is_real: bool) -> Tensor:
         aim = torch.ones_like(logits) if is_real else torch.zeros_like(logits)
@@ -63,9 +63,17 @@ class AdversarialLoss:
 
 
 def mean_logits(scales: Sequence[Tensor]) -> Tensor:
-    """Return the mean over the patches of each scale, (N, 1, H_s, W_s), and then over the scales, 0-d."""
-    return torch.stack([scale.mean() for scale in scales]).mean()
+    """Return the mean over the patches of each scale, (N, 1, H_s, W_s), and then over the scales, 0-d.
+
+    Of (N, 1 + K, H, W), logits of a segmentation, it is the mean log-odds that a pixel is real, not of class 0.
+    """
+    return torch.stack([(scale if scale.shape[1] == 1 else _real_log_odds(scale)).mean() for scale in scales]).mean()
 
 
-def _at_least_float32(logits: Tensor) -> Tensor:
+def _real_log_odds(logits: Tensor) -> Tensor:
+    return logits[:, 1:].logsumexp(dim=1) - logits[:, 0]
+
+
+def at_least_float32(logits: Tensor) -> Tensor:
+    """Return a tensor in its own dtype, or in float32 where that has less precision."""
     return logits.to(torch.promote_types(logits.dtype, torch.float32))

@@ -1,6 +1,7 @@
-"""The input of the generator's losses."""
+"""The inputs of the losses of both networks."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
@@ -17,7 +18,7 @@ class ScaleOutput(Protocol):
 
     @property
     def logits(self) -> Tensor:
-        """(N, 1, H_s, W_s), unbounded."""
+        """(N, 1, H_s, W_s), or (N, 1 + K, H, W) of a segmentation, unbounded."""
         ...
 
 
@@ -28,16 +29,24 @@ class LossInputs:
     """Translated images, their targets, and the discriminator's outputs for both.
 
     fake, target: (N, C, H, W) in [-1, 1].
+    source: (N, C', H, W), the condition as the discriminator sees it.
 
     A loss reads what it needs. The discriminator's outputs are computed when the first loss reads them, so that an
     update without such a loss does without the passes.
     """
 
     def __init__(
-        self, fake: Tensor, target: Tensor, *, discriminate_fake: Discriminate, discriminate_target: Discriminate
+        self,
+        fake: Tensor,
+        target: Tensor,
+        *,
+        source: Tensor,
+        discriminate_fake: Discriminate,
+        discriminate_target: Discriminate,
     ) -> None:
         self.fake = fake
         self.target = target
+        self.source = source
         self._discriminate_fake = discriminate_fake
         self._discriminate_target = discriminate_target
 
@@ -54,3 +63,28 @@ class LossInputs:
 
 GeneratorLoss = Callable[[LossInputs], Tensor]
 """Maps a translation to a 0-d tensor, float32 under autocast."""
+
+
+@dataclass(frozen=True)
+class DiscriminatorLossInputs:
+    """The discriminator's logits for translated and real images, and more of its passes for losses that make them.
+
+    fake_logits, real_logits: (N, 1, H_s, W_s) of each scale, or (N, 1 + K, H, W) of a segmentation.
+    source: (N, C, H, W), the condition of the real images as the discriminator sees it.
+    fake, real: (N, C, H, W) in [-1, 1], not augmented.
+    discriminate: gives the logits of such images, in float32; the penalties call it.
+    discriminate_mix: gives the logits of images that are the real one where a mask (N, 1, H, W) bool is True, and the
+        translated one elsewhere.
+    """
+
+    fake_logits: Sequence[Tensor]
+    real_logits: Sequence[Tensor]
+    source: Tensor
+    fake: Tensor
+    real: Tensor
+    discriminate: Callable[[Tensor], Sequence[Tensor]]
+    discriminate_mix: Callable[[Tensor], Sequence[Tensor]]
+
+
+DiscriminatorLosses = Callable[[DiscriminatorLossInputs], dict[str, Tensor]]
+"""Maps them to the losses by name, 0-d, float32 under autocast, and their `total`."""

@@ -1,14 +1,14 @@
 """The weighted losses of the generator and of the discriminator, as named 0-d tensors."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from losses.adversarial import AdversarialLoss
-from losses.gradient_penalty import Discriminate, r1_penalty, wgan_gradient_penalty
-from losses.loss_inputs import GeneratorLoss, LossInputs
+from losses.gradient_penalty import r1_penalty, wgan_gradient_penalty
+from losses.loss_inputs import DiscriminatorLossInputs, GeneratorLoss, LossInputs
 
 
 @dataclass(frozen=True)
@@ -40,29 +40,17 @@ class DiscriminatorObjective:
     gradient_penalty: float = 0.0
     r1: float = 0.0
 
-    def __call__(
-        self,
-        fake_logits: Sequence[Tensor],
-        real_logits: Sequence[Tensor],
-        *,
-        fake: Tensor,
-        real: Tensor,
-        discriminate: Discriminate,
-    ) -> dict[str, Tensor]:
-        """Return the losses by name, unweighted, and `total`.
-
-        fake_logits, real_logits: (N, 1, H_s, W_s) of each scale.
-        fake, real: (N, C, H, W) in [-1, 1]. discriminate: gives the logits of such images; the penalties call it.
-        """
+    def __call__(self, inputs: DiscriminatorLossInputs) -> dict[str, Tensor]:
+        """Return the losses by name, unweighted, and `total`."""
         terms = {
-            "fake": self.adversarial.discriminator(fake_logits, is_real=False),
-            "real": self.adversarial.discriminator(real_logits, is_real=True),
+            "fake": self.adversarial.discriminator(inputs.fake_logits, is_real=False),
+            "real": self.adversarial.discriminator(inputs.real_logits, is_real=True),
         }
         total = 0.5 * (terms["fake"] + terms["real"])
         if self.gradient_penalty:
-            terms["gradient_penalty"] = wgan_gradient_penalty(discriminate, fake, real)
+            terms["gradient_penalty"] = wgan_gradient_penalty(inputs.discriminate, inputs.fake, inputs.real)
             total = total + self.gradient_penalty * terms["gradient_penalty"]
         if self.r1:
-            terms["r1"] = r1_penalty(discriminate, real)
+            terms["r1"] = r1_penalty(inputs.discriminate, inputs.real)
             total = total + self.r1 * terms["r1"]
         return {**terms, "total": total}

@@ -10,6 +10,7 @@ from models.image_sides import ImageSides
 from models.local_enhancer import LocalEnhancer
 from models.patch_discriminator import MultiscalePatchDiscriminator
 from models.pixel_discriminator import PixelDiscriminator
+from models.segmentation_discriminator import SegmentationDiscriminator
 from models.spade_generator import SpadeGenerator
 from models.unet_generator import UnetGenerator
 
@@ -35,4 +36,5 @@ GENERATORS: dict[str, GeneratorClass] = {
 DISCRIMINATORS: dict[str, Callable[..., nn.Module]] = {  # (source, image) -> list[DiscriminatorOutput]
     "multiscale_patch": MultiscalePatchDiscriminator,
     "pixel": PixelDiscriminator,
+    "segmentation": SegmentationDiscriminator,
 }

@@ -12,7 +12,7 @@ class DiscriminatorOutput(NamedTuple):
     """The output of a discriminator for N images at one scale.
 
     features: activations of every layer but the last, (N, C_l, H_l, W_l) each.
-    logits: (N, 1, H_s, W_s), one for each patch, unbounded.
+    logits: (N, 1, H_s, W_s), one for each patch, unbounded; (N, 1 + K, H, W) of one that classifies pixels.
     """
 
     features: list[Tensor]

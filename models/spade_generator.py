@@ -10,7 +10,6 @@ from models.image_sides import ImageSides
 from models.noise_channels import NoiseChannels
 from models.spade_block import SpadeBlock
 
-_N_MIDDLE = 3  # blocks at the full width: SPADE's head_0, G_middle_0 and G_middle_1
 _WIDEST = 5  # upsamplings from which on the width no longer grows
 
 
@@ -23,6 +22,8 @@ class SpadeGenerator(nn.Module):
 
     n_upsamplings: 5, 6 and 7 are SPADE's normal, more and most; 6 upsamples once more among the first blocks, 7 has
         a further block with half of base_channels. Fewer leave out the widest blocks.
+    n_middle_blocks: blocks of the full width behind the first one; 2 in SPADE, 1 in OASIS, which then has one block at
+        each resolution. With 1, n_upsamplings is at most 5.
     hidden_channels: width of the convolutions of the condition in the SPADE layers; 128 in SPADE.
     noise_channels: channels of noise before those of the source; 64 in OASIS, 0 in SPADE.
     n_image_channels: how many of in_channels, the first ones, are those of an image; the others are maps.
@@ -35,6 +36,7 @@ class SpadeGenerator(nn.Module):
         out_channels: int = 3,
         base_channels: int = 64,
         n_upsamplings: int = 5,
+        n_middle_blocks: int = 2,
         hidden_channels: int = 128,
         noise_channels: int = 0,
         n_image_channels: int = 0,
@@ -43,8 +45,9 @@ class SpadeGenerator(nn.Module):
         super().__init__()
         self.base_channels = base_channels
         self.n_upsamplings = n_upsamplings
+        self.n_middle_blocks = n_middle_blocks
         self.hidden_channels = hidden_channels
-        widths = _widths(base_channels, n_upsamplings)
+        widths = _widths(base_channels, n_upsamplings, n_middle_blocks)
         condition_channels = in_channels + noise_channels
         self.noise = NoiseChannels(noise_channels)
         self.reductions = nn.ModuleList(
@@ -57,7 +60,7 @@ class SpadeGenerator(nn.Module):
             for wide, narrow in pairwise([widths[0], *widths])
         )
         self.up = nn.Upsample(scale_factor=2, mode="nearest")
-        self.levels = _levels(n_upsamplings)
+        self.levels = _levels(n_upsamplings, n_middle_blocks)
         self.head = nn.Sequential(
             nn.LeakyReLU(0.2), nn.Conv2d(widths[-1], out_channels, kernel_size=3, padding=1), nn.Tanh()
         )
@@ -86,15 +89,17 @@ class SpadeGenerator(nn.Module):
         return [part for block in self.blocks if isinstance(block, SpadeBlock) for part in block.normed_convolutions()]
 
 
-def _widths(base_channels: int, n_upsamplings: int) -> list[int]:
+def _widths(base_channels: int, n_upsamplings: int, n_middle_blocks: int) -> list[int]:
     """Return the output channels of each block."""
     n_halvings = min(n_upsamplings, _WIDEST) - 1
     falling = [base_channels * 2**level for level in reversed(range(n_halvings))]
     half = [base_channels // 2] if n_upsamplings > _WIDEST + 1 else []
-    return [base_channels * 2**n_halvings] * _N_MIDDLE + falling + half
+    return [base_channels * 2**n_halvings] * (1 + n_middle_blocks) + falling + half
 
 
-def _levels(n_upsamplings: int) -> list[int]:
+def _levels(n_upsamplings: int, n_middle_blocks: int) -> list[int]:
     """Return how often the sides of each block's input are to be doubled."""
+    if n_middle_blocks == 1:
+        return list(reversed(range(n_upsamplings + 1)))
     middle = [n_upsamplings, n_upsamplings - 1, n_upsamplings - (2 if n_upsamplings > _WIDEST else 1)]
     return [*middle, *reversed(range(middle[-1]))]

@@ -18,6 +18,13 @@ from utils.checkpoint_folder import LoadedCheckpoint, checkpoint_path
 
 SPADE = ["generator.name=spade", "generator.n_upsamplings=3", "generator.hidden_channels=8", "generator.init=xavier"]
 SPADE += ["generator.spectral_norm=true", "discriminator.spectral_norm=inner", "discriminator.init=xavier"]
+OASIS = [*SPADE, "generator.n_middle_blocks=1", "generator.noise_channels=4", "discriminator.name=segmentation"]
+OASIS += [
+    "discriminator.n_downsamplings=3",
+    "loss.gan_mode=segmentation",
+    "loss.feature_matching=0",
+    "loss.labelmix=10",
+]
 
 
 def wait_for(path: Path) -> None:

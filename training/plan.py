@@ -174,6 +174,11 @@ def check_palettes(config: Config, splits: Splits) -> None:
 def check_size(config: Config, sample: Sample) -> None:
     """Raise ConfigError where nothing would be left of a sample at the lowest resolution of a network."""
     side, discriminator = min(sample.source.shape[-2:]), config.discriminator
+    if side < discriminated_side(config) and discriminator.name == "segmentation":
+        raise ConfigError(
+            f"discriminator.n_downsamplings is {discriminator.n_downsamplings}, but the shorter side of {sample.name} "
+            f"has {side} pixels, enough for {side.bit_length() - 1}: lower it"
+        )
     if side < discriminated_side(config):
         raise ConfigError(
             f"discriminator.n_scales is {discriminator.n_scales}, but the shorter side of {sample.name} has {side} "

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from losses.adversarial import mean_logits
 from losses.augmentation import Augmentation, Transform
-from losses.loss_inputs import LossInputs
-from losses.objective import DiscriminatorObjective, GeneratorObjective
+from losses.loss_inputs import DiscriminatorLosses, DiscriminatorLossInputs, LossInputs
+from losses.objective import GeneratorObjective
 from models.patch_discriminator import DiscriminatorOutput
 from training.image_pool import ImagePool
 from training.running_means import RunningMeans
@@ -67,7 +67,7 @@ class AdversarialUpdate:
     generator: TrainableNetwork
     discriminator: TrainableNetwork
     objective: GeneratorObjective
-    discriminator_objective: DiscriminatorObjective
+    discriminator_objective: DiscriminatorLosses
     precision: Precision
     joint_discrimination: bool
     retain_graph: bool = True
@@ -123,6 +123,7 @@ class AdversarialUpdate:
             translation = LossInputs(
                 fake,
                 inputs.target,
+                source=transform.of_source(inputs.source),
                 discriminate_fake=lambda: fake_outputs,
                 discriminate_target=lambda: target_outputs,
             )
@@ -177,6 +178,7 @@ class AdversarialUpdate:
             translation = LossInputs(
                 made,
                 inputs.target,
+                source=source,
                 discriminate_fake=lambda: discriminator(source, transform.of_image(made)),
                 discriminate_target=discriminate_target,
             )
@@ -211,15 +213,28 @@ class AdversarialUpdate:
     def _discriminator_loss(
         self, inputs: ModelInputs, fake: Tensor, transform: Transform, fakes: Outputs, targets: Outputs
     ) -> Tensor:
+        source, discriminator = transform.of_source(inputs.source), self.discriminator.compute_copy
+
         def discriminate(images: Tensor) -> list[Tensor]:
             # for penalties: the gradient of a gradient wants float32
             with torch.autocast(images.device.type, enabled=False):
-                pair = transform.of_source(inputs.source), transform.of_image(images)
-                return [scale.logits for scale in self.discriminator.compute_copy(*pair)]
+                return [scale.logits for scale in discriminator(source, transform.of_image(images))]
+
+        def discriminate_mix(mask: Tensor) -> list[Tensor]:
+            real, translated = transform.of_image(inputs.target), transform.of_image(fake.detach())
+            return [scale.logits for scale in discriminator(source, torch.where(mask, real, translated))]
 
         logits = {"real": [scale.logits for scale in targets], "fake": [scale.logits for scale in fakes]}
         terms = self.discriminator_objective(
-            logits["fake"], logits["real"], fake=fake, real=inputs.target, discriminate=discriminate
+            DiscriminatorLossInputs(
+                fake_logits=logits["fake"],
+                real_logits=logits["real"],
+                source=source,
+                fake=fake,
+                real=inputs.target,
+                discriminate=discriminate,
+                discriminate_mix=discriminate_mix,
+            )
         )
         self.means.add(terms, "loss/D/")
         means = {name: mean_logits(scales) for name, scales in logits.items()}

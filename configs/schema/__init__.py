@@ -75,6 +75,8 @@ class Config:
             expected = "false with train.cuda_graph and generator.dropout: to draw the same twice asks the CPU"
             require(not self.train.activation_checkpointing, "train.activation_checkpointing", True, expected)
         self._check_features()
+        if "segmentation" in (self.discriminator.name, self.loss.gan_mode):
+            self._check_segmentation()
         if self.generator.name != "local":
             frozen_epochs = self.train.freeze_global_epochs
             expected = "0 where generator.name is not local"
@@ -92,8 +94,25 @@ class Config:
         expected = "0: side_by_side has neither instances nor labels"
         require(data.layout != "side_by_side", "features.n_channels", features.n_channels, expected)
         if features.regions == "labels":
-            has_labels = data.n_classes > 0 or data.layout == "synthetic_facades"
-            require(has_labels, "features.regions", features.regions, "instances where data.n_classes is 0")
+            require(self._has_labels, "features.regions", features.regions, "instances where data.n_classes is 0")
+
+    def _check_segmentation(self) -> None:
+        discriminator, loss, pool_size = self.discriminator.name, self.loss, self.train.pool_size
+        expected = "segmentation with loss.gan_mode=segmentation"
+        require(discriminator == "segmentation", "discriminator.name", discriminator, expected)
+        expected = "segmentation with discriminator.name=segmentation"
+        require(loss.gan_mode == "segmentation", "loss.gan_mode", loss.gan_mode, expected)
+        expected = "above 0 with discriminator.name=segmentation, which classifies pixels: it needs label maps"
+        require(self._has_labels, "data.n_classes", self.data.n_classes, expected)
+        for key in ("feature_matching", "gradient_penalty", "r1"):
+            value = getattr(loss, key)
+            require(value == 0, f"loss.{key}", value, "0 with discriminator.name=segmentation")
+        if loss.labelmix:
+            require(pool_size == 0, "train.pool_size", pool_size, "0 with loss.labelmix, which mixes images of a pair")
+
+    @property
+    def _has_labels(self) -> bool:
+        return self.data.n_classes > 0 or self.data.layout == "synthetic_facades"
 
     @property
     def has_encoder(self) -> bool:

@@ -18,11 +18,17 @@ class LossConfig:
 
     adversarial: float = weight(1.0)
     """The adversarial loss, of kind gan_mode."""
-    gan_mode: Literal["lsgan", "vanilla", "hinge", "wgan"] = "lsgan"
+    gan_mode: Literal["lsgan", "vanilla", "hinge", "wgan", "segmentation"] = "lsgan"
     """lsgan: squared distance (pix2pixHD). vanilla: binary cross-entropy (pix2pix). hinge. wgan: the plain mean, which
-    wants gradient_penalty."""
+    wants gradient_penalty. segmentation: OASIS's cross entropy of the pixels' classes, with
+    discriminator.name=segmentation."""
     over_scales: Literal["sum", "mean"] = "sum"
     """How the adversarial losses of the discriminator's scales are combined; pix2pixHD takes the sum."""
+    class_balance: bool = True
+    """segmentation: weigh classes inversely to their pixels in the batch."""
+    labelmix: float = 0.0
+    """segmentation: weight of LabelMix beside the other losses of the discriminator: mixed by classes, a real and a
+    translated image shall be segmented as each by itself. 10 in OASIS, 5 on Cityscapes."""
     gradient_penalty: float = 0.0
     """Weight of the WGAN gradient penalty in the discriminator's loss; 10 in its paper."""
     r1: float = 0.0
@@ -40,6 +46,7 @@ class LossConfig:
 
     def __post_init__(self) -> None:
         require_at_least(0, "loss", **self.weights, gradient_penalty=self.gradient_penalty, r1=self.r1)
+        require_at_least(0, "loss", labelmix=self.labelmix)
         require(sum(self.weights.values()) > 0, "loss", "all 0", "at least one loss weight above 0")
 
     @property

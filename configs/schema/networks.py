@@ -30,6 +30,8 @@ class GeneratorConfig:
     n_upsamplings: int = 5
     """spade: number of doublings; the sides of an image must be multiples of 2**n_upsamplings. 5, 6 and 7 are SPADE's
     normal, more and most; fewer suit small images."""
+    n_middle_blocks: int = 2
+    """spade: blocks of the full width behind the first one: 2 in SPADE, 1 in OASIS."""
     hidden_channels: int = 128
     """spade: channels between the condition and the scales and shifts that each SPADE layer makes of it."""
     noise_channels: int = 0
@@ -64,6 +66,10 @@ class GeneratorConfig:
         require_at_least(0, "generator", init_gain=self.init_gain, noise_channels=self.noise_channels)
         require_at_least(1, "generator", hidden_channels=self.hidden_channels)
         require_between(2, MOST_UPSAMPLINGS, "generator", n_upsamplings=self.n_upsamplings)
+        require_between(1, 2, "generator", n_middle_blocks=self.n_middle_blocks)
+        if self.name == "spade" and self.n_middle_blocks == 1:
+            expected = "at most 5 with generator.n_middle_blocks=1"
+            require(self.n_upsamplings <= 5, "generator.n_upsamplings", self.n_upsamplings, expected)
         if self.name == "spade" and self.n_upsamplings == MOST_UPSAMPLINGS:
             expected = "an even number with generator.n_upsamplings=7, whose last block has half of it"
             require(self.base_channels % 2 == 0, "generator.base_channels", self.base_channels, expected)
@@ -76,34 +82,41 @@ class GeneratorConfig:
 class DiscriminatorConfig:
     """The network that distinguishes translated from real images."""
 
-    name: Literal["multiscale_patch", "pixel"] = "multiscale_patch"
+    name: Literal["multiscale_patch", "pixel", "segmentation"] = "multiscale_patch"
     """multiscale_patch: pix2pixHD's PatchGAN on an image pyramid; with n_scales 1 and padding 1 it is pix2pix's. pixel:
-    pix2pix's 1x1 convolutions."""
+    pix2pix's 1x1 convolutions. segmentation: OASIS's U-Net, which classifies the pixels of the image; for label maps,
+    with loss.gan_mode=segmentation and loss.feature_matching=0."""
     base_channels: int = 64
-    """Channels after the first convolution (ndf); each layer doubles them, up to max_channels."""
+    """Channels after the first convolution (ndf); each layer doubles them, up to max_channels.
+    segmentation: channels behind the last block; the first has twice as many, and every second block doubles them."""
     max_channels: int = 512
-    """multiscale_patch: most channels of a layer."""
+    """multiscale_patch, segmentation: most channels of a layer."""
     n_layers: int = 3
     """multiscale_patch: number of strided layers of each PatchGAN."""
+    n_downsamplings: int = 6
+    """segmentation: number of halvings; the sides of an image must be at least 2**n_downsamplings pixels."""
     n_scales: int = 2
     """multiscale_patch: number of resolutions of the images that it sees, each half of the one before."""
     padding: int = 2
     """multiscale_patch: zeros around each layer's input, in pixels; 1 in pix2pix."""
     spectral_norm: Literal["none", "inner", "all"] = "none"
     """Divide the weights of convolutions by their largest singular value. inner: as in SPADE, all but the first, which
-    sees the images, and the last, which scores. true and false of earlier versions are all and none."""
+    sees the images, and the last, which scores; with segmentation, as in OASIS, all but the last. true and false of
+    earlier versions are all and none."""
     spectral_iteration: Literal["u_first", "v_first"] = "u_first"
     """As for the generator."""
     norm: Literal["instance", "batch"] = "instance"
     """Normalisation layer."""
     init: Literal["normal", "xavier", "kaiming", "orthogonal"] = "normal"
-    """Distribution of the initial convolution weights. xavier with spectral_norm=inner: as for spade's generator."""
+    """Distribution of the initial convolution weights. xavier with spectral_norm=inner: as for spade's generator; with
+    segmentation, as in OASIS, no convolution keeps torch's weights."""
     init_gain: float = 0.02
     """Scale of the initial weights, as for the generator."""
 
     def __post_init__(self) -> None:
         require_at_least(1, "discriminator", base_channels=self.base_channels, max_channels=self.max_channels)
         require_between(1, MOST_HALVINGS, "discriminator", n_layers=self.n_layers, n_scales=self.n_scales)
+        require_between(1, MOST_HALVINGS, "discriminator", n_downsamplings=self.n_downsamplings)
         require_between(1, MOST_LAYERS, "discriminator", padding=self.padding)
         require_at_least(0, "discriminator", init_gain=self.init_gain)
 

@@ -202,6 +202,7 @@ def _check_exportable(network: nn.Module) -> None:
     """Raise OriginalWeightsError where SPADE has no such network."""
     checks: dict[str, Callable[[], bool]] = {
         "n_upsamplings below 5": lambda: isinstance(network, SpadeGenerator) and network.n_upsamplings < 5,
+        "n_middle_blocks 1": lambda: isinstance(network, SpadeGenerator) and network.n_middle_blocks == 1,
         "noise_channels": lambda: isinstance(network, SpadeGenerator) and network.noise.n_channels > 0,
         "no spectral_norm": lambda: not any("parametrizations" in key for key in network.state_dict()),
     }

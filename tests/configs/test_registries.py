@@ -14,7 +14,7 @@ from configs.schema import Config, DiscriminatorConfig, GeneratorConfig, LossCon
 from configs.unused_settings import unused_settings
 from losses import GENERATOR_LOSSES
 from models import DISCRIMINATORS, GENERATORS
-from tests.runs import checkpoint, run
+from tests.runs import OASIS, checkpoint, run
 from utils.signatures import accepted, argument_names
 
 
@@ -33,7 +33,7 @@ def test_names_of_losses_are_the_weights() -> None:
     ("registry", "settings", "others"),
     [
         (GENERATORS, [GeneratorConfig], {"in_channels", "out_channels", "n_image_channels"}),
-        (DISCRIMINATORS, [DiscriminatorConfig], {"source_channels", "image_channels"}),
+        (DISCRIMINATORS, [DiscriminatorConfig], {"source_channels", "image_channels", "n_classes"}),
         (GENERATOR_LOSSES, [LossConfig, TrainConfig], set()),
     ],
 )
@@ -75,6 +75,12 @@ def test_each_loss_trains_alone_in_both_orders(tiny_config: Path, name: str, ret
         (["discriminator.name=pixel", "discriminator.n_scales=3"], ["discriminator.n_scales=3"]),
         (["loss.vgg_imagenet_normalization=true"], ["loss.vgg_imagenet_normalization=True"]),
         (["loss.adversarial=0", "loss.gan_mode=hinge"], []),
+        (["loss.labelmix=10", "loss.class_balance=false"], ["loss.class_balance=False", "loss.labelmix=10.0"]),
+        ([*OASIS, "loss.class_balance=false", "loss.adversarial=0", "loss.l1=1"], []),
+        (
+            [*OASIS, "loss.over_scales=mean", "discriminator.n_layers=4"],
+            ["discriminator.n_layers=4", "loss.over_scales=mean"],
+        ),
         (["augmentation.probability=0.5"], ["augmentation.probability=0.5"]),
         (["augmentation.policy=[color]", "augmentation.probability=0.5"], []),
         (["augmentation.policy=[color]", "augmentation.target=0.5"], []),

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import train
 from tests.processes import PATIENCE_S, run_two, torchrun
-from tests.runs import SPADE
+from tests.runs import OASIS, SPADE
 from utils.checkpoint import load_checkpoint
 from utils.checkpoint_folder import checkpoint_path
 from utils.distributed import World, joined_world
@@ -61,8 +61,9 @@ def test_torchrun_runs_the_program_in_two_processes(tiny_config: Path) -> None:
         ["generator.name=local", "generator.n_enhancer_blocks=1", "train.freeze_global_epochs=1", *TWO_EPOCHS],
         ["features.n_channels=2", "features.n_downsamplings=2"],
         [*SPADE, "train.activation_checkpointing=true"],
+        [*OASIS, "generator.noise_channels=0", "loss.labelmix=0", "loss.class_balance=false"],
     ],
-    ids=["kept graph", "sequence", "two stages", "features", "spade"],
+    ids=["kept graph", "sequence", "two stages", "features", "spade", "oasis"],
 )
 def test_two_processes_train_like_one_on_the_joint_batch(tiny_config: Path, settings: list[str]) -> None:
     common = [f"train.max_steps={STEPS}", "data.synthetic.train_samples=12", "optimizer.learning_rate=1e-3"]

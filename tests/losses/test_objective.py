@@ -9,7 +9,7 @@ from losses import GENERATOR_LOSSES
 from losses.adversarial import AdversarialLoss, GanMode, ScaleReduction
 from losses.feature_matching import match_features
 from losses.gradient_penalty import r1_penalty, wgan_gradient_penalty
-from losses.loss_inputs import LossInputs
+from losses.loss_inputs import DiscriminatorLossInputs, LossInputs
 from losses.objective import DiscriminatorObjective, GeneratorObjective
 from models.patch_discriminator import DiscriminatorOutput
 
@@ -34,7 +34,15 @@ def test_terms_equal_the_originals(reference: dict[str, Any]) -> None:
     matching = 10 * match_features(features(fake), features(real))
     assert matching.item() == pytest.approx(case["feature_matching_times_10"].item(), rel=1e-12)
     terms = DiscriminatorObjective(lsgan)(
-        logits(fake), logits(real), fake=torch.zeros(1), real=torch.zeros(1), discriminate=untouchable
+        DiscriminatorLossInputs(
+            fake_logits=logits(fake),
+            real_logits=logits(real),
+            source=torch.zeros(1),
+            fake=torch.zeros(1),
+            real=torch.zeros(1),
+            discriminate=untouchable,
+            discriminate_mix=untouchable,
+        )
     )
     assert terms["total"].item() == pytest.approx(case["loss_d"].item(), rel=1e-12)
     assert set(terms) == {"fake", "real", "total"}
@@ -68,6 +76,7 @@ def example_translation() -> LossInputs:
     return LossInputs(
         fake,
         target,
+        source=target,
         discriminate_fake=lambda: [DiscriminatorOutput([torch.zeros(1, 2, 2, 2)], logits)],
         discriminate_target=lambda: [DiscriminatorOutput([torch.ones(1, 2, 2, 2)], logits)],
     )
@@ -101,6 +110,7 @@ def test_the_discriminator_is_asked_only_for_what_a_loss_reads() -> None:
         translation = LossInputs(
             image,
             image,
+            source=image,
             discriminate_fake=lambda: discriminate("fake"),
             discriminate_target=lambda: discriminate("target"),
         )

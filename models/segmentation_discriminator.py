@@ -1,0 +1,124 @@
+"""OASIS's discriminator, which segments images (Schönfeld et al. 2021, section 3.1)."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from models.patch_discriminator import DiscriminatorOutput
+
+
+class SegmentationDiscriminator(nn.Module):
+    """A U-Net over the image alone that classifies each pixel: translated, or real and of one of the classes.
+
+    n_classes: number K of classes of the label maps.
+    base_channels: channels behind the last block; the first two of the other side have 2 * base_channels, and they
+        double with every second block up to max_channels.
+    n_downsamplings: number of halvings; 6 in OASIS.
+    """
+
+    def __init__(
+        self,
+        *,
+        n_classes: int,
+        image_channels: int = 3,
+        base_channels: int = 64,
+        max_channels: int = 512,
+        n_downsamplings: int = 6,
+    ) -> None:
+        super().__init__()
+        widths = [min(base_channels * 2 ** (level // 2), max_channels) for level in range(2, n_downsamplings + 2)]
+        self.unet = SegmentationUnet([image_channels, *widths], min(base_channels, max_channels), n_classes + 1)
+
+    def forward(self, source: Tensor, image: Tensor) -> list[DiscriminatorOutput]:
+        """Classify the pixels of `image`, (k N, image_channels, H, W) in [-1, 1]; `source` is not looked at.
+
+        Returns one output without features. Its logits are (k N, 1 + n_classes, H, W), channel 0 of which is that of
+        translated images.
+        """
+        return [DiscriminatorOutput([], self.unet(image))]
+
+
+class SegmentationUnet(nn.Module):
+    """Residual blocks that halve the sides, as many that double them, and a 1x1 convolution to the logits.
+
+    A block that doubles sees the output of the block that halves to the same sides beside that of the one before it.
+    Any sides can be segmented that leave a pixel at the lowest resolution.
+
+    widths: channels of the image and of the output of each block that halves.
+    last_width: channels of the output of the last block.
+    """
+
+    def __init__(self, widths: Sequence[int], last_width: int, n_logits: int) -> None:
+        super().__init__()
+        self.downs = nn.ModuleList(
+            DownBlock(wide, narrow, is_first=level == 0) for level, (wide, narrow) in enumerate(pairwise(widths))
+        )
+        rising = [*reversed(widths[1:-1]), last_width]
+        # the first block is at the lowest resolution, where there is nothing to be seen beside
+        inputs = [widths[-1], *(2 * width for width in rising[:-1])]
+        self.ups = nn.ModuleList(UpBlock(wide, narrow) for wide, narrow in zip(inputs, rising, strict=True))
+        self.head = nn.Conv2d(last_width, n_logits, kernel_size=1)
+
+    def forward(self, image: Tensor) -> Tensor:
+        """Map (N, C, H, W) to logits (N, n_logits, H, W)."""
+        stages = [image]
+        for down in self.downs:
+            stages.append(down(stages[-1]))
+        x = stages.pop()
+        for number, up in enumerate(self.ups):
+            beside = stages.pop()
+            x = up(x, beside.shape[2:])
+            if number < len(self.ups) - 1:
+                x = torch.cat([beside, x], dim=1)
+        return self.head(x)
+
+
+class DownBlock(nn.Module):
+    """pool(conv(LeakyReLU(conv(LeakyReLU(x))))) + shortcut(pool(x)); the first block has no LeakyReLU before its conv.
+
+    The shortcut is a 1x1 convolution where the numbers of channels differ.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, *, is_first: bool) -> None:
+        super().__init__()
+        self.before = nn.Identity() if is_first else nn.LeakyReLU(0.2)
+        self.conv1 = _conv3(in_channels, out_channels)
+        self.conv2 = _conv3(out_channels, out_channels)
+        self.shortcut = _shortcut(in_channels, out_channels)
+        self.pool = nn.AvgPool2d(2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (N, in_channels, H, W) to (N, out_channels, H // 2, W // 2)."""
+        inner = self.conv2(F.leaky_relu(self.conv1(self.before(x)), 0.2))
+        return self.pool(inner) + self.shortcut(self.pool(x))  # the original pools behind it: the same, in more time
+
+
+class UpBlock(nn.Module):
+    """conv(LeakyReLU(conv(up(LeakyReLU(x))))) + up(shortcut(x)), where up repeats the nearest pixel.
+
+    The shortcut is a 1x1 convolution where the numbers of channels differ.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.conv1 = _conv3(in_channels, out_channels)
+        self.conv2 = _conv3(out_channels, out_channels)
+        self.shortcut = _shortcut(in_channels, out_channels)
+
+    def forward(self, x: Tensor, sides: Sequence[int]) -> Tensor:
+        """Map (N, in_channels, h, w) to (N, out_channels, *sides)."""
+        size = list(sides)
+        inner = self.conv1(F.interpolate(F.leaky_relu(x, 0.2), size=size, mode="nearest"))
+        inner = self.conv2(F.leaky_relu(inner, 0.2))
+        return inner + F.interpolate(self.shortcut(x), size=size, mode="nearest")
+
+
+def _conv3(in_channels: int, out_channels: int) -> nn.Conv2d:
+    return nn.Conv2d(in_channels, out_channels, kernel_size=3, padding=1)
+
+
+def _shortcut(in_channels: int, out_channels: int) -> nn.Module:
+    return nn.Conv2d(in_channels, out_channels, kernel_size=1) if in_channels != out_channels else nn.Identity()

@@ -1,0 +1,108 @@
+"""OASIS's losses equal the recorded ones of the original, float64."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from losses.adversarial import mean_logits
+from losses.segmentation import SegmentationLoss, class_weights, draw_mask, labelmix_loss, mask_of
+from tests.models.originals.spade_cases import assert_close
+
+N_CLASSES = 4
+
+
+def one_hot(ids: Tensor, n_classes: int = N_CLASSES) -> Tensor:
+    """One-hot labels (N, K, H, W) of (N, 1, H, W) ids; zeros where an id is no class."""
+    return (ids == torch.arange(n_classes).view(1, -1, 1, 1)).double()
+
+
+def recorded_labels(case: dict[str, Any], *, ignores_class_0: bool) -> Tensor:
+    labels: Tensor = case["inputs"]["semantics"].double()
+    if ignores_class_0:  # the original's class for pixels without one is none of ours
+        labels[:, 0] = 0
+    return labels
+
+
+@pytest.mark.parametrize(
+    ("name", "balance", "ignores"),
+    [("balanced", True, True), ("unbalanced", False, False), ("balanced_without_dontcare", True, False)],
+)
+def test_cross_entropy(reference: dict[str, Any], name: str, balance: bool, ignores: bool) -> None:
+    case = reference["oasis_cross_entropy"]
+    source = torch.cat([recorded_labels(case, ignores_class_0=ignores), torch.ones(2, 1, 6, 7)], dim=1)  # with edges
+    loss = SegmentationLoss(balance)
+    for kind in ("real", "fake"):
+        logits = case["inputs"]["logits"].double().requires_grad_()
+        value = loss.real(logits, source) if kind == "real" else loss.fake(logits)
+        recorded = case["values"][f"{name}_{kind}"]
+        assert_close(value, recorded["value"])
+        value.backward()
+        assert logits.grad is not None
+        assert_close(logits.grad, recorded["gradient_of_logits"], 1e-10)
+
+
+@pytest.mark.parametrize(("key", "ignores"), [("weight_map", True), ("weight_map_without_dontcare", False)])
+def test_class_weights(reference: dict[str, Any], key: str, ignores: bool) -> None:
+    case = reference["oasis_cross_entropy"]
+    labels = recorded_labels(case, ignores_class_0=ignores)
+    assert_close((labels * class_weights(labels)).sum(dim=1, keepdim=True), case[key])
+
+
+def test_a_batch_without_any_label_has_a_loss_of_0() -> None:
+    logits = torch.randn(1, 1 + N_CLASSES, 3, 3)
+    assert SegmentationLoss().real(logits, torch.zeros(1, N_CLASSES, 3, 3)) == 0
+
+
+def test_labelmix_loss(reference: dict[str, Any]) -> None:
+    case = reference["oasis_labelmix_loss"]
+    inputs = case["inputs"]
+    logits = {name: inputs[f"logits_{name}"].double().requires_grad_() for name in ("mixed", "fake", "real")}
+    value = labelmix_loss(inputs["mask"] > 0, **logits)
+    assert_close(value, case["value"])
+    value.backward()
+    for name, tensor in logits.items():
+        assert tensor.grad is not None
+        assert_close(tensor.grad, case["gradients"][name], 1e-10)
+
+
+def test_labelmix_draws_by_a_table(reference: dict[str, Any]) -> None:
+    """The recorded mask of the original differs: it relabels in place."""
+    case = reference["oasis_labelmix"]
+    inputs = case["inputs"]
+    draws = torch.zeros(N_CLASSES + 1, dtype=torch.bool)
+    for number, draw in inputs["draw_of_class"].items():
+        draws[int(number)] = bool(draw)
+    mask = mask_of(one_hot(inputs["labels"]), draws)
+    assert torch.equal(mask.double(), case["mask_by_table"])
+    assert not torch.equal(mask.float(), case["mask_of_original"])
+
+
+def test_labelmix_is_constant_in_each_class_of_the_batch() -> None:
+    torch.manual_seed(0)
+    ids = torch.randint(N_CLASSES + 1, (3, 1, 16, 16))  # the last is without a class
+    labels, shares = one_hot(ids), []
+    for _ in range(200):
+        mask = draw_mask(labels)
+        of_classes = [mask[ids == number] for number in range(N_CLASSES + 1)]
+        assert all(bool(of_class.all()) or not bool(of_class.any()) for of_class in of_classes)
+        shares.append([float(of_class[0]) for of_class in of_classes])
+    assert all(0.35 < share < 0.65 for share in torch.tensor(shares).mean(dim=0).tolist())
+    assert len({str(draws) for draws in shares}) > N_CLASSES + 1  # the classes draw independently
+
+
+def test_losses_are_float32_of_lower_precision() -> None:
+    logits = torch.randn(1, 1 + N_CLASSES, 4, 4, dtype=torch.bfloat16)
+    labels = one_hot(torch.randint(N_CLASSES, (1, 1, 4, 4))).bfloat16()
+    loss = SegmentationLoss()
+    assert loss.generator(logits, labels).dtype == torch.float32
+    assert loss.fake(logits).dtype == torch.float32
+    assert labelmix_loss(draw_mask(labels), mixed=logits, fake=logits, real=logits).dtype == torch.float32
+
+
+def test_the_mean_logit_of_a_segmentation_is_the_log_odds_of_real() -> None:
+    logits = torch.zeros(1, 1 + N_CLASSES, 2, 2)
+    assert mean_logits([logits]).item() == pytest.approx(torch.tensor(float(N_CLASSES)).log().item())
+    logits[:, 0] = 50
+    assert mean_logits([logits]).item() < -40

@@ -1,0 +1,53 @@
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
+
+from configs.build import build_discriminator
+from configs.load import load_config
+from models.segmentation_discriminator import SegmentationDiscriminator
+from tests.runs import OASIS
+
+
+def test_the_number_of_parameters_is_that_of_oasis_for_ade20k() -> None:
+    with torch.device("meta"):
+        network = SegmentationDiscriminator(n_classes=151)
+    assert sum(parameter.numel() for parameter in network.parameters()) == pytest.approx(22.26e6, rel=1e-3)
+    widths = [module.out_channels for module in network.modules() if isinstance(module, nn.Conv2d)]
+    assert set(widths) == {64, 128, 256, 512, 152}
+
+
+@pytest.mark.parametrize("sides", [(64, 64), (8, 16), (9, 23)])
+def test_each_pixel_has_logits_of_all_classes_and_one_more(sides: tuple[int, int]) -> None:
+    network = SegmentationDiscriminator(n_classes=4, base_channels=2, n_downsamplings=3)
+    (output,) = network(torch.zeros(2, 5, *sides), torch.randn(4, 3, *sides))
+    assert output.logits.shape == (4, 5, *sides)
+    assert list(output.features) == []
+
+
+def test_the_source_is_not_looked_at() -> None:
+    network = SegmentationDiscriminator(n_classes=4, base_channels=2, n_downsamplings=2)
+    image = torch.randn(1, 3, 8, 8)
+    first, second = (network(torch.randn(1, 5, 8, 8), image)[0].logits for _ in range(2))
+    assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("kind", ["inner", "all"])
+def test_spectral_norm_takes_all_convolutions_but_the_last(tiny_config: Path, kind: str) -> None:
+    config = load_config(tiny_config, [*OASIS, f"discriminator.spectral_norm={kind}"])
+    network = build_discriminator(config)
+    normed = {name: is_parametrized(part) for name, part in network.named_modules() if isinstance(part, nn.Conv2d)}
+    assert [name for name, is_normed in normed.items() if not is_normed] == (["unet.head"] if kind == "inner" else [])
+
+
+def test_xavier_reaches_the_normed_convolutions(tiny_config: Path) -> None:
+    """Unlike in SPADE, whose runs leave torch's weights there."""
+    config = load_config(tiny_config, [*OASIS, "discriminator.base_channels=32"])
+    for name, weight in build_discriminator(config).named_parameters():
+        if name.endswith("bias"):
+            assert not weight.any(), name
+        else:
+            fans = weight[0].numel() + weight.shape[0] * weight[0, 0].numel()
+            assert weight.std().item() == pytest.approx(0.02 * (2 / fans) ** 0.5, rel=0.2), name

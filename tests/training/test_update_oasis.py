@@ -1,0 +1,226 @@
+"""Iterations of OASIS's training reproduce its losses, weights, buffers and pictures, float64; whole runs train.
+
+The original steps the generator first and then the discriminator, on a new translation from new noise, in three passes.
+That order is composed here of the networks and losses; the application's own orders are compared with plain passes.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from configs.load import load_config
+from data.conditioning import one_hot
+from losses import GENERATOR_LOSSES
+from losses.augmentation import Augmentation
+from losses.objective import GeneratorObjective
+from losses.segmentation import (
+    SegmentationLoss,
+    SegmentationObjective,
+    draw_mask,
+    labelmix_loss,
+    mask_of,
+    segmentation_loss,
+)
+from models.segmentation_discriminator import SegmentationDiscriminator
+from tests.models.originals.oasis_cases import (
+    FixedNoise,
+    by_original_names,
+    discriminator_of,
+    generator_of,
+    our_discriminator_name,
+    our_generator_name,
+)
+from tests.models.originals.spade_cases import Weights, as_double, assert_close, assert_digests
+from tests.runs import OASIS, assert_equal, checkpoint, run, without_config
+from tests.training.test_augmented_update import POLICY, Recorded, record
+from tests.training.test_update import (
+    BOTH_ORDERS,
+    Step,
+    capture_gradients,
+    make_network,
+    make_scaler,
+    make_update,
+    reference_gradients,
+    update_of,
+)
+from tests.training.test_update_spade import stepped
+from training.trainable import make_adam
+from training.update import AdversarialUpdate
+from training.update_setup import build_update
+from utils.distributed import World
+from utils.errors import ConfigError
+
+TOLERANCE = 1e-9
+LOSS = SegmentationLoss()
+
+
+def test_the_generator_first(reference: dict[str, Any]) -> None:
+    case = reference["oasis_training"]
+    config = case["config"]
+    generator = generator_of(case["state_dict_G"], config).train()
+    discriminator = discriminator_of(case["state_dict_D"], config).train()
+    noise = generator.noise
+    assert isinstance(noise, FixedNoise)
+    adam_g, adam_d = (
+        make_adam(network, learning_rate=config[f"learning_rate_{key}"], betas=tuple(config["betas"]), weight_decay=0)
+        for network, key in ((generator, "G"), (discriminator, "D"))
+    )
+    average = original_state(generator, case)
+    sources = []
+    for batch, recorded in zip(case["batches"], case["losses"], strict=True):
+        source, target = one_hot(batch["labels"], config["semantic_nc"]).double(), batch["image"].double()
+        sources.append(source)
+        labels = source.clone()
+        labels[:, config["dont_care_channel"]] = 0
+        noise.z = batch["z_of_G_step"]
+        loss_g = LOSS.generator(discriminator(generator(source)), labels)
+        stepped(adam_g, loss_g)
+        noise.z = batch["z_of_D_step"]
+        with torch.no_grad():
+            fake = generator(source)
+        mask = batch["labelmix_mask"] > 0
+        ours = mask_of(source, torch.cat([batch["labelmix_draws"], torch.zeros(1)]) > 0)
+        assert not (ours != mask)[batch["labels"] > 0].any()  # the original may draw again for class 0
+        fakes, reals = discriminator(fake), discriminator(target)
+        mixed = discriminator(torch.where(mask, target, fake))
+        of_fake, of_real = LOSS.fake(fakes), LOSS.real(reals, labels)
+        labelmix = config["lambda_labelmix"] * labelmix_loss(mask, mixed=mixed, fake=fakes, real=reals)
+        stepped(adam_d, of_fake + of_real + labelmix)
+        losses = {"G": loss_g, "D_fake": of_fake, "D_real": of_real, "labelmix": labelmix}
+        for name, value in losses.items():
+            assert value.item() == pytest.approx(recorded[name].item(), rel=TOLERANCE), name
+        decay = config["ema_decay"]
+        average = {
+            key: decay * average[key] + (1 - decay) * value for key, value in original_state(generator, case).items()
+        }
+    assert_digests(original_state(generator, case), case["digests_after_G"], TOLERANCE)
+    assert_digests(average, case["digests_after_EMA"], TOLERANCE)
+    state = by_original_names(discriminator.state_dict(), list(case["state_dict_D"]), our_discriminator_name)
+    assert_digests(state, case["digests_after_D"], TOLERANCE)
+    noise.z = case["batches"][0]["z_of_G_step"]
+    assert_close(generator.eval()(sources[0])[..., ::2, ::2], case["output_afterwards"], TOLERANCE)
+
+
+def original_state(generator: nn.Module, case: dict[str, Any]) -> Weights:
+    """Tensors by the original's names, but for counters, which it does not count in one process."""
+    biases = as_double(case["state_dict_G"])
+    state = by_original_names(generator.state_dict(), list(biases), our_generator_name)
+    state = {key: value.clone() for key, value in state.items() if not key.endswith("num_batches_tracked")}
+    for key in [key for key in state if key.endswith("norm_1.first_norm.running_mean")]:
+        # the original's contains the bias
+        state[key] += biases[key.replace("norm_1.first_norm.running_mean", "conv_0.bias")]
+    return state
+
+
+def make_oasis_update(*, labelmix: float = 10.0) -> AdversarialUpdate:
+    """An update whose sources are three channels of labels, and images of which OASIS's discriminator judges."""
+    update = make_update()
+    torch.manual_seed(0)
+    discriminator = SegmentationDiscriminator(n_classes=2, base_channels=4, n_downsamplings=3).double()
+    update.discriminator = make_network(discriminator, make_scaler(update.precision), None, 2e-4)
+    update.discriminator_objective = SegmentationObjective(LOSS, labelmix)
+    losses = {"adversarial": segmentation_loss(class_balance=True), "l1": GENERATOR_LOSSES["l1"]()}
+    update.objective = GeneratorObjective(losses, {"adversarial": 1.0, "l1": 5.0})
+    return update
+
+
+def make_pair() -> tuple[Tensor, Tensor]:
+    """One-hot labels of two classes with pixels of neither, edges; images."""
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(3, (2, 1, 8, 8), generator=generator).repeat_interleave(4, 2).repeat_interleave(4, 3)
+    edges = torch.randint(2, (2, 1, 32, 32), generator=generator)
+    target = torch.rand(2, 3, 32, 32, generator=generator, dtype=torch.float64) * 2 - 1
+    return torch.cat([one_hot(ids, 2), edges], dim=1).double(), target
+
+
+@pytest.mark.parametrize("is_augmented", [False, True])
+@BOTH_ORDERS
+def test_both_orders_give_the_gradients_of_plain_passes(
+    step: Step, is_augmented: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    masks: list[Tensor] = []
+
+    def recorded_mask(labels: Tensor) -> Tensor:
+        masks.append(draw_mask(labels))
+        return masks[-1]
+
+    monkeypatch.setattr("losses.segmentation.draw_mask", recorded_mask)
+    update, reference = make_oasis_update(), make_oasis_update()
+    update.augmentation = Augmentation(POLICY if is_augmented else ())
+    recorded = record(update) if is_augmented else None
+    source, target = make_pair()
+    d_gradients, g_gradients = capture_gradients(update.discriminator), capture_gradients(update.generator)
+    step(update, update_of([(source, target)]))
+
+    generator, discriminator = reference.generator.module, reference.discriminator.module.unet
+    assert isinstance(discriminator, nn.Module)
+    fake = generator(source)
+    seen, (mask,) = transform_of(recorded, 0), masks
+    fakes, reals = discriminator(seen.of_image(fake.detach())), discriminator(seen.of_image(target))
+    mixed = discriminator(torch.where(mask, seen.of_image(target), seen.of_image(fake.detach())))
+    labels = seen.of_source(source)[:, :2]
+    terms = LOSS.fake(fakes), LOSS.real(reals, labels), labelmix_loss(mask, mixed=mixed, fake=fakes, real=reals)
+    expected_d = reference_gradients(discriminator, 0.5 * (terms[0] + terms[1] + 10 * terms[2]))
+    if step is AdversarialUpdate.alternating_update:
+        for name, parameter in discriminator.named_parameters():
+            parameter.grad = expected_d[name].contiguous()
+        reference.discriminator.optimizer.step()
+    seen = transform_of(recorded, -1)
+    labels = seen.of_source(source)[:, :2]
+    g_loss = LOSS.generator(discriminator(seen.of_image(fake)), labels) + 5 * (fake - target).abs().mean()
+    expected_g = reference_gradients(generator, g_loss)
+    expected_d = {f"unet.{name}": gradient for name, gradient in expected_d.items()}
+    torch.testing.assert_close(d_gradients, expected_d, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(g_gradients, expected_g, rtol=1e-9, atol=1e-12)
+
+
+def transform_of(recorded: Recorded | None, number: int) -> Any:
+    return recorded.transforms[number] if recorded else Augmentation().draw(torch.zeros(1, 3, 32, 32))
+
+
+def test_without_labelmix_nothing_is_mixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("losses.segmentation.draw_mask")
+    update = make_oasis_update(labelmix=0.0)
+    update.joint_update(update_of([make_pair()]))
+
+
+def test_the_configuration_makes_this_update(tiny_config: Path) -> None:
+    update = build_update(load_config(tiny_config, OASIS), World(0, 1, torch.device("cpu")))
+    assert isinstance(update.discriminator.module, SegmentationDiscriminator)
+    assert update.discriminator_objective == SegmentationObjective(SegmentationLoss(class_balance=True), 10.0)
+
+
+@pytest.mark.parametrize("retain_graph", ["true", "false"])
+@pytest.mark.parametrize("precision", [["amp.opt_level=O0"], ["amp.opt_level=O1", "amp.dtype=bfloat16"]], ids=" ".join)
+def test_runs_train_and_resume_exactly(tiny_config: Path, precision: list[str], retain_graph: str) -> None:
+    settings = [*OASIS, *precision, f"train.retain_graph={retain_graph}", "train.ema_decay=0.9"]
+    settings += ["augmentation.policy=[color,translation,cutout]"]
+    run(tiny_config, *settings, "run.name=all", "train.max_steps=4")
+    run(tiny_config, *settings, "run.name=parts", "train.max_steps=2")
+    run(tiny_config, *settings, "run.name=parts", "train.max_steps=4")
+    trained = checkpoint(tiny_config, 4, "all")
+    assert_equal(without_config(trained), without_config(checkpoint(tiny_config, 4, "parts")))
+    for name in ("generator", "discriminator"):
+        assert trained[name]["skipped_steps"] == 0
+        assert all(state["step"] == 4 for state in trained[name]["optimizer"].values())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["discriminator.name=segmentation"], "loss.gan_mode is lsgan, expected segmentation"),
+        (["loss.gan_mode=segmentation"], "discriminator.name is multiscale_patch, expected segmentation"),
+        ([*OASIS, "loss.feature_matching=1"], "loss.feature_matching is 1.0, expected 0"),
+        ([*OASIS, "loss.r1=1"], "loss.r1 is 1.0, expected 0"),
+        ([*OASIS, "train.pool_size=2"], "train.pool_size is 2, expected 0 with loss.labelmix"),
+        ([*OASIS, "data.layout=paired_folders", "data.root=."], "data.n_classes is 0, expected above 0"),
+        ([*OASIS, "discriminator.n_downsamplings=6"], "discriminator.n_downsamplings is 6"),
+        ([*OASIS, "generator.n_upsamplings=6"], "generator.n_upsamplings is 6, expected at most 5"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(tiny_config: Path, settings: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        run(tiny_config, *settings)
