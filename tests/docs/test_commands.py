@@ -113,7 +113,7 @@ def trained_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("source.png", "instances/source.png"):
         shutil.copyfile(folder / "LABELS/test_label/1.png", folder / name)
     for name in ("clip.mp4", "other.mp4"):
-        write_video(folder / name, n_frames=6, size=(64, 64))
+        write_video(folder / name, n_frames=40, size=(64, 64), rate=8)  # seconds enough for from-video
     (folder / "hub" / "checkpoints").mkdir(parents=True)
     save_random_alexnet(folder / "hub" / "checkpoints" / ALEXNET.name)
     save_random_inception(folder / "hub" / "checkpoints" / INCEPTION.name)
@@ -175,7 +175,7 @@ def tiny(arguments: Sequence[str]) -> list[str]:
         settings["generator.n_downsamplings"] = "5"
     if "F" in arguments:
         settings["data.root"] = "LABELS"
-    if any(re.search(r"spade_|small_data", argument) for argument in arguments):
+    if any(re.search(r"spade_|oasis_|small_data", argument) for argument in arguments):
         settings |= {"train.batch_size": "1", "train.accumulation_steps": "1", "generator.n_upsamplings": "5"}
     given = [argument for argument in arguments if argument.partition("=")[0] not in settings]
     return [*given, *(f"{key}={value}" for key, value in settings.items())]
