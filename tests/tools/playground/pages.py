@@ -23,8 +23,11 @@ class Opened:
         return self.page.locator("#source")
 
     def wait(self) -> None:
-        """Wait until the newest drawing is translated."""
-        expect(self.page.locator("#status")).to_have_text("ready")
+        """Wait until the newest drawing is translated, and its canvas painted, which waits for a frame."""
+        status = self.page.locator("#status")
+        expect(status).to_have_text("ready")
+        status.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        expect(status).to_have_text("ready")
 
     def pixels(self, canvas: str) -> np.ndarray:
         """Return the (H, W, 3) levels of a canvas, by its id."""
