@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from configs.original_options import OF_TRANSLATION, PAGE
-from utils.cli import ArgumentParser, run_entry_point
+from utils.cli import ArgumentParser, run_entry_point, whole_number
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
@@ -45,13 +45,13 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--dtype", choices=("auto", "float16", "bfloat16"), default="auto", help="low precision of O1, O2, O3")
     compile_help = "compile the generator before the first image; auto: on a CPU, for many images of one size"
     add("--compile", choices=("auto", "on", "off"), default="auto", help=compile_help)
-    add("--batch-size", type=_positive, default=1, metavar="N", help="images of one size translated together")
+    add("--batch-size", type=whole_number(1), default=1, metavar="N", help="images of one size translated together")
     size_help = "own: keep each image's size, the default with --input; trained: apply data.preprocess"
     add("--size", choices=("own", "trained"), help=size_help)
     tile_help = "compute images larger than N pixels in tiles of that side, with the same result"
-    add("--tile", type=_positive, metavar="N", help=tile_help)
+    add("--tile", type=whole_number(1), metavar="N", help=tile_help)
     overlap_help = "with batch norm, compute each tile in one sweep with M pixels around it, and blend them"
-    add("--overlap", type=_non_negative, metavar="M", help=overlap_help)
+    add("--overlap", type=whole_number(0), metavar="M", help=overlap_help)
     add("--tta", choices=("flip",), help="flip: average the translations of each image and of its mirror image")
     metrics_help = "metrics besides L1, PSNR, SSIM and MS-SSIM: lpips,fid,kid or none; default: the training's"
     add("--metrics", metavar="LIST", help=metrics_help)
@@ -101,18 +101,6 @@ def _contradiction(arguments: argparse.Namespace) -> str | None:
         other = "--noise" if arguments.noise else "--compile on"
         return f"--tile and {other} exclude each other: leave one of them out"
     return None
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)
-
-
-def _non_negative(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0")
-    return int(text)
 
 
 def main(argv: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Noise as further channels of a condition, constant over each image: OASIS's 3D noise (Sushko et al. 2021)."""
+"""Noise as further channels of a condition, constant over each image: OASIS's 3D noise (Schönfeld et al. 2021)."""
 
 from collections.abc import Sequence
 

@@ -127,6 +127,18 @@ class OnlyOnce(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
+def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
+    """Return the type of an argument that is a whole number within bounds."""
+    bounds = f"from {least} to {most}" if most is not None else "above 0" if least == 1 else f"from {least}"
+
+    def parse(text: str) -> int:
+        if not text.isdecimal() or int(text) < least or (most is not None and int(text) > most):
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number {bounds}")
+        return int(text)
+
+    return parse
+
+
 def _path(text: str) -> Path:
     """Return the path of an argument; Path would take an empty text, as of an unset variable, for this folder."""
     if not text:

@@ -24,7 +24,7 @@ from tools.convert_data.layouts import to_folders, to_side_by_side
 from tools.convert_data.photo_settings import check_same_settings, read_photo_settings, write_photo_settings
 from tools.convert_data.photos import SPLITS, SUFFIXES, PhotoPairs, Source, from_photos, sources_of
 from tools.convert_data.videos import from_videos
-from utils.cli import ArgumentParser, run_entry_point
+from utils.cli import ArgumentParser, run_entry_point, whole_number
 from utils.log import log_to_console, logger
 from utils.text import counted
 
@@ -61,7 +61,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     for name in _OF_PHOTOS:
         _add_photo_arguments(by_name[name].add_argument, shares[name])
     every_help = "make a pair of every N-th frame; default: about one a second"
-    by_name["from-video"].add_argument("--every", type=_number(int, 1, 1_000_000), metavar="N", help=every_help)
+    by_name["from-video"].add_argument("--every", type=whole_number(1, 1_000_000), metavar="N", help=every_help)
     colors_help = "YAML file as metrics.label_colors takes it, or cityscapes or cmp_facades; default: found in the maps"
     by_name["colors-to-ids"].add_argument("--colors", metavar="FILE", help=colors_help)
     arguments = parser.parse_args(argv)
@@ -88,25 +88,24 @@ def _add_source_arguments(add: Callable[..., argparse.Action]) -> None:
 def _add_photo_arguments(add: Callable[..., argparse.Action], shares: str) -> None:
     add("--source", choices=get_args(Source), default="edges", help="source of the translation; default: edges")
     size_help = "largest length of the longer side, in pixels; larger photographs are resized; default: 1024"
-    add("--size", type=_number(int, 1, 100_000), default=1024, metavar="N", help=size_help)
+    add("--size", type=whole_number(1, 100_000), default=1024, metavar="N", help=size_help)
     sigma_help = "edges: blur before their detection, in pixels; more leaves fewer lines; default: 1.2"
-    add("--sigma", type=_number(float, 0.3, 100), default=1.2, metavar="S", help=sigma_help)
+    add("--sigma", type=_number(0.3, 100), default=1.2, metavar="S", help=sigma_help)
     factor_help = "low_resolution: factor of the reduction; default: 4"
-    add("--factor", type=_number(int, 2, 1000), default=4, metavar="N", help=factor_help)
+    add("--factor", type=whole_number(2, 1000), default=4, metavar="N", help=factor_help)
     for split in ("val", "test"):
         help_text = f"share of {split}, {shares}; default: 0.1"
-        add(f"--{split}", type=_number(float, 0, 1), default=0.1, metavar="SHARE", help=help_text)
+        add(f"--{split}", type=_number(0, 1), default=0.1, metavar="SHARE", help=help_text)
 
 
-def _number(kind: type[int] | type[float], least: float, most: float) -> Callable[[str], float]:
+def _number(least: float, most: float) -> Callable[[str], float]:
     def parse(text: str) -> float:
         try:
-            value = kind(text)
+            value = float(text)
         except ValueError:
-            value = kind(least - 1)
+            value = least - 1
         if not least <= value <= most:
-            what = "a whole number" if kind is int else "a number"
-            raise argparse.ArgumentTypeError(f"{text!r} is not {what} from {least:g} to {most:g}")
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {least:g} to {most:g}")
         return value
 
     return parse

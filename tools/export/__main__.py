@@ -16,7 +16,7 @@ from tools.export.file import Dtype, export_program, export_weights
 from tools.export.html import export_page
 from tools.export.original_weights import choose_family, original_files, write_original
 from tools.export.web_runtime import PACKAGE
-from utils.cli import ArgumentParser, run_entry_point
+from utils.cli import ArgumentParser, run_entry_point, whole_number
 from utils.errors import ConfigError
 from utils.log import log_to_console, logger
 
@@ -59,7 +59,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     folder_help = f"html: a folder of a page and its files for a web server, default {FOLDER_NAME}; for large networks"
     add("--folder", action="store_true", help=folder_help)
     samples_help = f"html: samples of the test split that the page carries; default: {N_SAMPLES}"
-    add("--samples", type=int, metavar="N", help=samples_help)
+    add("--samples", type=whole_number(0), metavar="N", help=samples_help)
     add("--web-runtime", type=Path, metavar="PATH", help=f"html: archive or folder of {PACKAGE}; default: download it")
     arguments = parser.parse_args(argv)
     if problem := _contradiction(arguments):
@@ -80,7 +80,6 @@ def _contradiction(arguments: argparse.Namespace) -> str | None:
         "--dtype bfloat16: onnxruntime has no convolutions in it; use float16, or --format pt2": (
             dtype == "bfloat16" and kind in ("onnx", "html")
         ),
-        f"--samples {arguments.samples}: expected a number from 0": arguments.samples and arguments.samples < 0,
         "--folder, --samples and --web-runtime go with --format html": kind != "html"
         and (arguments.folder or arguments.samples is not None or arguments.web_runtime),
     }

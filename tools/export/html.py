@@ -13,7 +13,7 @@ from tools.export.web_runtime import WASM, WEBGPU, runtime_files
 from tools.playground import wire
 from tools.playground.description import Description, describe
 from tools.playground.page import WORKER, build_page
-from tools.playground.samples import Samples, open_samples
+from tools.playground.samples import open_samples
 from utils.atomic_file import replacing
 from utils.log import logger
 
@@ -85,29 +85,20 @@ def _describe(loaded: LoadedGenerator, n_samples: int) -> tuple[Description, Map
     )
     names, sizes = list[str](), list[tuple[int, int]]()
     parts: dict[str, bytes] = {}
-    for index, name in _readable(samples, n_samples):
-        sample = samples.read(index)
+    for index, name in enumerate(samples.names):
+        if len(names) == n_samples:
+            break
+        try:
+            sample = samples.read(index)
+        except DataError as error:
+            logger.warning("left out     %s", error)
+            continue
         parts[f"sample-{len(names)}"] = wire.pack(sample, conditioning, loaded.config.data.ignore_id)
         names.append(name)
         sizes.append((sample.source.shape[-1], sample.source.shape[-2]))
     if names:
         logger.info("             %d of them are in the page; --samples 0 leaves them out", len(names))
     return replace(description, samples=names, sample_sizes=sizes), parts
-
-
-def _readable(samples: Samples, n_samples: int) -> list[tuple[int, str]]:
-    """Return the first samples that can be read, with their indices."""
-    found: list[tuple[int, str]] = []
-    for index, name in enumerate(samples.names):
-        if len(found) == n_samples:
-            break
-        try:
-            samples.read(index)
-        except DataError as error:
-            logger.warning("left out     %s", error)
-            continue
-        found.append((index, name))
-    return found
 
 
 def _write(path: Path, content: bytes | str) -> None:

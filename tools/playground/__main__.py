@@ -29,7 +29,7 @@ from tools.playground.samples import open_samples
 from tools.playground.server import MAX_SEED, PlaygroundServer
 from tools.playground.translator import Translator
 from tools.playground.wire import MAX_SIDE
-from utils.cli import ArgumentParser, run_entry_point
+from utils.cli import ArgumentParser, run_entry_point, whole_number
 from utils.device import choose_device
 from utils.errors import ConfigError
 from utils.log import log_to_console, logger
@@ -43,22 +43,24 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     checkpoint_help = "run, checkpoint, .safetensors, or pix2pixHD's or pix2pix's …_net_G.pth; default: newest run"
     add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help=checkpoint_help)
-    add("--port", type=_number(1, 65535), metavar="N", help=f"default: {PORT}, or another where it is in use")
+    add("--port", type=whole_number(1, 65535), metavar="N", help=f"default: {PORT}, or another where it is in use")
     add("--no-browser", action="store_true", help="only print the address")
     add("--instance-edges", action="store_true", help="for a file of pix2pixHD: its last input channel holds them")
     add("--clusters", type=Path, metavar="FILE", help="feature clusters; default: feature_clusters.pt beside the run")
     add("--noise", action="store_true", help="use dropout and each image's own batch statistics, as pix2pix does")
-    add("--seed", type=_number(0, MAX_SEED), default=0, metavar="N", help="first seed of sampled features and of noise")
+    add(
+        "--seed",
+        type=whole_number(0, MAX_SEED),
+        default=0,
+        metavar="N",
+        help="first seed of sampled features and of noise",
+    )
     add("--weights", choices=("ema", "raw"), default="ema", help="ema: the moving average if the run has one")
     add("--opt-level", choices=("O0", "O1", "O2", "O3"), help="as for test.py")
     add("--dtype", choices=("auto", "float16", "bfloat16"), default="auto", help="low precision of O1, O2, O3")
-    add(
-        "--tile",
-        type=_number(1, MAX_SIDE),
-        metavar="N",
-        help="compute pictures larger than N pixels in tiles of that side",
-    )
-    add("--overlap", type=_number(0, MAX_SIDE), metavar="M", help="as for test.py")
+    tile_help = "compute pictures larger than N pixels in tiles of that side"
+    add("--tile", type=whole_number(1, MAX_SIDE), metavar="N", help=tile_help)
+    add("--overlap", type=whole_number(0, MAX_SIDE), metavar="M", help="as for test.py")
     add("--device", choices=("auto", "cpu", "cuda"), default="auto")
     add("overrides", nargs="*", metavar="section.key=value", help="settings that replace the checkpoint's")
     arguments = parser.parse_intermixed_args(argv)
@@ -175,15 +177,6 @@ def until_signal() -> Iterator[None]:
 def _has_screen() -> bool:
     """Return whether a browser can open a window; Python would start one in the terminal otherwise."""
     return sys.platform != "linux" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
-
-
-def _number(least: int, most: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        if not (text.isdecimal() and least <= int(text) <= most):
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most}")
-        return int(text)
-
-    return parse
 
 
 def main(argv: Sequence[str]) -> None:

@@ -130,7 +130,7 @@ def test_instance_features_cannot_be_drawn(tiny_config: Path, tmp_path: Path, pa
     [
         (["--output", "page.txt"], "expected a name that ends in .html"),
         (["--dtype", "bfloat16"], "onnxruntime has no convolutions in it"),
-        (["--samples", "-1"], "--samples -1: expected a number from 0"),
+        (["--samples", "-1"], "argument --samples: '-1' is not a whole number from 0"),
         (["--conditioning", "outside"], "--conditioning goes with --format pt2 and onnx"),
     ],
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from tests.tools.playground.pages import Opened, read
 from tests.tools.playground.serving import serving
@@ -250,3 +250,30 @@ def test_number_fields_show_what_is_used(browser: Browser, facades: Trained) -> 
         page.page.locator("#height").fill("4096")
         page.page.locator("#new").click()
         assert "4096x4096: a picture has at most 8388608 pixels" in page.message()
+
+
+def test_of_drawings_that_wait_only_the_newest_is_translated(browser: Browser, facades: Trained) -> None:
+    with page_of(browser, facades, "server") as page:
+        page.choose("door")
+        asked = 0
+
+        def answer_late(route: Route) -> None:
+            nonlocal asked
+            asked += 1
+            page.page.wait_for_timeout(600)
+            route.continue_()
+
+        page.page.route("**/translate*", answer_late)
+        page.source.focus()
+        for _ in range(8):
+            page.page.keyboard.press("ArrowRight")
+            page.page.keyboard.press("Space")
+        page.wait()
+        assert 1 <= asked < 8
+        latest = page.pixels("result")
+        page.page.unroute("**/translate*")
+        page.page.locator("#undo").click()
+        page.wait()
+        page.page.locator("#redo").click()
+        page.wait()
+        assert np.array_equal(page.pixels("result"), latest)  # it was the newest drawing's

@@ -196,3 +196,25 @@ def test_a_camera_that_is_switched_off_while_it_starts_stays_off(browser: Browse
         still = page.pixels("source")
         page.page.wait_for_timeout(500)
         assert np.array_equal(page.pixels("source"), still)
+
+
+def test_an_image_can_be_chosen_or_pasted(browser: Browser, photos: Trained, tmp_path: Path) -> None:
+    image = np.random.default_rng(2).integers(0, 256, (9, 11, 3), dtype=np.uint8)
+    for name, width in (("chosen.png", 11), ("pasted.png", 8)):
+        save_image(tmp_path / name, image[:, :width])
+    with page_of(browser, photos, "server") as page:
+        page.page.locator("#file").set_input_files(tmp_path / "chosen.png")
+        expect(page.source).to_have_attribute("width", "11")
+        page.wait()
+        assert np.array_equal(page.pixels("source"), image)
+        page.page.locator("html").evaluate(
+            """(_, bytes) => {
+                const clipboardData = new DataTransfer();
+                clipboardData.items.add(new File([new Uint8Array(bytes)], "pasted.png"));
+                document.dispatchEvent(new ClipboardEvent("paste", {clipboardData}));
+            }""",
+            list((tmp_path / "pasted.png").read_bytes()),
+        )
+        expect(page.source).to_have_attribute("width", "8")
+        page.wait()
+        assert np.array_equal(page.pixels("source"), image[:, :8])

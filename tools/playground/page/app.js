@@ -15,7 +15,7 @@ const model = JSON.parse(get("model").textContent);
 const hasClasses = model.classes.length > 0;
 const camera = new Camera(stopCamera);
 
-const palette = new Palette(get("values"), get("color"), model, () => {});
+const palette = new Palette(get("values"), get("color"), model);
 const view = new ResultView(
   { result: get("result"), over: get("over"), slider: get("slider"), time: get("time") }, palette.colorOf);
 const strip = new Strip(get("strip"), job => {

@@ -2,14 +2,13 @@
 
 const BLACK = 0x000000, WHITE = 0xffffff;
 
-/** Fill the list of the page; onChoose(value) is called with a class id or 0xRRGGBB. */
+/** The list of the page; `value` is the class id, or 0xRRGGBB, that is chosen. */
 export class Palette {
-  constructor(list, colorInput, model, onChoose) {
+  constructor(list, colorInput, model) {
     this.list = list;
     this.colors = new Map(model.classes.map(kind => [kind.id, parseInt(kind.color, 16)]));
     this.hasClasses = model.classes.length > 0;
     this.colorInput = colorInput;
-    this.onChoose = onChoose;
     const entries = this.hasClasses
       ? model.classes
       : [{ id: BLACK, name: "black", color: "000000" }, { id: WHITE, name: "white", color: "ffffff" }];
@@ -31,7 +30,6 @@ export class Palette {
     this.value = value;
     for (const input of this.list.querySelectorAll("input")) input.checked = Number(input.value) === value;
     if (!this.hasClasses) this.colorInput.value = `#${value.toString(16).padStart(6, "0")}`;
-    this.onChoose(value);
   }
 
   #entry({ id, name, color }) {

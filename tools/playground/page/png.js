@@ -18,12 +18,12 @@ export async function decodeIds(buffer, name) {
     throw new FileError(`${name}: is no PNG. Save the label map as a PNG of class ids.`);
   }
   const { header, data } = chunks(bytes, view, name);
-  const { width, height, bits, kind } = header;
+  const { width, height, bits } = header;
   const rowBytes = Math.ceil((width * bits) / 8);
   const inflated = await begin(data.stream().pipeThrough(new DecompressionStream("deflate")), (rowBytes + 1) * height);
   if (!inflated) damaged(name);
   const rows = unfiltered(inflated, rowBytes, height, Math.max(1, bits / 8), name);
-  return { width, height, values: unpacked(rows, width, height, bits), kind };
+  return { width, height, values: unpacked(rows, width, height, bits) };
 }
 
 function chunks(bytes, view, name) {
@@ -54,7 +54,7 @@ function readHeader(view, at, length, name) {
   const known = kind === GREY ? [1, 8, 16] : kind === PALETTE ? [1, 2, 4, 8] : [];
   if (!known.includes(bits)) throw new FileError(`${name}: has ${bits} bits a pixel. Save it as an 8- or 16-bit PNG.`);
   if (view.getUint8(at + 12)) throw new FileError(`${name}: is interlaced. Save it without interlacing.`);
-  return { width, height, bits, kind };
+  return { width, height, bits };
 }
 
 function damaged(name) {

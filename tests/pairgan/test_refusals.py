@@ -13,26 +13,8 @@ from PIL import Image
 
 import pairgan
 from tests.conftest import save_image
+from tests.pairgan.exported import LABELS, SUFFIXES
 from tests.runs import program_main
-from tests.test_pairgan import LABELS, SUFFIXES, photo_pairs, trained
-
-
-@pytest.fixture(scope="module")
-def of_labels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of label maps and instance edges."""
-    return trained(tmp_path_factory.mktemp("labels"))
-
-
-@pytest.fixture(scope="module")
-def of_photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of RGB images."""
-    folder = tmp_path_factory.mktemp("photos")
-    return trained(folder, *photo_pairs(folder))
-
-
-@pytest.fixture(scope="module")
-def model(of_labels: Path) -> pairgan.Model:
-    return pairgan.load(of_labels / "generator.onnx", device="cpu")
 
 
 def test_files_of_other_programs_are_refused(of_labels: Path, tmp_path: Path) -> None:

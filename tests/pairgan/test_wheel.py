@@ -14,7 +14,7 @@ from PIL import Image
 from tests.conftest import save_image, write_tiny_config
 from tests.runs import program_main, run, translate
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 NOT_COPIED = ("tests", "runs", "results", "datasets", "build", "dist", "*.egg-info", "__pycache__", ".*")
 STRANGER = """
 import pairgan

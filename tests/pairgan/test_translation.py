@@ -16,48 +16,10 @@ from data import LAYOUTS
 from data.image_files import IMAGE_FORMATS, MAX_PIXELS
 from inference.load import LoadedGenerator
 from tests.conftest import save_image, write_tiny_config
-from tests.runs import program_main, run, translate
+from tests.pairgan.exported import INSTANCES, LABELS, LARGE_WEIGHTS, SUFFIXES, rng, trained
+from tests.runs import translate
 from tools.export.example import make_example
 from tools.export.file import export_program
-
-LARGE_WEIGHTS = "generator.init_gain=0.3"  # or every translation is grey, and agreement means nothing
-SUFFIXES = ["onnx", "pt2"]
-rng = np.random.default_rng(0)
-LABELS = rng.integers(0, 12, (3, 5), dtype=np.uint8)  # so small that it is reflected repeatedly
-INSTANCES = rng.integers(0, 9, LABELS.shape, dtype=np.uint16) * 1000
-
-
-def trained(folder: Path, *settings: str) -> Path:
-    """Train a step, export both programs beside it, and return the run's folder."""
-    run(write_tiny_config(folder), "train.max_steps=1", LARGE_WEIGHTS, *settings)
-    run_folder = folder / "runs" / "tiny"
-    for suffix in SUFFIXES:
-        program_main("tools.export")(["--checkpoint", str(run_folder), "--format", suffix])
-    return run_folder
-
-
-def photo_pairs(folder: Path) -> tuple[str, ...]:
-    """Write a pair of images, and return the settings that take it."""
-    save_image(folder / "pairs/train/1.png", rng.integers(0, 256, (32, 64, 3), dtype=np.uint8))
-    return "data.layout=side_by_side", f"data.root={folder / 'pairs'}", "data.instance_edges=false"
-
-
-@pytest.fixture(scope="module")
-def of_labels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of label maps and instance edges."""
-    return trained(tmp_path_factory.mktemp("labels"))
-
-
-@pytest.fixture(scope="module")
-def of_photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of RGB images."""
-    folder = tmp_path_factory.mktemp("photos")
-    return trained(folder, *photo_pairs(folder))
-
-
-@pytest.fixture(scope="module")
-def model(of_labels: Path) -> pairgan.Model:
-    return pairgan.load(of_labels / "generator.onnx", device="cpu")
 
 
 def pixels(image: Image.Image) -> np.ndarray:
@@ -190,7 +152,7 @@ def test_a_batch_of_mixed_sizes_equals_one_by_one(model: pairgan.Model) -> None:
         (LABELS, LABELS[:2], r"instances: is 5x2, its image 5x3\. Make them the same size"),
         (Image.new("RGB", (5, 3)), LABELS, "source: holds RGB pixels, expected an id per pixel"),
         ("missing.png", LABELS, r"missing\.png: cannot be read as an image: No such file"),
-        (__file__, LABELS, r"test_pairgan\.py: cannot be read as an image"),
+        (__file__, LABELS, r"test_translation\.py: cannot be read as an image"),
         (None, LABELS, r"source: .*NoneType"),
     ],
 )

@@ -1,0 +1,29 @@
+"""Tiny runs, each with its program in both formats."""
+
+from pathlib import Path
+
+import numpy as np
+
+from tests.conftest import save_image, write_tiny_config
+from tests.runs import program_main, run
+
+LARGE_WEIGHTS = "generator.init_gain=0.3"  # or every translation is grey, and agreement means nothing
+SUFFIXES = ["onnx", "pt2"]
+rng = np.random.default_rng(0)
+LABELS = rng.integers(0, 12, (3, 5), dtype=np.uint8)  # so small that it is reflected repeatedly
+INSTANCES = rng.integers(0, 9, LABELS.shape, dtype=np.uint16) * 1000
+
+
+def trained(folder: Path, *settings: str) -> Path:
+    """Train a step, export both programs beside it, and return the run's folder."""
+    run(write_tiny_config(folder), "train.max_steps=1", LARGE_WEIGHTS, *settings)
+    run_folder = folder / "runs" / "tiny"
+    for suffix in SUFFIXES:
+        program_main("tools.export")(["--checkpoint", str(run_folder), "--format", suffix])
+    return run_folder
+
+
+def photo_pairs(folder: Path) -> tuple[str, ...]:
+    """Write a pair of images, and return the settings that take it."""
+    save_image(folder / "pairs/train/1.png", rng.integers(0, 256, (32, 64, 3), dtype=np.uint8))
+    return "data.layout=side_by_side", f"data.root={folder / 'pairs'}", "data.instance_edges=false"
