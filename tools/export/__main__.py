@@ -30,6 +30,7 @@ FILE_NAMES = {
 FOLDER_NAME = "generator_page"  # of --format html --folder
 N_SAMPLES = 4
 _FOR_ONNX = ("onnx", "onnxscript", "onnxruntime")
+FAMILY_NAMES = ("pix2pixHD", "pix2pix", "SPADE", "OASIS")
 PACKAGES = {"onnx": _FOR_ONNX, "html": _FOR_ONNX, "safetensors": ("safetensors",)}
 
 
@@ -53,7 +54,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         "outside: inputs and outputs are the generator's tensors"
     )
     add("--conditioning", choices=("inside", "outside"), help=conditioning)
-    add("--family", choices=("pix2pixHD", "pix2pix", "SPADE"), help="original; default: the first that has the network")
+    add("--family", choices=FAMILY_NAMES, help="original; default: the first that has the network")
     edges = "for a file of pix2pixHD: its last input channel holds instance edges, which the file does not record"
     add("--instance-edges", action="store_true", help=edges)
     folder_help = f"html: a folder of a page and its files for a web server, default {FOLDER_NAME}; for large networks"
@@ -95,7 +96,7 @@ def check_packages(file_format: str) -> None:
 
 
 def write_originals(loaded: LoadedGenerator, output: Path, family: str | None) -> None:
-    """Write the generator, and its encoder to a second file, in the format of pix2pixHD, pix2pix or SPADE.
+    """Write the generator, and its encoder to a second file, in the format of pix2pixHD, pix2pix, SPADE or OASIS.
 
     Raises:
         OriginalWeightsError: the family has no such network.

@@ -1,4 +1,4 @@
-"""Weight files that pix2pixHD, pix2pix and SPADE load."""
+"""Weight files that pix2pixHD, pix2pix, SPADE and OASIS load."""
 
 from pathlib import Path
 
@@ -28,7 +28,14 @@ FAMILIES: dict[Scheme, tuple[str, ...]] = {
     "local": ("pix2pixHD",),
     "unet": ("pix2pix",),
     "spade": ("SPADE",),
+    "oasis": ("OASIS",),
 }
+
+
+def scheme_of(network: nn.Module) -> Scheme:
+    """Return how the originals name the layers of a generator or encoder."""
+    is_oasis = isinstance(network, SpadeGenerator) and network.n_middle_blocks == 1
+    return "oasis" if is_oasis else SCHEMES[type(network)]
 
 
 def original_files(generator: nn.Module, output: Path) -> dict[Path, nn.Module]:
@@ -45,7 +52,7 @@ def choose_family(generator: nn.Module, wanted: str | None) -> str:
     Raises:
         OriginalWeightsError: the wanted family has no such network.
     """
-    families = FAMILIES[SCHEMES[type(generator)]]
+    families = FAMILIES[scheme_of(generator)]
     if any(isinstance(module, nn.Dropout) for module in generator.modules()):
         families = tuple(family for family in families if family == "pix2pix")
     if wanted is not None and wanted not in families:
@@ -62,7 +69,7 @@ def write_original(network: nn.Module, path: Path, family: str) -> None:
     has_instance_norm = any(isinstance(module, nn.InstanceNorm2d) for module in network.modules())
     # pix2pixHD has a bias before every norm, pix2pix only before instance norm
     weights = export_original(
-        network, SCHEMES[type(network)], biases_before_norms=family == "pix2pixHD" or has_instance_norm
+        network, scheme_of(network), biases_before_norms=family == "pix2pixHD" or has_instance_norm
     )
     again = import_original(weights).network.state_dict()
     for key, value in network.state_dict().items():
