@@ -35,7 +35,7 @@ class TrainConfig:
     the discriminator steps first, and makes another pass for the generator's loss (pix2pix's update)."""
     activation_checkpointing: bool = False
     """Keep only the activations between the stages of generator and VGG, and compute those within again in the backward
-    pass: less memory, more time. Not with batch norm, which would count a pass twice."""
+    pass: less memory, more time."""
     compile: bool = False
     """Fuse the generator's layers with torch.compile, which takes up to a minute before the first step. A C++ compiler
     has to be there, on a GPU triton."""

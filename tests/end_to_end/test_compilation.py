@@ -26,6 +26,7 @@ needs_compiler = pytest.mark.skipif(what_compiling_lacks(CPU) is not None, reaso
         ["train.retain_graph=false"],
         ["train.activation_checkpointing=true"],
         ["train.activation_checkpointing=true", "generator.spectral_norm=true"],
+        ["train.activation_checkpointing=true", "generator.norm=batch"],
         SPADE,
     ],
     ids=lambda settings: " ".join(settings) or "default",
