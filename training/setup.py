@@ -24,6 +24,7 @@ from metrics.evaluator import Evaluator
 from models.feature_encoder import FeatureConditionedGenerator
 from models.local_enhancer import LocalEnhancer
 from training.augmentation_setup import build_controller
+from training.average_statistics import build_average_statistics
 from training.batches import BatchReader
 from training.best import BestScore, check_best
 from training.checkpointing import CheckpointManager
@@ -118,6 +119,7 @@ def build_training(config: Config, world: World) -> Training:
         plateau=schedule.plateau,
         best=BestScore(config.checkpoint.best),
         controller=build_controller(config, world, splits, loop_state, update, validation),
+        average_statistics=build_average_statistics(config, world, layout, update.precision, average),
     )
     folder, settings = run_folder(config), config.checkpoint
     training = Training(
@@ -163,6 +165,7 @@ def open_loop(training: Training, stop: GracefulStop) -> Iterator[TrainingLoop]:
             update=training.update,
             step=build_step(config, training.update),
             average=training.run_state.average,
+            average_statistics=training.run_state.average_statistics,
             schedule=training.schedule,
             freezing=training.freezing,
             checkpoints=training.checkpoints,

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from contextlib import suppress
 from typing import cast
 
 import pytest
@@ -7,9 +8,10 @@ from torch import Tensor, nn
 
 from models.activation_checkpointing import enable_activation_checkpointing
 from models.global_generator import GlobalGenerator
-from models.running_statistics import Untracked, batch_norms
+from models.running_statistics import Untracked, batch_norms, estimating_statistics
 from models.spade_generator import SpadeGenerator
 from models.spectral_norm import add_spectral_norm
+from tests.runs import assert_equal
 
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "batch": lambda: GlobalGenerator(
@@ -56,3 +58,46 @@ def test_untracked_passes_leave_the_very_buffers() -> None:
         assert torch.equal(buffer, before[name][1]), name
     network(torch.randn(3, 1, 4, 4))
     assert norm.num_batches_tracked == 1
+
+
+def test_statistics_are_the_mean_over_the_passes_within() -> None:
+    torch.manual_seed(0)
+    network = NETWORKS["batch and spectral"]()
+    dropout = nn.Dropout(0.5)
+    norms = batch_norms(network)
+    before = {name: buffer.clone() for name, buffer in network.named_buffers()}
+    inputs: list[Tensor] = []
+    norms[0].register_forward_hook(lambda _module, args, _output: inputs.append(args[0]))
+    batches = torch.randn(3, 2, 3, 16, 16)
+    with estimating_statistics(nn.ModuleList([network, dropout])), torch.no_grad():
+        assert not dropout.training
+        for batch in batches:
+            network(batch)
+    means, variances = (torch.stack([f(x) for x in inputs]).mean(dim=0) for f in (channel_mean, channel_variance))
+    torch.testing.assert_close(norms[0].running_mean, means)
+    torch.testing.assert_close(norms[0].running_var, variances)
+    assert all(module.training for module in (network, dropout, *norms))
+    assert all(norm.momentum == 0.1 for norm in norms)
+    for name, buffer in network.named_buffers():  # the vectors of spectral norm among them
+        is_estimated = name.endswith(("running_mean", "running_var"))
+        assert torch.equal(buffer, before[name]) != is_estimated, name
+
+
+def channel_mean(x: Tensor) -> Tensor:
+    return x.mean(dim=(0, 2, 3))
+
+
+def channel_variance(x: Tensor) -> Tensor:
+    return x.var(dim=(0, 2, 3))
+
+
+@pytest.mark.parametrize("fault", ["not finite", "error"])
+def test_without_a_usable_estimate_the_statistics_stay(fault: str) -> None:
+    network = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2))
+    network(torch.randn(3, 1, 4, 4))
+    before = {name: buffer.clone() for name, buffer in network.named_buffers()}
+    with suppress(ZeroDivisionError), estimating_statistics(network):
+        network(torch.full((3, 1, 4, 4), torch.inf if fault == "not finite" else 1.0))
+        if fault == "error":
+            raise ZeroDivisionError
+    assert_equal(dict(network.named_buffers()), before)
