@@ -79,8 +79,10 @@ def original_generator(
         )
     for key, (fixed, wanted) in config_differences(config, chosen).items():
         if key in _FIXED_BY_SHAPES:
+            n_noise = generator_config.noise_channels
+            other = f", or change generator.noise_channels={n_noise}" if n_noise and key == "data.n_classes" else ""
             raise ConfigError(
-                f"{file}: {key} is {fixed} by the shapes of its weights, not {wanted}. Remove the override."
+                f"{file}: {key} is {fixed} by the shapes of its weights, not {wanted}. Remove the override{other}."
             )
     return generator, chosen
 

@@ -44,16 +44,20 @@ class AverageStatistics:
     _batches: list[Batch] = field(init=False, default_factory=list)
     _step: int | None = field(init=False, default=None)
 
-    @torch.no_grad()
-    def estimate(self, step: int) -> None:
-        """Replace the statistics by those of the average after `step`, unless that is done.
+    def read(self) -> None:
+        """Read the batches into memory, before training: no save is to depend on the data set.
 
         Raises:
             DataError: a sample cannot be used.
         """
+        self._batches = [self._read(keys) for keys in self.keys]
+
+    @torch.no_grad()
+    def estimate(self, step: int) -> None:
+        """Replace the statistics by those of the average after `step`, unless that is done; after `read`."""
         if step == self._step:
             return
-        self._batches = self._batches or [self._read(keys) for keys in self.keys]
+        assert self._batches
         settle_spectral_norm(self.network)
         with estimating_statistics(self.network), self.precision.autocast():
             for batch in self._batches:

@@ -86,11 +86,7 @@ class RunState:
         return 3 * weights + (self.update.generator.n_weight_bytes if self.average else 0)
 
     def prepare(self) -> None:
-        """Bring the average's statistics to its weights, together with the other processes, before the state is saved.
-
-        Raises:
-            DataError: a training sample that this needs cannot be used.
-        """
+        """Bring the average's statistics to its weights before a save, together with the other processes."""
         if self.average_statistics:
             self.average_statistics.estimate(self.loop.step)
 

@@ -144,7 +144,9 @@ def open_loop(training: Training, stop: GracefulStop) -> Iterator[TrainingLoop]:
     """Open the loop of a run that continues at its present state, with its data, its log and its profiler."""
     config, world, state = training.config, training.world, training.run_state.loop
     log = RunLog(training.folder if world.is_main else None, state.step + 1, training.total_steps, config.loss.gan_mode)
-    throughput = Throughput()
+    statistics, throughput = training.run_state.average_statistics, Throughput()
+    if statistics:
+        statistics.read()
     profiler = Profiler(training.folder / "trace.json.gz", config.train.profile_steps if world.is_main else 0)
     with ExitStack() as stack:
         stack.enter_context(_temporary_cache(training))
@@ -165,7 +167,7 @@ def open_loop(training: Training, stop: GracefulStop) -> Iterator[TrainingLoop]:
             update=training.update,
             step=build_step(config, training.update),
             average=training.run_state.average,
-            average_statistics=training.run_state.average_statistics,
+            average_statistics=statistics,
             schedule=training.schedule,
             freezing=training.freezing,
             checkpoints=training.checkpoints,

@@ -1,5 +1,6 @@
 """The average's statistics of batch norm: those of its own weights, and nothing else of a run depends on them."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from inference.load import load_generator
 from models.running_statistics import batch_norms, estimating_statistics
 from models.spectral_norm import settle_spectral_norm
 from tests.runs import SPADE, assert_equal, checkpoint, run
-from training.setup import build_training
+from training.graceful_stop import GracefulStop
+from training.setup import build_training, open_loop
 from training.validation import Validation
 from utils.checkpoint_folder import checkpoint_path
 from utils.distributed import World
@@ -99,3 +101,15 @@ def test_samples_are_spread_over_the_split_and_shared_by_the_processes(
     assert keys[0][:2] == [[0, 2], [10, 12]]
     assert keys[1][:2] == [[5, 7], [15, 17]]
     assert keys[1][-1] == [195, 197]
+
+
+def test_no_save_depends_on_the_data_set(tiny_config: Path, label_data_set: Path) -> None:
+    settings = [*AVERAGED, "data.layout=paired_folders", f"data.root={label_data_set}", "data.n_classes=5"]
+    config = load_config(tiny_config, [*settings, "data.instance_edges=false", "data.workers=0"])
+    training = build_training(config, World(0, 1, torch.device("cpu")))
+    training.folder.mkdir(parents=True)
+    with GracefulStop() as stop, open_loop(training, stop):
+        shutil.rmtree(label_data_set)
+        training.run_state.loop.step = 1
+        training.checkpoints.save_with_retries(1)
+    assert all(value.abs().max() > 0 for key, value in saved_statistics(tiny_config, 1).items() if "mean" in key)
