@@ -19,6 +19,7 @@ from models.local_enhancer import LocalEnhancer
 from models.originals.layer_names import OriginalWeightsError
 from models.patch_discriminator import MultiscalePatchDiscriminator
 from models.pixel_discriminator import PixelDiscriminator
+from models.segmentation_discriminator import SegmentationDiscriminator
 from models.spade_generator import SpadeGenerator
 from models.spectral_norm import settle_spectral_norm
 from models.unet_generator import UnetGenerator
@@ -170,7 +171,7 @@ def load_network(file: Path, kind: NetworkKind) -> nn.Module:
     expected: dict[str, tuple[type, ...]] = {
         "generator": (GlobalGenerator, LocalEnhancer, UnetGenerator, SpadeGenerator),
         "encoder": (FeatureEncoder,),
-        "discriminator": (MultiscalePatchDiscriminator, PixelDiscriminator),
+        "discriminator": (MultiscalePatchDiscriminator, PixelDiscriminator, SegmentationDiscriminator),
     }
     if not isinstance(network, expected[kind]):
         raise OriginalWeightsError(f"{file}: holds a {type(network).__name__}, expected a {kind}")

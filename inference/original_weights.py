@@ -1,4 +1,4 @@
-"""Networks from the weight files of pix2pixHD, pix2pix and SPADE, which hold no settings: shapes give them."""
+"""Networks from the weight files of pix2pixHD, pix2pix, SPADE and OASIS, which hold no settings: shapes give them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from models.blocks import Norm
 from models.global_generator import GlobalGenerator
 from models.local_enhancer import EnhancerLevel, LocalEnhancer
 from models.originals.layer_names import OriginalWeightsError
-from models.originals.weights import import_original
+from models.originals.weights import USUAL_SIZES, LeftOpen, import_original
 from models.spade_generator import SpadeGenerator
 from models.spectral_norm import spectral_norms
 from models.unet_generator import UnetGenerator
@@ -21,14 +21,14 @@ from utils.errors import ConfigError
 _FIXED_BY_SHAPES = ("data.n_classes", "data.source_channels", "data.target_channels", "data.instance_edges")
 
 
-def original_network(file: Path, state: dict[str, Any], *, n_upsamplings: int | None = None) -> nn.Module:
-    """Return the network whose weights an original's file holds; n_upsamplings as for `import_original`.
+def original_network(file: Path, state: dict[str, Any], sizes: LeftOpen = USUAL_SIZES) -> nn.Module:
+    """Return the network whose weights an original's file holds; sizes as for `import_original`.
 
     Raises:
         OriginalWeightsError: they are the weights of no network of the originals.
     """
     try:
-        return import_original(state, n_upsamplings=n_upsamplings).network
+        return import_original(state, sizes).network
     except OriginalWeightsError as error:
         raise OriginalWeightsError(f"{file}: {error}") from error
 
@@ -41,12 +41,13 @@ def original_generator(
     has_instances: bool,
     n_features: int,
     features_are_drawn: bool,
+    sizes: LeftOpen = USUAL_SIZES,
 ) -> tuple[nn.Module, Config]:
     """Return the generator of an original's file, and the settings that follow from its shapes and `overrides`.
 
-    See `load_generator`.
+    See `load_generator`; sizes as for `import_original`.
     """
-    generator = original_network(file, state)
+    generator = original_network(file, state, sizes)
     generator_config = _generator_config(file, generator)
     channels, out_channels = _channels(file, generator, has_instances, n_features)
     is_image = channels in (1, 3)  # any other number are one-hot labels
@@ -65,21 +66,36 @@ def original_generator(
         features=FeaturesConfig(n_channels=n_features, origin="encoded" if features_are_drawn else "precomputed"),
     )
     chosen = config_from_dict(config_to_dict(config), str(file), overrides)
+    wanted_sizes = LeftOpen(chosen.generator.n_upsamplings, chosen.generator.noise_channels)
+    if isinstance(generator, SpadeGenerator) and wanted_sizes not in (_sizes(generator), sizes):
+        return original_generator(
+            file,
+            state,
+            overrides,
+            has_instances=has_instances,
+            n_features=n_features,
+            features_are_drawn=features_are_drawn,
+            sizes=wanted_sizes,
+        )
     for key, (fixed, wanted) in config_differences(config, chosen).items():
         if key in _FIXED_BY_SHAPES:
+            n_noise = generator_config.noise_channels
+            other = f", or change generator.noise_channels={n_noise}" if n_noise and key == "data.n_classes" else ""
             raise ConfigError(
-                f"{file}: {key} is {fixed} by the shapes of its weights, not {wanted}. Remove the override."
+                f"{file}: {key} is {fixed} by the shapes of its weights, not {wanted}. Remove the override{other}."
             )
-    wanted = chosen.generator.n_upsamplings
-    if isinstance(generator, SpadeGenerator) and wanted != generator.n_upsamplings:
-        generator = original_network(file, state, n_upsamplings=wanted)
     return generator, chosen
+
+
+def _sizes(generator: SpadeGenerator) -> LeftOpen:
+    return LeftOpen(generator.n_upsamplings, generator.noise.n_channels)
 
 
 def _channels(file: Path, generator: nn.Module, has_instances: bool, n_features: int) -> tuple[int, int]:
     """Return the numbers of channels of the source, without edges and features, and of the target."""
     convolutions = [module for module in generator.modules() if isinstance(module, nn.Conv2d | nn.ConvTranspose2d)]
-    channels = convolutions[0].in_channels - int(has_instances) - n_features
+    n_noise = generator.noise.n_channels if isinstance(generator, SpadeGenerator) else 0
+    channels = convolutions[0].in_channels - n_noise - int(has_instances) - n_features
     out_channels = convolutions[-1].out_channels
     if channels < 1 or out_channels not in (1, 3):
         beside = " besides instance edges or features" if has_instances or n_features else ""
@@ -126,12 +142,16 @@ def _generator_config(file: Path, generator: nn.Module) -> GeneratorConfig:
                 name="spade",
                 base_channels=generator.base_channels,
                 n_upsamplings=generator.n_upsamplings,
+                n_middle_blocks=generator.n_middle_blocks,
+                noise_channels=generator.noise.n_channels,
                 hidden_channels=generator.hidden_channels,
                 norm=_norm(generator),
                 spectral_norm=bool(spectral_norms(generator)),
                 spectral_iteration="v_first",
             )
-    raise OriginalWeightsError(f"{file}: holds a {type(generator).__name__}, expected a generator (…_net_G.pth)")
+    raise OriginalWeightsError(
+        f"{file}: holds a {type(generator).__name__}, expected a generator (…_net_G.pth, …_EMA.pth)"
+    )
 
 
 def _first_convolution(network: nn.Module) -> nn.Conv2d:

@@ -20,11 +20,16 @@ class ConditionReduction(nn.Module):
         self._image_begin = n_noise_channels
         self._image_end = n_noise_channels + n_image_channels
 
+    @property
+    def takes_image(self) -> bool:
+        """Whether channels of the condition are those of an image."""
+        return self._image_begin != self._image_end
+
     def forward(self, condition: Tensor) -> Tensor:
         """Map (N, C, H, W) to (N, C, H / factor, W / factor); H and W are multiples of the factor."""
         if self.factor == 1:
             return condition
-        if self._image_begin == self._image_end:
+        if not self.takes_image:
             return self._nearest(condition)
         noise, image, maps = condition.tensor_split((self._image_begin, self._image_end), dim=1)
         parts = [self._nearest(noise)] if self._image_begin else []

@@ -61,7 +61,10 @@ class CheckpointManager:
                 time.sleep(RETRY_S)
 
     def save_best(self, figures: Mapping[str, float]) -> None:
-        """Save best.pt, from the main process alone, where the validation samples were never translated better."""
+        """Save best.pt, from the main process alone, where the validation samples were never translated better.
+
+        The validation has prepared the state.
+        """
         best = self._run_state.best
         reached = best.improved_by(figures)
         if reached is None:
@@ -94,6 +97,7 @@ class CheckpointManager:
         return False
 
     def _save(self, step: int) -> None:
+        self._run_state.prepare()
         random_states = self._world.gather(random_state(self._world.device))
         if not self._world.is_main:
             return

@@ -8,6 +8,7 @@ from typing import NoReturn
 from torch.optim.swa_utils import AveragedModel
 
 from training.augmentation_controller import AugmentationController
+from training.average_statistics import AverageStatistics
 from training.batches import BatchReader, StepBatches, sample_names
 from training.checkpointing import CheckpointManager
 from training.freezing import Freezing
@@ -30,6 +31,7 @@ class TrainingLoop:
 
     step: makes one update of `update` from the batches of a step.
     average: of the generator's weights; None where the run keeps none.
+    average_statistics: None where that has none of batch norm.
     validation: None on other processes than the main one, which validates alone.
     controller: of the augmentation; None where its probability is fixed.
     """
@@ -41,6 +43,7 @@ class TrainingLoop:
     update: AdversarialUpdate
     step: Callable[[StepBatches], None]
     average: AveragedModel | None
+    average_statistics: AverageStatistics | None
     schedule: LearningRateSchedule
     freezing: Freezing
     checkpoints: CheckpointManager
@@ -121,6 +124,8 @@ class TrainingLoop:
 
         Returns their mean L1 in [0, 1]; NaN on the other processes.
         """
+        if self.average_statistics:
+            self.average_statistics.estimate(self.state.step)
         if self.validation is None:
             return math.nan
         figures = self.validation.run(self.log, self.state.step)

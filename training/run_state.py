@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
 from training.augmentation_controller import AugmentationController
+from training.average_statistics import AverageStatistics
 from training.best import BestScore
 from training.finite import NotFiniteError, are_finite
 from training.lr_schedule import Plateau
@@ -59,7 +60,7 @@ class RunState:
     """The stateful parts of a run.
 
     settings: the configuration as nested dicts. fingerprint: of the training split; None on other processes than the
-    main one. average, plateau, controller: None where the run has none.
+    main one. average, plateau, controller, average_statistics: None where the run has none.
     """
 
     world: World
@@ -71,6 +72,7 @@ class RunState:
     plateau: Plateau | None
     best: BestScore
     controller: AugmentationController | None = None
+    average_statistics: AverageStatistics | None = None
 
     @property
     def needed_keys(self) -> list[str]:
@@ -82,6 +84,11 @@ class RunState:
         """Bytes of a checkpoint, about: weights, Adam's two moments, the average."""
         weights = sum(network.n_weight_bytes for network in self.update.networks.values())
         return 3 * weights + (self.update.generator.n_weight_bytes if self.average else 0)
+
+    def prepare(self) -> None:
+        """Bring the average's statistics to its weights before a save, together with the other processes."""
+        if self.average_statistics:
+            self.average_statistics.estimate(self.loop.step)
 
     def state_dict(self, random_states: Sequence[Mapping[str, Tensor]]) -> dict[str, Any]:
         """Return everything that is needed to continue as if never stopped.

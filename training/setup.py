@@ -24,6 +24,7 @@ from metrics.evaluator import Evaluator
 from models.feature_encoder import FeatureConditionedGenerator
 from models.local_enhancer import LocalEnhancer
 from training.augmentation_setup import build_controller
+from training.average_statistics import build_average_statistics
 from training.batches import BatchReader
 from training.best import BestScore, check_best
 from training.checkpointing import CheckpointManager
@@ -118,6 +119,7 @@ def build_training(config: Config, world: World) -> Training:
         plateau=schedule.plateau,
         best=BestScore(config.checkpoint.best),
         controller=build_controller(config, world, splits, loop_state, update, validation),
+        average_statistics=build_average_statistics(config, world, layout, update.precision, average),
     )
     folder, settings = run_folder(config), config.checkpoint
     training = Training(
@@ -142,7 +144,9 @@ def open_loop(training: Training, stop: GracefulStop) -> Iterator[TrainingLoop]:
     """Open the loop of a run that continues at its present state, with its data, its log and its profiler."""
     config, world, state = training.config, training.world, training.run_state.loop
     log = RunLog(training.folder if world.is_main else None, state.step + 1, training.total_steps, config.loss.gan_mode)
-    throughput = Throughput()
+    statistics, throughput = training.run_state.average_statistics, Throughput()
+    if statistics:
+        statistics.read()
     profiler = Profiler(training.folder / "trace.json.gz", config.train.profile_steps if world.is_main else 0)
     with ExitStack() as stack:
         stack.enter_context(_temporary_cache(training))
@@ -163,6 +167,7 @@ def open_loop(training: Training, stop: GracefulStop) -> Iterator[TrainingLoop]:
             update=training.update,
             step=build_step(config, training.update),
             average=training.run_state.average,
+            average_statistics=statistics,
             schedule=training.schedule,
             freezing=training.freezing,
             checkpoints=training.checkpoints,

@@ -67,10 +67,6 @@ class Config:
             require(
                 decay == 0, "train.ema_decay", decay, "0 with amp.opt_level=O3: its weights are too coarse to average"
             )
-        if self.generator.norm == "batch":
-            recomputes = self.train.activation_checkpointing
-            expected = "false with generator.norm=batch"
-            require(not recomputes, "train.activation_checkpointing", recomputes, expected)
         if self.train.cuda_graph and self.generator.dropout:
             expected = "false with train.cuda_graph and generator.dropout: to draw the same twice asks the CPU"
             require(not self.train.activation_checkpointing, "train.activation_checkpointing", True, expected)

@@ -29,13 +29,14 @@ class TrainConfig:
     """Updates of the discriminator for each of the generator, each on samples of its own."""
     ema_decay: float = 0.0
     """Decay of the moving average of the generator's weights, which is shown in validation and used by test.py; 0.999
-    is usual. 0: no average."""
+    is usual. 0: no average. Before each validation and checkpoint the average's statistics of batch norm are estimated
+    from 20 batches of training samples."""
     retain_graph: bool = True
     """true: one pass of the discriminator, whose graph serves the losses of both networks (pix2pixHD's update). false:
     the discriminator steps first, and makes another pass for the generator's loss (pix2pix's update)."""
     activation_checkpointing: bool = False
     """Keep only the activations between the stages of generator and VGG, and compute those within again in the backward
-    pass: less memory, more time. Not with batch norm, which would count a pass twice."""
+    pass: less memory, more time."""
     compile: bool = False
     """Fuse the generator's layers with torch.compile, which takes up to a minute before the first step. A C++ compiler
     has to be there, on a GPU triton."""

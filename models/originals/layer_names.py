@@ -25,6 +25,8 @@ Scheme = Literal[
     "pixel",
     "spade",
     "spade_multiscale",
+    "oasis",
+    "oasis_discriminator",
 ]
 """A way in which an original names its layers."""
 

@@ -60,11 +60,17 @@ def import_spade(state: Mapping[str, Tensor], scheme: Scheme, n_upsamplings: int
     Raises:
         OriginalWeightsError, KeyError, ValueError, RuntimeError: the weights are not of such a network.
     """
-    weights = _with_v(state)
+    weights = with_v(state)
     with torch.device("meta"):
         network = _generator(weights, n_upsamplings) if scheme == "spade" else _discriminator(weights)
     name = our_name if scheme == "spade" else our_discriminator_name
     converted = {name(key): value for key, value in weights.items()}
+    load_generator_weights(network, converted)
+    return network
+
+
+def load_generator_weights(network: nn.Module, converted: Weights) -> None:
+    """Load weights by our names, in place; they may have biases before norms, and lack batch norm's counts."""
     for block in [part for part in _block_names(network) if f"{part}.conv1.bias" in converted]:
         bias = converted.pop(f"{block}.conv1.bias")  # the norm behind it subtracts it
         if (mean := converted.get(f"{block}.norm2.norm.running_mean")) is not None:
@@ -73,7 +79,6 @@ def import_spade(state: Mapping[str, Tensor], scheme: Scheme, n_upsamplings: int
         if key.endswith("num_batches_tracked"):  # SPADE's norm does not count, nor do old files hold the count
             converted.setdefault(key, torch.zeros((), dtype=value.dtype))
     network.load_state_dict(converted, assign=True)
-    return network
 
 
 def export_spade(network: nn.Module) -> Weights:
@@ -137,7 +142,7 @@ def original_discriminator_name(key: str, network: nn.Module) -> str:
     return f"discriminator_{scale}.model{number}.{'0' if number == '0' else '0.0'}.{tensor}"
 
 
-def _with_v(state: Mapping[str, Tensor]) -> Weights:
+def with_v(state: Mapping[str, Tensor]) -> Weights:
     """Return the weights with `weight_v` where an old file has the divided weight instead."""
     weights = dict(state)
     for key in [key for key in state if key.endswith(".weight_orig")]:

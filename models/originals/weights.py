@@ -1,4 +1,4 @@
-"""Conversion of state dicts of pix2pixHD, pix2pix and SPADE to networks of ours, and back.
+"""Conversion of state dicts of pix2pixHD, pix2pix, SPADE and OASIS to networks of ours, and back.
 
 The names and shapes of a state dict determine its network. The originals differ from ours in this:
 
@@ -8,7 +8,7 @@ The names and shapes of a state dict determine its network. The originals differ
   `module.`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from models.originals.layer_names import Layer, OriginalWeightsError, Scheme, layers_of
+from models.originals.oasis import export_oasis, import_oasis, is_oasis, recognize_oasis
 from models.originals.sizes import BUILDERS, Weights
 from models.originals.spade import export_spade, import_spade, is_spade, recognize_spade
 
@@ -36,22 +37,66 @@ class ImportedNetwork:
     has_biases_before_norms: bool
 
 
-def import_original(state_dict: Mapping[Any, Any], *, n_upsamplings: int | None = None) -> ImportedNetwork:
+@dataclass(frozen=True)
+class LeftOpen:
+    """Sizes that the weights of a generator leave open; None for what is usual with its channels.
+
+    n_upsamplings: of SPADE's. noise_channels: of OASIS's, among the channels of its condition.
+    """
+
+    n_upsamplings: int | None = None
+    noise_channels: int | None = None
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """How the files of originals are converted that `layers_of` does not describe.
+
+    recognize: returns the scheme of a state dict, None where it is of others. has: whether a scheme is of these.
+    """
+
+    recognize: Callable[[Weights], Scheme | None]
+    has: Callable[[Scheme], bool]
+    to_ours: Callable[[Weights, Scheme, LeftOpen], nn.Module]
+    to_original: Callable[[nn.Module], Weights]
+
+
+USUAL_SIZES = LeftOpen()
+
+
+def _import_spade(weights: Weights, scheme: Scheme, sizes: LeftOpen) -> nn.Module:
+    if sizes.noise_channels:
+        raise OriginalWeightsError(f"takes no noise: generator.noise_channels is 0, not {sizes.noise_channels}")
+    return import_spade(weights, scheme, sizes.n_upsamplings)
+
+
+def _import_oasis(weights: Weights, scheme: Scheme, sizes: LeftOpen) -> nn.Module:
+    return import_oasis(weights, scheme, sizes.noise_channels, sizes.n_upsamplings)
+
+
+CONVERSIONS = (
+    Conversion(recognize_spade, is_spade, _import_spade, export_spade),
+    Conversion(recognize_oasis, is_oasis, _import_oasis, export_oasis),
+)
+
+
+def import_original(state_dict: Mapping[Any, Any], sizes: LeftOpen = USUAL_SIZES) -> ImportedNetwork:
     """Return the network of ours that computes the same as the original with these weights.
 
-    n_upsamplings: of SPADE's generator, which its weights leave open; None for what is usual with its channels.
+    sizes: those that the weights leave open.
 
     Raises:
-        OriginalWeightsError: no network of pix2pixHD, pix2pix or SPADE has these names and shapes.
+        OriginalWeightsError: no network of pix2pixHD, pix2pix, SPADE or OASIS has these names and shapes.
     """
     if not all(isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in state_dict.items()):
         found = ", ".join(f"{key}: {type(value).__name__}" for key, value in list(state_dict.items())[:3])
         raise OriginalWeightsError(f"expected tensors by name, found {found}")
     weights = {key.removeprefix("module."): value for key, value in state_dict.items()}
-    scheme = recognize_spade(weights) or _recognize(weights)
+    recognized = (conversion.recognize(weights) for conversion in CONVERSIONS)
+    scheme = next((scheme for scheme in recognized if scheme), None) or _recognize(weights)
     try:
-        if is_spade(scheme):
-            network = import_spade(weights, scheme, n_upsamplings)
+        if conversion := _conversion(scheme):
+            network = conversion.to_ours(weights, scheme, sizes)
             return ImportedNetwork(network.requires_grad_(), scheme, has_biases_before_norms=True)
         with torch.device("meta"):
             network = BUILDERS[scheme](weights)
@@ -59,7 +104,9 @@ def import_original(state_dict: Mapping[Any, Any], *, n_upsamplings: int | None 
         converted = _to_ours(weights, layers, network)
         network.load_state_dict(converted, assign=True)
     except (OriginalWeightsError, KeyError, IndexError, ValueError, RuntimeError) as error:
-        raise OriginalWeightsError(f"resembles the original's {scheme} network, but does not fit: {error}") from error
+        lines = str(error).splitlines() or [""]
+        first = lines[min(1, len(lines) - 1)].strip()  # torch lists every weight that does not fit, below a title
+        raise OriginalWeightsError(f"resembles the original's {scheme} network, but does not fit: {first}") from error
     has_biases = any(layer.our_norm and f"{layer.original}.bias" in weights for layer in layers)
     return ImportedNetwork(network.requires_grad_(), scheme, has_biases)
 
@@ -72,8 +119,8 @@ def export_original(network: nn.Module, scheme: Scheme, *, biases_before_norms: 
     Raises:
         OriginalWeightsError: the original has no such network, for instance because of spectral norm.
     """
-    if is_spade(scheme):
-        return export_spade(network)
+    if conversion := _conversion(scheme):
+        return conversion.to_original(network)
     _check_exportable(network)
     state = {key: value.detach().cpu() for key, value in network.state_dict().items()}
     weights: Weights = {}
@@ -94,6 +141,10 @@ def export_original(network: nn.Module, scheme: Scheme, *, biases_before_norms: 
     if state:
         raise OriginalWeightsError(f"the original has no such network: {next(iter(state))} does not exist there")
     return weights
+
+
+def _conversion(scheme: Scheme) -> Conversion | None:
+    return next((conversion for conversion in CONVERSIONS if conversion.has(scheme)), None)
 
 
 def _check_exportable(network: nn.Module) -> None:
@@ -124,7 +175,7 @@ def _recognize(weights: Weights) -> Scheme:
         return "patch"
     found = ", ".join(f"{key} {list(shape)}" for key, shape in list(shapes.items())[:3]) or "no tensors"
     raise OriginalWeightsError(
-        "expected a generator, discriminator or encoder of pix2pixHD, pix2pix or SPADE (model.1.weight, "
+        "expected a generator, discriminator or encoder of pix2pixHD, pix2pix, SPADE or OASIS (model.1.weight, "
         f"model.model.0.weight, scale0_layer0.0.weight, ...), found {found}"
     )
 

@@ -78,11 +78,6 @@ def test_scientific_notation_is_a_number(tmp_path: Path) -> None:
         ("generator: {hidden_channels: 0}", [], r"generator\.hidden_channels is 0, expected a number of at least 1"),
         ("discriminator: {spectral_norm: outer}", [], r"spectral_norm is outer, expected one of none, inner, all"),
         ("data: {workers: many}", [], r"data\.workers is many, expected a number of at least 0, or auto"),
-        (
-            "{generator: {norm: batch}, train: {activation_checkpointing: true}}",
-            [],
-            r"train\.activation_checkpointing is true, expected false with generator\.norm=batch",
-        ),
         ("train: {pool_size: -1}", [], r"train\.pool_size is -1"),
         ("init: {encoder: x}", [], r"init\.encoder is x, expected null where no features are encoded"),
         ("features: {n_channels: 2, origin: precomputed}", [], r"features\.n_channels is 2, expected 3"),

@@ -21,6 +21,7 @@ from inference.load import load_network
 from metrics.fid import INCEPTION
 from metrics.lpips import ALEXNET
 from models.originals.layer_names import Scheme
+from models.originals.oasis import original_discriminator_name
 from models.originals.weights import export_original
 from tests.conftest import save_image
 from tests.docs.documents import DOCUMENTS, ROOT, commands, words
@@ -78,6 +79,7 @@ MADE_BEFORE = {  # what the reader has made by then
     "--output SOURCES": "python -m tools.convert_data from-photos PHOTOS PAIRS",
     "--colors DATA/train_label.yaml": "python -m tools.convert_data colors-to-ids COLORED/train DATA/train_label",
     "runs/spade_ade20k --format original": "python train.py --config configs/spade_ade20k.yaml data.root=ROOT",
+    "--output latest_EMA.pth": "python train.py --config configs/oasis_cityscapes.yaml data.root=ROOT",
     "generator.safetensors": "python -m tools.export --checkpoint runs/mine --format safetensors",
 }
 LABEL_WEIGHTS = "labels/latest_net_G.pth"
@@ -85,6 +87,7 @@ SPADE_WEIGHTS = {
     "spade_ade20k": "checkpoints/ade20k_pretrained",
     "spade_cityscapes": "checkpoints/cityscapes_pretrained",
 }
+OASIS_WEIGHTS = [f"checkpoints/oasis_{name}_pretrained/models" for name in ("ade20k", "cityscapes")]
 PAGES = {command: document.name for document in reversed(DOCUMENTS) for command in commands(document)}  # the first
 SHOWN = [
     pytest.param(command, id=f"{page}: {command}", marks=[pytest.mark.slow] * ("torchrun" in command))
@@ -159,13 +162,23 @@ def train_stand_ins() -> None:
     discriminator = load_network(Path("runs/labels/checkpoint-00000002.pt"), "discriminator")
     torch.save(export_original(discriminator, "multiscale", biases_before_norms=True), "latest_net_D.pth")
     shutil.copy("configs/pix2pixhd_512p.yaml", "F")
+    small = [f"{part}.base_channels=4" for part in ("generator", "discriminator")]
     for recipe, folder in SPADE_WEIGHTS.items():
-        small = [f"{part}.base_channels=4" for part in ("generator", "discriminator")]
         config = load_config(Path(f"configs/{recipe}.yaml"), ["data.root=ROOT", *small])
         Path(folder).mkdir(parents=True)
         for letter, network in (("G", build_generator(config)), ("D", build_discriminator(config))):
             scheme: Scheme = "spade" if letter == "G" else "spade_multiscale"
             torch.save(export_original(network, scheme, biases_before_norms=True), f"{folder}/latest_net_{letter}.pth")
+    config = load_config(Path("configs/oasis_cityscapes.yaml"), ["data.root=ROOT", *small])
+    discriminator_state = build_discriminator(config).state_dict()  # narrower than OASIS's, which alone is exported
+    states = {
+        "EMA": export_original(build_generator(config), "oasis", biases_before_norms=True),
+        "D": {original_discriminator_name(key): value for key, value in discriminator_state.items()},
+    }
+    for folder in OASIS_WEIGHTS:
+        Path(folder).mkdir(parents=True)
+        for name, state in states.items():
+            torch.save(state, f"{folder}/best_{name}.pth")
 
 
 def tiny(arguments: Sequence[str]) -> list[str]:
@@ -177,6 +190,8 @@ def tiny(arguments: Sequence[str]) -> list[str]:
         settings["data.root"] = "LABELS"
     if any(re.search(r"spade_|oasis_|small_data", argument) for argument in arguments):
         settings |= {"train.batch_size": "1", "train.accumulation_steps": "1", "generator.n_upsamplings": "5"}
+    if any("oasis_" in argument for argument in arguments):
+        settings["generator.hidden_channels"] = "128"  # the only width that its files have
     given = [argument for argument in arguments if argument.partition("=")[0] not in settings]
     return [*given, *(f"{key}={value}" for key, value in settings.items())]
 

@@ -26,6 +26,7 @@ needs_compiler = pytest.mark.skipif(what_compiling_lacks(CPU) is not None, reaso
         ["train.retain_graph=false"],
         ["train.activation_checkpointing=true"],
         ["train.activation_checkpointing=true", "generator.spectral_norm=true"],
+        ["train.activation_checkpointing=true", "generator.norm=batch"],
         SPADE,
     ],
     ids=lambda settings: " ".join(settings) or "default",
@@ -44,7 +45,7 @@ def test_a_compiled_generator_is_trained_to_the_same_weights(
         assert ours.keys() == theirs.keys()  # no trace of the compiler in a checkpoint
         for key in ours:
             # Adam's first steps are the signs of the gradients: tiny ones can differ
-            assert (ours[key] - theirs[key]).abs().mean() < 2e-5, key
+            assert (ours[key] - theirs[key]).float().abs().mean() < 2e-5, key
 
 
 @needs_compiler

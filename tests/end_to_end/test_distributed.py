@@ -13,7 +13,7 @@ from torch import Tensor
 
 import train
 from tests.processes import PATIENCE_S, run_two, torchrun
-from tests.runs import OASIS, SPADE
+from tests.runs import OASIS, SPADE, assert_equal, checkpoint, without_config
 from utils.checkpoint import load_checkpoint
 from utils.checkpoint_folder import checkpoint_path
 from utils.distributed import World, joined_world
@@ -76,6 +76,26 @@ def test_two_processes_train_like_one_on_the_joint_batch(tiny_config: Path, sett
         # Adam turns rounding noise in a gradient near zero into a step, so single weights cannot be compared; half
         # the batch, which is what a rank alone would see, shows how far apart different gradients lead.
         assert distance(two, one) < 0.05 * distance(half, one)
+
+
+def test_two_processes_recompute_batch_norm_to_the_same_bits(tiny_config: Path) -> None:
+    """On GPUs the norms are SyncBatchNorm, which torch does not have on a CPU."""
+    common = [f"train.max_steps={STEPS}", *SPADE, "generator.norm=batch", "data.synthetic.train_samples=12"]
+    for recomputes in ("false", "true"):
+        run_with_torchrun(
+            tiny_config, *common, f"run.name={recomputes}", f"train.activation_checkpointing={recomputes}"
+        )
+    plain, recomputed = (weights(tiny_config, name, "generator") for name in ("false", "true"))
+    assert_equal(recomputed, plain)
+
+
+def test_two_processes_with_an_average_of_batch_norm_resume_exactly(tiny_config: Path) -> None:
+    common = ["generator.norm=batch", "train.ema_decay=0.5", "data.synthetic.train_samples=12", "checkpoint.best=l1"]
+    run_with_torchrun(tiny_config, *common, f"train.max_steps={STEPS}", "run.name=whole")
+    for steps in (1, STEPS):
+        run_with_torchrun(tiny_config, *common, f"train.max_steps={steps}", "run.name=parts")
+    whole, parts = (checkpoint(tiny_config, STEPS, name) for name in ("whole", "parts"))
+    assert_equal(without_config(parts), without_config(whole))
 
 
 def test_a_run_of_two_processes_goes_on_with_one(tiny_config: Path) -> None:

@@ -57,6 +57,7 @@ def test_six_steps_kill_and_six_more_equal_twelve(tiny_config: Path) -> None:
         ["train.activation_checkpointing=true", "generator.spectral_norm=true", "discriminator.spectral_norm=inner"],
         [*SPADE, "generator.noise_channels=3", "train.ema_decay=0.5"],
         [*SPADE, "generator.spectral_iteration=v_first", "train.activation_checkpointing=true"],
+        [*SPADE, "generator.norm=batch", "train.batch_size=2", "train.activation_checkpointing=true"],
         [*SPADE, "generator.norm=batch", "train.retain_graph=false", "data.instance_edges=false"],
         [*SPADE, "amp.dtype=bfloat16", "amp.opt_level=O1"],
         [*SPADE, "amp.dtype=bfloat16", "generator.norm=batch", "amp.opt_level=O2"],

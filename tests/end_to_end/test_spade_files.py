@@ -83,7 +83,6 @@ def test_a_run_is_written_in_the_format_of_spade(tiny_config: Path) -> None:
         (["generator.spectral_norm=false"], "no spectral_norm"),
         (["generator.n_upsamplings=3"], "n_upsamplings below 5"),
         (["generator.noise_channels=1"], "noise_channels"),
-        (["generator.n_middle_blocks=1"], "n_middle_blocks 1"),
     ],
 )
 def test_a_generator_that_spade_does_not_have_is_refused(tiny_config: Path, settings: list[str], message: str) -> None:

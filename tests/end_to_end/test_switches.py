@@ -8,7 +8,7 @@ import torch
 
 from configs import build
 from configs.load import load_config
-from tests.runs import assert_equal, checkpoint, run, without_config
+from tests.runs import SPADE, assert_equal, checkpoint, run, without_config
 from training.step_in_backward import SteppingInBackward
 from training.update_setup import build_update
 from utils.distributed import World
@@ -57,6 +57,26 @@ def test_a_cpu_keeps_freed_memory_and_with_checkpointing_gives_the_large_back(
         for device in ("cpu", "cuda"):
             build.prepare_device(config, torch.device(device))
     assert passed == [{"gives_large_back": False}, {"gives_large_back": True}]
+
+
+RECOMPUTED = ["train.activation_checkpointing=true", "generator.norm=batch"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["train.accumulation_steps=2"],
+        ["generator.spectral_norm=true", "train.retain_graph=false"],
+        ["amp.opt_level=O2", "amp.dtype=bfloat16"],
+        [*SPADE, "train.batch_size=2"],
+        ["features.n_channels=2", "features.n_downsamplings=2"],
+    ],
+    ids=" ".join,
+)
+def test_activation_checkpointing_with_batch_norm_trains_alike(tiny_config: Path, settings: list[str]) -> None:
+    """Each norm counts a pass once, though it is computed twice."""
+    plain = trained(tiny_config, *settings, "generator.norm=batch")
+    assert_equal(trained(tiny_config, *settings, *RECOMPUTED), plain)
 
 
 def test_how_much_is_loaded_ahead_changes_no_sample(tiny_config: Path) -> None:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from inference.load import LoadedGenerator, find_checkpoint_file, load_generator
+from inference.load import LoadedGenerator, find_checkpoint_file, load_generator, load_network
 from tools.export.file import Dtype, export_program, export_weights
 from tools.export.html import export_page
 from tools.export.original_weights import choose_family, original_files, write_original
@@ -30,6 +30,7 @@ FILE_NAMES = {
 FOLDER_NAME = "generator_page"  # of --format html --folder
 N_SAMPLES = 4
 _FOR_ONNX = ("onnx", "onnxscript", "onnxruntime")
+FAMILY_NAMES = ("pix2pixHD", "pix2pix", "SPADE", "OASIS")
 PACKAGES = {"onnx": _FOR_ONNX, "html": _FOR_ONNX, "safetensors": ("safetensors",)}
 
 
@@ -53,7 +54,9 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         "outside: inputs and outputs are the generator's tensors"
     )
     add("--conditioning", choices=("inside", "outside"), help=conditioning)
-    add("--family", choices=("pix2pixHD", "pix2pix", "SPADE"), help="original; default: the first that has the network")
+    add("--family", choices=FAMILY_NAMES, help="original; default: the first that has the network")
+    network_help = "original: discriminator writes that of a run, to latest_net_D.pth; default: generator"
+    add("--network", choices=("generator", "discriminator"), default="generator", help=network_help)
     edges = "for a file of pix2pixHD: its last input channel holds instance edges, which the file does not record"
     add("--instance-edges", action="store_true", help=edges)
     folder_help = f"html: a folder of a page and its files for a web server, default {FOLDER_NAME}; for large networks"
@@ -77,6 +80,7 @@ def _contradiction(arguments: argparse.Namespace) -> str | None:
         "--conditioning goes with --format pt2 and onnx": arguments.conditioning and kind not in ("pt2", "onnx"),
         "--dtype: the originals' files are in float32; omit it": dtype and kind == "original",
         "--family goes with --format original": arguments.family and kind != "original",
+        "--network discriminator goes with --format original": arguments.network != "generator" and kind != "original",
         "--dtype bfloat16: onnxruntime has no convolutions in it; use float16, or --format pt2": (
             dtype == "bfloat16" and kind in ("onnx", "html")
         ),
@@ -95,7 +99,7 @@ def check_packages(file_format: str) -> None:
 
 
 def write_originals(loaded: LoadedGenerator, output: Path, family: str | None) -> None:
-    """Write the generator, and its encoder to a second file, in the format of pix2pixHD, pix2pix or SPADE.
+    """Write the generator, and its encoder to a second file, in the format of pix2pixHD, pix2pix, SPADE or OASIS.
 
     Raises:
         OriginalWeightsError: the family has no such network.
@@ -104,6 +108,19 @@ def write_originals(loaded: LoadedGenerator, output: Path, family: str | None) -
     families = {path: choose_family(network, family) for path, network in files.items()}
     for path, network in files.items():
         write_original(network, path, families[path])
+
+
+def write_discriminator(file: Path, output: Path | None, family: str | None, *, may_exist: bool) -> None:
+    """Write the discriminator of a checkpoint in the format of an original.
+
+    Raises:
+        CheckpointError: the file holds no discriminator.
+        OriginalWeightsError: the family has no such network.
+    """
+    path = output or file.with_name("latest_net_D.pth")
+    network = load_network(file, "discriminator")
+    check_output(path, is_folder=False, may_exist=may_exist)
+    write_original(network, path, choose_family(network, family))
 
 
 def check_output(path: Path, *, is_folder: bool, may_exist: bool) -> None:
@@ -124,6 +141,9 @@ def main(argv: Sequence[str]) -> None:
     log_to_console(is_main=True)
     check_packages(arguments.format)
     file = find_checkpoint_file(arguments.checkpoint)
+    if arguments.network == "discriminator":
+        write_discriminator(file, arguments.output, arguments.family, may_exist=arguments.existing == "replace")
+        return
     loaded = load_generator(file, has_instances=arguments.instance_edges, raw_weights=arguments.weights == "raw")
     logger.info("checkpoint   %s", file)
     name = FOLDER_NAME if arguments.folder else FILE_NAMES[arguments.format]

@@ -1,26 +1,35 @@
-"""Weight files that pix2pixHD, pix2pix and SPADE load."""
+"""Weight files that pix2pixHD, pix2pix, SPADE and OASIS load."""
 
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
 from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer
 from models.originals.layer_names import OriginalWeightsError, Scheme
 from models.originals.weights import export_original, import_original
+from models.patch_discriminator import MultiscalePatchDiscriminator
+from models.pixel_discriminator import PixelDiscriminator
+from models.segmentation_discriminator import SegmentationDiscriminator
 from models.spade_generator import SpadeGenerator
+from models.spectral_norm import spectral_norms
 from models.unet_generator import UnetGenerator
 from utils.checkpoint import write_weights_file
 from utils.log import logger
 
+DISCRIMINATORS = (MultiscalePatchDiscriminator, PixelDiscriminator, SegmentationDiscriminator)
 SCHEMES: dict[type, Scheme] = {
     GlobalGenerator: "global",
     LocalEnhancer: "local",
     UnetGenerator: "unet",
     FeatureEncoder: "encoder",
     SpadeGenerator: "spade",
+    PixelDiscriminator: "pixel",
+    SegmentationDiscriminator: "oasis_discriminator",
 }
 FAMILIES: dict[Scheme, tuple[str, ...]] = {
     "encoder": ("pix2pixHD",),
@@ -28,7 +37,37 @@ FAMILIES: dict[Scheme, tuple[str, ...]] = {
     "local": ("pix2pixHD",),
     "unet": ("pix2pix",),
     "spade": ("SPADE",),
+    "oasis": ("OASIS",),
+    "multiscale": ("pix2pixHD",),
+    "patch": ("pix2pix",),
+    "pixel": ("pix2pix",),
+    "spade_multiscale": ("SPADE",),
+    "oasis_discriminator": ("OASIS",),
 }
+
+
+def scheme_of(network: nn.Module) -> Scheme:
+    """Return how the originals name the layers of a network.
+
+    Raises:
+        OriginalWeightsError: they have no such discriminator.
+    """
+    if isinstance(network, MultiscalePatchDiscriminator):
+        return _scheme_of_patches(network)
+    is_oasis = isinstance(network, SpadeGenerator) and network.n_middle_blocks == 1
+    return "oasis" if is_oasis else SCHEMES[type(network)]
+
+
+def _scheme_of_patches(discriminator: MultiscalePatchDiscriminator) -> Scheme:
+    heads = [cast(nn.Conv2d, scale.get_submodule("head")) for scale in discriminator.scales]
+    padding, is_normed = heads[0].padding[0], bool(spectral_norms(discriminator))
+    if is_parametrized(heads[0]):
+        raise OriginalWeightsError("the original has no such network: spectral_norm all")
+    if padding == 1 and len(heads) == 1 and not is_normed:
+        return "patch"
+    if padding != 2:
+        raise OriginalWeightsError(f"the original has no such network: padding {padding}")
+    return "spade_multiscale" if is_normed else "multiscale"
 
 
 def original_files(generator: nn.Module, output: Path) -> dict[Path, nn.Module]:
@@ -39,17 +78,18 @@ def original_files(generator: nn.Module, output: Path) -> dict[Path, nn.Module]:
     return {output: generator.generator, output.with_name(encoder_name): generator.encoder}
 
 
-def choose_family(generator: nn.Module, wanted: str | None) -> str:
-    """Return the family that has this generator, pix2pixHD if both have it; dropout is of pix2pix alone.
+def choose_family(network: nn.Module, wanted: str | None) -> str:
+    """Return the family that has this network, pix2pixHD if both have it; dropout is of pix2pix alone.
 
     Raises:
         OriginalWeightsError: the wanted family has no such network.
     """
-    families = FAMILIES[SCHEMES[type(generator)]]
-    if any(isinstance(module, nn.Dropout) for module in generator.modules()):
+    families = FAMILIES[scheme_of(network)]
+    if any(isinstance(module, nn.Dropout) for module in network.modules()):
         families = tuple(family for family in families if family == "pix2pix")
     if wanted is not None and wanted not in families:
-        raise OriginalWeightsError(f"--family {wanted} has no such generator, only {', '.join(families)}")
+        kind = "discriminator" if isinstance(network, DISCRIMINATORS) else "generator"
+        raise OriginalWeightsError(f"--family {wanted} has no such {kind}, only {', '.join(families)}")
     return wanted or families[0]
 
 
@@ -62,7 +102,7 @@ def write_original(network: nn.Module, path: Path, family: str) -> None:
     has_instance_norm = any(isinstance(module, nn.InstanceNorm2d) for module in network.modules())
     # pix2pixHD has a bias before every norm, pix2pix only before instance norm
     weights = export_original(
-        network, SCHEMES[type(network)], biases_before_norms=family == "pix2pixHD" or has_instance_norm
+        network, scheme_of(network), biases_before_norms=family == "pix2pixHD" or has_instance_norm
     )
     again = import_original(weights).network.state_dict()
     for key, value in network.state_dict().items():

@@ -5,10 +5,13 @@ import pytest
 import torch
 
 import train
-from inference.load import load_generator
+from inference.load import load_generator, load_network
 from models.originals.layer_names import OriginalWeightsError
 from models.originals.weights import import_original
+from tests.runs import OASIS
 from tools.export import __main__ as export
+
+AS_LARGE = ["discriminator.base_channels=64", *(f"data.synthetic.{side}=64" for side in ("height", "width"))]
 
 
 def exported(config: Path, *settings: str, family: str | None = None) -> dict[str, torch.Tensor]:
@@ -80,3 +83,44 @@ def test_a_batch_norm_unet_of_the_originals_comes_back_with_its_names(
     arguments = ["--checkpoint", str(tmp_path / "latest_net_G.pth"), "--format", "original"]
     export.main([*arguments, "--output", str(tmp_path / "back.pth")])
     assert torch.load(tmp_path / "back.pth", weights_only=True).keys() == weights.keys()
+
+
+THEIR_DISCRIMINATORS = {
+    "pix2pixHD": ["discriminator.n_scales=2"],
+    "pix2pix": ["discriminator.n_scales=1", "discriminator.padding=1", "discriminator.norm=batch"],
+    "pix2pix, 1x1": ["discriminator.name=pixel", "loss.feature_matching=0"],
+    "SPADE": ["discriminator.spectral_norm=inner"],
+    "OASIS": [*OASIS, "discriminator.spectral_norm=inner", "discriminator.n_downsamplings=6", *AS_LARGE],
+}
+
+
+@pytest.mark.parametrize("family", THEIR_DISCRIMINATORS)
+def test_a_discriminator_is_written_and_read_again(tiny_config: Path, family: str) -> None:
+    train.main(["--config", str(tiny_config), "train.max_steps=1", *THEIR_DISCRIMINATORS[family]])
+    folder = tiny_config.parent / "runs" / "tiny"
+    arguments = ["--checkpoint", str(folder), "--format", "original", "--network", "discriminator"]
+    export.main([*arguments, "--family", family.split(",")[0]])
+    (checkpoint,) = folder.glob("checkpoint-*.pt")
+    files = (checkpoint, folder / "latest_net_D.pth")
+    ours, theirs = (load_network(path, "discriminator").state_dict() for path in files)
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[key], theirs[key]) for key in ours)
+    with pytest.raises(FileExistsError, match="already exists"):
+        export.main(arguments)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["discriminator.spectral_norm=all"], "the original has no such network: spectral_norm all"),
+        (["discriminator.padding=1"], "the original has no such network: padding 1"),
+        ([], "--family SPADE has no such discriminator, only pix2pixHD"),
+    ],
+)
+def test_a_discriminator_that_the_originals_do_not_have_is_refused(
+    tiny_config: Path, settings: list[str], message: str
+) -> None:
+    train.main(["--config", str(tiny_config), "train.max_steps=1", "discriminator.n_scales=2", *settings])
+    arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--format", "original"]
+    with pytest.raises(OriginalWeightsError, match=message):
+        export.main([*arguments, "--network", "discriminator", "--family", "SPADE"])

@@ -1,0 +1,72 @@
+"""The running statistics of batch norm: means and variances that evaluation normalises by."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+
+import torch
+from torch import Tensor, nn
+
+BatchNorm = nn.BatchNorm2d | nn.SyncBatchNorm
+Buffers = dict[str, Tensor]
+
+
+def batch_norms(network: nn.Module) -> list[BatchNorm]:
+    """Return the norms of a network that have running statistics."""
+    return [module for module in network.modules() if isinstance(module, BatchNorm) and module.running_mean is not None]
+
+
+class Untracked(AbstractContextManager[None]):
+    """Context in which passes in training mode leave the running statistics as they are; can be entered again.
+
+    Batch norm has copies of them meanwhile. Without any it would keep fewer tensors for the backward pass, by which
+    torch recognises that a recomputation is not that of its pass.
+    """
+
+    def __init__(self, norms: Sequence[BatchNorm]) -> None:
+        self._norms = norms
+        self._kept: list[list[Buffers]] = []
+
+    def __enter__(self) -> None:
+        self._kept.append([dict(norm.named_buffers(recurse=False)) for norm in self._norms])
+        for norm, buffers in zip(self._norms, self._kept[-1], strict=True):
+            _set(norm, {name: buffer.clone() for name, buffer in buffers.items()})
+
+    def __exit__(self, *_: object) -> None:
+        for norm, buffers in zip(self._norms, self._kept.pop(), strict=True):
+            _set(norm, buffers)
+
+
+def _set(norm: BatchNorm, buffers: Buffers) -> None:
+    for name, buffer in buffers.items():
+        setattr(norm, name, buffer)
+
+
+@contextmanager
+def estimating_statistics(network: nn.Module) -> Iterator[None]:
+    """Replace the running statistics by the mean over the passes that are made within, each of a batch.
+
+    Each norm normalises by the statistics of its batch, as in training; all else is in evaluation mode: dropout drops
+    nothing, and spectral norm makes no step of its power iteration. The counts of batches stay. So does everything if
+    a statistic is not finite, or on an error.
+    """
+    modes = {module: module.training for module in network.modules()}
+    norms = batch_norms(network)
+    momenta = [norm.momentum for norm in norms]
+    kept = [{name: buffer.clone() for name, buffer in norm.named_buffers(recurse=False)} for norm in norms]
+    network.eval()
+    for norm in norms:
+        norm.train().reset_running_stats()
+        norm.momentum = None  # which makes torch take the mean of all batches since the reset
+    is_estimated = False
+    try:
+        yield
+        statistics = [value for norm in norms for value in (norm.running_mean, norm.running_var) if value is not None]
+        is_estimated = bool(torch.stack([value.isfinite().all() for value in statistics]).all())
+    finally:
+        for norm, momentum, buffers in zip(norms, momenta, kept, strict=True):
+            norm.momentum = momentum
+            for name, buffer in buffers.items():
+                if name == "num_batches_tracked" or not is_estimated:
+                    getattr(norm, name).copy_(buffer)
+        for module, mode in modes.items():
+            module.training = mode

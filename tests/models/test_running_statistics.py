@@ -1,0 +1,103 @@
+from collections.abc import Callable
+from contextlib import suppress
+from typing import cast
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from models.activation_checkpointing import enable_activation_checkpointing
+from models.global_generator import GlobalGenerator
+from models.running_statistics import Untracked, batch_norms, estimating_statistics
+from models.spade_generator import SpadeGenerator
+from models.spectral_norm import add_spectral_norm
+from tests.runs import assert_equal
+
+NETWORKS: dict[str, Callable[[], nn.Module]] = {
+    "batch": lambda: GlobalGenerator(
+        in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=2, norm="batch", dropout=True
+    ),
+    "batch and spectral": lambda: add_spectral_norm(
+        SpadeGenerator(in_channels=3, base_channels=2, n_upsamplings=3, hidden_channels=8, norm="batch")
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_pass_that_is_computed_again_does_not_count(name: str) -> None:
+    results = []
+    for is_on in (False, True):
+        torch.manual_seed(0)
+        network = NETWORKS[name]()
+        if is_on:
+            enable_activation_checkpointing(network)
+        images = torch.randn(2, 2, 3, 16, 16)
+        # two passes before a backward pass, one of which is computed again twice
+        losses = [network(image).square().mean() for image in images]
+        losses[0].backward(retain_graph=True)
+        (losses[0] + losses[1]).backward()
+        gradients = {name: cast(Tensor, weight.grad) for name, weight in network.named_parameters()}
+        results.append(({"first": losses[0], "second": losses[1]}, gradients, network.state_dict()))
+    for plain, recomputed in zip(*results, strict=True):
+        assert plain.keys() == recomputed.keys()
+        for key, value in plain.items():
+            assert torch.equal(value, recomputed[key]), key
+
+
+def test_untracked_passes_leave_the_very_buffers() -> None:
+    network = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2), nn.BatchNorm2d(2, track_running_stats=False))
+    (norm,) = batch_norms(network)
+    before = {name: (buffer, buffer.clone()) for name, buffer in network.named_buffers()}
+    context = Untracked([norm])
+    for _ in range(2):
+        with context, Untracked([norm]):
+            network(torch.randn(3, 1, 4, 4))
+    assert len(before) == 3
+    for name, buffer in network.named_buffers():
+        assert buffer is before[name][0], name
+        assert torch.equal(buffer, before[name][1]), name
+    network(torch.randn(3, 1, 4, 4))
+    assert norm.num_batches_tracked == 1
+
+
+def test_statistics_are_the_mean_over_the_passes_within() -> None:
+    torch.manual_seed(0)
+    network = NETWORKS["batch and spectral"]()
+    dropout = nn.Dropout(0.5)
+    norms = batch_norms(network)
+    before = {name: buffer.clone() for name, buffer in network.named_buffers()}
+    inputs: list[Tensor] = []
+    norms[0].register_forward_hook(lambda _module, args, _output: inputs.append(args[0]))
+    batches = torch.randn(3, 2, 3, 16, 16)
+    with estimating_statistics(nn.ModuleList([network, dropout])), torch.no_grad():
+        assert not dropout.training
+        for batch in batches:
+            network(batch)
+    means, variances = (torch.stack([f(x) for x in inputs]).mean(dim=0) for f in (channel_mean, channel_variance))
+    torch.testing.assert_close(norms[0].running_mean, means)
+    torch.testing.assert_close(norms[0].running_var, variances)
+    assert all(module.training for module in (network, dropout, *norms))
+    assert all(norm.momentum == 0.1 for norm in norms)
+    for name, buffer in network.named_buffers():  # the vectors of spectral norm among them
+        is_estimated = name.endswith(("running_mean", "running_var"))
+        assert torch.equal(buffer, before[name]) != is_estimated, name
+
+
+def channel_mean(x: Tensor) -> Tensor:
+    return x.mean(dim=(0, 2, 3))
+
+
+def channel_variance(x: Tensor) -> Tensor:
+    return x.var(dim=(0, 2, 3))
+
+
+@pytest.mark.parametrize("fault", ["not finite", "error"])
+def test_without_a_usable_estimate_the_statistics_stay(fault: str) -> None:
+    network = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2))
+    network(torch.randn(3, 1, 4, 4))
+    before = {name: buffer.clone() for name, buffer in network.named_buffers()}
+    with suppress(ZeroDivisionError), estimating_statistics(network):
+        network(torch.full((3, 1, 4, 4), torch.inf if fault == "not finite" else 1.0))
+        if fault == "error":
+            raise ZeroDivisionError
+    assert_equal(dict(network.named_buffers()), before)

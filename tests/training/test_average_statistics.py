@@ -1,0 +1,115 @@
+"""The average's statistics of batch norm: those of its own weights, and nothing else of a run depends on them."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from configs import build
+from configs.load import load_config
+from data.batch import Batch
+from data.loader import TrainingDataset
+from data.sampler import SampleKey
+from inference.load import load_generator
+from models.running_statistics import batch_norms, estimating_statistics
+from models.spectral_norm import settle_spectral_norm
+from tests.runs import SPADE, assert_equal, checkpoint, run
+from training.graceful_stop import GracefulStop
+from training.setup import build_training, open_loop
+from training.validation import Validation
+from utils.checkpoint_folder import checkpoint_path
+from utils.distributed import World
+
+AVERAGED = ["generator.norm=batch", "train.ema_decay=0.9", "optimizer.learning_rate=1e-3"]
+
+
+def saved_statistics(config: Path, step: int, name: str = "tiny") -> dict[str, Tensor]:
+    averaged = checkpoint(config, step, name)["generator_average"]
+    return {key.removeprefix("module."): value for key, value in averaged.items() if "running_" in key}
+
+
+@pytest.mark.parametrize("settings", [[], ["generator.spectral_norm=true", "generator.dropout=true"]])
+def test_saved_statistics_are_those_of_the_averaged_weights(tiny_config: Path, settings: list[str]) -> None:
+    run(tiny_config, *AVERAGED, *settings)
+    saved = saved_statistics(tiny_config, 4)
+    trained = checkpoint(tiny_config, 4)["generator"]["network"]
+    config = load_config(tiny_config, [*AVERAGED, *settings])
+    layout = build.build_layout(config, "train", needs_targets=True)
+    dataset = TrainingDataset(layout, build.build_preprocessing(config), config.run.seed)
+    conditioning = build.build_conditioning(config)
+    network = load_generator(checkpoint_path(tiny_config.parent / "runs" / "tiny", 4)).generator
+    settle_spectral_norm(network)
+    with estimating_statistics(network), torch.no_grad():
+        for index in range(len(layout)):  # fewer samples than batches that would be taken
+            sample = dataset[SampleKey(0, index)]
+            assert not isinstance(sample, Exception)
+            network(conditioning(Batch.of([sample])))
+    assert len(saved) == 2 * len(batch_norms(network)) > 0
+    for key, value in saved.items():
+        torch.testing.assert_close(value, network.state_dict()[key], rtol=1e-3, atol=1e-4)
+    assert not any(torch.allclose(value, trained[key], rtol=1e-3, atol=1e-4) for key, value in saved.items())
+
+
+def test_validation_uses_what_is_saved(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[dict[str, Tensor]] = []
+    validate = Validation.run
+
+    def record(self: Validation, *arguments: Any) -> dict[str, float]:
+        state = self.predictor.generator.state_dict()
+        seen.append({key: value.clone() for key, value in state.items() if "running_" in key})
+        return validate(self, *arguments)
+
+    monkeypatch.setattr(Validation, "run", record)
+    run(tiny_config, *AVERAGED, "log.images_every_steps=2", "checkpoint.every_steps=2", "checkpoint.best=l1")
+    assert len(seen) == 2
+    assert_equal([saved_statistics(tiny_config, step) for step in (2, 4)], seen)
+
+
+def test_the_training_does_not_depend_on_it(tiny_config: Path) -> None:
+    """Noise, dropout, the order of the samples and the network's own buffers are as without an average."""
+    settings = [*SPADE, "generator.norm=batch", "generator.noise_channels=2", "train.batch_size=2"]
+    often = ["train.ema_decay=0.9", "log.images_every_steps=1", "checkpoint.every_steps=1"]
+    run(tiny_config, *settings, "run.name=with", *often)
+    run(tiny_config, *settings, "run.name=without")
+    states = [checkpoint(tiny_config, 4, name) for name in ("with", "without")]
+    for key in ("generator", "discriminator", "random_states", "samples_into_epoch"):
+        assert_equal(states[0][key], states[1][key])
+
+
+@pytest.mark.parametrize("settings", [["generator.norm=batch"], ["train.ema_decay=0.9"]])
+def test_there_is_none_without_batch_norm_or_an_average(tiny_config: Path, settings: list[str]) -> None:
+    training = build_training(load_config(tiny_config, settings), World(0, 1, torch.device("cpu")))
+    assert training.run_state.average_statistics is None
+
+
+def test_samples_are_spread_over_the_split_and_shared_by_the_processes(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(World, "wrap", lambda _, network: network)
+    monkeypatch.setattr(World, "barrier", lambda _: None)
+    monkeypatch.setattr(World, "gather", lambda _, value: [value])
+    config = load_config(tiny_config, [*AVERAGED, "train.batch_size=2", "data.synthetic.train_samples=200"])
+    keys = []
+    for rank in (0, 1):
+        statistics = build_training(config, World(rank, 2, torch.device("cpu"))).run_state.average_statistics
+        assert statistics is not None
+        assert [len(batch) for batch in statistics.keys] == [2] * 20
+        keys.append([[key.index for key in batch] for batch in statistics.keys])
+    assert keys[0][:2] == [[0, 2], [10, 12]]
+    assert keys[1][:2] == [[5, 7], [15, 17]]
+    assert keys[1][-1] == [195, 197]
+
+
+def test_no_save_depends_on_the_data_set(tiny_config: Path, label_data_set: Path) -> None:
+    settings = [*AVERAGED, "data.layout=paired_folders", f"data.root={label_data_set}", "data.n_classes=5"]
+    config = load_config(tiny_config, [*settings, "data.instance_edges=false", "data.workers=0"])
+    training = build_training(config, World(0, 1, torch.device("cpu")))
+    training.folder.mkdir(parents=True)
+    with GracefulStop() as stop, open_loop(training, stop):
+        shutil.rmtree(label_data_set)
+        training.run_state.loop.step = 1
+        training.checkpoints.save_with_retries(1)
+    assert all(value.abs().max() > 0 for key, value in saved_statistics(tiny_config, 1).items() if "mean" in key)

@@ -1,0 +1,99 @@
+"""Statistics of batch norm that belong to the averaged weights of the generator."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+from torch.optim.swa_utils import AveragedModel
+
+from configs import build
+from configs.schema import Config
+from data.batch import Batch, DataError, Sample
+from data.conditioning import Conditioning
+from data.layout import Layout
+from data.loader import TrainingDataset
+from data.sampler import SampleKey
+from inference.feature_sampler import image_seed
+from models.noise_channels import draw_noise
+from models.running_statistics import batch_norms, estimating_statistics
+from models.spectral_norm import settle_spectral_norm
+from utils.distributed import World
+from utils.precision import Precision
+
+N_BATCHES = 20  # a running mean with batch norm's momentum of 0.1 has the variance of one of 19
+
+
+@dataclass
+class AverageStatistics:
+    """Estimates the running statistics of an average of weights from batches of training samples.
+
+    The average has those of the network in training, which belong to its weights. The batches are the same each time;
+    random numbers come from generators of their own, so that the training does not depend on when this is done. All
+    processes take part, each with batches of its own: SyncBatchNorm computes with those of all of them.
+
+    network: the average. keys: samples of each batch of this process.
+    """
+
+    network: nn.Module
+    dataset: TrainingDataset
+    keys: Sequence[Sequence[SampleKey]]
+    conditioning: Conditioning
+    precision: Precision
+    device: torch.device
+    _batches: list[Batch] = field(init=False, default_factory=list)
+    _step: int | None = field(init=False, default=None)
+
+    def read(self) -> None:
+        """Read the batches into memory, before training: no save is to depend on the data set.
+
+        Raises:
+            DataError: a sample cannot be used.
+        """
+        self._batches = [self._read(keys) for keys in self.keys]
+
+    @torch.no_grad()
+    def estimate(self, step: int) -> None:
+        """Replace the statistics by those of the average after `step`, unless that is done; after `read`."""
+        if step == self._step:
+            return
+        assert self._batches
+        settle_spectral_norm(self.network)
+        with estimating_statistics(self.network), self.precision.autocast():
+            for batch in self._batches:
+                draw_noise(self.network, [image_seed(0, name) for name in batch.names])
+                moved = batch.to(self.device)
+                self.network(*self.conditioning.generator_inputs(moved, self.conditioning(moved)))
+        self._step = step
+
+    def _read(self, keys: Sequence[SampleKey]) -> Batch:
+        samples: list[Sample] = []
+        for key in keys:
+            sample = self.dataset[key]
+            if isinstance(sample, DataError):
+                raise sample
+            samples.append(sample)
+        return Batch.of(samples)
+
+
+def build_average_statistics(
+    config: Config, world: World, layout: Layout, precision: Precision, average: AveragedModel | None
+) -> AverageStatistics | None:
+    """Return what estimates the statistics of an average; None without an average, or without batch norm in it.
+
+    layout: the training samples, over which those of the batches are spread evenly.
+    """
+    if average is None or not batch_norms(average.module):
+        return None
+    size = config.train.batch_size
+    n_batches = min(N_BATCHES, len(layout) // (size * world.size))
+    n_samples = n_batches * size * world.size
+    own = [(batch * world.size + world.rank) * size for batch in range(n_batches)]
+    return AverageStatistics(
+        average.module,
+        TrainingDataset(layout, build.build_preprocessing(config), config.run.seed, config.data.on_bad_sample),
+        [[SampleKey(0, number * len(layout) // n_samples) for number in range(begin, begin + size)] for begin in own],
+        build.build_conditioning(config),
+        precision,
+        world.device,
+    )
