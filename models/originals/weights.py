@@ -19,6 +19,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from models.originals.layer_names import Layer, OriginalWeightsError, Scheme, layers_of
 from models.originals.sizes import BUILDERS, Weights
 from models.originals.spade import export_spade, import_spade, is_spade, recognize_spade
+from models.upsampled_convolution import UpsampledConv2d
 
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
@@ -100,7 +101,7 @@ def _check_exportable(network: nn.Module) -> None:
     for module in network.modules():
         if is_parametrized(module):
             raise OriginalWeightsError("the original has no such network: spectral_norm")
-        if isinstance(module, nn.Upsample):
+        if isinstance(module, nn.Upsample | UpsampledConv2d):
             raise OriginalWeightsError("the original has no such network: upsample other than transposed")
         if isinstance(module, nn.Conv2d) and module.padding_mode != "zeros":
             raise OriginalWeightsError(f"the original has no such network: padding={module.padding_mode}")
