@@ -14,6 +14,10 @@ from data.batch import Batch
 N_CLASSES = 35
 DEMO = ["generator.base_channels=32", "generator.n_downsamplings=2", "generator.n_blocks=4"]
 DEMO += ["discriminator.base_channels=32", "loss.vgg=0", "loss.l1=20"]
+SPADE = ["generator.name=spade", "generator.n_upsamplings=6", "generator.spectral_norm=true"]
+SPADE += ["discriminator.spectral_norm=inner", "loss.gan_mode=hinge", "loss.over_scales=mean"]
+SPADE += ["optimizer.learning_rate=1e-4", "optimizer.discriminator_learning_rate=4e-4"]
+SPADE += ["optimizer.beta1=0", "optimizer.beta2=0.9"]
 
 
 @dataclass(frozen=True)

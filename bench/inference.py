@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from bench.cases import N_CLASSES, Case
+from bench.cases import N_CLASSES, SPADE, Case
 from bench.comparison import Side, Workload, compare
 from bench.measure import Work, count_flop
 from bench.processes import serve
@@ -41,9 +41,10 @@ FROM_FILES = "PNG to PNG"
 
 
 def cases_of(height: int, width: int) -> list[Case]:
-    """Return cases of the network alone by batch size, and of N_FILES files one after the other."""
+    """Return cases of the network alone by batch size, of N_FILES files one after the other, and of SPADE's network."""
     alone = [Case(f"network, {width}x{height}, batch {n}", height, width, n) for n in (1, 8)]
-    return [*alone, Case(f"{FROM_FILES}, {width}x{height}, {N_FILES} files", height, width, N_FILES)]
+    files = Case(f"{FROM_FILES}, {width}x{height}, {N_FILES} files", height, width, N_FILES)
+    return [*alone, files, Case(f"SPADE, {width}x{height}, batch 1", height, width, settings=tuple(SPADE))]
 
 
 CPU_CASES, GPU_CASES = cases_of(256, 256), cases_of(512, 1024)
@@ -165,18 +166,17 @@ def serve_translation(case: Case, side: str, device: torch.device, folder: Path)
     serve(make, device, warm_up=1 if device.type == "cpu" else 2)
 
 
-def compare_sides(case: Case, device: torch.device, repeats: int, folder: Path, flop: int) -> list[dict[str, Any]]:
-    """Return a row for each side of a case. flop: of one image."""
+def compare_sides(case: Case, device: torch.device, repeats: int, folder: Path) -> list[dict[str, Any]]:
+    """Return a row for each side of a case."""
     command = [sys.executable, "-m", "bench.inference", "--serve", case.name]
     dtypes = {side: choose_precision(level_of(side), "auto", device).compute_dtype for side in sides_of(case)}
     sides = {side: Side([*command, side, str(device), str(folder)], dtype) for side, dtype in dtypes.items()}
-    return compare(Workload(case.name, case.batch_size, case.batch_size * flop), sides, device, repeats)
+    return compare(Workload(case.name, case.batch_size, case.batch_size * flop_of_image(case)), sides, device, repeats)
 
 
-def prepare(case: Case, folder: Path) -> int:
-    """Write the files of the cases; return the floating-point operations of one image."""
+def flop_of_image(case: Case) -> int:
+    """Return the floating-point operations of the translation of one image."""
     network = make_generator(case)
-    write_files(case, network, folder)
     source = torch.zeros(1, build.build_conditioning(case.config()).channels, case.height, case.width)
     with torch.no_grad():
         return count_flop(lambda: network(source))
@@ -199,9 +199,9 @@ def main() -> None:
     torch.backends.cudnn.benchmark = True
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as files:
-        flop = prepare(chosen[0], Path(files))
+        write_files(chosen[0], make_generator(chosen[0]), Path(files))
         for case in chosen:
-            rows += compare_sides(case, device, arguments.repeats, Path(files), flop)
+            rows += compare_sides(case, device, arguments.repeats, Path(files))
             write_report("inference", device, rows)  # a later case may fail
 
 

@@ -48,4 +48,13 @@ def markdown_table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _cell(value: object) -> str:
+    if isinstance(value, list):
+        return _mean_and_range([float(number) for number in value])
     return f"{value:.3g}" if isinstance(value, float) else "" if value is None else str(value)
+
+
+def _mean_and_range(numbers: Sequence[float]) -> str:
+    """Return the mean and half of the range of the same figure of several runs."""
+    if len(numbers) < 2:
+        return "".join(map(_cell, numbers))
+    return f"{sum(numbers) / len(numbers):.3g} ± {(max(numbers) - min(numbers)) / 2:.1g}"

@@ -1,4 +1,4 @@
-"""A training step compared with pix2pixHD's update: time, arithmetic, share of the convolution rate, peak memory.
+"""A training step compared with pix2pixHD's or SPADE's: time, arithmetic, share of the convolution rate, peak memory.
 
 python -m bench.train_step [--repeats N] [--case NAME …]
 """
@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 
-from bench.cases import DEMO, Case
+from bench.cases import DEMO, SPADE, Case
 from bench.comparison import Side, Workload, compare
 from bench.measure import count_flop
 from bench.processes import serve
+from bench.reference_spade import ReferenceSpadeUpdate
 from bench.reference_update import ReferenceUpdate
 from bench.report import write_report
 from configs import build
@@ -31,10 +32,12 @@ CPU_CASES = [
     Case("full size 256x256", 256, 256),
     Case("full size 512x256", 256, 512),
     Case("demo 128x128", 128, 128, settings=tuple(DEMO)),
+    Case("SPADE 256x128", 128, 256, settings=tuple(SPADE)),
 ]
 GPU_CASES = [
     *(Case(f"full size 1024x512, batch {n}", 512, 1024, batch_size=n) for n in (1, 4, 8)),
     Case("demo 128x128", 128, 128, settings=tuple(DEMO)),
+    *(Case(f"SPADE 512x256, batch {n}", 256, 512, batch_size=n, settings=tuple(SPADE)) for n in (1, 4)),
 ]
 REFERENCES = {"reference": "amp.opt_level=O0", "reference, autocast": "amp.opt_level=O1"}
 OURS: dict[str, list[str]] = {
@@ -50,19 +53,19 @@ CPU_SIDES = ["O0", "default", "default, checkpointing"]  # compiled sides on req
 GPU_SIDES = ["reference, autocast", *OURS]
 
 
-def make_reference(config: Config, device: torch.device) -> ReferenceUpdate:
-    """Return pix2pixHD's update on the networks of a configuration, at its opt level."""
+def make_reference(config: Config, device: torch.device) -> ReferenceUpdate | ReferenceSpadeUpdate:
+    """Return pix2pixHD's or SPADE's update on the networks of a configuration, at its opt level."""
     torch.manual_seed(config.run.seed)
     vgg = build.build_generator_loss(config, "vgg") if config.loss.vgg else None
     assert vgg is None or isinstance(vgg, PerceptualLoss)
     dtype = choose_precision(config.amp.opt_level, config.amp.dtype, device).compute_dtype
-    return ReferenceUpdate(
-        generator=build.build_generator(config).to(device),
-        discriminator=build.build_discriminator(config).to(device),
-        vgg=None if vgg is None else vgg.network.to(device),
-        l1=config.loss.l1,
-        autocast_dtype=None if dtype == torch.float32 else dtype,
-    )
+    generator = build.build_generator(config).to(device)
+    discriminator = build.build_discriminator(config).to(device)
+    network = None if vgg is None else vgg.network.to(device)
+    autocast_dtype = None if dtype == torch.float32 else dtype
+    if config.generator.name == "spade":
+        return ReferenceSpadeUpdate(generator, discriminator, network, autocast_dtype)
+    return ReferenceUpdate(generator, discriminator, network, config.loss.l1, autocast_dtype)
 
 
 def settings_of(side: str) -> list[str]:

@@ -9,6 +9,7 @@ from torch import Tensor, fx, nn
 
 from models.condition_reduction import ConditionReduction
 from models.noise_channels import NoiseChannels
+from models.upsampled_convolution import UpsampledConv2d
 
 IMAGE = "image"
 _POINTWISE = {"cat", "add", "iadd", "mul", "dropout", "relu", "leaky_relu", "tanh"}  # functions of single pixels
@@ -155,6 +156,8 @@ def _layer_geometry(layer: nn.Module) -> tuple[int, Fraction]:
     match layer:
         case ConditionReduction():
             return 0, Fraction(layer.factor)
+        case UpsampledConv2d():
+            return 1, Fraction(1, 2)
         case nn.Conv2d():
             return (layer.kernel_size[0] - 1) // 2, Fraction(layer.stride[0])
         case nn.ConvTranspose2d():

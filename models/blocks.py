@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from models.activation_checkpointing import Recomputable
 from models.reflection_padding import ReflectionPadding
+from models.upsampled_convolution import UpsampledConv2d
 from models.wide_convolution import WideConv2d
 
 Norm = Literal["instance", "batch"]
@@ -74,8 +75,18 @@ def make_up(in_channels: int, out_channels: int, norm: Norm, upsample: Upsample)
             )
         ]
     else:
-        layers = [nn.Upsample(scale_factor=2, mode=upsample), *_padded_conv3(in_channels, out_channels)]
+        layers = make_interpolation(in_channels, out_channels, upsample)
     return Stage(*layers, make_norm(norm, out_channels), nn.ReLU(inplace=True))
+
+
+def make_interpolation(
+    in_channels: int, out_channels: int, mode: Literal["nearest", "bilinear"], *, bias: bool = False
+) -> list[nn.Module]:
+    """Return three layers: interpolation to twice the sides, reflection padding, 3x3 convolution."""
+    if mode == "nearest":  # one layer computes all three
+        return [nn.Identity(), nn.Identity(), UpsampledConv2d(in_channels, out_channels, bias=bias)]
+    convolution = WideConv2d(in_channels, out_channels, kernel_size=3, bias=bias)
+    return [nn.Upsample(scale_factor=2, mode=mode), ReflectionPadding(1), convolution]
 
 
 class ResidualBlock(nn.Module):
@@ -108,8 +119,7 @@ class ResidualUpsampling(nn.Module):
         self.body = Stage(
             make_norm(norm, in_channels),
             nn.ReLU(inplace=True),
-            nn.Upsample(scale_factor=2, mode="nearest"),
-            *_padded_conv3(in_channels, out_channels),
+            *make_interpolation(in_channels, out_channels, "nearest"),
             make_norm(norm, out_channels),
             nn.ReLU(inplace=True),
             *_padded_conv3(out_channels, out_channels),

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.patch_discriminator import DiscriminatorOutput
+from models.upsampled_convolution import UpsampledConv2d
 
 
 class SegmentationDiscriminator(nn.Module):
@@ -104,16 +105,18 @@ class UpBlock(nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
-        self.conv1 = _conv3(in_channels, out_channels)
+        self.conv1 = UpsampledConv2d(in_channels, out_channels, border="zeros", bias=True)
         self.conv2 = _conv3(out_channels, out_channels)
         self.shortcut = _shortcut(in_channels, out_channels)
 
     def forward(self, x: Tensor, sides: Sequence[int]) -> Tensor:
-        """Map (N, in_channels, h, w) to (N, out_channels, *sides)."""
-        size = list(sides)
-        inner = self.conv1(F.interpolate(F.leaky_relu(x, 0.2), size=size, mode="nearest"))
+        """Map (N, in_channels, h, w) to (N, out_channels, *sides), each twice as long or one pixel longer."""
+        height, width = sides
+        if height % 2 or width % 2:
+            x = F.pad(x, (0, width % 2, 0, height % 2), mode="replicate")
+        inner = self.conv1(F.leaky_relu(x, 0.2))[:, :, :height, :width]
         inner = self.conv2(F.leaky_relu(inner, 0.2))
-        return inner + F.interpolate(self.shortcut(x), size=size, mode="nearest")
+        return inner + F.interpolate(self.shortcut(x), scale_factor=2, mode="nearest")[:, :, :height, :width]
 
 
 def _conv3(in_channels: int, out_channels: int) -> nn.Conv2d:

@@ -1,18 +1,24 @@
 """pix2pix's U-Net generator."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
-from models.blocks import Norm, make_norm
+from models.blocks import Norm, make_interpolation, make_norm
 from models.image_sides import ImageSides
+
+Upsample = Literal["transposed", "nearest", "bilinear"]
 
 
 class UnetGenerator(nn.Module):
     """Encoder and decoder with a skip connection at every resolution (Isola et al. 2017, section 6.1.1).
 
-    n_downsamplings: strided convolutions, at least 5, and as many transposed ones; 8 is pix2pix's unet_256, 7 its
-    unet_128. The channels double up to 8 times base_channels.
+    n_downsamplings: strided convolutions, at least 5, and as many upsamplings; 8 is pix2pix's unet_256, 7 its unet_128.
+    The channels double up to 8 times base_channels.
     dropout: whether half of the activations of the decoder's inner levels are dropped, which is pix2pix's noise.
+    upsample: transposed 4x4 convolutions, as in pix2pix, or interpolation and 3x3 convolutions, which leave no
+        checkerboard (Odena et al. 2016).
 
     As in pix2pix, a convolution that no norm follows has a bias with instance norm and none with batch norm; the last
     one always has a bias.
@@ -30,6 +36,7 @@ class UnetGenerator(nn.Module):
         n_downsamplings: int = 8,
         norm: Norm = "batch",
         dropout: bool = True,
+        upsample: Upsample = "transposed",
     ) -> None:
         super().__init__()
         if n_downsamplings < 5:
@@ -45,11 +52,11 @@ class UnetGenerator(nn.Module):
         self.ups = nn.ModuleList()
         for level in range(innermost, 0, -1):
             width_in = widths[level] * (1 if level == innermost else 2)
-            layers = [nn.ReLU(), _up_conv4(width_in, widths[level - 1], bias=False), make_norm(norm, widths[level - 1])]
+            layers = [nn.ReLU(), *_make_up(width_in, widths[level - 1], upsample), make_norm(norm, widths[level - 1])]
             if dropout and 4 <= level < innermost:
                 layers.append(nn.Dropout(0.5))
             self.ups.append(nn.Sequential(*layers))
-        self.head = nn.Sequential(nn.ReLU(), _up_conv4(2 * widths[0], out_channels, bias=True), nn.Tanh())
+        self.head = nn.Sequential(nn.ReLU(), *_make_up(2 * widths[0], out_channels, upsample, bias=True), nn.Tanh())
 
     @staticmethod
     def image_sides(*, n_downsamplings: int) -> ImageSides:
@@ -74,5 +81,7 @@ def _conv4(in_channels: int, out_channels: int, *, bias: bool) -> nn.Conv2d:
     return nn.Conv2d(in_channels, out_channels, kernel_size=4, stride=2, padding=1, bias=bias)
 
 
-def _up_conv4(in_channels: int, out_channels: int, *, bias: bool) -> nn.ConvTranspose2d:
-    return nn.ConvTranspose2d(in_channels, out_channels, kernel_size=4, stride=2, padding=1, bias=bias)
+def _make_up(in_channels: int, out_channels: int, upsample: Upsample, *, bias: bool = False) -> list[nn.Module]:
+    if upsample == "transposed":
+        return [nn.ConvTranspose2d(in_channels, out_channels, kernel_size=4, stride=2, padding=1, bias=bias)]
+    return make_interpolation(in_channels, out_channels, upsample, bias=bias)

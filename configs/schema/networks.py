@@ -42,8 +42,8 @@ class GeneratorConfig:
     dropout: bool = False
     """global, unet: drop half of the inner activations in training, the noise of pix2pix."""
     upsample: Literal["transposed", "nearest", "bilinear", "residual"] = "transposed"
-    """global, local: transposed convolution, as the originals; interpolation and convolution, which leave no
-    checkerboard; or residual blocks."""
+    """global, local, unet: transposed convolution, as the originals; interpolation and convolution, which leave no
+    checkerboard; or, but for unet, residual blocks."""
     padding: Literal["zeros", "reflect"] = "zeros"
     """global, local: border of the strided convolutions; reflect avoids light spots there."""
     spectral_norm: bool = False
@@ -76,6 +76,8 @@ class GeneratorConfig:
         if self.name == "unet":
             expected = "at least 5 for generator.name=unet"
             require(self.n_downsamplings >= 5, "generator.n_downsamplings", self.n_downsamplings, expected)
+            expected = "transposed, nearest or bilinear with generator.name=unet"
+            require(self.upsample != "residual", "generator.upsample", self.upsample, expected)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from models.originals.layer_names import Layer, OriginalWeightsError, Scheme, la
 from models.originals.oasis import export_oasis, import_oasis, is_oasis, recognize_oasis
 from models.originals.sizes import BUILDERS, Weights
 from models.originals.spade import export_spade, import_spade, is_spade, recognize_spade
+from models.upsampled_convolution import UpsampledConv2d
 
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
@@ -151,7 +152,7 @@ def _check_exportable(network: nn.Module) -> None:
     for module in network.modules():
         if is_parametrized(module):
             raise OriginalWeightsError("the original has no such network: spectral_norm")
-        if isinstance(module, nn.Upsample):
+        if isinstance(module, nn.Upsample | UpsampledConv2d):
             raise OriginalWeightsError("the original has no such network: upsample other than transposed")
         if isinstance(module, nn.Conv2d) and module.padding_mode != "zeros":
             raise OriginalWeightsError(f"the original has no such network: padding={module.padding_mode}")

@@ -72,9 +72,10 @@ def test_loaders_are_compared_with_the_reference_of_as_many_workers() -> None:
 
 def test_translation_is_measured_at_each_level_by_batch_and_from_files() -> None:
     for cases in (CPU_CASES, GPU_CASES):
-        alone, batch, files = (sides_of(case) for case in cases)
+        alone, batch, files, spade = (sides_of(case) for case in cases)
+        assert spade == alone
         assert [level_of(side) for side in alone] == ["O0", "O0", "O1", "O2", "O3", "O2"]
         assert [level_of(side) for side in batch] == ["O0", "O2"]
         assert files == [*batch, COMPILED]
-        assert [case.batch_size for case in cases] == [1, 8, 4]
-        assert [case.name.startswith("PNG to PNG") for case in cases] == [False, False, True]
+        assert [case.batch_size for case in cases] == [1, 8, 4, 1]
+        assert [case.name.startswith("PNG to PNG") for case in cases] == [False, False, True, False]

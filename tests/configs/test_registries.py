@@ -66,8 +66,13 @@ def test_each_loss_trains_alone_in_both_orders(tiny_config: Path, name: str, ret
         (["generator.name=local", "generator.n_enhancers=2"], []),
         (["generator.name=local", "generator.dropout=true"], ["generator.dropout=True"]),
         (
-            ["generator.name=unet", "generator.n_downsamplings=6", "generator.upsample=nearest"],
-            ["generator.upsample=nearest"],
+            [
+                "generator.name=unet",
+                "generator.n_downsamplings=6",
+                "generator.upsample=nearest",
+                "generator.padding=reflect",
+            ],
+            ["generator.padding=reflect"],
         ),
         (["generator.name=spade", "generator.n_blocks=3", "generator.hidden_channels=8"], ["generator.n_blocks=3"]),
         (["generator.noise_channels=8"], ["generator.noise_channels=8"]),

@@ -35,6 +35,10 @@ CASES = [
     pytest.param(LocalEnhancer(**GLOBAL, n_enhancers=2, upsample="nearest"), 16, id="local, two enhancers"),
     pytest.param(UnetGenerator(in_channels=3, base_channels=4, n_downsamplings=5, norm="instance"), 32, id="unet"),
     pytest.param(UnetGenerator(in_channels=3, base_channels=4, n_downsamplings=5, norm="batch"), 32, id="unet batch"),
+    *(
+        pytest.param(UnetGenerator(in_channels=3, base_channels=4, n_downsamplings=5, upsample=up), 32, id=f"unet {up}")
+        for up in ("nearest", "bilinear")
+    ),
     pytest.param(add_spectral_norm(GlobalGenerator(**GLOBAL)), 4, id="spectral norm"),
     pytest.param(SpadeGenerator(**SPADE), 8, id="spade of maps"),
     pytest.param(SpadeGenerator(**SPADE, n_image_channels=2, noise_channels=2), 8, id="spade of an image and a map"),

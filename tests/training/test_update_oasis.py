@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.optim import Adam
 
 from configs.load import load_config
 from data.conditioning import one_hot
@@ -46,7 +47,6 @@ from tests.training.test_update import (
     reference_gradients,
     update_of,
 )
-from tests.training.test_update_spade import stepped
 from training.trainable import make_adam
 from training.update import AdversarialUpdate
 from training.update_setup import build_update
@@ -55,6 +55,13 @@ from utils.errors import ConfigError
 
 TOLERANCE = 1e-9
 LOSS = SegmentationLoss()
+
+
+def stepped(adam: Adam, loss: Tensor) -> None:
+    weights = [weight for group in adam.param_groups for weight in group["params"]]
+    for weight, gradient in zip(weights, torch.autograd.grad(loss, weights), strict=True):
+        weight.grad = gradient
+    adam.step()
 
 
 def test_the_generator_first(reference: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Iterations of SPADE's training reproduce its losses, weights, buffers and pictures, float64.
 
-The original steps the generator first and then the discriminator on a new fake, an order that is composed here of the
-networks and losses. The joint update is the application's own.
+The original steps the generator first and then the discriminator on a new fake, which is the bench's plain update. The
+joint update is the application's own.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Adam
 
+from bench.reference_spade import ReferenceSpadeUpdate
 from data.conditioning import instance_edges, one_hot
 from losses.adversarial import AdversarialLoss
-from losses.feature_matching import match_features
 from losses.objective import DiscriminatorObjective
 from models.originals.spade import original_discriminator_name, original_name
 from tests.models.originals.spade_cases import (
@@ -82,35 +82,16 @@ def test_the_condition_is_the_originals(reference: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", ["", "_batch", "_new_spectral_norm"])
 def test_the_generator_first(reference: dict[str, Any], name: str) -> None:
     found = setting(reference, f"spade_training{name}")
-    generator, discriminator = found.generator, found.discriminator
-    adam_g, adam_d = found.adam(generator, "G"), found.adam(discriminator, "D")
-    losses = []
-    for source, target in found.batches:
-        fake = generator(source)
-        fakes, reals = judged(discriminator, source, fake, target)
-        gan = HINGE.generator([scale.logits for scale in fakes])
-        matching = 10 * match_features([scale.features for scale in fakes], [scale.features for scale in reals])
-        stepped(adam_g, gan + matching)
-        with torch.no_grad():
-            fake = generator(source)
-        fakes, reals = judged(discriminator, source, fake, target)
-        of_fake = HINGE.discriminator([scale.logits for scale in fakes], is_real=False)
-        of_real = HINGE.discriminator([scale.logits for scale in reals], is_real=True)
-        stepped(adam_d, of_fake + of_real)
-        losses.append({"GAN": gan, "GAN_Feat": matching, "D_Fake": of_fake, "D_real": of_real})
-    assert_trained(found, [{key: value.item() for key, value in of_step.items()} for of_step in losses])
-
-
-def judged(discriminator: nn.Module, source: Tensor, fake: Tensor, real: Tensor) -> tuple[list[Any], list[Any]]:
-    fakes, reals = zip(*(scale.chunk(2) for scale in discriminator(source, torch.cat([fake, real]))), strict=True)
-    return list(fakes), list(reals)
-
-
-def stepped(adam: Adam, loss: Tensor) -> None:
-    weights = [weight for group in adam.param_groups for weight in group["params"]]
-    for weight, gradient in zip(weights, torch.autograd.grad(loss, weights), strict=True):
-        weight.grad = gradient
-    adam.step()
+    config = found.case["config"]
+    update = ReferenceSpadeUpdate(
+        found.generator,
+        found.discriminator,
+        vgg=None,
+        learning_rates=(config["learning_rate_G"], config["learning_rate_D"]),
+        betas=(config["beta1"], config["beta2"]),
+    )
+    steps = [update.step(source, target) for source, target in found.batches]
+    assert_trained(found, [{key: value.item() for key, value in losses.items()} for losses in steps])
 
 
 @pytest.mark.parametrize("name", ["", "_new_spectral_norm"])

@@ -1,0 +1,188 @@
+"""Every recipe at a small size on the demo's data, for equal time: which one to take for how many pairs.
+
+python -m bench.recipes [--seconds N] [--seeds N] [--recipe NAME …] [--jobs N] [--pictures FILE]
+
+A recipe's steps are as many as fit the time at its own speed, which is measured in turns with the others before
+anything is trained. Its learning rates fall as in the recipe, over half of the epochs.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bench.judge import Judge
+from bench.measure import median
+from bench.processes import serve, time_processes
+from bench.report import write_report
+from bench.small_recipes import PAIRS, RECIPES, config_of, epochs_of, recipe_file, settings_of
+from configs import build
+from data import LAYOUTS
+from data.batch import Batch
+from data.image_files import read_rgb, write_jpeg
+from data.layout import Layout
+from training.update_setup import build_step, build_update
+from utils.device import choose_device
+from utils.distributed import World
+from utils.image_grid import picture_table
+
+N_SHOWN = 4
+FIGURES = {"L1": "l1", "SSIM": "ssim", "MS-SSIM": "ms_ssim", "sharpness": "sharpness"}
+
+
+def serve_steps(name: str, device: torch.device) -> None:
+    """Serve a recipe's training steps in this process."""
+    config = config_of(name, PAIRS[0])
+    build.prepare_device(config, device)
+
+    def make() -> Any:
+        step = build_step(config, build_update(config, World(0, 1, device)))
+        batch = Batch.of([build.build_layout(config, "train", needs_targets=True).read(0)]).to(device)
+        return lambda: step([[batch]])
+
+    serve(make, device, warm_up=2)
+
+
+def measure_steps(names: Sequence[str], device: torch.device, root: Path) -> dict[str, float]:
+    """Return the seconds of a training step of each recipe, which are kept in `root` for a measurement that goes on."""
+    kept = root / "step_seconds.json"
+    if kept.is_file():
+        return dict(json.loads(kept.read_text()))
+    commands = {name: [sys.executable, "-m", "bench.recipes", "--serve", name, str(device)] for name in names}
+    seconds = {name: median(timed.seconds) for name, timed in time_processes(commands, repeats=9).items()}
+    root.mkdir(parents=True, exist_ok=True)
+    kept.write_text(json.dumps(seconds))
+    return seconds
+
+
+@dataclass(frozen=True)
+class Run:
+    """The training of a recipe with a seed, in a folder of its own under `root`."""
+
+    recipe: str
+    n_pairs: int
+    seed: int
+    root: Path
+
+    @property
+    def name(self) -> str:
+        """The name of the run and of its folder."""
+        return f"{self.recipe.replace(' ', '_')}-{self.n_pairs}-{self.seed}".replace("'", "")
+
+    @property
+    def output(self) -> Path:
+        """The folder of its translations."""
+        return self.root / f"{self.name}-translated"
+
+    @property
+    def _metrics(self) -> Path:
+        return self.output / "metrics.json"
+
+    def make(self, n_steps: float, n_threads: int) -> None:
+        """Train, and translate the test split, unless an earlier call has done so."""
+        if self._metrics.is_file():
+            return
+        settings = [*settings_of(self.recipe, self.n_pairs), *epochs_of(self.recipe, self.n_pairs, n_steps)]
+        settings += [f"run.root={self.root}", f"run.name={self.name}", f"run.seed={self.seed}"]
+        environment = os.environ | {"OMP_NUM_THREADS": str(n_threads)}
+        for command in (
+            ["train.py", "--config", str(recipe_file(self.recipe)), *settings],
+            ["test.py", "--checkpoint", str(self.root / self.name), "--output", str(self.output)],
+        ):
+            subprocess.run([sys.executable, *command], check=True, capture_output=True, env=environment)
+        print(f"{self.name}: {self.figures()}", flush=True)
+
+    def image(self, name: str) -> Tensor:
+        """Return the (3, H, W) uint8 translation of a test sample."""
+        return read_rgb(self.output / f"{name}.png")
+
+    def figures(self) -> dict[str, float]:
+        """Return L1, SSIM, MS-SSIM and sharpness of the translations, and how far the discriminator overfits."""
+        mean = json.loads(self._metrics.read_text())["mean"]
+        return {title: mean[key] for title, key in FIGURES.items()} | {"gap of D": self._overfitting()}
+
+    def _overfitting(self) -> float:
+        """Return (real - validation) / (real - fake) of D's mean logits, as `training.overfitting`, at the end."""
+        logged = [json.loads(line) for line in (self.root / self.name / "metrics.jsonl").read_text().splitlines()]
+        found = {key: value for line in logged for key, value in line.items() if key.startswith("logits/D/")}
+        real, fake, validation = (found[f"logits/D/{name}"] for name in ("real", "fake", "validation"))
+        return float((real - validation) / (real - fake)) if real > fake else 0.0
+
+
+def rows_of(runs: Sequence[Run], judge: Judge, test: Layout, step_seconds: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Return a row for each recipe and number of pairs, with the figures of its seeds in lists."""
+    samples = [test.read(index) for index in range(len(test))]
+    real = [(sample.target, sample.source) for sample in samples if sample.target is not None]
+    rows = [_row("real photos", None, None, [{"sharpness": 1.0, "mean IoU": judge.mean_iou(real)}])]
+    for recipe, n_pairs in dict.fromkeys((run.recipe, run.n_pairs) for run in runs):
+        seeds = [run for run in runs if (run.recipe, run.n_pairs) == (recipe, n_pairs)]
+        ious = [judge.mean_iou((run.image(sample.name), sample.source) for sample in samples) for run in seeds]
+        figures = [run.figures() | {"mean IoU": iou} for run, iou in zip(seeds, ious, strict=True)]
+        rows.append(_row(recipe, n_pairs, step_seconds[recipe], figures))
+    return rows
+
+
+def _row(recipe: str, n_pairs: int | None, seconds: float | None, figures: list[dict[str, float]]) -> dict[str, Any]:
+    columns = {
+        title: [seed[title] for seed in figures if title in seed] for title in (*FIGURES, "mean IoU", "gap of D")
+    }
+    return {"recipe": recipe, "pairs": n_pairs, "s/step": seconds, **columns}
+
+
+def write_pictures(runs: Sequence[Run], test: Layout, path: Path) -> None:
+    """Write a grid: a row of targets of test samples, then a row of their translations by each recipe's first seed."""
+    first = [run for run in runs if run.seed == 0]
+    samples = [test.read(index) for index in range(N_SHOWN)]
+    real = [sample.target for sample in samples if sample.target is not None]
+    translated = [[run.image(sample.name) for sample in samples] for run in first]
+    write_jpeg(path, picture_table([real, *translated]))
+
+
+def main() -> None:
+    """Measure according to the command line, and write the report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60, help="time of each training on this machine, default 60")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--recipe", nargs="*", choices=RECIPES, default=list(RECIPES), metavar="NAME")
+    parser.add_argument("--jobs", type=int, default=1, help="trainings at a time, which share the cores")
+    parser.add_argument("--root", type=Path, help="folder for the runs, where an interrupted measurement is continued")
+    parser.add_argument("--pictures", type=Path, help="JPEG of translations of each recipe")
+    parser.add_argument("--serve", nargs=2, metavar=("RECIPE", "DEVICE"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.serve:
+        serve_steps(arguments.serve[0], torch.device(arguments.serve[1]))
+        return
+    device = choose_device("auto")
+    with tempfile.TemporaryDirectory() as temporary:
+        root = arguments.root or Path(temporary)
+        step_seconds = measure_steps(arguments.recipe, device, root)
+        runs = [
+            Run(name, n_pairs, seed, root)
+            for n_pairs in PAIRS
+            for seed in range(arguments.seeds)
+            for name in arguments.recipe
+        ]
+        n_threads = max(1, torch.get_num_threads() // arguments.jobs)
+        with ThreadPoolExecutor(arguments.jobs) as pool:
+            list(pool.map(lambda run: run.make(arguments.seconds / step_seconds[run.recipe], n_threads), runs))
+        config = config_of(arguments.recipe[0], PAIRS[0])
+        train, test = (build.build_layout(config, split, needs_targets=True) for split in ("train", "test"))
+        classes = LAYOUTS[config.data.layout].own_classes
+        assert classes is not None
+        write_report("recipes", device, rows_of(runs, Judge.train(train, classes.names), test, step_seconds))
+        if arguments.pictures:
+            write_pictures(runs, test, arguments.pictures)
+
+
+if __name__ == "__main__":
+    main()
