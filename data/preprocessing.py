@@ -6,11 +6,10 @@ from typing import Literal
 import numpy as np
 import torch
 from torch import Tensor
-from torchvision.transforms.v2 import InterpolationMode
-from torchvision.transforms.v2 import functional as F
 
 from data.batch import DataError, Sample
 from data.image_files import MAX_PIXELS
+from data.resizing import resize_image
 
 Mode = Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop", "none"]
 
@@ -28,10 +27,9 @@ class Placement:
     flip: bool
 
     def image(self, image: Tensor) -> Tensor:
-        """Apply to a (3, H, W) uint8 image; antialiased bicubic, as Pillow's BICUBIC, which the originals use."""
+        """Apply to a (C, H, W) image of any type."""
         if image.shape[-2:] != (self.height, self.width):
-            size = [self.height, self.width]
-            image = F.resize(image, size, interpolation=InterpolationMode.BICUBIC, antialias=True)
+            image = resize_image(image, self.height, self.width)
         return self._cut(image)
 
     def ids(self, ids: Tensor) -> Tensor:
