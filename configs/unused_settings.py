@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from configs.load import settings_by_key
+from configs.pixels import stored_forms
 from configs.schema import Config, DiscriminatorConfig, FeaturesConfig, GeneratorConfig
 from data import LAYOUTS
 from losses import GENERATOR_LOSSES
@@ -62,6 +63,9 @@ def _unused_of_data(config: Config) -> list[str]:
     unused += ["data.ignore_id"] if data.n_classes == 0 else []
     has_own_classes = LAYOUTS[data.layout].own_classes is not None
     unused += ["data.source_channels", "data.source_range"] if data.n_classes or has_own_classes else []
+    forms = stored_forms(data)
+    unused += [] if "target" in forms else ["data.target_files"]
+    unused += [] if forms else ["log.show_channels"]
     unused += ["data.on_bad_sample"] if data.layout == "synthetic_facades" else []
     unused += ["data.timeout_s", "data.prefetch"] if data.workers == 0 else []
     unused += ["data.cache_gib"] if data.cache == "none" else []

@@ -11,6 +11,8 @@ import pytest
 import torch
 
 import training.pixel_settings
+from configs.load import load_config
+from configs.unused_settings import unused_settings
 from data.stored_images import StoredForm, read_stored
 from data.tiff_file import geo_tags
 from tests.conftest import save_image
@@ -193,6 +195,15 @@ def test_networks_that_see_colours_are_refused(array_config: Path) -> None:
     }.items():
         with pytest.raises(ConfigError, match=message):
             run(array_config, "data.target_channels=4", setting)
+
+
+def test_settings_of_other_images_are_without_effect_on_8_bit_rgb(array_config: Path) -> None:
+    settings = ["data.target_files=uint16.png", "data.target_channels=3", "data.source_channels=3"]
+    assert unused_settings(load_config(array_config, settings)) == [
+        "data.target_files=uint16.png",
+        "log.show_channels=[3, 2, 1]",
+    ]
+    assert unused_settings(load_config(array_config, ["data.target_channels=4"])) == []
 
 
 def test_wrong_channels_and_missing_numbers_end_a_run_with_the_remedy(array_config: Path) -> None:
