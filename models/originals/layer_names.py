@@ -25,6 +25,7 @@ Scheme = Literal[
     "pixel",
     "spade",
     "spade_multiscale",
+    "spade_encoder",
 ]
 """A way in which an original names its layers."""
 

@@ -84,7 +84,7 @@ def test_scientific_notation_is_a_number(tmp_path: Path) -> None:
             r"train\.activation_checkpointing is true, expected false with generator\.norm=batch",
         ),
         ("train: {pool_size: -1}", [], r"train\.pool_size is -1"),
-        ("init: {encoder: x}", [], r"init\.encoder is x, expected null where no features are encoded"),
+        ("init: {encoder: x}", [], r"init\.encoder is x, expected null where neither features nor a style"),
         ("features: {n_channels: 2, origin: precomputed}", [], r"features\.n_channels is 2, expected 3"),
         ("features: {n_channels: 3, origin: precomputed}", [], r"expected encoded where data\.layout is not paired"),
         (

@@ -5,12 +5,15 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
+from inference.original_weights import encoder_file
+from models.encoded_generator import EncodedGenerator
+from models.feature_encoder import FeatureEncoder
 from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer
 from models.originals.layer_names import OriginalWeightsError, Scheme
 from models.originals.weights import export_original, import_original
 from models.spade_generator import SpadeGenerator
+from models.style_encoder import StyleEncoder
 from models.unet_generator import UnetGenerator
 from utils.checkpoint import write_weights_file
 from utils.log import logger
@@ -21,6 +24,7 @@ SCHEMES: dict[type, Scheme] = {
     UnetGenerator: "unet",
     FeatureEncoder: "encoder",
     SpadeGenerator: "spade",
+    StyleEncoder: "spade_encoder",
 }
 FAMILIES: dict[Scheme, tuple[str, ...]] = {
     "encoder": ("pix2pixHD",),
@@ -28,15 +32,15 @@ FAMILIES: dict[Scheme, tuple[str, ...]] = {
     "local": ("pix2pixHD",),
     "unet": ("pix2pix",),
     "spade": ("SPADE",),
+    "spade_encoder": ("SPADE",),
 }
 
 
 def original_files(generator: nn.Module, output: Path) -> dict[Path, nn.Module]:
-    """Return the networks by file: the originals have the feature encoder in a file of its own, latest_net_E.pth."""
-    if not isinstance(generator, FeatureConditionedGenerator):
+    """Return the networks by file: the originals have the encoder in a file of its own, latest_net_E.pth."""
+    if not isinstance(generator, EncodedGenerator):
         return {output: generator}
-    encoder_name = output.name.replace("_G.", "_E.") if "_G." in output.name else f"E_{output.name}"
-    return {output: generator.generator, output.with_name(encoder_name): generator.encoder}
+    return {output: generator.generator, encoder_file(output): generator.encoder}
 
 
 def choose_family(generator: nn.Module, wanted: str | None) -> str:
