@@ -119,7 +119,8 @@ def _with_encoder(file: Path, generator: SpadeGenerator) -> nn.Module:
         return generator
     encoder = original_network(beside, read_weights_file(beside))
     assert isinstance(generator.stem, StyleStem)
-    if not isinstance(encoder, StyleEncoder) or encoder.style_channels != generator.stem.in_features:
+    form = (generator.stem.in_features, generator.base_channels)
+    if not isinstance(encoder, StyleEncoder) or (encoder.style_channels, encoder.base_channels) != form:
         raise OriginalWeightsError(f"{beside}: is not the style encoder of {file}. Move it to another folder.")
     return StyleConditionedGenerator(generator, encoder)
 

@@ -56,6 +56,7 @@ class StyleEncoder(nn.Module):
         super().__init__()
         self.in_channels = in_channels
         self.style_channels = style_channels
+        self.base_channels = base_channels
         widths = [in_channels, *(base_channels * factor for factor in _WIDTHS)]
         self.layers = nn.Sequential(
             *(
