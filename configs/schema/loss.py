@@ -45,8 +45,8 @@ class LossConfig:
     """Normalise VGG19's input by ImageNet's statistics, which pix2pixHD does not do."""
     kl_divergence: float = weight(0.05)
     """With style.channels: distance of the encoded styles from N(0, 1), which test.py draws from. Summed over the
-    samples of a pass and the channels of the style, as in SPADE. Lower: more of the style is kept, and what is drawn is
-    less like it."""
+    samples of a pass and the channels of the style, as in SPADE. Lower: styles keep more of the images, and drawn ones
+    resemble them less."""
 
     def __post_init__(self) -> None:
         require_at_least(0, "loss", **self.weights, gradient_penalty=self.gradient_penalty, r1=self.r1)
