@@ -1,7 +1,7 @@
 """SPADE's generator with a style encoder: trained, translated with drawn and chosen styles, and exported."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,11 +16,13 @@ from inference.load import load_generator
 from inference.origin_record import RECORD
 from inference.style_image import encode_style
 from models.style_encoder import StyleConditionedGenerator
+from models.style_stem import choose_styles
 from tests.conftest import save_image
 from tests.processes import run_two
 from tests.runs import STYLE, assert_equal, checkpoint, program_main, run, translate, without_config
 from tests.tools.playground.requests import post
 from tests.tools.playground.serving import serving
+from tests.videos import write_video
 from utils.checkpoint import CheckpointError
 from utils.errors import ConfigError
 
@@ -216,3 +218,30 @@ def test_the_playground_draws_styles_by_its_seed(tiny_config: Path, tmp_path: Pa
     with drawn(tiny_config, labels, "--style", photo(tmp_path / "style.png")) as (first, second):
         assert first == second
         assert first != five
+
+
+def test_all_frames_of_a_video_have_one_style(
+    tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_image(tmp_path / "set" / "train" / "x.png", np.zeros((32, 64, 3), np.uint8))
+    data = ["data.layout=side_by_side", f"data.root={tmp_path / 'set'}", "data.instance_edges=false"]
+    run(tiny_config, *LIVELY, *data, "train.max_steps=1")
+    clip = write_video(tmp_path / "clip.mp4", n_frames=5)
+    chosen: list[Sequence[int]] = []
+
+    def choose(network: torch.nn.Module, seeds: Sequence[int], style: torch.Tensor | None) -> None:
+        chosen.append(seeds)
+        choose_styles(network, seeds, style)
+
+    monkeypatch.setattr("inference.predictor.choose_styles", choose)
+    arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--input", str(clip), "--opt-level", "O0"]
+    frames = {}
+    for name, options in {"drawn": ["--batch-size", "2"], "style": ["--style", photo(tmp_path / "a.png")]}.items():
+        output = ["--output", str(tmp_path / f"{name}.mp4"), "--frames", str(tmp_path / name)]
+        translate(*arguments, *output, *options)
+        frames[name] = read_rgb(tmp_path / name / "000003.png")
+    assert len({seed for seeds in chosen for seed in seeds}) == 1
+    assert (frames["drawn"] != frames["style"]).any()
+    origins = [json.loads((tmp_path / name / "origin.json").read_text()) for name in frames]
+    assert [origin["noise_name"] for origin in origins] == ["clip", None]
+    assert ["style_seed" in origin for origin in origins] == [True, False]
