@@ -104,8 +104,8 @@ class Config:
         channels = self.style.channels
         is_possible = channels == 0 or self.generator.name == "spade"
         require(is_possible, "style.channels", channels, "0 where generator.name is not spade")
-        is_possible = channels == 0 or not self.has_encoder
-        require(is_possible, "style.channels", channels, "0 where features are encoded: a generator has one encoder")
+        is_possible = channels == 0 or self.features.n_channels == 0
+        require(is_possible, "style.channels", channels, "0 with features.n_channels: a generator has one of the two")
 
     def _check_segmentation(self) -> None:
         discriminator, loss, pool_size = self.discriminator.name, self.loss, self.train.pool_size

@@ -88,7 +88,7 @@ def test_scientific_notation_is_a_number(tmp_path: Path) -> None:
         (
             "{generator: {name: spade}, style: {channels: 4}, features: {n_channels: 3}}",
             [],
-            r"style\.channels is 4, expected 0 where features are encoded",
+            r"style\.channels is 4, expected 0 with features\.n_channels",
         ),
         ("style: {height: 0}", [], r"style\.height is 0, expected a number of at least 1"),
         (

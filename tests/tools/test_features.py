@@ -265,7 +265,7 @@ def test_a_run_without_features_refuses_clusters(tiny_config: Path, tmp_path: Pa
     run_folder = str(tiny_config.parent / "runs" / "tiny")
     with pytest.raises(ConfigError, match="takes no instance features"):
         translate("--checkpoint", run_folder, "--features", "given", "--output", str(tmp_path / "out"))
-    with pytest.raises(ConfigError, match="its generator has no encoder"):
+    with pytest.raises(ConfigError, match="has no feature encoder"):
         cluster_features.main(["--checkpoint", run_folder])
 
 
