@@ -201,7 +201,7 @@ def main() -> None:
     torch.backends.cudnn.benchmark = True
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as files:
-        write_files(chosen[0], make_generator(chosen[0]), Path(files))
+        write_files(of_device[0], make_generator(of_device[0]), Path(files))
         for case in chosen:
             rows += compare_sides(case, device, arguments.repeats, Path(files))
             write_report("inference", device, rows)  # a later case may fail
