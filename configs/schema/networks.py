@@ -171,8 +171,8 @@ class InitConfig:
     """Weights to start a new run from; a run that resumes has its own."""
 
     generator: str | None = None
-    """Checkpoint, run folder, or weight file of pix2pixHD, pix2pix or SPADE. Weights that have a place in the generator
-    are loaded; a global generator becomes the trunk of a local one."""
+    """Checkpoint, run folder, or weight file of pix2pixHD, pix2pix, SPADE or OASIS. Weights that have a place in
+    the generator are loaded; a global generator becomes the trunk of a local one."""
     discriminator: str | None = None
     """The same for the discriminator; one with fewer scales keeps its resolutions."""
     encoder: str | None = None

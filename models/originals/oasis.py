@@ -176,9 +176,10 @@ def _generator(weights: Weights, noise_channels: int | None) -> SpadeGenerator:
 def _discriminator(weights: Weights) -> SegmentationDiscriminator:
     last = weights[f"{_LAST}.weight"]
     widths = {value.shape[0] for key, value in weights.items() if key.startswith("body_") and value.dim() == 4}
+    first = weights[f"{_FIRST}_orig" if f"{_FIRST}_orig" in weights else _FIRST]
     discriminator = SegmentationDiscriminator(
         n_classes=last.shape[0] - 1,
-        image_channels=next(value.shape[1] for key, value in weights.items() if key.startswith(_FIRST)),
+        image_channels=first.shape[1],
         base_channels=last.shape[1],
         max_channels=max(widths),
         n_downsamplings=6,

@@ -205,6 +205,8 @@ def _generator(weights: Weights, n_upsamplings: int | None) -> SpadeGenerator:
         expected = " or ".join(map(str, sorted(possible)))
         raise OriginalWeightsError(f"has the weights of {expected} upsamplings, not {chosen}")
     has_style = weights["fc.weight"].dim() == 2  # --use_vae
+    if not 16 <= most_channels <= weights["fc.weight"].shape[0]:
+        raise OriginalWeightsError(f"fc.weight has {weights['fc.weight'].shape[0]} outputs, head_0 {most_channels}")
     height, width = _style_sides(weights["fc.weight"].shape[0] // most_channels)
     generator = SpadeGenerator(
         in_channels=condition_channels,

@@ -41,9 +41,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = ArgumentParser(description="Write a generator in another format; see docs/export.md.")
     add = parser.add_argument
     add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help="run folder or checkpoint; default: newest in runs/")
-    formats = (
-        "program of torch.export; ONNX; a page to draw on; weights that test.py reads; pix2pixHD's or pix2pix's file"
-    )
+    formats = "program of torch.export; ONNX; a page to draw on; weights that test.py reads; the file of an original"
     add("--format", choices=tuple(FILE_NAMES), required=True, help=formats)
     add("--output", type=Path, metavar="PATH", help="default: generator.FORMAT, latest_net_G.pth beside the checkpoint")
     existing_help = "an existing file; default: error"
@@ -59,7 +57,9 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--family", choices=FAMILY_NAMES, help="original; default: the first that has the network")
     network_help = "original: discriminator writes that of a run, to latest_net_D.pth; default: generator"
     add("--network", choices=("generator", "discriminator"), default="generator", help=network_help)
-    edges = "for a file of pix2pixHD: its last input channel holds instance edges, which the file does not record"
+    edges = (
+        "for a file of pix2pixHD or SPADE: its last input channel holds instance edges, which the file does not record"
+    )
     add("--instance-edges", action="store_true", help=edges)
     style_help = "pt2, onnx, html: translate in the style of an image; default: the mean of all styles"
     add("--style", type=Path, metavar="IMAGE", help=style_help)

@@ -42,11 +42,15 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """Parse the command line."""
     parser = ArgumentParser(description="Draw in the browser and see the translation while drawing.")
     add = parser.add_argument
-    checkpoint_help = "run, checkpoint, .safetensors, or pix2pixHD's or pix2pix's …_net_G.pth; default: newest run"
+    checkpoint_help = "run, checkpoint, .safetensors, or an original's …_net_G.pth; default: newest run"
     add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help=checkpoint_help)
     add("--port", type=whole_number(1, 65535), metavar="N", help=f"default: {PORT}, or another where it is in use")
     add("--no-browser", action="store_true", help="only print the address")
-    add("--instance-edges", action="store_true", help="for a file of pix2pixHD: its last input channel holds them")
+    add(
+        "--instance-edges",
+        action="store_true",
+        help="for a file of pix2pixHD or SPADE: its last input channel holds them",
+    )
     add("--clusters", type=Path, metavar="FILE", help="feature clusters; default: feature_clusters.pt beside the run")
     add("--noise", action="store_true", help="use dropout and each image's own batch statistics, as pix2pix does")
     add(
