@@ -19,7 +19,7 @@ from data.layout import Layout
 from metrics.segmentation import label_scores
 from models.segmentation_discriminator import SegmentationUnet
 
-N_STEPS = 4
+N_STEPS = 600
 BATCH_SIZE = 8
 WIDTHS = [3, 32, 32, 64, 64]
 

@@ -24,6 +24,7 @@ from inference.setup import (
     report_features,
     with_tiles,
 )
+from inference.style_image import encode_style
 from tools.playground.description import describe
 from tools.playground.samples import open_samples
 from tools.playground.server import MAX_SEED, PlaygroundServer
@@ -53,8 +54,9 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         type=whole_number(0, MAX_SEED),
         default=0,
         metavar="N",
-        help="first seed of sampled features and of noise",
+        help="first seed of sampled features, of noise and of drawn styles",
     )
+    add("--style", type=Path, metavar="IMAGE", help="translate in the style of an image, where the generator has one")
     add("--weights", choices=("ema", "raw"), default="ema", help="ema: the moving average if the run has one")
     add("--opt-level", choices=("O0", "O1", "O2", "O3"), help="as for test.py")
     add("--dtype", choices=("auto", "float16", "bfloat16"), default="auto", help="low precision of O1, O2, O3")
@@ -96,6 +98,7 @@ def request_of(arguments: argparse.Namespace) -> Request:
         size="own",
         tile=arguments.tile,
         overlap=arguments.overlap,
+        style=arguments.style,
     )
 
 
@@ -111,7 +114,8 @@ def playground(arguments: argparse.Namespace) -> Iterator[PlaygroundServer]:
     prepare_device(device, request)
     loaded = load_requested_generator(request)
     feature_sampler = choose_feature_sampler(loaded, request)
-    predictor = build_predictor(loaded, feature_sampler, device, request)
+    style = encode_style(loaded, request.style)
+    predictor = build_predictor(loaded, feature_sampler, device, request, style=style)
     conditioning = predictor.conditioning
     if feature_sampler is None and conditioning.features != "none":
         raise ConfigError(
@@ -127,7 +131,7 @@ def playground(arguments: argparse.Namespace) -> Iterator[PlaygroundServer]:
         config,
         samples=samples.names,
         sample_size=samples.size,
-        takes_seed=feature_sampler is not None or arguments.noise or predictor.has_noise_channels,
+        takes_seed=feature_sampler is not None or arguments.noise or predictor.takes_seed,
         seed=arguments.seed,
     )
     with ExitStack() as stack:
