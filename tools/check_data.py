@@ -21,6 +21,7 @@ from data.batch import DataError, check_one_size
 from data.checking import Check, check_all
 from data.image_files import IMAGE_SUFFIXES, count_other_files, write_png
 from data.layout import Layout, PairingError, check_enough
+from data.observation import Observation, shared_files, split_warnings
 from data.palettes import label_maps, palette_problems
 from tools.sample_sheet import MAX_SAMPLES, training_sheet
 from utils.cli import ArgumentParser, OnlyOnce, run_entry_point
@@ -72,17 +73,27 @@ def splits_of_config(config: Config) -> dict[str, bool]:
 
 
 @dataclass(frozen=True)
-class LabelMaps:
-    """The label maps of all splits, and the ids that occur in them."""
+class Found:
+    """The findings in all splits that are no problem by themselves.
 
-    files: list[Path] = field(default_factory=list)
+    label_maps: their files. ids: those that occur in them. observations: of samples that can be used, by split.
+    """
+
+    label_maps: list[Path] = field(default_factory=list)
     ids: set[int] = field(default_factory=set)
+    observations: dict[str, list[Observation]] = field(default_factory=dict)
+
+    def warnings(self) -> Iterator[str]:
+        """Yield a line for each peculiarity that training accepts and that is a mistake more often than not."""
+        for split, observations in self.observations.items():
+            yield from (f"{split}: {warning}" for warning in split_warnings(observations))
+        yield from shared_files(self.observations)
 
 
-def problems_of_split(config: Config, split: str, *, needs_targets: bool, found: LabelMaps) -> Iterator[str]:
+def problems_of_split(config: Config, split: str, *, needs_targets: bool, found: Found) -> Iterator[str]:
     """Yield the problems of a split, as training reports them; log the number of its samples.
 
-    found: its label maps are added.
+    found: what the split holds is added.
     """
     layout, problems = _open_split(config, split, needs_targets=needs_targets)
     yield from problems
@@ -91,11 +102,12 @@ def problems_of_split(config: Config, split: str, *, needs_targets: bool, found:
     logger.info("%s: %s", split, counted(len(layout), "sample"))
     if others := count_other_files(layout.folders):
         logger.info("%s: left out, being of other formats: %s", split, others)
-    found.files.extend(label_maps(layout))
+    found.label_maps.extend(label_maps(layout))
     check = Check(layout, build.build_preprocessing(config), is_for_training=split == "train")
     results = sorted(
         check_all(check, n_processes=usable_cores(), timeout_s=config.data.timeout_s), key=lambda checked: checked.index
     )
+    found.observations[split] = [checked.observation for checked in results if checked.observation]
     for checked in results:
         found.ids.update(checked.ids)
         yield from checked.problems
@@ -118,12 +130,11 @@ def _open_split(config: Config, split: str, *, needs_targets: bool) -> tuple[Lay
         return None, error.problems
 
 
-def problems_of_splits(config: Config, splits: Mapping[str, bool]) -> Iterator[str]:
-    """Yield the problems of splits, given as in `splits_of_config`, and log what they hold."""
-    found = LabelMaps()
+def problems_of_splits(config: Config, splits: Mapping[str, bool], found: Found) -> Iterator[str]:
+    """Yield the problems of splits, given as in `splits_of_config`; log what they hold, and add it to `found`."""
     for split, needs_targets in splits.items():
         yield from problems_of_split(config, split, needs_targets=needs_targets, found=found)
-    yield from palette_problems(found.files)
+    yield from palette_problems(found.label_maps)
     if found.ids:
         logger.info("%s", describe_ids(found.ids, config.data.n_classes, config.data.ignore_id))
 
@@ -194,15 +205,20 @@ def main(argv: Sequence[str]) -> None:
     else:
         raise ConfigError("nothing to check; name a configuration with --config FILE, or a folder")
     log_to_console(is_main=True)
-    n_problems = 0
+    n_problems, found = 0, Found()
     if is_guess:
         logger.info("each image is taken to hold both sides; tools.convert_data from-photos makes pairs of photographs")
-    for problem in problems_of_splits(config, splits):
+    for problem in problems_of_splits(config, splits, found):
         n_problems += 1
         logger.info("%s", " ".join(problem.split()))
+    warnings = list(found.warnings())
+    for warning in warnings:
+        logger.info("warning: %s", " ".join(warning.split()))
     if arguments.show:
         write_sheet(config, "train" if "train" in splits else next(iter(splits)), arguments.show, arguments.sheet)
-    logger.info("%s in %s", counted(n_problems, "problem") if n_problems else "no problem", ", ".join(splits))
+    n_warnings = f"; {counted(len(warnings), 'warning')}" if warnings else ""
+    count = counted(n_problems, "problem") if n_problems else "no problem"
+    logger.info("%s in %s%s", count, ", ".join(splits), n_warnings)
     if n_problems:
         raise SystemExit(1)
 
