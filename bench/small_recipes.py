@@ -12,6 +12,7 @@ N_TEST = 100
 DATA = [
     "data.layout=synthetic_facades",
     "data.root=.",
+    "data.test_split=test",
     "data.n_classes=0",
     "data.ignore_id=null",
     "data.instance_edges=true",
@@ -66,14 +67,15 @@ RECIPES = {
 }
 
 
-def settings_of(name: str, n_pairs: int) -> list[str]:
+def settings_of(name: str, n_pairs: int, seed: int) -> list[str]:
     """Return the settings of a recipe on a number of training pairs that differ from its file's."""
-    return [*DATA, f"data.synthetic.train_samples={n_pairs}", *LOGS, *BATCH, *RECIPES[name].settings]
+    of_data = [*DATA, f"data.synthetic.train_samples={n_pairs}", f"run.seed={seed}"]
+    return [*of_data, *LOGS, *BATCH, *RECIPES[name].settings]
 
 
-def config_of(name: str, n_pairs: int) -> Config:
+def config_of(name: str, n_pairs: int, seed: int) -> Config:
     """Return the configuration of a recipe on a number of training pairs."""
-    return load_config(recipe_file(name), settings_of(name, n_pairs))
+    return load_config(recipe_file(name), settings_of(name, n_pairs, seed))
 
 
 def recipe_file(name: str) -> Path:

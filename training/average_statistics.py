@@ -63,7 +63,7 @@ class AverageStatistics:
             for batch in self._batches:
                 draw_noise(self.network, [image_seed(0, name) for name in batch.names])
                 moved = batch.to(self.device)
-                self.network(*self.conditioning.generator_inputs(moved, self.conditioning(moved)))
+                self.network(*self.conditioning.training_inputs(moved, self.conditioning(moved)))
         self._step = step
 
     def _read(self, keys: Sequence[SampleKey]) -> Batch:

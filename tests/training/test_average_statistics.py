@@ -16,7 +16,7 @@ from data.sampler import SampleKey
 from inference.load import load_generator
 from models.running_statistics import batch_norms, estimating_statistics
 from models.spectral_norm import settle_spectral_norm
-from tests.runs import SPADE, assert_equal, checkpoint, run
+from tests.runs import SPADE, STYLE, assert_equal, checkpoint, run
 from training.graceful_stop import GracefulStop
 from training.setup import build_training, open_loop
 from training.validation import Validation
@@ -68,9 +68,10 @@ def test_validation_uses_what_is_saved(tiny_config: Path, monkeypatch: pytest.Mo
     assert_equal([saved_statistics(tiny_config, step) for step in (2, 4)], seen)
 
 
-def test_the_training_does_not_depend_on_it(tiny_config: Path) -> None:
-    """Noise, dropout, the order of the samples and the network's own buffers are as without an average."""
-    settings = [*SPADE, "generator.norm=batch", "generator.noise_channels=2", "train.batch_size=2"]
+@pytest.mark.parametrize("network", [SPADE, STYLE])
+def test_the_training_does_not_depend_on_it(tiny_config: Path, network: list[str]) -> None:
+    """Noise, styles, dropout, the order of the samples and the network's own buffers are as without an average."""
+    settings = [*network, "generator.norm=batch", "generator.noise_channels=2", "train.batch_size=2"]
     often = ["train.ema_decay=0.9", "log.images_every_steps=1", "checkpoint.every_steps=1"]
     run(tiny_config, *settings, "run.name=with", *often)
     run(tiny_config, *settings, "run.name=without")
