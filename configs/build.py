@@ -309,8 +309,15 @@ def build_discriminator_objective(config: Config) -> DiscriminatorLosses:
 
 
 def build_augmentation(config: Config, device: torch.device) -> Augmentation:
-    """Return the augmentation of what the discriminator sees; a probability that is controlled is 0, on `device`."""
+    """Return the augmentation of what the discriminator sees; a probability that is controlled is 0, on `device`.
+
+    Raises:
+        ConfigError: the discriminator would learn classes of pixels that are cut out.
+    """
     settings = config.augmentation
+    expected = "a list without cutout with discriminator.name=segmentation: cut pixels have no class"
+    if "cutout" in settings.policy and config.discriminator.name == "segmentation":
+        raise ConfigError(f"augmentation.policy is {settings.policy}, expected {expected}")
     probability = settings.probability if settings.target is None else torch.zeros((), device=device)
     return Augmentation(tuple(settings.policy), probability)
 
