@@ -23,7 +23,12 @@ Weights = dict[str, Tensor]
 
 _CITYSCAPES_CHANNELS = 36  # labels and instance edges; its generator alone upsamples six times
 _BLOCKS = ("head_0", "G_middle_0", "G_middle_1", "up_0", "up_1", "up_2", "up_3", "up_4")
-_PARTS = {
+SPECTRAL_NORM = {  # of the originals' hook, and ours
+    "weight_orig": "parametrizations.weight.original",
+    "weight_u": "parametrizations.weight.0._u",
+    "weight_v": "parametrizations.weight.0._v",
+}
+_PARTS = SPECTRAL_NORM | {
     "norm_0": "norm1",
     "norm_1": "norm2",
     "norm_s": "shortcut_norm",
@@ -34,9 +39,6 @@ _PARTS = {
     "mlp_shared": "shared",
     "mlp_gamma": "scale",
     "mlp_beta": "shift",
-    "weight_orig": "parametrizations.weight.original",
-    "weight_u": "parametrizations.weight.0._u",
-    "weight_v": "parametrizations.weight.0._v",
 }
 _ENDS = {"fc": "stem", "conv_img": "head.1"}
 _LINEAR = {"fc_mu": "mean", "fc_var": "log_variance"}
