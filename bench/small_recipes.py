@@ -35,7 +35,8 @@ UNET = ["discriminator.base_channels=16", "discriminator.n_downsamplings=5"]
 AVERAGE = ["train.ema_decay=0.98"]  # the recipes' 0.999 is longer than these runs
 # learning rates: 2.5 times the recipe's, because the runs are short
 PIX2PIXHD_RATES = ["optimizer.learning_rate=5.0e-4"]
-OASIS_RATES = ["optimizer.learning_rate=1.0e-3", "optimizer.discriminator_learning_rate=1.0e-3"]
+# OASIS's own rates, and initial weights with which batches of one do not make its discriminator collapse
+OASIS = ["generator.init=kaiming", "discriminator.init=kaiming"]
 TTUR = ["optimizer.learning_rate=2.5e-4", "optimizer.discriminator_learning_rate=1.0e-3"]
 
 
@@ -61,7 +62,7 @@ RECIPES = {
     "SPADE": Recipe("spade_ade20k", [*SPADE, *PATCH, *NO_VGG, *TTUR]),
     "OASIS": Recipe(
         "oasis_cityscapes",
-        [*SPADE, "generator.noise_channels=16", *UNET, *OASIS_RATES, *AVERAGE],
+        [*SPADE, "generator.noise_channels=16", *UNET, *OASIS, *AVERAGE],
     ),
     "demo": Recipe("demo", []),
 }
