@@ -38,7 +38,7 @@ _TREE = r"""(?:\\"|["\s,:{}\[\]]|\d+|builtins\.(?:tuple|dict)|[a-z]+(?:_[a-z]+)*
 _STRINGS = {  # by key: all that the strings of a program may hold, since torch evaluates some of them
     "expr_str": r"(?:Symbol\('\w+'|(?:Integer|Add|Mul|FloorDiv|CleanDiv|PythonMod|Max|Min)\(|-?\d+|\w+=True|[ ,)])*+",
     "guards_code": r"(?:L\['\w+'\]\.size\(\)\[\d\]|\d+|\*(?!\*)|[=!<>]=|[<>%+(), /-]|\b(?:and|or|not|Max|Min|Mod)\b)*+",
-    "target": r"torch\.ops\.aten\.(?!from_file)(?:__or__|_?[a-z]\w*)\.[A-Za-z]\w*",
+    "target": r"torch\.ops\.aten\.(?!from_file)(?:__or__|_?[a-z]\w*)\.[A-Za-z]\w*|_operator\.floordiv",
     **dict.fromkeys(("in_spec", "out_spec"), _TREE),
     **dict.fromkeys(("stack_trace", "nn_module_stack", "torch_fn", "torch_version"), r"(?s:.*)"),
 }

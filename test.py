@@ -31,7 +31,9 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--clusters", type=Path, metavar="FILE", help=clusters_help)
     add("--feature-maps", type=Path, metavar="DIR", help="folder of precomputed feature maps for --input")
     add("--noise", action="store_true", help="use dropout and each image's own batch statistics, as pix2pix does")
-    add("--seed", type=int, default=0, metavar="N", help="seed of sampled features and of noise")
+    add("--seed", type=int, default=0, metavar="N", help="seed of sampled features, of noise and of drawn styles")
+    style_help = "take the style of an image, where the generator has one; default: drawn for each image by --seed"
+    add("--style", type=Path, metavar="IMAGE", help=style_help)
     add("--split", metavar="NAME", help="split of the data set, without --input; default: the test split")
     output_help = "folder of the results, or file of a translated video; default: results/RUN/SPLIT_stepSTEP"
     add("--output", type=Path, metavar="PATH", help=output_help)

@@ -1,4 +1,4 @@
-"""The measured cases: configurations at full size and at the demo's, and batches for them."""
+"""The measured cases: configurations at full size and small, and batches for them."""
 
 import tempfile
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from configs.schema import Config
 from data.batch import Batch
 
 N_CLASSES = 35
-DEMO = ["generator.base_channels=32", "generator.n_downsamplings=2", "generator.n_blocks=4"]
-DEMO += ["discriminator.base_channels=32", "loss.vgg=0", "loss.l1=20"]
+SMALL = ["generator.base_channels=32", "generator.n_downsamplings=2", "generator.n_blocks=4"]
+SMALL += ["discriminator.base_channels=32", "loss.vgg=0", "loss.l1=20"]
 SPADE = ["generator.name=spade", "generator.n_upsamplings=6", "generator.spectral_norm=true"]
 SPADE += ["discriminator.spectral_norm=inner", "loss.gan_mode=hinge", "loss.over_scales=mean"]
 SPADE += ["optimizer.learning_rate=1e-4", "optimizer.discriminator_learning_rate=4e-4"]

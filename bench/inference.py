@@ -1,6 +1,6 @@
 """Translation at full size compared with a plain float32 loop: the network alone, and from PNG to PNG.
 
-python -m bench.inference [--repeats N]
+python -m bench.inference [--repeats N] [--case NAME …]
 """
 
 import argparse
@@ -187,19 +187,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--repeats", type=int, default=3)
+    cases = {case.name: case for case in [*CPU_CASES, *GPU_CASES]}
+    parser.add_argument("--case", nargs="*", choices=cases, metavar="NAME", help="default: all cases of the device")
     parser.add_argument("--serve", nargs=4, metavar=("CASE", "SIDE", "DEVICE", "FOLDER"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    cases = {case.name: case for case in [*CPU_CASES, *GPU_CASES]}
     if arguments.serve:
         name, side, device_name, folder = arguments.serve
         serve_translation(cases[name], side, torch.device(device_name), Path(folder))
         return
     device = choose_device(arguments.device)
-    chosen = GPU_CASES if device.type == "cuda" else CPU_CASES
+    of_device = GPU_CASES if device.type == "cuda" else CPU_CASES
+    chosen = [cases[name] for name in arguments.case] if arguments.case else of_device
     torch.backends.cudnn.benchmark = True
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as files:
-        write_files(chosen[0], make_generator(chosen[0]), Path(files))
+        write_files(of_device[0], make_generator(of_device[0]), Path(files))
         for case in chosen:
             rows += compare_sides(case, device, arguments.repeats, Path(files))
             write_report("inference", device, rows)  # a later case may fail

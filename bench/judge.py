@@ -19,7 +19,7 @@ from data.layout import Layout
 from metrics.segmentation import label_scores
 from models.segmentation_discriminator import SegmentationUnet
 
-N_STEPS = 4
+N_STEPS = 600
 BATCH_SIZE = 8
 WIDTHS = [3, 32, 32, 64, 64]
 
@@ -52,10 +52,11 @@ class Judge:
         return cls(network.eval(), names)
 
     @torch.inference_mode()
-    def mean_iou(self, images: Iterable[tuple[Tensor, Tensor]]) -> float:
+    def mean_iou(self, images: Iterable[tuple[Tensor | None, Tensor]]) -> float:
         """Return the mean IoU, 0 to 1, of (3, H, W) uint8 images with their (1, H, W) class ids."""
         matrix = torch.zeros(len(self.names), len(self.names), dtype=torch.int64)
         for image, labels in images:
+            assert image is not None
             found = self.network(images_to_float(image.unsqueeze(0))).argmax(dim=1)
             matrix += multiclass_confusion_matrix(found, labels.long(), num_classes=len(self.names))
         scores = label_scores(matrix, self.names)

@@ -28,21 +28,21 @@ from bench.report import write_report
 from bench.small_recipes import PAIRS, RECIPES, config_of, epochs_of, recipe_file, settings_of
 from configs import build
 from data import LAYOUTS
-from data.batch import Batch
+from data.batch import Batch, Sample
 from data.image_files import read_rgb, write_jpeg
-from data.layout import Layout
 from training.update_setup import build_step, build_update
 from utils.device import choose_device
 from utils.distributed import World
 from utils.image_grid import picture_table
 
-N_SHOWN = 4
+N_SHOWN = 3
+JUDGED_SEED = 1000  # of the house fronts that the judge is trained on, not those of a run
 FIGURES = {"L1": "l1", "SSIM": "ssim", "MS-SSIM": "ms_ssim", "sharpness": "sharpness"}
 
 
 def serve_steps(name: str, device: torch.device) -> None:
     """Serve a recipe's training steps in this process."""
-    config = config_of(name, PAIRS[0])
+    config = config_of(name, PAIRS[0], seed=0)
     build.prepare_device(config, device)
 
     def make() -> Any:
@@ -92,8 +92,8 @@ class Run:
         """Train, and translate the test split, unless an earlier call has done so."""
         if self._metrics.is_file():
             return
-        settings = [*settings_of(self.recipe, self.n_pairs), *epochs_of(self.recipe, self.n_pairs, n_steps)]
-        settings += [f"run.root={self.root}", f"run.name={self.name}", f"run.seed={self.seed}"]
+        settings = settings_of(self.recipe, self.n_pairs, self.seed)
+        settings += [*epochs_of(self.recipe, self.n_pairs, n_steps), f"run.root={self.root}", f"run.name={self.name}"]
         environment = os.environ | {"OMP_NUM_THREADS": str(n_threads)}
         for command in (
             ["train.py", "--config", str(recipe_file(self.recipe)), *settings],
@@ -119,14 +119,28 @@ class Run:
         return float((real - validation) / (real - fake)) if real > fake else 0.0
 
 
-def rows_of(runs: Sequence[Run], judge: Judge, test: Layout, step_seconds: Mapping[str, float]) -> list[dict[str, Any]]:
+def samples_of(seed: int, n: int | None = None) -> list[Sample]:
+    """Return the test samples of a seed, which draws its own house fronts; the first n, or all."""
+    layout = build.build_layout(config_of("demo", PAIRS[0], seed), "test", needs_targets=True)
+    return [layout.read(index) for index in range(len(layout) if n is None else n)]
+
+
+def train_judge() -> Judge:
+    """Return a judge that is trained on the real pairs."""
+    config = config_of("demo", PAIRS[0], JUDGED_SEED)
+    classes = LAYOUTS[config.data.layout].own_classes
+    assert classes is not None
+    return Judge.train(build.build_layout(config, "train", needs_targets=True), classes.names)
+
+
+def rows_of(runs: Sequence[Run], judge: Judge, step_seconds: Mapping[str, float]) -> list[dict[str, Any]]:
     """Return a row for each recipe and number of pairs, with the figures of its seeds in lists."""
-    samples = [test.read(index) for index in range(len(test))]
-    real = [(sample.target, sample.source) for sample in samples if sample.target is not None]
-    rows = [_row("real photos", None, None, [{"sharpness": 1.0, "mean IoU": judge.mean_iou(real)}])]
+    samples = {seed: samples_of(seed) for seed in dict.fromkeys(run.seed for run in runs)}
+    real = [judge.mean_iou([(one.target, one.source) for one in of_seed]) for of_seed in samples.values()]
+    rows = [_row("real photos", None, None, [{"sharpness": 1.0, "mean IoU": iou} for iou in real])]
     for recipe, n_pairs in dict.fromkeys((run.recipe, run.n_pairs) for run in runs):
         seeds = [run for run in runs if (run.recipe, run.n_pairs) == (recipe, n_pairs)]
-        ious = [judge.mean_iou((run.image(sample.name), sample.source) for sample in samples) for run in seeds]
+        ious = [judge.mean_iou([(run.image(one.name), one.source) for one in samples[run.seed]]) for run in seeds]
         figures = [run.figures() | {"mean IoU": iou} for run, iou in zip(seeds, ious, strict=True)]
         rows.append(_row(recipe, n_pairs, step_seconds[recipe], figures))
     return rows
@@ -139,13 +153,14 @@ def _row(recipe: str, n_pairs: int | None, seconds: float | None, figures: list[
     return {"recipe": recipe, "pairs": n_pairs, "s/step": seconds, **columns}
 
 
-def write_pictures(runs: Sequence[Run], test: Layout, path: Path) -> None:
-    """Write a grid: a row of targets of test samples, then a row of their translations by each recipe's first seed."""
-    first = [run for run in runs if run.seed == 0]
-    samples = [test.read(index) for index in range(N_SHOWN)]
-    real = [sample.target for sample in samples if sample.target is not None]
-    translated = [[run.image(sample.name) for sample in samples] for run in first]
-    write_jpeg(path, picture_table([real, *translated]))
+def write_pictures(runs: Sequence[Run], path: Path) -> None:
+    """Write a grid of the first seed: a column of targets, then one for each recipe; the rows by numbers of pairs."""
+    rows = [
+        [sample.target, *(run.image(sample.name) for run in runs if (run.n_pairs, run.seed) == (n_pairs, 0))]
+        for n_pairs in PAIRS
+        for sample in samples_of(0, N_SHOWN)
+    ]
+    write_jpeg(path, picture_table([[image for image in row if image is not None] for row in rows]))
 
 
 def main() -> None:
@@ -175,13 +190,9 @@ def main() -> None:
         n_threads = max(1, torch.get_num_threads() // arguments.jobs)
         with ThreadPoolExecutor(arguments.jobs) as pool:
             list(pool.map(lambda run: run.make(arguments.seconds / step_seconds[run.recipe], n_threads), runs))
-        config = config_of(arguments.recipe[0], PAIRS[0])
-        train, test = (build.build_layout(config, split, needs_targets=True) for split in ("train", "test"))
-        classes = LAYOUTS[config.data.layout].own_classes
-        assert classes is not None
-        write_report("recipes", device, rows_of(runs, Judge.train(train, classes.names), test, step_seconds))
+        write_report("recipes", device, rows_of(runs, train_judge(), step_seconds))
         if arguments.pictures:
-            write_pictures(runs, test, arguments.pictures)
+            write_pictures(runs, arguments.pictures)
 
 
 if __name__ == "__main__":

@@ -18,18 +18,18 @@ from typing import Any
 
 import torch
 
-from bench.cases import DEMO, Case
+from bench.cases import SMALL, Case
 from bench.measure import count_flop, forget_cache, median, median_ratio
 from bench.processes import Timed, time_processes
 from bench.report import write_report
 from bench.train_step import make_side, serve_step
 from utils.device import choose_device
 
-# the demo's networks, so that a CPU reaches 1024x512 in seconds
+# small networks, so that a CPU reaches 1024x512 in seconds
 SIZES = [(128, 128), (256, 256), (512, 512), (1024, 512)]
 CASES = [
-    *(Case(f"{width}x{height}", height, width, settings=tuple(DEMO)) for width, height in SIZES),
-    Case("256x256, batch 8", 256, 256, batch_size=8, settings=tuple(DEMO)),
+    *(Case(f"{width}x{height}", height, width, settings=tuple(SMALL)) for width, height in SIZES),
+    Case("256x256, batch 8", 256, 256, batch_size=8, settings=tuple(SMALL)),
 ]
 STEPS, ROUNDS = 20, 2
 

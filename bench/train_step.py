@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from bench.cases import DEMO, SPADE, Case
+from bench.cases import SMALL, SPADE, Case
 from bench.comparison import Side, Workload, compare
 from bench.measure import count_flop
 from bench.processes import serve
@@ -31,12 +31,12 @@ from utils.precision import choose_precision
 CPU_CASES = [
     Case("full size 256x256", 256, 256),
     Case("full size 512x256", 256, 512),
-    Case("demo 128x128", 128, 128, settings=tuple(DEMO)),
+    Case("small 128x128", 128, 128, settings=tuple(SMALL)),
     Case("SPADE 256x128", 128, 256, settings=tuple(SPADE)),
 ]
 GPU_CASES = [
     *(Case(f"full size 1024x512, batch {n}", 512, 1024, batch_size=n) for n in (1, 4, 8)),
-    Case("demo 128x128", 128, 128, settings=tuple(DEMO)),
+    Case("small 128x128", 128, 128, settings=tuple(SMALL)),
     *(Case(f"SPADE 512x256, batch {n}", 256, 512, batch_size=n, settings=tuple(SPADE)) for n in (1, 4)),
 ]
 REFERENCES = {"reference": "amp.opt_level=O0", "reference, autocast": "amp.opt_level=O1"}

@@ -17,6 +17,7 @@ from data import LAYOUTS
 from data.cache import CachedLayout, SampleCache
 from data.conditioning import Conditioning
 from data.layout import Layout
+from data.pair_augmentation import PairAugmentation
 from data.preprocessing import Preprocessing
 from losses import GENERATOR_LOSSES
 from losses.adversarial import AdversarialLoss
@@ -30,7 +31,9 @@ from models import DISCRIMINATORS, GENERATORS
 from models.activation_checkpointing import enable_activation_checkpointing
 from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
 from models.initialization import initialize
+from models.spade_generator import SpadeGenerator
 from models.spectral_norm import add_spectral_norm, normed_convolutions
+from models.style_encoder import StyleConditionedGenerator, StyleEncoder
 from utils.cores import usable_cores
 from utils.cpu_memory import keep_freed_memory
 from utils.determinism import use_deterministic_algorithms
@@ -76,6 +79,7 @@ def build_conditioning(config: Config) -> Conditioning:
         target_range=ranges.get("target"),
         features=config.features.origin if config.features.n_channels else "none",
         regions=config.features.regions,
+        encodes_style=config.style.channels > 0,
     )
 
 
@@ -149,6 +153,7 @@ def build_preprocessing(config: Config) -> Preprocessing:
         flip=data.flip,
         size_multiple=sides.multiple,
         min_size=sides.minimum,
+        augmentation=PairAugmentation(**vars(data.augment)),
     )
 
 
@@ -205,12 +210,13 @@ def build_generator(config: Config) -> nn.Module:
     in_channels = build_conditioning(config).channels + config.features.n_channels
     channels = {"in_channels": in_channels, "out_channels": config.data.target_channels}
     n_image_channels = 0 if number_of_classes(config.data) else config.data.source_channels
-    values = vars(settings) | {"n_image_channels": n_image_channels}
-    generator = maker(**channels, **accepted(maker, values))
-    _initialize(generator, settings, as_spade=settings.name == "spade", is_normed=settings.spectral_norm)
-    if settings.spectral_norm:
-        add_spectral_norm(generator, iteration=settings.spectral_iteration)
-    network = FeatureConditionedGenerator(generator, _build_encoder(config)) if config.has_encoder else generator
+    style = {f"style_{name}": value for name, value in vars(config.style).items()}
+    values = vars(settings) | style | {"n_image_channels": n_image_channels}
+    network = _with_weights(maker(**channels, **accepted(maker, values)), settings)
+    if config.has_encoder:
+        network = FeatureConditionedGenerator(network, _build_encoder(config))
+    elif isinstance(network, SpadeGenerator) and config.style.channels:
+        network = StyleConditionedGenerator(network, _build_style_encoder(config))
     if config.train.activation_checkpointing:
         enable_activation_checkpointing(network)
     return network
@@ -227,6 +233,25 @@ def _build_encoder(config: Config) -> FeatureEncoder:
     )
     initialize(encoder, settings.init, settings.init_gain)
     return encoder
+
+
+def _build_style_encoder(config: Config) -> StyleEncoder:
+    settings = config.generator
+    encoder = StyleEncoder(
+        in_channels=config.data.target_channels,
+        style_channels=config.style.channels,
+        base_channels=settings.base_channels,
+    )
+    _with_weights(encoder, settings)
+    return encoder
+
+
+def _with_weights(network: nn.Module, settings: GeneratorConfig) -> nn.Module:
+    """Draw the initial weights of a network and add spectral norm as the settings want it, in place; return it."""
+    _initialize(network, settings, as_spade=settings.name == "spade", is_normed=settings.spectral_norm)
+    if settings.spectral_norm:
+        add_spectral_norm(network, iteration=settings.spectral_iteration)
+    return network
 
 
 def build_discriminator(config: Config) -> nn.Module:
@@ -263,7 +288,7 @@ def build_generator_objective(config: Config, device: torch.device) -> Generator
     Raises:
         WeightsError: the weights of such a network are not available.
     """
-    weights = {name: weight for name, weight in config.loss.weights.items() if weight}
+    weights = config.loss_weights
     losses = {name: build_generator_loss(config, name) for name in weights}
     for loss in losses.values():
         if isinstance(loss, nn.Module):
@@ -290,8 +315,15 @@ def build_discriminator_objective(config: Config) -> DiscriminatorLosses:
 
 
 def build_augmentation(config: Config, device: torch.device) -> Augmentation:
-    """Return the augmentation of what the discriminator sees; a probability that is controlled is 0, on `device`."""
+    """Return the augmentation of what the discriminator sees; a probability that is controlled is 0, on `device`.
+
+    Raises:
+        ConfigError: the discriminator would learn classes of pixels that are cut out.
+    """
     settings = config.augmentation
+    expected = "a list without cutout with discriminator.name=segmentation: cut pixels have no class"
+    if "cutout" in settings.policy and config.discriminator.name == "segmentation":
+        raise ConfigError(f"augmentation.policy is {settings.policy}, expected {expected}")
     probability = settings.probability if settings.target is None else torch.zeros((), device=device)
     return Augmentation(tuple(settings.policy), probability)
 

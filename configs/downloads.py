@@ -29,7 +29,7 @@ def without_downloads(config: Config) -> Config:
     missing = [file.setting for file in downloads(config)]
     extra = [name for name in config.metrics.extra if weights_setting(name) not in missing]
     if VGG19.setting in missing:
-        others = sum(weight for name, weight in config.loss.weights.items() if name != "vgg")
+        others = sum(weight for name, weight in config.loss.weights_of_images.items() if name != "vgg")
         config = replace(config, loss=replace(config.loss, vgg=0.0, l1=config.loss.l1 if others else 1.0))
     best = config.checkpoint.best
     is_measured = best not in config.metrics.extra or best in extra

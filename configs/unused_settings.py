@@ -19,16 +19,16 @@ _LAYOUTS = {name: layout.open for name, layout in LAYOUTS.items()}
 def unused_settings(config: Config) -> list[str]:
     """Return `section.key=value` of every setting that differs from its default and has no effect."""
     unused = [*_unused_of_data(config), *_unused_of_networks(config.generator, config.discriminator)]
-    losses = [name for name, weight in config.loss.weights.items() if weight]
-    of_discriminator = argument_names(AdversarialLoss) | argument_names(
-        SegmentationLoss
-    )  # whose loss is always computed
-    unused += [f"loss.{name}" for name in not_taken(GENERATOR_LOSSES, losses) if name not in of_discriminator]
+    # whose loss is always computed
+    of_discriminator = argument_names(AdversarialLoss) | argument_names(SegmentationLoss)
+    not_computed = not_taken(GENERATOR_LOSSES, config.loss_weights)
+    unused += [f"loss.{name}" for name in not_computed if name not in of_discriminator]
     if config.discriminator.name != "multiscale_patch" or config.discriminator.n_scales == 1:
         unused += ["loss.over_scales"]
     if config.loss.gan_mode != "segmentation":
         unused += ["loss.class_balance", "loss.labelmix"]
     unused += _unused_of_features(config.features)
+    unused += [] if config.style.channels else ["style.height", "style.width", "loss.kl_divergence"]
     unused += [] if config.augmentation.policy else ["augmentation.probability", "augmentation.target"]
     unused += ["augmentation.probability"] if config.augmentation.target is not None else []
     unused += ["optimizer.step_epochs"] if config.optimizer.decay != "step" else []
@@ -62,9 +62,12 @@ def _unused_of_data(config: Config) -> list[str]:
     unused += ["data.feature_folder"] if features.n_channels == 0 or features.origin == "encoded" else []
     unused += ["data.ignore_id"] if data.n_classes == 0 else []
     has_own_classes = LAYOUTS[data.layout].own_classes is not None
-    unused += ["data.source_channels", "data.source_range"] if data.n_classes or has_own_classes else []
+    of_source_images = ["source_channels", "source_range"]
+    of_source_images += [f"augment.{name}" for name in ("color", "hue", "noise", "jpeg_quality")]
+    unused += [f"data.{name}" for name in of_source_images] if data.n_classes or has_own_classes else []
     forms = stored_forms(data)
     unused += [] if "target" in forms else ["data.target_files"]
+    unused += ["data.augment.hue", "data.augment.jpeg_quality"] if "source" in forms else []
     unused += [] if forms else ["log.show_channels"]
     unused += ["data.on_bad_sample"] if data.layout == "synthetic_facades" else []
     unused += ["data.timeout_s", "data.prefetch"] if data.workers == 0 else []

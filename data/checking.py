@@ -17,6 +17,7 @@ import torch
 from data.image_files import read_ids
 from data.layout import Layout, describe_sample
 from data.loader import as_data_error
+from data.observation import Observation, observe
 from data.palettes import label_map
 from data.preprocessing import Preprocessing
 from data.value_range import ValueRange
@@ -36,6 +37,7 @@ class Checked:
     ends_process: whether the process that read it ended.
     ids: of the label map as stored, those that are no class included; empty where there is none.
     outside, types: of images that are not 8-bit RGB, by kind, the share of values outside their range and the type.
+    observation: of a sample that can be used.
     """
 
     index: int
@@ -46,6 +48,7 @@ class Checked:
     ids: frozenset[int] = frozenset()
     outside: Mapping[str, float] = field(default_factory=dict)
     types: Mapping[str, str] = field(default_factory=dict)
+    observation: Observation | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ class Check:
                 placement = self.preprocessing.draw(sample, np.random.default_rng(0))
             else:
                 placement = self.preprocessing.fixed(sample)
+            observation = observe(self.layout, index, sample)
         except Exception as error:  # noqa: BLE001  a bug is reported with its sample
             return Checked(index, as_data_error(error, describe_sample(self.layout, index)).problems, ids=ids)
         maps = {kind: getattr(sample, kind) for kind in self.ranges}
@@ -82,6 +86,7 @@ class Check:
             ids=ids,
             outside={kind: self.ranges[kind].outside(image) for kind, image in images.items()},
             types={kind: str(image.dtype).removeprefix("torch.") for kind, image in images.items()},
+            observation=observation,
         )
 
 

@@ -63,6 +63,7 @@ class Conditioning:
     features: instance features for the generator: "encoded" from the target by an encoder that is part of it, or
         "precomputed", read with the sample.
     regions: the map whose ids are the regions that share their features.
+    encodes_style: whether an encoder that is part of the generator has the targets' style, in training alone.
     """
 
     n_classes: int
@@ -73,6 +74,7 @@ class Conditioning:
     target_range: ValueRange | None = None
     features: Features = "none"
     regions: Regions = "instances"
+    encodes_style: bool = False
 
     @property
     def channels(self) -> int:
@@ -132,6 +134,11 @@ class Conditioning:
                 return (torch.cat([condition, images_to_float(batch.features)], dim=1),)
             case "encoded":
                 return condition, self.target(batch), self.region_map(batch)
+
+    def training_inputs(self, batch: Batch, condition: Tensor) -> tuple[Tensor, ...]:
+        """Return the generator's arguments in training: those of `generator_inputs`, and the target with its style."""
+        inputs = self.generator_inputs(batch, condition)
+        return (*inputs, self.target(batch)) if self.encodes_style else inputs
 
     def region_map(self, batch: Batch) -> Tensor:
         """Return (N, 1, H, W) integer ids of the regions that share their features."""

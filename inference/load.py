@@ -13,7 +13,8 @@ from configs.image_sides import image_sides
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
 from inference.original_weights import original_generator, original_network
-from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
+from models.encoded_generator import EncodedGenerator
+from models.feature_encoder import FeatureEncoder
 from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer
 from models.originals.layer_names import OriginalWeightsError
@@ -22,6 +23,7 @@ from models.pixel_discriminator import PixelDiscriminator
 from models.segmentation_discriminator import SegmentationDiscriminator
 from models.spade_generator import SpadeGenerator
 from models.spectral_norm import settle_spectral_norm
+from models.style_encoder import StyleEncoder
 from models.unet_generator import UnetGenerator
 from utils.checkpoint import (
     CheckpointError,
@@ -164,13 +166,13 @@ def load_network(file: Path, kind: NetworkKind) -> nn.Module:
         generator = load_generator(file).generator
         if kind == "generator":
             return generator
-        if not isinstance(generator, FeatureConditionedGenerator):
-            raise CheckpointError(f"{file}: its generator has no feature encoder")
+        if not isinstance(generator, EncodedGenerator):
+            raise CheckpointError(f"{file}: its generator has no encoder")
         return generator.encoder
     network = original_network(file, state)
     expected: dict[str, tuple[type, ...]] = {
         "generator": (GlobalGenerator, LocalEnhancer, UnetGenerator, SpadeGenerator),
-        "encoder": (FeatureEncoder,),
+        "encoder": (FeatureEncoder, StyleEncoder),
         "discriminator": (MultiscalePatchDiscriminator, PixelDiscriminator, SegmentationDiscriminator),
     }
     if not isinstance(network, expected[kind]):

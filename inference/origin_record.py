@@ -51,6 +51,8 @@ def generator_origin(loaded: LoadedGenerator, predictor: Predictor, *, keeps_siz
         "feature_seed": sampler.seed if sampler else None,
         "clusters_sha256": _digest(sampler) if sampler else None,
         **({"noise_channels_seed": predictor.seed} if predictor.has_noise_channels else {}),
+        **({"style_seed": predictor.seed} if predictor.draws_style else {}),
+        **({"style_sha256": sha256_of_file(predictor.style.file)} if predictor.style else {}),
     }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from configs.load import config_differences, config_from_dict, config_to_dict
-from configs.schema import Config, DataConfig, FeaturesConfig, GeneratorConfig, RunConfig
+from configs.schema import Config, DataConfig, FeaturesConfig, GeneratorConfig, RunConfig, StyleConfig
 from models.blocks import Norm
 from models.global_generator import GlobalGenerator
 from models.local_enhancer import EnhancerLevel, LocalEnhancer
@@ -15,10 +15,19 @@ from models.originals.layer_names import OriginalWeightsError
 from models.originals.weights import USUAL_SIZES, LeftOpen, import_original
 from models.spade_generator import SpadeGenerator
 from models.spectral_norm import spectral_norms
+from models.style_encoder import StyleConditionedGenerator, StyleEncoder
+from models.style_stem import StyleStem
 from models.unet_generator import UnetGenerator
+from utils.checkpoint import read_weights_file
 from utils.errors import ConfigError
 
-_FIXED_BY_SHAPES = ("data.n_classes", "data.source_channels", "data.target_channels", "data.instance_edges")
+_FIXED_BY_SHAPES = (
+    "data.n_classes",
+    "data.source_channels",
+    "data.target_channels",
+    "data.instance_edges",
+    "style.channels",
+)
 
 
 def original_network(file: Path, state: dict[str, Any], sizes: LeftOpen = USUAL_SIZES) -> nn.Module:
@@ -63,6 +72,7 @@ def original_generator(
             preprocess="none",
         ),
         generator=generator_config,
+        style=_style_config(generator),
         features=FeaturesConfig(n_channels=n_features, origin="encoded" if features_are_drawn else "precomputed"),
     )
     chosen = config_from_dict(config_to_dict(config), str(file), overrides)
@@ -84,11 +94,50 @@ def original_generator(
             raise ConfigError(
                 f"{file}: {key} is {fixed} by the shapes of its weights, not {wanted}. Remove the override{other}."
             )
+    if isinstance(generator, SpadeGenerator) and isinstance(generator.stem, StyleStem):
+        _set_sides(file, generator.stem, chosen.style)
+        generator = _with_encoder(file, generator)
     return generator, chosen
 
 
 def _sizes(generator: SpadeGenerator) -> LeftOpen:
     return LeftOpen(generator.n_upsamplings, generator.noise.n_channels)
+
+
+def encoder_file(file: Path) -> Path:
+    """Return the file in which the originals keep the encoder of a generator's file: latest_net_E.pth."""
+    return file.with_name(file.name.replace("_G.", "_E.") if "_G." in file.name else f"E_{file.name}")
+
+
+def _style_config(generator: nn.Module) -> StyleConfig:
+    stem = generator.stem if isinstance(generator, SpadeGenerator) else None
+    if not isinstance(stem, StyleStem):
+        return StyleConfig()
+    return StyleConfig(channels=stem.in_features, height=stem.height, width=stem.width)
+
+
+def _set_sides(file: Path, stem: StyleStem, style: StyleConfig) -> None:
+    """Give the map of the style the sides of the settings: the weights hold only its number of pixels."""
+    n_pixels = stem.height * stem.width
+    if style.height * style.width != n_pixels:
+        raise ConfigError(
+            f"{file}: style.height={style.height} and style.width={style.width} are {style.height * style.width} "
+            f"pixels, its weights have {n_pixels}, for instance {stem.height} and {stem.width}. Change the overrides."
+        )
+    stem.height, stem.width = style.height, style.width
+
+
+def _with_encoder(file: Path, generator: SpadeGenerator) -> nn.Module:
+    """Return a generator with the style encoder of the file beside its own; as it is, where there is none."""
+    beside = encoder_file(file)
+    if not beside.is_file():
+        return generator
+    encoder = original_network(beside, read_weights_file(beside))
+    assert isinstance(generator.stem, StyleStem)
+    form = (generator.stem.in_features, generator.base_channels)
+    if not isinstance(encoder, StyleEncoder) or (encoder.style_channels, encoder.base_channels) != form:
+        raise OriginalWeightsError(f"{beside}: is not the style encoder of {file}. Move it to another folder.")
+    return StyleConditionedGenerator(generator, encoder)
 
 
 def _channels(file: Path, generator: nn.Module, has_instances: bool, n_features: int) -> tuple[int, int]:

@@ -11,10 +11,12 @@ from data.batch import Batch, Sample
 from data.conditioning import Conditioning, images_to_uint8
 from inference.feature_sampler import FeatureSampler, image_seed
 from inference.pictures import picture
+from inference.style_image import StyleImage
 from inference.tiling import TiledNetwork
 from inference.window import Window
 from models.feature_encoder import average_in_instances
 from models.noise_channels import draw_noise, takes_noise
+from models.style_stem import choose_styles, takes_style
 from utils.palette import colorize
 from utils.precision import Precision
 
@@ -42,7 +44,8 @@ class Predictor:
 
     colors: (K, 3) uint8 colours of the classes; unused where sources are RGB images.
     feature_sampler: the source of instance features; None to take those of the samples.
-    seed: seed of a generator's noise channels, together with the image's name.
+    seed: seed of a generator's noise channels and style, together with the image's name.
+    style: the image whose style all translations have; None to draw each style from N(0, I) by the seed.
     noise_seed: seed of the noise, together with the image's name; translates in training mode, with dropout as noise
         and batch norm by the image's own statistics, as pix2pix tests. None: evaluation mode.
     tiles: replace the generator for images larger than a tile; None to translate every image in one piece.
@@ -58,6 +61,7 @@ class Predictor:
     colors: Tensor
     feature_sampler: FeatureSampler | None = None
     seed: int = 0
+    style: StyleImage | None = None
     noise_seed: int | None = None
     tiles: Tiles | None = None
     flips: bool = False
@@ -71,8 +75,18 @@ class Predictor:
 
     @property
     def has_noise_channels(self) -> bool:
-        """Whether translations depend on `seed`."""
+        """Whether noise that is drawn by `seed` is an input of the generator."""
         return takes_noise(self.generator)
+
+    @property
+    def draws_style(self) -> bool:
+        """Whether styles are drawn by `seed`."""
+        return self.style is None and takes_style(self.generator)
+
+    @property
+    def takes_seed(self) -> bool:
+        """Whether translations depend on `seed`."""
+        return self.has_noise_channels or self.draws_style
 
     def with_seed(self, seed: int) -> Self:
         """Return a predictor that draws features and noise, where it has any, by another seed."""
@@ -95,7 +109,9 @@ class Predictor:
         if self.noise_seed is not None:
             assert len(batch.names) == 1, batch.names
             torch.manual_seed(image_seed(self.noise_seed, batch.names[0]))
-        draw_noise(self.generator, [image_seed(self.seed, name) for name in batch.names])
+        seeds = [image_seed(self.seed, name) for name in batch.names]
+        draw_noise(self.generator, seeds)
+        choose_styles(self.generator, seeds, self.style.style if self.style else None)
         fake = self._generate(batch)
         if self.flips:
             mirrored = self._generate(_with_maps(batch, lambda images: images.flip(-1)))

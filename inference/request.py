@@ -42,6 +42,7 @@ class Request:
     side: Literal["A", "B", "none"] | None = None
     existing: Existing = "refuse"
     frames: Path | None = None
+    style: Path | None = None
 
     @property
     def keeps_sizes(self) -> bool:

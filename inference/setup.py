@@ -16,10 +16,13 @@ from inference.feature_sampler import FeatureSampler, load_clusters, sample_conf
 from inference.load import LoadedGenerator, find_checkpoint_file, load_generator
 from inference.predictor import Predictor, Tiles
 from inference.request import Request
+from inference.style_image import StyleImage
 from inference.tiling import TiledNetwork
 from models.feature_clusters import FILE_NAME
 from models.feature_encoder import FeatureConditionedGenerator
 from models.noise_channels import takes_noise
+from models.style_encoder import predicting_part
+from models.style_stem import takes_style
 from utils.checkpoint import CheckpointError
 from utils.compilation import compiled, what_compiling_lacks
 from utils.cpu_memory import give_freed_memory_back, keep_freed_memory
@@ -133,6 +136,7 @@ def build_predictor(
     device: torch.device,
     request: Request,
     *,
+    style: StyleImage | None = None,
     compiles: bool = False,
 ) -> Predictor:
     """Return a predictor with the generator on `device`; O2 and O3 cast its weights once.
@@ -149,20 +153,22 @@ def build_predictor(
     if compiles:
         logger.info("compiling    the generator with the first images; --compile off disables it")
     config = sample_config(loaded.config, feature_sampler)
-    generator = loaded.generator
+    generator = predicting_part(loaded.generator)
     if feature_sampler is not None and isinstance(generator, FeatureConditionedGenerator):
         generator = generator.generator
     generator = precision.cast(generator.to(device)).to(memory_format=build.memory_format(config, device))
     give_freed_memory_back()  # the weights in float32
+    # noise and styles change from image to image, and with them a tensor of the generator
+    is_drawn = takes_noise(generator) or takes_style(generator)
     return Predictor(
-        # noise channels change from image to image, and with them a tensor of the generator
-        generator=compiled(generator.eval(), device, is_final=not takes_noise(generator)) if compiles else generator,
+        generator=compiled(generator.eval(), device, is_final=not is_drawn) if compiles else generator,
         conditioning=build.build_conditioning(config),
         precision=precision,
         device=device,
         colors=build.class_colors(config.data),
         feature_sampler=feature_sampler,
         seed=request.seed,
+        style=style,
         noise_seed=request.seed if request.noise else None,
         flips=request.tta == "flip",
         target_dtype=target_dtype(config.data),
@@ -178,7 +184,7 @@ def report_sizes(loaded: LoadedGenerator, request: Request) -> None:
 
 
 def report_features(loaded: LoadedGenerator, predictor: Predictor, request: Request) -> None:
-    """Report the source of instance features, and the options without effect."""
+    """Report the source of instance features, noise and style, and the options without effect."""
     features, feature_sampler = loaded.config.features, predictor.feature_sampler
     if feature_sampler is not None:
         step = feature_sampler.step
@@ -189,6 +195,10 @@ def report_features(loaded: LoadedGenerator, predictor: Predictor, request: Requ
     conditioning = predictor.conditioning
     if predictor.has_noise_channels:
         logger.info(f"noise        drawn by seed {predictor.seed}")
+    if predictor.style:
+        logger.info(f"style        of {predictor.style.file}")
+    elif predictor.draws_style:
+        logger.info(f"style        drawn by seed {predictor.seed}; --style IMAGE takes that of an image")
     has_noise = any(isinstance(part, nn.Dropout | nn.BatchNorm2d) for part in loaded.generator.modules())
     unused = {
         "--instances": request.instances and not conditioning.needs_instances,

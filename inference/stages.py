@@ -9,11 +9,14 @@ from torch import Tensor, fx, nn
 
 from models.condition_reduction import ConditionReduction
 from models.noise_channels import NoiseChannels
+from models.style_stem import StyleStem
 from models.upsampled_convolution import UpsampledConv2d
 
 IMAGE = "image"
 _POINTWISE = {"cat", "add", "iadd", "mul", "dropout", "relu", "leaky_relu", "tanh"}  # functions of single pixels
 _REPEATED = (NoiseChannels, ConditionReduction)  # of the image alone and cheap: each stage makes its own
+_WHOLE = (StyleStem,)
+_BEFORE = -1  # in place of a stage, of what is computed before the first
 
 
 class WholeImageNorm(nn.Module):
@@ -64,9 +67,30 @@ class Stage:
     reach: int
 
 
+@dataclass(frozen=True)
+class WholeTensor:
+    """The map that a style becomes, (1, C, h, w): of the full image at once, since it depends on the sides alone.
+
+    name, stride, norms: as the tensors that a stage writes.
+    """
+
+    stem: StyleStem
+    name: str
+    stride: int
+    norms: list[WholeImageNorm]
+
+
+@dataclass(frozen=True)
+class CutNetwork:
+    """The stages of a network in the order of computation, and what is computed for the full image before them."""
+
+    stages: list[Stage]
+    whole: list[WholeTensor]
+
+
 @torch.no_grad()
-def cut_at_norms(network: nn.Module, *, at_batch_norms: bool) -> list[Stage]:
-    """Return the stages of a network, each of which starts with a norm, in the order of computation.
+def cut_at_norms(network: nn.Module, *, at_batch_norms: bool) -> CutNetwork:
+    """Return a network in stages, each of which starts with a norm.
 
     at_batch_norms: whether to cut at batch norms too, which need no statistics; it makes the reach of a stage shorter.
     """
@@ -78,14 +102,15 @@ def cut_at_norms(network: nn.Module, *, at_batch_norms: bool) -> list[Stage]:
             traced.set_submodule(name, WholeImageNorm(norm.eps))
     cut_at = (WholeImageNorm, nn.BatchNorm2d) if at_batch_norms else (WholeImageNorm,)
     plan = _plan(graph, traced, cut_at)
-    return [_stage(number, plan, graph, traced) for number in range(max(plan.stage.values()) + 1)]
+    stages = [_stage(number, plan, graph, traced) for number in range(max(plan.stage.values()) + 1)]
+    return CutNetwork(stages, [_whole(node, plan, traced) for node in graph.nodes if _is_layer(node, traced, _WHOLE)])
 
 
 class _Tracer(fx.Tracer):
     """Traces a network down to its layers."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        layers = (nn.Conv2d, nn.ConvTranspose2d, nn.ReflectionPad2d, *_REPEATED)
+        layers = (nn.Conv2d, nn.ConvTranspose2d, nn.ReflectionPad2d, *_REPEATED, *_WHOLE)
         return isinstance(m, layers) or super().is_leaf_module(m, module_qualified_name)
 
 
@@ -117,7 +142,7 @@ def _plan(graph: fx.Graph, traced: fx.GraphModule, cut_at: tuple[type[nn.Module]
 def _stages_of_nodes(
     graph: fx.Graph, traced: fx.GraphModule, cut_at: tuple[type[nn.Module], ...]
 ) -> dict[fx.Node, int]:
-    """Return the stage of each node: the earliest in which it can be computed.
+    """Return the stage of each node: the earliest in which it can be computed; _BEFORE for whole tensors.
 
     Nodes of the first stage that only a later one uses are left to that one, which saves their file: scales and shifts
     of SPADE layers are made of the image alone.
@@ -125,8 +150,10 @@ def _stages_of_nodes(
     stages: dict[fx.Node, int] = {}
     cuts = {node: int(_is_layer(node, traced, cut_at)) for node in graph.nodes}
     for node in graph.nodes:
-        if node.op != "output":
-            stages[node] = max((stages[i] for i in node.all_input_nodes), default=0) + cuts[node]
+        if _is_layer(node, traced, _WHOLE):
+            stages[node] = _BEFORE
+        elif node.op != "output":
+            stages[node] = max(0, max((stages[i] for i in node.all_input_nodes), default=0) + cuts[node])
     for node in reversed(stages):
         users = [stages[user] - cuts[user] for user in node.users if user.op != "output"]
         if stages[node] == 0 and node.op != "placeholder" and len(users) == len(node.users):
@@ -158,6 +185,8 @@ def _layer_geometry(layer: nn.Module) -> tuple[int, Fraction]:
             return 0, Fraction(layer.factor)
         case UpsampledConv2d():
             return 1, Fraction(1, 2)
+        case StyleStem():  # of a reduced condition
+            return 0, Fraction(1)
         case nn.Conv2d():
             return (layer.kernel_size[0] - 1) // 2, Fraction(layer.stride[0])
         case nn.ConvTranspose2d():
@@ -199,6 +228,12 @@ def _stage(number: int, plan: _Plan, graph: fx.Graph, traced: fx.GraphModule) ->
         norms={node.name: _norms_of(node, traced) for node in outputs},
         reach=-(-reach // coarsest) * coarsest,
     )
+
+
+def _whole(node: fx.Node, plan: _Plan, traced: fx.GraphModule) -> WholeTensor:
+    stem = traced.get_submodule(str(node.target))
+    assert isinstance(stem, StyleStem)
+    return WholeTensor(stem, node.name, plan.stride[node], _norms_of(node, traced))
 
 
 def _nodes_of_stage(number: int, plan: _Plan, graph: fx.Graph, traced: fx.GraphModule) -> list[fx.Node]:

@@ -43,7 +43,8 @@ class TiledNetwork:
         self._folder = folder
         has_instance_norm = any(isinstance(module, nn.InstanceNorm2d) for module in network.modules())
         in_one_sweep = overlap is not None and not has_instance_norm
-        self._stages = cut_at_norms(network, at_batch_norms=not in_one_sweep)
+        cut = cut_at_norms(network, at_batch_norms=not in_one_sweep)
+        self._stages, self._whole = cut.stages, cut.whole
         self._blended: int | None = None
         if overlap is not None and in_one_sweep and overlap < self.reach:
             self._blended = -(-overlap // size_multiple) * size_multiple
@@ -77,6 +78,13 @@ class TiledNetwork:
         kept: dict[str, TensorFile] = {}
         *stages, last = self._stages
         with ExitStack() as files:
+            for tensor in self._whole:
+                made = tensor.stem.map(1, height // tensor.stride, width // tensor.stride)
+                for norm in tensor.norms:
+                    norm.reset()
+                    norm.add(made)
+                kept[tensor.name] = files.enter_context(TensorFile(self._folder, width // tensor.stride))
+                kept[tensor.name].write(whole.at(tensor.stride), made)
             for number, stage in enumerate(stages):
                 for name, stride in stage.writes.items():
                     kept[name] = files.enter_context(TensorFile(self._folder, width // stride))

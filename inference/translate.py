@@ -30,6 +30,7 @@ from inference.setup import (
     should_compile,
     with_tiles,
 )
+from inference.style_image import encode_style
 from inference.video import translate_video, video_of
 from metrics.evaluator import Evaluator
 from utils.distributed import World, joined_world
@@ -53,12 +54,13 @@ def translate(request: Request) -> None:
         prepare_device(world.device, request)
         loaded = load_requested_generator(request)
         feature_sampler = choose_feature_sampler(loaded, request)
+        style = encode_style(loaded, request.style)
         layout = build_input(loaded, feature_sampler, request)
         output = request.output or default_output(loaded, request)
         prepare_output(output, layout, request.existing, image_store(loaded.config.data).suffix)
         report_sizes(loaded, request)
         compiles = should_compile(loaded, lambda: pixels_of_one_size(layout, request), world.device, request)
-        predictor = build_predictor(loaded, feature_sampler, world.device, request, compiles=compiles)
+        predictor = build_predictor(loaded, feature_sampler, world.device, request, style=style, compiles=compiles)
         report_features(loaded, predictor, request)
         predictor = with_tiles(predictor, loaded, request, output)
         translate_all(

@@ -38,6 +38,7 @@ from inference.setup import (
     should_compile,
     with_tiles,
 )
+from inference.style_image import encode_style
 from utils.atomic_file import replacing
 from utils.digest import sha256_of_file
 from utils.distributed import World
@@ -72,17 +73,18 @@ def translate_video(path: Path, request: Request, world: World) -> None:
     prepare_device(world.device, request)
     loaded = load_requested_generator(request)
     _check_generator(path, loaded)
+    style = encode_style(loaded, request.style)
     output = request.output or _default_output(loaded, request)
     _prepare_output(output, path, request)
     report_sizes(loaded, request)
     compiles = should_compile(loaded, lambda: (video.n_frames or 0) * video.height * video.width, world.device, request)
-    predictor = build_predictor(loaded, None, world.device, request, compiles=compiles)
+    predictor = build_predictor(loaded, None, world.device, request, style=style, compiles=compiles)
     report_features(loaded, predictor, request)
     predictor = with_tiles(predictor, loaded, request, output.parent)
     folder = None
     if request.frames:
         origin = generator_origin(loaded, predictor, keeps_sizes=request.keeps_sizes)
-        draws = request.noise or predictor.has_noise_channels
+        draws = request.noise or predictor.takes_seed
         origin |= {"video_sha256": sha256_of_file(path), "noise_name": path.stem if draws else None}
         folder = FrameFolder(request.frames, origin, replaces=request.existing == "replace")
     preprocessing = build.build_preprocessing(loaded.config)
@@ -210,7 +212,7 @@ class Translation:
         return window.bottom - window.top, window.right - window.left
 
     def _fitted(self, image: Tensor) -> PaddedSample:
-        """Return a frame as a sample for the network. All have the video's name, and with it the same noise."""
+        """Return a frame as a sample for the network; by the video's name all have the same noise and style."""
         sample = Sample(self.video.path.stem, image, None, None)
         return fitted(sample, self.preprocessing, keeps_size=self.keeps_sizes, source_is_ids=False)
 

@@ -5,6 +5,7 @@ from typing import Literal
 
 from losses.adversarial import GanMode, ScaleReduction, generator_adversarial_loss
 from losses.feature_matching import feature_matching
+from losses.kl_divergence import kl_divergence
 from losses.loss_inputs import GeneratorLoss
 from losses.perceptual import vgg_loss
 from losses.pixel import l1
@@ -25,4 +26,5 @@ GENERATOR_LOSSES: dict[str, Callable[..., GeneratorLoss]] = {
     "feature_matching": lambda: feature_matching,
     "l1": lambda: l1,
     "vgg": vgg_loss,
+    "kl_divergence": lambda: kl_divergence,
 }

@@ -22,6 +22,20 @@ class ScaleOutput(Protocol):
         ...
 
 
+class StyleDistribution(Protocol):
+    """Normal distributions of the styles of the targets, without correlations."""
+
+    @property
+    def mean(self) -> Tensor:
+        """(N, style_channels)."""
+        ...
+
+    @property
+    def log_variance(self) -> Tensor:
+        """(N, style_channels)."""
+        ...
+
+
 Discriminate = Callable[[], Sequence[ScaleOutput]]
 
 
@@ -30,6 +44,7 @@ class LossInputs:
 
     fake, target: (N, C, H, W) in [-1, 1].
     source: (N, C', H, W), the condition as the discriminator sees it.
+    style: the distributions from which the styles of the translated images were drawn; None without a style encoder.
 
     A loss reads what it needs. The discriminator's outputs are computed when the first loss reads them, so that an
     update without such a loss does without the passes.
@@ -43,10 +58,12 @@ class LossInputs:
         source: Tensor,
         discriminate_fake: Discriminate,
         discriminate_target: Discriminate,
+        style: StyleDistribution | None = None,
     ) -> None:
         self.fake = fake
         self.target = target
         self.source = source
+        self.style = style
         self._discriminate_fake = discriminate_fake
         self._discriminate_target = discriminate_target
 

@@ -1,11 +1,10 @@
 """pix2pixHD's encoder of instance features, and a generator that is conditioned on them."""
 
-from typing import cast
-
 import torch
 from torch import Tensor, nn
 
 from models.blocks import Norm
+from models.encoded_generator import EncodedGenerator
 from models.global_generator import GlobalGenerator
 
 
@@ -42,18 +41,13 @@ class FeatureEncoder(nn.Module):
         return average_in_instances(self.network(image), instances)
 
 
-class FeatureConditionedGenerator(nn.Module):
+class FeatureConditionedGenerator(EncodedGenerator):
     """A generator with instance features among its input channels, and the encoder that computes them."""
 
-    def __init__(self, generator: nn.Module, encoder: FeatureEncoder) -> None:
-        super().__init__()
-        self.generator = generator
-        self.encoder = encoder
+    encoder: FeatureEncoder
 
-    @property
-    def coarse_parts(self) -> list[str]:
-        """Prefixes of the names of the parameters below the finest enhancer; the generator must have enhancers."""
-        return [f"generator.{prefix}" for prefix in cast(list[str], self.generator.coarse_parts)]
+    def __init__(self, generator: nn.Module, encoder: FeatureEncoder) -> None:
+        super().__init__(generator, encoder)
 
     def forward(self, source: Tensor, image: Tensor, instances: Tensor) -> Tensor:
         """Translate a source (N, C, H, W) with the features of `image`, (N, 3, H, W) in [-1, 1].

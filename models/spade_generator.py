@@ -9,12 +9,13 @@ from models.condition_reduction import ConditionReduction
 from models.image_sides import ImageSides
 from models.noise_channels import NoiseChannels
 from models.spade_block import SpadeBlock
+from models.style_stem import StyleStem
 
 _WIDEST = 5  # upsamplings from which on the width no longer grows
 
 
 class SpadeGenerator(nn.Module):
-    """A decoder whose only input is the condition, at each resolution, by way of the SPADE layers.
+    """A decoder of the condition, which enters at each resolution by way of the SPADE layers.
 
     A convolution of the condition at 2**-n_upsamplings of its sides, then SPADE blocks with upsamplings between them,
     up to base_channels at the full sides, then LeakyReLU, a convolution, tanh. Unlike the original's, the lowest
@@ -27,6 +28,9 @@ class SpadeGenerator(nn.Module):
     hidden_channels: width of the convolutions of the condition in the SPADE layers; 128 in SPADE.
     noise_channels: channels of noise before those of the source; 64 in OASIS, 0 in SPADE.
     n_image_channels: how many of in_channels, the first ones, are those of an image; the others are maps.
+    style_channels: channels of the style of an image, which then is the decoder's input in place of a convolution of
+        the condition; 256 in SPADE, 0 without.
+    style_height, style_width: sides of the map that is made of the style; see StyleStem.
     """
 
     def __init__(
@@ -40,6 +44,9 @@ class SpadeGenerator(nn.Module):
         hidden_channels: int = 128,
         noise_channels: int = 0,
         n_image_channels: int = 0,
+        style_channels: int = 0,
+        style_height: int = 8,
+        style_width: int = 8,
         norm: Norm = "instance",
     ) -> None:
         super().__init__()
@@ -54,7 +61,11 @@ class SpadeGenerator(nn.Module):
             ConditionReduction(2**level, n_noise_channels=noise_channels, n_image_channels=n_image_channels)
             for level in range(n_upsamplings + 1)
         )
-        self.stem = nn.Conv2d(condition_channels, widths[0], kernel_size=3, padding=1)
+        self.stem: nn.Conv2d | StyleStem = (
+            StyleStem(style_channels, widths[0], height=style_height, width=style_width)
+            if style_channels
+            else nn.Conv2d(condition_channels, widths[0], kernel_size=3, padding=1)
+        )
         self.blocks = nn.ModuleList(
             SpadeBlock(wide, narrow, condition_channels, hidden_channels=hidden_channels, norm=norm)
             for wide, narrow in pairwise([widths[0], *widths])
@@ -71,11 +82,14 @@ class SpadeGenerator(nn.Module):
         multiple = 2**n_upsamplings
         return ImageSides(multiple, minimum=2 * multiple)
 
-    def forward(self, source: Tensor) -> Tensor:
-        """Translate (N, in_channels, H, W) into (N, out_channels, H, W) in [-1, 1]; `image_sides` bounds H and W."""
+    def forward(self, source: Tensor, style: Tensor | None = None) -> Tensor:
+        """Translate (N, in_channels, H, W) into (N, out_channels, H, W) in [-1, 1]; `image_sides` bounds H and W.
+
+        style: (N, style_channels), of a generator with a style; None: that of the latest choose_styles.
+        """
         condition = self.noise(source)
         reduced = [reduction(condition) for reduction in self.reductions]
-        x = self.stem(reduced[-1])
+        x = self.stem(reduced[-1], style) if isinstance(self.stem, StyleStem) else self.stem(reduced[-1])
         before = len(reduced) - 1
         for block, level in zip(self.blocks, self.levels, strict=True):
             if level != before:

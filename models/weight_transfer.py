@@ -6,11 +6,13 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
+from models.encoded_generator import EncodedGenerator
+from models.feature_encoder import FeatureEncoder
 from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer
 from models.patch_discriminator import MultiscalePatchDiscriminator
 from models.spectral_norm import settle_spectral_norm
+from models.style_encoder import StyleEncoder
 
 _ORIGINAL = ".parametrizations.weight.original"
 
@@ -34,7 +36,7 @@ def transfer_weights(source: nn.Module, target: nn.Module) -> Transfer:
 
     A global generator becomes the trunk of a local enhancer, as in pix2pixHD's step from 512p to 1024p. The scales of
     a discriminator keep their resolutions; those that `target` has more are of higher ones. Where one side is a
-    generator with its feature encoder and the other is one of the two, that one is transferred. The vectors of spectral
+    generator with its encoder and the other is one of the two, that one is transferred. The vectors of spectral
     norm are transferred with their weight, and brought to the weight where the source has none.
     """
     source, target = _counterparts(source, target)
@@ -59,13 +61,13 @@ def transfer_weights(source: nn.Module, target: nn.Module) -> Transfer:
 
 def _counterparts(source: nn.Module, target: nn.Module) -> tuple[nn.Module, nn.Module]:
     match source, target:
-        case FeatureConditionedGenerator(), FeatureConditionedGenerator():
+        case EncodedGenerator(), EncodedGenerator():
             return source, target
-        case FeatureEncoder(), FeatureConditionedGenerator():
+        case FeatureEncoder() | StyleEncoder(), EncodedGenerator():
             return source, target.encoder
-        case FeatureConditionedGenerator(), _:
+        case EncodedGenerator(), _:
             return source.generator, target
-        case _, FeatureConditionedGenerator():
+        case _, EncodedGenerator():
             return source, target.generator
         case _:
             return source, target

@@ -26,6 +26,8 @@ OASIS += [
     "loss.labelmix=10",
 ]
 
+STYLE = [*SPADE, "style.channels=4", "style.height=4", "style.width=4"]
+
 
 def wait_for(path: Path) -> None:
     deadline = time.monotonic() + 300  # however busy the machine is

@@ -104,7 +104,8 @@ def open_split(arguments: argparse.Namespace) -> EncodedSplit:
         encoder, config, step = loaded.generator.encoder, loaded.config, loaded.step
     else:
         network = load_network(file, "encoder")
-        assert isinstance(network, FeatureEncoder)
+        if not isinstance(network, FeatureEncoder):
+            raise ConfigError(f"{file}: holds no encoder of instance features; name another --checkpoint")
         shape = [f"features.n_channels={network.n_features}", f"features.n_downsamplings={network.n_downsamplings}"]
         shape += [
             f"data.target_channels={network.in_channels}",

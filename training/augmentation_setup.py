@@ -7,6 +7,7 @@ from torch import Tensor
 from configs import build
 from configs.schema import Config
 from data.loader import read_fixed_samples
+from models.style_encoder import predicting_part
 from training.augmentation_controller import AugmentationController, change_by_plan
 from training.overfitting import Overfitting
 from training.run_state import LoopState
@@ -44,7 +45,7 @@ def build_controller(
         n_samples, preprocessing = len(validation.samples), build.build_preprocessing(config)
         overfitting = Overfitting(
             validation.logits,
-            replace(validation.predictor, generator=update.generator.module),
+            replace(validation.predictor, generator=predicting_part(update.generator.module)),
             read_fixed_samples(splits.train, preprocessing, n_samples, config.data.on_bad_sample),
             validation.samples,
         )

@@ -18,6 +18,8 @@ from inference.feature_sampler import image_seed
 from models.noise_channels import draw_noise
 from models.running_statistics import batch_norms, estimating_statistics
 from models.spectral_norm import settle_spectral_norm
+from models.style_encoder import predicting_part
+from models.style_stem import choose_styles
 from utils.distributed import World
 from utils.precision import Precision
 
@@ -32,7 +34,8 @@ class AverageStatistics:
     random numbers come from generators of their own, so that the training does not depend on when this is done. All
     processes take part, each with batches of its own: SyncBatchNorm computes with those of all of them.
 
-    network: the average. keys: samples of each batch of this process.
+    network: the average without its style encoder, since prediction draws styles. keys: samples of each batch of this
+        process.
     """
 
     network: nn.Module
@@ -61,7 +64,9 @@ class AverageStatistics:
         settle_spectral_norm(self.network)
         with estimating_statistics(self.network), self.precision.autocast():
             for batch in self._batches:
-                draw_noise(self.network, [image_seed(0, name) for name in batch.names])
+                seeds = [image_seed(0, name) for name in batch.names]
+                draw_noise(self.network, seeds)
+                choose_styles(self.network, seeds, None)
                 moved = batch.to(self.device)
                 self.network(*self.conditioning.generator_inputs(moved, self.conditioning(moved)))
         self._step = step
@@ -90,7 +95,7 @@ def build_average_statistics(
     n_samples = n_batches * size * world.size
     own = [(batch * world.size + world.rank) * size for batch in range(n_batches)]
     return AverageStatistics(
-        average.module,
+        predicting_part(average.module),
         TrainingDataset(layout, build.build_preprocessing(config), config.run.seed, config.data.on_bad_sample),
         [[SampleKey(0, number * len(layout) // n_samples) for number in range(begin, begin + size)] for begin in own],
         build.build_conditioning(config),

@@ -32,7 +32,7 @@ class ConditionedPasses:
 def model_inputs(batch: Batch, conditioning: Conditioning) -> ModelInputs:
     """Return the float tensors that a batch of uint8 maps and ids stands for, on the batch's device."""
     source = conditioning(batch)
-    return ModelInputs(source, conditioning.target(batch), conditioning.generator_inputs(batch, source))
+    return ModelInputs(source, conditioning.target(batch), conditioning.training_inputs(batch, source))
 
 
 @dataclass(frozen=True)

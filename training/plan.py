@@ -24,6 +24,7 @@ from training.model_summary import table, watched_layers
 from training.setup import Training
 from training.splits import TRAIN, Splits, describe_validation
 from training.trainable import TrainableNetwork
+from training.translation import translate
 from training.update import AdversarialUpdate, ModelInputs
 from utils.errors import ConfigError
 from utils.text import counted
@@ -128,7 +129,7 @@ def layer_tables(update: AdversarialUpdate, inputs: ModelInputs) -> list[str]:
     generator, discriminator = update.generator.compute_copy, update.discriminator.compute_copy
     with update.precision.autocast():
         with watched_layers(generator) as layers_of_generator:
-            fake = generator(*inputs.generator_inputs)
+            fake = translate(generator, inputs.generator_inputs).fake
         with watched_layers(discriminator) as layers_of_discriminator:
             discriminator(inputs.source, fake)
     return [*table("generator", layers_of_generator), *table("discriminator", layers_of_discriminator)]

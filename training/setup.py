@@ -24,6 +24,7 @@ from inference.predictor import Predictor
 from metrics.evaluator import Evaluator
 from models.feature_encoder import FeatureConditionedGenerator
 from models.local_enhancer import LocalEnhancer
+from models.style_encoder import predicting_part
 from training.augmentation_setup import build_controller
 from training.average_statistics import build_average_statistics
 from training.batches import BatchReader
@@ -240,7 +241,7 @@ def build_validation(
         ConfigError: the generator has no module of the name that log.activations gives.
     """
     predictor = Predictor(
-        generator=average.module if average else update.generator.module,
+        generator=predicting_part(average.module if average else update.generator.module),
         conditioning=build.build_conditioning(config),
         precision=update.precision,
         device=update.device,

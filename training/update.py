@@ -15,6 +15,7 @@ from models.patch_discriminator import DiscriminatorOutput
 from training.image_pool import ImagePool
 from training.running_means import RunningMeans
 from training.trainable import TrainableNetwork
+from training.translation import Translation, translate
 from utils.distributed import synchronized
 from utils.precision import Precision
 
@@ -25,7 +26,8 @@ class ModelInputs:
 
     source: (N, C, H, W) float32, the condition that both networks see.
     target: (N, 3 or 1, H, W) float32 in [-1, 1].
-    generator_inputs: the arguments of the generator: the source, and instance features or what they are encoded from.
+    generator_inputs: the arguments of the generator: the source, and instance features or what they are encoded from,
+        or the image whose style is encoded.
     """
 
     source: Tensor
@@ -112,7 +114,8 @@ class AdversarialUpdate:
     def losses(self, inputs: ModelInputs) -> Losses:
         """Return the losses of both networks, with the same weights and one pass of the discriminator."""
         with self.precision.autocast():
-            fake = self.generator.network(*inputs.generator_inputs)
+            made = translate(self.generator.network, inputs.generator_inputs)
+            fake = made.fake
             pairs = [(inputs.source, fake), (inputs.source, inputs.target)]
             if self.pool:
                 pairs.append(self.pool.exchange(inputs.source, fake))
@@ -126,6 +129,7 @@ class AdversarialUpdate:
                 source=transform.of_source(inputs.source),
                 discriminate_fake=lambda: fake_outputs,
                 discriminate_target=lambda: target_outputs,
+                style=made.style,
             )
             return Losses(self._generator_loss(translation), discriminator_loss)
 
@@ -142,27 +146,28 @@ class AdversarialUpdate:
         accumulation is there to save.
         """
         keeps_graph = len(passes) == 1
-        fake: Tensor | None = None
+        kept: Translation | None = None
         for inputs in self._synchronized(passes):
             made = self._discriminator_pass(inputs, share=1 / len(passes), keeps_graph=keeps_graph)
-            fake = made if keeps_graph else None
+            kept = made if keeps_graph else None
         self._step("discriminator")
         for inputs in self._synchronized(passes):
-            self._generator_pass(inputs, share=1 / len(passes), fake=fake)
+            self._generator_pass(inputs, share=1 / len(passes), kept=kept)
         self._step("generator")
 
-    def _discriminator_pass(self, inputs: ModelInputs, share: float, keeps_graph: bool) -> Tensor:
+    def _discriminator_pass(self, inputs: ModelInputs, share: float, keeps_graph: bool) -> Translation:
         with self.precision.autocast():
             with torch.set_grad_enabled(keeps_graph):
-                fake: Tensor = self.generator.network(*inputs.generator_inputs)
+                made = translate(self.generator.network, inputs.generator_inputs)
+            fake = made.fake
             shown = self.pool.exchange(inputs.source, fake) if self.pool else (inputs.source, fake.detach())
             transform = self.augmentation.draw(inputs.target)
             fake_outputs, target_outputs = self._discriminate(transform, shown, (inputs.source, inputs.target))
             loss = self._discriminator_loss(inputs, fake, transform, fake_outputs, target_outputs)
         self.discriminator.backward(loss * share)
-        return fake
+        return made
 
-    def _generator_pass(self, inputs: ModelInputs, share: float, fake: Tensor | None) -> None:
+    def _generator_pass(self, inputs: ModelInputs, share: float, kept: Translation | None) -> None:
         # The bare discriminator: its own gradients are not wanted, so no process waits for them.
         discriminator = self.discriminator.compute_copy
         transform = self.augmentation.draw(inputs.target)
@@ -174,13 +179,14 @@ class AdversarialUpdate:
             return outputs
 
         with self.precision.autocast():
-            made: Tensor = self.generator.network(*inputs.generator_inputs) if fake is None else fake
+            made = translate(self.generator.network, inputs.generator_inputs) if kept is None else kept
             translation = LossInputs(
-                made,
+                made.fake,
                 inputs.target,
                 source=source,
-                discriminate_fake=lambda: discriminator(source, transform.of_image(made)),
+                discriminate_fake=lambda: discriminator(source, transform.of_image(made.fake)),
                 discriminate_target=discriminate_target,
+                style=made.style,
             )
             loss = self._generator_loss(translation)
         self.generator.backward(loss * share)

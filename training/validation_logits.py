@@ -11,9 +11,8 @@ from data.batch import Batch, Sample
 from data.conditioning import Conditioning
 from losses.adversarial import mean_logits
 from losses.augmentation import Augmentation
+from models.running_statistics import batch_norms
 from utils.precision import Precision
-
-_BATCH_NORMS = (nn.BatchNorm2d, nn.SyncBatchNorm)
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ def unchanged(network: nn.Module) -> Iterator[None]:
     training: the running ones mix those of real and translated images, and are neither used nor updated.
     """
     modes = {module: module.training for module in network.modules()}
-    norms = [module for module in modes if isinstance(module, _BATCH_NORMS)]
+    norms = batch_norms(network)
     statistics = [(norm.running_mean, norm.running_var) for norm in norms]
     network.eval()
     for norm in norms:

@@ -10,7 +10,7 @@ from configs.schema.augmentation import AUGMENTATIONS, AugmentationConfig
 from configs.schema.checks import require
 from configs.schema.data import DataConfig, SyntheticConfig
 from configs.schema.loss import LossConfig
-from configs.schema.networks import DiscriminatorConfig, FeaturesConfig, GeneratorConfig, InitConfig
+from configs.schema.networks import DiscriminatorConfig, FeaturesConfig, GeneratorConfig, InitConfig, StyleConfig
 from configs.schema.optimizer import AmpConfig, OptimizerConfig
 from configs.schema.pixels import RGB_CHANNELS
 from configs.schema.run import EXTRA_METRICS, CheckpointConfig, LogConfig, MetricsConfig, RunConfig
@@ -33,6 +33,7 @@ __all__ = [
     "MetricsConfig",
     "OptimizerConfig",
     "RunConfig",
+    "StyleConfig",
     "SyntheticConfig",
     "TrainConfig",
     "require",
@@ -47,6 +48,7 @@ class Config:
     data: DataConfig = field(default_factory=DataConfig)
     generator: GeneratorConfig = field(default_factory=GeneratorConfig)
     features: FeaturesConfig = field(default_factory=FeaturesConfig)
+    style: StyleConfig = field(default_factory=StyleConfig)
     discriminator: DiscriminatorConfig = field(default_factory=DiscriminatorConfig)
     init: InitConfig = field(default_factory=InitConfig)
     loss: LossConfig = field(default_factory=LossConfig)
@@ -73,6 +75,7 @@ class Config:
             require(not self.train.activation_checkpointing, "train.activation_checkpointing", True, expected)
         self._check_features()
         self._check_pictures()
+        self._check_style()
         if "segmentation" in (self.discriminator.name, self.loss.gan_mode):
             self._check_segmentation()
         if self.generator.name != "local":
@@ -82,8 +85,9 @@ class Config:
 
     def _check_features(self) -> None:
         features, data = self.features, self.data
-        if not self.has_encoder:
-            require(self.init.encoder is None, "init.encoder", self.init.encoder, "null where no features are encoded")
+        if not (self.has_encoder or self.style.channels):
+            expected = "null where neither features nor a style are encoded"
+            require(self.init.encoder is None, "init.encoder", self.init.encoder, expected)
         if features.n_channels == 0:
             return
         if features.origin == "precomputed":
@@ -103,6 +107,13 @@ class Config:
             require(not extra, "metrics.extra", extra, expected)
             expected = f"null with data.target_channels={n_channels}: label maps are drawn in colours"
             require(self.metrics.label_colors is None, "metrics.label_colors", self.metrics.label_colors, expected)
+
+    def _check_style(self) -> None:
+        channels = self.style.channels
+        is_possible = channels == 0 or self.generator.name == "spade"
+        require(is_possible, "style.channels", channels, "0 where generator.name is not spade")
+        is_possible = channels == 0 or self.features.n_channels == 0
+        require(is_possible, "style.channels", channels, "0 with features.n_channels: a generator has one of the two")
 
     def _check_segmentation(self) -> None:
         discriminator, loss, pool_size = self.discriminator.name, self.loss, self.train.pool_size
@@ -126,6 +137,12 @@ class Config:
     def has_encoder(self) -> bool:
         """Whether the generator has a feature encoder that is trained with it."""
         return self.features.n_channels > 0 and self.features.origin == "encoded"
+
+    @property
+    def loss_weights(self) -> dict[str, float]:
+        """The weights of the generator's losses that are computed, by name."""
+        weights = self.loss.weights if self.style.channels else self.loss.weights_of_images
+        return {name: weight for name, weight in weights.items() if weight}
 
     @property
     def n_validation_samples(self) -> int:

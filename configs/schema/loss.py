@@ -43,13 +43,22 @@ class LossConfig:
     """File of torchvision's VGG19 weights. Default: torchvision's download, kept in torch's cache."""
     vgg_imagenet_normalization: bool = False
     """Normalise VGG19's input by ImageNet's statistics, which pix2pixHD does not do."""
+    kl_divergence: float = weight(0.05)
+    """With style.channels: distance of the encoded styles from N(0, 1), which test.py draws from. Summed over the
+    samples of a pass and the channels of the style, as in SPADE. Lower: styles keep more of the images, and drawn ones
+    resemble them less."""
 
     def __post_init__(self) -> None:
         require_at_least(0, "loss", **self.weights, gradient_penalty=self.gradient_penalty, r1=self.r1)
         require_at_least(0, "loss", labelmix=self.labelmix)
-        require(sum(self.weights.values()) > 0, "loss", "all 0", "at least one loss weight above 0")
+        require(any(self.weights_of_images.values()), "loss", "all 0", "at least one loss weight above 0")
 
     @property
     def weights(self) -> dict[str, float]:
         """The weights by the names of the losses."""
         return {item.name: getattr(self, item.name) for item in fields(self) if item.metadata.get("is_weight")}
+
+    @property
+    def weights_of_images(self) -> dict[str, float]:
+        """The weights of the losses of translated images, without that of their styles."""
+        return {name: value for name, value in self.weights.items() if name != "kl_divergence"}

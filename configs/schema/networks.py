@@ -1,4 +1,4 @@
-"""The networks: sections `generator`, `discriminator`, `features` and `init`."""
+"""The networks: sections `generator`, `discriminator`, `features`, `style` and `init`."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,6 +6,7 @@ from typing import Literal
 from configs.schema.checks import MOST_HALVINGS, MOST_LAYERS, require, require_at_least, require_between
 
 MOST_UPSAMPLINGS = 7  # of spade
+MOST_STYLE_SIDE = 1024  # pixels, of a map at the lowest resolution: more than images have
 
 
 @dataclass(frozen=True)
@@ -148,13 +149,31 @@ class FeaturesConfig:
 
 
 @dataclass(frozen=True)
+class StyleConfig:
+    """SPADE's style encoder: the appearance of an image as a few numbers, which the generator starts from. For
+    generator.name=spade. Trained with it; test.py draws the numbers by --seed, or takes those of --style IMAGE."""
+
+    channels: int = 0
+    """How many numbers a style has; 256 in SPADE. 0: no style."""
+    height: int = 8
+    """Height of the map that the generator makes of a style, at its lowest resolution; resized where images have
+    another there. SPADE's: the height of the images that are trained on, divided by 2**generator.n_upsamplings."""
+    width: int = 8
+    """The same for the width."""
+
+    def __post_init__(self) -> None:
+        require_at_least(0, "style", channels=self.channels)
+        require_between(1, MOST_STYLE_SIDE, "style", height=self.height, width=self.width)
+
+
+@dataclass(frozen=True)
 class InitConfig:
     """Weights to start a new run from; a run that resumes has its own."""
 
     generator: str | None = None
-    """Checkpoint, run folder, or weight file of pix2pixHD or pix2pix. Weights that have a place in the generator are
-    loaded; a global generator becomes the trunk of a local one."""
+    """Checkpoint, run folder, or weight file of pix2pixHD, pix2pix, SPADE or OASIS. Weights that have a place in
+    the generator are loaded; a global generator becomes the trunk of a local one."""
     discriminator: str | None = None
     """The same for the discriminator; one with fewer scales keeps its resolutions."""
     encoder: str | None = None
-    """Weight file of pix2pixHD's feature encoder, which the originals keep apart."""
+    """Weight file of pix2pixHD's feature encoder or SPADE's style encoder, which the originals keep apart."""

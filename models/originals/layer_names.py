@@ -27,6 +27,7 @@ Scheme = Literal[
     "spade_multiscale",
     "oasis",
     "oasis_discriminator",
+    "spade_encoder",
 ]
 """A way in which an original names its layers."""
 

@@ -30,11 +30,6 @@ _OF_BLOCKS = "body"
 _OF_GENERATOR = ("fc", "conv_img")
 _OF_DISCRIMINATOR = {"body_down": "unet.downs", "body_up": "unet.ups"}
 _LAST = "layer_up_last"
-_TENSORS = {
-    "weight_orig": "parametrizations.weight.original",
-    "weight_u": "parametrizations.weight.0._u",
-    "weight_v": "parametrizations.weight.0._v",
-}
 
 
 def recognize_oasis(weights: Mapping[str, Tensor]) -> Scheme | None:
@@ -124,7 +119,7 @@ def our_discriminator_name(key: str) -> str:
         raise KeyError(f"{key} is unknown")
     body, number, convolution, _, tensor = match.groups()
     part = "shortcut" if convolution == "conv_s" else convolution
-    return f"{_OF_DISCRIMINATOR[body]}.{number}.{part}.{_TENSORS.get(tensor, tensor)}"
+    return f"{_OF_DISCRIMINATOR[body]}.{number}.{part}.{spade.SPECTRAL_NORM.get(tensor, tensor)}"
 
 
 def original_discriminator_name(key: str) -> str:
@@ -134,7 +129,7 @@ def original_discriminator_name(key: str) -> str:
     _, bodies, number, part, tensor = key.split(".", 4)
     body = f"body_{bodies.removesuffix('s')}"
     convolution = "conv_s" if part == "shortcut" else part
-    original = next((theirs for theirs, ours in _TENSORS.items() if ours == tensor), tensor)
+    original = next((theirs for theirs, ours in spade.SPECTRAL_NORM.items() if ours == tensor), tensor)
     return f"{body}.{number}.{convolution}{_place(body, number, convolution)}.{original}"
 
 
@@ -176,9 +171,10 @@ def _generator(weights: Weights, noise_channels: int | None) -> SpadeGenerator:
 def _discriminator(weights: Weights) -> SegmentationDiscriminator:
     last = weights[f"{_LAST}.weight"]
     widths = {value.shape[0] for key, value in weights.items() if key.startswith("body_") and value.dim() == 4}
+    first = weights[f"{_FIRST}_orig" if f"{_FIRST}_orig" in weights else _FIRST]
     discriminator = SegmentationDiscriminator(
         n_classes=last.shape[0] - 1,
-        image_channels=next(value.shape[1] for key, value in weights.items() if key.startswith(_FIRST)),
+        image_channels=first.shape[1],
         base_channels=last.shape[1],
         max_channels=max(widths),
         n_downsamplings=6,

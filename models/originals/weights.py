@@ -8,6 +8,7 @@ The names and shapes of a state dict determine its network. The originals differ
   `module.`.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -107,6 +108,7 @@ def import_original(state_dict: Mapping[Any, Any], sizes: LeftOpen = USUAL_SIZES
     except (OriginalWeightsError, KeyError, IndexError, ValueError, RuntimeError) as error:
         lines = str(error).splitlines() or [""]
         first = lines[min(1, len(lines) - 1)].strip()  # torch lists every weight that does not fit, below a title
+        first = re.sub('", ".*', '", ...', first)  # and all that are missing in one line
         raise OriginalWeightsError(f"resembles the original's {scheme} network, but does not fit: {first}") from error
     has_biases = any(layer.our_norm and f"{layer.original}.bias" in weights for layer in layers)
     return ImportedNetwork(network.requires_grad_(), scheme, has_biases)

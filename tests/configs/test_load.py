@@ -79,7 +79,19 @@ def test_scientific_notation_is_a_number(tmp_path: Path) -> None:
         ("discriminator: {spectral_norm: outer}", [], r"spectral_norm is outer, expected one of none, inner, all"),
         ("data: {workers: many}", [], r"data\.workers is many, expected a number of at least 0, or auto"),
         ("train: {pool_size: -1}", [], r"train\.pool_size is -1"),
-        ("init: {encoder: x}", [], r"init\.encoder is x, expected null where no features are encoded"),
+        ("style: {channels: 4}", [], r"style\.channels is 4, expected 0 where generator\.name is not spade"),
+        (
+            "{generator: {name: spade}, style: {channels: 4}, features: {n_channels: 3}}",
+            [],
+            r"style\.channels is 4, expected 0 with features\.n_channels",
+        ),
+        ("style: {height: 0}", [], r"style\.height is 0, expected a number of at least 1"),
+        (
+            "{generator: {name: spade}, style: {channels: 4}}",
+            [f"loss.{name}=0" for name in ("adversarial", "feature_matching", "vgg")],
+            r"loss is all 0, expected at least one loss weight above 0",
+        ),
+        ("init: {encoder: x}", [], r"init\.encoder is x, expected null where neither features nor a style"),
         ("features: {n_channels: 2, origin: precomputed}", [], r"features\.n_channels is 2, expected 3"),
         ("features: {n_channels: 3, origin: precomputed}", [], r"expected encoded where data\.layout is not paired"),
         (

@@ -10,12 +10,14 @@ import torch
 
 from configs.build import build_generator_objective
 from configs.load import load_config
-from configs.schema import Config, DiscriminatorConfig, GeneratorConfig, LossConfig, TrainConfig
+from configs.schema import Config, DiscriminatorConfig, GeneratorConfig, LossConfig, StyleConfig, TrainConfig
 from configs.unused_settings import unused_settings
 from losses import GENERATOR_LOSSES
 from models import DISCRIMINATORS, GENERATORS
 from tests.runs import OASIS, checkpoint, run
 from utils.signatures import accepted, argument_names
+
+STYLE = {f"style_{item.name}" for item in fields(StyleConfig)}
 
 
 @pytest.mark.parametrize(
@@ -32,7 +34,7 @@ def test_names_of_losses_are_the_weights() -> None:
 @pytest.mark.parametrize(
     ("registry", "settings", "others"),
     [
-        (GENERATORS, [GeneratorConfig], {"in_channels", "out_channels", "n_image_channels"}),
+        (GENERATORS, [GeneratorConfig], {"in_channels", "out_channels", "n_image_channels", *STYLE}),
         (DISCRIMINATORS, [DiscriminatorConfig], {"source_channels", "image_channels", "n_classes"}),
         (GENERATOR_LOSSES, [LossConfig, TrainConfig], set()),
     ],
@@ -45,14 +47,22 @@ def test_every_argument_is_a_setting(
         assert argument_names(maker) <= known, name
 
 
-def test_a_loss_of_weight_0_is_not_made(tiny_config: Path) -> None:
-    config = load_config(tiny_config, ["loss.feature_matching=0", "loss.vgg=0", "loss.l1=2"])
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ([], {"adversarial": 1, "l1": 2}),
+        (["generator.name=spade", "style.channels=4"], {"adversarial": 1, "l1": 2, "kl_divergence": 0.05}),
+        (["generator.name=spade", "style.channels=4", "loss.kl_divergence=0"], {"adversarial": 1, "l1": 2}),
+    ],
+)
+def test_a_loss_of_weight_0_is_not_made(tiny_config: Path, settings: list[str], expected: dict[str, float]) -> None:
+    config = load_config(tiny_config, ["loss.feature_matching=0", "loss.vgg=0", "loss.l1=2", *settings])
     objective = build_generator_objective(config, torch.device("cpu"))
-    assert (list(objective.losses), dict(objective.weights)) == (["adversarial", "l1"], {"adversarial": 1, "l1": 2})
+    assert (list(objective.losses), dict(objective.weights)) == (list(expected), expected)
 
 
 @pytest.mark.parametrize("retain_graph", ["true", "false"])
-@pytest.mark.parametrize("name", [name for name in GENERATOR_LOSSES if name != "vgg"])
+@pytest.mark.parametrize("name", [name for name in GENERATOR_LOSSES if name not in ("vgg", "kl_divergence")])
 def test_each_loss_trains_alone_in_both_orders(tiny_config: Path, name: str, retain_graph: str) -> None:
     weights = [f"loss.{other}={int(other == name)}" for other in GENERATOR_LOSSES]
     run(tiny_config, *weights, f"train.retain_graph={retain_graph}", "train.max_steps=1")
@@ -86,10 +96,17 @@ def test_each_loss_trains_alone_in_both_orders(tiny_config: Path, name: str, ret
             [*OASIS, "loss.over_scales=mean", "discriminator.n_layers=4"],
             ["discriminator.n_layers=4", "loss.over_scales=mean"],
         ),
+        (
+            ["style.height=4", "style.width=4", "loss.kl_divergence=1"],
+            ["style.height=4", "style.width=4", "loss.kl_divergence=1.0"],
+        ),
+        (["generator.name=spade", "style.channels=4", "style.height=4", "loss.kl_divergence=1"], []),
         (["augmentation.probability=0.5"], ["augmentation.probability=0.5"]),
         (["augmentation.policy=[color]", "augmentation.probability=0.5"], []),
         (["augmentation.policy=[color]", "augmentation.target=0.5"], []),
         (["augmentation.target=0.5"], ["augmentation.target=0.5"]),
+        (["data.augment.hue=[0,0.1]", "data.augment.scale=[1,2]"], ["data.augment.hue=[0.0, 0.1]"]),
+        (["data.layout=side_by_side", "data.root=x", "data.instance_edges=false", "data.augment.hue=[0,0.1]"], []),
     ],
 )
 def test_settings_that_nothing_chosen_takes_are_without_effect(

@@ -75,12 +75,14 @@ DATA_SETS = {
     "datasets/cityscapes": ["_label", "_inst", "_img"],
     "datasets/facades": [""],
 }
+STYLED = "python train.py --config configs/spade_ade20k.yaml data.root=ROOT run.name=styled style.channels=256"
 MADE_BEFORE = {  # what the reader has made by then
     "HALVES": "python -m tools.convert_data to-folders FACADES FOLDERS",
     "--output SOURCES": "python -m tools.convert_data from-photos PHOTOS PAIRS",
     "--colors DATA/train_label.yaml": "python -m tools.convert_data colors-to-ids COLORED/train DATA/train_label",
     "runs/spade_ade20k --format original": "python train.py --config configs/spade_ade20k.yaml data.root=ROOT",
     "--output latest_EMA.pth": "python train.py --config configs/oasis_cityscapes.yaml data.root=ROOT",
+    **dict.fromkeys(("runs/styled --seed 1", "--style photo.jpg"), STYLED),
     "generator.safetensors": "python -m tools.export --checkpoint runs/mine --format safetensors",
 }
 LABEL_WEIGHTS = "labels/latest_net_G.pth"
@@ -111,7 +113,7 @@ def trained_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         colored = np.full((8, 8, 3), 90, np.uint8)
         colored[:4] = 0
         save_image(folder / "COLORED" / split / "a.png", colored)
-    for name, suffix in (("a", "jpg"), ("b", "png")):
+    for name, suffix in (("a", "jpg"), ("b", "png"), ("photo", "jpg")):
         save_image(folder / f"{name}.{suffix}", np.full((40, 50, 3), 90, np.uint8))
     (folder / "instances").mkdir()
     for name in ("source.png", "instances/source.png"):

@@ -13,7 +13,7 @@ import torch
 import train
 from configs.load import load_config
 from tests import processes
-from tests.runs import SPADE, assert_equal, checkpoint, found, run, wait_for, without_config
+from tests.runs import SPADE, STYLE, assert_equal, checkpoint, found, run, wait_for, without_config
 from training.resume import restore
 from training.setup import build_training
 from utils.checkpoint import load_checkpoint
@@ -51,6 +51,7 @@ def test_six_steps_kill_and_six_more_equal_twelve(tiny_config: Path) -> None:
         ["amp.opt_level=O3", "train.retain_graph=false", "amp.dtype=bfloat16"],
         ["amp.opt_level=O3", "amp.dtype=float16"],
         ["data.workers=1", "data.cache=memory"],
+        ["data.workers=1", "data.cache=memory", "data.augment.elastic=[0,0.1]", "data.augment.quarter_turns=true"],
         ["train.accumulation_steps=2", "train.retain_graph=false"],
         ["data.workers=2", "generator.norm=batch", "discriminator.norm=batch"],
         ["train.ema_decay=0.5", "generator.norm=batch", "generator.spectral_norm=true"],
@@ -60,6 +61,11 @@ def test_six_steps_kill_and_six_more_equal_twelve(tiny_config: Path) -> None:
         [*SPADE, "generator.norm=batch", "train.batch_size=2", "train.activation_checkpointing=true"],
         [*SPADE, "generator.norm=batch", "train.retain_graph=false", "data.instance_edges=false"],
         [*SPADE, "amp.dtype=bfloat16", "amp.opt_level=O1"],
+        [*STYLE, "train.activation_checkpointing=true", "train.accumulation_steps=2"],
+        [*STYLE, "train.ema_decay=0.5", "train.discriminator_steps=2", "train.retain_graph=false"],
+        [*STYLE, "amp.dtype=bfloat16", "generator.noise_channels=2", "amp.opt_level=O1"],
+        [*STYLE, "amp.dtype=bfloat16", "generator.norm=batch", "amp.opt_level=O2"],
+        [*STYLE, "amp.dtype=bfloat16", "data.target_channels=1", "amp.opt_level=O3"],
         [*SPADE, "amp.dtype=bfloat16", "generator.norm=batch", "amp.opt_level=O2"],
         [*SPADE, "amp.dtype=bfloat16", "train.activation_checkpointing=true", "amp.opt_level=O3"],
     ],

@@ -7,14 +7,20 @@ import numpy as np
 import pytest
 import torch
 
+from data.image_files import read_rgb
 from inference.load import load_generator
+from inference.style_image import encode_style
 from models.originals.layer_names import OriginalWeightsError
+from models.originals.weights import import_original
 from models.spade_generator import SpadeGenerator
 from models.spectral_norm import spectral_norms
+from models.style_stem import StyleStem
 from tests.conftest import save_image
 from tests.models.originals.spade_cases import weights_of
 from tests.runs import SPADE, checkpoint, run, translate
 from tools.export import __main__ as export
+from tools.export.file import ExportError
+from utils.errors import ConfigError
 
 
 @pytest.fixture
@@ -103,3 +109,105 @@ def test_a_run_starts_from_the_files(tiny_config: Path, files: dict[str, Path], 
         assert torch.equal(trained[name], weight), name
     norms = spectral_norms(original)
     assert torch.equal(norms[0]._u, original.state_dict()["blocks.0.conv1.parametrizations.weight.0._u"])
+
+
+@pytest.fixture
+def styled(reference: dict[str, Any], tmp_path: Path) -> Path:
+    """latest_net_G.pth of a generator with a style, whose encoder is not beside it."""
+    torch.save(reference["spade_generator_vae"]["state_dict"], tmp_path / "latest_net_G.pth")
+    return tmp_path / "latest_net_G.pth"
+
+
+@pytest.fixture
+def with_encoder(reference: dict[str, Any], styled: Path) -> Path:
+    """The same with latest_net_E.pth beside it: of SPADE's 256 numbers."""
+    weights = torch.load(styled, weights_only=True)
+    weights["fc.weight"] = torch.randn(len(weights["fc.bias"]), 256, generator=torch.Generator().manual_seed(0))
+    torch.save(weights, styled)
+    torch.save(reference["spade_encoder"]["state_dict"], styled.with_name("latest_net_E.pth"))
+    return styled
+
+
+@pytest.fixture
+def labels(tmp_path: Path) -> Path:
+    """A label map of 64x64."""
+    save_image(tmp_path / "in" / "a.png", np.random.default_rng(0).integers(0, 4, (64, 64), dtype=np.uint8))
+    return tmp_path / "in"
+
+
+def test_styles_of_a_file_without_its_encoder_are_drawn(styled: Path, labels: Path, tmp_path: Path) -> None:
+    arguments = ["--checkpoint", str(styled), "--input", str(labels), "--output"]
+    for seed in ("0", "1"):
+        translate(*arguments, str(tmp_path / seed), "--seed", seed)
+    zero, one = (read_rgb(tmp_path / seed / "a.png") for seed in ("0", "1"))
+    assert (zero != one).any()
+    with pytest.raises(ConfigError, match=r"holds no encoder\. Put latest_net_E\.pth beside it, or use --seed"):
+        translate(*arguments, str(tmp_path / "styled"), "--style", str(tmp_path / "0" / "a.png"))
+    with pytest.raises(ExportError, match=r"its style encoder is missing\. Put latest_net_E\.pth beside it"):
+        export.main(["--checkpoint", str(styled), "--format", "safetensors"])
+    export.main(["--checkpoint", str(styled), "--format", "pt2"])
+
+
+def test_styles_of_images_are_encoded_by_the_file_beside(
+    reference: dict[str, Any], with_encoder: Path, labels: Path, tmp_path: Path
+) -> None:
+    loaded = load_generator(with_encoder)
+    assert (loaded.config.style.channels, loaded.config.style.height, loaded.config.style.width) == (256, 1, 2)
+    image = np.random.default_rng(0).integers(0, 256, (256, 256, 3), dtype=np.uint8)
+    save_image(tmp_path / "photo.png", image)
+    style = encode_style(loaded, tmp_path / "photo.png")
+    assert style is not None
+    encoder = import_original(reference["spade_encoder"]["state_dict"]).network.eval()
+    torch.testing.assert_close(style.style, encoder(torch.from_numpy(image).permute(2, 0, 1)[None] / 127.5 - 1).mean)
+    arguments = ["--checkpoint", str(with_encoder), "--input", str(labels), "--output"]
+    translate(*arguments, str(tmp_path / "styled"), "--style", str(tmp_path / "photo.png"))
+    translate(*arguments, str(tmp_path / "drawn"))
+    assert (read_rgb(tmp_path / "styled" / "a.png") != read_rgb(tmp_path / "drawn" / "a.png")).any()
+    other = load_generator(with_encoder, ["style.height=2", "style.width=1"]).generator.get_submodule("generator.stem")
+    assert isinstance(other, StyleStem)
+    assert (other.height, other.width) == (2, 1)
+    with pytest.raises(ConfigError, match=r"style.height=8 and style.width=2 are 16 pixels, its weights have 2"):
+        load_generator(with_encoder, ["style.height=8"])
+    with pytest.raises(ConfigError, match=r"style\.channels is 256 by the shapes of its weights, not 8"):
+        load_generator(with_encoder, ["style.channels=8"])
+
+
+def test_another_file_beside_is_no_encoder(with_encoder: Path, reference: dict[str, Any]) -> None:
+    beside = with_encoder.with_name("latest_net_E.pth")
+    torch.save(reference["spade_discriminator"]["state_dict"], beside)
+    with pytest.raises(
+        OriginalWeightsError, match=r"latest_net_E\.pth: is not the style encoder of .*latest_net_G\.pth"
+    ):
+        load_generator(with_encoder)
+
+
+def test_both_files_are_written_back(with_encoder: Path, tmp_path: Path) -> None:
+    output = tmp_path / "back" / "latest_net_G.pth"
+    output.parent.mkdir()
+    export.main(["--checkpoint", str(with_encoder), "--format", "original", "--output", str(output)])
+    for name in ("latest_net_G.pth", "latest_net_E.pth"):
+        before, after = (torch.load(folder / name, weights_only=True) for folder in (tmp_path, output.parent))
+        assert before.keys() == after.keys()
+        for key in before:
+            assert torch.equal(before[key], after[key]) or key.endswith("conv_0.bias"), key
+
+
+def test_a_styled_run_starts_from_both_files_and_is_written_as_both(
+    tiny_config: Path, with_encoder: Path, label_data_set: Path
+) -> None:
+    settings = [*SPADE, "generator.n_upsamplings=5", "generator.base_channels=1", "generator.hidden_channels=6"]
+    settings += ["style.channels=256", "style.height=1", "style.width=2", "data.layout=paired_folders"]
+    settings += [f"data.root={label_data_set}", "data.n_classes=4", "data.ignore_id=4", "data.instance_edges=false"]
+    settings += [f"init.generator={with_encoder}", f"init.encoder={with_encoder.with_name('latest_net_E.pth')}"]
+    run(
+        tiny_config, *settings, "optimizer.learning_rate=0", "train.max_steps=1", "generator.spectral_iteration=v_first"
+    )
+    trained = checkpoint(tiny_config, 1)["generator"]["network"]
+    original = load_generator(with_encoder).generator
+    for name, weight in original.named_parameters():
+        assert torch.equal(trained[name], weight), name
+    folder = tiny_config.parent / "runs" / "tiny"
+    export.main(["--checkpoint", str(folder), "--format", "original"])
+    again = load_generator(folder / "latest_net_G.pth").generator
+    for name, weight in again.named_parameters():
+        assert torch.equal(trained[name], weight), name

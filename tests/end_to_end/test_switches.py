@@ -8,7 +8,7 @@ import torch
 
 from configs import build
 from configs.load import load_config
-from tests.runs import SPADE, assert_equal, checkpoint, run, without_config
+from tests.runs import SPADE, STYLE, assert_equal, checkpoint, run, without_config
 from training.step_in_backward import SteppingInBackward
 from training.update_setup import build_update
 from utils.distributed import World
@@ -93,6 +93,7 @@ def test_how_much_is_loaded_ahead_changes_no_sample(tiny_config: Path) -> None:
         ["generator.spectral_norm=true", "optimizer.weight_decay=0.1", "train.ema_decay=0.9"],
         ["features.n_channels=3", "features.base_channels=4", "features.n_downsamplings=1"],
         ["generator.name=local", "train.freeze_global_epochs=1", "data.synthetic.train_samples=2"],
+        STYLE,
     ],
     ids=lambda settings: " ".join(settings) or "default",
 )

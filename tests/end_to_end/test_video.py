@@ -245,9 +245,9 @@ def test_many_frames_are_worth_compiling(
 ) -> None:
     compiled: list[bool] = []
 
-    def built(*positional: Any, compiles: bool) -> Predictor:
+    def built(*positional: Any, compiles: bool, **named: Any) -> Predictor:
         compiled.append(compiles)
-        return build_predictor(*positional)
+        return build_predictor(*positional, **named)
 
     monkeypatch.setattr("inference.video.build_predictor", built)
     monkeypatch.setattr("inference.setup.what_compiling_lacks", lambda _: None)

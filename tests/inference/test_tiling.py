@@ -17,6 +17,7 @@ from models.local_enhancer import LocalEnhancer
 from models.noise_channels import draw_noise
 from models.spade_generator import SpadeGenerator
 from models.spectral_norm import add_spectral_norm
+from models.style_stem import choose_styles
 from models.unet_generator import UnetGenerator
 from utils.precision import Precision
 
@@ -43,6 +44,8 @@ CASES = [
     pytest.param(SpadeGenerator(**SPADE), 8, id="spade of maps"),
     pytest.param(SpadeGenerator(**SPADE, n_image_channels=2, noise_channels=2), 8, id="spade of an image and a map"),
     pytest.param(add_spectral_norm(SpadeGenerator(**SPADE, norm="batch")), 8, id="spade batch"),
+    pytest.param(SpadeGenerator(**SPADE, style_channels=3, style_height=2, style_width=3), 8, id="spade with a style"),
+    pytest.param(SpadeGenerator(**SPADE, style_channels=3, norm="batch"), 8, id="spade batch with a style"),
 ]
 
 
@@ -61,6 +64,7 @@ def lively(network: nn.Module) -> nn.Module:
             for _ in range(100):
                 _ = module.weight
     draw_noise(network, [0])
+    choose_styles(network, [0], None)
     return network.eval()
 
 

@@ -7,7 +7,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 from configs.image_sides import image_sides
-from configs.schema import Config, DiscriminatorConfig, GeneratorConfig
+from configs.schema import Config, DiscriminatorConfig, GeneratorConfig, StyleConfig
 from models import DISCRIMINATORS, GENERATORS
 
 
@@ -21,7 +21,8 @@ def test_a_generators_arguments_are_settings_of_its_section(name: str) -> None:
     settings = {setting.name for setting in fields(GeneratorConfig)}
     arguments = inspect.signature(GENERATORS[name]).parameters.keys()
     assert {"in_channels", "out_channels"} < arguments
-    assert arguments - {"in_channels", "out_channels", "n_image_channels"} <= settings
+    of_style = {f"style_{setting.name}" for setting in fields(StyleConfig)}
+    assert arguments - {"in_channels", "out_channels", "n_image_channels"} <= settings | of_style
     assert inspect.signature(GENERATORS[name].image_sides).parameters.keys() <= arguments
 
 

@@ -108,6 +108,7 @@ CODE = "__import__('os').mkdir('CODE_RAN')"
         ("\"Symbol('s", f"\"{CODE} or Symbol('s"),
         ("\"L['source'].size()[2] >= 8\"", f'"{CODE} is None"'),
         ("torch.ops.aten.tanh.default", "torch.load"),
+        ("torch.ops.aten.tanh.default", "_operator.attrgetter"),
         ("torch.ops.aten.tanh.default", "torch.ops.aten.from_file.default"),
         ('"name": "source"', f'"name": "source={CODE}"'),
         ('[\\\\\\"source\\\\\\"', '[{\\\\\\"__enum__\\\\\\": true, \\\\\\"fqn\\\\\\": \\\\\\"this:x\\\\\\"}'),

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from data.image_files import IMAGE_FORMATS, MAX_PIXELS
 from inference.load import LoadedGenerator
 from tests.conftest import save_image, write_tiny_config
 from tests.pairgan.exported import INSTANCES, LABELS, LARGE_WEIGHTS, SUFFIXES, rng, trained
-from tests.runs import translate
+from tests.runs import SPADE, STYLE, translate
 from tools.export.example import make_example
 from tools.export.file import export_program
 
@@ -75,6 +75,21 @@ def test_every_kind_of_picture_is_read_as_by_test_py(of_photos: Path, tmp_path: 
     (photo if mode == "I;16" else photo.convert(mode)).save(file)
     wanted = by_test_py(of_photos, tmp_path / "out", "--input", file)
     assert_alike(pairgan.load(of_photos / "generator.onnx")(file), wanted)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("settings", [SPADE, STYLE], ids=["spade", "style"])
+def test_spade_generators_translate(tmp_path: Path, settings: list[str], suffix: Literal["onnx", "pt2"]) -> None:
+    torch.manual_seed(0)
+    config = load_config(write_tiny_config(tmp_path), [*settings, "generator.init=kaiming"])
+    loaded = LoadedGenerator(tmp_path / "checkpoint.pt", config, None, build.build_generator(config))
+    export_program(loaded, tmp_path / f"generator.{suffix}", suffix, "float32", as_images=True)
+    example = make_example(loaded, 2, 24, 32, as_images=True)
+    source, instances = (list(example.inputs[name][:, 0].numpy()) for name in ("source", "instances"))
+    for found, wanted in zip(
+        pairgan.load(tmp_path / f"generator.{suffix}").batch(source, instances), example.expected, strict=True
+    ):
+        assert_alike(found, wanted.permute(1, 2, 0).int().numpy())
 
 
 @pytest.mark.parametrize(

@@ -188,7 +188,7 @@ def test_the_encoder_of_a_run_is_taken_alone(tiny_config: Path, run_folder: Path
         source = "other" if name.startswith("encoder.") else "tiny"
         assert torch.equal(value, checkpoint(tiny_config, 2, source)["generator"]["network"][name]), name
     run(tiny_config, "run.name=plain")
-    with pytest.raises(CheckpointError, match="has no feature encoder"):
+    with pytest.raises(CheckpointError, match="its generator has no encoder"):
         run(tiny_config, *FEATURES, f"init.encoder={run_folder.with_name('plain')}", "run.name=new")
 
 

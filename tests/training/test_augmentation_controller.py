@@ -11,7 +11,7 @@ import torch
 
 from configs.load import load_config
 from data.batch import Sample
-from tests.runs import checkpoint, run
+from tests.runs import OASIS, STYLE, checkpoint, run
 from training.augmentation_controller import AugmentationController, adjusted, change_by_plan
 from training.overfitting import Overfitting
 from training.setup import build_training
@@ -89,6 +89,15 @@ def test_a_run_adjusts_at_validations_logs_and_saves(tiny_config: Path, monkeypa
     for step, values in expected.items():
         assert found[step] == pytest.approx(values)
     assert checkpoint(tiny_config, 9)["augmentation"]["probability"] == pytest.approx(2 * change)
+
+
+@pytest.mark.parametrize("settings", [[], OASIS, STYLE, ["features.n_channels=3", "features.n_downsamplings=2"]])
+def test_overfitting_is_measured_of_any_generator(tiny_config: Path, settings: list[str]) -> None:
+    settings = [*SETTINGS, *settings, "augmentation.policy=[color,translation]", "train.ema_decay=0.9"]
+    run(tiny_config, *settings, "generator.norm=batch", "train.max_steps=2")
+    lines = (tiny_config.parent / "runs" / "tiny" / "metrics.jsonl").read_text().splitlines()
+    records = [record for record in map(json.loads, lines) if "augmentation/overfitting" in record]
+    assert [(record["step"], math.isfinite(record["augmentation/overfitting"])) for record in records] == [(2, True)]
 
 
 def test_the_augmentation_reads_the_probability_also_from_a_checkpoint(tiny_config: Path) -> None:

@@ -13,10 +13,14 @@ from configs.load import load_config
 from data.batch import Batch
 from data.loader import TrainingDataset
 from data.sampler import SampleKey
+from inference.feature_sampler import image_seed
 from inference.load import load_generator
+from models.noise_channels import draw_noise
 from models.running_statistics import batch_norms, estimating_statistics
 from models.spectral_norm import settle_spectral_norm
-from tests.runs import SPADE, assert_equal, checkpoint, run
+from models.style_encoder import predicting_part
+from models.style_stem import choose_styles
+from tests.runs import SPADE, STYLE, assert_equal, checkpoint, run
 from training.graceful_stop import GracefulStop
 from training.setup import build_training, open_loop
 from training.validation import Validation
@@ -31,7 +35,9 @@ def saved_statistics(config: Path, step: int, name: str = "tiny") -> dict[str, T
     return {key.removeprefix("module."): value for key, value in averaged.items() if "running_" in key}
 
 
-@pytest.mark.parametrize("settings", [[], ["generator.spectral_norm=true", "generator.dropout=true"]])
+@pytest.mark.parametrize(
+    "settings", [[], ["generator.spectral_norm=true", "generator.dropout=true"], [*STYLE, "generator.noise_channels=2"]]
+)
 def test_saved_statistics_are_those_of_the_averaged_weights(tiny_config: Path, settings: list[str]) -> None:
     run(tiny_config, *AVERAGED, *settings)
     saved = saved_statistics(tiny_config, 4)
@@ -40,16 +46,20 @@ def test_saved_statistics_are_those_of_the_averaged_weights(tiny_config: Path, s
     layout = build.build_layout(config, "train", needs_targets=True)
     dataset = TrainingDataset(layout, build.build_preprocessing(config), config.run.seed)
     conditioning = build.build_conditioning(config)
-    network = load_generator(checkpoint_path(tiny_config.parent / "runs" / "tiny", 4)).generator
+    network = predicting_part(load_generator(checkpoint_path(tiny_config.parent / "runs" / "tiny", 4)).generator)
     settle_spectral_norm(network)
     with estimating_statistics(network), torch.no_grad():
         for index in range(len(layout)):  # fewer samples than batches that would be taken
             sample = dataset[SampleKey(0, index)]
             assert not isinstance(sample, Exception)
+            draw_noise(network, [image_seed(0, sample.name)])
+            choose_styles(network, [image_seed(0, sample.name)], None)
             network(conditioning(Batch.of([sample])))
     assert len(saved) == 2 * len(batch_norms(network)) > 0
+    saved = {key.removeprefix("generator."): value for key, value in saved.items()}
     for key, value in saved.items():
         torch.testing.assert_close(value, network.state_dict()[key], rtol=1e-3, atol=1e-4)
+    trained = {key.removeprefix("generator."): value for key, value in trained.items()}
     assert not any(torch.allclose(value, trained[key], rtol=1e-3, atol=1e-4) for key, value in saved.items())
 
 
@@ -68,9 +78,10 @@ def test_validation_uses_what_is_saved(tiny_config: Path, monkeypatch: pytest.Mo
     assert_equal([saved_statistics(tiny_config, step) for step in (2, 4)], seen)
 
 
-def test_the_training_does_not_depend_on_it(tiny_config: Path) -> None:
-    """Noise, dropout, the order of the samples and the network's own buffers are as without an average."""
-    settings = [*SPADE, "generator.norm=batch", "generator.noise_channels=2", "train.batch_size=2"]
+@pytest.mark.parametrize("network", [SPADE, STYLE])
+def test_the_training_does_not_depend_on_it(tiny_config: Path, network: list[str]) -> None:
+    """Noise, styles, dropout, the order of the samples and the network's own buffers are as without an average."""
+    settings = [*network, "generator.norm=batch", "generator.noise_channels=2", "train.batch_size=2"]
     often = ["train.ema_decay=0.9", "log.images_every_steps=1", "checkpoint.every_steps=1"]
     run(tiny_config, *settings, "run.name=with", *often)
     run(tiny_config, *settings, "run.name=without")

@@ -7,7 +7,7 @@ import torch
 
 from configs.load import load_config
 from data.batch import Batch
-from tests.runs import OASIS, SPADE, assert_equal, checkpoint, run, without_config
+from tests.runs import OASIS, SPADE, STYLE, assert_equal, checkpoint, run, without_config
 from tests.training.recorded_graphs import RecordedGraphs, Recorder
 from training import setup, update_setup
 from training.cuda_graph import WARM_UP_STEPS, CudaGraphs, CudaGraphStep, Run, Step
@@ -30,6 +30,7 @@ WAYS = {
     "recomputed": ["train.activation_checkpointing=true", "data.target_channels=1"],
     "noise": ["generator.dropout=true"],
     "spade": [*SPADE, "generator.noise_channels=2"],
+    "style": [*STYLE, "amp.opt_level=O1", "amp.dtype=bfloat16"],
     "oasis": [*OASIS, "amp.opt_level=O2", "amp.dtype=bfloat16"],
     "features": ["features.n_channels=3", "features.base_channels=4", "features.n_downsamplings=1"],
     "vgg": ["loss.vgg=10", "loss.vgg_imagenet_normalization=true", "train.activation_checkpointing=true"],

@@ -16,8 +16,12 @@ from torch.optim import Adam
 from bench.reference_spade import ReferenceSpadeUpdate
 from data.conditioning import instance_edges, one_hot
 from losses.adversarial import AdversarialLoss
+from losses.feature_matching import match_features
+from losses.kl_divergence import kl_divergence
+from losses.loss_inputs import LossInputs
 from losses.objective import DiscriminatorObjective
-from models.originals.spade import original_discriminator_name, original_name
+from models.originals.spade import original_discriminator_name, original_encoder_name, original_name
+from models.style_encoder import StyleConditionedGenerator
 from tests.models.originals.spade_cases import (
     Weights,
     as_double,
@@ -55,7 +59,7 @@ class Setting:
 def setting(reference: dict[str, Any], name: str) -> Setting:
     case, base = reference[name], reference["spade_training"]
     config = case["config"]
-    weights = as_double(base["state_dict_G"] | case.get("extra_state_dict_G", {}))
+    weights = as_double(case.get("state_dict_G", base["state_dict_G"]) | case.get("extra_state_dict_G", {}))
     generator = network_of(dict(weights), config).train()
     discriminator = network_of(as_double(base["state_dict_D"]), config).train()
     iteration = "v_first" if "old" in config["spectral_norm"] else "u_first"
@@ -92,6 +96,54 @@ def test_the_generator_first(reference: dict[str, Any], name: str) -> None:
     )
     steps = [update.step(source, target) for source, target in found.batches]
     assert_trained(found, [{key: value.item() for key, value in losses.items()} for losses in steps])
+
+
+def test_the_generator_first_with_a_style_encoder(reference: dict[str, Any]) -> None:
+    """The encoder is trained with the generator; the discriminator's step draws styles of its own."""
+    found = setting(reference, "spade_training_vae")
+    case = found.case
+    encoder = network_of(as_double(reference["spade_encoder"]["state_dict"]), case["config"]).train()
+    generator, discriminator = found.generator, found.discriminator
+    network = StyleConditionedGenerator(generator, encoder)  # type: ignore[arg-type]
+    adam_g, adam_d = found.adam(network, "G"), found.adam(discriminator, "D")
+    (source, target), *_ = found.batches
+    style = encoder(target)
+    fake = generator(source, style.at(case["eps"][0].double()))
+    fakes, reals = judged(discriminator, source, fake, target)
+    gan = HINGE.generator([scale.logits for scale in fakes])
+    matching = 10 * match_features([scale.features for scale in fakes], [scale.features for scale in reals])
+    inputs = LossInputs(fake, target, source=source, discriminate_fake=list, discriminate_target=list, style=style)
+    distance = case["config"]["lambda_kld"] * kl_divergence(inputs)
+    stepped(adam_g, gan + matching + distance)
+    with torch.no_grad():
+        fake = generator(source, encoder(target).at(case["eps"][1].double()))
+    fakes, reals = judged(discriminator, source, fake, target)
+    of_fake = HINGE.discriminator([scale.logits for scale in fakes], is_real=False)
+    of_real = HINGE.discriminator([scale.logits for scale in reals], is_real=True)
+    stepped(adam_d, of_fake + of_real)
+    losses = {"GAN": gan, "GAN_Feat": matching, "KLD": distance, "D_Fake": of_fake, "D_real": of_real}
+    for name, value in case["losses"][0].items():
+        assert_close(losses[name], value, TOLERANCE)
+    networks = {
+        "G": (generator, original_name),
+        "D": (discriminator, lambda key: original_discriminator_name(key, discriminator)),
+        "E": (encoder, original_encoder_name),
+    }
+    for key, (trained, name_of) in networks.items():
+        state = {name_of(name): value for name, value in trained.state_dict().items()}
+        assert_digests(state, case[f"digests_after_{key}"], TOLERANCE)
+
+
+def judged(discriminator: nn.Module, source: Tensor, fake: Tensor, real: Tensor) -> tuple[list[Any], list[Any]]:
+    fakes, reals = zip(*(scale.chunk(2) for scale in discriminator(source, torch.cat([fake, real]))), strict=True)
+    return list(fakes), list(reals)
+
+
+def stepped(adam: Adam, loss: Tensor) -> None:
+    weights = [weight for group in adam.param_groups for weight in group["params"]]
+    for weight, gradient in zip(weights, torch.autograd.grad(loss, weights), strict=True):
+        weight.grad = gradient
+    adam.step()
 
 
 @pytest.mark.parametrize("name", ["", "_new_spectral_norm"])

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from inference.load import LoadedGenerator, find_checkpoint_file, load_generator, load_network
+from inference.style_image import encode_style
+from models.style_stem import choose_styles
 from tools.export.file import Dtype, export_program, export_weights
 from tools.export.html import export_page
 from tools.export.original_weights import choose_family, original_files, write_original
@@ -39,9 +41,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = ArgumentParser(description="Write a generator in another format; see docs/export.md.")
     add = parser.add_argument
     add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help="run folder or checkpoint; default: newest in runs/")
-    formats = (
-        "program of torch.export; ONNX; a page to draw on; weights that test.py reads; pix2pixHD's or pix2pix's file"
-    )
+    formats = "program of torch.export; ONNX; a page to draw on; weights that test.py reads; the file of an original"
     add("--format", choices=tuple(FILE_NAMES), required=True, help=formats)
     add("--output", type=Path, metavar="PATH", help="default: generator.FORMAT, latest_net_G.pth beside the checkpoint")
     existing_help = "an existing file; default: error"
@@ -57,8 +57,12 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--family", choices=FAMILY_NAMES, help="original; default: the first that has the network")
     network_help = "original: discriminator writes that of a run, to latest_net_D.pth; default: generator"
     add("--network", choices=("generator", "discriminator"), default="generator", help=network_help)
-    edges = "for a file of pix2pixHD: its last input channel holds instance edges, which the file does not record"
+    edges = (
+        "for a file of pix2pixHD or SPADE: its last input channel holds instance edges, which the file does not record"
+    )
     add("--instance-edges", action="store_true", help=edges)
+    style_help = "pt2, onnx, html: translate in the style of an image; default: the mean of all styles"
+    add("--style", type=Path, metavar="IMAGE", help=style_help)
     folder_help = f"html: a folder of a page and its files for a web server, default {FOLDER_NAME}; for large networks"
     add("--folder", action="store_true", help=folder_help)
     samples_help = f"html: samples of the test split that the page carries; default: {N_SAMPLES}"
@@ -79,6 +83,9 @@ def _contradiction(arguments: argparse.Namespace) -> str | None:
         ),
         "--conditioning goes with --format pt2 and onnx": arguments.conditioning and kind not in ("pt2", "onnx"),
         "--dtype: the originals' files are in float32; omit it": dtype and kind == "original",
+        "--style goes with --format pt2, onnx and html; the others have the encoder of styles": (
+            arguments.style and kind not in ("pt2", "onnx", "html")
+        ),
         "--family goes with --format original": arguments.family and kind != "original",
         "--network discriminator goes with --format original": arguments.network != "generator" and kind != "original",
         "--dtype bfloat16: onnxruntime has no convolutions in it; use float16, or --format pt2": (
@@ -146,6 +153,8 @@ def main(argv: Sequence[str]) -> None:
         return
     loaded = load_generator(file, has_instances=arguments.instance_edges, raw_weights=arguments.weights == "raw")
     logger.info("checkpoint   %s", file)
+    if style := encode_style(loaded, arguments.style):
+        choose_styles(loaded.generator, [], style.style)
     name = FOLDER_NAME if arguments.folder else FILE_NAMES[arguments.format]
     output = arguments.output or file.with_name(name)
     for path in original_files(loaded.generator, output) if arguments.format == "original" else [output]:

@@ -11,6 +11,7 @@ from data.conditioning import Conditioning, images_to_float, images_to_uint8
 from data.value_range import ValueRange
 from inference.load import LoadedGenerator
 from tools.export.network import without_encoder
+from training.translation import translate
 
 LEVELS = 255
 N_INSTANCES = 50
@@ -61,14 +62,13 @@ def generator_inputs(loaded: LoadedGenerator, n: int, height: int, width: int) -
     """Return random arguments of the generator, which calls its encoder itself if it has one."""
     conditioning = build.build_conditioning(loaded.config)
     batch = random_batch(conditioning, n, height, width)
-    return conditioning.generator_inputs(batch, conditioning(batch))
+    return conditioning.training_inputs(batch, conditioning(batch))
 
 
 def evaluate(generator: nn.Module, *inputs: Tensor) -> Tensor:
     """Return the generator's output in evaluation mode, which stays on."""
     with torch.inference_mode():
-        output: Tensor = generator.eval()(*inputs)
-    return output
+        return translate(generator.eval(), inputs).fake
 
 
 def make_example(loaded: LoadedGenerator, n: int, height: int, width: int, *, as_images: bool) -> Example:

@@ -13,7 +13,10 @@ import torch
 from configs import build
 from configs.image_sides import image_sides
 from inference.load import LoadedGenerator, load_generator
+from inference.original_weights import encoder_file
+from models.encoded_generator import EncodedGenerator
 from models.image_sides import ImageSides
+from models.style_stem import copy_chosen_style, takes_style
 from tools.export.example import LEVELS, Example, evaluate, generator_inputs, make_example
 from tools.export.network import ImageTranslation, TensorTranslation, plain_weights, without_encoder
 from tools.export.program import open_onnx, open_pt2, trace, write_onnx, write_pt2
@@ -85,10 +88,15 @@ def export_weights(loaded: LoadedGenerator, path: Path, dtype: Dtype) -> None:
     """Write the weights of the generator and its encoder, and the settings, as .safetensors for load_generator.
 
     Raises:
-        ExportError: the generator of the file does not translate as this one does.
+        ExportError: the generator of the file does not translate as this one does, or lacks its encoder.
         CheckpointError: the package safetensors is not installed.
         OSError: the file cannot be written.
     """
+    if takes_style(loaded.generator) and not isinstance(loaded.generator, EncodedGenerator):
+        raise ExportError(
+            f"{loaded.file}: its style encoder is missing. Put {encoder_file(loaded.file).name} beside it, or use "
+            "--format pt2 or onnx."
+        )
     plain = plain_copy(loaded)
     plain.generator.to(getattr(torch, dtype))
     n, size = _check_sizes(loaded)[0]
@@ -107,7 +115,10 @@ def plain_copy(loaded: LoadedGenerator) -> LoadedGenerator:
     """Return a copy of the generator in evaluation mode, without gradients and spectral norm, with its settings."""
     config = replace(loaded.config, generator=replace(loaded.config.generator, spectral_norm=False))
     generator = build.build_generator(config).eval().requires_grad_(False)
+    if not isinstance(loaded.generator, EncodedGenerator):  # an original's file has no encoder
+        generator = without_encoder(generator)
     generator.load_state_dict(plain_weights(loaded.generator))
+    copy_chosen_style(loaded.generator, generator)
     return replace(loaded, config=config, generator=generator)
 
 

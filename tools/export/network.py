@@ -8,7 +8,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from data.batch import Batch
 from data.conditioning import Conditioning, images_to_float, images_to_uint8
-from models.feature_encoder import FeatureConditionedGenerator
+from models.encoded_generator import EncodedGenerator
 from models.image_sides import ImageSides
 
 
@@ -65,5 +65,5 @@ def plain_weights(generator: nn.Module) -> dict[str, Tensor]:
 
 
 def without_encoder(generator: nn.Module) -> nn.Module:
-    """Return the generator that takes features as an input."""
-    return generator.generator if isinstance(generator, FeatureConditionedGenerator) else generator
+    """Return the generator that takes features as an input, or whose style is a constant: 0, unless one is chosen."""
+    return generator.generator if isinstance(generator, EncodedGenerator) else generator

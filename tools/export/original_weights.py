@@ -7,7 +7,9 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
-from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
+from inference.original_weights import encoder_file
+from models.encoded_generator import EncodedGenerator
+from models.feature_encoder import FeatureEncoder
 from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer
 from models.originals.layer_names import OriginalWeightsError, Scheme
@@ -17,6 +19,7 @@ from models.pixel_discriminator import PixelDiscriminator
 from models.segmentation_discriminator import SegmentationDiscriminator
 from models.spade_generator import SpadeGenerator
 from models.spectral_norm import spectral_norms
+from models.style_encoder import StyleEncoder
 from models.unet_generator import UnetGenerator
 from utils.checkpoint import write_weights_file
 from utils.log import logger
@@ -30,6 +33,7 @@ SCHEMES: dict[type, Scheme] = {
     SpadeGenerator: "spade",
     PixelDiscriminator: "pixel",
     SegmentationDiscriminator: "oasis_discriminator",
+    StyleEncoder: "spade_encoder",
 }
 FAMILIES: dict[Scheme, tuple[str, ...]] = {
     "encoder": ("pix2pixHD",),
@@ -43,6 +47,7 @@ FAMILIES: dict[Scheme, tuple[str, ...]] = {
     "pixel": ("pix2pix",),
     "spade_multiscale": ("SPADE",),
     "oasis_discriminator": ("OASIS",),
+    "spade_encoder": ("SPADE",),
 }
 
 
@@ -71,11 +76,10 @@ def _scheme_of_patches(discriminator: MultiscalePatchDiscriminator) -> Scheme:
 
 
 def original_files(generator: nn.Module, output: Path) -> dict[Path, nn.Module]:
-    """Return the networks by file: the originals have the feature encoder in a file of its own, latest_net_E.pth."""
-    if not isinstance(generator, FeatureConditionedGenerator):
+    """Return the networks by file: the originals have the encoder in a file of its own, latest_net_E.pth."""
+    if not isinstance(generator, EncodedGenerator):
         return {output: generator}
-    encoder_name = output.name.replace("_G.", "_E.") if "_G." in output.name else f"E_{output.name}"
-    return {output: generator.generator, output.with_name(encoder_name): generator.encoder}
+    return {output: generator.generator, encoder_file(output): generator.encoder}
 
 
 def choose_family(network: nn.Module, wanted: str | None) -> str:

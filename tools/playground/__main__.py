@@ -24,6 +24,7 @@ from inference.setup import (
     report_features,
     with_tiles,
 )
+from inference.style_image import encode_style
 from tools.playground.description import describe
 from tools.playground.samples import open_samples
 from tools.playground.server import MAX_SEED, PlaygroundServer
@@ -41,11 +42,15 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """Parse the command line."""
     parser = ArgumentParser(description="Draw in the browser and see the translation while drawing.")
     add = parser.add_argument
-    checkpoint_help = "run, checkpoint, .safetensors, or pix2pixHD's or pix2pix's …_net_G.pth; default: newest run"
+    checkpoint_help = "run, checkpoint, .safetensors, or an original's …_net_G.pth; default: newest run"
     add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help=checkpoint_help)
     add("--port", type=whole_number(1, 65535), metavar="N", help=f"default: {PORT}, or another where it is in use")
     add("--no-browser", action="store_true", help="only print the address")
-    add("--instance-edges", action="store_true", help="for a file of pix2pixHD: its last input channel holds them")
+    add(
+        "--instance-edges",
+        action="store_true",
+        help="for a file of pix2pixHD or SPADE: its last input channel holds them",
+    )
     add("--clusters", type=Path, metavar="FILE", help="feature clusters; default: feature_clusters.pt beside the run")
     add("--noise", action="store_true", help="use dropout and each image's own batch statistics, as pix2pix does")
     add(
@@ -53,8 +58,9 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         type=whole_number(0, MAX_SEED),
         default=0,
         metavar="N",
-        help="first seed of sampled features and of noise",
+        help="first seed of sampled features, of noise and of drawn styles",
     )
+    add("--style", type=Path, metavar="IMAGE", help="translate in the style of an image, where the generator has one")
     add("--weights", choices=("ema", "raw"), default="ema", help="ema: the moving average if the run has one")
     add("--opt-level", choices=("O0", "O1", "O2", "O3"), help="as for test.py")
     add("--dtype", choices=("auto", "float16", "bfloat16"), default="auto", help="low precision of O1, O2, O3")
@@ -96,6 +102,7 @@ def request_of(arguments: argparse.Namespace) -> Request:
         size="own",
         tile=arguments.tile,
         overlap=arguments.overlap,
+        style=arguments.style,
     )
 
 
@@ -111,7 +118,8 @@ def playground(arguments: argparse.Namespace) -> Iterator[PlaygroundServer]:
     prepare_device(device, request)
     loaded = load_requested_generator(request)
     feature_sampler = choose_feature_sampler(loaded, request)
-    predictor = build_predictor(loaded, feature_sampler, device, request)
+    style = encode_style(loaded, request.style)
+    predictor = build_predictor(loaded, feature_sampler, device, request, style=style)
     conditioning = predictor.conditioning
     if feature_sampler is None and conditioning.features != "none":
         raise ConfigError(
@@ -132,7 +140,7 @@ def playground(arguments: argparse.Namespace) -> Iterator[PlaygroundServer]:
         config,
         samples=samples.names,
         sample_size=samples.size,
-        takes_seed=feature_sampler is not None or arguments.noise or predictor.has_noise_channels,
+        takes_seed=feature_sampler is not None or arguments.noise or predictor.takes_seed,
         seed=arguments.seed,
     )
     with ExitStack() as stack:

@@ -16,6 +16,12 @@ from models.originals.weights import ImportedNetwork, export_original, import_or
 
 REFERENCE = Path(__file__).parents[2] / "reference"
 FULL_SIZE = json.loads((REFERENCE / "state_dict_keys.json").read_text())
+SPADE_START = {
+    "head_0.conv_0.weight_orig": torch.zeros(32, 32, 3, 3),
+    "head_0.norm_0.mlp_shared.0.weight": torch.zeros(4, 5, 3, 3),
+    "fc.weight": torch.zeros(32, 5, 3, 3),
+    "conv_img.weight": torch.zeros(3, 2, 3, 3),
+}
 CASES = [
     "pix2pixhd_global_rgb",
     "pix2pixhd_global_label_edge",
@@ -112,6 +118,10 @@ def test_prefixes_and_old_statistics_of_instance_norm_do_no_harm(reference: dict
         ({"model.1.weight": torch.zeros(4, 3, 7, 7)}, "original's encoder network, but does not fit"),
         ({"model.model.0.weight": torch.zeros(4, 3, 4, 4)}, "original's unet network, but does not fit"),
         ({"scale0_layer0.0.weight": torch.zeros(4)}, "original's multiscale network, but does not fit"),
+        ({"layer_up_last.weight": torch.zeros(4, 8, 1, 1)}, "does not fit: 'body_down.0.conv1.0.weight'$"),
+        (SPADE_START | {"fc.weight": torch.zeros(0)}, "does not fit: fc.weight has 0 outputs, head_0 32$"),
+        (SPADE_START | {"fc.weight": torch.zeros(8, 32, 3, 3)}, "does not fit: fc.weight has 8 outputs, head_0 32$"),
+        (SPADE_START, r"does not fit: Missing key\(s\) in state_dict: \"[a-z0-9.]*\", ...$"),
         ({"epoch": 3, "state_dict": {}}, "expected tensors by name, found epoch: int, state_dict: dict"),
         ({0: torch.zeros(1)}, "expected tensors by name, found 0: Tensor"),
     ],

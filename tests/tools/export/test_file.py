@@ -18,7 +18,7 @@ from inference.load import LoadedGenerator, find_checkpoint_file, load_generator
 from inference.predictor import Predictor
 from models.feature_encoder import FeatureConditionedGenerator
 from tests.processes import PATIENCE_S, start_program
-from tests.runs import SPADE, assert_equal, run, translate
+from tests.runs import SPADE, STYLE, assert_equal, run, translate
 from tools.export import __main__ as export
 from tools.export import file as exported_file
 from tools.export.example import Example, make_example
@@ -53,6 +53,7 @@ KINDS = [
     ["features.n_channels=2", "features.base_channels=4", "features.n_downsamplings=2"],
     ["data.layout=side_by_side", "data.root=.", "data.instance_edges=false", "data.source_channels=1"],
     [*SPADE, "generator.noise_channels=2"],
+    [*STYLE, "generator.init=kaiming"],
     ["data.layout=paired_folders", "data.root=.", *SPADE, "generator.init=kaiming", "generator.norm=batch"],
 ]
 

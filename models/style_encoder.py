@@ -1,0 +1,112 @@
+"""SPADE's style encoder, and a generator that is trained as its decoder: a variational autoencoder.
+
+Park et al. 2019, section 3 ("Multi-modal synthesis") and appendix A; Kingma & Welling 2014, "Auto-encoding variational
+Bayes".
+"""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from models.blocks import Stage
+from models.encoded_generator import EncodedGenerator
+from models.spade_generator import SpadeGenerator
+
+SIDE = 256  # pixels, to which images are resized: the Linear layers fix it
+_WIDTHS = (1, 2, 4, 8, 8, 8)  # times base_channels
+_LAST_SIDE = SIDE // 2 ** len(_WIDTHS)
+
+
+class StyleDistribution(NamedTuple):
+    """Normal distributions of the styles of images, without correlations.
+
+    mean, log_variance: (N, style_channels), at least float32.
+    """
+
+    mean: Tensor
+    log_variance: Tensor
+
+    def at(self, deviations: Tensor) -> Tensor:
+        """Return the styles that are so many standard deviations from the mean, (N, style_channels)."""
+        return self.mean + deviations * (self.log_variance / 2).exp()
+
+    def sample(self) -> Tensor:
+        """Draw styles (N, style_channels) from torch's generator of the device."""
+        return self.at(torch.randn_like(self.mean))
+
+
+class StyledImages(NamedTuple):
+    """Translated images, (N, C, H, W) in [-1, 1], and the distributions from which their styles were drawn."""
+
+    images: Tensor
+    style: StyleDistribution
+
+
+class StyleEncoder(nn.Module):
+    """Strided convolutions of an image of 256x256 pixels, and a linear layer each for mean and log variance.
+
+    Instance norm, whatever that of the generator is. Unlike in the original, the size of the images that are trained on
+    changes no layer, and the number of channels of the style is free.
+    """
+
+    def __init__(self, *, in_channels: int = 3, style_channels: int = 256, base_channels: int = 64) -> None:
+        super().__init__()
+        self.in_channels = in_channels
+        self.style_channels = style_channels
+        self.base_channels = base_channels
+        widths = [in_channels, *(base_channels * factor for factor in _WIDTHS)]
+        self.layers = nn.Sequential(
+            *(
+                Stage(
+                    nn.Conv2d(before, after, kernel_size=3, stride=2, padding=1, bias=False),
+                    nn.InstanceNorm2d(after),
+                    nn.LeakyReLU(0.2),
+                )
+                for before, after in pairwise(widths)
+            )
+        )
+        n_features = widths[-1] * _LAST_SIDE**2
+        self.mean = nn.Linear(n_features, style_channels)
+        self.log_variance = nn.Linear(n_features, style_channels)
+
+    def forward(self, image: Tensor) -> StyleDistribution:
+        """Return the distributions of the styles of images (N, in_channels, H, W) in [-1, 1]."""
+        if image.shape[2:] != (SIDE, SIDE):
+            image = F.interpolate(image, size=(SIDE, SIDE), mode="bilinear", align_corners=False)
+        features = self.layers(image).flatten(1)
+        return StyleDistribution(_at_least_float32(self.mean(features)), _at_least_float32(self.log_variance(features)))
+
+
+class StyleConditionedGenerator(EncodedGenerator):
+    """SPADE's generator with the encoder of its style.
+
+    Only training calls it as a whole: in prediction the style is another image's, or drawn from N(0, I), and the
+    generator is called by itself.
+    """
+
+    generator: SpadeGenerator
+    encoder: StyleEncoder
+
+    def __init__(self, generator: SpadeGenerator, encoder: StyleEncoder) -> None:
+        super().__init__(generator, encoder)
+
+    def forward(self, source: Tensor, image: Tensor) -> StyledImages:
+        """Translate a source (N, C, H, W) in the style of `image`, (N, 3 or 1, H, W) in [-1, 1].
+
+        In training mode each pass draws the styles; in evaluation mode they are the means.
+        """
+        style = self.encoder(image)
+        images = self.generator(source, style.sample() if self.training else style.mean)
+        return StyledImages(images, style)
+
+
+def predicting_part(network: nn.Module) -> nn.Module:
+    """Return the part of a network that prediction calls: without a style encoder, with a feature encoder."""
+    return network.generator if isinstance(network, StyleConditionedGenerator) else network
+
+
+def _at_least_float32(tensor: Tensor) -> Tensor:
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

@@ -1,0 +1,247 @@
+"""SPADE's generator with a style encoder: trained, translated with drawn and chosen styles, and exported."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from data.batch import DataError
+from data.image_files import read_rgb
+from inference.load import load_generator
+from inference.origin_record import RECORD
+from inference.style_image import encode_style
+from models.style_encoder import StyleConditionedGenerator
+from models.style_stem import choose_styles
+from tests.conftest import save_image
+from tests.processes import run_two
+from tests.runs import STYLE, assert_equal, checkpoint, program_main, run, translate, without_config
+from tests.tools.playground.requests import post
+from tests.tools.playground.serving import serving
+from tests.videos import write_video
+from utils.checkpoint import CheckpointError
+from utils.errors import ConfigError
+
+LIVELY = [*STYLE, "generator.init=kaiming", "train.max_steps=2"]
+
+
+def pictures(folder: Path) -> list[torch.Tensor]:
+    found = [read_rgb(path).int() for path in sorted(folder.glob("facade_*.png"))]
+    assert len(found) == 3
+    return found
+
+
+def photo(path: Path, size: tuple[int, int] = (40, 60), seed: int = 0) -> str:
+    rng = np.random.default_rng(seed)
+    save_image(path, rng.integers(0, 256, (*size, 3), dtype=np.uint8) // (1 + 3 * seed))
+    return str(path)
+
+
+@pytest.mark.parametrize("norm", ["instance", "batch"])
+def test_the_seed_or_an_image_decides(tiny_config: Path, tmp_path: Path, norm: str) -> None:
+    run(tiny_config, *LIVELY, f"generator.norm={norm}")
+    arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--opt-level", "O0", "--output"]
+    bright, dark = photo(tmp_path / "bright.png"), photo(tmp_path / "dark.png", seed=1)
+    ways = {
+        "zero": [],
+        "again": ["--seed", "0", "--batch-size", "3"],
+        "one": ["--seed", "1"],
+        "tiled": ["--seed", "1", "--tile", "16"],
+        "bright": ["--style", bright],
+        "dark": ["--style", dark, "--batch-size", "2"],
+        "dark again": ["--style", dark, "--seed", "1"],
+        "dark tiled": ["--style", dark, "--tile", "16"],
+    }
+    made = {}
+    for name, options in ways.items():
+        translate(*arguments, str(tmp_path / name), *options)
+        made[name] = pictures(tmp_path / name)
+    for number in range(3):
+        image = {name: images[number] for name, images in made.items()}
+        for first, second in (("zero", "again"), ("one", "tiled"), ("dark", "dark again"), ("dark", "dark tiled")):
+            assert (image[first] - image[second]).abs().max() <= 1, (first, second)
+        for first, second in (("zero", "one"), ("zero", "dark"), ("bright", "dark")):
+            assert (image[first] - image[second]).abs().max() > 1, (first, second)
+
+
+def test_what_is_kept_has_one_style(tiny_config: Path, tmp_path: Path) -> None:
+    run(tiny_config, *LIVELY)
+    arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--output", str(tmp_path / "out")]
+    translate(*arguments, "--seed", "1")
+    translate(*arguments, "--seed", "1", "--existing", "keep")
+    assert json.loads((tmp_path / "out" / RECORD).read_text())["style_seed"] == 1
+    style = photo(tmp_path / "style.png")
+    with pytest.raises(DataError, match=r"translations of another origin \(.*style_"):
+        translate(*arguments, "--style", style, "--existing", "keep")
+    translate(*arguments, "--style", style)
+    photo(tmp_path / "style.png", seed=1)
+    with pytest.raises(DataError, match=r"another origin \(style_sha256\)"):
+        translate(*arguments, "--style", style, "--existing", "keep")
+
+
+def test_a_style_that_cannot_be_used_is_refused(trained_config: Path, tmp_path: Path) -> None:
+    without = ["--checkpoint", str(trained_config.parent / "runs" / "tiny"), "--output", str(tmp_path / "out")]
+    with pytest.raises(ConfigError, match=r"was trained without a style \(style.channels=0\)\. Remove the option"):
+        translate(*without, "--style", photo(tmp_path / "photo.png"))
+    run(trained_config, *LIVELY, "run.name=styled")
+    arguments = ["--checkpoint", str(trained_config.parent / "runs" / "styled"), "--output", str(tmp_path / "out")]
+    with pytest.raises(DataError, match=r"^--style: .*none\.png: no such file"):
+        translate(*arguments, "--style", str(tmp_path / "none.png"))
+    (tmp_path / "text.png").write_text("text")
+    with pytest.raises(DataError, match=r"^--style: .*text\.png: cannot be read as an image"):
+        translate(*arguments, "--style", str(tmp_path / "text.png"))
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(CheckpointError, match=r"was trained with style\.channels=4, now it is 5: set it back"):
+        run(trained_config, "run.name=styled", *LIVELY, "style.channels=5", "train.max_steps=3")
+
+
+def test_a_large_image_is_reduced_without_aliasing(tiny_config: Path, tmp_path: Path) -> None:
+    """Lines of one pixel beside each other, which are grey from afar, do not change the style."""
+    run(tiny_config, *LIVELY)
+    loaded = load_generator(tiny_config.parent / "runs" / "tiny" / "checkpoint-00000002.pt")
+    plain = np.random.default_rng(0).integers(60, 196, (8, 8, 3)).repeat(128, 0).repeat(128, 1)
+    lined = plain + np.where(np.arange(1024) % 2, 60, -60)[None, :, None]
+    images = {"plain": plain, "lined": lined, "other": plain[::-1]}
+    styles = {}
+    for name, image in images.items():
+        save_image(tmp_path / f"{name}.png", image.astype(np.uint8))
+        encoded = encode_style(loaded, tmp_path / f"{name}.png")
+        assert encoded is not None
+        styles[name] = encoded.style
+    assert (styles["lined"] - styles["plain"]).norm() < 0.05 * (styles["other"] - styles["plain"]).norm()
+    assert encode_style(loaded, None) is None
+
+
+@pytest.mark.parametrize("level", ["O0", "O2"])
+def test_validation_draws_nothing_that_training_would(tiny_config: Path, level: str) -> None:
+    precision = [f"amp.opt_level={level}", "amp.dtype=bfloat16", "train.ema_decay=0.5"]
+    run(tiny_config, *LIVELY, *precision, "train.max_steps=4", "log.images_every_steps=1")
+    run(tiny_config, *LIVELY, *precision, "train.max_steps=4", "log.images_every_steps=4", "run.name=seldom")
+    often, seldom = (checkpoint(tiny_config, 4, name)["generator"]["network"] for name in ("tiny", "seldom"))
+    assert_equal(often, seldom)
+
+
+def test_both_parts_are_trained_by_the_generators_optimizer(tiny_config: Path) -> None:
+    run(tiny_config, *LIVELY, "checkpoint.every_steps=1")
+    first, second = (checkpoint(tiny_config, step)["generator"] for step in (1, 2))
+    moved = {name for name, weight in first["network"].items() if not torch.equal(weight, second["network"][name])}
+    assert {"encoder.mean.bias", "encoder.log_variance.weight", "generator.stem.weight"} <= moved
+    assert "encoder.layers.0.0.parametrizations.weight.original" in second["optimizer"]
+    lines = (tiny_config.parent / "runs" / "tiny" / "metrics.jsonl").read_text().splitlines()
+    assert any("loss/G/kl_divergence" in line for line in lines)
+
+
+def test_a_heavy_divergence_brings_the_styles_to_the_prior(tiny_config: Path) -> None:
+    distances = []
+    for weight in (0, 10):
+        steps = ["train.max_steps=30", "log.images_every_steps=30", "optimizer.learning_rate=0.003"]
+        run(tiny_config, *LIVELY, f"run.name=weight{weight}", f"loss.kl_divergence={weight}", *steps)
+        network = load_generator(tiny_config.parent / "runs" / f"weight{weight}" / "checkpoint-00000030.pt").generator
+        assert isinstance(network, StyleConditionedGenerator)
+        torch.manual_seed(0)
+        with torch.no_grad():
+            style = network.eval().encoder(torch.rand(4, 3, 32, 32) * 2 - 1)
+        distances.append((style.mean.square() + style.log_variance.exp() - 1 - style.log_variance).sum().item())
+    assert distances[1] < 0.5 * distances[0]
+
+
+@pytest.mark.parametrize("level", ["O0", "O1"])
+def test_two_processes_resume_exactly(tiny_config: Path, level: str) -> None:
+    common = ["--config", str(tiny_config), *LIVELY, f"amp.opt_level={level}", "amp.dtype=bfloat16"]
+
+    def run_both(*settings: str) -> None:
+        code, said = run_two(tiny_config.with_suffix(".out"), "train.py", *common, *settings)
+        assert code == 0, said
+
+    run_both("run.name=whole")
+    run_both("train.max_steps=1")
+    run_both()
+    resumed, whole = (without_config(checkpoint(tiny_config, 2, name)) for name in ("tiny", "whole"))
+    assert_equal(resumed, whole)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch asks for it between graphs, and hides the warning
+def test_a_compiled_generator_draws_the_same_styles(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    monkeypatch.setattr("utils.compilation.what_compiling_lacks", lambda _: None)
+    losses = []
+    for choice in ("false", "true"):
+        run(tiny_config, *LIVELY, f"train.compile={choice}", "log.every_steps=1", "--resume", "never")
+        lines = (tiny_config.parent / "runs" / "tiny" / "metrics.jsonl").read_text().splitlines()
+        steps = [json.loads(line) for line in lines if "kl_divergence" in line]
+        losses.append([step[f"loss/G/{name}"] for step in steps for name in ("l1", "kl_divergence")])
+    assert len(losses[0]) == 4
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+
+
+def test_a_program_has_the_mean_style_or_that_of_an_image(tiny_config: Path, tmp_path: Path) -> None:
+    run(tiny_config, *LIVELY, "generator.init_gain=0.3")
+    folder, style = tiny_config.parent / "runs" / "tiny", photo(tmp_path / "style.png", seed=1)
+    export = program_main("tools.export")
+    common = ["--checkpoint", str(folder), "--format"]
+    export([*common, "pt2", "--output", str(tmp_path / "mean.pt2")])
+    export([*common, "pt2", "--output", str(tmp_path / "styled.pt2"), "--style", style])
+    export([*common, "safetensors", "--output", str(tmp_path / "weights.safetensors")])
+    programs = [torch.export.load(tmp_path / f"{name}.pt2").module() for name in ("mean", "styled")]
+    source = torch.arange(32 * 32).view(1, 1, 32, 32).remainder(12).to(torch.uint8)
+    instances = torch.zeros(1, 1, 32, 32, dtype=torch.int32)
+    mean, styled = (program(source=source, instances=instances).int() for program in programs)
+    assert (mean - styled).abs().max() > 1
+    save_image(tmp_path / "in" / "a.png", source[0, 0].numpy())
+    save_image(tmp_path / "instances" / "a.png", np.zeros((32, 32), np.uint16))
+    translate(
+        *("--checkpoint", str(tmp_path / "weights.safetensors"), "--input", str(tmp_path / "in"), "--opt-level", "O0"),
+        *("--instances", str(tmp_path / "instances"), "--style", style, "--output", str(tmp_path / "out")),
+    )
+    assert (read_rgb(tmp_path / "out" / "a.png").int() - styled[0]).abs().max() <= 1
+    with pytest.raises(SystemExit):
+        export([*common, "safetensors", "--output", str(tmp_path / "other.safetensors"), "--style", style])
+
+
+@contextmanager
+def drawn(config: Path, labels: np.ndarray, *options: str) -> Iterator[list[bytes]]:
+    """The pictures of a playground for two seeds."""
+    command = ("--checkpoint", str(config.parent / "runs" / "tiny"), "--opt-level", "O0", *options)
+    with serving(*command) as server:
+        yield [post(server, labels, np.zeros_like(labels), seed=seed)[1] for seed in (5, 6)]
+
+
+def test_the_playground_draws_styles_by_its_seed(tiny_config: Path, tmp_path: Path) -> None:
+    run(tiny_config, *LIVELY)
+    labels = np.random.default_rng(0).integers(0, 12, (32, 32), dtype=np.int32)
+    with drawn(tiny_config, labels) as (five, six):
+        assert five != six
+    with drawn(tiny_config, labels, "--style", photo(tmp_path / "style.png")) as (first, second):
+        assert first == second
+        assert first != five
+
+
+def test_all_frames_of_a_video_have_one_style(
+    tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_image(tmp_path / "set" / "train" / "x.png", np.zeros((32, 64, 3), np.uint8))
+    data = ["data.layout=side_by_side", f"data.root={tmp_path / 'set'}", "data.instance_edges=false"]
+    run(tiny_config, *LIVELY, *data, "train.max_steps=1")
+    clip = write_video(tmp_path / "clip.mp4", n_frames=5)
+    chosen: list[Sequence[int]] = []
+
+    def choose(network: torch.nn.Module, seeds: Sequence[int], style: torch.Tensor | None) -> None:
+        chosen.append(seeds)
+        choose_styles(network, seeds, style)
+
+    monkeypatch.setattr("inference.predictor.choose_styles", choose)
+    arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--input", str(clip), "--opt-level", "O0"]
+    frames = {}
+    for name, options in {"drawn": ["--batch-size", "2"], "style": ["--style", photo(tmp_path / "a.png")]}.items():
+        output = ["--output", str(tmp_path / f"{name}.mp4"), "--frames", str(tmp_path / name)]
+        translate(*arguments, *output, *options)
+        frames[name] = read_rgb(tmp_path / name / "000003.png")
+    assert len({seed for seeds in chosen for seed in seeds}) == 1
+    assert (frames["drawn"] != frames["style"]).any()
+    origins = [json.loads((tmp_path / name / "origin.json").read_text()) for name in frames]
+    assert [origin["noise_name"] for origin in origins] == ["clip", None]
+    assert ["style_seed" in origin for origin in origins] == [True, False]

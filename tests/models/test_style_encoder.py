@@ -1,0 +1,119 @@
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from configs.build import build_generator
+from configs.load import load_config
+from models.spade_generator import SpadeGenerator
+from models.style_encoder import (
+    StyleConditionedGenerator,
+    StyledImages,
+    StyleDistribution,
+    StyleEncoder,
+    predicting_part,
+)
+from models.style_stem import StyleStem, choose_styles, takes_style
+from tests.runs import STYLE
+
+
+def make_generator() -> SpadeGenerator:
+    torch.manual_seed(0)
+    network = SpadeGenerator(in_channels=3, base_channels=4, n_upsamplings=3, hidden_channels=4, style_channels=5)
+    return network.double()
+
+
+@pytest.mark.parametrize("size", [(256, 256), (64, 96), (1, 300), (512, 256)])
+def test_images_of_any_size_have_a_style(size: tuple[int, int]) -> None:
+    encoder = StyleEncoder(style_channels=7, base_channels=2)
+    style = encoder(torch.randn(2, 3, *size))
+    assert style.mean.shape == style.log_variance.shape == (2, 7)
+
+
+def test_an_image_is_resized_bilinearly() -> None:
+    encoder, image = StyleEncoder(style_channels=7, base_channels=2).double(), torch.randn(1, 3, 100, 70).double()
+    resized = F.interpolate(image, (256, 256), mode="bilinear", align_corners=False)
+    torch.testing.assert_close(encoder(image), encoder(resized), rtol=0, atol=0)
+
+
+def test_the_number_of_parameters_is_that_of_spade() -> None:
+    with torch.device("meta"):
+        encoder = StyleEncoder()
+    assert sum(parameter.numel() for parameter in encoder.parameters()) == 10_463_424
+
+
+def test_styles_are_drawn_from_their_distributions() -> None:
+    torch.manual_seed(0)
+    style = StyleDistribution(torch.full((20000, 1), 3.0), torch.full((20000, 1), 4.0).log())
+    drawn = style.sample()
+    assert drawn.mean().item() == pytest.approx(3, abs=0.05)
+    assert drawn.std().item() == pytest.approx(2, rel=0.02)
+    assert torch.equal(style.at(torch.zeros(1)), style.mean)
+
+
+def test_each_pass_of_training_draws_anew_and_evaluation_takes_the_mean() -> None:
+    network = StyleConditionedGenerator(make_generator(), StyleEncoder(style_channels=5, base_channels=2).double())
+    source, image = torch.randn(2, 3, 16, 16).double(), torch.randn(2, 3, 16, 16).double()
+    first, second = network(source, image), network(source, image)
+    assert isinstance(first, StyledImages)
+    assert not torch.equal(first.images, second.images)
+    torch.testing.assert_close(first.style, second.style, rtol=0, atol=0)
+    network.eval()
+    mean = network.encoder(image).mean
+    assert torch.equal(network(source, image).images, network.generator(source, mean))
+    assert predicting_part(network) is network.generator
+    assert predicting_part(network.generator) is network.generator
+
+
+def test_the_style_reaches_every_pixel_and_a_translation_depends_on_its_own_alone() -> None:
+    network = make_generator().eval()
+    sources, styles = torch.randn(2, 3, 16, 24).double(), torch.randn(2, 5).double()
+    both = network(sources, styles)
+    torch.testing.assert_close(both[1:], network(sources[1:], styles[1:]))
+    assert ((both[1:] - network(sources[1:], styles[:1])).abs().amax(dim=1) > 0).all()
+
+
+def test_the_map_of_the_trained_size_is_the_linear_layers() -> None:
+    stem = StyleStem(4, 3, height=2, width=5).double()
+    style = torch.randn(2, 4).double()
+    fixed = F.linear(style, stem.weight, stem.bias).view(2, 3, 2, 5)
+    assert torch.equal(stem(torch.zeros(2, 1, 2, 5), style), fixed)
+    larger = stem(torch.zeros(2, 1, 4, 10), style)
+    torch.testing.assert_close(F.avg_pool2d(larger, 2).mean(), fixed.mean(), rtol=0.2, atol=0.1)
+    assert larger.shape == (2, 3, 4, 10)
+    assert torch.equal(larger[..., 0, 0], fixed[..., 0, 0])  # corners keep their values
+
+
+def test_a_seed_gives_the_same_style_in_each_batch_and_another_gives_another() -> None:
+    network, source = make_generator().eval(), torch.randn(1, 3, 16, 16).double()
+    undrawn = network(source)
+    assert torch.equal(undrawn, network(source, torch.zeros(1, 5)))
+    choose_styles(network, [3, 4], None)
+    both = network(source.expand(2, -1, -1, -1))
+    for number, seed in enumerate((3, 4)):
+        choose_styles(network, [seed], None)
+        torch.testing.assert_close(network(source)[0], both[number])
+    assert not torch.allclose(both[0], both[1])
+    style = torch.ones(1, 5)
+    choose_styles(network, [3], style)
+    assert torch.equal(network(source), network(source, style))
+    assert takes_style(network)
+    assert not takes_style(SpadeGenerator(in_channels=3, base_channels=2, hidden_channels=2))
+    assert "stem.weight" in network.state_dict()
+    assert not any("_style" in name for name in network.state_dict())
+
+
+def test_initial_weights_are_those_of_spades_runs(tiny_config: Path) -> None:
+    """xavier with 0.02 for linear layers; convolutions under spectral norm keep torch's; biases are 0."""
+    torch.manual_seed(0)
+    network = build_generator(load_config(tiny_config, [*STYLE, "generator.base_channels=16"]))
+    assert isinstance(network, StyleConditionedGenerator)
+    for layer in (network.generator.get_submodule("stem"), network.encoder.mean, network.encoder.log_variance):
+        assert isinstance(layer, nn.Linear)
+        expected = 0.02 * (2 / (layer.in_features + layer.out_features)) ** 0.5
+        assert layer.weight.std().item() == pytest.approx(expected, rel=0.1)
+        assert not layer.bias.any()
+    weight = network.encoder.get_parameter("layers.3.0.parametrizations.weight.original")
+    assert weight.std().item() == pytest.approx((1 / (3 * weight[0].numel())) ** 0.5, rel=0.1)
