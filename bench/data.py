@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from PIL import Image
 
@@ -24,6 +25,7 @@ from bench.report import write_report
 from configs import build
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
+from data.array_file import write_npy
 from data.batch import Batch
 from data.facades.dataset import SyntheticFacades
 from data.layout import Layout
@@ -36,6 +38,7 @@ N_SAMPLES = 8
 TURN_S = 0.4
 PAIRED = "paired_folders 2048x1024 -> 1024x512"
 SIDE_BY_SIDE = "side_by_side 2x 256x256 -> 286 -> 256"
+BANDS = "paired_folders 4 bands of 16 bits 512x512 -> 286 -> 256"
 SETTINGS = {
     "synthetic_facades 128x128": ["data.synthetic.height=128", "data.synthetic.width=128", "data.preprocess=none"],
     PAIRED: [
@@ -50,6 +53,18 @@ SETTINGS = {
         *(f"data.load_{side}=286" for side in ("width", "height")),
         *(f"data.crop_{side}=256" for side in ("width", "height")),
     ],
+    BANDS: [
+        "data.layout=paired_folders",
+        "data.source_folder={split}_bands",
+        "data.target_folder={split}_heights",
+        "data.source_channels=4",
+        "data.target_channels=1",
+        "data.source_range=[0,65535]",
+        "data.target_range=[0,255]",
+        "data.preprocess=resize_and_crop",
+        *(f"data.load_{side}=286" for side in ("width", "height")),
+        *(f"data.crop_{side}=256" for side in ("width", "height")),
+    ],
 }
 REFERENCES: dict[str, Callable[[Path], LabelMapFolders | SideBySideFiles]] = {
     PAIRED: lambda root: LabelMapFolders(root, width=1024),
@@ -59,7 +74,7 @@ CACHES = {"decoded": "none", "cache memory": "memory", "cache disk": "disk"}
 
 
 def write_triplets(root: Path) -> None:
-    """Write house fronts of 2048x1024 in pix2pixHD's folders, as PNG, and pairs of 256x256 side by side, as JPEG."""
+    """Write house fronts: 2048x1024 in pix2pixHD's folders, as PNG; 256x256 side by side, as JPEG; bands as arrays."""
     facades = SyntheticFacades(split="train", seed=0, n_samples=N_SAMPLES, height=256, width=512)
     for number in range(N_SAMPLES):
         sample = facades.read(number)
@@ -74,8 +89,19 @@ def write_triplets(root: Path) -> None:
             (root / f"train_{kind}").mkdir(parents=True, exist_ok=True)
             resample = Image.Resampling.BICUBIC if kind == "img" else Image.Resampling.NEAREST
             image.resize((2048, 1024), resample).save(root / f"train_{kind}" / f"{number}.png")
+        write_bands(root, number, maps["img"])
         (root / "train").mkdir(exist_ok=True)
         maps["img"].save(root / "train" / f"{number}.jpg", quality=95)
+
+
+def write_bands(root: Path, number: int, photo: Image.Image) -> None:
+    """Write a photograph as four bands of 16 bits and as heights in floats, 512x512."""
+    levels = np.asarray(photo.resize((512, 512))).astype(np.uint16).transpose(2, 0, 1)
+    heights = levels.mean(axis=0, dtype=np.float32)
+    bands = np.concatenate([levels, levels[:1]]) * np.uint16(257)
+    for kind, pixels in {"bands": bands, "heights": heights[None]}.items():
+        (root / f"train_{kind}").mkdir(exist_ok=True)
+        write_npy(root / f"train_{kind}" / f"{number}.npy", pixels)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import tempfile
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from configs.image_sides import check_sizes, image_sides
+from configs.pixels import EIGHT_BITS, stored_forms, value_ranges
 from configs.schema import Config, DataConfig, DiscriminatorConfig, GeneratorConfig
 from data import LAYOUTS
 from data.cache import CachedLayout, SampleCache
@@ -24,6 +25,7 @@ from losses.augmentation import Augmentation
 from losses.loss_inputs import DiscriminatorLosses, GeneratorLoss
 from losses.objective import DiscriminatorObjective, GeneratorObjective
 from losses.segmentation import SegmentationLoss, SegmentationObjective
+from metrics.bounds import Bounds
 from metrics.evaluator import Evaluator
 from models import DISCRIMINATORS, GENERATORS
 from models.activation_checkpointing import enable_activation_checkpointing
@@ -67,11 +69,14 @@ def class_colors(data: DataConfig) -> Tensor:
 
 def build_conditioning(config: Config) -> Conditioning:
     """Return what the networks are conditioned on."""
+    ranges = value_ranges(config.data)
     return Conditioning(
         n_classes=number_of_classes(config.data),
         instance_edges=config.data.instance_edges,
         source_channels=config.data.source_channels,
         target_channels=config.data.target_channels,
+        source_range=ranges.get("source"),
+        target_range=ranges.get("target"),
         features=config.features.origin if config.features.n_channels else "none",
         regions=config.features.regions,
         encodes_style=config.style.channels > 0,
@@ -118,6 +123,7 @@ def build_layout(config: Config, split: str, *, needs_targets: bool) -> Layout:
         "needs_targets": needs_targets,
         "needs_instances": conditioning.needs_instances,
         "needs_features": conditioning.features == "precomputed",
+        "forms": stored_forms(config.data),
     }
     layout = LAYOUTS[config.data.layout]
     return layout.open(split, **accepted(layout.open, values))
@@ -331,7 +337,10 @@ def build_evaluator(config: Config, device: torch.device) -> Evaluator:
     """
     settings = config.metrics
     weights = {key: _optional_path(value) for key, value in vars(settings).items() if key.endswith("_weights")}
-    return Evaluator.load(settings.extra, weights, settings.label_colors, device)
+    evaluator = Evaluator.load(settings.extra, weights, settings.label_colors, device)
+    if "target" not in stored_forms(config.data):
+        return evaluator
+    return replace(evaluator, bounds=Bounds.of(config.data.target_range or EIGHT_BITS))
 
 
 def _optional_path(setting: str | None) -> Path | None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from configs.load import settings_by_key
+from configs.pixels import stored_forms
 from configs.schema import Config, DiscriminatorConfig, FeaturesConfig, GeneratorConfig
 from data import LAYOUTS
 from losses import GENERATOR_LOSSES
@@ -61,8 +62,13 @@ def _unused_of_data(config: Config) -> list[str]:
     unused += ["data.feature_folder"] if features.n_channels == 0 or features.origin == "encoded" else []
     unused += ["data.ignore_id"] if data.n_classes == 0 else []
     has_own_classes = LAYOUTS[data.layout].own_classes is not None
-    of_source_images = ["source_channels", *(f"augment.{name}" for name in ("color", "hue", "noise", "jpeg_quality"))]
+    of_source_images = ["source_channels", "source_range"]
+    of_source_images += [f"augment.{name}" for name in ("color", "hue", "noise", "jpeg_quality")]
     unused += [f"data.{name}" for name in of_source_images] if data.n_classes or has_own_classes else []
+    forms = stored_forms(data)
+    unused += [] if "target" in forms else ["data.target_files"]
+    unused += ["data.augment.hue", "data.augment.jpeg_quality"] if "source" in forms else []
+    unused += [] if forms else ["log.show_channels"]
     unused += ["data.on_bad_sample"] if data.layout == "synthetic_facades" else []
     unused += ["data.timeout_s", "data.prefetch"] if data.workers == 0 else []
     unused += ["data.cache_gib"] if data.cache == "none" else []

@@ -6,9 +6,9 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 
 import numpy as np
@@ -20,6 +20,7 @@ from data.loader import as_data_error
 from data.observation import Observation, observe
 from data.palettes import label_map
 from data.preprocessing import Preprocessing
+from data.value_range import ValueRange
 from data.worker_monitor import POLL_S, describe_exit
 
 _AHEAD = 16  # samples in the queue of a process
@@ -35,6 +36,7 @@ class Checked:
     height, width: size after preprocessing, in pixels; 0 where the sample cannot be used.
     ends_process: whether the process that read it ended.
     ids: of the label map as stored, those that are no class included; empty where there is none.
+    outside, types: of images that are not 8-bit RGB, by kind, the share of values outside their range and the type.
     observation: of a sample that can be used.
     """
 
@@ -44,6 +46,8 @@ class Checked:
     width: int = 0
     ends_process: bool = False
     ids: frozenset[int] = frozenset()
+    outside: Mapping[str, float] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict)
     observation: Observation | None = None
 
 
@@ -52,11 +56,13 @@ class Check:
     """The check of one sample.
 
     is_for_training: preprocess as in training, otherwise as in validation and testing.
+    ranges: of the values of images that are not 8-bit RGB, by kind: "source", "target".
     """
 
     layout: Layout
     preprocessing: Preprocessing
     is_for_training: bool
+    ranges: Mapping[str, ValueRange] = field(default_factory=dict)
 
     def __call__(self, index: int) -> Checked:
         """Check sample `index` by reading and placing it."""
@@ -70,7 +76,18 @@ class Check:
             observation = observe(self.layout, index, sample)
         except Exception as error:  # noqa: BLE001  a bug is reported with its sample
             return Checked(index, as_data_error(error, describe_sample(self.layout, index)).problems, ids=ids)
-        return Checked(index, (), placement.crop_height, placement.crop_width, ids=ids, observation=observation)
+        maps = {kind: getattr(sample, kind) for kind in self.ranges}
+        images = {kind: image for kind, image in maps.items() if image is not None}
+        return Checked(
+            index,
+            (),
+            placement.crop_height,
+            placement.crop_width,
+            ids=ids,
+            outside={kind: self.ranges[kind].outside(image) for kind, image in images.items()},
+            types={kind: str(image.dtype).removeprefix("torch.") for kind, image in images.items()},
+            observation=observation,
+        )
 
 
 def _ids_of_label_map(layout: Layout, index: int) -> frozenset[int]:

@@ -1,4 +1,4 @@
-"""Conversion of uint8 maps to the networks' inputs, on the device, and back. Nothing else converts ranges."""
+"""Conversion of samples' maps to the networks' inputs, on the device, and back."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,10 +8,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from data.batch import Batch
+from data.value_range import ValueRange
 
 
 def images_to_float(images: Tensor) -> Tensor:
-    """Convert (N, 3, H, W) uint8 to float32 in [-1, 1]."""
+    """Convert (N, C, H, W) uint8 to float32 in [-1, 1]."""
     return images.float().div_(127.5).sub_(1.0)
 
 
@@ -21,11 +22,16 @@ def images_to_uint8(images: Tensor) -> Tensor:
 
 
 def _with_channels(images: Tensor, n_channels: int) -> Tensor:
-    """Return (N, 3, H, W) RGB as it is, or as (N, 1, H, W) brightness with pix2pix's weights (ITU-R BT.601)."""
-    if n_channels == 3:
+    """Return images of `n_channels` as they are, RGB as (N, 1, H, W) brightness by pix2pix's weights (ITU-R BT.601)."""
+    if images.shape[1] == n_channels:
         return images
     red, green, blue = images.split(1, dim=1)
     return 0.299 * red + 0.587 * green + 0.114 * blue
+
+
+def _to_float(images: Tensor, values: ValueRange | None, n_channels: int) -> Tensor:
+    """Convert images of a batch to (N, n_channels, H, W) float32 in [-1, 1]."""
+    return values.to_float(images) if values else _with_channels(images_to_float(images), n_channels)
 
 
 def one_hot(labels: Tensor, n_classes: int) -> Tensor:
@@ -49,10 +55,11 @@ Regions = Literal["instances", "labels"]
 class Conditioning:
     """Computes the networks' inputs from a batch.
 
-    n_classes: number of classes of the label maps; 0 where sources are RGB images.
+    n_classes: number of classes of the label maps; 0 where sources are images.
     instance_edges: whether the edges between instances are an additional channel.
-    source_channels: 3 for an RGB source, 1 for its brightness alone.
-    target_channels: 3 for RGB targets, 1 for their brightness alone.
+    source_channels, target_channels: 3 for RGB images, 1 for their brightness alone; of images that are read as they
+        are stored, their channels.
+    source_range, target_range: of the values of images; None where they have 8 bits, of which the range is 0 to 255.
     features: instance features for the generator: "encoded" from the target by an encoder that is part of it, or
         "precomputed", read with the sample.
     regions: the map whose ids are the regions that share their features.
@@ -63,6 +70,8 @@ class Conditioning:
     instance_edges: bool
     source_channels: int = 3
     target_channels: int = 3
+    source_range: ValueRange | None = None
+    target_range: ValueRange | None = None
     features: Features = "none"
     regions: Regions = "instances"
     encodes_style: bool = False
@@ -73,6 +82,21 @@ class Conditioning:
         return (self.n_classes or self.source_channels) + int(self.instance_edges)
 
     @property
+    def source_is_rgb(self) -> bool:
+        """Whether sources are 8-bit RGB images, and no label maps."""
+        return not self.n_classes and self.source_range is None and self.source_channels in (1, 3)
+
+    @property
+    def target_is_rgb(self) -> bool:
+        """Whether targets are 8-bit RGB images."""
+        return self.target_range is None and self.target_channels in (1, 3)
+
+    @property
+    def is_8_bit(self) -> bool:
+        """Whether images are 8-bit RGB, and sources may be label maps."""
+        return (self.n_classes > 0 or self.source_is_rgb) and self.target_is_rgb
+
+    @property
     def needs_instances(self) -> bool:
         """Whether samples must have an instance map; precomputed features need none."""
         return self.instance_edges or (self.features == "encoded" and self.regions == "instances")
@@ -80,12 +104,12 @@ class Conditioning:
     def __call__(self, batch: Batch) -> Tensor:
         """Return the condition, (N, channels, H, W) float32 on the batch's device, with pix2pixHD's order of channels.
 
-        These are one-hot labels, or the RGB image in [-1, 1], and then the instance edges.
+        These are one-hot labels, or the image in [-1, 1], and then the instance edges.
         """
         if self.n_classes:
             source = one_hot(batch.source, self.n_classes)
         else:
-            source = _with_channels(images_to_float(batch.source), self.source_channels)
+            source = _to_float(batch.source, self.source_range, self.source_channels)
         if not self.instance_edges:
             return source
         assert batch.instances is not None
@@ -94,7 +118,7 @@ class Conditioning:
     def target(self, batch: Batch) -> Tensor:
         """Return the target, (N, target_channels, H, W) float32 in [-1, 1]; the batch must have targets."""
         assert batch.target is not None
-        return _with_channels(images_to_float(batch.target), self.target_channels)
+        return _to_float(batch.target, self.target_range, self.target_channels)
 
     def generator_inputs(self, batch: Batch, condition: Tensor) -> tuple[Tensor, ...]:
         """Return the generator's arguments for a batch and its condition (N, channels, H, W).

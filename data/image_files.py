@@ -1,4 +1,4 @@
-"""Reading and writing image files; nothing else opens them."""
+"""Finding image files, and reading and writing those of 8 bits; data/stored_images.py reads other pixels."""
 
 import os
 import struct
@@ -21,6 +21,7 @@ from utils.atomic_file import path_in_errors
 
 IMAGE_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "WEBP")
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".ppm", ".bmp", ".tif", ".tiff", ".webp"})
+ARRAY_SUFFIX = ".npy"  # images as well, in folders that hold no others
 MAX_PIXELS = 89_478_485  # Pillow's own limit: a file of a few bytes can expand to more than any memory holds
 Image.MAX_IMAGE_PIXELS = MAX_PIXELS
 JPEG_QUALITY = 95
@@ -61,9 +62,9 @@ _OTHER_FILES = {
 def find_images(folder: Path, problems: list[str], if_missing: str = "") -> dict[str, Path]:
     """Return the image files below `folder` by name: the relative path without suffix, in Unicode's form NFC.
 
-    Hidden files are skipped, links to folders are not followed, and `count_other_files` counts other formats. Problems
-    are appended to `problems`: the folder is missing or empty, or two files have the same name, of which the first is
-    returned.
+    Hidden files are skipped, links to folders are not followed, and `count_other_files` counts other formats. Where
+    there is no file of IMAGE_SUFFIXES, arrays (.npy) are the images. Problems are appended to `problems`: the folder is
+    missing or empty, or two files have the same name, of which the first is returned.
     if_missing: the remedy where the folder is missing.
 
     Raises:
@@ -95,18 +96,21 @@ def count_other_files(folders: Iterable[Path]) -> str:
     """Return how many files below folders are of other formats than `find_images` takes, as "2 .gif, 1 .txt"."""
     kinds = Counter[str]()
     for folder in filter(Path.is_dir, folders):
-        paths = (path for path in _paths(folder) if path.suffix.lower() not in IMAGE_SUFFIXES)
-        kinds.update(path.suffix.lower() or path.name for path in paths)
+        taken = frozenset(_image_paths(folder))
+        kinds.update(path.suffix.lower() or path.name for path in _paths(folder) if path not in taken)
     more = f" and {len(kinds) - _LISTED} other kinds" if len(kinds) > _LISTED else ""
     frequent = sorted(kinds, key=lambda kind: (-kinds[kind], kind))[:_LISTED]
     return ", ".join(f"{kinds[kind]} {kind}" for kind in frequent) + more
 
 
-def _image_paths(folder: Path) -> Iterator[Path]:
-    """Yield paths in order, broken links included: their samples would otherwise be missing unnoticed."""
-    for path in sorted(_paths(folder)):
-        if path.suffix.lower() in IMAGE_SUFFIXES and (path.is_file() or not path.exists()):
-            yield path
+def _image_paths(folder: Path) -> list[Path]:
+    """Return paths in order, broken links included: their samples would otherwise be missing unnoticed."""
+    paths = sorted(_paths(folder))
+    for suffixes in (IMAGE_SUFFIXES, {ARRAY_SUFFIX}):
+        named = (path for path in paths if path.suffix.lower() in suffixes)
+        if images := [path for path in named if path.is_file() or not path.exists()]:
+            return images
+    return []
 
 
 def _paths(folder: Path) -> Iterator[Path]:
@@ -132,7 +136,7 @@ def read_rgb(path: Path) -> Tensor:
     Raises:
         DataError: the file is missing, damaged, too large or of an unknown format.
     """
-    return torch.from_numpy(_decode(path, _rgb_pixels)).permute(2, 0, 1)
+    return torch.from_numpy(decode(path, _rgb_pixels)).permute(2, 0, 1)
 
 
 def read_size(path: Path) -> tuple[int, int]:
@@ -141,7 +145,7 @@ def read_size(path: Path) -> tuple[int, int]:
     Raises:
         DataError: as for `read_rgb`.
     """
-    height, width = _decode(path, _size)
+    height, width = decode(path, _size)
     return int(height), int(width)
 
 
@@ -151,7 +155,7 @@ def read_ids(path: Path) -> Tensor:
     Raises:
         DataError: as for `read_rgb`, or the file does not hold one integer per pixel.
     """
-    return torch.from_numpy(_decode(path, _id_pixels)).unsqueeze(0)
+    return torch.from_numpy(decode(path, _id_pixels)).unsqueeze(0)
 
 
 def has_transparent_pixels(path: Path) -> bool:
@@ -160,7 +164,7 @@ def has_transparent_pixels(path: Path) -> bool:
     Raises:
         DataError: as for `read_rgb`.
     """
-    return bool(_decode(path, _least_alpha)[0] < 255)
+    return bool(decode(path, _least_alpha)[0] < 255)
 
 
 def read_palette(path: Path) -> bytes:
@@ -217,11 +221,16 @@ def _write(path: Path, image: Tensor, **options: Any) -> None:
         Image.fromarray(pixels[..., 0] if len(image) == 1 else pixels).save(path, **options)
 
 
-class _UnfitError(Exception):
+class UnfitError(Exception):
     """The file is an intact image of a kind that cannot be used."""
 
 
-def _decode(path: Path, pixels_of: Callable[[Image.Image], np.ndarray]) -> np.ndarray:
+def decode(path: Path, pixels_of: Callable[[Image.Image], np.ndarray]) -> np.ndarray:
+    """Return what `pixels_of` takes from an image that Pillow opens; it may raise UnfitError.
+
+    Raises:
+        DataError: as for `read_rgb`.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -230,7 +239,7 @@ def _decode(path: Path, pixels_of: Callable[[Image.Image], np.ndarray]) -> np.nd
                 return pixels_of(image)
     except FileNotFoundError as error:
         raise DataError(f"{path}: no such file") from error
-    except _UnfitError as error:
+    except UnfitError as error:
         raise DataError(f"{path}: {error}") from error
     except MemoryError as error:
         raise LoadingError(f"{path}: too little memory to read it") from error
@@ -242,13 +251,13 @@ def _decode(path: Path, pixels_of: Callable[[Image.Image], np.ndarray]) -> np.nd
 
 def _rgb_pixels(image: Image.Image) -> np.ndarray:
     """Return (H, W, 3) uint8."""
-    image = _upright(image)
+    image = upright(image)
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM"):  # 16-bit PGM
         grey = (np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)
         return np.repeat(grey[..., None], 3, axis=2)
     if image.mode in ("I", "F"):
         kind = "32-bit integers" if image.mode == "I" else "floating-point numbers"
-        raise _UnfitError(f"holds {kind}, expected an 8- or 16-bit image")
+        raise UnfitError(f"holds {kind}, expected an 8- or 16-bit image")
     return np.array(image if image.mode == "RGB" else image.convert("RGB"))
 
 
@@ -269,16 +278,16 @@ def _size(image: Image.Image) -> np.ndarray:
 def _id_pixels(image: Image.Image) -> np.ndarray:
     """Return (H, W) int32."""
     if image.mode not in _ID_MODES:
-        raise _UnfitError(
+        raise UnfitError(
             f"holds {image.mode} pixels, expected one integer id per pixel (8-bit or 16-bit PNG, or palette PNG with "
             "one palette for all files); colours become ids with python -m tools.convert_data colors-to-ids FROM TO, "
             "or train on them as RGB pairs with data.n_classes=0"
         )
     if image.format in ("JPEG", "MPO") or image.info.get("compression") == "jpeg":  # the latter in TIFF
-        raise _UnfitError("JPEG changes ids when it compresses; save the map as PNG")
+        raise UnfitError("JPEG changes ids when it compresses; save the map as PNG")
     if _is_rescaled(image):
-        raise _UnfitError("holds grey levels that Pillow would rescale, not ids; save the map as 8- or 16-bit PNG")
-    return np.asarray(_upright(image)).astype(np.int32)
+        raise UnfitError("holds grey levels that Pillow would rescale, not ids; save the map as 8- or 16-bit PNG")
+    return np.asarray(upright(image)).astype(np.int32)
 
 
 def _is_rescaled(image: Image.Image) -> bool:
@@ -295,10 +304,10 @@ def _is_rescaled(image: Image.Image) -> bool:
     return str(raw_mode).startswith(("L;2", "L;4", "L;I"))
 
 
-def _upright(image: Image.Image) -> Image.Image:
+def upright(image: Image.Image) -> Image.Image:
     """Load an image and turn it by its EXIF orientation."""
     if 0 in image.size:
-        raise _UnfitError("holds no pixel")
+        raise UnfitError("holds no pixel")
     image.load()
     file_format = image.format
     turn = _UPRIGHT.get(_orientation(image))

@@ -54,7 +54,7 @@ class Layout(Protocol):
 
     @property
     def n_classes(self) -> int:
-        """Number of classes; 0 where the source is an RGB image."""
+        """Number of classes; 0 where the source is an image."""
         ...
 
     @property
@@ -111,6 +111,7 @@ class RegisteredLayout(Layout, Protocol):
     seed: int, `run.seed`.
     needs_targets: bool; where False, targets are read if they exist.
     needs_instances, needs_features: bool, whether samples must have these maps.
+    forms: Mapping[str, StoredForm], of the images that are not read as 8-bit RGB, by kind: "source", "target".
     """
 
     own_classes: ClassVar[ClassTable | None]

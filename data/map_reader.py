@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 from data.batch import DataError, LoadingError, Sample
 from data.image_files import read_ids, read_rgb
 from data.layout import Origin
+from data.stored_images import StoredForm, read_stored
 
 _FEW_PIXELS = 2  # by which sizes differ where a program has rounded them
 
@@ -21,10 +22,12 @@ class MapReader:
 
     n_classes: number of classes of the sources, which are label maps; 0 where they are RGB images.
     ignore_id: id of pixels without a class.
+    forms: of the kinds that are read as they are stored; the others are read as 8-bit RGB.
     """
 
     n_classes: int
     ignore_id: int | None
+    forms: Mapping[str, StoredForm] = field(default_factory=dict)
 
     def read(self, name: str, paths: Mapping[str, Path]) -> Sample:
         """Read the maps of a sample at full size.
@@ -35,8 +38,7 @@ class MapReader:
         problems, maps = list[str](), dict[str, Tensor]()
         for kind, path in paths.items():
             with _collected(problems):
-                is_ids = kind == "instances" or (kind == "source" and self.n_classes > 0)
-                maps[kind] = read_ids(path) if is_ids else read_rgb(path)
+                maps[kind] = self._read(kind, path)
         for kind in ("instances", "target"):  # features may have any size: those of 512p serve 1024p too
             if kind in maps and "source" in maps:
                 problems += _size_problems(maps["source"], paths["source"], maps[kind], paths[kind])
@@ -49,9 +51,15 @@ class MapReader:
             raise DataError(*problems)
         return Sample(name, maps["source"], maps.get("instances"), maps.get("target"), maps.get("features"))
 
+    def _read(self, kind: str, path: Path) -> Tensor:
+        if kind == "instances" or (kind == "source" and self.n_classes > 0):
+            return read_ids(path)
+        return read_stored(path, self.forms[kind]) if kind in self.forms else read_rgb(path)
+
     def origin(self, paths: Mapping[str, Path]) -> Origin:
         """Return what the content of a sample depends on."""
-        return Origin(f"{list(paths)} {self.n_classes} {self.ignore_id}", list(paths.values()))
+        stored = f" {sorted(self.forms.items())}" if self.forms else ""
+        return Origin(f"{list(paths)} {self.n_classes} {self.ignore_id}{stored}", list(paths.values()))
 
 
 def checked_classes(ids: Tensor, name: str, *, n_classes: int, ignore_id: int | None) -> Tensor:

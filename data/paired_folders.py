@@ -10,6 +10,7 @@ from data.batch import DataError, Sample
 from data.image_files import find_images
 from data.layout import ClassTable, Origin, PairingError, data_set_folder
 from data.map_reader import MapReader
+from data.stored_images import StoredForm
 
 _Index = dict[str, Path]  # files by name
 _NO_INSTANCES = (
@@ -39,10 +40,11 @@ class _Files:
 class PairedFolders:
     """Samples whose maps lie in separate folders under the same name.
 
-    source_folder: label maps (n_classes > 0) or RGB images; a sample has the name of its source.
-    target_folder: RGB images; None where none exist.
+    source_folder: label maps (n_classes > 0) or images; a sample has the name of its source.
+    target_folder: images; None where none exist.
     instance_folder: instance maps; None where they are not needed.
     feature_folder: maps of precomputed instance features, stored as RGB images; None where they are not needed.
+    forms: as for MapReader.
 
     Names may end in different words as long as all names of a folder end alike: Cityscapes' `x_gtFine_labelIds.png` and
     `x_leftImg8bit.png` are partners.
@@ -62,9 +64,10 @@ class PairedFolders:
         feature_folder: Path | None = None,
         n_classes: int,
         ignore_id: int | None,
+        forms: Mapping[str, StoredForm] | None = None,
     ) -> None:
         self.n_classes = n_classes
-        self._reader = MapReader(n_classes, ignore_id)
+        self._reader = MapReader(n_classes, ignore_id, forms or {})
         folders = (source_folder, target_folder, instance_folder, feature_folder)
         problems: list[str] = []
         self._files = _match(problems, *folders, if_missing={instance_folder: _NO_INSTANCES})
@@ -90,6 +93,7 @@ class PairedFolders:
         needs_targets: bool,
         needs_instances: bool,
         needs_features: bool,
+        forms: Mapping[str, StoredForm],
     ) -> Self:
         """Return a split of the data set, whose folders lie below ROOT. See RegisteredLayout."""
         if not _has_own_folder(split, source_folder):
@@ -106,6 +110,7 @@ class PairedFolders:
             feature_folder=_of_split(folder, feature_folder, split) if needs_features else None,
             n_classes=n_classes,
             ignore_id=ignore_id,
+            forms=forms,
         )
 
     @classmethod

@@ -8,12 +8,11 @@ from typing import Literal
 import numpy as np
 import torch
 from torch import Tensor
-from torchvision.transforms.v2 import InterpolationMode
-from torchvision.transforms.v2 import functional as F
 
 from data.batch import DataError, Sample
 from data.image_files import MAX_PIXELS
 from data.pair_augmentation import NO_AUGMENTATION, NO_CHANGE, PairAugmentation, PairChange
+from data.resizing import resize_image
 from data.warp import read_ids, read_image
 
 Mode = Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop", "none"]
@@ -36,10 +35,9 @@ class Placement:
     change: PairChange = NO_CHANGE
 
     def image(self, image: Tensor) -> Tensor:
-        """Apply to a (3, H, W) uint8 image; antialiased bicubic, as Pillow's BICUBIC, which the originals use."""
+        """Apply to a (C, H, W) image of any type."""
         if image.shape[-2:] != (self.height, self.width):
-            size = [self.height, self.width]
-            image = F.resize(image, size, interpolation=InterpolationMode.BICUBIC, antialias=True)
+            image = resize_image(image, self.height, self.width)
         return self._cut(image, read_image)
 
     def source_image(self, image: Tensor) -> Tensor:

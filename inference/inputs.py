@@ -3,11 +3,12 @@
 import os
 import sys
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from configs import build
+from configs.pixels import stored_forms
 from configs.schema import DataConfig
 from data.batch import DataError, Sample
 from data.conditioning import Conditioning
@@ -15,6 +16,7 @@ from data.image_files import find_images
 from data.layout import Layout, Origin, PairingError
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
+from data.stored_images import StoredForm
 from inference.feature_sampler import FeatureSampler, sample_config
 from inference.joined_pictures import without_joined_pictures
 from inference.load import LoadedGenerator
@@ -60,7 +62,8 @@ def build_input(loaded: LoadedGenerator, feature_sampler: FeatureSampler | None,
     if request.input:
         can_take_labels = feature_sampler is not None and not conditioning.instance_edges
         _check_maps_are_named(request, conditioning, can_take_labels=can_take_labels)
-        layout = _named_input(request, conditioning, config.data.ignore_id)
+        forms = stored_forms(config.data)
+        layout = _named_input(request, conditioning, config.data.ignore_id, forms)
         layout = without_joined_pictures(layout, config, request.side, has_targets=request.targets is not None)
     elif loaded.step is None:
         raise DataError(f"{loaded.file}: names no data set. Name a folder of sources with --input DIR.")
@@ -94,7 +97,9 @@ def _check_maps_are_named(request: Request, conditioning: Conditioning, *, can_t
         )
 
 
-def _named_input(request: Request, conditioning: Conditioning, ignore_id: int | None) -> Layout:
+def _named_input(
+    request: Request, conditioning: Conditioning, ignore_id: int | None, forms: Mapping[str, StoredForm]
+) -> Layout:
     """Return the samples of --input; in a single folder, partners may have other endings of their names."""
     instances = request.instances if conditioning.needs_instances else None
     features = request.feature_maps if conditioning.features == "precomputed" else None
@@ -107,6 +112,7 @@ def _named_input(request: Request, conditioning: Conditioning, ignore_id: int | 
             feature_folder=features,
             n_classes=conditioning.n_classes,
             ignore_id=ignore_id,
+            forms=forms,
         )
     return ListedImages(
         request.input,
@@ -115,6 +121,7 @@ def _named_input(request: Request, conditioning: Conditioning, ignore_id: int | 
         feature_folder=features,
         n_classes=conditioning.n_classes,
         ignore_id=ignore_id,
+        forms=forms,
     )
 
 
@@ -133,7 +140,7 @@ class ListedImages:
     """Samples of the files and folders that the user lists, named by their paths from the folder that contains all.
 
     Partners are in one folder per map, under the same name with any suffix.
-    n_classes, ignore_id: as for PairedFolders.
+    n_classes, ignore_id, forms: as for PairedFolders.
 
     Raises:
         PairingError: a file is missing or lacks a partner, a folder holds no image, or two files have the same name.
@@ -148,9 +155,10 @@ class ListedImages:
         feature_folder: Path | None,
         n_classes: int,
         ignore_id: int | None,
+        forms: Mapping[str, StoredForm],
     ) -> None:
         self.n_classes = n_classes
-        self._reader = MapReader(n_classes, ignore_id)
+        self._reader = MapReader(n_classes, ignore_id, forms)
         problems: list[str] = []
         partners = {"instances": instance_folder, "target": target_folder, "features": feature_folder}
         self._maps = {"source": _listed(paths, problems)}

@@ -7,6 +7,7 @@ from typing import Literal
 from torch import Tensor
 
 from configs import build
+from configs.pixels import stored_forms
 from configs.schema import Config
 from data.batch import DataError, Sample
 from data.image_files import read_size
@@ -86,6 +87,8 @@ def without_joined_pictures(
     """
     if side == "none" or (side is None and config.data.layout != "side_by_side"):
         return layout
+    if stored_forms(config.data):
+        raise DataError(f"--side {side}: only 8-bit RGB pictures are joined. Remove --side.")
     if layout.n_classes:
         raise DataError(f"--side {side}: sources are label maps, which have no sides. Remove --side.")
     joined = range(len(layout)) if side else _recognized(layout, config)

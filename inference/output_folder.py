@@ -31,9 +31,10 @@ def default_output(loaded: LoadedGenerator, request: Request) -> Path:
     return Path("results") / loaded.name / (name if loaded.step is None else f"{name}_step{loaded.step}")
 
 
-def prepare_output(output: Path, layout: Layout, existing: Existing) -> None:
+def prepare_output(output: Path, layout: Layout, existing: Existing, suffix: str = ".png") -> None:
     """Create the output folder.
 
+    suffix: of the translated images.
     existing: "replace" overwrites any file; "refuse" only results of test.py; "keep" neither these nor other images.
 
     Raises:
@@ -51,22 +52,22 @@ def prepare_output(output: Path, layout: Layout, existing: Existing) -> None:
         raise DataError(f"--input: {SHEET} is the name of the contact sheet among the results. Rename the input.")
     if inside := next((name for name in layout.names if name.split("/")[0] == GALLERY), None):
         raise DataError(f"--input: {inside}: {GALLERY} is a folder of the results. Rename the input.")
-    results = _check_results(output, layout)
+    results = _check_results(output, layout, suffix)
     for place, file in results.items():
         if not place.is_relative_to(written):
             raise DataError(f"--output: {file} is a link to {place}, outside the output folder. Remove the link.")
     if existing != "replace":
-        _refuse_foreign(output, layout, keeps_images=existing == "keep")
+        _refuse_foreign(output, layout, suffix, keeps_images=existing == "keep")
     output.mkdir(parents=True, exist_ok=True)
     if not os.access(output, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(output))
 
 
-def _check_results(output: Path, layout: Layout) -> dict[Path, Path]:
+def _check_results(output: Path, layout: Layout, suffix: str) -> dict[Path, Path]:
     """Return the files to be written, by their resolved paths; raise DataError where two of them collide."""
     pictures = (output / gallery_image(kind, name) for name in layout.names for kind in KINDS)
-    files = [output / f"{name}.png" for name in (*layout.names, SHEET)]
-    files += [output / METRICS, output / INDEX, *pictures]
+    files = [output / f"{name}{suffix}" for name in layout.names]
+    files += [output / f"{SHEET}.png", output / METRICS, output / INDEX, *pictures]
     results = {file.resolve(): file for file in files}
     if overwritten := results.keys() & {path.resolve() for path in layout.files}:
         raise DataError(f"--output: results would overwrite the input {min(overwritten)}. Choose another --output.")
@@ -75,12 +76,13 @@ def _check_results(output: Path, layout: Layout) -> dict[Path, Path]:
     return results
 
 
-def _refuse_foreign(output: Path, layout: Layout, *, keeps_images: bool) -> None:
+def _refuse_foreign(output: Path, layout: Layout, suffix: str, *, keeps_images: bool) -> None:
     """Raise DataError if a file is in the place of a result, and test.py did not write it.
 
     keeps_images: whether an image in the place of a translated one is no hindrance.
     """
-    images = [] if keeps_images else [f"{name}.png" for name in layout.names if is_foreign(output, name)]
+    names = [] if keeps_images else layout.names
+    images = [f"{name}{suffix}" for name in names if is_foreign(output, name, suffix)]
     reports: list[str] = []
     if not (output / SOURCES).is_dir():
         reports = [name for name in (f"{SHEET}.png", INDEX, METRICS) if (output / name).exists()]
@@ -93,12 +95,12 @@ def _refuse_foreign(output: Path, layout: Layout, *, keeps_images: bool) -> None
         )
 
 
-def is_foreign(output: Path, name: str) -> bool:
+def is_foreign(output: Path, name: str, suffix: str) -> bool:
     """Return whether a file is in the place of the translated image of a sample, and test.py did not write it.
 
     Beside each of its images test.py leaves the source in the gallery, which it writes first.
     """
-    return (output / f"{name}.png").exists() and not (output / gallery_image(KINDS[0], name)).exists()
+    return (output / f"{name}{suffix}").exists() and not (output / gallery_image(KINDS[0], name)).exists()
 
 
 def gallery_image(kind: str, name: str) -> str:

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,10 @@ from typing import Any
 from torch import Tensor
 
 from data.batch import DataError, Sample
-from data.image_files import read_rgb, write_png
+from data.image_files import write_png
 from data.layout import Layout
 from inference.contact_sheet import SHEET_WIDTH, SheetSample, contact_sheet, thumbnail
+from inference.image_store import ImageStore
 from inference.output_folder import INDEX, KINDS, METRICS, SHEET, gallery_image, is_foreign
 from metrics.constant_color import ConstantColorBaseline
 from metrics.evaluator import TITLES, Evaluator, Measurement, Summary, shown
@@ -44,23 +45,41 @@ class Results:
     """Writes the results of one process; at the end the main process writes the report on those of all processes.
 
     output: the folder of `prepare_output`. layout: the samples of all processes.
+    store: the files of the translated images.
+    show_target: returns a target or a translation as (3, H, W) uint8 RGB, to be compared with another; see Predictor.
     """
 
-    def __init__(self, output: Path, layout: Layout, evaluator: Evaluator) -> None:
+    def __init__(
+        self,
+        output: Path,
+        layout: Layout,
+        evaluator: Evaluator,
+        store: ImageStore,
+        show_target: Callable[[Tensor, Tensor | None], Tensor],
+    ) -> None:
         self._output = output
         self._evaluator = evaluator
         self._names = layout.names
         self._on_sheet = frozenset(layout.names[:SHEET_SAMPLES])
-        self._baseline = ConstantColorBaseline(layout.n_classes)
+        self._store = store
+        self._show_target = show_target
+        self._layout = layout
+        self._indices = {name: index for index, name in enumerate(layout.names)}
+        n_channels = store.form.n_channels if store.form else 3
+        self._baseline = ConstantColorBaseline(layout.n_classes, 3 if n_channels == 1 else n_channels)
         self._records: dict[str, _Record] = {}
         self._n_kept = 0
         self._n_foreign = 0
         self._n_resized = 0
 
     def add(self, sample: Sample, shown_source: Tensor, fake: Tensor) -> None:
-        """Write a translated image and its images in the gallery; `shown_source` and `fake` are (3, H, W) uint8."""
+        """Write a translated image and its images in the gallery; `shown_source` is (3, H, W) uint8."""
         self._record(sample, shown_source, fake)
-        write_png(self._output / f"{sample.name}.png", fake)  # after its source: see is_foreign
+        files = self._layout.origin(self._indices[sample.name]).files  # the source comes first
+        self._store.write(self._file(sample.name), fake, next(iter(files), None))  # after its source: see is_foreign
+
+    def _file(self, name: str) -> Path:
+        return self._output / f"{name}{self._store.suffix}"
 
     def keep(self, sample: Sample, shown_source: Tensor) -> bool:
         """Record the existing image of a sample as its translation; one that test.py did not write is only counted.
@@ -70,12 +89,12 @@ class Results:
         Raises:
             DataError: the image does not have the size of the sample.
         """
-        file = self._output / f"{sample.name}.png"
-        if is_foreign(self._output, sample.name):
+        file = self._file(sample.name)
+        if is_foreign(self._output, sample.name, self._store.suffix):
             self._n_foreign += 1
             return True
         try:
-            kept = read_rgb(file)
+            kept = self._store.read(file)
         except DataError:
             return False
         sizes = [f"{image.shape[2]}x{image.shape[1]}" for image in (kept, shown_source)]
@@ -88,16 +107,18 @@ class Results:
 
     def _record(self, sample: Sample, shown_source: Tensor, fake: Tensor) -> None:
         name = sample.name
-        full = f"{name}.png"
-        pictures = {"source": shown_source, "translated": fake}
+        full = f"{name}{self._store.suffix}"
+        shown_fake = self._show_target(fake, sample.target)
+        pictures = {"source": shown_source, "translated": shown_fake}
         measured = None
         if sample.target is not None:
-            pictures |= {"target": sample.target, "difference": difference(fake, sample.target)}
+            shown_target = self._show_target(sample.target, None)
+            pictures |= {"target": shown_target, "difference": difference(shown_fake, shown_target)}
             measured = self._evaluator.measure(fake, sample.target)
-            self._baseline.add(sample.source, sample.target)
+            self._baseline.add(sample.source, self._evaluator.levels(sample.target))
         images = {}
         for kind, picture in pictures.items():
-            is_there = kind == "translated" and picture.shape[2] <= GALLERY_WIDTH
+            is_there = kind == "translated" and picture.shape[2] <= GALLERY_WIDTH and self._store.form is None
             images[kind] = full if is_there else gallery_image(kind, name)
             if not is_there:
                 write_png(self._output / images[kind], thumbnail(picture, GALLERY_WIDTH))

@@ -1,6 +1,6 @@
 """Translates batches with a generator, for test.py and for the validation of a training."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from data.batch import Batch, Sample
 from data.conditioning import Conditioning, images_to_uint8
 from inference.feature_sampler import FeatureSampler, image_seed
+from inference.pictures import picture
 from inference.style_image import StyleImage
 from inference.tiling import TiledNetwork
 from inference.window import Window
@@ -49,6 +50,8 @@ class Predictor:
         and batch norm by the image's own statistics, as pix2pix tests. None: evaluation mode.
     tiles: replace the generator for images larger than a tile; None to translate every image in one piece.
     flips: whether to average the translations of an image and of its mirror image.
+    target_dtype: type of the translated values, where targets are not 8-bit RGB.
+    show_channels: of images that are not 8-bit RGB, the channels in pictures; see `picture`.
     """
 
     generator: nn.Module
@@ -62,6 +65,8 @@ class Predictor:
     noise_seed: int | None = None
     tiles: Tiles | None = None
     flips: bool = False
+    target_dtype: torch.dtype = torch.uint8
+    show_channels: Sequence[int] | None = None
 
     @property
     def tile(self) -> int | None:
@@ -95,7 +100,7 @@ class Predictor:
 
     @torch.inference_mode()
     def translate(self, batch: Batch) -> Tensor:
-        """Return (N, 3, H, W) uint8 images on the CPU; the generator keeps its mode.
+        """Return (N, 3, H, W) uint8 images, or values in the targets' range, on the CPU; the generator keeps its mode.
 
         With noise or tiles N must be 1.
         """
@@ -112,7 +117,10 @@ class Predictor:
             mirrored = self._generate(_with_maps(batch, lambda images: images.flip(-1)))
             fake = (fake.float() + mirrored.flip(-1).float()) / 2
         self.generator.train(was_training)
-        return images_to_uint8(fake).expand(-1, 3, -1, -1).cpu()  # grey as RGB
+        if self.conditioning.target_is_rgb:
+            return images_to_uint8(fake).expand(-1, 3, -1, -1).cpu()  # grey as RGB
+        values = self.conditioning.target_range
+        return (values.from_float(fake, self.target_dtype) if values else images_to_uint8(fake)).cpu()
 
     def _generate(self, batch: Batch) -> Tensor:
         with self.precision.autocast():
@@ -161,7 +169,13 @@ class Predictor:
 
     def show_source(self, sample: Sample) -> Tensor:
         """Return the source as (3, H, W) uint8 RGB; a label map in the colours of its classes."""
-        return colorize(sample.source, self.colors) if self.conditioning.n_classes else sample.source
+        if self.conditioning.n_classes:
+            return colorize(sample.source, self.colors)
+        return sample.source if self.conditioning.source_is_rgb else picture(sample.source, self.show_channels)
+
+    def show_target(self, image: Tensor, like: Tensor | None = None) -> Tensor:
+        """Return a target or a translation as (3, H, W) uint8 RGB; `like`: the image that it is compared with."""
+        return image if self.conditioning.target_is_rgb else picture(image, self.show_channels, like)
 
 
 def _with_maps(batch: Batch, function: Callable[[Tensor], Tensor]) -> Batch:

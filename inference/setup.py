@@ -9,6 +9,7 @@ from torch import nn
 
 from configs import build
 from configs.image_sides import image_sides
+from configs.pixels import target_dtype
 from data.batch import DataError
 from data.layout import Layout
 from inference.feature_sampler import FeatureSampler, load_clusters, sample_config
@@ -143,8 +144,9 @@ def build_predictor(
     Raises:
         CompilerError: the generator is to be compiled, and this machine lacks what that needs.
     """
-    # the originals compute in float32
-    level = request.opt_level or ("O2" if loaded.step is not None else "O0")
+    # the originals compute in float32, and half precision has fewer levels than images of more than 8 bits
+    is_8_bit = build.build_conditioning(loaded.config).target_is_rgb
+    level = request.opt_level or ("O2" if loaded.step is not None and is_8_bit else "O0")
     precision = choose_precision(level, request.dtype, device)
     if precision.is_slow:
         logger.warning("float16 is slow on a CPU. Use --dtype auto.")
@@ -169,6 +171,8 @@ def build_predictor(
         style=style,
         noise_seed=request.seed if request.noise else None,
         flips=request.tta == "flip",
+        target_dtype=target_dtype(config.data),
+        show_channels=config.log.show_channels,
     )
 
 

@@ -10,6 +10,7 @@ from data.batch import Batch, DataError
 from data.layout import Layout
 from data.preprocessing import Preprocessing
 from inference.feature_sampler import sample_config
+from inference.image_store import image_store
 from inference.inputs import build_input, with_listed_inputs
 from inference.load import LoadedGenerator
 from inference.origin_record import origin_of, record_origin
@@ -56,7 +57,7 @@ def translate(request: Request) -> None:
         style = encode_style(loaded, request.style)
         layout = build_input(loaded, feature_sampler, request)
         output = request.output or default_output(loaded, request)
-        prepare_output(output, layout, request.existing)
+        prepare_output(output, layout, request.existing, image_store(loaded.config.data).suffix)
         report_sizes(loaded, request)
         compiles = should_compile(loaded, lambda: pixels_of_one_size(layout, request), world.device, request)
         predictor = build_predictor(loaded, feature_sampler, world.device, request, style=style, compiles=compiles)
@@ -87,6 +88,8 @@ def translate_all(
 ) -> None:
     """Write OUTPUT/NAME.png for every sample, a contact sheet, a gallery and, where targets exist, metrics.json.
 
+    Images that are not 8-bit RGB are in the format of the targets.
+
     existing: "keep" translates only samples without an image.
     world: the processes that share the samples; each takes every n-th.
 
@@ -102,12 +105,13 @@ def translate_all(
         if world.is_main:
             record_origin(origin, output, layout, existing)
         evaluator = build.build_evaluator(config, predictor.device) if has_targets else Evaluator()
-    results = Results(output, layout, evaluator)
+    store = image_store(config.data)
+    results = Results(output, layout, evaluator, store, predictor.show_target)
     preprocessing = build.build_preprocessing(config)
     indices: Sequence[int] = range(world.rank, len(layout), world.size)
     problems: list[str] = []
     if existing == "keep":
-        there = [index for index in indices if (output / f"{layout.names[index]}.png").exists()]
+        there = [index for index in indices if (output / f"{layout.names[index]}{store.suffix}").exists()]
         done = keep_all(results, predictor, layout, preprocessing, there, problems, keeps_sizes=keeps_sizes)
         indices = [index for index in indices if index not in done]
     hidden = None if world.is_main else True  # None: hidden where standard error is no terminal

@@ -5,12 +5,13 @@ The schema lists its name for metrics.extra and checkpoint.best, and has the set
 
 from metrics.fid import KID_PROTOCOL, Inception, frechet_distance, kernel_distance
 from metrics.lpips import Lpips
-from metrics.metric import FeatureSource, LabelMetric, Metric, PairMetric, SetMetric
+from metrics.metric import FeatureSource, LabelMetric, Metric, PairMetric, SetMetric, ValueMetric
 
 _INCEPTION = FeatureSource("inception", load=Inception, weights="inception_weights")
 
 METRICS: dict[str, Metric] = {  # in the order in which they are printed
     "l1": Metric("L1", lower_is_better=True),
+    "mae": ValueMetric("MAE", lower_is_better=True),
     "psnr": Metric("PSNR", lower_is_better=False),
     "ssim": Metric("SSIM", lower_is_better=False),
     "ms_ssim": Metric("MS-SSIM", lower_is_better=False),

@@ -10,16 +10,16 @@ class ConstantColorBaseline:
     Only a model of texture or light can beat it. Each image has the same weight, whatever its size.
     """
 
-    def __init__(self, n_classes: int) -> None:
+    def __init__(self, n_classes: int, n_channels: int = 3) -> None:
         """`n_classes`: of the label maps; 0 for images as sources, where all pixels are one class."""
-        self._histograms = torch.zeros(max(1, n_classes) + 1, 3, 256, dtype=torch.float64)
+        self._histograms = torch.zeros(max(1, n_classes) + 1, n_channels, 256, dtype=torch.float64)
         self._n_classes = n_classes
         self._n_images = 0
 
     def add(self, source: Tensor, target: Tensor) -> None:
-        """Add a sample: (1, H, W) class ids or a (3, H, W) image, and its (3, H, W) uint8 target."""
+        """Add a sample: (1, H, W) class ids or a (C, H, W) image, and its (n_channels, H, W) uint8 target."""
         ids = source[0].long() if self._n_classes else torch.zeros_like(target[0], dtype=torch.int64)
-        for channel in range(3):
+        for channel in range(self._histograms.shape[1]):
             bins = ids * 256 + target[channel].long()
             counts = torch.bincount(bins.flatten(), minlength=self._histograms.shape[0] * 256)
             self._histograms[:, channel] += counts.view(-1, 256) / ids.numel()
@@ -34,6 +34,6 @@ class ConstantColorBaseline:
         """Return the mean absolute difference, 0 to 1, of the best constant colours: the median of each class."""
         levels = torch.arange(256, dtype=torch.float64)
         below = self._histograms.cumsum(-1)
-        medians = (below < below[..., -1:] / 2).sum(-1)  # (K + 1, 3)
+        medians = (below < below[..., -1:] / 2).sum(-1)  # (K + 1, channels)
         distances = (levels - medians.unsqueeze(-1)).abs()
-        return float((self._histograms * distances).sum() / (3 * 255 * self._n_images))
+        return float((self._histograms * distances).sum() / (self._histograms.shape[1] * 255 * self._n_images))

@@ -11,14 +11,16 @@ import torchmetrics
 from torch import Tensor
 
 from metrics import METRICS
+from metrics.bounds import Bounds
 from metrics.image_metrics import SSIM_WINDOW, image_metrics
 from metrics.label_colors import LabelColors, read_label_colors
-from metrics.metric import FeatureNetwork, ImageComparison, LabelMetric, PairMetric, SetMetric
+from metrics.metric import FeatureNetwork, ImageComparison, LabelMetric, PairMetric, SetMetric, ValueMetric
 from metrics.segmentation import ClassScore, LabelScores, confusion, label_scores
 
 TITLES = {name: metric.title for name, metric in METRICS.items()}
 LOWER_IS_BETTER = frozenset(name for name, metric in METRICS.items() if metric.lower_is_better)
 OF_SETS = tuple(name for name, metric in METRICS.items() if isinstance(metric, SetMetric))
+OF_VALUES = tuple(name for name, metric in METRICS.items() if isinstance(metric, ValueMetric))
 OF_LABELS = tuple(name for name, metric in METRICS.items() if isinstance(metric, LabelMetric))
 
 
@@ -66,12 +68,14 @@ class Evaluator:
     sets: the metrics of sets, by name.
     feature_networks: the networks that the metrics of sets need, by the networks' names.
     label_colors: the colours of the classes, where images are label maps.
+    bounds: the range of the values of images that are not 8-bit RGB; None for those that are.
     """
 
     comparisons: Mapping[str, ImageComparison] = field(default_factory=dict)
     sets: Mapping[str, SetMetric] = field(default_factory=dict)
     feature_networks: Mapping[str, FeatureNetwork] = field(default_factory=dict)
     label_colors: LabelColors | None = None
+    bounds: Bounds | None = None
 
     @classmethod
     def load(
@@ -102,8 +106,13 @@ class Evaluator:
         )
 
     def measure(self, fake: Tensor, target: Tensor) -> Measurement:
-        """Compare a translated image with its target, both (3, H, W) uint8."""
-        figures = asdict(image_metrics(fake, target))
+        """Compare a translated image with its target, (3, H, W) uint8, or (C, H, W) values where there are bounds."""
+        if self.bounds:
+            figures = asdict(image_metrics(self.bounds.shares(fake), self.bounds.shares(target)))
+            figures["mae"] = float((fake.double() - target.double()).abs().mean())
+            fake, target = self.levels(fake), self.levels(target)
+        else:
+            figures = asdict(image_metrics(fake, target))
         figures["sharpness"] = sharpness(figures)
         figures |= {name: compare(fake, target) for name, compare in self.comparisons.items()}
         pixels = None
@@ -114,6 +123,10 @@ class Evaluator:
             name: torch.stack([network(fake), network(target)]) for name, network in self.feature_networks.items()
         }
         return Measurement(figures, None if pixels is None else pixels.to_sparse(), features)
+
+    def levels(self, image: Tensor) -> Tensor:
+        """Return an image in the 256 levels that networks and the baseline see, as uint8."""
+        return self.bounds.levels(image) if self.bounds else image
 
     def summarize(self, measurements: Sequence[Measurement]) -> Summary:
         """Return the figures of at least one image together."""
@@ -143,10 +156,17 @@ class Evaluator:
         return figures
 
     @property
+    def _compared(self) -> str:
+        if self.bounds is None:
+            return "8-bit RGB"
+        low, high = (bound.flatten().tolist() for bound in (self.bounds.low, self.bounds.high))
+        return f"values, of which {low} to {high} are 0 to 1; mae in the values' unit; networks see 8 bits of the range"
+
+    @property
     def protocol(self) -> dict[str, Any]:
         """Description of how the figures are computed, as values for JSON."""
         protocol: dict[str, Any] = {
-            "compared": "8-bit RGB, at the size of the translated image",
+            "compared": f"{self._compared}, at the size of the translated image",
             "ssim": f"Gaussian window of {SSIM_WINDOW} pixels, sigma 1.5, edges reflected, mean of the channels",
             "ms_ssim": "five scales; fewer, with their weights scaled to 1, where the shorter side is below 176 pixels",
             "torch": torch.__version__,

@@ -36,8 +36,13 @@ class ImageMetrics:
 
 
 def image_metrics(fake: Tensor, target: Tensor) -> ImageMetrics:
-    """Compare two (3, H, W) uint8 images; for SSIM, sides shorter than its window continue their edges."""
-    fake, target = (image.unsqueeze(0).float() / 255 for image in (fake, target))
+    """Compare two (C, H, W) images, uint8 or float32 in [0, 1].
+
+    For SSIM, sides shorter than its window continue their edges.
+    """
+    fake, target = (image.unsqueeze(0) for image in (fake, target))
+    if not fake.is_floating_point():
+        fake, target = fake.float() / 255, target.float() / 255
     wide_fake, wide_target = (extended(image, SSIM_WINDOW) for image in (fake, target))
     weights = ms_ssim_weights(min(wide_fake.shape[-2:]))
     multiscale = multiscale_structural_similarity_index_measure(

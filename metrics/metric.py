@@ -47,6 +47,11 @@ class Metric:
 
 
 @dataclass(frozen=True)
+class ValueMetric(Metric):
+    """A figure of images that are not 8-bit RGB, in the unit of their values (metrics.evaluator)."""
+
+
+@dataclass(frozen=True)
 class LabelMetric(Metric):
     """A figure of label maps, which is computed where metrics.label_colors is set (metrics.segmentation)."""
 

@@ -8,6 +8,7 @@ samples as they are stored and as they are cropped and augmented.
 """
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,9 +17,12 @@ from typing import Any
 
 from configs import build
 from configs.load import config_from_dict, load_config
+from configs.pixel_settings import undecided_sides, with_data, with_pixel_settings
+from configs.pixels import describe_pixels, value_ranges
 from configs.schema import Config
+from configs.schema.checks import MOST
 from data.batch import DataError, check_one_size
-from data.checking import Check, check_all
+from data.checking import Check, Checked, check_all
 from data.image_files import IMAGE_SUFFIXES, count_other_files, write_png
 from data.layout import Layout, PairingError, check_enough
 from data.observation import Observation, shared_files, split_warnings
@@ -33,6 +37,7 @@ from utils.text import counted
 _ANY_CLASSES = 2**31 - 1  # data.n_classes where the user has not said it
 _IGNORED_IDS = (255, 65535)  # as data sets mark pixels without a class
 _LISTED_RANGES = 8
+_MUCH_OUTSIDE = 0.01  # of an image's values; percentiles leave a few outside
 _SHEET = "augmented_samples.png"
 
 
@@ -103,7 +108,8 @@ def problems_of_split(config: Config, split: str, *, needs_targets: bool, found:
     if others := count_other_files(layout.folders):
         logger.info("%s: left out, being of other formats: %s", split, others)
     found.label_maps.extend(label_maps(layout))
-    check = Check(layout, build.build_preprocessing(config), is_for_training=split == "train")
+    ranges = value_ranges(config.data)
+    check = Check(layout, build.build_preprocessing(config), is_for_training=split == "train", ranges=ranges)
     results = sorted(
         check_all(check, n_processes=usable_cores(), timeout_s=config.data.timeout_s), key=lambda checked: checked.index
     )
@@ -111,6 +117,9 @@ def problems_of_split(config: Config, split: str, *, needs_targets: bool, found:
     for checked in results:
         found.ids.update(checked.ids)
         yield from checked.problems
+    yield from problems_of_types(layout, results)
+    for line in describe_outside(layout, results):
+        logger.info("%s: %s", split, line)
     if check.is_for_training and config.train.batch_size > 1:
         sizes = [(layout.names[good.index], good.height, good.width) for good in results if good.height]
         for check_samples in (partial(check_enough, layout, config.train.batch_size), partial(check_one_size, sizes)):
@@ -132,11 +141,60 @@ def _open_split(config: Config, split: str, *, needs_targets: bool) -> tuple[Lay
 
 def problems_of_splits(config: Config, splits: Mapping[str, bool], found: Found) -> Iterator[str]:
     """Yield the problems of splits, given as in `splits_of_config`; log what they hold, and add it to `found`."""
+    config = completed(config, next(iter(splits)))
     for split, needs_targets in splits.items():
         yield from problems_of_split(config, split, needs_targets=needs_targets, found=found)
     yield from palette_problems(found.label_maps)
     if found.ids:
         logger.info("%s", describe_ids(found.ids, config.data.n_classes, config.data.ignore_id))
+
+
+def completed(config: Config, split: str) -> Config:
+    """Return the configuration with the ranges of images that are not 8-bit RGB, from the files that can be used."""
+    config = with_data(config, on_bad_sample="skip")
+    layout: Layout | None
+    try:
+        layout = build.build_layout(config, split, needs_targets=False)
+    except PairingError as error:
+        layout = error.rest
+    except DataError:
+        layout = None
+    sides = undecided_sides(config.data, layout) if layout else []
+    if not layout or not sides:
+        return config
+    try:
+        config = with_pixel_settings(config, layout, sides)
+    except DataError:  # reported with the other files, which any range makes readable
+        ranges = {f"{side}_range": getattr(config.data, f"{side}_range") or [-MOST, MOST] for side in sides}
+        return with_data(config, **ranges)
+    for line in describe_pixels(config.data):
+        logger.info("%s", line)
+    return config
+
+
+def problems_of_types(layout: Layout, results: Sequence[Checked]) -> Iterator[str]:
+    """Yield a problem for each kind of images that are stored in several types."""
+    for kind in ("source", "target"):
+        types = {checked.index: checked.types[kind] for checked in results if kind in checked.types}
+        counts = Counter(types.values()).most_common()
+        if len(counts) > 1:
+            rare = next(index for index, dtype in types.items() if dtype == counts[-1][0])
+            listed = ", ".join(f"{number} of {dtype}" for dtype, number in counts)
+            folder = layout.folders[0 if kind == "source" else 1]
+            yield f"{folder}: images of several types ({listed}), such as {layout.names[rare]}: store them alike"
+
+
+def describe_outside(layout: Layout, results: Sequence[Checked]) -> Iterator[str]:
+    """Yield a line for each kind of images of which some have many values outside the range."""
+    for kind in ("source", "target"):
+        shares = {checked.index: checked.outside[kind] for checked in results if kind in checked.outside}
+        far = {index: share for index, share in shares.items() if share > _MUCH_OUTSIDE}
+        if far:
+            worst = max(far, key=lambda index: far[index])
+            yield (
+                f"{counted(len(far), kind)} of {len(shares)} with values outside data.{kind}_range, which are clamped; "
+                f"most of {layout.names[worst]}, {far[worst]:.1%}"
+            )
 
 
 def describe_ids(ids: set[int], n_classes: int, ignore_id: int | None) -> str:

@@ -106,6 +106,8 @@ def type_name(kind: Any) -> str:
     """Return what a Literal, a union or a type of a setting takes: `whole number or null`, or the choices."""
     if get_origin(kind) is Literal:
         return ", ".join(str(choice) for choice in get_args(kind))
+    if get_origin(kind) is list:
+        return "list"
     if parts := get_args(kind):
         return " or ".join(type_name(part) for part in parts)
     return _TYPES[kind]

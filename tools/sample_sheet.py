@@ -1,5 +1,8 @@
 """A sheet of training samples: as they are stored, and as an epoch sees them."""
 
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor
 
 from configs import build
@@ -9,6 +12,7 @@ from data.layout import Layout
 from data.loader import TrainingDataset, read_fixed
 from data.sampler import SampleKey
 from inference.contact_sheet import SheetSample, contact_sheet
+from inference.pictures import picture
 from utils.palette import colorize, label_colors
 
 MAX_SAMPLES = 200  # on a sheet, so that it can be opened
@@ -44,4 +48,10 @@ def _images(config: Config, layout: Layout, sample: Sample, what: str) -> dict[s
         is_known = layout.n_classes <= 2**16  # check_data allows any number where none is given
         colors = build.class_colors(config.data) if is_known else label_colors(int(sample.source.max()) + 1)
         shown["source"] = colorize(sample.source, colors)
-    return {f"{what}{kind}": image for kind, image in shown.items() if image is not None}
+    images = {kind: image for kind, image in shown.items() if image is not None}
+    return {f"{what}{kind}": _as_picture(image, config.log.show_channels) for kind, image in images.items()}
+
+
+def _as_picture(image: Tensor, channels: Sequence[int] | None) -> Tensor:
+    """Return an 8-bit RGB image as it is, another one stretched."""
+    return image if image.dtype == torch.uint8 and len(image) == 3 else picture(image, channels)

@@ -18,7 +18,7 @@ from training.disk_space import describe_shortage
 from training.graceful_stop import GracefulStop
 from training.log_file import Write, collected_messages, log_file
 from training.plan import check_samples, describe
-from training.resume import ResumeOptions, resume_or_initialize
+from training.resume import ResumeOptions, find_checkpoint_together, resume_or_initialize
 from training.run_folder import archive_run
 from training.run_lock import run_lock
 from training.setup import Training, build_training, open_loop, run_folder
@@ -59,7 +59,8 @@ def train(
     path = run_folder(config) / "log.txt" if world.is_main else None
     with collected_messages(versions(), path) as earlier:
         build.prepare_device(config, world.device)
-        training = build_training(config, world)
+        training = build_training(config, world, lambda: find_checkpoint_of(config, world, options))
+        config = training.config
         found, initialized = resume_or_initialize(training, options)
         plan = [*describe(training), *initialized]
         state = training.run_state.loop
@@ -126,7 +127,8 @@ def dry_run(config: Config, world: World, options: ResumeOptions) -> None:
     """Check everything and print what would be done, and how long it takes; nothing is written or downloaded."""
     build.prepare_device(config, world.device)
     missing = downloads(config)
-    training = replace(build_training(without_downloads(config), world), config=config)
+    training = build_training(without_downloads(config), world, lambda: find_checkpoint_of(config, world, options))
+    training = replace(training, config=replace(config, data=training.config.data))
     found, initialized = resume_or_initialize(training, options)
     continues = continues_in(training.folder, options.source, found)
     is_finished = training.run_state.loop.step >= training.total_steps
@@ -159,6 +161,11 @@ def smoke(config: Config, world: World, stop: GracefulStop) -> None:
         train(replace(small, train=replace(small.train, max_steps=n_steps + 1)), world, ResumeOptions(), stop)
         world.barrier()
     logger.info("smoke test passed: %d steps, validation, checkpoint, and a step from it", n_steps)
+
+
+def find_checkpoint_of(config: Config, world: World, options: ResumeOptions) -> LoadedCheckpoint | None:
+    """Return the checkpoint that a run resumes from; None for a new run."""
+    return find_checkpoint_together(run_folder(config), options.source, world)
 
 
 def continues_in(folder: Path, source: str, found: LoadedCheckpoint | None) -> bool:

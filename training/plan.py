@@ -9,6 +9,7 @@ from torch import Tensor
 
 from configs import build
 from configs.image_sides import discriminated_side
+from configs.pixels import describe_pixels
 from configs.schema import Config
 from configs.unused_settings import unused_settings
 from data.bad_samples import BadSamples
@@ -55,6 +56,7 @@ def describe(training: Training) -> list[str]:
         *counts,
         f"data           {counted(len(training.layout), 'sample')}, the first is {sample.name} "
         f"{sample.source.shape[-1]}x{sample.source.shape[-2]}",
+        *describe_pixels(config.data),
         *([f"left out       files of other formats: {others}"] if others else []),
         *_describe_cache(training, training.layout.names.index(sample.name)),
         *(describe_validation(config, training.splits, len(validation.samples)) if validation else []),

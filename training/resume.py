@@ -112,6 +112,10 @@ def check_same_networks(saved: Config, wanted: Config, path: Path) -> None:
                 "--resume never or another run.name"
             )
     old_condition, new_condition = (build.build_conditioning(config) for config in (saved, wanted))
+    for key in ("data.source_range", "data.target_range"):
+        if key in changes:
+            old, new = changes[key]
+            raise CheckpointError(f"{path} was trained with {key}={old}, now it is {new}: set it back")
     if old_condition != new_condition:
         raise CheckpointError(f"{path} was trained on {old_condition}, now it is {new_condition}: set data.* back")
     if changes:

@@ -11,6 +11,7 @@ from torch.optim.swa_utils import AveragedModel
 from configs import build
 from configs.image_sides import discriminated_side
 from configs.load import config_to_dict
+from configs.pixels import target_dtype
 from configs.schema import Config
 from data.batch import Batch, Sample
 from data.device_transfer import DeviceTransfer
@@ -34,6 +35,7 @@ from training.freezing import Freezing
 from training.graceful_stop import GracefulStop
 from training.loop import TrainingLoop
 from training.lr_schedule import LearningRateSchedule, Plateau
+from training.pixel_settings import FindCheckpoint, settle_pixels
 from training.profiler import Profiler
 from training.run_log import RunLog
 from training.run_state import LoopState, RunState
@@ -89,13 +91,15 @@ def run_folder(config: Config) -> Path:
     return Path(config.run.root).expanduser() / config.run.name
 
 
-def build_training(config: Config, world: World) -> Training:
+def build_training(config: Config, world: World, find_checkpoint: FindCheckpoint = lambda: None) -> Training:
     """Build everything and check the data; nothing is written yet.
+
+    find_checkpoint: as for `settle_pixels`, by which the configuration is completed.
 
     Raises:
         UserError, OSError: a setting, the data or a weights file cannot be used.
     """
-    splits = open_splits(config)
+    config, splits = settle_pixels(config, open_splits(config), world, find_checkpoint)
     layout = splits.train
     joint_batch_size = config.train.batch_size * world.size
     check_enough(layout, joint_batch_size)
@@ -242,6 +246,8 @@ def build_validation(
         precision=update.precision,
         device=update.device,
         colors=build.class_colors(config.data),
+        target_dtype=target_dtype(config.data),
+        show_channels=config.log.show_channels,
     )
     try:
         check_module(predictor.generator, config.log.activations)

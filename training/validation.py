@@ -55,9 +55,10 @@ class Validation:
             if number >= self.n_shown:
                 continue
             source = self.predictor.show_source(sample)
-            rows.append([source, fake, sample.target])
-            pictures = {"source": source, "translated": fake, "target": sample.target}
-            pictures["difference"] = difference(fake, sample.target)
+            shown_fake, target = (self.predictor.show_target(image, sample.target) for image in (fake, sample.target))
+            rows.append([source, shown_fake, target])
+            pictures = {"source": source, "translated": shown_fake, "target": target}
+            pictures["difference"] = difference(shown_fake, target)
             if log.page:
                 log.page.add(step, number, sample.name, pictures, shown(measured[-1].figures))
         log.tensorboard.write_image("validation/source_translated_target", picture_table(rows), step)

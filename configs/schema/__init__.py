@@ -12,6 +12,7 @@ from configs.schema.data import DataConfig, SyntheticConfig
 from configs.schema.loss import LossConfig
 from configs.schema.networks import DiscriminatorConfig, FeaturesConfig, GeneratorConfig, InitConfig, StyleConfig
 from configs.schema.optimizer import AmpConfig, OptimizerConfig
+from configs.schema.pixels import RGB_CHANNELS
 from configs.schema.run import EXTRA_METRICS, CheckpointConfig, LogConfig, MetricsConfig, RunConfig
 from configs.schema.train import TrainConfig
 
@@ -73,6 +74,7 @@ class Config:
             expected = "false with train.cuda_graph and generator.dropout: to draw the same twice asks the CPU"
             require(not self.train.activation_checkpointing, "train.activation_checkpointing", True, expected)
         self._check_features()
+        self._check_pictures()
         self._check_style()
         if "segmentation" in (self.discriminator.name, self.loss.gan_mode):
             self._check_segmentation()
@@ -95,6 +97,16 @@ class Config:
         require(data.layout != "side_by_side", "features.n_channels", features.n_channels, expected)
         if features.regions == "labels":
             require(self._has_labels, "features.regions", features.regions, "instances where data.n_classes is 0")
+
+    def _check_pictures(self) -> None:
+        n_channels, extra = self.data.target_channels, self.metrics.extra
+        if n_channels not in RGB_CHANNELS:
+            expected = f"0 with data.target_channels={n_channels}: VGG19 sees 1 or 3 channels"
+            require(self.loss.vgg == 0, "loss.vgg", self.loss.vgg, expected)
+            expected = f"[] with data.target_channels={n_channels}: their networks see 1 or 3 channels"
+            require(not extra, "metrics.extra", extra, expected)
+            expected = f"null with data.target_channels={n_channels}: label maps are drawn in colours"
+            require(self.metrics.label_colors is None, "metrics.label_colors", self.metrics.label_colors, expected)
 
     def _check_style(self) -> None:
         channels = self.style.channels

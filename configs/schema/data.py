@@ -5,6 +5,7 @@ from typing import Literal
 
 from configs.schema.checks import require, require_at_least
 from configs.schema.pair_augmentation import PairAugmentationConfig
+from configs.schema.pixels import check_side, check_target_files
 
 SIZED_BY_CROP = ("resize_and_crop", "scale_width_and_crop", "crop")
 
@@ -55,12 +56,22 @@ class DataConfig:
     direction: Literal["AtoB", "BtoA"] = "AtoB"
     """RGB pairs: which side is translated into which."""
     n_classes: int = 0
-    """Number of classes of a label map; ids are 0 .. n_classes-1. 0: the source is an RGB image.
+    """Number of classes of a label map; ids are 0 .. n_classes-1. 0: the source is an image.
     synthetic_facades knows its own number."""
     source_channels: int = 3
-    """Channels that the networks see of an RGB source: 3, or 1 for its brightness alone."""
+    """Channels of a source: of 8-bit images 3, or 1 for their brightness alone; of others as many as the files have,
+    up to 64."""
     target_channels: int = 3
-    """Channels that are translated into: 3, or 1 for grey."""
+    """Channels that are translated into, likewise."""
+    source_range: list[float] | None = None
+    """Values of the sources that the networks see as -1 and 1, for images that are not 8-bit RGB: [low,high], or low
+    and high of each channel in turn. Values outside become one of these. Default: 0 and 255 for files of 8 bits; for
+    others 0.1 % and 99.9 % of the values of the training split, for each channel, which checkpoints keep."""
+    target_range: list[float] | None = None
+    """Values of the targets, likewise."""
+    target_files: str | None = None
+    """Type and format of the images that test.py writes, for targets that are not 8-bit RGB: uint8, uint16, int16 or
+    float32, and png, tif or npy, as uint16.png. Default: those of the training targets, which checkpoints keep."""
     ignore_id: int | None = None
     """Id of pixels without a class (255 in many data sets): they become zeros in every one-hot channel."""
     instance_edges: bool = False
@@ -116,8 +127,9 @@ class DataConfig:
         require_at_least(0, "data", n_classes=self.n_classes, ignore_id=self.ignore_id, cache_gib=self.cache_gib)
         require_at_least(0, "data", timeout_s=self.timeout_s)
         require_at_least(1, "data", prefetch=self.prefetch)
-        for key, n_channels in (("source_channels", self.source_channels), ("target_channels", self.target_channels)):
-            require(n_channels in (1, 3), f"data.{key}", n_channels, "1 or 3")
+        check_side("source", self.source_channels, self.source_range, self.layout)
+        check_side("target", self.target_channels, self.target_range, self.layout)
+        check_target_files(self.target_files, self.target_channels)
         require(self.cache_folder.strip() != "", "data.cache_folder", "empty", "a folder")
         is_count = isinstance(self.workers, int) and self.workers >= 0
         require(is_count or self.workers == "auto", "data.workers", self.workers, "a number of at least 0, or auto")

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from configs.schema.checks import MOST, require, require_at_least
+from configs.schema.pixels import MAX_CHANNELS
 
 EXTRA_METRICS = ("lpips", "fid", "kid")
 
@@ -45,7 +46,9 @@ class CheckpointConfig:
     """Steps between checkpoints; the last step is always saved."""
     keep: int = 3
     """Number of newest checkpoints that stay; 0 keeps all."""
-    best: Literal["none", "l1", "psnr", "ssim", "ms_ssim", "lpips", "fid", "kid", "pixel_accuracy", "mean_iou"] = "none"
+    best: Literal[
+        "none", "l1", "mae", "psnr", "ssim", "ms_ssim", "lpips", "fid", "kid", "pixel_accuracy", "mean_iou"
+    ] = "none"
     """Keep the weights that were best on the validation samples, by this figure, in best.pt of the run's folder."""
 
     def __post_init__(self) -> None:
@@ -90,6 +93,9 @@ class LogConfig:
     """Steps between validations: figures of the samples, their pictures, and the choice of best.pt."""
     n_images: int = 4
     """Number of validation samples in a grid, one to a row."""
+    show_channels: list[int] | None = None
+    """The channels of images that are not 8-bit RGB that pictures show, counted from 1: [3,2,1] as red, green and blue,
+    or [1] in grey. Default: the first three, or the first of fewer."""
     gradient_norms: bool = False
     """Report the norms of each network's gradients, before clipping."""
     histograms: bool = False
@@ -101,3 +107,6 @@ class LogConfig:
     def __post_init__(self) -> None:
         require_at_least(1, "log", every_steps=self.every_steps, n_images=self.n_images)
         require_at_least(1, "log", images_every_steps=self.images_every_steps)
+        shown = [1] if self.show_channels is None else self.show_channels
+        are_channels = len(shown) in (1, 3) and all(1 <= channel <= MAX_CHANNELS for channel in shown)
+        require(are_channels, "log.show_channels", shown, f"1 or 3 channels from 1 to {MAX_CHANNELS}, as [3,2,1]")

@@ -1,15 +1,17 @@
 """The bench's plain loaders return the samples of this project's loader, so that only speed differs."""
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor
 
 import bench.data
-from bench.data import PAIRED, SIDE_BY_SIDE, samples_per_s, sides_of
+from bench.data import BANDS, PAIRED, SIDE_BY_SIDE, samples_per_s, sides_of, write_bands
 from bench.reference_loader import LabelMapFolders, Maps, SideBySideFiles, reference_batches
 from configs import build
 from configs.load import config_from_dict, config_to_dict
@@ -94,3 +96,13 @@ def test_every_side_of_a_layout_is_opened(label_data_set: Path, tmp_path: Path) 
         assert all(samples_per_s(open_loader, 0, turn_s=0.0) > 0 for open_loader in sides.values())
     assert not list(tmp_path.rglob("*.pt"))
     assert bench.data.REFERENCES.keys() == {PAIRED, SIDE_BY_SIDE}
+
+
+def test_bands_are_loaded_as_they_are_stored(tmp_path: Path) -> None:
+    for number in range(2):
+        write_bands(tmp_path, number, Image.new("RGB", (32, 16), (10, 20, 30)))
+    with sides_of(BANDS, tmp_path, tmp_path) as sides, closing(sides["decoded"](0)) as batches:
+        batch = next(batches)
+    assert batch.source.flatten(2)[0, :, 0].tolist() == [2570, 5140, 7710, 2570]
+    assert (batch.source.dtype, batch.target.dtype) == (torch.uint16, torch.float32)
+    assert batch.target.shape == (1, 1, 256, 256)

@@ -45,6 +45,7 @@ NOT_RUN = {
     'python -m pip install --editable ".[metrics]"': "installs",
     "python -m pairgan generator.onnx labels.png translated.png --instances instances.png": "in tests/pairgan",
     'python -m pip install --editable ".[video]"': "installs",
+    'python -m pip install --editable ".[tiff]"': "installs",
 }
 TINY = {
     "run.device": "cpu",

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from metrics import METRICS
+from metrics.bounds import Bounds
 from metrics.evaluator import Evaluator, shown
-from metrics.metric import FeatureSource, PairMetric, SetMetric, SetScore
+from metrics.metric import FeatureSource, PairMetric, SetMetric, SetScore, ValueMetric
 from tests.metrics.networks import save_random_alexnet, save_random_inception
 
 CPU = torch.device("cpu")
@@ -80,6 +81,21 @@ def test_a_metric_is_added_by_its_line_in_the_registry(monkeypatch: pytest.Monke
     assert evaluator.summarize(measured[:1]).whole == {}
 
 
+def test_values_are_compared_in_their_range_and_in_their_unit() -> None:
+    target = torch.rand(2, 20, 24, generator=torch.Generator().manual_seed(0)) * 400 - 100
+    fake = (target + 20).clamp(-100, 300)
+    evaluator = Evaluator(bounds=Bounds.of([-100, 300]))
+    figures = evaluator.measure(fake, target).figures
+    error = float((fake - target).abs().mean())
+    assert figures["mae"] == pytest.approx(error, rel=1e-5)
+    assert figures["l1"] == pytest.approx(error / 400, rel=1e-4)
+    outside = torch.full_like(target, 1e6)  # as far from the target as the end of the range, but for the unit
+    assert evaluator.measure(outside, target).figures["l1"] <= 1
+    assert "values, of which [-100.0] to [300.0] are 0 to 1" in evaluator.protocol["compared"]
+    levels = evaluator.levels(torch.tensor([[[-100.0, 100.0, 300.0, 999.0]]]))
+    assert levels[:, 0].tolist() == [[0, 128, 255, 255]] * 3
+
+
 def test_optional_metrics_are_loaded_with_the_networks_that_they_share(tmp_path: Path) -> None:
     weights: dict[str, Path | None] = {
         "alexnet_weights": save_random_alexnet(tmp_path / "alexnet.pth"),
@@ -91,7 +107,7 @@ def test_optional_metrics_are_loaded_with_the_networks_that_they_share(tmp_path:
     assert list(evaluator.sets) == ["fid", "kid"]
     evaluator = replace(evaluator, sets={"kid": evaluator.sets["kid"]})  # FID of 2048 features takes seconds
     summary = evaluator.summarize([evaluator.measure(noise_image(n), noise_image(n + 9)) for n in range(2)])
-    optional = [name for name, metric in METRICS.items() if isinstance(metric, PairMetric | SetMetric)]
+    optional = [name for name, metric in METRICS.items() if isinstance(metric, PairMetric | SetMetric | ValueMetric)]
     expected = [name for name in METRICS if name not in optional or name in ("lpips", "kid")]
     assert list(summary.figures) == expected
     assert summary.whole.keys() == {"pixel_accuracy", "mean_iou", "kid", "kid_deviation"}

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from configs import build
 from data.batch import Batch
 from data.conditioning import Conditioning, images_to_float, images_to_uint8
+from data.value_range import ValueRange
 from inference.load import LoadedGenerator
 from tools.export.network import without_encoder
 from training.translation import translate
@@ -41,13 +42,18 @@ def random_batch(conditioning: Conditioning, n: int, height: int, width: int) ->
     def draw(n_channels: int, end: int, dtype: torch.dtype) -> Tensor:
         return torch.randint(end, (n, n_channels, height, width), generator=rng).to(dtype)
 
-    n_classes = conditioning.n_classes
+    def draw_image(n_channels: int, values: ValueRange | None) -> Tensor:
+        levels = draw(3 if n_channels == 1 and values is None else n_channels, 256, torch.uint8)
+        return levels if values is None else values.from_float(images_to_float(levels), torch.float32)
+
+    n_classes, target = conditioning.n_classes, (conditioning.target_channels, conditioning.target_range)
     labels = draw(1, n_classes, torch.uint8 if n_classes <= LEVELS else torch.int32) if n_classes else None
+    source = draw_image(conditioning.source_channels, conditioning.source_range) if labels is None else labels
     return Batch(
         names=tuple(map(str, range(n))),
-        source=draw(3, 256, torch.uint8) if labels is None else labels,
+        source=source,
         instances=draw(1, N_INSTANCES, torch.int32) // 2,
-        target=draw(3, 256, torch.uint8),
+        target=draw_image(*target),
         features=draw(3, 256, torch.uint8),
     )
 

@@ -55,6 +55,11 @@ def write_program(
         ExportError: the program does not translate as the generator does, or is too large for its format.
         OSError: the file cannot be written.
     """
+    if as_images and not build.build_conditioning(loaded.config).is_8_bit:
+        raise ExportError(
+            f"{loaded.file}: translates images that are not 8-bit RGB; use --conditioning outside, whose inputs and "
+            "outputs are tensors in [-1, 1], or --format safetensors"
+        )
     sides = image_sides(loaded.config)
     tensors = TensorTranslation(without_encoder(plain_copy(loaded).generator), sides, getattr(torch, dtype))
     n_bytes = sum(weight.nbytes for weight in tensors.state_dict().values())

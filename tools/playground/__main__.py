@@ -126,6 +126,11 @@ def playground(arguments: argparse.Namespace) -> Iterator[PlaygroundServer]:
             f"{loaded.file}: takes instance features, which a drawing does not have. Create clusters to draw them from "
             f"with python -m tools.cluster_features --checkpoint {loaded.file}."
         )
+    if not conditioning.is_8_bit:
+        raise ConfigError(
+            f"{loaded.file}: translates images that are not 8-bit RGB, which a page cannot draw. Translate a folder: "
+            f"python test.py --checkpoint {loaded.file} --input DIR."
+        )
     report_features(loaded, predictor, request)
     config = sample_config(loaded.config, feature_sampler)
     samples = open_samples(config, has_data_set=loaded.step is not None)

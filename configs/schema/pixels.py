@@ -1,0 +1,46 @@
+"""The checks of settings of images that are not 8-bit RGB: their channels, their ranges and their files."""
+
+import math
+from collections.abc import Sequence
+
+from configs.schema.checks import MOST_FRACTION, require
+
+MAX_CHANNELS = 64
+RGB_CHANNELS = (1, 3)  # brightness, and colours
+_TYPES = ("uint8", "uint16", "int16", "float32")
+_PNG_CHANNELS = {"uint8": (1, 2, 3, 4), "uint16": (1, 3, 4)}
+TARGET_FILES = ("uint8.png", "uint16.png", *(f"{kind}.{suffix}" for suffix in ("tif", "npy") for kind in _TYPES))
+
+
+def check_side(side: str, n_channels: int, bounds: Sequence[float] | None, layout: str) -> None:
+    """Raise ConfigError unless the channels and the range of the sources or targets can be used."""
+    require(1 <= n_channels <= MAX_CHANNELS, f"data.{side}_channels", n_channels, f"1 to {MAX_CHANNELS}")
+    if bounds is not None:
+        _check_range(f"data.{side}_range", bounds, n_channels)
+    if layout != "paired_folders":
+        only = f"data.layout={layout}, which holds 8-bit RGB"
+        require(n_channels in RGB_CHANNELS, f"data.{side}_channels", n_channels, f"1 or 3 with {only}")
+        require(bounds is None, f"data.{side}_range", bounds, f"null with {only}")
+
+
+def check_target_files(files: str | None, n_channels: int) -> None:
+    """Raise ConfigError unless the files that test.py writes can hold images of `n_channels`."""
+    if files is None:
+        return
+    require(files in TARGET_FILES, "data.target_files", files, f"one of {', '.join(TARGET_FILES)}")
+    expected = f"one of tif or npy: such a PNG does not hold {n_channels} channels"
+    require(fits_file(files, n_channels), "data.target_files", files, expected)
+
+
+def fits_file(files: str, n_channels: int) -> bool:
+    """Return whether images of `n_channels` can be written as `data.target_files` says."""
+    kind, _, suffix = files.partition(".")
+    return suffix != "png" or n_channels in _PNG_CHANNELS[kind]
+
+
+def _check_range(key: str, bounds: Sequence[float], n_channels: int) -> None:
+    expected = f"[low,high], or low and high of each of {n_channels} channels"
+    require(len(bounds) in {2, 2 * n_channels}, key, bounds, expected)
+    are_numbers = all(math.isfinite(bound) and abs(bound) <= MOST_FRACTION for bound in bounds)
+    are_ranges = all(low < high for low, high in zip(bounds[::2], bounds[1::2], strict=True))
+    require(are_numbers and are_ranges, key, bounds, "numbers of which each low is less than its high")

@@ -1,0 +1,153 @@
+"""Reading images with the channels and the type that they are stored with: 8 or 16 bits, integers or floats."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image, ImageFile
+from torch import Tensor
+
+from data.array_file import read_npy
+from data.batch import DataError
+from data.image_files import ARRAY_SUFFIX, UnfitError, decode, upright
+from data.tiff_file import TIFF_SUFFIXES, holds_bytes, read_tiff
+from utils.text import counted
+
+MAX_CHANNELS = 64
+_SIXTEEN_BIT = ("I;16", "I;16L", "I;16B")
+_ALPHA = {"LA": 1, "RGBA": 3}  # modes with transparency: their channels without it
+
+
+@dataclass(frozen=True)
+class StoredForm:
+    """The form of the images of one side of a data set, where they are not read as 8-bit RGB.
+
+    n_channels: their number of channels.
+    setting: the name of the setting that holds it, for messages.
+    is_8_bit: whether files of another type are refused, because no range is known for their values.
+    """
+
+    n_channels: int
+    setting: str
+    is_8_bit: bool
+
+
+def is_8_bit_rgb(path: Path) -> bool:
+    """Return whether an image has 8 bits and is grey or in colours, as photographs are; only the header is read.
+
+    A file that cannot be read counts as one: reading its pixels will say why.
+    """
+    if path.suffix.lower() == ARRAY_SUFFIX:
+        return False
+    if path.suffix.lower() in TIFF_SUFFIXES:
+        return holds_bytes(path)
+    try:
+        return bool(decode(path, lambda image: np.array([_has_8_bits(image)]))[0])
+    except DataError:
+        return True
+
+
+def read_stored(path: Path, form: StoredForm) -> Tensor:
+    """Read an image as (C, H, W) uint8, uint16, int16 or float32.
+
+    Other integers and floats become float32. Transparency is dropped where one channel less is expected. A TIFF may
+    hold its channels in each pixel, or one to a page; an array has the shape (H, W), (C, H, W) or (H, W, C).
+
+    Raises:
+        DataError: the file is missing, damaged or too large, has other channels, or holds NaN or infinity.
+    """
+    if path.suffix.lower() == ARRAY_SUFFIX:
+        pixels = read_npy(path, form.n_channels)
+    elif path.suffix.lower() in TIFF_SUFFIXES:
+        pixels = read_tiff(path)
+    else:
+        pixels = _read_with_pillow(path, form.n_channels)
+    return _checked(torch.from_numpy(_supported(pixels, path)), path, form)
+
+
+def _checked(image: Tensor, path: Path, form: StoredForm) -> Tensor:
+    n_channels = len(image)
+    if n_channels != form.n_channels:
+        remedy = f"set {form.setting}={n_channels}" if n_channels <= MAX_CHANNELS else f"up to {MAX_CHANNELS} are read"
+        found = counted(n_channels, "channel")
+        raise DataError(f"{path}: has {found}, {form.setting} is {form.n_channels}: {remedy}")
+    if form.is_8_bit and image.dtype != torch.uint8:
+        kind = form.setting.removesuffix("_channels")
+        raise DataError(
+            f"{path}: holds {str(image.dtype).removeprefix('torch.')}, expected 8 bits as the others: store all files "
+            f"alike, or set {kind}_range=[LOW,HIGH]"
+        )
+    if image.is_floating_point() and not math.isfinite(float(image.sum(dtype=torch.float64))):
+        channel, row, column = (int(i) for i in (~image.isfinite()).nonzero()[0])
+        n_pixels = int((~image.isfinite()).any(dim=0).sum())
+        raise DataError(
+            f"{path}: channel {channel + 1}, row {row}, column {column} holds {float(image[channel, row, column])}, "
+            f"which is no number ({counted(n_pixels, 'such pixel')}): replace such values, or leave the file out"
+        )
+    return image
+
+
+def _supported(pixels: np.ndarray, path: Path) -> np.ndarray:
+    """Return (C, H, W) pixels in the machine's byte order, in a type that samples may have."""
+    if pixels.dtype.kind not in "buif":
+        raise DataError(f"{path}: holds {pixels.dtype}, expected integers or floats")
+    if pixels.dtype.kind == "b":
+        pixels = pixels.astype(np.uint8) * np.uint8(255)
+    wanted = {"u1": np.uint8, "u2": np.uint16, "i1": np.int16, "i2": np.int16}.get(pixels.dtype.str[1:], np.float32)
+    return np.ascontiguousarray(pixels, dtype=wanted)
+
+
+def _has_8_bits(image: Image.Image) -> bool:
+    is_wide = image.mode.startswith("I") or image.mode == "F"
+    return not is_wide and not _raw_mode(image).endswith("16B")
+
+
+def _raw_mode(image: Image.Image) -> str:
+    """Return the layout of the pixels in the file, as Pillow names it; empty where it has none."""
+    assert isinstance(image, ImageFile.ImageFile)
+    arguments = image.tile[0].args if image.tile else ""
+    raw_mode: Any = arguments[0] if isinstance(arguments, tuple) and arguments else arguments
+    return raw_mode if isinstance(raw_mode, str) else ""
+
+
+def _read_with_pillow(path: Path, n_channels: int) -> np.ndarray:
+    """Return (C, H, W) uint8 or uint16, or float32 of floating-point and 32-bit files."""
+    pixels = decode(path, lambda image: _pixels(image, n_channels, _unchanged))
+    if pixels.dtype == np.uint8 and decode(path, lambda image: np.array([_raw_mode(image).endswith(";16B")]))[0]:
+        low = decode(path, lambda image: _pixels(image, n_channels, _second_bytes))
+        pixels = pixels.astype(np.uint16) << 8 | low
+    return pixels.transpose(2, 0, 1)
+
+
+def _unchanged(image: ImageFile.ImageFile) -> None:
+    """Leave an image as Pillow opened it: of the 16 bits of a colour it decodes the first byte."""
+
+
+def _second_bytes(image: ImageFile.ImageFile) -> None:
+    """Let Pillow decode the second byte of 16-bit colours, which is the first in the other byte order."""
+    (tile,) = image.tile
+    image.tile = [tile._replace(args=_raw_mode(image).replace(";16B", ";16L"))]
+
+
+def _pixels(image: Image.Image, n_channels: int, prepare: Callable[[ImageFile.ImageFile], None]) -> np.ndarray:
+    """Return (H, W, C) of an opened image."""
+    assert isinstance(image, ImageFile.ImageFile)
+    if _raw_mode(image) == "LA;16B":
+        raise UnfitError("is 16-bit grey with transparency; save it without")
+    prepare(image)
+    image = upright(image)
+    if image.mode in _SIXTEEN_BIT or (image.mode == "I" and image.format == "PPM"):  # 16-bit PGM
+        return np.asarray(image).astype(np.uint16)[..., None]
+    if image.mode in ("I", "F"):
+        return np.asarray(image).astype(np.float32)[..., None]
+    if image.mode == "P" or image.mode not in ("L", "LA", "RGB", "RGBA"):
+        is_grey = image.mode == "1"
+        image = image.convert("L" if is_grey else "RGBA" if image.has_transparency_data else "RGB")
+    pixels = np.array(image)
+    if pixels.ndim == 2:
+        return pixels[..., None]
+    return pixels[..., :n_channels] if _ALPHA.get(image.mode) == n_channels else pixels

@@ -1,0 +1,127 @@
+"""TIFF files of any channels and types, by tifffile; Pillow reads those of 8-bit grey and RGB alone."""
+
+import logging
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from data.batch import DataError, LoadingError
+from data.image_files import MAX_PIXELS
+
+TIFF_SUFFIXES = (".tif", ".tiff")
+_MAX_BYTES = 2**33  # of the pixels of one file: 64 channels of 32 bits at 33 megapixels
+_BYTE_MODES = ("1", "L", "P", "RGB")
+# of GeoTIFF 1.1, section 7.1: pixel scale, tie points, transformation, directory of keys, its numbers and its texts
+GEO_TAGS = (33550, 33922, 34264, 34735, 34736, 34737)
+
+
+class TiffPackageError(LoadingError):
+    """The package that reads TIFF files is not installed."""
+
+
+def holds_bytes(path: Path) -> bool:
+    """Return whether Pillow reads a TIFF as 8-bit grey or RGB; True for one that is missing or damaged."""
+    try:
+        with Image.open(path, formats=("TIFF",)) as image:
+            return image.mode in _BYTE_MODES
+    except Exception:  # noqa: BLE001  a kind of pixels that Pillow does not know, or a damaged file
+        try:
+            with path.open("rb") as file:
+                return file.read(4) not in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+        except OSError:
+            return True
+
+
+def read_tiff(path: Path) -> np.ndarray:
+    """Return the (C, H, W) pixels of the first image; pages of equal form are the channels of one.
+
+    Raises:
+        DataError: the file is missing, damaged or too large, or holds more than an image.
+        TiffPackageError: tifffile is not installed.
+    """
+    tifffile = _tifffile(f"{path}: reading it")
+    try:
+        with tifffile.TiffFile(path) as file:
+            series = file.series[0]
+            axes = _axes(path, series)
+            return np.asarray(series.asarray(squeeze=True)).transpose(*axes).reshape(-1, *_sides(series))
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: no such file") from error
+    except MemoryError as error:
+        raise LoadingError(f"{path}: too little memory to read it") from error
+    except (DataError, LoadingError):
+        raise
+    except Exception as error:
+        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if "imagecodecs" in text:
+            text = f"its compression needs a package: python -m pip install imagecodecs ({text})"
+        raise DataError(f"{path}: cannot be read as TIFF: {text}") from error
+
+
+def write_tiff(path: Path, pixels: np.ndarray, like: Path | None = None) -> None:
+    """Write (C, H, W) pixels, compressed without loss.
+
+    like: a file whose georeferencing is written too, where it is a TIFF of this size that has any.
+
+    Raises:
+        TiffPackageError: tifffile is not installed.
+    """
+    tifffile = _tifffile(f"{path}: writing it")
+    tags = geo_tags(like, *pixels.shape[1:]) if like is not None and like.suffix.lower() in TIFF_SUFFIXES else []
+    is_rgb = pixels.shape[0] == 3 and pixels.dtype != np.float32
+    tifffile.imwrite(
+        path,
+        np.ascontiguousarray(pixels.transpose(1, 2, 0)) if len(pixels) > 1 else pixels[0],
+        photometric="rgb" if is_rgb else "minisblack",
+        planarconfig="contig" if len(pixels) > 1 else None,
+        compression="zlib",
+        extratags=tags,
+        metadata=None,
+    )
+
+
+def geo_tags(path: Path, height: int, width: int) -> list[tuple[int, int, int, Any, bool]]:
+    """Return the georeferencing of a TIFF as tifffile's `extratags`; empty where it has none, or another size."""
+    try:
+        with _tifffile(f"{path}: reading it").TiffFile(path) as file:
+            page = file.pages[0]
+            fits = (page.imagelength, page.imagewidth) == (height, width)  # otherwise its pixels lie elsewhere
+            found = [page.tags[code] for code in GEO_TAGS if code in page.tags] if fits else []
+            return [(tag.code, int(tag.dtype), tag.count, tag.value, True) for tag in found]
+    except TiffPackageError:
+        raise
+    except Exception:  # noqa: BLE001  a damaged file has no tags; its pixels have been read before
+        return []
+
+
+def _tifffile(what: str) -> ModuleType:
+    try:
+        import tifffile
+    except ModuleNotFoundError as error:
+        raise TiffPackageError(
+            f'{what} needs the package tifffile: python -m pip install --editable ".[tiff]", or store the images as '
+            "PNG or .npy"
+        ) from error
+    logging.getLogger("tifffile").setLevel(logging.CRITICAL)  # its warnings come without the name of the file
+    return tifffile
+
+
+def _axes(path: Path, series: Any) -> list[int]:
+    """Return the order of axes that brings the pixels to (C, H, W) or (H, W)."""
+    names = series.get_axes(squeeze=True)
+    others = [name for name in names if name not in "YX"]
+    if "Y" not in names or "X" not in names or len(others) > 1:
+        raise DataError(f"{path}: has the shape {series.get_shape(squeeze=True)}, expected one image with its channels")
+    height, width = _sides(series)
+    if height * width > MAX_PIXELS or series.size * series.dtype.itemsize > _MAX_BYTES:
+        raise DataError(f"{path}: has more than {MAX_PIXELS} pixels; make it smaller")
+    return [names.index(name) for name in (*others, "Y", "X")]
+
+
+def _sides(series: Any) -> tuple[int, int]:
+    """Return height and width."""
+    shape = dict(zip(series.get_axes(squeeze=False), series.get_shape(squeeze=False), strict=True))
+    return int(shape["Y"]), int(shape["X"])

@@ -1,0 +1,102 @@
+"""The range of an image's values, which the networks see as -1 to 1."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from data.batch import DataError, LoadingError
+from data.layout import Layout
+
+PERCENTILES = (0.1, 99.9)
+_MAX_SAMPLES = 256  # that are read for percentiles, spread over the split
+_MAX_PIXELS = 2**16  # of a sample, spread over it
+
+
+@dataclass(frozen=True)
+class ValueRange:
+    """The values that become -1 and 1; what is outside becomes one of them.
+
+    low, high: for all channels together, or for each channel.
+    """
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    @classmethod
+    def of(cls, bounds: Sequence[float]) -> Self:
+        """Return the range of [low, high], or of the low and high of each channel in turn."""
+        return cls(tuple(bounds[::2]), tuple(bounds[1::2]))
+
+    def to_float(self, images: Tensor) -> Tensor:
+        """Convert (N, C, H, W) values of any type to float32 in [-1, 1]."""
+        low, scale = self._low_and_scale(images.device)
+        return images.float().sub(low).mul_(scale).sub_(1.0).clamp_(-1.0, 1.0)
+
+    def from_float(self, images: Tensor, dtype: torch.dtype) -> Tensor:
+        """Convert (N, C, H, W) floats in [-1, 1] to values; integers are rounded and clamped to their type."""
+        low, scale = self._low_and_scale(images.device)
+        values = images.float().add(1.0).div_(scale).add_(low)
+        if dtype.is_floating_point:
+            return values.to(dtype)
+        bounds = torch.iinfo(dtype)
+        return values.round_().clamp_(bounds.min, bounds.max).to(dtype)
+
+    def outside(self, image: Tensor) -> float:
+        """Return the share of a (C, H, W) image's values that are outside the range."""
+        low, scale = self._low_and_scale(image.device)
+        return float((image.float().sub(low).mul_(scale).sub_(1.0).abs() > 1.0 + 1e-5).float().mean())
+
+    def _low_and_scale(self, device: torch.device) -> tuple[Tensor | float, Tensor | float]:
+        if len(self.low) == 1:
+            return self.low[0], 2.0 / (self.high[0] - self.low[0])
+        return _tensors(self, device)
+
+
+@lru_cache(maxsize=64)
+def _tensors(values: ValueRange, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the lows and the scales, (C, 1, 1), on a device: copied once, so that a step does not wait for it."""
+    with torch.inference_mode(False):
+        low, high = (torch.tensor(bounds, dtype=torch.float64).view(-1, 1, 1) for bounds in (values.low, values.high))
+        return low.float().to(device), (2.0 / (high - low)).float().to(device)
+
+
+def percentile_ranges(layout: Layout, kinds: Sequence[str], *, skips_bad: bool) -> dict[str, list[float]]:
+    """Return the low and high of each channel in turn, PERCENTILES of the values of up to 256 samples, by kind of map.
+
+    kinds: "source", "target". Of each sample up to 65,536 pixels are taken. A channel with a single value gets a range
+    that starts at it.
+    skips_bad: leave out samples that cannot be used.
+
+    Raises:
+        DataError: a sample cannot be used, or none can.
+    """
+    indices = np.linspace(0, len(layout) - 1, min(len(layout), _MAX_SAMPLES)).astype(int)
+    values: dict[str, list[np.ndarray]] = {kind: [] for kind in kinds}
+    for index in indices.tolist():
+        try:
+            sample = layout.read(index)
+        except LoadingError:
+            raise
+        except DataError:
+            if not skips_bad or index == indices[-1]:
+                raise
+            continue
+        for kind in kinds:
+            pixels = getattr(sample, kind).flatten(1).numpy()
+            values[kind].append(pixels[:, :: -(-pixels.shape[1] // _MAX_PIXELS)].astype(np.float32))
+    return {kind: _bounds(np.concatenate(parts, axis=1)) for kind, parts in values.items()}
+
+
+def _bounds(values: np.ndarray) -> list[float]:
+    """Return low and high of each channel in turn, to six digits, of (C, n) values."""
+    lows, highs = np.percentile(values, PERCENTILES, axis=1)
+    bounds = []
+    for low, high in zip(lows.tolist(), highs.tolist(), strict=True):
+        first, last = float(f"{low:.6g}"), float(f"{high:.6g}")
+        bounds += [first, last if last > first else first + 1.0]
+    return bounds

@@ -1,0 +1,125 @@
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from data.array_file import write_npy
+from data.batch import DataError, LoadingError
+from data.image_files import count_other_files, find_images
+from data.png_file import write_png16
+from data.stored_images import StoredForm, is_8_bit_rgb, read_stored
+from tests.conftest import save_image
+from tests.images import bands, save_npy
+
+
+def form(n_channels: int, *, is_8_bit: bool = False) -> StoredForm:
+    return StoredForm(n_channels, "data.source_channels", is_8_bit)
+
+
+@pytest.mark.parametrize("n_channels", [1, 3, 4])
+def test_16_bit_png_keeps_every_bit(tmp_path: Path, n_channels: int) -> None:
+    path, pixels = tmp_path / "x.png", bands(0)[:n_channels]
+    write_png16(path, pixels)
+    assert not is_8_bit_rgb(path)
+    image = read_stored(path, form(n_channels))
+    assert image.dtype == torch.uint16
+    assert np.array_equal(image.numpy(), pixels)
+    with Image.open(path) as opened:  # its file is one that other programs read
+        opened.load()
+        assert opened.size == (pixels.shape[2], pixels.shape[1])
+
+
+def test_8_bit_files_are_recognized_by_their_header(tmp_path: Path) -> None:
+    save_image(tmp_path / "rgb.png", np.zeros((4, 5, 3), np.uint8))
+    save_image(tmp_path / "grey.jpg", np.zeros((4, 5), np.uint8))
+    save_image(tmp_path / "rgb.tif", np.zeros((4, 5, 3), np.uint8))
+    save_image(tmp_path / "deep.png", np.zeros((4, 5), np.uint16))
+    save_image(tmp_path / "float.tif", np.zeros((4, 5), np.float32))
+    save_npy(tmp_path / "x.npy", np.zeros((4, 5), np.uint8))
+    (tmp_path / "damaged.png").write_bytes(b"")
+    (tmp_path / "damaged.tif").write_bytes(b"")
+    eight_bits = {path.name for path in tmp_path.iterdir() if is_8_bit_rgb(path)}
+    assert eight_bits == {"rgb.png", "grey.jpg", "rgb.tif", "damaged.png", "damaged.tif"}
+
+
+@pytest.mark.parametrize("shape", [(4, 6, 7), (6, 7, 4)])
+def test_arrays_have_their_channels_first_or_last(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    pixels = np.arange(168, dtype=np.float64).reshape(shape)
+    save_npy(tmp_path / "x.npy", pixels)
+    image = read_stored(tmp_path / "x.npy", form(4))
+    expected = pixels if shape[0] == 4 else pixels.transpose(2, 0, 1)
+    assert image.dtype == torch.float32
+    assert np.array_equal(image.numpy(), expected)
+
+
+@pytest.mark.parametrize(
+    ("stored", "read"),
+    [
+        (">u2", torch.uint16),
+        ("int8", torch.int16),
+        ("int16", torch.int16),
+        ("int64", torch.float32),
+        ("?", torch.uint8),
+    ],
+)
+def test_types_become_those_of_samples(tmp_path: Path, stored: str, read: torch.dtype) -> None:
+    save_npy(tmp_path / "x.npy", np.array([[0, 1], [1, 0]]).astype(stored))
+    image = read_stored(tmp_path / "x.npy", form(1))
+    assert image.dtype == read
+    assert image.tolist() == [[[0, 255], [255, 0]] if stored == "?" else [[0, 1], [1, 0]]]
+
+
+def test_transparency_is_dropped_where_it_is_not_expected(tmp_path: Path) -> None:
+    pixels = np.arange(80, dtype=np.uint8).reshape(4, 5, 4)
+    Image.fromarray(pixels).save(tmp_path / "x.png")
+    assert np.array_equal(read_stored(tmp_path / "x.png", form(3)).numpy(), pixels[..., :3].transpose(2, 0, 1))
+    assert np.array_equal(read_stored(tmp_path / "x.png", form(4)).numpy(), pixels.transpose(2, 0, 1))
+
+
+def test_wrong_files_are_named_with_the_remedy(tmp_path: Path) -> None:
+    save_npy(tmp_path / "two.npy", np.zeros((2, 4, 5), np.uint16))
+    with_nan = np.zeros((1, 4, 5), np.float32)
+    with_nan[0, 2, 3] = np.nan
+    save_npy(tmp_path / "nan.npy", with_nan)
+    np.save(tmp_path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
+    save_npy(tmp_path / "complex.npy", np.zeros((4, 5), np.complex64))
+    save_npy(tmp_path / "flat.npy", np.zeros(5))
+    (tmp_path / "cut.npy").write_bytes((tmp_path / "two.npy").read_bytes()[:150])
+    expected = {
+        "two": "has 2 channels, data.source_channels is 1: set data.source_channels=2",
+        "nan": r"channel 1, row 2, column 3 holds nan, which is no number \(1 such pixel\)",
+        "objects": "cannot be read as an array",
+        "complex": "holds complex64, expected integers or floats",
+        "flat": r"has the shape \(5,\), expected \(H, W\), \(C, H, W\) or \(H, W, C\)",
+        "cut": "cannot be read as an array",
+        "none": "no such file",
+    }
+    for name, message in expected.items():
+        path = tmp_path / f"{name}.npy"
+        with pytest.raises(DataError, match=f"^{re.escape(str(path))}: {message}"):
+            read_stored(path, form(1))
+
+
+def test_other_types_than_8_bits_need_a_range(tmp_path: Path) -> None:
+    save_npy(tmp_path / "x.npy", np.zeros((2, 4, 5), np.uint16))
+    with pytest.raises(DataError, match=r"holds uint16, expected 8 bits as the others: .*data\.source_range"):
+        read_stored(tmp_path / "x.npy", form(2, is_8_bit=True))
+
+
+def test_a_tiff_without_the_package_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "tifffile", None)
+    save_image(tmp_path / "x.tif", np.zeros((4, 5), np.float32))
+    with pytest.raises(LoadingError, match=r"x\.tif: reading it needs the package tifffile: .*\[tiff\]"):
+        read_stored(tmp_path / "x.tif", form(1))
+
+
+def test_arrays_are_images_of_folders_that_hold_no_others(tmp_path: Path) -> None:
+    write_npy(tmp_path / "a.npy", np.zeros((1, 4, 5)))
+    assert list(find_images(tmp_path, [])) == ["a"]
+    assert count_other_files([tmp_path]) == ""
+    save_image(tmp_path / "b.png", np.zeros((4, 5), np.uint8))
+    assert list(find_images(tmp_path, [])) == ["b"]
+    assert count_other_files([tmp_path]) == "1 .npy"

@@ -1,0 +1,86 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from data.batch import DataError
+from data.paired_folders import PairedFolders
+from data.resizing import resize_image
+from data.stored_images import StoredForm
+from data.value_range import ValueRange, percentile_ranges
+from tests.images import save_npy
+
+
+def test_the_range_becomes_minus_1_to_1_and_the_rest_is_clamped() -> None:
+    values = torch.tensor([[[[-10.0, 0.0, 5.0, 10.0, 99.0]]]])
+    assert ValueRange.of([0, 10]).to_float(values).tolist() == [[[[-1, -1, 0, 1, 1]]]]
+    assert values[0, 0, 0, 0] == -10  # the batch stays
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.int16])
+def test_integers_survive_there_and_back(dtype: torch.dtype) -> None:
+    bounds = torch.iinfo(dtype)
+    values = torch.arange(bounds.min, bounds.max + 1, 3).to(dtype).view(1, 1, 1, -1)
+    range_of_type = ValueRange.of([bounds.min, bounds.max])
+    floats = range_of_type.to_float(values)
+    assert (floats.min(), floats.dtype) == (-1, torch.float32)
+    assert torch.equal(range_of_type.from_float(floats, dtype), values)
+
+
+def test_each_channel_has_its_range() -> None:
+    values = ValueRange.of([0, 10, 100, 300])
+    images = torch.tensor([5, 200], dtype=torch.int16).view(1, 2, 1, 1).expand(2, 2, 4, 5)
+    assert torch.equal(values.to_float(images), torch.zeros(2, 2, 4, 5))
+    assert values.from_float(torch.ones(1, 2, 1, 1), torch.float32).flatten().tolist() == [10, 300]
+
+
+def test_the_share_outside_is_counted() -> None:
+    image = torch.tensor([[[0, 10, 11, -1]]], dtype=torch.int16)
+    assert ValueRange.of([0, 10]).outside(image) == 0.5
+
+
+def pairs(root: Path, n: int) -> PairedFolders:
+    for number in range(n):
+        pixels = np.random.default_rng(number).uniform(0, 1000, (2, 30, 40)).astype(np.float32)
+        pixels[1] = 7
+        save_npy(root / "A" / f"{number}.npy", pixels)
+        save_npy(root / "B" / f"{number}.npy", pixels[0])
+    forms = {
+        "source": StoredForm(2, "data.source_channels", is_8_bit=False),
+        "target": StoredForm(1, "data.target_channels", is_8_bit=False),
+    }
+    return PairedFolders(
+        source_folder=root / "A",
+        target_folder=root / "B",
+        instance_folder=None,
+        n_classes=0,
+        ignore_id=None,
+        forms=forms,
+    )
+
+
+def test_percentiles_are_of_each_channel(tmp_path: Path) -> None:
+    found = percentile_ranges(pairs(tmp_path, 3), ["source", "target"], skips_bad=False)
+    low, high, *constant = found["source"]
+    assert low == pytest.approx(1, abs=2)
+    assert high == pytest.approx(999, abs=2)
+    assert constant == [7, 8]
+    assert found["target"] == [low, high]
+
+
+def test_bad_samples_are_left_out_of_percentiles_where_they_are_skipped(tmp_path: Path) -> None:
+    layout = pairs(tmp_path, 3)
+    (tmp_path / "A" / "1.npy").write_bytes(b"")
+    assert len(percentile_ranges(layout, ["source"], skips_bad=True)["source"]) == 4
+    with pytest.raises(DataError, match=r"1\.npy: cannot be read"):
+        percentile_ranges(layout, ["source"], skips_bad=False)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.int16, torch.float32])
+def test_resizing_keeps_type_and_range(dtype: torch.dtype) -> None:
+    step = torch.zeros(1, 20, 20)
+    step[..., 10:] = 30000
+    resized = resize_image(step.to(dtype), 45, 47)
+    assert (resized.shape, resized.dtype) == ((1, 45, 47), dtype)
+    assert (float(resized.float().min()), float(resized.float().max())) == (0, 30000)

@@ -1,0 +1,244 @@
+"""Journeys with images that are not 8-bit RGB: several bands, 16 bits, floats."""
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import training.pixel_settings
+from configs.load import load_config
+from configs.unused_settings import unused_settings
+from data.image_files import read_rgb
+from data.stored_images import StoredForm, read_stored
+from data.tiff_file import geo_tags
+from tests.conftest import save_image
+from tests.images import GEO_TAGS, bands, heights, save_npy, tifffile
+from tests.runs import assert_equal, checkpoint, program_main, run, translate, without_config
+from tools import check_data
+from utils.checkpoint import CheckpointError
+from utils.errors import ConfigError, UserError
+
+CONFIG = """
+run: {{name: tiny, root: {root}/runs, device: cpu}}
+data:
+  {{layout: paired_folders, root: {root}/pairs, source_channels: 4, target_channels: 1, preprocess: none, workers: 0}}
+generator: {{base_channels: 4, n_downsamplings: 2, n_blocks: 1}}
+discriminator: {{base_channels: 4, n_layers: 2}}
+loss: {{l1: 10, vgg: 0}}
+amp: {{opt_level: O0}}
+train: {{max_steps: 4}}
+checkpoint: {{every_steps: 2, keep: 0}}
+log: {{every_steps: 2, images_every_steps: 2, n_images: 2, show_channels: [3, 2, 1]}}
+"""
+TARGET = StoredForm(1, "data.target_channels", is_8_bit=False)
+
+
+def save_tiff(path: Path, pixels: np.ndarray) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    options = {"planarconfig": "contig"} if pixels.ndim == 3 else {}
+    pixels = pixels.transpose(1, 2, 0) if pixels.ndim == 3 else pixels
+    tifffile().imwrite(path, pixels, photometric="minisblack", extratags=GEO_TAGS, **options)
+
+
+def make_pairs(folder: Path, suffix: str, save: Callable[[Path, np.ndarray], None]) -> Path:
+    """Write a configuration and pairs of 4 bands in 16 bits and heights in metres."""
+    for split, seeds in {"train": range(4), "val": range(4, 6), "test": range(6, 8)}.items():
+        for seed in seeds:
+            save(folder / "pairs" / f"{split}_A" / f"{seed}{suffix}", bands(seed))
+            save(folder / "pairs" / f"{split}_B" / f"{seed}{suffix}", heights(seed))
+    path = folder / "bands.yaml"
+    path.write_text(CONFIG.format(root=folder))
+    return path
+
+
+@pytest.fixture
+def array_config(tmp_path: Path) -> Path:
+    return make_pairs(tmp_path, ".npy", save_npy)
+
+
+@pytest.fixture(params=[".npy", ".tif"])
+def config(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    suffix: str = request.param
+    return make_pairs(tmp_path, suffix, save_tiff if suffix == ".tif" else save_npy)
+
+
+def test_16_bit_bands_become_heights_in_metres(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(config)
+    shown = capsys.readouterr().out
+    assert "sources        4 channels, values " in shown
+    assert "targets        1 channel, values -20 to 4" in shown
+    folder, runs = config.parent, config.parent / "runs"
+    suffix = next((folder / "pairs" / "test_A").iterdir()).suffix
+    saved = checkpoint(config, 4)["config"]["data"]
+    assert (len(saved["source_range"]), len(saved["target_range"])) == (8, 2)
+    assert saved["target_files"] == f"float32{suffix}"
+    settings = (runs / "tiny" / "config.yaml").read_text()
+    assert "target_files: float32" in settings
+
+    translate("--checkpoint", str(runs / "tiny"), "--output", str(folder / "out"))
+    translate("--checkpoint", str(runs / "tiny"), "--output", str(folder / "tiled"), "--tile", "16")
+    for seed in (6, 7):
+        whole, tiled = (read_stored(folder / name / f"{seed}{suffix}", TARGET) for name in ("out", "tiled"))
+        assert (whole.shape, whole.dtype) == ((1, 32, 40), torch.float32)
+        assert saved["target_range"][0] <= float(whole.min()) < float(whole.max()) <= saved["target_range"][1]
+        assert torch.allclose(whole, tiled, atol=0.05)
+        for kind in ("source", "translated", "target", "difference"):
+            assert (folder / "out" / "gallery" / kind / f"{seed}.png").exists()
+    metrics = json.loads((folder / "out" / "metrics.json").read_text())
+    width = saved["target_range"][1] - saved["target_range"][0]
+    assert metrics["mean"]["mae"] == pytest.approx(metrics["mean"]["l1"] * width, rel=0.02)
+    if suffix == ".tif":
+        assert len(geo_tags(folder / "out" / "6.tif", 32, 40)) == len(GEO_TAGS)
+
+
+def test_a_resumed_run_is_the_same_bit_by_bit(config: Path) -> None:
+    run(config, "run.name=whole")
+    run(config, "train.max_steps=2")
+    run(config)
+    assert_equal(without_config(checkpoint(config, 4)), without_config(checkpoint(config, 4, "whole")))
+
+
+def test_a_resumed_run_keeps_its_range_when_the_data_change(array_config: Path) -> None:
+    run(array_config, "train.max_steps=2")
+    before = checkpoint(array_config, 2)["config"]["data"]["target_range"]
+    save_npy(array_config.parent / "pairs" / "train_B" / "0.npy", heights(0) * 100)
+    run(array_config, "--accept-changed-data")
+    assert checkpoint(array_config, 4)["config"]["data"]["target_range"] == before
+    with pytest.raises(CheckpointError, match=r"was trained with data\.target_range=\[-20\.0, .*, now it is \[0\.0, 1"):
+        run(array_config, "data.target_range=[0,1]")
+
+
+def test_existing_translations_are_kept(array_config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(array_config)
+    arguments = ["--checkpoint", str(array_config.parent / "runs" / "tiny"), "--output", str(array_config.parent / "o")]
+    translate(*arguments)
+    first = np.load(array_config.parent / "o" / "6.npy")
+    (array_config.parent / "o" / "7.npy").write_bytes(b"")  # as a killed process leaves it
+    capsys.readouterr()
+    translate(*arguments, "--existing", "keep")
+    assert "kept         1 existing image" in capsys.readouterr().out
+    assert np.array_equal(np.load(array_config.parent / "o" / "6.npy"), first)
+    assert np.load(array_config.parent / "o" / "7.npy").shape == (1, 32, 40)
+
+
+@pytest.mark.parametrize("files", ["uint16.png", "uint16.npy", "int16.npy"])
+def test_the_files_can_be_chosen(array_config: Path, files: str) -> None:
+    run(array_config, f"data.target_files={files}", "data.target_range=[-20,480]")
+    folder = array_config.parent
+    translate("--checkpoint", str(folder / "runs" / "tiny"), "--output", str(folder / "out"))
+    dtype, _, suffix = files.partition(".")
+    image = read_stored(folder / "out" / f"6.{suffix}", TARGET)
+    assert str(image.dtype) == f"torch.{dtype}"
+    assert float(image.float().max()) > 1  # metres, and not levels of a range
+
+
+def test_a_run_of_an_earlier_version_stays_at_the_high_bytes(
+    array_config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = array_config.parent / "pairs"
+    shutil.rmtree(pairs)
+    for seed in range(4):
+        save_image(pairs / "train_A" / f"{seed}.png", bands(seed)[3])
+        save_image(pairs / "train_B" / f"{seed}.png", bands(seed)[0])
+    with monkeypatch.context() as patch:  # earlier versions read every image as 8-bit RGB
+        patch.setattr(training.pixel_settings, "undecided_sides", lambda *_: [])
+        run(array_config, "data.source_channels=1", "run.name=whole")
+        run(array_config, "data.source_channels=1", "train.max_steps=2")
+    capsys.readouterr()
+    run(array_config, "data.source_channels=1")
+    assert "1 channel" not in capsys.readouterr().out
+    assert_equal(without_config(checkpoint(array_config, 4)), without_config(checkpoint(array_config, 4, "whole")))
+    run(array_config, "data.source_channels=1", "run.name=new", "train.max_steps=2")
+    assert "sources        1 channel, values " in capsys.readouterr().out
+    assert checkpoint(array_config, 2, "new")["config"]["data"]["target_files"] == "uint16.png"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--format", "pt2"], r"images that are not 8-bit RGB; use --conditioning outside"),
+        (["--format", "html"], r"images that are not 8-bit RGB, which a page cannot show"),
+    ],
+)
+def test_exports_of_images_are_refused(array_config: Path, arguments: list[str], message: str) -> None:
+    run(array_config, "train.max_steps=2")
+    with pytest.raises(UserError, match=message):
+        program_main("tools.export")(["--checkpoint", str(array_config.parent / "runs" / "tiny"), *arguments])
+
+
+def test_weights_and_tensors_are_exported(array_config: Path) -> None:
+    run(array_config, "train.max_steps=2")
+    folder = array_config.parent / "runs" / "tiny"
+    program_main("tools.export")(["--checkpoint", str(folder), "--format", "pt2", "--conditioning", "outside"])
+    program_main("tools.export")(["--checkpoint", str(folder), "--format", "safetensors"])
+    results = []
+    for file in (folder, folder / "generator.safetensors"):
+        output = array_config.parent / f"of_{file.name}"
+        translate("--checkpoint", str(file), "--output", str(output), "--opt-level", "O0")
+        results.append(np.load(output / "6.npy"))
+    assert np.abs(results[0] - results[1]).max() < 0.01
+
+
+def test_the_playground_refuses_what_it_cannot_draw(array_config: Path) -> None:
+    run(array_config, "train.max_steps=2")
+    with pytest.raises(ConfigError, match=r"not 8-bit RGB, which a page cannot draw"):
+        program_main("tools.playground")(["--checkpoint", str(array_config.parent / "runs" / "tiny")])
+
+
+def test_networks_that_see_colours_are_refused(array_config: Path) -> None:
+    for setting, message in {
+        "loss.vgg=1": r"loss\.vgg is 1\.0, expected 0 with data\.target_channels=4: VGG19 sees 1 or 3 channels",
+        "metrics.extra=[lpips]": r"metrics\.extra is \['lpips'\], expected \[\] with data\.target_channels=4",
+    }.items():
+        with pytest.raises(ConfigError, match=message):
+            run(array_config, "data.target_channels=4", setting)
+
+
+def test_settings_of_other_images_are_without_effect_on_8_bit_rgb(array_config: Path) -> None:
+    settings = ["data.target_files=uint16.png", "data.target_channels=3", "data.source_channels=3"]
+    assert unused_settings(load_config(array_config, settings)) == [
+        "data.target_files=uint16.png",
+        "log.show_channels=[3, 2, 1]",
+    ]
+    assert unused_settings(load_config(array_config, ["data.target_channels=4"])) == []
+
+
+def test_wrong_channels_and_missing_numbers_end_a_run_with_the_remedy(array_config: Path) -> None:
+    with pytest.raises(UserError, match=r"0\.npy: has 4 channels, data\.source_channels is 3: set .*=4"):
+        run(array_config, "data.source_channels=3")
+    pixels = heights(1)
+    pixels[3, 4] = np.nan
+    save_npy(array_config.parent / "pairs" / "train_B" / "1.npy", pixels)
+    with pytest.raises(UserError, match=r"1\.npy: channel 1, row 3, column 4 holds nan"):
+        run(array_config)
+    run(array_config, "data.on_bad_sample=skip", "train.max_steps=2")
+
+
+def test_check_data_finds_types_ranges_and_missing_numbers(
+    array_config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = array_config.parent / "pairs"
+    save_npy(pairs / "train_A" / "2.npy", np.zeros((4, 32, 40), np.uint8))
+    save_npy(pairs / "train_B" / "1.npy", np.full((32, 40), np.nan, np.float32))
+    monkeypatch.setattr(sys, "argv", ["check_data"])
+    with pytest.raises(SystemExit):
+        program_main("tools.check_data")(["--config", str(array_config), "data.target_range=[0,480]"])
+    shown = capsys.readouterr().out
+    assert "train_B/1.npy: channel 1, row 0, column 0 holds nan, which is no number (1280 such pixels)" in shown
+    assert "train_A: images of several types (2 of uint16, 1 of uint8), such as 2: store them alike" in shown
+    assert "train: 3 targets of 3 with values outside data.target_range, which are clamped; most of" in shown
+    assert "2 problems in train, test, val" in shown
+
+
+def test_augmented_bands_train_and_are_shown(array_config: Path, tmp_path: Path) -> None:
+    augment = ["data.augment.rotation_degrees=[-20,20]", "data.augment.noise=[0,0.1]", "data.augment.color=[0.8,1.2]"]
+    run(array_config, *augment)
+    sheet = tmp_path / "sheet.png"
+    check_data.main(["--config", str(array_config), *augment, "--show", "2", "--sheet", str(sheet)])
+    shown = read_rgb(sheet)
+    assert shown.float().std() > 20
