@@ -141,7 +141,6 @@ def _open_split(config: Config, split: str, *, needs_targets: bool) -> tuple[Lay
 
 def problems_of_splits(config: Config, splits: Mapping[str, bool], found: Found) -> Iterator[str]:
     """Yield the problems of splits, given as in `splits_of_config`; log what they hold, and add it to `found`."""
-    config = completed(config, next(iter(splits)))
     for split, needs_targets in splits.items():
         yield from problems_of_split(config, split, needs_targets=needs_targets, found=found)
     yield from palette_problems(found.label_maps)
@@ -266,6 +265,7 @@ def main(argv: Sequence[str]) -> None:
     n_problems, found = 0, Found()
     if is_guess:
         logger.info("each image is taken to hold both sides; tools.convert_data from-photos makes pairs of photographs")
+    config = completed(config, next(iter(splits)))
     for problem in problems_of_splits(config, splits, found):
         n_problems += 1
         logger.info("%s", " ".join(problem.split()))
