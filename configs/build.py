@@ -16,6 +16,7 @@ from data import LAYOUTS
 from data.cache import CachedLayout, SampleCache
 from data.conditioning import Conditioning
 from data.layout import Layout
+from data.pair_augmentation import PairAugmentation
 from data.preprocessing import Preprocessing
 from losses import GENERATOR_LOSSES
 from losses.adversarial import AdversarialLoss
@@ -146,6 +147,7 @@ def build_preprocessing(config: Config) -> Preprocessing:
         flip=data.flip,
         size_multiple=sides.multiple,
         min_size=sides.minimum,
+        augmentation=PairAugmentation(**vars(data.augment)),
     )
 
 

@@ -61,7 +61,8 @@ def _unused_of_data(config: Config) -> list[str]:
     unused += ["data.feature_folder"] if features.n_channels == 0 or features.origin == "encoded" else []
     unused += ["data.ignore_id"] if data.n_classes == 0 else []
     has_own_classes = LAYOUTS[data.layout].own_classes is not None
-    unused += ["data.source_channels"] if data.n_classes or has_own_classes else []
+    of_source_images = ["source_channels", *(f"augment.{name}" for name in ("color", "hue", "noise", "jpeg_quality"))]
+    unused += [f"data.{name}" for name in of_source_images] if data.n_classes or has_own_classes else []
     unused += ["data.on_bad_sample"] if data.layout == "synthetic_facades" else []
     unused += ["data.timeout_s", "data.prefetch"] if data.workers == 0 else []
     unused += ["data.cache_gib"] if data.cache == "none" else []

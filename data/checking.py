@@ -17,6 +17,7 @@ import torch
 from data.image_files import read_ids
 from data.layout import Layout, describe_sample
 from data.loader import as_data_error
+from data.observation import Observation, observe
 from data.palettes import label_map
 from data.preprocessing import Preprocessing
 from data.worker_monitor import POLL_S, describe_exit
@@ -34,6 +35,7 @@ class Checked:
     height, width: size after preprocessing, in pixels; 0 where the sample cannot be used.
     ends_process: whether the process that read it ended.
     ids: of the label map as stored, those that are no class included; empty where there is none.
+    observation: of a sample that can be used.
     """
 
     index: int
@@ -42,6 +44,7 @@ class Checked:
     width: int = 0
     ends_process: bool = False
     ids: frozenset[int] = frozenset()
+    observation: Observation | None = None
 
 
 @dataclass(frozen=True)
@@ -64,9 +67,10 @@ class Check:
                 placement = self.preprocessing.draw(sample, np.random.default_rng(0))
             else:
                 placement = self.preprocessing.fixed(sample)
+            observation = observe(self.layout, index, sample)
         except Exception as error:  # noqa: BLE001  a bug is reported with its sample
             return Checked(index, as_data_error(error, describe_sample(self.layout, index)).problems, ids=ids)
-        return Checked(index, (), placement.crop_height, placement.crop_width, ids=ids)
+        return Checked(index, (), placement.crop_height, placement.crop_width, ids=ids, observation=observation)
 
 
 def _ids_of_label_map(layout: Layout, index: int) -> frozenset[int]:

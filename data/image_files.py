@@ -183,6 +183,21 @@ def read_palette(path: Path) -> bytes:
     return palette[: 3 * n_colors]
 
 
+def read_bits(path: Path) -> int | None:
+    """Return the bits of a channel of an image from its header: 8, 16 or 32; None where it cannot be read."""
+    try:
+        with warnings.catch_warnings(), Image.open(path, formats=IMAGE_FORMATS) as image:
+            warnings.simplefilter("ignore")
+            parameters = image.tile[0].args if image.tile else ()
+            layout, *rest = parameters if isinstance(parameters, tuple) and parameters else (parameters,)
+            is_wide_ppm = image.format == "PPM" and bool(rest) and rest[-1] > 255
+            if image.mode.startswith("I;16") or str(layout).endswith((";16B", ";16L", ";16N")) or is_wide_ppm:
+                return 16
+            return 32 if image.mode in ("I", "F") else 8
+    except _DECODING_ERRORS:
+        return None
+
+
 def write_jpeg(path: Path, image: Tensor) -> None:
     """Write a (3, H, W) uint8 RGB image as JPEG of quality 95 with colours at full resolution; create its folders."""
     _write(path, image, format="JPEG", quality=JPEG_QUALITY, subsampling=0)

@@ -12,6 +12,8 @@ from data.batch import DataError, LoadingError, Sample
 from data.image_files import read_ids, read_rgb
 from data.layout import Origin
 
+_FEW_PIXELS = 2  # by which sizes differ where a program has rounded them
+
 
 @dataclass(frozen=True)
 class MapReader:
@@ -83,7 +85,11 @@ def _size_problems(first: Tensor, first_path: Path, second: Tensor, second_path:
     if first.shape[-2:] == second.shape[-2:]:
         return []
     sizes = [f"{tensor.shape[-1]}x{tensor.shape[-2]}" for tensor in (first, second)]
-    return [f"{first_path} is {sizes[0]} but its partner {second_path} is {sizes[1]}: make them the same size"]
+    differences = (abs(a - b) for a, b in zip(first.shape[-2:], second.shape[-2:], strict=True))
+    remedy = (
+        "crop the larger one, resizing would blur it" if max(differences) <= _FEW_PIXELS else "make them the same size"
+    )
+    return [f"{first_path} is {sizes[0]} but its partner {second_path} is {sizes[1]}: {remedy}"]
 
 
 @contextmanager

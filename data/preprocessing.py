@@ -1,6 +1,8 @@
-"""Resizing, cropping and mirroring: one draw per sample, the same for each of its maps."""
+"""Resizing, cropping, mirroring and augmentation: one draw per sample, the same for each of its maps."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -11,13 +13,18 @@ from torchvision.transforms.v2 import functional as F
 
 from data.batch import DataError, Sample
 from data.image_files import MAX_PIXELS
+from data.pair_augmentation import NO_AUGMENTATION, NO_CHANGE, PairAugmentation, PairChange
+from data.warp import read_ids, read_image
 
 Mode = Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop", "none"]
 
 
 @dataclass(frozen=True)
 class Placement:
-    """One draw: resize to height x width, crop, mirror. All lengths in pixels."""
+    """One draw: resize to height x width, crop, mirror, change. All lengths in pixels.
+
+    A warp reads what the crop holds from all of the resized image, so that borders show as little as possible.
+    """
 
     height: int
     width: int
@@ -26,13 +33,19 @@ class Placement:
     crop_height: int
     crop_width: int
     flip: bool
+    change: PairChange = NO_CHANGE
 
     def image(self, image: Tensor) -> Tensor:
         """Apply to a (3, H, W) uint8 image; antialiased bicubic, as Pillow's BICUBIC, which the originals use."""
         if image.shape[-2:] != (self.height, self.width):
             size = [self.height, self.width]
             image = F.resize(image, size, interpolation=InterpolationMode.BICUBIC, antialias=True)
-        return self._cut(image)
+        return self._cut(image, read_image)
+
+    def source_image(self, image: Tensor) -> Tensor:
+        """Apply to a source image, which alone changes its colours."""
+        image, photometric = self.image(image), self.change.photometric
+        return image if photometric is None else photometric(image)
 
     def ids(self, ids: Tensor) -> Tensor:
         """Apply to a (C, H, W) integer map; nearest neighbour by indexing, exact for every dtype."""
@@ -41,12 +54,23 @@ class Placement:
             rows = ((torch.arange(self.height) + 0.5) * (height / self.height)).long()
             columns = ((torch.arange(self.width) + 0.5) * (width / self.width)).long()
             ids = ids[:, rows[:, None], columns]
-        return self._cut(ids)
+        return self._cut(ids, read_ids)
 
-    def _cut(self, image: Tensor) -> Tensor:
-        rows = slice(self.top, self.top + self.crop_height)
-        image = image[:, rows, self.left : self.left + self.crop_width]
-        return (image.flip(-1) if self.flip else image).contiguous()
+    def _cut(self, image: Tensor, read: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        if self._positions is None:
+            rows = slice(self.top, self.top + self.crop_height)
+            image = image[:, rows, self.left : self.left + self.crop_width]
+        else:
+            image = read(image, self._positions)
+        return self.change.turned(image.flip(-1) if self.flip else image).contiguous()
+
+    @cached_property
+    def _positions(self) -> Tensor | None:
+        """Where the warp reads each pixel of the crop, (2, crop_height, crop_width) float32; None without a warp."""
+        if self.change.warp is None:
+            return None
+        center = torch.tensor([self.left + self.crop_width / 2, self.top + self.crop_height / 2])
+        return self.change.warp.positions(self.crop_height, self.crop_width) + center[:, None, None]
 
 
 @dataclass(frozen=True)
@@ -56,6 +80,7 @@ class Preprocessing:
     size_multiple: the sides must be multiples of it. Sides that follow from the image (the height of scale_width, both
         sides of none) are rounded to it.
     min_size: minimum of such a side.
+    augmentation: what else is drawn for training.
     """
 
     mode: Mode
@@ -66,6 +91,7 @@ class Preprocessing:
     flip: bool
     size_multiple: int
     min_size: int
+    augmentation: PairAugmentation = NO_AUGMENTATION
 
     def draw(self, sample: Sample, rng: np.random.Generator) -> Placement:
         """Draw a random placement for training.
@@ -73,6 +99,10 @@ class Preprocessing:
         Raises:
             DataError: the resized sample is smaller than the crop, or too large.
         """
+        placement = self._drawn_crop(sample, rng)
+        return replace(placement, change=self.augmentation.draw(placement.crop_height, placement.crop_width, rng))
+
+    def _drawn_crop(self, sample: Sample, rng: np.random.Generator) -> Placement:
         whole = self.whole(sample)
         flip = self.flip and bool(rng.random() < 0.5)
         if self.mode in ("scale_width", "none"):
@@ -144,7 +174,7 @@ def place(sample: Sample, placement: Placement, source_is_ids: bool) -> Sample:
     """Return the sample with the same placement applied to each of its maps."""
     return replace(
         sample,
-        source=placement.ids(sample.source) if source_is_ids else placement.image(sample.source),
+        source=placement.ids(sample.source) if source_is_ids else placement.source_image(sample.source),
         instances=None if sample.instances is None else placement.ids(sample.instances),
         target=None if sample.target is None else placement.image(sample.target),
         # constant in each instance; interpolation would mix neighbours

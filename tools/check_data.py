@@ -3,7 +3,8 @@
 python -m tools.check_data --config configs/NAME.yaml [section.key=value ...]
 python -m tools.check_data FOLDER [--n-classes N] [section.key=value ...]
 
-Without --n-classes label maps may hold any id, and those that occur are listed.
+Without --n-classes label maps may hold any id, and those that occur are listed. --show N writes a sheet of training
+samples as they are stored and as they are cropped and augmented.
 """
 
 import sys
@@ -18,9 +19,11 @@ from configs.load import config_from_dict, load_config
 from configs.schema import Config
 from data.batch import DataError, check_one_size
 from data.checking import Check, check_all
-from data.image_files import IMAGE_SUFFIXES, count_other_files
+from data.image_files import IMAGE_SUFFIXES, count_other_files, write_png
 from data.layout import Layout, PairingError, check_enough
+from data.observation import Observation, shared_files, split_warnings
 from data.palettes import label_maps, palette_problems
+from tools.sample_sheet import MAX_SAMPLES, training_sheet
 from utils.cli import ArgumentParser, OnlyOnce, run_entry_point
 from utils.cores import usable_cores
 from utils.errors import ConfigError
@@ -30,6 +33,7 @@ from utils.text import counted
 _ANY_CLASSES = 2**31 - 1  # data.n_classes where the user has not said it
 _IGNORED_IDS = (255, 65535)  # as data sets mark pixels without a class
 _LISTED_RANGES = 8
+_SHEET = "augmented_samples.png"
 
 
 def data_set_in(folder: Path, n_classes: int | None, overrides: Sequence[str]) -> tuple[Config, dict[str, bool]]:
@@ -69,37 +73,41 @@ def splits_of_config(config: Config) -> dict[str, bool]:
 
 
 @dataclass(frozen=True)
-class LabelMaps:
-    """The label maps of all splits, and the ids that occur in them."""
+class Found:
+    """The findings in all splits that are no problem by themselves.
 
-    files: list[Path] = field(default_factory=list)
+    label_maps: their files. ids: those that occur in them. observations: of samples that can be used, by split.
+    """
+
+    label_maps: list[Path] = field(default_factory=list)
     ids: set[int] = field(default_factory=set)
+    observations: dict[str, list[Observation]] = field(default_factory=dict)
+
+    def warnings(self) -> Iterator[str]:
+        """Yield a line for each peculiarity that training accepts and that is a mistake more often than not."""
+        for split, observations in self.observations.items():
+            yield from (f"{split}: {warning}" for warning in split_warnings(observations))
+        yield from shared_files(self.observations)
 
 
-def problems_of_split(config: Config, split: str, *, needs_targets: bool, found: LabelMaps) -> Iterator[str]:
+def problems_of_split(config: Config, split: str, *, needs_targets: bool, found: Found) -> Iterator[str]:
     """Yield the problems of a split, as training reports them; log the number of its samples.
 
-    found: its label maps are added.
+    found: what the split holds is added.
     """
-    layout: Layout | None
-    try:
-        layout = build.build_layout(config, split, needs_targets=needs_targets)
-    except PairingError as error:
-        yield from error.problems
-        layout = error.rest
-    except DataError as error:
-        yield from error.problems
-        layout = None
+    layout, problems = _open_split(config, split, needs_targets=needs_targets)
+    yield from problems
     if layout is None:
         return
     logger.info("%s: %s", split, counted(len(layout), "sample"))
     if others := count_other_files(layout.folders):
         logger.info("%s: left out, being of other formats: %s", split, others)
-    found.files.extend(label_maps(layout))
+    found.label_maps.extend(label_maps(layout))
     check = Check(layout, build.build_preprocessing(config), is_for_training=split == "train")
     results = sorted(
         check_all(check, n_processes=usable_cores(), timeout_s=config.data.timeout_s), key=lambda checked: checked.index
     )
+    found.observations[split] = [checked.observation for checked in results if checked.observation]
     for checked in results:
         found.ids.update(checked.ids)
         yield from checked.problems
@@ -112,12 +120,21 @@ def problems_of_split(config: Config, split: str, *, needs_targets: bool, found:
                 yield from error.problems
 
 
-def problems_of_splits(config: Config, splits: Mapping[str, bool]) -> Iterator[str]:
-    """Yield the problems of splits, given as in `splits_of_config`, and log what they hold."""
-    found = LabelMaps()
+def _open_split(config: Config, split: str, *, needs_targets: bool) -> tuple[Layout | None, Sequence[str]]:
+    """Return the complete samples of a split, None where there is none, and the problems of the others."""
+    try:
+        return build.build_layout(config, split, needs_targets=needs_targets), ()
+    except PairingError as error:
+        return error.rest, error.problems
+    except DataError as error:
+        return None, error.problems
+
+
+def problems_of_splits(config: Config, splits: Mapping[str, bool], found: Found) -> Iterator[str]:
+    """Yield the problems of splits, given as in `splits_of_config`; log what they hold, and add it to `found`."""
     for split, needs_targets in splits.items():
         yield from problems_of_split(config, split, needs_targets=needs_targets, found=found)
-    yield from palette_problems(found.files)
+    yield from palette_problems(found.label_maps)
     if found.ids:
         logger.info("%s", describe_ids(found.ids, config.data.n_classes, config.data.ignore_id))
 
@@ -145,6 +162,17 @@ def _ranges(numbers: Sequence[int]) -> str:
     return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
 
 
+def write_sheet(config: Config, split: str, n_samples: int, path: Path) -> None:
+    """Write samples of a training split on a sheet, and log its path."""
+    layout, _ = _open_split(config, split, needs_targets=True)
+    sheet = training_sheet(config, layout, n_samples) if layout else None
+    if sheet is None:
+        logger.info("no sheet: %s has no sample that can be used", split)
+        return
+    write_png(path, sheet)
+    logger.info("sheet of samples of %s: %s", split, path)
+
+
 def main(argv: Sequence[str]) -> None:
     """Check a data set according to the command line; exit with code 1 if it has problems."""
     parser = ArgumentParser(description="Report all problems of a data set at once.")
@@ -155,9 +183,17 @@ def main(argv: Sequence[str]) -> None:
         "--n-classes", type=int, metavar="N", help="number of classes of label maps, for FOLDER; default: any"
     )
     parser.add_argument(
+        "--show", type=int, default=0, metavar="N", help="write a sheet of N training samples, augmented as in training"
+    )
+    parser.add_argument(
+        "--sheet", type=Path, default=Path(_SHEET), metavar="FILE", help=f"of --show; default: {_SHEET}"
+    )
+    parser.add_argument(
         "settings", nargs="*", metavar="FOLDER|section.key=value", help="data set, or settings of --config"
     )
     arguments = parser.parse_intermixed_args(argv)
+    if not 0 <= arguments.show <= MAX_SAMPLES:
+        raise ConfigError(f"--show is {arguments.show}, expected a number from 1 to {MAX_SAMPLES}")
     is_guess = False
     if arguments.config:
         config = load_config(arguments.config, arguments.settings)
@@ -169,13 +205,20 @@ def main(argv: Sequence[str]) -> None:
     else:
         raise ConfigError("nothing to check; name a configuration with --config FILE, or a folder")
     log_to_console(is_main=True)
-    n_problems = 0
+    n_problems, found = 0, Found()
     if is_guess:
         logger.info("each image is taken to hold both sides; tools.convert_data from-photos makes pairs of photographs")
-    for problem in problems_of_splits(config, splits):
+    for problem in problems_of_splits(config, splits, found):
         n_problems += 1
         logger.info("%s", " ".join(problem.split()))
-    logger.info("%s in %s", counted(n_problems, "problem") if n_problems else "no problem", ", ".join(splits))
+    warnings = list(found.warnings())
+    for warning in warnings:
+        logger.info("warning: %s", " ".join(warning.split()))
+    if arguments.show:
+        write_sheet(config, "train" if "train" in splits else next(iter(splits)), arguments.show, arguments.sheet)
+    n_warnings = f"; {counted(len(warnings), 'warning')}" if warnings else ""
+    count = counted(n_problems, "problem") if n_problems else "no problem"
+    logger.info("%s in %s%s", count, ", ".join(splits), n_warnings)
     if n_problems:
         raise SystemExit(1)
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from configs.schema.checks import require, require_at_least
+from configs.schema.pair_augmentation import PairAugmentationConfig
 
 SIZED_BY_CROP = ("resize_and_crop", "scale_width_and_crop", "crop")
 
@@ -106,6 +107,10 @@ class DataConfig:
     """Batches that each loader process has ready."""
     synthetic: SyntheticConfig = field(default_factory=SyntheticConfig)
     """Sizes of the embedded data set."""
+    augment: PairAugmentationConfig = field(default_factory=PairAugmentationConfig)
+    """What else is drawn for each training pair in each epoch, from ranges [lowest,highest]; []: off. All its maps are
+    warped and turned alike; colours, noise and JPEG are of RGB sources alone. Validation and test samples stay as they
+    are. Section augmentation is another thing: it changes what the discriminator sees."""
 
     def __post_init__(self) -> None:
         require_at_least(0, "data", n_classes=self.n_classes, ignore_id=self.ignore_id, cache_gib=self.cache_gib)
@@ -138,3 +143,7 @@ class DataConfig:
         if self.preprocess == "scale_width_and_crop":
             fits = self.crop_width <= self.load_width
             require(fits, "data.crop_width", self.crop_width, f"no more than data.load_width {self.load_width}")
+        if self.augment.quarter_turns and self.preprocess in SIZED_BY_CROP:
+            is_square, crop = self.crop_width == self.crop_height, f"{self.crop_width}x{self.crop_height}"
+            expected = f"false where the crop is not square: it is {crop}"
+            require(is_square, "data.augment.quarter_turns", True, expected)

@@ -105,6 +105,8 @@ def test_each_loss_trains_alone_in_both_orders(tiny_config: Path, name: str, ret
         (["augmentation.policy=[color]", "augmentation.probability=0.5"], []),
         (["augmentation.policy=[color]", "augmentation.target=0.5"], []),
         (["augmentation.target=0.5"], ["augmentation.target=0.5"]),
+        (["data.augment.hue=[0,0.1]", "data.augment.scale=[1,2]"], ["data.augment.hue=[0.0, 0.1]"]),
+        (["data.layout=side_by_side", "data.root=x", "data.instance_edges=false", "data.augment.hue=[0,0.1]"], []),
     ],
 )
 def test_settings_that_nothing_chosen_takes_are_without_effect(

@@ -28,6 +28,12 @@ PREPROCESS = [
     ["data.preprocess=crop", "data.crop_width=32", "data.crop_height=32"],
     ["data.preprocess=none"],
 ]
+AUGMENTED = [
+    "data.preprocess=crop",
+    "data.crop_width=32",
+    "data.augment.scale=[0.7,1.4]",
+    "data.augment.elastic=[0,0.1]",
+]
 
 
 def settings(root: Path, *more: str) -> list[str]:
@@ -58,7 +64,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return decoded
 
 
-@pytest.mark.parametrize("preprocess", PREPROCESS, ids=lambda preprocess: preprocess[0])
+@pytest.mark.parametrize("preprocess", [*PREPROCESS, AUGMENTED], ids=lambda preprocess: preprocess[-1])
 def test_samples_from_the_cache_equal_those_from_the_files(
     tiny_config: Path, label_data_set: Path, tmp_path: Path, reads: list[Path], preprocess: list[str]
 ) -> None:
@@ -203,6 +209,8 @@ def test_other_settings_have_samples_of_their_own(tiny_config: Path, label_data_
             config = load_config(tiny_config, settings(label_data_set, *preprocess, *more))
             rules.add(layouts(config, tmp_path)[1].origin(0).rule)
     assert len(rules) == 3 * len(PREPROCESS)
+    augmented = load_config(tiny_config, settings(label_data_set, *AUGMENTED))
+    assert layouts(augmented, tmp_path)[1].origin(0).rule in rules  # a cache serves runs with and without it
 
 
 def test_a_damaged_file_is_written_again(tiny_config: Path, label_data_set: Path, tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ def test_six_steps_kill_and_six_more_equal_twelve(tiny_config: Path) -> None:
         ["amp.opt_level=O3", "train.retain_graph=false", "amp.dtype=bfloat16"],
         ["amp.opt_level=O3", "amp.dtype=float16"],
         ["data.workers=1", "data.cache=memory"],
+        ["data.workers=1", "data.cache=memory", "data.augment.elastic=[0,0.1]", "data.augment.quarter_turns=true"],
         ["train.accumulation_steps=2", "train.retain_graph=false"],
         ["data.workers=2", "generator.norm=batch", "discriminator.norm=batch"],
         ["train.ema_decay=0.5", "generator.norm=batch", "generator.spectral_norm=true"],

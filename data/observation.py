@@ -1,0 +1,174 @@
+"""Peculiarities of samples that training accepts and that are mistakes more often than not."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median_low
+
+import torch
+from torch import Tensor
+
+from data.batch import Sample
+from data.image_files import read_bits
+from data.layout import Layout
+from data.registration import displacement
+from utils.digest import sha256_of_file
+from utils.text import counted
+
+MEASURED_SHIFTS = 32  # samples of a split, spread over it
+_KINDS = ("source", "target", "instances", "features")  # in the order of a sample's files
+_LISTED = 3
+_FEWEST = 3  # pairs of which most must be displaced alike
+_SMALL_SHIFT = 2  # pixels, where most pairs have it
+_LARGE_SHIFT = 5  # pixels, of a single pair
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A sample's peculiarities, by kind: "source", "target", or "pair" for a file that holds both.
+
+    files: of images that are not of one colour, and of label maps with more than one id.
+    bits: of the channels of image files.
+    constant: the channels, counted from 1, that have one value in all pixels.
+    n_channels: of the images.
+    equals_source: whether the target is its source.
+    shift: pixels that the target lies to the right of and below its source; None where that is not measured or unclear.
+    """
+
+    name: str
+    files: Mapping[str, Path] = field(default_factory=dict)
+    bits: Mapping[str, int] = field(default_factory=dict)
+    constant: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    n_channels: Mapping[str, int] = field(default_factory=dict)
+    equals_source: bool = False
+    shift: tuple[int, int] | None = None
+
+
+def observe(layout: Layout, index: int, sample: Sample) -> Observation:
+    """Return the peculiarities of sample `index`, which has been read."""
+    is_ids, target = layout.n_classes > 0, sample.target
+    images = {"source": None if is_ids else sample.source, "target": target}
+    images_present = {kind: image for kind, image in images.items() if image is not None}
+    constant = {kind: _constant_channels(image) for kind, image in images_present.items()}
+    is_plain = {kind: len(constant[kind]) == len(image) for kind, image in images_present.items()}
+    if is_ids:
+        is_plain["source"] = len(_constant_channels(sample.source)) == 1
+    files = _files_by_kind(layout, index, sample)
+    bits = {kind: read_bits(path) for kind, path in files.items() if kind in images_present or kind == "pair"}
+    is_measured = index % -(-len(layout) // MEASURED_SHIFTS) == 0 and target is not None
+    return Observation(
+        name=layout.names[index],
+        files={kind: path for kind, path in files.items() if not is_plain.get(kind, all(is_plain.values()))},
+        bits={kind: number for kind, number in bits.items() if number},
+        constant=constant,
+        n_channels={kind: len(image) for kind, image in images_present.items()},
+        equals_source=target is not None and not is_ids and torch.equal(sample.source, target),
+        shift=displacement(sample.source, target, source_is_ids=is_ids) if is_measured and target is not None else None,
+    )
+
+
+def split_warnings(observations: Sequence[Observation]) -> Iterator[str]:
+    """Yield a line for each peculiarity of a split."""
+    yield from _bit_warnings(observations)
+    yield from _constant_warnings(observations)
+    equal = [seen.name for seen in observations if seen.equals_source]
+    if equal:
+        yield (
+            f"{_share(equal, observations)} have a target that equals its source: {_listed(equal)}; check that the "
+            "folders of sources and targets are the right ones"
+        )
+    yield from _shift_warnings([seen for seen in observations if not seen.equals_source])
+
+
+def shared_files(splits: Mapping[str, Sequence[Observation]]) -> Iterator[str]:
+    """Yield a line for each two splits that hold the same file, by its bytes."""
+    of_size: dict[int, dict[str, list[Path]]] = defaultdict(lambda: defaultdict(list))
+    for split, observations in splits.items():
+        for path in (path for seen in observations for path in seen.files.values()):
+            of_size[path.stat().st_size][split].append(path)
+    of_content: dict[str, dict[str, Path]] = defaultdict(dict)
+    for by_split in (by_split for by_split in of_size.values() if len(by_split) > 1):
+        for split, path in ((split, path) for split, paths in by_split.items() for path in paths):
+            of_content[sha256_of_file(path)].setdefault(split, path)
+    shared: dict[tuple[str, str], list[tuple[Path, Path]]] = defaultdict(list)
+    for paths in of_content.values():
+        (first, path), *others = paths.items()
+        for other, its_path in others:
+            shared[first, other].append((path, its_path))
+    for (first, other), pairs in shared.items():
+        path, its_path = pairs[0]
+        yield (
+            f"{first} and {other} share {counted(len(pairs), 'file')}, as {path} and {its_path}: of samples that were "
+            "trained on, metrics are too good"
+        )
+
+
+def _files_by_kind(layout: Layout, index: int, sample: Sample) -> dict[str, Path]:
+    files = layout.origin(index).files
+    kinds = [kind for kind in _KINDS if getattr(sample, kind) is not None]
+    return (
+        dict(zip(kinds, files, strict=True)) if len(kinds) == len(files) else dict(zip(["pair"], files, strict=False))
+    )
+
+
+def _constant_channels(image: Tensor) -> tuple[int, ...]:
+    pixels = image.numpy().reshape(len(image), -1)
+    is_constant = pixels.min(axis=1) == pixels.max(axis=1)
+    return tuple(channel for channel, constant in enumerate(is_constant, 1) if constant)
+
+
+def _bit_warnings(observations: Sequence[Observation]) -> Iterator[str]:
+    kinds = dict.fromkeys(kind for seen in observations for kind in seen.bits)
+    usual: dict[str, int] = {}
+    for kind in kinds:
+        counts = Counter(seen.bits[kind] for seen in observations if kind in seen.bits)
+        (usual[kind], _), *rare = counts.most_common()
+        others = [seen.name for seen in observations if seen.bits.get(kind) in dict(rare)]
+        if others:
+            bits = " or ".join(str(number) for number, _ in rare)
+            yield f"{kind}s have {usual[kind]} bits, those of {_share(others, observations)} {bits}: {_listed(others)}"
+    if len(set(usual.values())) > 1:
+        yield f"sources have {usual['source']} bits, targets {usual['target']}; check that neither is a preview"
+
+
+def _constant_warnings(observations: Sequence[Observation]) -> Iterator[str]:
+    for kind in dict.fromkeys(kind for seen in observations for kind in seen.constant):
+        seen_in = [seen for seen in observations if kind in seen.constant]
+        plain = [seen.name for seen in seen_in if len(seen.constant[kind]) == seen.n_channels[kind]]
+        if plain:
+            yield f"{kind}s of {_share(plain, observations)} are of one colour: {_listed(plain)}"
+        rest = [seen for seen in seen_in if seen.name not in set(plain)]
+        always = set.intersection(*(set(seen.constant[kind]) for seen in rest)) if rest else set()
+        for channel in sorted(always):
+            yield f"channel {channel} of {kind}s is constant in every sample: it holds nothing to learn from"
+
+
+def _shift_warnings(observations: Sequence[Observation]) -> Iterator[str]:
+    measured = {seen.name: seen.shift for seen in observations if seen.shift is not None}
+    if not measured:
+        return
+    x, y = (median_low(shift[axis] for shift in measured.values()) for axis in (0, 1))
+    alike = [name for name, shift in measured.items() if max(abs(shift[0] - x), abs(shift[1] - y)) <= 1]
+    hint = "look at them with --show 12, and align the images"
+    if max(abs(x), abs(y)) >= _SMALL_SHIFT and len(alike) >= max(_FEWEST, 0.6 * len(measured)):
+        yield f"targets seem to be shifted by {_place(x, y)} in {len(alike)} of {len(measured)} pairs: {hint}"
+        return
+    far = {name: shift for name, shift in measured.items() if max(map(abs, shift)) >= _LARGE_SHIFT}
+    if far:
+        places = [f"{name} by {_place(*shift)}" for name, shift in far.items()]
+        yield f"targets seem to be shifted in {len(far)} of {len(measured)} pairs: {_listed(places)}; {hint}"
+
+
+def _place(x: int, y: int) -> str:
+    parts = [(x, "to the right" if x > 0 else "to the left"), (y, "down" if y > 0 else "up")]
+    return " and ".join(f"{counted(abs(number), 'pixel')} {where}" for number, where in parts if number)
+
+
+def _share(some: Sequence[str], observations: Sequence[Observation]) -> str:
+    return f"{len(some)} of {len(observations)} samples"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(names[:_LISTED]) + more

@@ -1,0 +1,105 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from data.image_files import read_bits
+from data.observation import Observation, shared_files, split_warnings
+
+
+def pairs(n: int, **one: object) -> list[Observation]:
+    """Return observations of good samples, of which `one` is that of the first."""
+    good = [
+        Observation(f"s{number}", bits={"source": 8, "target": 8}, n_channels={"source": 3, "target": 3}, shift=(0, 0))
+        for number in range(n)
+    ]
+    return [Observation(**vars(good[0]) | one), *good[1:]] if one else good
+
+
+def test_good_samples_have_no_warning() -> None:
+    assert list(split_warnings(pairs(5))) == []
+    assert list(split_warnings([])) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "expected"),
+    [
+        ({"bits": {"source": 16, "target": 8}}, "sources have 8 bits, those of 1 of 5 samples 16: s0"),
+        ({"constant": {"target": (1, 2, 3)}}, "targets of 1 of 5 samples are of one colour: s0"),
+        ({"equals_source": True}, "1 of 5 samples have a target that equals its source: s0; check that the folders"),
+        (
+            {"shift": (6, -2)},
+            "targets seem to be shifted in 1 of 5 pairs: s0 by 6 pixels to the right and 2 pixels up",
+        ),
+    ],
+)
+def test_one_sample_is_named(one: dict[str, object], expected: str) -> None:
+    (warning,) = split_warnings(pairs(5, **one))
+    assert warning.startswith(expected)
+
+
+@pytest.mark.parametrize("one", [{"constant": {"target": (2,)}}, {"shift": (3, -2)}, {"shift": None}])
+def test_what_a_good_sample_may_have_is_no_warning(one: dict[str, object]) -> None:
+    assert list(split_warnings(pairs(5, constant={"source": (), "target": ()}))) == []
+    good = [Observation(**vars(seen) | {"constant": {"target": ()}}) for seen in pairs(5)]
+    assert list(split_warnings([Observation(**vars(good[0]) | one), *good[1:]])) == []
+
+
+def test_what_all_samples_have_is_one_warning() -> None:
+    def changed(**what: object) -> list[str]:
+        return list(split_warnings([Observation(**vars(seen) | what) for seen in pairs(5)]))
+
+    assert changed(bits={"source": 16, "target": 8}) == [
+        "sources have 16 bits, targets 8; check that neither is a preview"
+    ]
+    assert changed(constant={"source": (3,)}) == [
+        "channel 3 of sources is constant in every sample: it holds nothing to learn from"
+    ]
+    (warning,) = changed(shift=(0, -2))
+    assert warning.startswith("targets seem to be shifted by 2 pixels up in 5 of 5 pairs")
+    assert changed(shift=(1, 0)) == []
+
+
+def test_many_are_listed_in_short() -> None:
+    (warning,) = split_warnings([Observation(f"s{number}", equals_source=True) for number in range(9)])
+    assert warning.startswith("9 of 9 samples have a target that equals its source: s0, s1, s2 and 6 more; ")
+
+
+def test_files_of_equal_bytes_in_two_splits(tmp_path: Path) -> None:
+    contents = {"a": b"one", "b": b"two", "c": b"one", "d": b"longer", "e": b"two", "f": b"six"}
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+
+    def holding(*names: str) -> list[Observation]:
+        return [Observation(name, files={"source": tmp_path / name}) for name in names]
+
+    splits = {"train": holding("a", "b"), "val": holding("d", "f"), "test": holding("c", "e")}
+    (warning,) = shared_files(splits)
+    assert warning.startswith(f"train and test share 2 files, as {tmp_path / 'a'} and {tmp_path / 'c'}: of samples")
+    assert list(shared_files({"train": holding("a", "c")})) == []  # within a split
+    assert list(shared_files({"train": holding("a", "d"), "val": holding("f")})) == []
+
+
+WRITERS: dict[str, tuple[Callable[[Path], object], int | None]] = {
+    "grey.png": (lambda path: Image.new("L", (4, 4)).save(path), 8),
+    "black_and_white.png": (lambda path: Image.new("1", (4, 4)).save(path), 8),
+    "rgb.jpg": (lambda path: Image.new("RGB", (4, 4)).save(path), 8),
+    "rgb.bmp": (lambda path: Image.new("RGB", (672, 4)).save(path), 8),  # a line has 2016 bytes
+    "palette.png": (lambda path: Image.new("P", (4, 4)).save(path), 8),
+    "grey_16.png": (lambda path: Image.fromarray(np.zeros((4, 4), np.uint16)).save(path), 16),
+    "grey_16.tif": (lambda path: Image.fromarray(np.zeros((4, 4), np.uint16)).save(path), 16),
+    "rgb_16.ppm": (lambda path: path.write_bytes(b"P6 1 1 65535 " + bytes(6)), 16),
+    "rgb_8.ppm": (lambda path: path.write_bytes(b"P6 1 1 255 " + bytes(3)), 8),
+    "float.tif": (lambda path: Image.fromarray(np.zeros((4, 4), np.float32)).save(path), 32),
+    "empty.png": (lambda path: path.touch(), None),
+    "missing.png": (lambda path: None, None),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_bits_of_a_file(tmp_path: Path, name: str) -> None:
+    write, bits = WRITERS[name]
+    write(tmp_path / name)
+    assert read_bits(tmp_path / name) == bits

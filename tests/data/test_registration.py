@@ -1,0 +1,58 @@
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torchvision.transforms.v2.functional import gaussian_blur
+
+from data.facades.dataset import SyntheticFacades
+from data.registration import MIN_SIDE, displacement
+
+FACADES = SyntheticFacades(split="train", seed=0, n_samples=4, height=160, width=168)
+MARGIN = 16  # pixels
+
+
+def cropped(image: Tensor, x: int = 0, y: int = 0) -> Tensor:
+    """Return an image without its margins, moved by x to the right and y down."""
+    height, width = image.shape[-2:]
+    return image[:, MARGIN - y : height - MARGIN - y, MARGIN - x : width - MARGIN - x]
+
+
+@pytest.mark.parametrize("index", range(4))
+@pytest.mark.parametrize("shift", [(0, 0), (-5, 3), (9, 12), (0, -7)])
+@pytest.mark.parametrize("kind", ["ids", "negative", "blurred"])
+def test_the_place_of_the_target_is_found(index: int, shift: tuple[int, int], kind: str) -> None:
+    sample = FACADES.read(index)
+    assert sample.target is not None
+    target = cropped(sample.target, *shift)
+    if kind == "ids":
+        assert displacement(cropped(sample.source), target, source_is_ids=True) == shift
+        return
+    source = cropped(sample.target)
+    source = gaussian_blur(source, [7, 7]) if kind == "blurred" else source
+    found = displacement(255 - source, target, source_is_ids=False)
+    assert found is not None
+    assert max(abs(a - b) for a, b in zip(found, shift, strict=True)) <= (1 if kind == "blurred" else 0)
+
+
+def test_nothing_is_said_of_images_that_have_nothing_in_common() -> None:
+    noise = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (2, 3, 128, 128), dtype=np.uint8))
+    assert displacement(noise[0], noise[1], source_is_ids=False) is None
+    plain = torch.full((3, 128, 128), 7, dtype=torch.uint8)
+    assert displacement(plain, noise[1], source_is_ids=False) is None
+    assert displacement(plain, plain, source_is_ids=False) is None
+
+
+def test_sizes_that_differ_or_are_small_are_not_compared() -> None:
+    image = FACADES.read(0).target
+    assert image is not None
+    assert displacement(image, image[:, 1:], source_is_ids=False) is None
+    small = image[:, : MIN_SIDE - 1]
+    assert displacement(small, small, source_is_ids=False) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.float32])
+def test_other_types_and_channels_are_compared(dtype: torch.dtype) -> None:
+    image = FACADES.read(1).target
+    assert image is not None
+    wide = (cropped(image).float() * 200).to(dtype)
+    assert displacement(wide[:1], cropped(image, 6, -4), source_is_ids=False) == (6, -4)

@@ -1,0 +1,153 @@
+"""Kinds of wrong data: check_data finds all of them in one pass."""
+
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from data.facades.dataset import SyntheticFacades
+from tests.conftest import save_image
+from tools import check_data
+
+WIDTH = 128
+FACADES = SyntheticFacades(split="train", seed=0, n_samples=24, height=WIDTH, width=WIDTH)
+
+
+def photo(index: int) -> np.ndarray:
+    target = FACADES.read(index).target
+    assert target is not None
+    return target.permute(1, 2, 0).numpy()
+
+
+def labels(index: int) -> np.ndarray:
+    return FACADES.read(index).source[0].numpy()
+
+
+def save_pair(root: Path, index: int, source: np.ndarray | None = None, target: np.ndarray | None = None) -> None:
+    """Write a pair with the name `pNN`; by default a photo and its negative, without blue."""
+    negative = (255 - photo(index)) * np.array([1, 1, 0], np.uint8)
+    save_image(root / "train_A" / f"p{index:02}.png", negative if source is None else source)
+    save_image(root / "train_B" / f"p{index:02}.png", photo(index) if target is None else target)
+
+
+def lines_of(root: Path, capsys: pytest.CaptureFixture[str], *settings: str) -> list[str]:
+    with pytest.raises(SystemExit) as stopped:
+        check_data.main([str(root), *settings])
+    assert stopped.value.code == 1
+    return capsys.readouterr().out.splitlines()
+
+
+def assert_each_once(lines: list[str], expected: list[str]) -> None:
+    """Each pattern matches one line, and each problem and warning is one of them."""
+    assert [pattern for pattern in expected if sum(bool(re.search(pattern, line)) for line in lines) != 1] == [], lines
+    remarks = [line for line in lines[:-1] if line.startswith(("warning: ", "/"))]
+    assert [line for line in remarks if not any(re.search(pattern, line) for pattern in expected)] == []
+
+
+def test_pairs_of_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = tmp_path / "train_A", tmp_path / "train_B"
+    for index in range(19):
+        save_pair(tmp_path, index)
+    (b / "p00.png").write_bytes(b"")
+    (a / "p01.png").write_bytes((a / "p01.png").read_bytes()[:2000])
+    (b / "p02.png").write_bytes(b"<!DOCTYPE html>")
+    (b / "p03.png").write_bytes(b"version https://git-lfs.github.com/spec/v1")
+    Image.fromarray(photo(4)).save(a / "p04.png", format="GIF")
+    (b / "p05.png").unlink()
+    (a / "p06.png").unlink()
+    save_image(b / "p07.png", photo(7)[1:])
+    save_image(b / "p08.png", photo(8)[::2, ::2])
+    save_image(b / "p09.bmp", photo(9))
+    Image.fromarray(photo(10)[..., 0].astype(np.float32)).save(b / "p10.tif")
+    (b / "p10.png").unlink()
+    save_image(b / "p11.png", photo(11)[..., 0].astype(np.uint16) * 257)
+    save_pair(tmp_path, 12, source=photo(12))
+    save_image(b / "p13.png", np.full((WIDTH, WIDTH, 3), 9, np.uint8))
+    save_image(b / "p14.png", np.roll(photo(14), (7, -9), axis=(0, 1)))
+    (b / "notes.txt").touch()
+    (b / "p15.png").unlink()
+    (b / "p15.png").symlink_to("nowhere")
+    for folder in ("A", "B"):
+        (tmp_path / f"test_{folder}").mkdir()
+        shutil.copy(tmp_path / f"train_{folder}" / "p16.png", tmp_path / f"test_{folder}" / "same.png")
+    expected = [
+        r"^/.*train_B/p00\.png: cannot be read as an image: it is empty",
+        r"^/.*train_A/p01\.png: cannot be read as an image",
+        r"^/.*train_B/p02\.png: .* it is a page of HTML",
+        r"^/.*train_B/p03\.png: .* it is a pointer of Git LFS",
+        r"^/.*train_A/p04\.png: .* it is a GIF",
+        r"^/.*train_A/p05\.png: without a partner",
+        r"^/.*train_B/p06\.png: without a partner",
+        r"^/.*p07\.png is 128x128 but its partner .*p07\.png is 128x127: crop the larger one",
+        r"^/.*p08\.png is 128x128 but its partner .*p08\.png is 64x64: make them the same size",
+        r"^/.*p09\.\w+ and p09\.\w+ have the same name",
+        r"^/.*p10\.tif: holds floating-point numbers",
+        r"^/.*p15\.png: no such file",
+        r"^train: left out, being of other formats: 1 \.txt",
+        r"^warning: train: targets have 8 bits, those of 1 of 8 samples 16: p11",
+        r"^warning: train: 1 of 8 samples have a target that equals its source: p12; ",
+        r"^warning: train: targets of 1 of 8 samples are of one colour: p13",
+        r"^warning: train: targets seem to be shifted in 1 of \d pairs: p14 by 9 pixels to the left and 7 pixels down",
+        r"^warning: test and train share 2 files, as .*same\.png and .*train_A/p16\.png",
+        r"^warning: test: channel 3 of sources is constant in every sample",
+    ]
+    assert_each_once(lines_of(tmp_path, capsys), expected)
+
+
+def test_a_channel_that_holds_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for index in range(3):
+        save_pair(tmp_path, index)
+    check_data.main([str(tmp_path)])
+    warning = "warning: train: channel 3 of sources is constant in every sample: it holds nothing to learn from"
+    assert capsys.readouterr().out.splitlines()[1:] == [warning, "no problem in train; 1 warning"]
+
+
+@pytest.mark.parametrize("kind", ["labels", "images"])
+def test_pairs_that_are_shifted_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    for index in range(5):
+        moved = np.roll(photo(index), (2, 3), axis=(0, 1))
+        folders = ("train_label", "train_img") if kind == "labels" else ("train_A", "train_B")
+        source = labels(index) if kind == "labels" else np.repeat(photo(index)[..., 1:2], 3, axis=2)
+        for folder, pixels in zip(folders, (source, moved), strict=True):
+            save_image(tmp_path / folder / f"{index}.png", pixels)
+    check_data.main([str(tmp_path)])
+    (warning,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning: ")]
+    assert "targets seem to be shifted by 3 pixels to the right and 2 pixels down in 5 of 5 pairs" in warning
+
+
+def test_label_maps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    maps = tmp_path / "train_label"
+    for index in range(12):
+        save_image(maps / f"{index:02}.png", labels(index))
+        save_image(tmp_path / "train_img" / f"{index:02}.png", photo(index))
+    save_image(maps / "00.png", photo(0))
+    (maps / "01.png").unlink()
+    save_image(maps / "01.jpg", labels(1))
+    save_image(maps / "02.png", labels(2) + np.uint8(100))
+    for index in (3, 4):
+        image = Image.fromarray(labels(index))
+        image.putpalette([0, 0, 0, 10 * index, 0, 0])
+        image.save(maps / f"{index:02}.png")
+    Image.fromarray(labels(5) % 4).save(maps / "05.png", bits=2)
+    save_image(tmp_path / "train_img" / "06.png", photo(6)[:, 1:])
+    for folder in ("label", "img"):
+        (tmp_path / f"test_{folder}").mkdir()
+        shutil.copy(tmp_path / f"train_{folder}" / "07.png", tmp_path / f"test_{folder}" / "07.png")
+    one_class = torch.zeros(WIDTH, WIDTH, dtype=torch.uint8).numpy()
+    for split, index in (("train", 20), ("test", 21)):  # maps of one class are equal without being a leak
+        save_image(tmp_path / f"{split}_label" / "20.png", one_class)
+        save_image(tmp_path / f"{split}_img" / "20.png", photo(index))
+    expected = [
+        r"^/.*00\.png: holds RGB pixels, expected one integer id",
+        r"^/.*01\.jpg: JPEG changes ids",
+        r"^/.*02\.png: pixel .* holds id",
+        r"have different palettes",
+        r"^/.*05\.png: holds grey levels that Pillow would rescale",
+        r"^/.*06\.png is 128x128 but its partner .* is 127x128: crop the larger one",
+        r"^warning: test and train share 2 files",
+    ]
+    assert_each_once(lines_of(tmp_path, capsys, "--n-classes", "20"), expected)

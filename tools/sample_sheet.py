@@ -1,0 +1,47 @@
+"""A sheet of training samples: as they are stored, and as an epoch sees them."""
+
+from torch import Tensor
+
+from configs import build
+from configs.schema import Config
+from data.batch import DataError, Sample
+from data.layout import Layout
+from data.loader import TrainingDataset, read_fixed
+from data.sampler import SampleKey
+from inference.contact_sheet import SheetSample, contact_sheet
+from utils.palette import colorize, label_colors
+
+MAX_SAMPLES = 200  # on a sheet, so that it can be opened
+
+
+def training_sheet(config: Config, layout: Layout, n_samples: int) -> Tensor | None:
+    """Return `n_samples` samples from all over a training split on one (3, H, W) uint8 image; None without any.
+
+    Sources and targets stand beside those of the first epoch, of more samples than there are also of later ones, as
+    training with this configuration draws them. Samples that cannot be used are left out.
+    """
+    preprocessing, rows = build.build_preprocessing(config), list[SheetSample]()
+    dataset = TrainingDataset(layout, preprocessing, config.run.seed)
+    for number in range(n_samples):
+        epoch = number // len(layout)
+        n_in_epoch = min(n_samples - epoch * len(layout), len(layout))
+        index = number % len(layout) * len(layout) // n_in_epoch
+        drawn = dataset[SampleKey(epoch, index)]
+        if isinstance(drawn, Sample):
+            try:
+                stored = read_fixed(layout, preprocessing, index)
+            except DataError:
+                continue
+            images = _images(config, layout, stored, "") | _images(config, layout, drawn, "augmented ")
+            rows.append(SheetSample(stored.name if epoch == 0 else f"{stored.name}, epoch {epoch + 1}", images))
+    return contact_sheet(rows, max(len(layout), len(rows))) if rows else None
+
+
+def _images(config: Config, layout: Layout, sample: Sample, what: str) -> dict[str, Tensor]:
+    """Return source and target of a sample as (3, H, W) uint8 images, by the heads of their columns."""
+    shown = {"source": sample.source, "target": sample.target}
+    if layout.n_classes:
+        is_known = layout.n_classes <= 2**16  # check_data allows any number where none is given
+        colors = build.class_colors(config.data) if is_known else label_colors(int(sample.source.max()) + 1)
+        shown["source"] = colorize(sample.source, colors)
+    return {f"{what}{kind}": image for kind, image in shown.items() if image is not None}
