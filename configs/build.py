@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from configs.image_sides import check_sizes, image_sides
+from configs.label_maps import class_table, label_map_settings
 from configs.schema import Config, DataConfig, DiscriminatorConfig, GeneratorConfig
 from data import LAYOUTS
 from data.cache import CachedLayout, SampleCache
@@ -53,7 +54,7 @@ def number_of_classes(data: DataConfig) -> int:
     """
     own = LAYOUTS[data.layout].own_classes
     if own is None:
-        return data.n_classes
+        return data.n_classes or (data.colors.n_classes if data.colors else 0)
     if data.n_classes not in (0, len(own.names)):
         raise ConfigError(f"data.n_classes is {data.n_classes}, {data.layout} has {len(own.names)}: leave it out")
     return len(own.names)
@@ -61,8 +62,13 @@ def number_of_classes(data: DataConfig) -> int:
 
 def class_colors(data: DataConfig) -> Tensor:
     """Return (K, 3) uint8 colours in which label maps are displayed."""
-    own = LAYOUTS[data.layout].own_classes
-    return label_colors(data.n_classes) if own is None else own.colors
+    known = class_table(data)
+    return label_colors(data.n_classes) if known is None else known.colors
+
+
+def reads_instances(config: Config) -> bool:
+    """Return whether samples must have an instance map of a file of its own."""
+    return build_conditioning(config).needs_instances and not config.data.makes_instances
 
 
 def build_conditioning(config: Config) -> Conditioning:
@@ -75,6 +81,7 @@ def build_conditioning(config: Config) -> Conditioning:
         features=config.features.origin if config.features.n_channels else "none",
         regions=config.features.regions,
         encodes_style=config.style.channels > 0,
+        edges_of="labels" if config.data.makes_instances else "instances",
     )
 
 
@@ -119,6 +126,7 @@ def build_layout(config: Config, split: str, *, needs_targets: bool) -> Layout:
         "needs_instances": conditioning.needs_instances,
         "needs_features": conditioning.features == "precomputed",
     }
+    values |= label_map_settings(config.data, needs_instances=conditioning.needs_instances)
     layout = LAYOUTS[config.data.layout]
     return layout.open(split, **accepted(layout.open, values))
 
@@ -127,7 +135,8 @@ def _data_settings(data: DataConfig) -> dict[str, Any]:
     """Return the settings of section `data` and of the sections within it by the names of their fields."""
     settings = vars(data)
     within = [vars(section) for section in settings.values() if is_dataclass(section)]
-    return {name: value for section in (settings, *within) for name, value in section.items()}
+    values = {name: value for section in (settings, *within) for name, value in section.items()}
+    return values | {"n_classes": number_of_classes(data)}
 
 
 def build_preprocessing(config: Config) -> Preprocessing:

@@ -111,6 +111,8 @@ class RegisteredLayout(Layout, Protocol):
     seed: int, `run.seed`.
     needs_targets: bool; where False, targets are read if they exist.
     needs_instances, needs_features: bool, whether samples must have these maps.
+    label_colors: LabelColors | None, divided_classes: frozenset[int] | None, as `colors` and `divided_classes` of
+        MapReader.
     """
 
     own_classes: ClassVar[ClassTable | None]

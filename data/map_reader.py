@@ -9,8 +9,11 @@ import torch
 from torch import Tensor
 
 from data.batch import DataError, LoadingError, Sample
+from data.color_coded import classes_of_colors
+from data.connected_parts import connected_parts
 from data.image_files import read_ids, read_rgb
 from data.layout import Origin
+from utils.label_colors import LabelColors
 
 _FEW_PIXELS = 2  # by which sizes differ where a program has rounded them
 
@@ -21,10 +24,15 @@ class MapReader:
 
     n_classes: number of classes of the sources, which are label maps; 0 where they are RGB images.
     ignore_id: id of pixels without a class.
+    colors: of the classes, where label maps are drawn in colours; None where they hold ids.
+    divided_classes: where instances are made from label maps, the classes whose connected parts they are, as
+        `connected_parts` takes them; None where instances are read, or not needed.
     """
 
     n_classes: int
     ignore_id: int | None
+    colors: LabelColors | None = None
+    divided_classes: frozenset[int] | None = None
 
     def read(self, name: str, paths: Mapping[str, Path]) -> Sample:
         """Read the maps of a sample at full size.
@@ -35,23 +43,32 @@ class MapReader:
         problems, maps = list[str](), dict[str, Tensor]()
         for kind, path in paths.items():
             with _collected(problems):
-                is_ids = kind == "instances" or (kind == "source" and self.n_classes > 0)
+                is_ids = kind == "instances" or (kind == "source" and self.n_classes > 0 and not self.colors)
                 maps[kind] = read_ids(path) if is_ids else read_rgb(path)
         for kind in ("instances", "target"):  # features may have any size: those of 512p serve 1024p too
             if kind in maps and "source" in maps:
                 problems += _size_problems(maps["source"], paths["source"], maps[kind], paths[kind])
         if self.n_classes and "source" in maps:
             with _collected(problems):
-                maps["source"] = checked_classes(
-                    maps["source"], str(paths["source"]), n_classes=self.n_classes, ignore_id=self.ignore_id
-                )
+                maps["source"] = self._classes(maps["source"], str(paths["source"]))
         if problems:
             raise DataError(*problems)
+        if self.divided_classes is not None:
+            maps["instances"] = connected_parts(maps["source"], self.divided_classes)
         return Sample(name, maps["source"], maps.get("instances"), maps.get("target"), maps.get("features"))
 
     def origin(self, paths: Mapping[str, Path]) -> Origin:
         """Return what the content of a sample depends on."""
-        return Origin(f"{list(paths)} {self.n_classes} {self.ignore_id}", list(paths.values()))
+        rule = f"{list(paths)} {self.n_classes} {self.ignore_id}"
+        rule += f" {self.colors.table()}" if self.colors else ""
+        rule += "" if self.divided_classes is None else f" {sorted(self.divided_classes)}"
+        return Origin(rule, list(paths.values()))
+
+    def _classes(self, stored: Tensor, name: str) -> Tensor:
+        """Return the classes of a label map as it is stored; raise DataError if a pixel has none."""
+        if self.colors:
+            return classes_of_colors(stored, self.colors, name)
+        return checked_classes(stored, name, n_classes=self.n_classes, ignore_id=self.ignore_id)
 
 
 def checked_classes(ids: Tensor, name: str, *, n_classes: int, ignore_id: int | None) -> Tensor:

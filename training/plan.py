@@ -29,6 +29,7 @@ from utils.errors import ConfigError
 from utils.text import counted
 
 CHECKED_SAMPLES = 100  # by --dry-run; and palettes of label maps, by each start
+LISTED_CLASSES = 40
 VGG_MIN_SIDE = 16  # pixels, which four poolings make one
 
 
@@ -55,6 +56,7 @@ def describe(training: Training) -> list[str]:
         *counts,
         f"data           {counted(len(training.layout), 'sample')}, the first is {sample.name} "
         f"{sample.source.shape[-1]}x{sample.source.shape[-2]}",
+        *_describe_classes(config),
         *([f"left out       files of other formats: {others}"] if others else []),
         *_describe_cache(training, training.layout.names.index(sample.name)),
         *(describe_validation(config, training.splits, len(validation.samples)) if validation else []),
@@ -158,7 +160,7 @@ def check_palettes(config: Config, splits: Splits) -> None:
     Raises:
         DataError: palettes differ, or the validation split cannot be used.
     """
-    if not splits.train.n_classes:
+    if not splits.train.n_classes or config.data.label_colors:  # colours are the same in any palette
         return
     layouts = [splits.train]
     if splits.validation != TRAIN:
@@ -190,6 +192,15 @@ def check_size(config: Config, sample: Sample) -> None:
             f"loss.vgg is {config.loss.vgg:g}, but the shorter side of {sample.name} has {side} pixels, and VGG19 "
             f"needs {VGG_MIN_SIDE}: use larger images or loss.vgg=0"
         )
+
+
+def _describe_classes(config: Config) -> list[str]:
+    """Return the names of the classes; nothing where label maps hold ids."""
+    colors = config.data.colors
+    if colors is None:
+        return []
+    more = f" and {colors.n_classes - LISTED_CLASSES} more" if colors.n_classes > LISTED_CLASSES else ""
+    return [f"classes        {colors.n_classes} by colours: {', '.join(colors.names[:LISTED_CLASSES])}{more}"]
 
 
 def _describe_cache(training: Training, index: int) -> list[str]:
