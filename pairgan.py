@@ -103,9 +103,8 @@ class Model:
             raise ImageError("batch takes lists of images, not one image. Call the model with it instead.")
         lists = {kind: list(maps) for kind, maps in given.items() if maps is not None}
         if lists.keys() != self.inputs.keys():
-            raise ImageError(
-                f"{self.path.name} takes {' and '.join(self.inputs)}, given: {', '.join(lists)}. Give those."
-            )
+            wanted = " and ".join(self.inputs)
+            raise ImageError(f"{self.path.name} takes {wanted}, given: {', '.join(lists)}. Give those.")
         n = len(lists["source"])
         if {len(maps) for maps in lists.values()} != {n}:
             raise ImageError(f"given: {', '.join(f'{len(lists[k])} {k}' for k in lists)}. Give one for each image.")
@@ -134,6 +133,8 @@ class Model:
         for kind, image in given.items():
             name = os.fspath(image) if isinstance(image, str | os.PathLike) else f"{kind}{end}"
             dtype, n_channels = self.inputs[kind]
+            if kind == "source" and self.settings["data"].get("label_colors") and not isinstance(image, np.ndarray):
+                raise ImageError(f"{name}: this model knows no colours. Give (H, W) ids as an array: see label_colors.")
             pixels = _pixels(image, name, dtype, n_channels)
             if kind == "source" and self.n_classes:
                 is_ignored = pixels == self.ignore_id  # nowhere for None
@@ -207,7 +208,6 @@ def _load_pt2(file: Path, device: Device) -> Model:
                 raise ModelError(f"device: torch cannot use a GPU: {_line(error)}. Choose cpu.") from error
             warnings.warn(f"torch cannot use the GPU: {_line(error)}; using the CPU", stacklevel=3)
     network = program.module()
-
     run = torch.inference_mode()(lambda maps: network(**{n: torch.from_numpy(maps[n]).to(place) for n in maps}))
     values = {n.name: n.meta["val"] for n in program.graph.nodes if n.name in program.graph_signature.user_inputs}
     inputs = {name: (str(value.dtype).removeprefix("torch."), value.shape[1:2]) for name, value in values.items()}
@@ -253,7 +253,7 @@ def _model(file: Path, facts: Mapping[str, str], types: Mapping[str, Any], place
     data, multiple, least = settings["data"], int(facts["size_multiple"]), int(facts["min_size"])
     if multiple < 1 or least < 1:
         raise ModelError(f"{file}: size_multiple {multiple}, min_size {least}, expected 1 or more. Export it again.")
-    n_classes = OWN_CLASSES.get(data["layout"], data["n_classes"])
+    n_classes = OWN_CLASSES.get(data["layout"], data["n_classes"] or len({*data.get("label_colors", ())} - {"ignored"}))
     return Model(file, place, inputs, n_classes, data["ignore_id"], multiple, least, step, settings, run)
 
 

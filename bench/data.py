@@ -22,7 +22,7 @@ from PIL import Image
 from bench.measure import median, median_ratio
 from bench.reference_loader import LabelMapFolders, SideBySideFiles, reference_batches
 from bench.report import write_report
-from configs import build
+from configs import build, sample_cache
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
 from data.array_file import write_npy
@@ -116,7 +116,7 @@ def sides_of(name: str, root: Path, folder: Path) -> Iterator[dict[str, OpenLoad
             if cache == "none" or name in REFERENCES:
                 overrides = [f"data.root={root}", f"data.cache={cache}", f"data.cache_folder={folder}/cache"]
                 config = config_from_dict(config_to_dict(Config()), name, [*overrides, *SETTINGS[name]])
-                if kept := build.cache_folder(config, folder):
+                if kept := sample_cache.cache_folder(config, folder):
                     stack.callback(shutil.rmtree, kept, ignore_errors=True)
                 layouts[side] = partial(batches, config, filled(config, folder))
         yield layouts
@@ -124,7 +124,7 @@ def sides_of(name: str, root: Path, folder: Path) -> Iterator[dict[str, OpenLoad
 
 def filled(config: Config, folder: Path) -> Layout:
     """Return the training split behind its cache, which holds every sample."""
-    layout = build.build_training_layout(config, build.build_layout(config, "train", needs_targets=True), folder)
+    layout = sample_cache.build_training_layout(config, build.build_layout(config, "train", needs_targets=True), folder)
     for index in range(len(layout)):
         layout.read(index)
     return layout

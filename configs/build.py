@@ -1,8 +1,5 @@
 """From a configuration to its parts: the one place that turns settings into data, networks, losses and metrics."""
 
-import hashlib
-import os
-import tempfile
 from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from configs.image_sides import check_sizes, image_sides
+from configs.label_maps import class_table, label_map_settings
 from configs.pixels import EIGHT_BITS, stored_forms, value_ranges
 from configs.schema import Config, DataConfig, DiscriminatorConfig, GeneratorConfig
 from data import LAYOUTS
-from data.cache import CachedLayout, SampleCache
 from data.conditioning import Conditioning
 from data.layout import Layout
 from data.pair_augmentation import PairAugmentation
@@ -42,10 +39,6 @@ from utils.palette import label_colors
 from utils.signatures import accepted
 from utils.torch_private import cpu_has_matrix_units
 
-CACHE_NAME = "samples"
-_SHARED_MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
-_MEMORY_CACHE = f"pairgan-{os.getuid() if hasattr(os, 'getuid') else 0}"
-
 
 def number_of_classes(data: DataConfig) -> int:
     """Return the number of classes of the source; 0 where it is an RGB image.
@@ -55,7 +48,7 @@ def number_of_classes(data: DataConfig) -> int:
     """
     own = LAYOUTS[data.layout].own_classes
     if own is None:
-        return data.n_classes
+        return data.n_classes or (data.colors.n_classes if data.colors else 0)
     if data.n_classes not in (0, len(own.names)):
         raise ConfigError(f"data.n_classes is {data.n_classes}, {data.layout} has {len(own.names)}: leave it out")
     return len(own.names)
@@ -63,8 +56,13 @@ def number_of_classes(data: DataConfig) -> int:
 
 def class_colors(data: DataConfig) -> Tensor:
     """Return (K, 3) uint8 colours in which label maps are displayed."""
-    own = LAYOUTS[data.layout].own_classes
-    return label_colors(data.n_classes) if own is None else own.colors
+    known = class_table(data)
+    return label_colors(data.n_classes) if known is None else known.colors
+
+
+def reads_instances(config: Config) -> bool:
+    """Return whether samples must have an instance map of a file of its own."""
+    return build_conditioning(config).needs_instances and not config.data.makes_instances
 
 
 def build_conditioning(config: Config) -> Conditioning:
@@ -80,6 +78,7 @@ def build_conditioning(config: Config) -> Conditioning:
         features=config.features.origin if config.features.n_channels else "none",
         regions=config.features.regions,
         encodes_style=config.style.channels > 0,
+        edges_of="labels" if config.data.makes_instances else "instances",
     )
 
 
@@ -125,6 +124,7 @@ def build_layout(config: Config, split: str, *, needs_targets: bool) -> Layout:
         "needs_features": conditioning.features == "precomputed",
         "forms": stored_forms(config.data),
     }
+    values |= label_map_settings(config.data, needs_instances=conditioning.needs_instances)
     layout = LAYOUTS[config.data.layout]
     return layout.open(split, **accepted(layout.open, values))
 
@@ -133,7 +133,8 @@ def _data_settings(data: DataConfig) -> dict[str, Any]:
     """Return the settings of section `data` and of the sections within it by the names of their fields."""
     settings = vars(data)
     within = [vars(section) for section in settings.values() if is_dataclass(section)]
-    return {name: value for section in (settings, *within) for name, value in section.items()}
+    values = {name: value for section in (settings, *within) for name, value in section.items()}
+    return values | {"n_classes": number_of_classes(data)}
 
 
 def build_preprocessing(config: Config) -> Preprocessing:
@@ -155,45 +156,6 @@ def build_preprocessing(config: Config) -> Preprocessing:
         min_size=sides.minimum,
         augmentation=PairAugmentation(**vars(data.augment)),
     )
-
-
-def build_training_layout(config: Config, layout: Layout, run_folder: Path) -> Layout:
-    """Return the training split, behind a cache if the settings ask for one, whose folder is made."""
-    folder, cached = cache_folder(config, run_folder), build_cached_layout(config, layout, run_folder)
-    if folder is None or cached is None:
-        return layout
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"data.cache, data.cache_folder: cannot make {folder}: {error.strerror}") from error
-    return cached
-
-
-def build_cached_layout(config: Config, layout: Layout, run_folder: Path) -> CachedLayout | None:
-    """Return the training split behind its cache; None without one."""
-    folder = cache_folder(config, run_folder)
-    if folder is None:
-        return None
-    spare_share = 0.5 if config.data.cache == "memory" else 0.02
-    cache = SampleCache(folder, int(config.data.cache_gib * 2**30), spare_share)
-    return CachedLayout(layout, build_preprocessing(config), cache)
-
-
-def cache_folder(config: Config, run_folder: Path) -> Path | None:
-    """Return the folder of cached samples, None without a cache; the processes of one run share their memory."""
-    match config.data.cache:
-        case "none":
-            return None
-        case "disk":
-            return Path(config.data.cache_folder).expanduser() / CACHE_NAME
-        case "memory":
-            run = hashlib.sha256(str(run_folder.resolve()).encode()).hexdigest()[:16]
-            return _SHARED_MEMORY / f"{_MEMORY_CACHE}-{run}"
-
-
-def memory_caches() -> list[Path]:
-    """Return the folders of data.cache=memory that killed runs of this user have left."""
-    return sorted(_SHARED_MEMORY.glob(f"{_MEMORY_CACHE}-*"))
 
 
 def count_workers(data: DataConfig, processes_per_machine: int) -> int:

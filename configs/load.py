@@ -18,10 +18,12 @@ from omegaconf.errors import OmegaConfBaseException
 from configs.recipe import BASE, Recipe, read_recipe
 from configs.schema import Config
 from utils.errors import ConfigError
+from utils.label_colors import read_color_table
 from utils.suggestion import did_you_mean
 from utils.yaml_file import parse_yaml, shortened
 
 REMOVED = {"loss.vgg_kept_gib": "features of targets are no longer kept"}
+READERS = {"data.label_colors": read_color_table}  # of settings that name a file and are kept as its content
 FORMER_VALUES = {  # of settings whose type has changed, by what they were
     "discriminator.spectral_norm": dict.fromkeys(("true", "yes", "on"), "all")
     | dict.fromkeys(("false", "no", "off"), "none")
@@ -77,7 +79,12 @@ def config_to_yaml(config: Config) -> str:
 def config_differences(old: Config, new: Config) -> dict[str, tuple[object, object]]:
     """Return the settings that differ: old and new value by `section.key`."""
     before, after = settings_by_key(old), settings_by_key(new)
-    return {key: (before[key], after[key]) for key in after if before[key] != after[key]}
+    return {key: (before[key], after[key]) for key in after if _differ(before[key], after[key])}
+
+
+def _differ(old: object, new: object) -> bool:
+    is_reordered = isinstance(old, Mapping) and isinstance(new, Mapping) and list(old) != list(new)
+    return old != new or is_reordered  # the order of classes is that of their ids
 
 
 def settings_by_key(config: Config) -> dict[str, object]:
@@ -156,8 +163,18 @@ def _assign(config: DictConfig, key: str, value: object) -> str | None:
         return f"{key} is {text}, and there is no such home folder; write the path in full"
     value = FORMER_VALUES.get(key, {}).get(str(value).lower(), value)
     try:
-        OmegaConf.update(config, key, value)
+        value = READERS[key](value, key) if key in READERS else value
+    except ConfigError as error:
+        return str(error)
+    return _put(config, key, value)
+
+
+def _put(config: DictConfig, key: str, value: object) -> str | None:
+    """Put a value in its place; return its problem where it is not of the setting's type."""
+    try:
+        OmegaConf.update(config, key, value, merge=key not in READERS)
     except (OmegaConfBaseException, TypeError, ValueError, OverflowError):
+        text = shortened(value)
         return f"{key} is {text}, expected {_expectation(_TYPES[key], text)}"
     return None
 

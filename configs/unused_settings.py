@@ -58,13 +58,16 @@ def _unused_of_data(config: Config) -> list[str]:
     unused = [f"data.{name}" for name in not_taken(_LAYOUTS, [data.layout])]
     unused += [f"data.synthetic.{name}" for name in not_taken(_LAYOUTS, [data.layout])]
     needs_instances = data.instance_edges or (features.n_channels > 0 and features.regions == "instances")
-    unused += ["data.instance_folder"] if not needs_instances else []
+    unused += ["data.instance_folder"] if not needs_instances or data.makes_instances else []
+    unused += ["data.instances"] if not needs_instances or data.layout != "paired_folders" else []
+    are_regions = features.origin == "encoded" and features.n_channels > 0 and features.regions == "instances"
+    unused += ["data.instance_classes"] if not (are_regions and data.makes_instances) else []
     unused += ["data.feature_folder"] if features.n_channels == 0 or features.origin == "encoded" else []
-    unused += ["data.ignore_id"] if data.n_classes == 0 else []
+    unused += ["data.ignore_id"] if data.n_classes == 0 or data.label_colors else []
     has_own_classes = LAYOUTS[data.layout].own_classes is not None
     of_source_images = ["source_channels", "source_range"]
     of_source_images += [f"augment.{name}" for name in ("color", "hue", "noise", "jpeg_quality")]
-    unused += [f"data.{name}" for name in of_source_images] if data.n_classes or has_own_classes else []
+    unused += [f"data.{name}" for name in of_source_images] if data.has_labels or has_own_classes else []
     forms = stored_forms(data)
     unused += [] if "target" in forms else ["data.target_files"]
     unused += ["data.augment.hue", "data.augment.jpeg_quality"] if "source" in forms else []

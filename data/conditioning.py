@@ -64,6 +64,7 @@ class Conditioning:
         "precomputed", read with the sample.
     regions: the map whose ids are the regions that share their features.
     encodes_style: whether an encoder that is part of the generator has the targets' style, in training alone.
+    edges_of: the map whose edges are the additional channel. Connected parts of classes have the edges of the labels.
     """
 
     n_classes: int
@@ -75,6 +76,7 @@ class Conditioning:
     features: Features = "none"
     regions: Regions = "instances"
     encodes_style: bool = False
+    edges_of: Regions = "instances"
 
     @property
     def channels(self) -> int:
@@ -99,7 +101,12 @@ class Conditioning:
     @property
     def needs_instances(self) -> bool:
         """Whether samples must have an instance map; precomputed features need none."""
-        return self.instance_edges or (self.features == "encoded" and self.regions == "instances")
+        return self.takes_edges_of_instances or (self.features == "encoded" and self.regions == "instances")
+
+    @property
+    def takes_edges_of_instances(self) -> bool:
+        """Whether the edges come from an instance map."""
+        return self.instance_edges and self.edges_of == "instances"
 
     def __call__(self, batch: Batch) -> Tensor:
         """Return the condition, (N, channels, H, W) float32 on the batch's device, with pix2pixHD's order of channels.
@@ -112,8 +119,9 @@ class Conditioning:
             source = _to_float(batch.source, self.source_range, self.source_channels)
         if not self.instance_edges:
             return source
-        assert batch.instances is not None
-        return torch.cat([source, instance_edges(batch.instances)], dim=1)
+        ids = batch.source if self.edges_of == "labels" else batch.instances
+        assert ids is not None
+        return torch.cat([source, instance_edges(ids)], dim=1)
 
     def target(self, batch: Batch) -> Tensor:
         """Return the target, (N, target_channels, H, W) float32 in [-1, 1]; the batch must have targets."""

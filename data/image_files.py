@@ -280,8 +280,8 @@ def _id_pixels(image: Image.Image) -> np.ndarray:
     if image.mode not in _ID_MODES:
         raise UnfitError(
             f"holds {image.mode} pixels, expected one integer id per pixel (8-bit or 16-bit PNG, or palette PNG with "
-            "one palette for all files); colours become ids with python -m tools.convert_data colors-to-ids FROM TO, "
-            "or train on them as RGB pairs with data.n_classes=0"
+            "one palette for all files). For maps drawn in colours: data.label_colors=FILE, or ids by python -m "
+            "tools.convert_data colors-to-ids FROM TO, or RGB pairs with data.n_classes=0"
         )
     if image.format in ("JPEG", "MPO") or image.info.get("compression") == "jpeg":  # the latter in TIFF
         raise UnfitError("JPEG changes ids when it compresses; save the map as PNG")

@@ -9,9 +9,12 @@ import torch
 from torch import Tensor
 
 from data.batch import DataError, LoadingError, Sample
+from data.color_coded import classes_of_colors
+from data.connected_parts import connected_parts
 from data.image_files import read_ids, read_rgb
 from data.layout import Origin
 from data.stored_images import StoredForm, read_stored
+from utils.label_colors import LabelColors
 
 _FEW_PIXELS = 2  # by which sizes differ where a program has rounded them
 
@@ -23,11 +26,16 @@ class MapReader:
     n_classes: number of classes of the sources, which are label maps; 0 where they are RGB images.
     ignore_id: id of pixels without a class.
     forms: of the kinds that are read as they are stored; the others are read as 8-bit RGB.
+    colors: of the classes, where label maps are drawn in colours; None where they hold ids.
+    divided_classes: where instances are made from label maps, the classes whose connected parts they are, as
+        `connected_parts` takes them; None where instances are read, or not needed.
     """
 
     n_classes: int
     ignore_id: int | None
     forms: Mapping[str, StoredForm] = field(default_factory=dict)
+    colors: LabelColors | None = None
+    divided_classes: frozenset[int] | None = None
 
     def read(self, name: str, paths: Mapping[str, Path]) -> Sample:
         """Read the maps of a sample at full size.
@@ -44,22 +52,31 @@ class MapReader:
                 problems += _size_problems(maps["source"], paths["source"], maps[kind], paths[kind])
         if self.n_classes and "source" in maps:
             with _collected(problems):
-                maps["source"] = checked_classes(
-                    maps["source"], str(paths["source"]), n_classes=self.n_classes, ignore_id=self.ignore_id
-                )
+                maps["source"] = self._classes(maps["source"], str(paths["source"]))
         if problems:
             raise DataError(*problems)
+        if self.divided_classes is not None:
+            maps["instances"] = connected_parts(maps["source"], self.divided_classes)
         return Sample(name, maps["source"], maps.get("instances"), maps.get("target"), maps.get("features"))
 
     def _read(self, kind: str, path: Path) -> Tensor:
-        if kind == "instances" or (kind == "source" and self.n_classes > 0):
+        if kind == "instances" or (kind == "source" and self.n_classes > 0 and not self.colors):
             return read_ids(path)
         return read_stored(path, self.forms[kind]) if kind in self.forms else read_rgb(path)
 
     def origin(self, paths: Mapping[str, Path]) -> Origin:
         """Return what the content of a sample depends on."""
-        stored = f" {sorted(self.forms.items())}" if self.forms else ""
-        return Origin(f"{list(paths)} {self.n_classes} {self.ignore_id}{stored}", list(paths.values()))
+        rule = f"{list(paths)} {self.n_classes} {self.ignore_id}"
+        rule += f" {sorted(self.forms.items())}" if self.forms else ""
+        rule += f" {self.colors.table()}" if self.colors else ""
+        rule += "" if self.divided_classes is None else f" {sorted(self.divided_classes)}"
+        return Origin(rule, list(paths.values()))
+
+    def _classes(self, stored: Tensor, name: str) -> Tensor:
+        """Return the classes of a label map as it is stored; raise DataError if a pixel has none."""
+        if self.colors:
+            return classes_of_colors(stored, self.colors, name)
+        return checked_classes(stored, name, n_classes=self.n_classes, ignore_id=self.ignore_id)
 
 
 def checked_classes(ids: Tensor, name: str, *, n_classes: int, ignore_id: int | None) -> Tensor:

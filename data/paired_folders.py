@@ -11,10 +11,12 @@ from data.image_files import find_images
 from data.layout import ClassTable, Origin, PairingError, data_set_folder
 from data.map_reader import MapReader
 from data.stored_images import StoredForm
+from utils.label_colors import LabelColors
 
 _Index = dict[str, Path]  # files by name
 _NO_INSTANCES = (
-    "; to train without instance maps: data.instance_edges=false, with features also features.regions=labels"
+    "; to make them from label maps: data.instances=connected; to train without: data.instance_edges=false, with "
+    "features also features.regions=labels"
 )
 
 
@@ -45,6 +47,7 @@ class PairedFolders:
     instance_folder: instance maps; None where they are not needed.
     feature_folder: maps of precomputed instance features, stored as RGB images; None where they are not needed.
     forms: as for MapReader.
+    label_colors, divided_classes: as `colors` and `divided_classes` of MapReader.
 
     Names may end in different words as long as all names of a folder end alike: Cityscapes' `x_gtFine_labelIds.png` and
     `x_leftImg8bit.png` are partners.
@@ -65,9 +68,11 @@ class PairedFolders:
         n_classes: int,
         ignore_id: int | None,
         forms: Mapping[str, StoredForm] | None = None,
+        label_colors: LabelColors | None = None,
+        divided_classes: frozenset[int] | None = None,
     ) -> None:
         self.n_classes = n_classes
-        self._reader = MapReader(n_classes, ignore_id, forms or {})
+        self._reader = MapReader(n_classes, ignore_id, forms or {}, label_colors, divided_classes)
         folders = (source_folder, target_folder, instance_folder, feature_folder)
         problems: list[str] = []
         self._files = _match(problems, *folders, if_missing={instance_folder: _NO_INSTANCES})
@@ -90,6 +95,8 @@ class PairedFolders:
         direction: str,
         n_classes: int,
         ignore_id: int | None,
+        label_colors: LabelColors | None,
+        divided_classes: frozenset[int] | None,
         needs_targets: bool,
         needs_instances: bool,
         needs_features: bool,
@@ -103,14 +110,17 @@ class PairedFolders:
             )
         folder = data_set_folder(root)
         source, target = _source_and_target(folder, split, source_folder, target_folder, direction, n_classes)
+        reads_instances = needs_instances and divided_classes is None
         return cls(
             source_folder=source,
             target_folder=target if needs_targets or target.is_dir() else None,
-            instance_folder=_of_split(folder, instance_folder, split) if needs_instances else None,
+            instance_folder=_of_split(folder, instance_folder, split) if reads_instances else None,
             feature_folder=_of_split(folder, feature_folder, split) if needs_features else None,
             n_classes=n_classes,
             ignore_id=ignore_id,
             forms=forms,
+            label_colors=label_colors,
+            divided_classes=divided_classes,
         )
 
     @classmethod

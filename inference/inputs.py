@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from configs import build
+from configs.label_maps import label_map_settings
 from configs.pixels import stored_forms
-from configs.schema import DataConfig
+from configs.schema import Config, DataConfig
 from data.batch import DataError, Sample
 from data.conditioning import Conditioning
 from data.image_files import find_images
@@ -23,6 +24,7 @@ from inference.load import LoadedGenerator
 from inference.request import Request
 from models.feature_encoder import FeatureConditionedGenerator
 from utils.distributed import World
+from utils.label_colors import LabelColors
 
 STANDARD_INPUT = Path("-")
 
@@ -61,9 +63,8 @@ def build_input(loaded: LoadedGenerator, feature_sampler: FeatureSampler | None,
     conditioning = build.build_conditioning(config)
     if request.input:
         can_take_labels = feature_sampler is not None and not conditioning.instance_edges
-        _check_maps_are_named(request, conditioning, can_take_labels=can_take_labels)
-        forms = stored_forms(config.data)
-        layout = _named_input(request, conditioning, config.data.ignore_id, forms)
+        _check_maps_are_named(request, config, conditioning, can_take_labels=can_take_labels)
+        layout = _named_input(request, config, conditioning)
         layout = without_joined_pictures(layout, config, request.side, has_targets=request.targets is not None)
     elif loaded.step is None:
         raise DataError(f"{loaded.file}: names no data set. Name a folder of sources with --input DIR.")
@@ -86,10 +87,13 @@ def _check_split_exists(data: DataConfig, split: str) -> None:
     raise DataError(f"{place}: has no split {split!r}. Choose {f'{others}, or ' if others else ''}--input FOLDER.")
 
 
-def _check_maps_are_named(request: Request, conditioning: Conditioning, *, can_take_labels: bool) -> None:
+def _check_maps_are_named(
+    request: Request, config: Config, conditioning: Conditioning, *, can_take_labels: bool
+) -> None:
     """Raise DataError unless --input is accompanied by the other maps that the generator needs."""
-    if conditioning.needs_instances and request.instances is None:
+    if build.reads_instances(config) and request.instances is None:
         other = ", or set features.regions=labels" if can_take_labels else ""
+        other += ", or make them from the label maps: data.instances=connected" if conditioning.n_classes else ""
         raise DataError(f"--input: this generator also needs instance maps. Add --instances DIR{other}.")
     if conditioning.features == "precomputed" and request.feature_maps is None:
         raise DataError(
@@ -97,12 +101,12 @@ def _check_maps_are_named(request: Request, conditioning: Conditioning, *, can_t
         )
 
 
-def _named_input(
-    request: Request, conditioning: Conditioning, ignore_id: int | None, forms: Mapping[str, StoredForm]
-) -> Layout:
+def _named_input(request: Request, config: Config, conditioning: Conditioning) -> Layout:
     """Return the samples of --input; in a single folder, partners may have other endings of their names."""
-    instances = request.instances if conditioning.needs_instances else None
+    instances, forms = request.instances if conditioning.needs_instances else None, stored_forms(config.data)
     features = request.feature_maps if conditioning.features == "precomputed" else None
+    makes_instances = conditioning.needs_instances and instances is None
+    label_maps = label_map_settings(config.data, needs_instances=makes_instances)
     first, *others = request.input
     if not others and (first.is_dir() or not first.suffix):
         return PairedFolders(
@@ -111,8 +115,8 @@ def _named_input(
             instance_folder=instances,
             feature_folder=features,
             n_classes=conditioning.n_classes,
-            ignore_id=ignore_id,
             forms=forms,
+            **label_maps,
         )
     return ListedImages(
         request.input,
@@ -120,8 +124,8 @@ def _named_input(
         instance_folder=instances,
         feature_folder=features,
         n_classes=conditioning.n_classes,
-        ignore_id=ignore_id,
         forms=forms,
+        **label_maps,
     )
 
 
@@ -140,7 +144,7 @@ class ListedImages:
     """Samples of the files and folders that the user lists, named by their paths from the folder that contains all.
 
     Partners are in one folder per map, under the same name with any suffix.
-    n_classes, ignore_id, forms: as for PairedFolders.
+    n_classes, ignore_id, forms, label_colors, divided_classes: as for PairedFolders.
 
     Raises:
         PairingError: a file is missing or lacks a partner, a folder holds no image, or two files have the same name.
@@ -156,9 +160,11 @@ class ListedImages:
         n_classes: int,
         ignore_id: int | None,
         forms: Mapping[str, StoredForm],
+        label_colors: LabelColors | None = None,
+        divided_classes: frozenset[int] | None = None,
     ) -> None:
         self.n_classes = n_classes
-        self._reader = MapReader(n_classes, ignore_id, forms)
+        self._reader = MapReader(n_classes, ignore_id, forms, label_colors, divided_classes)
         problems: list[str] = []
         partners = {"instances": instance_folder, "target": target_folder, "features": feature_folder}
         self._maps = {"source": _listed(paths, problems)}

@@ -13,9 +13,9 @@ from torch import Tensor
 from metrics import METRICS
 from metrics.bounds import Bounds
 from metrics.image_metrics import SSIM_WINDOW, image_metrics
-from metrics.label_colors import LabelColors, read_label_colors
 from metrics.metric import FeatureNetwork, ImageComparison, LabelMetric, PairMetric, SetMetric, ValueMetric
 from metrics.segmentation import ClassScore, LabelScores, confusion, label_scores
+from utils.label_colors import LabelColors, read_label_colors
 
 TITLES = {name: metric.title for name, metric in METRICS.items()}
 LOWER_IS_BETTER = frozenset(name for name, metric in METRICS.items() if metric.lower_is_better)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torchmetrics.functional.classification import multiclass_confusion_matrix
 
-from metrics.label_colors import LabelColors
+from utils.label_colors import LabelColors
 
 
 def confusion(fake: Tensor, target: Tensor, colors: LabelColors) -> Tensor:

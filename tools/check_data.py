@@ -52,7 +52,8 @@ def data_set_in(folder: Path, n_classes: int | None, overrides: Sequence[str]) -
     data: dict[str, Any] = {"root": str(folder), "preprocess": "none", "layout": "paired_folders"}
     names = _splits(folder, "_label")
     if names:
-        data |= {"n_classes": n_classes or _ANY_CLASSES, "instance_edges": bool(_splits(folder, "_inst"))}
+        number = 0 if any(text.startswith("data.label_colors=") for text in overrides) else _ANY_CLASSES
+        data |= {"n_classes": n_classes or number, "instance_edges": bool(_splits(folder, "_inst"))}
     elif n_classes is not None:
         raise ConfigError(f"{folder}: holds no SPLIT_label for --n-classes {n_classes}; omit it")
     elif not (names := _splits(folder, "_A")):
@@ -107,7 +108,8 @@ def problems_of_split(config: Config, split: str, *, needs_targets: bool, found:
     logger.info("%s: %s", split, counted(len(layout), "sample"))
     if others := count_other_files(layout.folders):
         logger.info("%s: left out, being of other formats: %s", split, others)
-    found.label_maps.extend(label_maps(layout))
+    holds_ids = not config.data.label_colors
+    found.label_maps.extend(label_maps(layout) if holds_ids else ())
     ranges = value_ranges(config.data)
     check = Check(layout, build.build_preprocessing(config), is_for_training=split == "train", ranges=ranges)
     results = sorted(
@@ -115,7 +117,7 @@ def problems_of_split(config: Config, split: str, *, needs_targets: bool, found:
     )
     found.observations[split] = [checked.observation for checked in results if checked.observation]
     for checked in results:
-        found.ids.update(checked.ids)
+        found.ids.update(checked.ids if holds_ids else ())
         yield from checked.problems
     yield from problems_of_types(layout, results)
     for line in describe_outside(layout, results):

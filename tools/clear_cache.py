@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from configs import build
+from configs import sample_cache
 from configs.schema import DataConfig
 from utils.cli import ArgumentParser, run_entry_point
 from utils.log import log_to_console, logger
@@ -18,7 +18,7 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--folder", type=Path, default=Path(default), metavar="DIR", help=f"default: {default}")
     arguments = parser.parse_args(argv)
     log_to_console(is_main=True)
-    folders = [arguments.folder.expanduser() / build.CACHE_NAME, *build.memory_caches()]
+    folders = [arguments.folder.expanduser() / sample_cache.CACHE_NAME, *sample_cache.memory_caches()]
     for folder in folders:
         if folder.is_dir():
             shutil.rmtree(folder)

@@ -93,7 +93,7 @@ def translation_command(config: Config, folder: Path) -> str:
     options = [
         "--input",
         "FOLDER",
-        *(["--instances", "DIR"] if build.build_conditioning(config).needs_instances else []),
+        *(["--instances", "DIR"] if build.reads_instances(config) else []),
     ]
     try:
         if build.has_split(data, data.test_split):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from configs import build
+from configs import build, sample_cache
 from configs.image_sides import discriminated_side
 from configs.pixels import describe_pixels
 from configs.schema import Config
@@ -30,6 +30,7 @@ from utils.errors import ConfigError
 from utils.text import counted
 
 CHECKED_SAMPLES = 100  # by --dry-run; and palettes of label maps, by each start
+LISTED_CLASSES = 40
 VGG_MIN_SIDE = 16  # pixels, which four poolings make one
 
 
@@ -57,6 +58,7 @@ def describe(training: Training) -> list[str]:
         f"data           {counted(len(training.layout), 'sample')}, the first is {sample.name} "
         f"{sample.source.shape[-1]}x{sample.source.shape[-2]}",
         *describe_pixels(config.data),
+        *_describe_classes(config),
         *([f"left out       files of other formats: {others}"] if others else []),
         *_describe_cache(training, training.layout.names.index(sample.name)),
         *(describe_validation(config, training.splits, len(validation.samples)) if validation else []),
@@ -160,7 +162,7 @@ def check_palettes(config: Config, splits: Splits) -> None:
     Raises:
         DataError: palettes differ, or the validation split cannot be used.
     """
-    if not splits.train.n_classes:
+    if not splits.train.n_classes or config.data.label_colors:  # colours are the same in any palette
         return
     layouts = [splits.train]
     if splits.validation != TRAIN:
@@ -194,10 +196,19 @@ def check_size(config: Config, sample: Sample) -> None:
         )
 
 
+def _describe_classes(config: Config) -> list[str]:
+    """Return the names of the classes; nothing where label maps hold ids."""
+    colors = config.data.colors
+    if colors is None:
+        return []
+    more = f" and {colors.n_classes - LISTED_CLASSES} more" if colors.n_classes > LISTED_CLASSES else ""
+    return [f"classes        {colors.n_classes} by colours: {', '.join(colors.names[:LISTED_CLASSES])}{more}"]
+
+
 def _describe_cache(training: Training, index: int) -> list[str]:
     """Return how much of the data set will be kept, estimated from sample `index`; nothing where there is no cache."""
     data = training.config.data
-    cached = build.build_cached_layout(training.config, training.layout, training.folder)
+    cached = sample_cache.build_cached_layout(training.config, training.layout, training.folder)
     if cached is None:
         return []
     outlook = cached.estimate(index)
@@ -205,7 +216,7 @@ def _describe_cache(training: Training, index: int) -> list[str]:
         return [f"cache          {data.cache}, about {size(outlook.n_bytes)}"]
     remedy = f"raise data.cache_gib ({data.cache_gib:g} GiB)"
     if outlook.lacks_space:
-        remedy = f"too little is free in {build.cache_folder(training.config, training.folder)}"
+        remedy = f"too little is free in {sample_cache.cache_folder(training.config, training.folder)}"
     return [f"cache          {data.cache}, about {outlook.n_fitting} of {outlook.n_samples} samples fit: {remedy}"]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch.optim.swa_utils import AveragedModel
 
-from configs import build
+from configs import build, sample_cache
 from configs.image_sides import discriminated_side
 from configs.load import config_to_dict
 from configs.pixels import target_dtype
@@ -199,7 +199,7 @@ def read_batches(training: Training, stop: GracefulStop) -> Generator[Batch]:
         first_batch=training.run_state.loop.batches,
     )
     return training_batches(
-        training.dataset(build.build_training_layout(config, training.layout, training.folder)),
+        training.dataset(sample_cache.build_training_layout(config, training.layout, training.folder)),
         sampler,
         n_workers=build.count_workers(config.data, world.local_size),
         pin_memory=world.device.type == "cuda",
@@ -215,7 +215,7 @@ def _temporary_cache(training: Training) -> Iterator[None]:
     try:
         yield
     finally:
-        folder = build.cache_folder(training.config, training.folder)
+        folder = sample_cache.cache_folder(training.config, training.folder)
         if folder and training.config.data.cache == "memory":
             shutil.rmtree(folder, ignore_errors=True)
 

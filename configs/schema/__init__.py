@@ -131,7 +131,7 @@ class Config:
 
     @property
     def _has_labels(self) -> bool:
-        return self.data.n_classes > 0 or self.data.layout == "synthetic_facades"
+        return self.data.has_labels or self.data.layout == "synthetic_facades"
 
     @property
     def has_encoder(self) -> bool:

@@ -1,11 +1,12 @@
 """The pairs: section `data`."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from configs.schema.checks import require, require_at_least
 from configs.schema.pair_augmentation import PairAugmentationConfig
 from configs.schema.pixels import check_side, check_target_files
+from utils.label_colors import LabelColors
 
 SIZED_BY_CROP = ("resize_and_crop", "scale_width_and_crop", "crop")
 
@@ -56,8 +57,12 @@ class DataConfig:
     direction: Literal["AtoB", "BtoA"] = "AtoB"
     """RGB pairs: which side is translated into which."""
     n_classes: int = 0
-    """Number of classes of a label map; ids are 0 .. n_classes-1. 0: the source is an image.
-    synthetic_facades knows its own number."""
+    """Number of classes of a label map; ids are 0 .. n_classes-1. 0: the source is an image, unless label_colors is
+    set, which has its own number. synthetic_facades knows its own, too."""
+    label_colors: dict[str, Any] = field(default_factory=dict)
+    """paired_folders: label maps are drawn in colours, of these classes: a YAML file as tools.convert_data
+    colors-to-ids makes it, cityscapes or cmp_facades. The file is read once: configuration and checkpoints hold its
+    lines, such as road: [128, 64, 128], in place of its name. {} or null: label maps hold ids."""
     source_channels: int = 3
     """Channels of a source: of 8-bit images 3, or 1 for their brightness alone; of others as many as the files have,
     up to 64."""
@@ -76,6 +81,13 @@ class DataConfig:
     """Id of pixels without a class (255 in many data sets): they become zeros in every one-hot channel."""
     instance_edges: bool = False
     """Give the networks the edges between instances as one more channel; needs instance maps."""
+    instances: Literal["files", "connected"] = "files"
+    """paired_folders: where instance maps come from. files: instance_folder. connected: they are made from the label
+    maps: each part of a class whose pixels touch at their sides is an instance."""
+    instance_classes: list[str] = field(default_factory=list)
+    """instances=connected: the classes that are divided into such parts, by id or by name in label_colors: [car,rider].
+    All pixels of another class are one instance. []: all classes are divided. Matters for features alone: the edges
+    of such instances are those between classes."""
     preprocess: Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop", "none"] = "scale_width"
     """resize_and_crop: to load_width x load_height, then a random crop. scale_width: to load_width, height in
     proportion. scale_width_and_crop: that, then a random crop. crop: a random crop of the image as it is.
@@ -125,6 +137,7 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         require_at_least(0, "data", n_classes=self.n_classes, ignore_id=self.ignore_id, cache_gib=self.cache_gib)
+        self._check_label_maps()
         require_at_least(0, "data", timeout_s=self.timeout_s)
         require_at_least(1, "data", prefetch=self.prefetch)
         check_side("source", self.source_channels, self.source_range, self.layout)
@@ -145,9 +158,12 @@ class DataConfig:
             require(self.root != "", "data.root", "empty", "the folder of the data set: add data.root=FOLDER")
         if self.layout == "side_by_side":
             require(self.n_classes == 0, "data.n_classes", self.n_classes, "0: side_by_side holds RGB images")
+            expected = "null: side_by_side holds RGB images; python -m tools.convert_data to-folders makes folders"
+            require(not self.label_colors, "data.label_colors", self.label_colors, expected)
             require(not self.instance_edges, "data.instance_edges", True, "false: side_by_side has no instances")
         if self.layout == "paired_folders" and self.direction == "BtoA":
-            require(self.n_classes == 0, "data.direction", "BtoA", "AtoB where data.n_classes is set")
+            expected = "AtoB where data.n_classes or data.label_colors is set"
+            require(not self.has_labels, "data.direction", "BtoA", expected)
         if self.preprocess == "resize_and_crop":
             fits = self.crop_width <= self.load_width and self.crop_height <= self.load_height
             crop, load = f"{self.crop_width}x{self.crop_height}", f"{self.load_width}x{self.load_height}"
@@ -159,3 +175,43 @@ class DataConfig:
             is_square, crop = self.crop_width == self.crop_height, f"{self.crop_width}x{self.crop_height}"
             expected = f"false where the crop is not square: it is {crop}"
             require(is_square, "data.augment.quarter_turns", True, expected)
+
+    def _check_label_maps(self) -> None:
+        colors, n_classes = self.colors, self.n_classes
+        if colors is not None:
+            expected = f"0 or {colors.n_classes}, the number of classes of data.label_colors"
+            require(n_classes in (0, colors.n_classes), "data.n_classes", n_classes, expected)
+        if self.instances == "connected":
+            expected = "files where sources are RGB images, which data.n_classes=0 without data.label_colors declares"
+            require(self.has_labels or self.layout == "synthetic_facades", "data.instances", "connected", expected)
+        names = () if colors is None else colors.names
+        total = n_classes or len(names)
+        unknown = [name for name in self.instance_classes if name not in names and not _is_id(name, total)]
+        expected = f"ids from 0 to {total - 1}{' or names of data.label_colors' if names else ''}"
+        require(not (unknown and total), "data.instance_classes", unknown, expected)
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether the settings declare that sources are label maps; synthetic_facades knows by itself."""
+        return self.n_classes > 0 or bool(self.label_colors)
+
+    @property
+    def makes_instances(self) -> bool:
+        """Whether instances are made from label maps."""
+        return self.instances == "connected" and self.layout == "paired_folders"
+
+    @property
+    def colors(self) -> LabelColors | None:
+        """The classes of label maps that are drawn in colours; None where maps hold ids, or sources are images."""
+        key = "data.label_colors"
+        return LabelColors.of(self.label_colors, key, key) if self.label_colors else None
+
+    @property
+    def divided_classes(self) -> frozenset[int]:
+        """The ids of instance_classes."""
+        names = () if self.colors is None else self.colors.names
+        return frozenset(names.index(name) if name in names else int(name) for name in self.instance_classes)
+
+
+def _is_id(text: str, n_classes: int) -> bool:
+    return text.isdecimal() and str(int(text)) == text and int(text) < n_classes

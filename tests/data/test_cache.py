@@ -10,7 +10,7 @@ import torch
 
 import data.layout
 import data.map_reader
-from configs import build
+from configs import build, sample_cache
 from configs.load import load_config
 from configs.schema import Config
 from data.cache import CachedLayout, SampleCache
@@ -331,9 +331,9 @@ def test_room_is_left_to_batches_and_checkpoints(
     total = 2**30
     usage = SimpleNamespace(total=total, used=0, free=int(free_share * total))
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    monkeypatch.setattr(build, "_SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr(sample_cache, "_SHARED_MEMORY", tmp_path)
     config = load_config(tiny_config, settings(label_data_set, f"data.cache={kind}", f"data.cache_folder={tmp_path}"))
-    layout = build.build_training_layout(
+    layout = sample_cache.build_training_layout(
         config, build.build_layout(config, "train", needs_targets=True), tmp_path / "run"
     )
     layout.read(0)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from metrics.label_colors import read_label_colors
 from tests.conftest import save_image
 from tests.metrics.networks import save_random_alexnet, save_random_inception
 from tests.processes import run_two
@@ -19,6 +18,7 @@ from utils.checkpoint import load_checkpoint
 from utils.checkpoint_folder import checkpoint_path
 from utils.cli import run_entry_point
 from utils.errors import ConfigError
+from utils.label_colors import read_label_colors
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from configs import build
+from configs import sample_cache
 from configs.load import load_config
 from tests import processes
 from tests.runs import assert_equal, checkpoint, run, without_config
@@ -95,7 +95,7 @@ def test_a_run_with_a_cache_equals_one_without(
     assert_equal(without_config(checkpoint(tiny_config, 7)), without_config(checkpoint(tiny_config, 7, "plain")))
     assert len(kept(tmp_path / "cache")) == (3 if cache == "disk" else 0)
     config = load_config(tiny_config, [*arguments, "data.cache=memory"])
-    folder = build.cache_folder(config, tiny_config.parent / "runs" / "tiny")
+    folder = sample_cache.cache_folder(config, tiny_config.parent / "runs" / "tiny")
     assert folder is not None
     assert not folder.exists()
 
@@ -103,13 +103,15 @@ def test_a_run_with_a_cache_equals_one_without(
 def test_one_command_removes_it(
     tiny_config: Path, label_data_set: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build, "_SHARED_MEMORY", tmp_path / "shm")
+    monkeypatch.setattr(sample_cache, "_SHARED_MEMORY", tmp_path / "shm")
     arguments = settings(label_data_set, "train.max_steps=3", f"data.cache_folder={tmp_path / 'cache'}")
     run(tiny_config, *arguments, "data.cache=disk")
     (tmp_path / "cache" / "mine.txt").touch()
-    left_behind = build.cache_folder(load_config(tiny_config, [*arguments, "data.cache=memory"]), tmp_path / "killed")
+    left_behind = sample_cache.cache_folder(
+        load_config(tiny_config, [*arguments, "data.cache=memory"]), tmp_path / "killed"
+    )
     assert left_behind is not None
-    shutil.copytree(tmp_path / "cache" / build.CACHE_NAME, left_behind)
+    shutil.copytree(tmp_path / "cache" / sample_cache.CACHE_NAME, left_behind)
     clear_cache.main(["--folder", str(tmp_path / "cache")])
     assert [path.name for path in (tmp_path / "cache").iterdir()] == ["mine.txt"]
     assert not left_behind.exists()

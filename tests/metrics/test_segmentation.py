@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from metrics.label_colors import LabelColors
 from metrics.segmentation import class_table, confusion, label_scores
+from utils.label_colors import LabelColors
 
 RED, GREEN, BLUE, BLACK = (200, 0, 0), (0, 200, 0), (0, 0, 200), (0, 0, 0)
 COLORS = LabelColors("test", ("red", "green", "blue"), torch.tensor([RED, GREEN, BLUE, BLACK], dtype=torch.uint8))

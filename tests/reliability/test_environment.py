@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import train
-from configs import build
+from configs import sample_cache
 from tests.conftest import TINY_CONFIG
 from tests.reliability.command_line import CommandLine
 from tests.runs import translation_script
@@ -82,7 +82,7 @@ def test_a_read_only_output_is_refused_before_anything_is_translated(
 def test_a_cache_in_memory_without_shared_memory_is_refused(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine
 ) -> None:
-    monkeypatch.setattr(build, "_SHARED_MEMORY", Path("/proc/nowhere"))
+    monkeypatch.setattr(sample_cache, "_SHARED_MEMORY", Path("/proc/nowhere"))
     message = refusal(command_line, tiny_config, "data.cache=memory")
     assert "data.cache, data.cache_folder: cannot make /proc/nowhere" in message
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import torch
 
-from metrics.label_colors import IGNORED, LabelColors
 from tools.convert_data.color_counts import ColorCounts, channels
+from utils.label_colors import IGNORED, LabelColors
 from utils.text import counted
 
 NEAR = 40.0  # distance of two RGB colours: JPEG makes such shades of one at borders

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from data.batch import DataError
 from data.image_files import find_images, read_rgb
-from metrics.label_colors import IGNORED, LabelColors, read_label_colors
 from tools.convert_data.color_counts import ColorCounts, channels, count_all
 from tools.convert_data.color_warnings import NEAR, color_warnings
 from tools.convert_data.conversion import Conversion, Existing, check_absent, convert_all
 from utils.atomic_file import replacing
+from utils.label_colors import IGNORED, LabelColors, read_label_colors
 from utils.log import logger
 from utils.text import counted
 
@@ -141,11 +141,8 @@ def _summary(counts: ColorCounts, colors: LabelColors) -> list[str]:
 
 def _write_table(path: Path, colors: LabelColors) -> None:
     """Write names and colours, as `metrics.label_colors` takes them."""
-    values = colors.colors.tolist()
-    table: dict[str, object] = dict(zip(colors.names, values, strict=False))
-    table |= {IGNORED: values[colors.n_classes :]} if len(values) > colors.n_classes else {}
     path.parent.mkdir(parents=True, exist_ok=True)
     head = "# Colours of the classes, in the order of their ids. Names may be changed.\n"
-    text = head + yaml.safe_dump(table, default_flow_style=None, sort_keys=False, allow_unicode=True)
+    text = head + yaml.safe_dump(colors.table(), default_flow_style=None, sort_keys=False, allow_unicode=True)
     with replacing(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")

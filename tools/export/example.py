@@ -85,7 +85,7 @@ def make_example(loaded: LoadedGenerator, n: int, height: int, width: int, *, as
         return Example({"source": tensor}, translated)
     inputs = {
         "source": batch.source,
-        "instances": batch.instances if conditioning.instance_edges else None,
+        "instances": batch.instances if conditioning.takes_edges_of_instances else None,
         "features": features,
     }
     given = {name: tensor for name, tensor in inputs.items() if tensor is not None}

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from configs import build
+from configs.label_maps import ignored_id
 from data.batch import DataError
 from inference.load import LoadedGenerator
 from tools.export.file import Dtype, ExportError, report_file, write_program
@@ -98,7 +99,7 @@ def _describe(loaded: LoadedGenerator, n_samples: int) -> tuple[Description, Map
         except DataError as error:
             logger.warning("left out     %s", error)
             continue
-        parts[f"sample-{len(names)}"] = wire.pack(sample, conditioning, loaded.config.data.ignore_id)
+        parts[f"sample-{len(names)}"] = wire.pack(sample, conditioning, ignored_id(loaded.config.data))
         names.append(name)
         sizes.append((sample.source.shape[-1], sample.source.shape[-2]))
     if names:

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
+from configs.label_maps import ignored_id
 from inference.feature_sampler import sample_config
 from inference.request import Request
 from inference.setup import (
@@ -151,7 +152,7 @@ def playground(arguments: argparse.Namespace) -> Iterator[PlaygroundServer]:
             PlaygroundServer,
             description=description,
             conditioning=conditioning,
-            ignore_id=config.data.ignore_id,
+            ignore_id=ignored_id(config.data),
             samples=samples,
             translator=translator,
         )

@@ -5,13 +5,13 @@ from dataclasses import asdict, dataclass, field
 
 from configs import build
 from configs.image_sides import image_sides
+from configs.label_maps import class_table, ignored_id
 from configs.schema import Config
-from data import LAYOUTS
 from data.conditioning import Conditioning
 from inference.load import LoadedGenerator
-from metrics.label_colors import IGNORED, read_label_colors
 from tools.playground.wire import MAX_PIXELS
 from utils.errors import ConfigError
+from utils.label_colors import IGNORED, read_label_colors
 from utils.palette import CITYSCAPES
 
 DEFAULT_SIDE = 256  # pixels, where the settings name no size
@@ -88,7 +88,7 @@ def describe(
         subtitle=step,
         classes=_classes(config) if conditioning.n_classes else [],
         n_classes=conditioning.n_classes,
-        ignore_id=config.data.ignore_id,
+        ignore_id=ignored_id(config.data),
         needs_instances=conditioning.needs_instances,
         takes_seed=takes_seed,
         seed=seed,
@@ -115,10 +115,10 @@ def _trained_size(config: Config) -> tuple[int, int]:
 
 
 def _classes(config: Config) -> list[PageClass]:
-    """Return the classes with their names and colours, as far as the data set or metrics.label_colors has them."""
+    """Return the classes with their names and colours, as far as the data set or a setting label_colors has them."""
     data, n_classes = config.data, build.number_of_classes(config.data)
     colors = build.class_colors(data)
-    own = LAYOUTS[data.layout].own_classes
+    table = class_table(data)
     if config.metrics.label_colors is not None:
         known = read_label_colors(config.metrics.label_colors)
         if known.n_classes != n_classes:
@@ -127,8 +127,8 @@ def _classes(config: Config) -> list[PageClass]:
                 "name another file, or metrics.label_colors=null"
             )
         names, colors = known.names, known.colors
-    elif own is not None:
-        names = own.names
+    elif table is not None:
+        names = table.names
     elif n_classes == len(CITYSCAPES):
         names = tuple(kind.name for kind in CITYSCAPES)
     else:
@@ -137,6 +137,7 @@ def _classes(config: Config) -> list[PageClass]:
         PageClass(number, name, bytes(color.tolist()).hex())
         for number, (name, color) in enumerate(zip(names, colors, strict=False))  # colours of ignored pixels follow
     ]
-    if data.ignore_id is None:
+    ignored = ignored_id(data)
+    if ignored is None:
         return classes
-    return [kind for kind in classes if kind.id != data.ignore_id] + [PageClass(data.ignore_id, IGNORED, "000000")]
+    return [kind for kind in classes if kind.id != ignored] + [PageClass(ignored, IGNORED, "000000")]

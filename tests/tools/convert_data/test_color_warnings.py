@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from metrics.label_colors import LabelColors
 from tests.conftest import save_image
 from tests.reliability.command_line import CommandLine
 from tools.convert_data import __main__ as convert_data
 from tools.convert_data.color_counts import ColorCounts, count_all, count_colors
 from tools.convert_data.color_warnings import color_warnings
+from utils.label_colors import LabelColors
 
 BLACK_AND_BLUE = LabelColors("test", ("sky", "sea"), torch.tensor([[0, 0, 0], [0, 0, 200]], dtype=torch.uint8))
 REMEDY = "name it with --colors FILE if it is a class"

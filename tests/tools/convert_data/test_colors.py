@@ -8,11 +8,11 @@ import torch
 from PIL import Image
 
 from data.image_files import read_ids
-from metrics.label_colors import read_label_colors
 from tests.conftest import save_image
 from tests.reliability.command_line import CommandLine
 from tools.convert_data import __main__ as convert_data
 from tools.convert_data import conversion
+from utils.label_colors import read_label_colors
 
 COLORS = np.array([[0, 0, 0], [0, 90, 200], [128, 64, 128]], np.uint8)  # in order of their values
 IDS = np.arange(32 * 48).reshape(32, 48) % 48 // 16

@@ -51,6 +51,13 @@ def test_a_file_of_colours_names_the_classes(tmp_path: Path) -> None:
         described(labels(3), setting)
 
 
+def test_colours_of_the_label_maps_name_the_classes() -> None:
+    table = {"grass": [0, 128, 0], "sea": [0, 0, 200], "ignored": [[0, 0, 0]]}
+    found = described(labels(0, label_colors=table))
+    assert [(kind.id, kind.name) for kind in found.classes] == [(0, "grass"), (1, "sea"), (2, "ignored")]
+    assert (found.n_classes, found.ignore_id, found.classes[0].color) == (2, 2, "008000")
+
+
 @pytest.mark.parametrize(("ignore_id", "ids"), [(255, [0, 1, 2, 255]), (1, [0, 2, 1])])
 def test_ignored_pixels_are_the_last_entry(ignore_id: int, ids: list[int]) -> None:
     classes = described(labels(3, ignore_id=ignore_id)).classes

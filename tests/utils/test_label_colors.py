@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from metrics.label_colors import read_label_colors
 from utils.errors import ConfigError
+from utils.label_colors import read_label_colors
 
 
 def test_known_data_sets_have_their_classes() -> None:

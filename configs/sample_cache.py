@@ -1,0 +1,55 @@
+"""The cache of decoded samples, as section `data` asks for it."""
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+from configs.build import build_preprocessing
+from configs.schema import Config
+from data.cache import CachedLayout, SampleCache
+from data.layout import Layout
+from utils.errors import ConfigError
+
+CACHE_NAME = "samples"
+_SHARED_MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
+_MEMORY_CACHE = f"pairgan-{os.getuid() if hasattr(os, 'getuid') else 0}"
+
+
+def build_training_layout(config: Config, layout: Layout, run_folder: Path) -> Layout:
+    """Return the training split, behind a cache if the settings ask for one, whose folder is made."""
+    folder, cached = cache_folder(config, run_folder), build_cached_layout(config, layout, run_folder)
+    if folder is None or cached is None:
+        return layout
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"data.cache, data.cache_folder: cannot make {folder}: {error.strerror}") from error
+    return cached
+
+
+def build_cached_layout(config: Config, layout: Layout, run_folder: Path) -> CachedLayout | None:
+    """Return the training split behind its cache; None without one."""
+    folder = cache_folder(config, run_folder)
+    if folder is None:
+        return None
+    spare_share = 0.5 if config.data.cache == "memory" else 0.02
+    cache = SampleCache(folder, int(config.data.cache_gib * 2**30), spare_share)
+    return CachedLayout(layout, build_preprocessing(config), cache)
+
+
+def cache_folder(config: Config, run_folder: Path) -> Path | None:
+    """Return the folder of cached samples, None without a cache; the processes of one run share their memory."""
+    match config.data.cache:
+        case "none":
+            return None
+        case "disk":
+            return Path(config.data.cache_folder).expanduser() / CACHE_NAME
+        case "memory":
+            run = hashlib.sha256(str(run_folder.resolve()).encode()).hexdigest()[:16]
+            return _SHARED_MEMORY / f"{_MEMORY_CACHE}-{run}"
+
+
+def memory_caches() -> list[Path]:
+    """Return the folders of data.cache=memory that killed runs of this user have left."""
+    return sorted(_SHARED_MEMORY.glob(f"{_MEMORY_CACHE}-*"))

@@ -1,0 +1,69 @@
+"""Label maps that are drawn in colours: the class of each pixel, and colours of no class."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from data.batch import DataError
+from data.color_coded import classes_of_colors
+from data.map_reader import MapReader
+from utils.label_colors import LabelColors
+
+TABLE = {"sky": [70, 130, 180], "road": [128, 64, 128], "car": [0, 0, 142], "ignored": [[0, 0, 0]]}
+COLORS = LabelColors.of(TABLE, "test", "test")
+IDS = np.random.default_rng(0).integers(0, 4, (9, 13))  # 3: ignored
+
+
+def picture(ids: np.ndarray) -> np.ndarray:
+    return COLORS.colors.numpy()[ids]
+
+
+def test_each_pixel_gets_the_class_of_its_colour() -> None:
+    classes = classes_of_colors(torch.from_numpy(picture(IDS)).permute(2, 0, 1), COLORS, "x")
+    assert classes.dtype == torch.uint8
+    assert torch.equal(classes[0].long(), torch.from_numpy(IDS))
+
+
+def test_many_classes_are_int32() -> None:
+    many = LabelColors.of({f"class {k}": [k % 256, k // 256, 7] for k in range(300)}, "test", "test")
+    pixels = many.colors[torch.arange(300)].view(3, 100, 3).permute(2, 0, 1)
+    classes = classes_of_colors(pixels, many, "x")
+    assert classes.dtype == torch.int32
+    assert classes.flatten().tolist() == list(range(300))
+
+
+@pytest.mark.parametrize("color", [[0, 0, 143], [255, 255, 255], [0, 0, 1]])
+def test_another_colour_is_named_with_its_pixel_and_the_remedy(color: list[int]) -> None:
+    pixels = picture(IDS)
+    pixels[4, 7] = pixels[8, 12] = color
+    with pytest.raises(DataError) as error:
+        classes_of_colors(torch.from_numpy(pixels).permute(2, 0, 1), COLORS, "maps/x.png")
+    (problem,) = error.value.problems
+    assert problem.startswith(
+        f"maps/x.png: pixel (row 4, column 7) has the colour {color}, which is none of data.label_colors, as 1.71% of "
+        "its pixels. Smoothed borders and JPEG make such colours: python -m tools.convert_data colors-to-ids"
+    )
+
+
+@pytest.mark.parametrize("kind", ["RGB", "RGBA", "palette"])
+def test_colours_are_the_same_in_every_kind_of_file(tmp_path: Path, kind: str) -> None:
+    image = Image.fromarray(picture(IDS))
+    if kind == "RGBA":
+        image = image.convert("RGBA")
+    elif kind != "RGB":  # in which the index of a colour is another one than that of its class
+        image = image.quantize(4)
+    image.save(tmp_path / "x.png")
+    sample = MapReader(3, None, colors=COLORS).read("x", {"source": tmp_path / "x.png"})
+    assert torch.equal(sample.source[0].long(), torch.from_numpy(IDS))
+
+
+def test_the_origin_of_a_sample_knows_the_colours(tmp_path: Path) -> None:
+    other = LabelColors.of({"road": TABLE["road"], "sky": TABLE["sky"], "car": TABLE["car"]}, "test", "test")
+    paths = {"source": tmp_path / "x.png"}
+    readers = [MapReader(3, None), MapReader(3, None, colors=COLORS), MapReader(3, None, colors=other)]
+    readers += [MapReader(3, None, colors=COLORS, divided_classes=frozenset(parts)) for parts in ((), (1,))]
+    assert len({reader.origin(paths).rule for reader in readers}) == len(readers)
+    assert readers[0].origin(paths).rule == "['source'] 3 None"  # that of earlier versions, whose caches stay valid

@@ -1,0 +1,130 @@
+"""The classes of label maps that are stored as pictures, by their colours."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from utils.errors import ConfigError
+from utils.palette import CITYSCAPES, CMP_FACADES, ClassColor, color_table
+from utils.yaml_file import read_yaml, shortened
+
+IGNORED = "ignored"
+MAX_CLASSES = 1000
+_DATA_SETS = {"cityscapes": CITYSCAPES, "cmp_facades": CMP_FACADES}
+_EXPECTED = (
+    f"expected {', '.join(_DATA_SETS)}, or a YAML file of lines such as road: [128, 64, 128], and of "
+    f"{IGNORED}: [[0, 0, 0]] for colours that no score counts"
+)
+
+
+@dataclass(frozen=True)
+class LabelColors:
+    """The colour of each class.
+
+    origin: the name of the data set, file or setting that defines them. names: of the K classes.
+    colors: (K + I, 3) uint8 RGB, of the K classes and then of pixels that no score counts.
+    """
+
+    origin: str
+    names: tuple[str, ...]
+    colors: Tensor
+
+    @classmethod
+    def of(cls, table: Mapping[Any, Any], origin: str, where: str) -> "LabelColors":
+        """Return the classes of a table as a YAML file holds it: colours by name, and a list of those ignored.
+
+        where: the place of the table, for messages.
+
+        Raises:
+            ConfigError: the table does not map names to RGB colours.
+        """
+        values = dict(table)
+        ignored = values.pop(IGNORED, [])
+        if not 2 <= len(values) <= MAX_CLASSES:
+            raise ConfigError(f"{where} has {len(values)} classes, expected 2 to {MAX_CLASSES}")
+        if not isinstance(ignored, list) or any(not isinstance(color, list) for color in ignored):
+            raise ConfigError(f"{where}: {IGNORED} is {ignored}, expected colours: [[0, 0, 0]]")
+        colors = [*values.values(), *ignored]
+        names = [*map(str, values), *[IGNORED] * len(colors)]
+        for key, color in zip(names, colors, strict=False):
+            if not _is_color(color):
+                raise ConfigError(f"{where}: {key} is {color}, expected [R, G, B], each 0 to 255")
+        if twice := {tuple(color) for color in colors if colors.count(color) > 1}:
+            raise ConfigError(f"{where}: {list(min(twice))} is there twice: keep one")
+        return cls(origin, tuple(map(str, values)), torch.tensor(colors, dtype=torch.uint8))
+
+    def table(self) -> dict[str, Any]:
+        """Return the table that `of` reads."""
+        values = self.colors.tolist()
+        table: dict[str, Any] = dict(zip(self.names, values, strict=False))
+        return table | ({IGNORED: values[self.n_classes :]} if len(values) > self.n_classes else {})
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes, K."""
+        return len(self.names)
+
+    def classes_of(self, picture: Tensor, *, may_ignore: bool) -> Tensor:
+        """Return the (H, W) int64 classes of a (3, H, W) uint8 picture by the nearest colours; K for ignored ones.
+
+        may_ignore: whether a pixel may be ignored; not in translated images, where every pixel has a class.
+        """
+        table = (self.colors if may_ignore else self.colors[: self.n_classes]).float()
+        red, green, blue = picture.flatten(1).int()
+        packed, back = (red * 2**16 + green * 2**8 + blue).unique(return_inverse=True)
+        pixels = torch.stack([packed // 2**16, packed // 2**8 % 2**8, packed % 2**8], dim=1).float()
+        nearest = torch.cat([torch.cdist(part, table).argmin(1) for part in pixels.split(2**16)])
+        return nearest.clamp_max(self.n_classes)[back].view(picture.shape[1:])
+
+
+def read_label_colors(name: str, setting: str = "metrics.label_colors") -> LabelColors:
+    """Return the colours of a data set, "cityscapes" or "cmp_facades", or those of a YAML file.
+
+    setting: the setting or option that names it, for messages.
+
+    Raises:
+        ConfigError: there is no such file, or it does not map names to RGB colours.
+    """
+    if name in _DATA_SETS:
+        return _of_data_set(name, _DATA_SETS[name])
+    path = Path(name).expanduser()
+    if not path.is_file():
+        raise ConfigError(f"{setting}: no such file: {path}; {_EXPECTED}")
+    values = read_yaml(path)
+    if not isinstance(values, dict):
+        raise ConfigError(f"{setting}: {path} holds no classes; {_EXPECTED}")
+    return LabelColors.of(values, str(path), f"{setting}: {path}")
+
+
+def read_color_table(value: object, setting: str) -> dict[str, Any]:
+    """Return the table of a setting that names a data set or a file, or holds the table; {} for null.
+
+    Raises:
+        ConfigError: as for `read_label_colors`.
+    """
+    if value is None or value == {}:
+        return {}
+    if isinstance(value, Mapping):
+        return LabelColors.of(value, setting, setting).table()
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigError(f"{setting} is {shortened(value) if value else 'empty'}, {_EXPECTED}")
+    return read_label_colors(value, setting).table()
+
+
+def _of_data_set(name: str, classes: Sequence[ClassColor]) -> LabelColors:
+    evaluated = {kind.name: kind.color for kind in classes if kind.is_evaluated}
+    others = dict.fromkeys(kind.color for kind in classes if not kind.is_evaluated)
+    ignored = [color for color in others if color not in evaluated.values()]
+    return LabelColors(name, tuple(evaluated), color_table([*evaluated.values(), *ignored]))
+
+
+def _is_color(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 3
+        and all(type(channel) is int and 0 <= channel <= 255 for channel in value)
+    )
