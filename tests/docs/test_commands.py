@@ -80,6 +80,7 @@ MADE_BEFORE = {  # what the reader has made by then
     "HALVES": "python -m tools.convert_data to-folders FACADES FOLDERS",
     "--output SOURCES": "python -m tools.convert_data from-photos PHOTOS PAIRS",
     "--colors DATA/train_label.yaml": "python -m tools.convert_data colors-to-ids COLORED/train DATA/train_label",
+    "runs/pix2pixhd_512p --format original": "python train.py --config configs/pix2pixhd_512p.yaml data.root=ROOT",
     "runs/spade_ade20k --format original": "python train.py --config configs/spade_ade20k.yaml data.root=ROOT",
     "--output latest_EMA.pth": "python train.py --config configs/oasis_cityscapes.yaml data.root=ROOT",
     **dict.fromkeys(("runs/styled --seed 1", "--style photo.jpg"), STYLED),
@@ -152,13 +153,15 @@ def train_stand_ins() -> None:
         ("pix2pixhd_512p", "labels"),
         ("pix2pixhd_512p_features", "pix2pixhd_512p_features"),
         ("paired_folders_256x256", "mine"),
+        ("paired_folders_256x256", "as_pix2pixHD"),
     ):
-        train.main(tiny(["--config", f"configs/{recipe}.yaml", "data.root=ROOT", f"run.name={name}"]))
+        upsample = ["generator.upsample=transposed"] * (name == "as_pix2pixHD")
+        train.main(tiny(["--config", f"configs/{recipe}.yaml", "data.root=ROOT", f"run.name={name}", *upsample]))
     mine = Path("runs/mine")
     for name in ("checkpoint-00001000.pt", "best.pt"):
         shutil.copy(mine / "checkpoint-00000002.pt", mine / name)
     program_main("tools.cluster_features")(["--checkpoint", "runs/pix2pixhd_512p_features", "--clusters", "2"])
-    for run, file in (("labels", LABEL_WEIGHTS), ("mine", "latest_net_G.pth")):
+    for run, file in (("labels", LABEL_WEIGHTS), ("as_pix2pixHD", "latest_net_G.pth")):
         Path(file).parent.mkdir(exist_ok=True)
         exporting = ["--checkpoint", f"runs/{run}", "--format", "original", "--family", "pix2pixHD", "--output", file]
         program_main("tools.export")(exporting)
