@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -18,6 +19,7 @@ from data.batch import Batch, DataError, LoadingError, Sample
 from data.layout import Layout, describe_sample
 from data.preprocessing import Preprocessing, place
 from data.sampler import SampleKey, TrainingSampler
+from data.worker_context import worker_context
 from data.worker_monitor import POLL_S, STOPPING_SIGNALS, CurrentSamples, WorkerMonitor
 
 # Loader processes return errors as values: raised there, they would arrive wrapped in a traceback.
@@ -142,6 +144,7 @@ def training_batches(
         StoppedWaiting: `should_stop` returned True.
     """
     dataset.current_samples = CurrentSamples(n_workers)
+    processes: list[BaseProcess] = []
     loader: DataLoader[Any] = DataLoader(
         dataset,
         batch_sampler=sampler,
@@ -151,6 +154,7 @@ def training_batches(
         prefetch_factor=prefetch if n_workers else None,
         timeout=POLL_S if n_workers else 0,
         worker_init_fn=_ignore_signals,
+        multiprocessing_context=worker_context(processes) if n_workers else None,
         generator=torch.Generator(),  # not the global one, from which dropout draws
     )
     bad_samples = BadSamples(len(dataset.layout))
@@ -158,10 +162,15 @@ def training_batches(
 
     def from_processes() -> Generator[_LoadedBatch]:
         with WorkerMonitor(
-            loader, dataset.current_samples, name_of=name_of, timeout_s=timeout_s, should_stop=should_stop
-        ) as processes:
+            loader,
+            processes,
+            dataset.current_samples,
+            name_of=name_of,
+            timeout_s=timeout_s,
+            should_stop=should_stop,
+        ) as monitor:
             for keys in sampler:
-                yield processes.next_batch(", ".join(name_of(key.index) for key in keys))
+                yield monitor.next_batch(", ".join(name_of(key.index) for key in keys))
 
     def in_this_process() -> Generator[_LoadedBatch]:
         yield from loader
@@ -178,7 +187,7 @@ def _ignore_signals(_worker: int) -> None:
     """Ignore Ctrl-C and what else reaches a process group; those that came since the fork are dropped."""
     for number in STOPPING_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING_SIGNALS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*STOPPING_SIGNALS, signal.SIGCHLD})
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,13 @@
 """Monitoring of a DataLoader's processes: one that dies or hangs becomes an error with its cause, and none is left."""
 
 import math
-import multiprocessing
 import multiprocessing.connection
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.process import BaseProcess
 from multiprocessing.sharedctypes import RawArray
 from types import TracebackType
 from typing import Generic, Self, TypeVar
@@ -64,6 +64,7 @@ class CurrentSamples:
 class WorkerMonitor(Generic[T]):
     """Iterates over a DataLoader that has processes and the timeout POLL_S; ends the processes on exit.
 
+    processes: of the loader, which appends them when it starts them.
     current_samples: where the processes record the samples that they read.
     name_of: returns the name of a sample, given its index.
     timeout_s: maximum time for a batch in seconds; 0: no limit.
@@ -73,27 +74,28 @@ class WorkerMonitor(Generic[T]):
     def __init__(
         self,
         loader: DataLoader[T],
+        processes: Sequence[BaseProcess],
         current_samples: CurrentSamples,
         *,
         name_of: Callable[[int], str],
         timeout_s: float,
         should_stop: Callable[[], bool],
     ) -> None:
+        self._processes = processes
         self._current_samples = current_samples
         self._name_of = name_of
         self._timeout_s = timeout_s
         self._should_stop = should_stop
         is_main_thread = threading.current_thread() is threading.main_thread()
         handler = signal.getsignal(signal.SIGCHLD)
-        before = set(multiprocessing.active_children())
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING_SIGNALS)  # until the processes ignore them
+        # until the processes ignore the first, and the DataLoader's handler of the last has been replaced
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*STOPPING_SIGNALS, signal.SIGCHLD})
         try:
             self._iterator: Iterator[T] | None = iter(loader)
         finally:
+            if is_main_thread:  # that handler would raise anywhere in the run, even while it saves
+                signal.signal(signal.SIGCHLD, handler or signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        self._processes = [process for process in multiprocessing.active_children() if process not in before]
-        if is_main_thread:  # the DataLoader's handler would raise anywhere in the run, even while it saves
-            signal.signal(signal.SIGCHLD, handler or signal.SIG_DFL)
         self._deadline_s = math.inf
         self._is_late = False
         self._ended = threading.Event()

@@ -55,16 +55,19 @@ def lively(network: nn.Module) -> nn.Module:
     for parameter in network.parameters():
         if parameter.dim() > 1:
             nn.init.normal_(parameter, 0, (2 / parameter[0].numel()) ** 0.5)
-    for module in network.modules():
-        if isinstance(module, nn.BatchNorm2d) and module.running_mean is not None and module.running_var is not None:
-            module.running_mean.normal_(0, 0.3)
-            module.running_var.uniform_(0.5, 2)
     for module in network.train().modules():  # spectral norm's vectors begin at random: iterate until that is forgotten
         if parametrize.is_parametrized(module, "weight"):
             for _ in range(100):
                 _ = module.weight
     draw_noise(network, [0])
     choose_styles(network, [0], None)
+    network.eval()
+    batch_norms = [module for module in network.modules() if isinstance(module, nn.BatchNorm2d)]
+    for module in batch_norms:
+        module.momentum = None  # averages all that it sees
+        module.train()
+    with torch.no_grad():
+        network(picture(96, 128))
     return network.eval()
 
 
@@ -91,7 +94,7 @@ def test_tiles_give_the_whole_image(network: nn.Module, multiple: int, tmp_path:
     for tile in (multiple, 4 * multiple, 100 * multiple):
         tiled = in_tiles(network, image, multiple, tile, tmp_path)
         assert tiled.shape == whole.shape
-        assert (tiled - whole).abs().max() < LEVEL / 20
+        assert (tiled - whole).abs().max() < LEVEL / 50
     assert not list(tmp_path.iterdir())
 
 

@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Generator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +198,21 @@ def test_a_lost_process_interrupts_nothing_but_the_wait_for_a_batch() -> None:
         time.sleep(0.1)  # were the loader to interrupt, it would do so here
         with pytest.raises(LoadingError, match="ended by SIGKILL"):
             list(stream)
+
+
+def test_a_process_that_is_killed_while_it_reads_an_event_leaves_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    def struck(*arguments: object) -> None:
+        event = arguments[4]
+        assert hasattr(event, "is_set")
+        with getattr(event, "_cond", nullcontext()):  # the lock of a multiprocessing.Event
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(torch.utils.data._utils.worker, "_worker_loop", struck)
+    with (
+        closing(facade_batches(4, should_stop=lambda: False)) as stream,
+        pytest.raises(LoadingError, match="ended by SIGKILL"),
+    ):
+        next(stream)
 
 
 @pytest.mark.parametrize("number", STOPPING_SIGNALS)
