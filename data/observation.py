@@ -28,7 +28,7 @@ _LARGE_SHIFT = 5  # pixels, of a single pair
 class Observation:
     """A sample's peculiarities, by kind: "source", "target", or "pair" for a file that holds both.
 
-    files: of images that are not of one colour, and of label maps with more than one id.
+    files: of images that are not of one colour, and of label maps with more than one id; none of weights.
     bits: of the channels of image files.
     constant: the channels, counted from 1, that have one value in all pixels.
     n_channels: of the images.
@@ -56,6 +56,7 @@ def observe(layout: Layout, index: int, sample: Sample) -> Observation:
     is_plain = {kind: len(constant[kind]) == len(image) for kind, image in images_present.items()}
     if is_ids:
         is_plain["source"] = len(_constant_channels(sample.source)) == 1
+    is_plain["weights"] = True  # one mask often serves all splits
     files = _files_by_kind(layout, index, sample)
     bits = {kind: read_bits(path) for kind, path in files.items() if kind in images_present or kind == "pair"}
     is_measured = index % -(-len(layout) // MEASURED_SHIFTS) == 0 and target is not None

@@ -118,6 +118,23 @@ def test_weights_of_1_train_as_no_weights(config: Path, retain_graph: str) -> No
     assert "l1_weighted" not in rows(config, f"plain_{retain_graph}")[-1]
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["train.accumulation_steps=2", "train.batch_size=1"],
+        ["amp.opt_level=O1", "amp.dtype=bfloat16", "train.activation_checkpointing=true", "train.pool_size=4"],
+        ["amp.opt_level=O2", "amp.dtype=float16", "train.discriminator_steps=2", "train.retain_graph=false"],
+        ["data.workers=1", "data.preprocess=scale_width", "data.load_width=40", "train.batch_size=1"],
+    ],
+)
+def test_weights_go_with_other_settings(config: Path, more: list[str], request: pytest.FixtureRequest) -> None:
+    name = f"run.name=with_{request.node.callspec.indices['more']}"
+    run(config, *settings(config, *MAPS, "loss.class_weights=[1, 2]", *more, name))
+    losses = [row for row in rows(config, name.removeprefix("run.name=")) if "loss/G/l1" in row]
+    assert len(losses) == 2
+    assert all(0 < row["loss/G/l1"] < 2 and 0 < row["loss/G/mean_weight"] < 2 for row in losses)
+
+
 def test_a_run_that_adds_maps_is_another_data_set(config: Path) -> None:
     run(config, *settings(config, "run.name=changed", "train.max_steps=2"))
     with pytest.raises(UserError, match="--accept-changed-data"):
@@ -138,6 +155,7 @@ def test_check_data_finds_what_is_wrong_with_maps(tmp_path: Path, capsys: pytest
     assert "train_weight/b.png is 47x40: crop the larger one" in out
     assert "train_weight/c.png: has 3 channels, a map of weights has 1: save it in grey" in out
     assert "train_label/d.png: without a partner of the same name in" in out
+    assert " share " not in out  # val and test have the same masks
 
 
 def test_the_sheet_of_samples_shows_weights(config: Path, tmp_path: Path) -> None:
