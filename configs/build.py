@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from configs.class_weights import class_weights
 from configs.image_sides import check_sizes, image_sides
 from configs.label_maps import class_table, label_map_settings
 from configs.pixels import EIGHT_BITS, stored_forms, value_ranges
@@ -66,10 +67,14 @@ def reads_instances(config: Config) -> bool:
 
 
 def build_conditioning(config: Config) -> Conditioning:
-    """Return what the networks are conditioned on."""
-    ranges = value_ranges(config.data)
+    """Return what the networks are conditioned on.
+
+    Raises:
+        ConfigError: loss.class_weights names a class that there is not.
+    """
+    ranges, n_classes = value_ranges(config.data), number_of_classes(config.data)
     return Conditioning(
-        n_classes=number_of_classes(config.data),
+        n_classes=n_classes,
         instance_edges=config.data.instance_edges,
         source_channels=config.data.source_channels,
         target_channels=config.data.target_channels,
@@ -79,6 +84,7 @@ def build_conditioning(config: Config) -> Conditioning:
         regions=config.features.regions,
         encodes_style=config.style.channels > 0,
         edges_of="labels" if config.data.makes_instances else "instances",
+        class_weights=class_weights(config, n_classes),
     )
 
 

@@ -15,6 +15,8 @@ from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from configs.class_weights import KEY as CLASS_WEIGHTS
+from configs.class_weights import read_class_weights
 from configs.recipe import BASE, Recipe, read_recipe
 from configs.schema import Config
 from utils.errors import ConfigError
@@ -23,7 +25,10 @@ from utils.suggestion import did_you_mean
 from utils.yaml_file import parse_yaml, shortened
 
 REMOVED = {"loss.vgg_kept_gib": "features of targets are no longer kept"}
-READERS = {"data.label_colors": read_color_table}  # of settings that name a file and are kept as its content
+READERS = {  # of settings that are kept in another form than they may be written in
+    "data.label_colors": read_color_table,
+    CLASS_WEIGHTS: read_class_weights,
+}
 FORMER_VALUES = {  # of settings whose type has changed, by what they were
     "discriminator.spectral_norm": dict.fromkeys(("true", "yes", "on"), "all")
     | dict.fromkeys(("false", "no", "off"), "none")

@@ -1,6 +1,7 @@
 """Conversion of samples' maps to the networks' inputs, on the device, and back."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -8,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from data.batch import Batch
+from data.pixel_weights import weights_of_classes, weights_to_float
 from data.value_range import ValueRange
 
 
@@ -65,6 +67,7 @@ class Conditioning:
     regions: the map whose ids are the regions that share their features.
     encodes_style: whether an encoder that is part of the generator has the targets' style, in training alone.
     edges_of: the map whose edges are the additional channel. Connected parts of classes have the edges of the labels.
+    class_weights: weights of the pixels of classes in losses and metrics, by id; those of the others are 1.
     """
 
     n_classes: int
@@ -77,6 +80,7 @@ class Conditioning:
     regions: Regions = "instances"
     encodes_style: bool = False
     edges_of: Regions = "instances"
+    class_weights: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def channels(self) -> int:
@@ -127,6 +131,15 @@ class Conditioning:
         """Return the target, (N, target_channels, H, W) float32 in [-1, 1]; the batch must have targets."""
         assert batch.target is not None
         return _to_float(batch.target, self.target_range, self.target_channels)
+
+    def weights(self, batch: Batch) -> Tensor | None:
+        """Return the weights of the target's pixels, (N, 1, H, W) float32 of at least 0; None where all are 1."""
+        of_map = None if batch.weights is None else weights_to_float(batch.weights)
+        if not self.class_weights:
+            return of_map
+        sides = (batch.source if batch.target is None else batch.target).shape[-2:]
+        of_classes = weights_of_classes(batch.source, self.class_weights, *sides)
+        return of_classes if of_map is None else of_map * of_classes
 
     def generator_inputs(self, batch: Batch, condition: Tensor) -> tuple[Tensor, ...]:
         """Return the generator's arguments for a batch and its condition (N, channels, H, W).

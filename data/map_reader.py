@@ -14,6 +14,7 @@ from data.connected_parts import connected_parts
 from data.image_files import read_ids, read_rgb
 from data.layout import Origin
 from data.stored_images import StoredForm, read_stored
+from data.weight_file import read_weights
 from utils.label_colors import LabelColors
 
 _FEW_PIXELS = 2  # by which sizes differ where a program has rounded them
@@ -21,7 +22,7 @@ _FEW_PIXELS = 2  # by which sizes differ where a program has rounded them
 
 @dataclass(frozen=True)
 class MapReader:
-    """Reads samples from files by kind: "source", "target", "instances", "features".
+    """Reads samples from files by kind: "source", "target", "instances", "features", "weights".
 
     n_classes: number of classes of the sources, which are label maps; 0 where they are RGB images.
     ignore_id: id of pixels without a class.
@@ -50,6 +51,8 @@ class MapReader:
         for kind in ("instances", "target"):  # features may have any size: those of 512p serve 1024p too
             if kind in maps and "source" in maps:
                 problems += _size_problems(maps["source"], paths["source"], maps[kind], paths[kind])
+        if "weights" in maps and "target" in maps:
+            problems += _size_problems(maps["target"], paths["target"], maps["weights"], paths["weights"])
         if self.n_classes and "source" in maps:
             with _collected(problems):
                 maps["source"] = self._classes(maps["source"], str(paths["source"]))
@@ -57,11 +60,14 @@ class MapReader:
             raise DataError(*problems)
         if self.divided_classes is not None:
             maps["instances"] = connected_parts(maps["source"], self.divided_classes)
-        return Sample(name, maps["source"], maps.get("instances"), maps.get("target"), maps.get("features"))
+        partners = (maps.get(kind) for kind in ("instances", "target", "features", "weights"))
+        return Sample(name, maps["source"], *partners)
 
     def _read(self, kind: str, path: Path) -> Tensor:
         if kind == "instances" or (kind == "source" and self.n_classes > 0 and not self.colors):
             return read_ids(path)
+        if kind == "weights":
+            return read_weights(path)
         return read_stored(path, self.forms[kind]) if kind in self.forms else read_rgb(path)
 
     def origin(self, paths: Mapping[str, Path]) -> Origin:

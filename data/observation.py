@@ -17,7 +17,7 @@ from utils.digest import sha256_of_file
 from utils.text import counted
 
 MEASURED_SHIFTS = 32  # samples of a split, spread over it
-_KINDS = ("source", "target", "instances", "features")  # in the order of a sample's files
+_KINDS = ("source", "target", "instances", "features", "weights")  # in the order of a sample's files
 _LISTED = 3
 _FEWEST = 3  # pairs of which most must be displaced alike
 _SMALL_SHIFT = 2  # pixels, where most pairs have it
@@ -28,12 +28,13 @@ _LARGE_SHIFT = 5  # pixels, of a single pair
 class Observation:
     """A sample's peculiarities, by kind: "source", "target", or "pair" for a file that holds both.
 
-    files: of images that are not of one colour, and of label maps with more than one id.
+    files: of images that are not of one colour, and of label maps with more than one id; none of weights.
     bits: of the channels of image files.
     constant: the channels, counted from 1, that have one value in all pixels.
     n_channels: of the images.
     equals_source: whether the target is its source.
     shift: pixels that the target lies to the right of and below its source; None where that is not measured or unclear.
+    is_ignored: whether the weights of all pixels are 0.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Observation:
     n_channels: Mapping[str, int] = field(default_factory=dict)
     equals_source: bool = False
     shift: tuple[int, int] | None = None
+    is_ignored: bool = False
 
 
 def observe(layout: Layout, index: int, sample: Sample) -> Observation:
@@ -54,6 +56,7 @@ def observe(layout: Layout, index: int, sample: Sample) -> Observation:
     is_plain = {kind: len(constant[kind]) == len(image) for kind, image in images_present.items()}
     if is_ids:
         is_plain["source"] = len(_constant_channels(sample.source)) == 1
+    is_plain["weights"] = True  # one mask often serves all splits
     files = _files_by_kind(layout, index, sample)
     bits = {kind: read_bits(path) for kind, path in files.items() if kind in images_present or kind == "pair"}
     is_measured = index % -(-len(layout) // MEASURED_SHIFTS) == 0 and target is not None
@@ -65,6 +68,7 @@ def observe(layout: Layout, index: int, sample: Sample) -> Observation:
         n_channels={kind: len(image) for kind, image in images_present.items()},
         equals_source=target is not None and not is_ids and torch.equal(sample.source, target),
         shift=displacement(sample.source, target, source_is_ids=is_ids) if is_measured and target is not None else None,
+        is_ignored=sample.weights is not None and not bool(sample.weights.any()),
     )
 
 
@@ -78,6 +82,9 @@ def split_warnings(observations: Sequence[Observation]) -> Iterator[str]:
             f"{_share(equal, observations)} have a target that equals its source: {_listed(equal)}; check that the "
             "folders of sources and targets are the right ones"
         )
+    ignored = [seen.name for seen in observations if seen.is_ignored]
+    if ignored:
+        yield f"{_share(ignored, observations)} have weights of 0 everywhere, which ignores them: {_listed(ignored)}"
     yield from _shift_warnings([seen for seen in observations if not seen.equals_source])
 
 

@@ -18,6 +18,7 @@ _NO_INSTANCES = (
     "; to make them from label maps: data.instances=connected; to train without: data.instance_edges=false, with "
     "features also features.regions=labels"
 )
+_NO_WEIGHTS = "; to do without weights: data.weight_folder=null"
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class _Files:
     target: Path | None
     instances: Path | None
     features: Path | None
+    weights: Path | None
 
     def maps(self) -> dict[str, Path]:
         """Return the files of the sample by kind of map."""
@@ -35,6 +37,7 @@ class _Files:
             "target": self.target,
             "instances": self.instances,
             "features": self.features,
+            "weights": self.weights,
         }
         return {kind: path for kind, path in maps.items() if path}
 
@@ -46,6 +49,7 @@ class PairedFolders:
     target_folder: images; None where none exist.
     instance_folder: instance maps; None where they are not needed.
     feature_folder: maps of precomputed instance features, stored as RGB images; None where they are not needed.
+    weight_folder: maps of the weights of the targets' pixels; None where all pixels weigh the same.
     forms: as for MapReader.
     label_colors, divided_classes: as `colors` and `divided_classes` of MapReader.
 
@@ -65,6 +69,7 @@ class PairedFolders:
         target_folder: Path | None,
         instance_folder: Path | None,
         feature_folder: Path | None = None,
+        weight_folder: Path | None = None,
         n_classes: int,
         ignore_id: int | None,
         forms: Mapping[str, StoredForm] | None = None,
@@ -73,9 +78,11 @@ class PairedFolders:
     ) -> None:
         self.n_classes = n_classes
         self._reader = MapReader(n_classes, ignore_id, forms or {}, label_colors, divided_classes)
-        folders = (source_folder, target_folder, instance_folder, feature_folder)
+        folders = (source_folder, target_folder, instance_folder, feature_folder, weight_folder)
         problems: list[str] = []
-        self._files = _match(problems, *folders, if_missing={instance_folder: _NO_INSTANCES})
+        self._files = _match(
+            problems, *folders, if_missing={instance_folder: _NO_INSTANCES, weight_folder: _NO_WEIGHTS}
+        )
         self.names = [files.name for files in self._files]
         self.folders = [folder for folder in folders if folder]
         self.files = [path for files in self._files for path in files.maps().values()]
@@ -92,6 +99,7 @@ class PairedFolders:
         target_folder: str | None,
         instance_folder: str,
         feature_folder: str,
+        weight_folder: str | None,
         direction: str,
         n_classes: int,
         ignore_id: int | None,
@@ -111,11 +119,13 @@ class PairedFolders:
         folder = data_set_folder(root)
         source, target = _source_and_target(folder, split, source_folder, target_folder, direction, n_classes)
         reads_instances = needs_instances and divided_classes is None
+        weights = _of_split(folder, weight_folder, split) if weight_folder else None
         return cls(
             source_folder=source,
             target_folder=target if needs_targets or target.is_dir() else None,
             instance_folder=_of_split(folder, instance_folder, split) if reads_instances else None,
             feature_folder=_of_split(folder, feature_folder, split) if needs_features else None,
+            weight_folder=weights if weights and (needs_targets or weights.is_dir()) else None,
             n_classes=n_classes,
             ignore_id=ignore_id,
             forms=forms,

@@ -12,8 +12,8 @@ from torch import Tensor
 from data.batch import DataError, Sample
 from data.image_files import MAX_PIXELS
 from data.pair_augmentation import NO_AUGMENTATION, NO_CHANGE, PairAugmentation, PairChange
-from data.resizing import resize_image
-from data.warp import read_ids, read_image
+from data.resizing import resize_image, resize_weights
+from data.warp import read_ids, read_image, read_weights
 
 Mode = Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop", "none"]
 
@@ -44,6 +44,12 @@ class Placement:
         """Apply to a source image, which alone changes its colours."""
         image, photometric = self.image(image), self.change.photometric
         return image if photometric is None else photometric(image)
+
+    def weights(self, weights: Tensor) -> Tensor:
+        """Apply to a (1, H, W) map of weights; where a warp reads beyond the image, the weight is 0."""
+        if weights.shape[-2:] != (self.height, self.width):
+            weights = resize_weights(weights, self.height, self.width)
+        return self._cut(weights, read_weights)
 
     def ids(self, ids: Tensor) -> Tensor:
         """Apply to a (C, H, W) integer map; nearest neighbour by indexing, exact for every dtype."""
@@ -177,6 +183,7 @@ def place(sample: Sample, placement: Placement, source_is_ids: bool) -> Sample:
         target=None if sample.target is None else placement.image(sample.target),
         # constant in each instance; interpolation would mix neighbours
         features=None if sample.features is None else placement.ids(sample.features),
+        weights=None if sample.weights is None else placement.weights(sample.weights),
     )
 
 

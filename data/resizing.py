@@ -20,5 +20,11 @@ def resize_image(image: Tensor, height: int, width: int) -> Tensor:
     return resized if image.is_floating_point() else resized.round_().to(image.dtype)
 
 
+def resize_weights(weights: Tensor, height: int, width: int) -> Tensor:
+    """Resize a (1, H, W) map of weights; antialiased bilinear, which does not overshoot: weights stay above 0."""
+    resized = F.resize(weights.float(), [height, width], interpolation=InterpolationMode.BILINEAR, antialias=True)
+    return resized if weights.is_floating_point() else resized.round_().to(weights.dtype)
+
+
 def _bicubic(image: Tensor, height: int, width: int) -> Tensor:
     return F.resize(image, [height, width], interpolation=InterpolationMode.BICUBIC, antialias=True)

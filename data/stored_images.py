@@ -60,13 +60,24 @@ def read_stored(path: Path, form: StoredForm) -> Tensor:
     Raises:
         DataError: the file is missing, damaged or too large, has other channels, or holds NaN or infinity.
     """
+    return _checked(read_pixels(path, form.n_channels), path, form)
+
+
+def read_pixels(path: Path, n_channels: int) -> Tensor:
+    """Read an image as `read_stored` does, with any channels and values.
+
+    n_channels: the channels that are expected, which decide on transparency and on the order of an array's sides.
+
+    Raises:
+        DataError: the file is missing, damaged or too large.
+    """
     if path.suffix.lower() == ARRAY_SUFFIX:
-        pixels = read_npy(path, form.n_channels)
+        pixels = read_npy(path, n_channels)
     elif path.suffix.lower() in TIFF_SUFFIXES:
         pixels = read_tiff(path)
     else:
-        pixels = _read_with_pillow(path, form.n_channels)
-    return _checked(torch.from_numpy(_supported(pixels, path)), path, form)
+        pixels = _read_with_pillow(path, n_channels)
+    return torch.from_numpy(_supported(pixels, path))
 
 
 def _checked(image: Tensor, path: Path, form: StoredForm) -> Tensor:

@@ -73,6 +73,14 @@ def read_ids(ids: Tensor, positions: Tensor) -> Tensor:
     return ids[:, y.long().clamp_(max=ids.shape[-2] - 1), x.long().clamp_(max=ids.shape[-1] - 1)]
 
 
+def read_weights(weights: Tensor, positions: Tensor) -> Tensor:
+    """Return a (1, H, W) map of weights read as `read_image` reads, and 0 beyond the borders."""
+    height, width = weights.shape[-2:]
+    x, y = positions
+    is_inside = (x >= 0) & (x <= width) & (y >= 0) & (y <= height)
+    return read_image(weights, positions).float().mul_(is_inside).to(weights.dtype)  # torch multiplies no uint16
+
+
 def _reflected(positions: Tensor, image: Tensor) -> tuple[Tensor, Tensor]:
     """Return x and y within 0 .. width and 0 .. height: pixel k lies between k and k + 1."""
     height, width = image.shape[-2:]

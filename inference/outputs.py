@@ -47,6 +47,7 @@ class Results:
     output: the folder of `prepare_output`. layout: the samples of all processes.
     store: the files of the translated images.
     show_target: returns a target or a translation as (3, H, W) uint8 RGB, to be compared with another; see Predictor.
+    weights_of: returns the weights of a sample's pixels, (1, H, W) float32, or None; see Predictor.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Results:
         evaluator: Evaluator,
         store: ImageStore,
         show_target: Callable[[Tensor, Tensor | None], Tensor],
+        weights_of: Callable[[Sample], Tensor | None] = lambda _sample: None,
     ) -> None:
         self._output = output
         self._evaluator = evaluator
@@ -63,6 +65,7 @@ class Results:
         self._on_sheet = frozenset(layout.names[:SHEET_SAMPLES])
         self._store = store
         self._show_target = show_target
+        self._weights_of = weights_of
         self._layout = layout
         self._indices = {name: index for index, name in enumerate(layout.names)}
         n_channels = store.form.n_channels if store.form else 3
@@ -114,7 +117,7 @@ class Results:
         if sample.target is not None:
             shown_target = self._show_target(sample.target, None)
             pictures |= {"target": shown_target, "difference": difference(shown_fake, shown_target)}
-            measured = self._evaluator.measure(fake, sample.target)
+            measured = self._evaluator.measure(fake, sample.target, self._weights_of(sample))
             self._baseline.add(sample.source, self._evaluator.levels(sample.target))
         images = {}
         for kind, picture in pictures.items():

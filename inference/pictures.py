@@ -27,3 +27,9 @@ def picture(image: Tensor, channels: Sequence[int] | None = None, like: Tensor |
     low, high = bounds[0].view(-1, 1, 1), bounds[1].view(-1, 1, 1)
     stretched = (values - low) / (high - low).clamp_min(1e-30)
     return stretched.mul_(255).round_().clamp_(0, 255).nan_to_num_(0).to(torch.uint8).expand(3, -1, -1)
+
+
+def weights_picture(weights: Tensor) -> Tensor:
+    """Return (1, H, W) float32 weights as (3, H, W) uint8: black where they are 0, white where they are largest."""
+    grey = weights.cpu() * (255 / weights.max().cpu().clamp_min(1e-30))
+    return grey.round_().clamp_(0, 255).to(torch.uint8).expand(3, -1, -1)

@@ -177,6 +177,11 @@ class Predictor:
         """Return a target or a translation as (3, H, W) uint8 RGB; `like`: the image that it is compared with."""
         return image if self.conditioning.target_is_rgb else picture(image, self.show_channels, like)
 
+    def weights(self, sample: Sample) -> Tensor | None:
+        """Return the weights of a sample's pixels, (1, H, W) float32 on the CPU; None where all weigh the same."""
+        weights = self.conditioning.weights(Batch.of([sample]))
+        return None if weights is None else weights[0]
+
 
 def _with_maps(batch: Batch, function: Callable[[Tensor], Tensor]) -> Batch:
     """Return the batch with `function` applied to each of its maps."""
@@ -190,4 +195,5 @@ def _with_maps(batch: Batch, function: Callable[[Tensor], Tensor]) -> Batch:
         instances=of(batch.instances),
         target=of(batch.target),
         features=of(batch.features),
+        weights=of(batch.weights),
     )

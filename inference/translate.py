@@ -106,7 +106,7 @@ def translate_all(
             record_origin(origin, output, layout, existing)
         evaluator = build.build_evaluator(config, predictor.device) if has_targets else Evaluator()
     store = image_store(config.data)
-    results = Results(output, layout, evaluator, store, predictor.show_target)
+    results = Results(output, layout, evaluator, store, predictor.show_target, predictor.weights)
     preprocessing = build.build_preprocessing(config)
     indices: Sequence[int] = range(world.rank, len(layout), world.size)
     problems: list[str] = []

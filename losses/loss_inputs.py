@@ -7,6 +7,8 @@ from typing import Protocol
 
 from torch import Tensor
 
+from losses.pixel_weights import LossWeights
+
 
 class ScaleOutput(Protocol):
     """The output of the discriminator at one scale."""
@@ -45,6 +47,7 @@ class LossInputs:
     fake, target: (N, C, H, W) in [-1, 1].
     source: (N, C', H, W), the condition as the discriminator sees it.
     style: the distributions from which the styles of the translated images were drawn; None without a style encoder.
+    weights: the weights of the pixels in the distances of images and of features; None where all weigh the same.
 
     A loss reads what it needs. The discriminator's outputs are computed when the first loss reads them, so that an
     update without such a loss does without the passes.
@@ -59,11 +62,13 @@ class LossInputs:
         discriminate_fake: Discriminate,
         discriminate_target: Discriminate,
         style: StyleDistribution | None = None,
+        weights: LossWeights | None = None,
     ) -> None:
         self.fake = fake
         self.target = target
         self.source = source
         self.style = style
+        self.weights = weights
         self._discriminate_fake = discriminate_fake
         self._discriminate_target = discriminate_target
 

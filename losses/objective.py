@@ -22,9 +22,14 @@ class GeneratorObjective:
     weights: Mapping[str, float]
 
     def __call__(self, translation: LossInputs) -> dict[str, Tensor]:
-        """Return the losses by name, unweighted, and their weighted sum as `total`."""
+        """Return the losses by name, unweighted, and their weighted sum as `total`.
+
+        Where pixels have weights, also their mean, `mean_weight`.
+        """
         terms = {name: loss(translation) for name, loss in self.losses.items()}
         weighted = [self.weights[name] * value for name, value in terms.items()]
+        if translation.weights:
+            terms["mean_weight"] = translation.weights.of_images.mean_weight
         return {**terms, "total": torch.stack(weighted).sum()}
 
 

@@ -12,6 +12,7 @@ from torchvision.models import VGG19_Weights, vgg19
 
 from losses.feature_distance import feature_distance
 from losses.loss_inputs import LossInputs
+from losses.pixel_weights import PixelWeights
 from utils.pretrained import PretrainedFile
 
 # relu1_1, relu2_1, relu3_1, relu4_1, relu5_1 in torchvision's numbering, and pix2pixHD's weights of their L1
@@ -63,9 +64,10 @@ class PerceptualLoss(nn.Module):
 
     def forward(self, translation: LossInputs) -> Tensor:
         """Return the distance of translated images and targets, 0-d."""
-        return self.distance(translation.fake, translation.target)
+        weights = translation.weights.of_images if translation.weights else None
+        return self.distance(translation.fake, translation.target, weights)
 
-    def distance(self, fake: Tensor, target: Tensor) -> Tensor:
+    def distance(self, fake: Tensor, target: Tensor, weights: PixelWeights | None = None) -> Tensor:
         """Return the distance of (N, 3 or 1, H, W) images in [-1, 1], 0-d, float32 under autocast.
 
         No gradient reaches `target`.
@@ -73,7 +75,7 @@ class PerceptualLoss(nn.Module):
         with torch.no_grad():
             target_features = self.network(target)
         layers = zip(self.network(fake), target_features, self.layer_weights, strict=True)
-        return torch.stack([weight * feature_distance(f, t) for f, t, weight in layers]).sum()
+        return torch.stack([weight * feature_distance(f, t, weights) for f, t, weight in layers]).sum()
 
 
 class VGG19Features(nn.Module):

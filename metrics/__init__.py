@@ -5,15 +5,18 @@ The schema lists its name for metrics.extra and checkpoint.best, and has the set
 
 from metrics.fid import KID_PROTOCOL, Inception, frechet_distance, kernel_distance
 from metrics.lpips import Lpips
-from metrics.metric import FeatureSource, LabelMetric, Metric, PairMetric, SetMetric, ValueMetric
+from metrics.metric import FeatureSource, LabelMetric, Metric, PairMetric, SetMetric, ValueMetric, WeightedMetric
 
 _INCEPTION = FeatureSource("inception", load=Inception, weights="inception_weights")
 
 METRICS: dict[str, Metric] = {  # in the order in which they are printed
     "l1": Metric("L1", lower_is_better=True),
+    "l1_weighted": WeightedMetric("L1 weighted", lower_is_better=True),
     "mae": ValueMetric("MAE", lower_is_better=True),
     "psnr": Metric("PSNR", lower_is_better=False),
+    "psnr_weighted": WeightedMetric("PSNR weighted", lower_is_better=False),
     "ssim": Metric("SSIM", lower_is_better=False),
+    "ssim_weighted": WeightedMetric("SSIM weighted", lower_is_better=False),
     "ms_ssim": Metric("MS-SSIM", lower_is_better=False),
     "sharpness": Metric("sharpness", lower_is_better=None),  # 1 is best
     "lpips": PairMetric("LPIPS", lower_is_better=True, load=Lpips, weights="alexnet_weights"),

@@ -13,14 +13,24 @@ from torch import Tensor
 from metrics import METRICS
 from metrics.bounds import Bounds
 from metrics.image_metrics import SSIM_WINDOW, image_metrics
-from metrics.metric import FeatureNetwork, ImageComparison, LabelMetric, PairMetric, SetMetric, ValueMetric
+from metrics.metric import (
+    FeatureNetwork,
+    ImageComparison,
+    LabelMetric,
+    PairMetric,
+    SetMetric,
+    ValueMetric,
+    WeightedMetric,
+)
 from metrics.segmentation import ClassScore, LabelScores, confusion, label_scores
+from metrics.weighted_metrics import weighted_metrics
 from utils.label_colors import LabelColors, read_label_colors
 
 TITLES = {name: metric.title for name, metric in METRICS.items()}
 LOWER_IS_BETTER = frozenset(name for name, metric in METRICS.items() if metric.lower_is_better)
 OF_SETS = tuple(name for name, metric in METRICS.items() if isinstance(metric, SetMetric))
 OF_VALUES = tuple(name for name, metric in METRICS.items() if isinstance(metric, ValueMetric))
+WEIGHTED = tuple(name for name, metric in METRICS.items() if isinstance(metric, WeightedMetric))
 OF_LABELS = tuple(name for name, metric in METRICS.items() if isinstance(metric, LabelMetric))
 
 
@@ -105,14 +115,17 @@ class Evaluator:
             label_colors=read_label_colors(label_colors) if label_colors else None,
         )
 
-    def measure(self, fake: Tensor, target: Tensor) -> Measurement:
-        """Compare a translated image with its target, (3, H, W) uint8, or (C, H, W) values where there are bounds."""
+    def measure(self, fake: Tensor, target: Tensor, weights: Tensor | None = None) -> Measurement:
+        """Compare a translated image with its target, (3, H, W) uint8, or (C, H, W) values where there are bounds.
+
+        weights: of the pixels, (1, H, W) float32; None where all weigh the same, for which there are no other figures.
+        """
+        seen = (self.bounds.shares(fake), self.bounds.shares(target)) if self.bounds else (fake, target)
+        figures = asdict(image_metrics(*seen))
+        figures |= {} if weights is None else weighted_metrics(*seen, weights)
         if self.bounds:
-            figures = asdict(image_metrics(self.bounds.shares(fake), self.bounds.shares(target)))
             figures["mae"] = float((fake.double() - target.double()).abs().mean())
             fake, target = self.levels(fake), self.levels(target)
-        else:
-            figures = asdict(image_metrics(fake, target))
         figures["sharpness"] = sharpness(figures)
         figures |= {name: compare(fake, target) for name, compare in self.comparisons.items()}
         pixels = None

@@ -52,6 +52,11 @@ class ValueMetric(Metric):
 
 
 @dataclass(frozen=True)
+class WeightedMetric(Metric):
+    """A figure in which pixels have weights, which is computed where they have (metrics.weighted_metrics)."""
+
+
+@dataclass(frozen=True)
 class LabelMetric(Metric):
     """A figure of label maps, which is computed where metrics.label_colors is set (metrics.segmentation)."""
 

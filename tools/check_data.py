@@ -59,6 +59,8 @@ def data_set_in(folder: Path, n_classes: int | None, overrides: Sequence[str]) -
     elif not (names := _splits(folder, "_A")):
         data["layout"] = "side_by_side"
         names = [path.name for path in sorted(folder.iterdir()) if path.is_dir() and _holds_images(path)]
+    if data["layout"] == "paired_folders" and _splits(folder, "_weight"):
+        data["weight_folder"] = "{split}_weight"
     if not names and _holds_images(folder):
         data["root"], names = str(folder.resolve().parent), [folder.resolve().name]
     if not names:

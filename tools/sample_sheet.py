@@ -7,12 +7,12 @@ from torch import Tensor
 
 from configs import build
 from configs.schema import Config
-from data.batch import DataError, Sample
+from data.batch import Batch, DataError, Sample
 from data.layout import Layout
 from data.loader import TrainingDataset, read_fixed
 from data.sampler import SampleKey
 from inference.contact_sheet import SheetSample, contact_sheet
-from inference.pictures import picture
+from inference.pictures import picture, weights_picture
 from utils.palette import colorize, label_colors
 
 MAX_SAMPLES = 200  # on a sheet, so that it can be opened
@@ -42,14 +42,17 @@ def training_sheet(config: Config, layout: Layout, n_samples: int) -> Tensor | N
 
 
 def _images(config: Config, layout: Layout, sample: Sample, what: str) -> dict[str, Tensor]:
-    """Return source and target of a sample as (3, H, W) uint8 images, by the heads of their columns."""
+    """Return source, target and weights of a sample as (3, H, W) uint8 images, by the heads of their columns."""
     shown = {"source": sample.source, "target": sample.target}
     if layout.n_classes:
         is_known = layout.n_classes <= 2**16  # check_data allows any number where none is given
         colors = build.class_colors(config.data) if is_known else label_colors(int(sample.source.max()) + 1)
         shown["source"] = colorize(sample.source, colors)
     images = {kind: image for kind, image in shown.items() if image is not None}
-    return {f"{what}{kind}": _as_picture(image, config.log.show_channels) for kind, image in images.items()}
+    pictures = {kind: _as_picture(image, config.log.show_channels) for kind, image in images.items()}
+    weights = build.build_conditioning(config).weights(Batch.of([sample]))
+    pictures |= {} if weights is None else {"weights": weights_picture(weights[0])}
+    return {f"{what}{kind}": image for kind, image in pictures.items()}
 
 
 def _as_picture(image: Tensor, channels: Sequence[int] | None) -> Tensor:

@@ -32,7 +32,8 @@ class ConditionedPasses:
 def model_inputs(batch: Batch, conditioning: Conditioning) -> ModelInputs:
     """Return the float tensors that a batch of uint8 maps and ids stands for, on the batch's device."""
     source = conditioning(batch)
-    return ModelInputs(source, conditioning.target(batch), conditioning.training_inputs(batch, source))
+    target, inputs = conditioning.target(batch), conditioning.training_inputs(batch, source)
+    return ModelInputs(source, target, inputs, conditioning.weights(batch))
 
 
 @dataclass(frozen=True)

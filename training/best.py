@@ -9,7 +9,7 @@ from typing import Any
 from configs import build
 from configs.load import config_from_dict
 from configs.schema import EXTRA_METRICS, Config, require
-from metrics.evaluator import LOWER_IS_BETTER, OF_LABELS, OF_SETS, OF_VALUES
+from metrics.evaluator import LOWER_IS_BETTER, OF_LABELS, OF_SETS, OF_VALUES, WEIGHTED
 from utils.checkpoint import CheckpointError, load_checkpoint
 from utils.errors import ConfigError
 from utils.log import logger
@@ -55,6 +55,9 @@ def check_best(config: Config, n_samples: int) -> None:
     if best in OF_VALUES:
         expected = "one that is measured: l1, where targets are 8-bit RGB"
         require(not build.build_conditioning(config).target_is_rgb, "checkpoint.best", best, expected)
+    if best in WEIGHTED:
+        expected = "one that is measured: with data.weight_folder or loss.class_weights"
+        require(bool(config.data.weight_folder or config.loss.class_weights), "checkpoint.best", best, expected)
     if best in OF_LABELS:
         expected = "one that is measured: with metrics.label_colors"
         require(metrics.label_colors is not None, "checkpoint.best", best, expected)

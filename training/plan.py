@@ -59,6 +59,7 @@ def describe(training: Training) -> list[str]:
         f"{sample.source.shape[-1]}x{sample.source.shape[-2]}",
         *describe_pixels(config.data),
         *_describe_classes(config),
+        *_describe_weights(config),
         *([f"left out       files of other formats: {others}"] if others else []),
         *_describe_cache(training, training.layout.names.index(sample.name)),
         *(describe_validation(config, training.splits, len(validation.samples)) if validation else []),
@@ -203,6 +204,14 @@ def _describe_classes(config: Config) -> list[str]:
         return []
     more = f" and {colors.n_classes - LISTED_CLASSES} more" if colors.n_classes > LISTED_CLASSES else ""
     return [f"classes        {colors.n_classes} by colours: {', '.join(colors.names[:LISTED_CLASSES])}{more}"]
+
+
+def _describe_weights(config: Config) -> list[str]:
+    """Return the weights of pixels; nothing where all weigh the same."""
+    folder, of_classes = config.data.weight_folder, config.loss.class_weights
+    parts = [f"maps of {folder}"] if folder and config.data.layout == "paired_folders" else []
+    parts += [f"{name} {weight:g}" for name, weight in of_classes.items()][:LISTED_CLASSES]
+    return [f"weights        {', '.join(parts)}"] if parts else []
 
 
 def _describe_cache(training: Training, index: int) -> list[str]:

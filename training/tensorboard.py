@@ -17,9 +17,9 @@ LAYOUT = {
         "what the discriminator gives": ["Multiline", ["logits/D/.*"]],
     },
     "validation": {
-        "L1": ["Multiline", ["validation/l1"]],
-        "PSNR": ["Multiline", ["validation/psnr"]],
-        "SSIM": ["Multiline", ["validation/(ms_)?ssim"]],
+        "L1": ["Multiline", ["validation/l1(_weighted)?"]],
+        "PSNR": ["Multiline", ["validation/psnr(_weighted)?"]],
+        "SSIM": ["Multiline", ["validation/(ms_)?ssim(_weighted)?"]],
     },
     "progress": {
         "images per second": ["Multiline", ["progress/images_per_s"]],

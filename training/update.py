@@ -11,6 +11,7 @@ from losses.adversarial import mean_logits
 from losses.augmentation import Augmentation, Transform
 from losses.loss_inputs import DiscriminatorLosses, DiscriminatorLossInputs, LossInputs
 from losses.objective import GeneratorObjective
+from losses.pixel_weights import LossWeights
 from models.patch_discriminator import DiscriminatorOutput
 from training.image_pool import ImagePool
 from training.running_means import RunningMeans
@@ -28,11 +29,13 @@ class ModelInputs:
     target: (N, 3 or 1, H, W) float32 in [-1, 1].
     generator_inputs: the arguments of the generator: the source, and instance features or what they are encoded from,
         or the image whose style is encoded.
+    weights: (N, 1, H, W) float32, of the target's pixels; None where all weigh the same.
     """
 
     source: Tensor
     target: Tensor
     generator_inputs: tuple[Tensor, ...]
+    weights: Tensor | None = None
 
 
 class Passes(Protocol):
@@ -130,6 +133,7 @@ class AdversarialUpdate:
                 discriminate_fake=lambda: fake_outputs,
                 discriminate_target=lambda: target_outputs,
                 style=made.style,
+                weights=LossWeights.of(inputs.weights, transform.of_source),
             )
             return Losses(self._generator_loss(translation), discriminator_loss)
 
@@ -187,6 +191,7 @@ class AdversarialUpdate:
                 discriminate_fake=lambda: discriminator(source, transform.of_image(made.fake)),
                 discriminate_target=discriminate_target,
                 style=made.style,
+                weights=LossWeights.of(inputs.weights, transform.of_source),
             )
             loss = self._generator_loss(translation)
         self.generator.backward(loss * share)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from data.batch import Batch, Sample
+from inference.pictures import weights_picture
 from inference.predictor import Predictor
 from metrics.evaluator import Evaluator, shown
 from models.spectral_norm import settle_spectral_norm
@@ -51,12 +52,13 @@ class Validation:
                 fake = self.predictor.translate(Batch.of([sample]))[0]
             if activations and number == 0:
                 log.tensorboard.write_image(f"activations/{self.activations}", channel_table(activations[0]), step)
-            measured.append(self.evaluator.measure(fake, sample.target))
+            weights = self.predictor.weights(sample)
+            measured.append(self.evaluator.measure(fake, sample.target, weights))
             if number >= self.n_shown:
                 continue
             source = self.predictor.show_source(sample)
             shown_fake, target = (self.predictor.show_target(image, sample.target) for image in (fake, sample.target))
-            rows.append([source, shown_fake, target])
+            rows.append([source, shown_fake, target, *([] if weights is None else [weights_picture(weights)])])
             pictures = {"source": source, "translated": shown_fake, "target": target}
             pictures["difference"] = difference(shown_fake, target)
             if log.page:

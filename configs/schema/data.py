@@ -54,6 +54,10 @@ class DataConfig:
     """paired_folders: folder of the instance maps, read when instance_edges is true or features are encoded."""
     feature_folder: str = "{split}_feat"
     """paired_folders: folder of precomputed feature maps, read when features.origin is precomputed."""
+    weight_folder: str | None = None
+    """paired_folders: folder of maps that weigh the pixels of the targets, {split}_weight: in l1, feature_matching, vgg
+    and further metrics. 0 ignores a pixel. 8- and 16-bit files hold 0 to 1, others the weights themselves. null: all
+    weigh the same."""
     direction: Literal["AtoB", "BtoA"] = "AtoB"
     """RGB pairs: which side is translated into which."""
     n_classes: int = 0

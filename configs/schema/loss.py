@@ -43,6 +43,10 @@ class LossConfig:
     """File of torchvision's VGG19 weights. Default: torchvision's download, kept in torch's cache."""
     vgg_imagenet_normalization: bool = False
     """Normalise VGG19's input by ImageNet's statistics, which pix2pixHD does not do."""
+    class_weights: dict[str, float] = field(default_factory=dict)
+    """Label maps: weights of the pixels of classes, by id or by name, as {car: 4, sky: 0}, or a list of those of the
+    classes 0, 1 and so on: in l1, feature_matching, vgg and further metrics. 0 ignores a class. The other classes
+    weigh 1, and so do pixels without a class, which `ignored` names. Multiplied with the maps of data.weight_folder."""
     kl_divergence: float = weight(0.05)
     """With style.channels: distance of the encoded styles from N(0, 1), which test.py draws from. Summed over the
     samples of a pass and the channels of the style, as in SPADE. Lower: styles keep more of the images, and drawn ones
@@ -51,6 +55,7 @@ class LossConfig:
     def __post_init__(self) -> None:
         require_at_least(0, "loss", **self.weights, gradient_penalty=self.gradient_penalty, r1=self.r1)
         require_at_least(0, "loss", labelmix=self.labelmix)
+        require_at_least(0, "loss.class_weights", **self.class_weights)
         require(any(self.weights_of_images.values()), "loss", "all 0", "at least one loss weight above 0")
 
     @property

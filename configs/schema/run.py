@@ -47,7 +47,20 @@ class CheckpointConfig:
     keep: int = 3
     """Number of newest checkpoints that stay; 0 keeps all."""
     best: Literal[
-        "none", "l1", "mae", "psnr", "ssim", "ms_ssim", "lpips", "fid", "kid", "pixel_accuracy", "mean_iou"
+        "none",
+        "l1",
+        "l1_weighted",
+        "mae",
+        "psnr",
+        "psnr_weighted",
+        "ssim",
+        "ssim_weighted",
+        "ms_ssim",
+        "lpips",
+        "fid",
+        "kid",
+        "pixel_accuracy",
+        "mean_iou",
     ] = "none"
     """Keep the weights that were best on the validation samples, by this figure, in best.pt of the run's folder."""
 

@@ -28,6 +28,7 @@ def test_good_samples_have_no_warning() -> None:
     [
         ({"bits": {"source": 16, "target": 8}}, "sources have 8 bits, those of 1 of 5 samples 16: s0"),
         ({"constant": {"target": (1, 2, 3)}}, "targets of 1 of 5 samples are of one colour: s0"),
+        ({"is_ignored": True}, "1 of 5 samples have weights of 0 everywhere, which ignores them: s0"),
         ({"equals_source": True}, "1 of 5 samples have a target that equals its source: s0; check that the folders"),
         (
             {"shift": (6, -2)},

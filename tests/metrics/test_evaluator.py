@@ -11,7 +11,7 @@ from torch import Tensor
 from metrics import METRICS
 from metrics.bounds import Bounds
 from metrics.evaluator import Evaluator, shown
-from metrics.metric import FeatureSource, PairMetric, SetMetric, SetScore, ValueMetric
+from metrics.metric import FeatureSource, PairMetric, SetMetric, SetScore, ValueMetric, WeightedMetric
 from tests.metrics.networks import save_random_alexnet, save_random_inception
 
 CPU = torch.device("cpu")
@@ -107,7 +107,8 @@ def test_optional_metrics_are_loaded_with_the_networks_that_they_share(tmp_path:
     assert list(evaluator.sets) == ["fid", "kid"]
     evaluator = replace(evaluator, sets={"kid": evaluator.sets["kid"]})  # FID of 2048 features takes seconds
     summary = evaluator.summarize([evaluator.measure(noise_image(n), noise_image(n + 9)) for n in range(2)])
-    optional = [name for name, metric in METRICS.items() if isinstance(metric, PairMetric | SetMetric | ValueMetric)]
+    kinds = PairMetric | SetMetric | ValueMetric | WeightedMetric
+    optional = [name for name, metric in METRICS.items() if isinstance(metric, kinds)]
     expected = [name for name in METRICS if name not in optional or name in ("lpips", "kid")]
     assert list(summary.figures) == expected
     assert summary.whole.keys() == {"pixel_accuracy", "mean_iou", "kid", "kid_deviation"}

@@ -28,6 +28,7 @@ WAYS = {
     "augmented": ["augmentation.policy=[color,translation,cutout]", "augmentation.probability=0.5", "loss.r1=1"],
     "controlled": ["augmentation.policy=[cutout,color]", "augmentation.target=0.5"],
     "recomputed": ["train.activation_checkpointing=true", "data.target_channels=1"],
+    "weights": ["loss.class_weights={0: 0, 3: 2.5}", "augmentation.policy=[translation]", "loss.vgg=1"],
     "noise": ["generator.dropout=true"],
     "spade": [*SPADE, "generator.noise_channels=2"],
     "style": [*STYLE, "amp.opt_level=O1", "amp.dtype=bfloat16"],

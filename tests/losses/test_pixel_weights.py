@@ -1,0 +1,115 @@
+"""The distances with weights, by values that were computed by hand."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from losses.feature_distance import feature_distance
+from losses.feature_matching import feature_matching
+from losses.loss_inputs import GeneratorLoss, LossInputs
+from losses.objective import GeneratorObjective
+from losses.perceptual import PerceptualLoss
+from losses.pixel import l1
+from losses.pixel_weights import LossWeights, PixelWeights
+from models.patch_discriminator import DiscriminatorOutput
+
+
+class Layers(torch.nn.Module):
+    """A network of two layers."""
+
+    def forward(self, images: Tensor) -> list[Tensor]:
+        return [images, images[..., ::2, ::2]]
+
+
+def left_half(height: int = 4, width: int = 4, n: int = 1) -> Tensor:
+    """Weights of 1 in the left half and 0 in the right one."""
+    weights = torch.zeros(n, 1, height, width)
+    weights[..., : width // 2] = 1
+    return weights
+
+
+def translation(fake: Tensor, target: Tensor, weights: Tensor | None) -> LossInputs:
+    def discriminate(image: Tensor) -> list[DiscriminatorOutput]:
+        return [DiscriminatorOutput([image, 3 * image[..., ::2, ::2]], image[:, :1])]
+
+    return LossInputs(
+        fake,
+        target,
+        source=target,
+        discriminate_fake=lambda: discriminate(fake),
+        discriminate_target=lambda: discriminate(target),
+        weights=LossWeights.of(weights, lambda moved: moved.flip(-1)),
+    )
+
+
+def test_a_mean_is_divided_by_the_sum_of_the_weights_of_the_batch() -> None:
+    values = torch.tensor([[[[1.0, 5.0]], [[3.0, 7.0]]], [[[10.0, 0.0]], [[20.0, 0.0]]]])  # (2, 2, 1, 2)
+    weights = torch.tensor([[[[3.0, 1.0]]], [[[0.5, 0.0]]]])
+    # means of the channels: 2, 6 and 15, 0
+    assert PixelWeights(weights).mean(values).item() == pytest.approx((3 * 2 + 1 * 6 + 0.5 * 15) / 4.5)
+    assert PixelWeights(10 * weights).mean(values).item() == pytest.approx((3 * 2 + 1 * 6 + 0.5 * 15) / 4.5)
+
+
+def test_weights_are_resized_by_area() -> None:
+    weights = torch.tensor([[[[1.0, 0.0, 4.0, 4.0], [1.0, 0.0, 0.0, 0.0]]]])  # areas of 2x2: 0.5 and 2
+    values = torch.tensor([[[[10.0, 1.0]]]])
+    assert PixelWeights(weights).mean(values).item() == pytest.approx((0.5 * 10 + 2 * 1) / 2.5)
+
+
+@pytest.mark.parametrize("size", [(4, 4), (2, 2), (5, 5), (3, 3), (1, 1), (9, 7)])
+def test_weights_of_1_change_nothing(size: tuple[int, int]) -> None:
+    ours, theirs = torch.randn(2, 2, 3, *size)
+    for weight in (1.0, 0.01, 40.0):
+        weights = PixelWeights(torch.full((2, 1, 4, 4), weight))
+        torch.testing.assert_close(
+            feature_distance(ours, theirs, weights), feature_distance(ours, theirs), rtol=1e-6, atol=1e-7
+        )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_the_mean_is_float32_or_finer(dtype: torch.dtype) -> None:
+    ours = torch.full((1, 2, 512, 512), 0.25, dtype=dtype)  # each pixel's share of the sum is no number of float16
+    mean = PixelWeights(left_half(512, 512)).mean(ours)
+    assert mean.dtype == torch.promote_types(dtype, torch.float32)
+    assert mean.item() == pytest.approx(0.25)
+
+
+def test_an_ignored_pixel_has_no_gradient() -> None:
+    fake, target = torch.zeros(1, 3, 4, 4, requires_grad=True), torch.ones(1, 3, 4, 4)
+    l1(translation(fake, target, left_half())).backward()
+    assert fake.grad is not None
+    assert fake.grad[..., 2:].abs().max() == 0
+    assert torch.allclose(fake.grad[..., :2], torch.tensor(-1 / 24))  # 8 pixels of 3 channels count
+    difference = torch.tensor([1.0, 3.0]).repeat_interleave(2).expand(1, 3, 4, 4)
+    assert l1(translation(difference, torch.zeros_like(difference), left_half())) == 1
+    assert l1(translation(difference, torch.zeros_like(difference), None)) == 2
+
+
+@pytest.mark.parametrize("loss", [l1, feature_matching, PerceptualLoss(Layers(), [1.0, 10.0])])
+def test_nothing_counts_where_all_weights_are_0(loss: GeneratorLoss) -> None:
+    fake, target = torch.zeros(3, 3, 4, 4, requires_grad=True), torch.ones(3, 3, 4, 4)
+    value = loss(translation(fake, target, torch.zeros(3, 1, 4, 4)))
+    value.backward()
+    assert value.item() == 0
+    assert fake.grad is not None
+    assert fake.grad.abs().max() == 0
+
+
+def test_features_are_weighted_as_the_discriminator_sees_the_images() -> None:
+    fake = torch.tensor([1.0, 1.0, 2.0, 2.0]).expand(1, 3, 4, 4)
+    # of_discriminated is mirrored: the right half counts. Layers are 4/2 x (2 + 3·2)
+    assert feature_matching(translation(fake, torch.zeros_like(fake), left_half())).item() == pytest.approx(16)
+
+
+def test_vgg_features_are_weighted_as_the_images_are() -> None:
+    fake = torch.tensor([1.0, 1.0, 2.0, 2.0]).expand(1, 3, 4, 4)
+    loss = PerceptualLoss(Layers(), [1.0, 10.0])
+    assert loss(translation(fake, torch.zeros_like(fake), left_half())).item() == pytest.approx(1 + 10)
+
+
+def test_the_mean_weight_is_reported_beside_the_losses() -> None:
+    image = torch.zeros(1, 3, 4, 4)
+    objective = GeneratorObjective({"l1": l1}, {"l1": 2.0})
+    assert list(objective(translation(image, image, None))) == ["l1", "total"]
+    terms = objective(translation(image, image + 1, left_half()))
+    assert {name: value.item() for name, value in terms.items()} == {"l1": 1, "mean_weight": 0.5, "total": 2}
