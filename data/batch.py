@@ -41,6 +41,8 @@ class Sample:
     instances: (1, H, W) int32 instance ids, or None.
     target: (3, H, W) uint8 RGB image, or an image as it is stored; None where none exists.
     features: (3, H, W) uint8 map of precomputed instance features, or None.
+    source_images: (C, H, W) images of the further source folders, whose first holds label maps; or None. Where all hold
+        images, these are stacked in `source`.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Sample:
     instances: Tensor | None
     target: Tensor | None
     features: Tensor | None = None
+    source_images: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ class Batch:
     instances: Tensor | None
     target: Tensor | None
     features: Tensor | None = None
+    source_images: Tensor | None = None
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> Self:
@@ -77,12 +81,13 @@ class Batch:
             instances=_stack([sample.instances for sample in samples]),
             target=_stack([sample.target for sample in samples]),
             features=_stack([sample.features for sample in samples]),
+            source_images=_stack([sample.source_images for sample in samples]),
         )
 
     @property
     def maps(self) -> list[Tensor]:
         """The maps that exist, in the order of the fields."""
-        maps = (self.source, self.instances, self.target, self.features)
+        maps = (self.source, self.instances, self.target, self.features, self.source_images)
         return [tensor for tensor in maps if tensor is not None]
 
     def to(self, device: torch.device) -> Self:
@@ -111,7 +116,14 @@ class Batch:
         def of(tensor: Tensor | None) -> Tensor | None:
             return None if tensor is None else function(tensor)
 
-        return type(self)(self.names, function(self.source), of(self.instances), of(self.target), of(self.features))
+        return type(self)(
+            self.names,
+            function(self.source),
+            of(self.instances),
+            of(self.target),
+            of(self.features),
+            of(self.source_images),
+        )
 
 
 def check_one_size(samples: Sequence[tuple[str, int, int]]) -> None:

@@ -18,10 +18,12 @@ class Origin:
 
     rule: what each file holds and all settings that matter; for a drawn sample, what it is drawn from.
     files: in the order of the rule.
+    kinds: of the maps in the files, one for each; empty where a file holds more than one.
     """
 
     rule: str
     files: Sequence[Path] = ()
+    kinds: Sequence[str] = ()
 
     def states(self) -> str:
         """Return a text of names, sizes and times, which changes when a file is written to or replaced.

@@ -177,6 +177,7 @@ def place(sample: Sample, placement: Placement, source_is_ids: bool) -> Sample:
         target=None if sample.target is None else placement.image(sample.target),
         # constant in each instance; interpolation would mix neighbours
         features=None if sample.features is None else placement.ids(sample.features),
+        source_images=None if sample.source_images is None else placement.image(sample.source_images),
     )
 
 

@@ -60,21 +60,34 @@ def read_stored(path: Path, form: StoredForm) -> Tensor:
     Raises:
         DataError: the file is missing, damaged or too large, has other channels, or holds NaN or infinity.
     """
-    if path.suffix.lower() == ARRAY_SUFFIX:
-        pixels = read_npy(path, form.n_channels)
-    elif path.suffix.lower() in TIFF_SUFFIXES:
-        pixels = read_tiff(path)
-    else:
-        pixels = _read_with_pillow(path, form.n_channels)
-    return _checked(torch.from_numpy(_supported(pixels, path)), path, form)
-
-
-def _checked(image: Tensor, path: Path, form: StoredForm) -> Tensor:
+    image = read_any(path, form.n_channels)
     n_channels = len(image)
     if n_channels != form.n_channels:
         remedy = f"set {form.setting}={n_channels}" if n_channels <= MAX_CHANNELS else f"up to {MAX_CHANNELS} are read"
         found = counted(n_channels, "channel")
         raise DataError(f"{path}: has {found}, {form.setting} is {form.n_channels}: {remedy}")
+    return checked_values(image, path, form)
+
+
+def read_any(path: Path, n_channels: int) -> Tensor:
+    """Read an image of any channels and values as `read_stored` does.
+
+    n_channels: of which transparency is dropped where one channel less is expected; 0 keeps it.
+
+    Raises:
+        DataError: the file is missing, damaged or too large.
+    """
+    if path.suffix.lower() == ARRAY_SUFFIX:
+        pixels = read_npy(path, n_channels)
+    elif path.suffix.lower() in TIFF_SUFFIXES:
+        pixels = read_tiff(path)
+    else:
+        pixels = _read_with_pillow(path, n_channels)
+    return torch.from_numpy(_supported(pixels, path))
+
+
+def checked_values(image: Tensor, path: Path, form: StoredForm) -> Tensor:
+    """Return an image; raise DataError if it has another type than expected, or holds NaN or infinity."""
     if form.is_8_bit and image.dtype != torch.uint8:
         kind = form.setting.removesuffix("_channels")
         raise DataError(

@@ -25,6 +25,7 @@ from inference.request import Request
 from models.feature_encoder import FeatureConditionedGenerator
 from utils.distributed import World
 from utils.label_colors import LabelColors
+from utils.text import counted
 
 STANDARD_INPUT = Path("-")
 
@@ -108,9 +109,12 @@ def _named_input(request: Request, config: Config, conditioning: Conditioning) -
     makes_instances = conditioning.needs_instances and instances is None
     label_maps = label_map_settings(config.data, needs_instances=makes_instances)
     first, *others = request.input
-    if not others and (first.is_dir() or not first.suffix):
+    if config.data.is_stacked:
+        _check_folders_of_stack(request.input, config.data)
+    if config.data.is_stacked or (not others and (first.is_dir() or not first.suffix)):
         return PairedFolders(
             source_folder=first,
+            further_folders=others,
             target_folder=request.targets,
             instance_folder=instances,
             feature_folder=features,
@@ -126,6 +130,19 @@ def _named_input(request: Request, config: Config, conditioning: Conditioning) -
         n_classes=conditioning.n_classes,
         forms=forms,
         **label_maps,
+    )
+
+
+def _check_folders_of_stack(paths: Sequence[Path], data: DataConfig) -> None:
+    """Raise DataError unless --input names as many folders as data.source_folder, which are in its order."""
+    names = data.source_folder
+    if len(paths) == len(names) and len({path.absolute() for path in paths}) == len(paths):
+        if file := next((path for path in paths if path.is_file()), None):
+            raise DataError(f"--input: {file}: is a file. Name a folder for each of {', '.join(names)}, in this order.")
+        return
+    raise DataError(
+        f"--input: names {counted(len(paths), 'path')}, expected {len(names)} different folders: this generator takes "
+        f"sources of {', '.join(names)}. Name a folder for each, in this order."
     )
 
 

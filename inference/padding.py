@@ -94,6 +94,7 @@ def padded(sample: Sample, size_multiple: int, min_size: int) -> tuple[Sample, W
         instances=enlarged(sample.instances),
         target=enlarged(sample.target),
         features=enlarged(sample.features),
+        source_images=enlarged(sample.source_images),
     ), window
 
 

@@ -190,4 +190,5 @@ def _with_maps(batch: Batch, function: Callable[[Tensor], Tensor]) -> Batch:
         instances=of(batch.instances),
         target=of(batch.target),
         features=of(batch.features),
+        source_images=of(batch.source_images),
     )
