@@ -11,9 +11,10 @@ def read_source_folder(value: object, key: str) -> str | list[str] | None:
     """
     if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
         value = [name.strip().strip("\"'") for name in value[1:-1].split(",")] if value[1:-1].strip() else []
-    if value is None or isinstance(value, str):
-        return value
-    expected = "a folder, or several such as [{split}_rgb,{split}_depth]"
-    if not isinstance(value, list) or not value or not all(isinstance(name, str) and name.strip() for name in value):
-        raise ConfigError(f"{key} is {value}, expected {expected}")
-    return value if len(value) > 1 else value[0]
+    if value is None:
+        return None
+    given = value if isinstance(value, list) else [value]
+    names = [str(name) for name in given if isinstance(name, str | int | float)]  # 2024 in YAML is a number
+    if not names or len(names) < len(given) or (isinstance(value, list) and not all(name.strip() for name in names)):
+        raise ConfigError(f"{key} is {value}, expected a folder, or several such as [{{split}}_rgb,{{split}}_depth]")
+    return names if len(names) > 1 else names[0]

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from configs.load import config_from_dict, config_to_dict, config_to_yaml, load_config
+from configs.load import load_config
 from configs.unused_settings import unused_settings
-from data.image_files import read_rgb
+from data.image_files import read_ids, read_rgb
 from data.stored_images import StoredForm, read_stored
 from tests.conftest import save_image
+from tests.images import save_npy
 from tests.runs import OASIS, SPADE, assert_equal, checkpoint, program_main, run, translate, without_config
 from tools import check_data
 from utils.errors import ConfigError, UserError
@@ -238,19 +239,6 @@ def test_wrong_settings_are_named(config: Path, settings: list[str], message: st
         run(config, *settings)
 
 
-def test_a_list_of_one_folder_is_that_folder(config: Path) -> None:
-    given = load_config(config, ["data.source_folder=[{split}_rgb]"])
-    assert given == load_config(config, ["data.source_folder={split}_rgb"])
-    assert given.data.source_folder == "{split}_rgb"
-    quoted = load_config(config, ["data.source_folder=[\"{split}_rgb\", '{split}_depth']", "data.source_channels=4"])
-    assert quoted == load_config(config, COLORS_AND_DEPTH)
-    again = config_from_dict(config_to_dict(quoted), "again")
-    assert again == quoted
-    file = config.with_name("again.yaml")
-    file.write_text(config_to_yaml(quoted))
-    assert load_config(file) == quoted
-
-
 def test_check_data_names_what_is_wrong_with_a_stack(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -281,3 +269,41 @@ def test_check_data_finds_a_target_among_the_sources(
         ["--config", str(config), "data.source_folder=[{split}_depth,{split}_img]", "data.source_channels=4"]
     )
     assert "train: 4 of 4 samples have a target that equals its source: 0, 1, 2 and 1 more" in capsys.readouterr().out
+
+
+def test_label_maps_in_colors_are_stacked_with_images(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(config, *LABELS_AND_HEIGHT, "run.name=ids")
+    palette = np.array([[10, 20, 30], [200, 0, 0], [0, 0, 250]], np.uint8)
+    for path in (config.parent / "pairs").glob("*_label/*.png"):
+        save_image(path, palette[read_ids(path)[0].numpy()])
+    colors = config.with_name("colors.yaml")
+    colors.write_text("floor: [10, 20, 30]\nwall: [200, 0, 0]\nsky: [0, 0, 250]\n")
+    run(config, *LABELS_AND_HEIGHT[:2], f"data.label_colors={colors}", "run.name=colors")
+    first, second = (checkpoint(config, 4, name) for name in ("ids", "colors"))
+    assert_equal(first["generator"], second["generator"])
+    assert "3 by colours: floor, wall, sky" in capsys.readouterr().out
+
+
+def test_types_and_formats_are_mixed_and_bad_samples_skipped(config: Path) -> None:
+    for path in (config.parent / "pairs").glob("*_depth/*.png"):
+        save_npy(path.with_suffix(".npy"), read_stored(path, DEPTH).numpy().astype(np.float32) / 10)
+        path.unlink()
+    save_npy(config.parent / "pairs" / "train_depth" / "0.npy", np.full((32, 40), np.nan, np.float32))
+    with pytest.raises(UserError, match=r"train_depth/0\.npy: channel 1, row 0, column 0 holds nan"):
+        run(config, *COLORS_AND_DEPTH)
+    run(config, *COLORS_AND_DEPTH, "data.on_bad_sample=skip")
+    bounds = checkpoint(config, 4)["config"]["data"]["source_range"]
+    assert bounds[:6] == [0, 255] * 3
+    assert bounds[7] < 1100
+    translate("--checkpoint", str(config.parent / "runs" / "tiny"), "--output", str(config.parent / "out"))
+
+
+def test_weights_of_the_originals_take_one_folder(config: Path) -> None:
+    run(config, "data.source_folder={split}_rgb", "train.max_steps=2", "generator.upsample=transposed")
+    file = config.with_name("latest_net_G.pth")
+    folder = str(config.parent / "runs" / "tiny")
+    program_main("tools.export")(["--checkpoint", folder, "--format", "original", "--output", str(file)])
+    with pytest.raises(ConfigError, match=r"takes sources of one folder, data\.source_folder names a, b\. Name one"):
+        translate(
+            "--checkpoint", str(file), "--input", str(config.parent / "pairs" / "test_rgb"), "data.source_folder=[a,b]"
+        )
