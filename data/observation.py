@@ -34,6 +34,7 @@ class Observation:
     n_channels: of the images.
     equals_source: whether the target is its source.
     shift: pixels that the target lies to the right of and below its source; None where that is not measured or unclear.
+    stack_shift: likewise of the last image of a stack and the first map.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Observation:
     n_channels: Mapping[str, int] = field(default_factory=dict)
     equals_source: bool = False
     shift: tuple[int, int] | None = None
+    stack_shift: tuple[int, int] | None = None
 
 
 def observe(layout: Layout, index: int, sample: Sample) -> Observation:
@@ -60,7 +62,8 @@ def observe(layout: Layout, index: int, sample: Sample) -> Observation:
     bits = {kind: read_bits(path) for kind, path in files.items() if kind in of_images}
     is_stacked = any(map(is_further, files))
     compared = _standardized(sample.source) if is_stacked and not is_ids else sample.source
-    is_measured = index % -(-len(layout) // MEASURED_SHIFTS) == 0 and target is not None
+    last = sample.source if sample.source_images is None else sample.source_images
+    is_measured = index % -(-len(layout) // MEASURED_SHIFTS) == 0
     return Observation(
         name=layout.names[index],
         files={kind: path for kind, path in files.items() if not is_plain.get(kind, all(is_plain.values()))},
@@ -70,6 +73,9 @@ def observe(layout: Layout, index: int, sample: Sample) -> Observation:
         equals_source=target is not None
         and (_is_stacked_in(images, target) if is_stacked else not is_ids and torch.equal(sample.source, target)),
         shift=displacement(compared, target, source_is_ids=is_ids) if is_measured and target is not None else None,
+        stack_shift=displacement(sample.source[:1], last[-1:], source_is_ids=is_ids)
+        if is_measured and is_stacked
+        else None,
     )
 
 
@@ -83,7 +89,11 @@ def split_warnings(observations: Sequence[Observation]) -> Iterator[str]:
             f"{_share(equal, observations)} have a target that equals its source: {_listed(equal)}; check that the "
             "folders of sources and targets are the right ones"
         )
-    yield from _shift_warnings([seen for seen in observations if not seen.equals_source])
+    of_targets = {seen.name: seen.shift for seen in observations if not seen.equals_source}
+    yield from _shift_warnings(of_targets, "targets")
+    yield from _shift_warnings(
+        {seen.name: seen.stack_shift for seen in observations}, "images of the last source folder"
+    )
 
 
 def shared_files(splits: Mapping[str, Sequence[Observation]]) -> Iterator[str]:
@@ -161,20 +171,20 @@ def _constant_warnings(observations: Sequence[Observation]) -> Iterator[str]:
             yield f"channel {channel} of {_plural(kind)} is constant in every sample: it holds nothing to learn from"
 
 
-def _shift_warnings(observations: Sequence[Observation]) -> Iterator[str]:
-    measured = {seen.name: seen.shift for seen in observations if seen.shift is not None}
+def _shift_warnings(shifts: Mapping[str, tuple[int, int] | None], what: str) -> Iterator[str]:
+    measured = {name: shift for name, shift in shifts.items() if shift is not None}
     if not measured:
         return
     x, y = (median_low(shift[axis] for shift in measured.values()) for axis in (0, 1))
     alike = [name for name, shift in measured.items() if max(abs(shift[0] - x), abs(shift[1] - y)) <= 1]
     hint = "look at them with --show 12, and align the images"
     if max(abs(x), abs(y)) >= _SMALL_SHIFT and len(alike) >= max(_FEWEST, 0.6 * len(measured)):
-        yield f"targets seem to be shifted by {_place(x, y)} in {len(alike)} of {len(measured)} pairs: {hint}"
+        yield f"{what} seem to be shifted by {_place(x, y)} in {len(alike)} of {len(measured)} pairs: {hint}"
         return
     far = {name: shift for name, shift in measured.items() if max(map(abs, shift)) >= _LARGE_SHIFT}
     if far:
         places = [f"{name} by {_place(*shift)}" for name, shift in far.items()]
-        yield f"targets seem to be shifted in {len(far)} of {len(measured)} pairs: {_listed(places)}; {hint}"
+        yield f"{what} seem to be shifted in {len(far)} of {len(measured)} pairs: {_listed(places)}; {hint}"
 
 
 def _place(x: int, y: int) -> str:

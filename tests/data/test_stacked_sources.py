@@ -7,6 +7,7 @@ import torch
 from data.batch import Batch, DataError, Sample
 from data.cache import SampleCache
 from data.map_reader import MapReader
+from data.observation import Observation, observe, split_warnings
 from data.paired_folders import PairedFolders
 from data.preprocessing import Placement, place
 from data.stacked_sources import further_kinds, is_further, read_part, stacked
@@ -135,6 +136,27 @@ def test_images_are_interpolated_where_labels_are_not() -> None:
     assert batch.source_images.shape == (2, 1, 1, 3)
     assert len(batch.maps) == 2
     assert batch.clone().source_images is not batch.source_images
+
+
+@pytest.mark.parametrize(("first", "n_classes", "kind"), [("rgb", 0, "source"), ("label", 4, "source_images")])
+def test_folders_that_are_shifted_against_each_other_are_observed(
+    tmp_path: Path, first: str, n_classes: int, kind: str
+) -> None:
+    rng = np.random.default_rng(0)
+    for name in ("x", "y"):
+        blocks = rng.integers(0, 4, (14, 14), dtype=np.uint8).repeat(8, 0).repeat(8, 1)
+        color = np.dstack([blocks[8:104, 8:104]] * 3)
+        save_image(tmp_path / "rgb" / f"{name}.png", color * np.uint8(60))
+        save_image(tmp_path / "label" / f"{name}.png", color[..., 0])
+        save_image(tmp_path / "depth" / f"{name}.png", blocks[8:104, 3:99].astype(np.uint16) * 9000)
+        save_image(tmp_path / "target" / f"{name}.png", color * np.uint8(50))
+    layout = folders(tmp_path, first, n_classes=n_classes, forms={kind: form(1 if n_classes else 4)})
+    observed = [observe(layout, index, layout.read(index)) for index in range(2)]
+    assert [seen.shift for seen in observed] == [(0, 0)] * 2
+    assert [seen.stack_shift for seen in observed] == [(5, 0)] * 2
+    (warning,) = split_warnings([Observation(f"s{k}", stack_shift=(5, 0)) for k in range(3)])
+    assert warning.startswith("images of the last source folder seem to be shifted by 5 pixels to the right in 3 of 3")
+    assert observed[0].bits == ({} if n_classes else {"source": 8}) | {"source_2": 16, "target": 8}
 
 
 def test_a_cache_keeps_the_images_and_reads_files_of_earlier_versions(tmp_path: Path) -> None:
