@@ -88,12 +88,12 @@ def stacked_range(config: Config, layout: Layout) -> list[float]:
         DataError: a file cannot be used, and bad samples are not skipped.
     """
     skips_bad = config.data.on_bad_sample == "skip"
-    # any range makes the layout read the images as they are stored
-    as_stored = build.build_layout(with_data(config, source_range=[0.0, 1.0]), "train", needs_targets=True)
     of_folders = _channels_of_folders(config, layout, skips_bad=skips_bad)
     is_8_bit = [dtype == torch.uint8 for n_channels, dtype in of_folders for _ in range(n_channels)]
     if all(is_8_bit):
         return EIGHT_BITS * len(is_8_bit)
+    # any range makes the layout read the images as they are stored
+    as_stored = build.build_layout(with_data(config, source_range=[0.0, 1.0]), "train", needs_targets=True)
     kind = config.data.source_images
     bounds = percentile_ranges(as_stored, [kind], skips_bad=skips_bad)[kind]
     pairs = [EIGHT_BITS if is_8 else bounds[2 * k : 2 * k + 2] for k, is_8 in enumerate(is_8_bit)]

@@ -49,7 +49,8 @@ def describe_pixels(data: DataConfig) -> list[str]:
         shown = [f"{low:g} to {high:g}" for low, high in pairs[:_SHOWN_RANGES]]
         shown += ["…"] if len(pairs) > _SHOWN_RANGES else []
         files = f", written as {data.target_files}" if side == "target" and data.target_files else ""
-        folders = f" of {', '.join(data.source_folder)}" if data.is_stacked and side != "target" else ""
+        stack = data.source_folder[int(data.has_labels) :] if data.is_stacked and side != "target" else []
+        folders = f" of {', '.join(stack)}" if stack else ""
         name = "source images" if side == "source_images" else f"{side}s"
         lines.append(f"{name:<15}{counted(form.n_channels, 'channel')}{folders}, values {', '.join(shown)}{files}")
     return lines

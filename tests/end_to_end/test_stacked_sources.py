@@ -112,7 +112,7 @@ def test_ranges_are_per_channel_and_those_of_8_bits_are_all_levels(
     assert "sources        4 channels of {split}_rgb, {split}_depth, values 0 to 255," in capsys.readouterr().out
     run(config, *LABELS_AND_HEIGHT, "run.name=labels", "train.max_steps=2")
     assert checkpoint(config, 2, "labels")["config"]["data"]["source_range"] == bounds[6:]
-    assert "source images  1 channel of {split}_label, {split}_depth, values" in capsys.readouterr().out
+    assert "source images  1 channel of {split}_depth, values" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("stack", STACKS)
