@@ -70,7 +70,8 @@ def fitting(images: Sequence[Tensor], paths: Sequence[Path], form: StoredForm) -
         images = opaque if sum(map(len, opaque)) == form.n_channels else images
     n_channels = sum(map(len, images))
     if n_channels != form.n_channels:
-        remedy = f"set {form.setting}={n_channels}" if n_channels <= MAX_CHANNELS else f"up to {MAX_CHANNELS} are read"
+        remedy = f"set {form.setting}={n_channels}, or store the files of each folder alike"
+        remedy = remedy if n_channels <= MAX_CHANNELS else f"up to {MAX_CHANNELS} are read"
         each = [f"{path} has {counted(len(image), 'channel')}" for image, path in zip(images, paths, strict=True)]
         raise DataError(f"{', '.join(each)}: together {n_channels}, {form.setting} is {form.n_channels}: {remedy}")
     return images

@@ -17,6 +17,7 @@ from data.image_files import find_images
 from data.layout import Layout, Origin, PairingError
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
+from data.stacked_sources import further_kinds
 from data.stored_images import StoredForm
 from inference.feature_sampler import FeatureSampler, sample_config
 from inference.joined_pictures import without_joined_pictures
@@ -109,9 +110,10 @@ def _named_input(request: Request, config: Config, conditioning: Conditioning) -
     makes_instances = conditioning.needs_instances and instances is None
     label_maps = label_map_settings(config.data, needs_instances=makes_instances)
     first, *others = request.input
-    if config.data.is_stacked:
-        _check_folders_of_stack(request.input, config.data)
-    if config.data.is_stacked or (not others and (first.is_dir() or not first.suffix)):
+    is_stacked = config.data.is_stacked
+    if is_stacked:
+        _check_stack(request.input, config.data.source_folder)
+    if _is_folder(first) and (is_stacked or not others):
         return PairedFolders(
             source_folder=first,
             further_folders=others,
@@ -123,7 +125,8 @@ def _named_input(request: Request, config: Config, conditioning: Conditioning) -
             **label_maps,
         )
     return ListedImages(
-        request.input,
+        [first] if is_stacked else request.input,
+        further_files=others if is_stacked else [],
         target_folder=request.targets,
         instance_folder=instances,
         feature_folder=features,
@@ -133,17 +136,20 @@ def _named_input(request: Request, config: Config, conditioning: Conditioning) -
     )
 
 
-def _check_folders_of_stack(paths: Sequence[Path], data: DataConfig) -> None:
-    """Raise DataError unless --input names as many folders as data.source_folder, which are in its order."""
-    names = data.source_folder
-    if len(paths) == len(names) and len({path.absolute() for path in paths}) == len(paths):
-        if file := next((path for path in paths if path.is_file()), None):
-            raise DataError(f"--input: {file}: is a file. Name a folder for each of {', '.join(names)}, in this order.")
-        return
-    raise DataError(
-        f"--input: names {counted(len(paths), 'path')}, expected {len(names)} different folders: this generator takes "
-        f"sources of {', '.join(names)}. Name a folder for each, in this order."
-    )
+def _is_folder(path: Path) -> bool:
+    """Return whether a path, which may not exist, is that of a folder."""
+    return path.is_dir() or not path.suffix
+
+
+def _check_stack(paths: Sequence[Path], names: Sequence[str]) -> None:
+    """Raise DataError unless --input is a folder for each of the source folders `names`, or a file for each."""
+    n_paths, remedy = len({path.absolute() for path in paths}), f"for each of {', '.join(names)}, in this order."
+    if n_paths != len(names) or n_paths < len(paths):
+        named = f"names {counted(n_paths, 'path')}{' repeatedly' if n_paths < len(paths) else ''}"
+        raise DataError(f"--input: {named}, this generator takes {len(names)} sources. Name a folder {remedy}")
+    files = [path for path in paths if not _is_folder(path)]
+    if files and len(files) < len(paths):
+        raise DataError(f"--input: {files[0]} is a file, others are folders. Name a folder, or a file, {remedy}")
 
 
 def _check_features_can_be_encoded(loaded: LoadedGenerator, layout: Layout) -> None:
@@ -161,6 +167,7 @@ class ListedImages:
     """Samples of the files and folders that the user lists, named by their paths from the folder that contains all.
 
     Partners are in one folder per map, under the same name with any suffix.
+    further_files: images that are stacked behind that of the only path, which is a file.
     n_classes, ignore_id, forms, label_colors, divided_classes: as for PairedFolders.
 
     Raises:
@@ -174,6 +181,7 @@ class ListedImages:
         target_folder: Path | None,
         instance_folder: Path | None,
         feature_folder: Path | None,
+        further_files: Sequence[Path] = (),
         n_classes: int,
         ignore_id: int | None,
         forms: Mapping[str, StoredForm],
@@ -185,6 +193,8 @@ class ListedImages:
         problems: list[str] = []
         partners = {"instances": instance_folder, "target": target_folder, "features": feature_folder}
         self._maps = {"source": _listed(paths, problems)}
+        for kind, path in zip(further_kinds(1 + len(further_files)), further_files, strict=True):
+            self._maps[kind] = dict.fromkeys(self._maps["source"], path)
         self._maps |= {kind: find_images(folder, problems) for kind, folder in partners.items() if folder}
         self.names = sorted(self._maps["source"])
         self.folders = [path for path in (*paths, *partners.values()) if path and path.is_dir()]

@@ -189,21 +189,34 @@ def test_input_names_a_folder_for_each_source_folder(config: Path) -> None:
     pairs, command = config.parent / "pairs", ["--checkpoint", str(config.parent / "runs" / "tiny"), "--input"]
     colors, depth = pairs / "test_rgb", pairs / "test_depth"
     for given, message in {
-        (colors,): r"--input: names 1 path, expected 2 different folders: .* of \{split\}_rgb, \{split\}_depth",
-        (colors, depth, depth): r"--input: names 3 paths, expected 2 different folders",
-        (colors, colors): r"--input: names 2 paths, expected 2 different folders",
-        (colors, depth / "6.png"): r"test_depth/6\.png: is a file\. Name a folder for each of \{split\}_rgb,",
-        (depth, colors, pairs / "none"): r"--input: names 3 paths",
+        (
+            colors,
+        ): r"--input: names 1 path, this generator takes 2 .* folder for each of \{split\}_rgb, \{split\}_depth,",
+        (colors, depth, pairs): r"--input: names 3 paths, this generator takes 2 sources",
+        (colors, colors): r"--input: names 1 path repeatedly, this generator",
+        (
+            colors,
+            depth / "6.png",
+        ): r"depth/6\.png is a file, others are folders\. Name a folder, or a file, for each of",
+        (colors / "6.png", depth / "none.png"): r"test_depth/none\.png: no such file",
+        (colors / "none.png", depth / "6.png"): r"--input: .*test_rgb/none\.png: no such file",
         (colors, pairs / "none"): r"pairs/none: no such folder",
     }.items():
         with pytest.raises(UserError, match=message):
             translate(*command, *map(str, given), "--output", str(config.parent / "out"))
+    output = ["--opt-level", "O0", "--output", str(config.parent / "out")]
+    translate(*command, str(colors), str(depth), *output)
+    whole = read_rgb(config.parent / "out" / "6.png")
+    translate(*command, str(colors / "6.png"), str(depth / "7.png"), *output, "--existing", "replace")
+    assert not torch.equal(read_rgb(config.parent / "out" / "6.png"), whole)
+    translate(*command, str(colors / "6.png"), str(depth / "6.png"), *output, "--existing", "replace")
+    assert torch.equal(read_rgb(config.parent / "out" / "6.png"), whole)
 
 
 def test_wrong_data_end_a_run_with_the_remedy(config: Path) -> None:
     pairs = config.parent / "pairs"
     with pytest.raises(
-        UserError, match=r"train_rgb/0\.png has 3 channels, .*/train_depth/0\.png has 1 channel: toge.*=4$"
+        UserError, match=r"train_rgb/0\.png has 3 channels, .*/train_depth/0\.png has 1 channel: toge.*=4, or store"
     ):
         run(config, *COLORS_AND_DEPTH, "data.source_channels=5")
     with pytest.raises(
