@@ -20,7 +20,10 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     checkpoint_help = "run, checkpoint, .safetensors, or pix2pixHD's or pix2pix's …_net_G.pth; default: newest run"
     add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help=checkpoint_help)
-    input_help = "folders or files of sources, or one video; -: read paths from standard input; default: the test split"
+    input_help = (
+        "folders or files of sources, or one video; -: read paths from standard input; default: the test split; "
+    )
+    input_help += "a run with several source folders takes a folder, or a file, for each, in their order"
     add("--input", type=Path, nargs="+", action="extend", default=[], metavar="PATH", help=input_help)
     add("--instances", type=Path, metavar="DIR", help="folder of instance maps for --input")
     add("--targets", type=Path, metavar="DIR", help="folder of targets for --input, to measure the results against")

@@ -15,7 +15,7 @@ from configs.schema import Config, DataConfig, DiscriminatorConfig, GeneratorCon
 from data import LAYOUTS
 from data.conditioning import Conditioning
 from data.layout import Layout
-from data.pair_augmentation import PairAugmentation
+from data.pair_augmentation import OF_RGB_SOURCES, PairAugmentation
 from data.preprocessing import Preprocessing
 from losses import GENERATOR_LOSSES
 from losses.adversarial import AdversarialLoss
@@ -78,14 +78,30 @@ def build_conditioning(config: Config) -> Conditioning:
         instance_edges=config.data.instance_edges,
         source_channels=config.data.source_channels,
         target_channels=config.data.target_channels,
-        source_range=ranges.get("source"),
+        source_range=ranges.get(config.data.source_images),
         target_range=ranges.get("target"),
         features=config.features.origin if config.features.n_channels else "none",
         regions=config.features.regions,
         encodes_style=config.style.channels > 0,
         edges_of="labels" if config.data.makes_instances else "instances",
         class_weights=class_weights(config, n_classes),
+        further_channels=_further_channels(config.data),
     )
+
+
+def beyond_8_bit(config: Config) -> str | None:
+    """Return what a generator takes or makes that no page, video or program of images holds; None where there is none.
+
+    A phrase for messages, such as `translates images that are not 8-bit RGB`.
+    """
+    if config.data.is_stacked:
+        return "takes sources of several folders"
+    return None if build_conditioning(config).is_8_bit else "translates images that are not 8-bit RGB"
+
+
+def _further_channels(data: DataConfig) -> int:
+    """Return the number of channels of the images behind label maps."""
+    return data.source_channels if data.source_images != "source" else 0
 
 
 def prepare_device(config: Config, device: torch.device) -> None:
@@ -151,6 +167,7 @@ def build_preprocessing(config: Config) -> Preprocessing:
     """
     check_sizes(config)
     data, sides = config.data, image_sides(config)
+    augment = vars(data.augment) | (dict.fromkeys(OF_RGB_SOURCES, ()) if data.is_stacked else {})
     return Preprocessing(
         mode=data.preprocess,
         load_height=data.load_height,
@@ -160,7 +177,7 @@ def build_preprocessing(config: Config) -> Preprocessing:
         flip=data.flip,
         size_multiple=sides.multiple,
         min_size=sides.minimum,
-        augmentation=PairAugmentation(**vars(data.augment)),
+        augmentation=PairAugmentation(**augment),
     )
 
 
@@ -177,9 +194,11 @@ def build_generator(config: Config) -> nn.Module:
     maker = GENERATORS[settings.name]
     in_channels = build_conditioning(config).channels + config.features.n_channels
     channels = {"in_channels": in_channels, "out_channels": config.data.target_channels}
-    n_image_channels = 0 if number_of_classes(config.data) else config.data.source_channels
+    n_classes, n_further = number_of_classes(config.data), _further_channels(config.data)
+    images = {"n_image_channels": n_further if n_classes else config.data.source_channels}
+    images |= {"n_label_channels": n_classes if n_further else 0}
     style = {f"style_{name}": value for name, value in vars(config.style).items()}
-    values = vars(settings) | style | {"n_image_channels": n_image_channels}
+    values = vars(settings) | style | images
     network = _with_weights(maker(**channels, **accepted(maker, values)), settings)
     if config.has_encoder:
         network = FeatureConditionedGenerator(network, _build_encoder(config))

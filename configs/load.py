@@ -5,7 +5,7 @@ may have such a name, and a learning rate may be 1e-4.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
@@ -19,14 +19,17 @@ from configs.class_weights import KEY as CLASS_WEIGHTS
 from configs.class_weights import read_class_weights
 from configs.recipe import BASE, Recipe, read_recipe
 from configs.schema import Config
+from configs.source_folders import read_source_folder
 from utils.errors import ConfigError
 from utils.label_colors import read_color_table
 from utils.suggestion import did_you_mean
 from utils.yaml_file import parse_yaml, shortened
 
 REMOVED = {"loss.vgg_kept_gib": "features of targets are no longer kept"}
-READERS = {  # of settings that are kept in another form than they may be written in
-    "data.label_colors": read_color_table,
+SOURCE_FOLDER = "data.source_folder"
+READERS: dict[str, Callable[[object, str], object]] = {  # of settings whose value is another than what is written
+    "data.label_colors": read_color_table,  # the name of a file is kept as its content
+    SOURCE_FOLDER: read_source_folder,
     CLASS_WEIGHTS: read_class_weights,
 }
 FORMER_VALUES = {  # of settings whose type has changed, by what they were
@@ -123,7 +126,7 @@ def _parse_override(override: str, where: str) -> dict[str, object]:
         if override.endswith((".yaml", ".yml")):
             raise ConfigError(f"{where}: write --config {override}")
         raise ConfigError(f"{where}: write section.key=value without spaces, for instance run.seed=1")
-    if _TYPES.get(key) in _TEXTS and value != "null":
+    if (key == SOURCE_FOLDER or _TYPES.get(key) in _TEXTS) and value != "null":
         return {key: value}  # as typed
     return {key: parse_yaml(value, where)}
 

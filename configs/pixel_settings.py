@@ -8,16 +8,18 @@ from typing import Any, Literal
 import torch
 
 from configs import build
-from configs.pixels import stored_forms
+from configs.pixels import EIGHT_BITS, stored_forms
 from configs.schema import Config, DataConfig
 from configs.schema.pixels import RGB_CHANNELS, fits_file
 from data.batch import DataError, LoadingError
 from data.layout import Layout
+from data.stacked_sources import fitting, read_part, stack_files
 from data.stored_images import StoredForm, is_8_bit_rgb, read_stored
 from data.tiff_file import TIFF_SUFFIXES
 from data.value_range import percentile_ranges
 
 Side = Literal["source", "target"]
+_SIDES: tuple[Side, ...] = ("source", "target")
 
 
 def undecided_sides(data: DataConfig, layout: Layout) -> list[Side]:
@@ -33,13 +35,16 @@ def undecided_sides(data: DataConfig, layout: Layout) -> list[Side]:
     }
     forms = stored_forms(data)
     files = _files(layout, 0)
-    return [side for side in files if undecided[side] and (side in forms or not is_8_bit_rgb(files[side]))]
+    sides: list[Side] = [side for side in files if undecided[side] and (side in forms or not is_8_bit_rgb(files[side]))]
+    return ["source", *sides] if data.is_stacked and undecided["source"] else sides
 
 
 def _files(layout: Layout, index: int) -> dict[Side, Path]:
-    """Return the files of images of sample `index`, without the label map."""
-    files: dict[Side, Path] = dict(zip(("source", "target"), layout.origin(index).files, strict=False))
-    return {side: path for side, path in files.items() if side == "target" or not layout.n_classes}
+    """Return the files of images of sample `index`, without the label map and without a stack of several."""
+    origin = layout.origin(index)
+    files = dict(zip(origin.kinds, origin.files, strict=True))
+    has_source_image = not layout.n_classes and not stack_files(layout, index)
+    return {side: files[side] for side in _SIDES if side in files and (side == "target" or has_source_image)}
 
 
 def with_pixel_settings(config: Config, layout: Layout, sides: Sequence[Side]) -> Config:
@@ -50,6 +55,9 @@ def with_pixel_settings(config: Config, layout: Layout, sides: Sequence[Side]) -
     Raises:
         DataError: a file cannot be used, and bad samples are not skipped.
     """
+    if config.data.is_stacked and "source" in sides:
+        config = with_data(config, source_range=stacked_range(config, layout))
+        sides = [side for side in sides if side != "source"]
     data = config.data
     given = {"source": data.source_range, "target": data.target_range}
     channels = {"source": data.source_channels, "target": data.target_channels}
@@ -69,6 +77,42 @@ def with_pixel_settings(config: Config, layout: Layout, sides: Sequence[Side]) -
     if "target" in types and target_files is None:
         target_files = _target_files(files["target"], types["target"], data.target_channels)
     return with_data(config, source_range=given["source"], target_range=given["target"], target_files=target_files)
+
+
+def stacked_range(config: Config, layout: Layout) -> list[float]:
+    """Return the range of each channel of stacked images: of files of 8 bits 0 to 255, of others percentiles.
+
+    layout: of the training split.
+
+    Raises:
+        DataError: a file cannot be used, and bad samples are not skipped.
+    """
+    skips_bad = config.data.on_bad_sample == "skip"
+    of_folders = _channels_of_folders(config, layout, skips_bad=skips_bad)
+    is_8_bit = [dtype == torch.uint8 for n_channels, dtype in of_folders for _ in range(n_channels)]
+    if all(is_8_bit):
+        return EIGHT_BITS * len(is_8_bit)
+    # any range makes the layout read the images as they are stored
+    as_stored = build.build_layout(with_data(config, source_range=[0.0, 1.0]), "train", needs_targets=True)
+    kind = config.data.source_images
+    bounds = percentile_ranges(as_stored, [kind], skips_bad=skips_bad)[kind]
+    pairs = [EIGHT_BITS if is_8 else bounds[2 * k : 2 * k + 2] for k, is_8 in enumerate(is_8_bit)]
+    return [bound for pair in pairs for bound in pair]
+
+
+def _channels_of_folders(config: Config, layout: Layout, *, skips_bad: bool) -> list[tuple[int, torch.dtype]]:
+    """Return channels and type of the image of each folder of a stack, of the first sample that can be read."""
+    form = replace(stored_forms(config.data)[config.data.source_images], is_8_bit=False)
+    for index in range(len(layout)):
+        paths = stack_files(layout, index)
+        try:
+            images = fitting([read_part(path, form) for path in paths], paths, form)
+        except DataError as error:
+            if not skips_bad or isinstance(error, LoadingError) or index == len(layout) - 1:
+                raise
+        else:
+            return [(len(image), image.dtype) for image in images]
+    return []
 
 
 def with_data(config: Config, **settings: Any) -> Config:

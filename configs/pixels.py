@@ -13,20 +13,23 @@ _SHOWN_RANGES = 4
 
 
 def value_ranges(data: DataConfig) -> dict[str, ValueRange]:
-    """Return the ranges of values that settings give to sources, unless they are label maps, and to targets."""
-    bounds = {"source": None if data.n_classes else data.source_range, "target": data.target_range}
+    """Return the ranges of values that settings give to targets and to images of sources, by kind of map."""
+    of_source = None if data.n_classes and not data.is_stacked else data.source_range
+    bounds = {data.source_images: of_source, "target": data.target_range}
     return {side: ValueRange.of(of_side) for side, of_side in bounds.items() if of_side is not None}
 
 
 def stored_forms(data: DataConfig) -> dict[str, StoredForm]:
-    """Return the forms of the images that are not read as 8-bit RGB: they have a range, or other channels."""
+    """Return the forms of the images that are not read as 8-bit RGB: they have a range, other channels or a stack."""
     sides = {"target": (data.target_channels, data.target_range)}
-    if not data.n_classes:
+    if not data.n_classes or data.is_stacked:
         sides = {"source": (data.source_channels, data.source_range)} | sides
     return {
-        side: StoredForm(n_channels, f"data.{side}_channels", is_8_bit=bounds is None)
+        data.source_images if side == "source" else side: StoredForm(
+            n_channels, f"data.{side}_channels", is_8_bit=bounds is None
+        )
         for side, (n_channels, bounds) in sides.items()
-        if bounds is not None or n_channels not in RGB_CHANNELS
+        if bounds is not None or n_channels not in RGB_CHANNELS or (side == "source" and data.is_stacked)
     }
 
 
@@ -39,13 +42,15 @@ def target_dtype(data: DataConfig) -> torch.dtype:
 
 def describe_pixels(data: DataConfig) -> list[str]:
     """Return lines on the images that are not 8-bit RGB: their channels, and the values that networks see."""
-    ranges = {"source": data.source_range, "target": data.target_range}
     lines = []
     for side, form in stored_forms(data).items():
-        bounds = ranges[side] or EIGHT_BITS
+        bounds = (data.target_range if side == "target" else data.source_range) or EIGHT_BITS
         pairs = list(zip(bounds[::2], bounds[1::2], strict=True))
         shown = [f"{low:g} to {high:g}" for low, high in pairs[:_SHOWN_RANGES]]
         shown += ["…"] if len(pairs) > _SHOWN_RANGES else []
         files = f", written as {data.target_files}" if side == "target" and data.target_files else ""
-        lines.append(f"{side + 's':<15}{counted(form.n_channels, 'channel')}, values {', '.join(shown)}{files}")
+        stack = data.source_folder[int(data.has_labels) :] if data.is_stacked and side != "target" else []
+        folders = f" of {', '.join(stack)}" if stack else ""
+        name = "source images" if side == "source_images" else f"{side}s"
+        lines.append(f"{name:<15}{counted(form.n_channels, 'channel')}{folders}, values {', '.join(shown)}{files}")
     return lines

@@ -7,6 +7,7 @@ from configs.load import settings_by_key
 from configs.pixels import stored_forms
 from configs.schema import Config, DiscriminatorConfig, FeaturesConfig, GeneratorConfig
 from data import LAYOUTS
+from data.pair_augmentation import OF_RGB_SOURCES
 from losses import GENERATOR_LOSSES
 from losses.adversarial import AdversarialLoss
 from losses.segmentation import SegmentationLoss
@@ -65,9 +66,9 @@ def _unused_of_data(config: Config) -> list[str]:
     unused += ["data.feature_folder"] if features.n_channels == 0 or features.origin == "encoded" else []
     unused += ["data.ignore_id"] if data.n_classes == 0 or data.label_colors else []
     has_own_classes = LAYOUTS[data.layout].own_classes is not None
-    of_source_images = ["source_channels", "source_range"]
-    of_source_images += [f"augment.{name}" for name in ("color", "hue", "noise", "jpeg_quality")]
-    unused += [f"data.{name}" for name in of_source_images] if data.has_labels or has_own_classes else []
+    has_labels_alone = (data.has_labels or has_own_classes) and not data.is_stacked
+    unused += ["data.source_channels", "data.source_range"] if has_labels_alone else []
+    unused += [f"data.augment.{name}" for name in OF_RGB_SOURCES] if has_labels_alone or data.is_stacked else []
     forms = stored_forms(data)
     unused += [] if "target" in forms else ["data.target_files"]
     unused += ["data.augment.hue", "data.augment.jpeg_quality"] if "source" in forms else []

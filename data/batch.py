@@ -43,6 +43,8 @@ class Sample:
     features: (3, H, W) uint8 map of precomputed instance features, or None.
     weights: (1, H, W) weights of the target's pixels as they are stored: uint8 (of 255), uint16 (of 65535), or other
         numbers as int16 or float32; or None.
+    source_images: (C, H, W) images of the further source folders, whose first holds label maps; or None. Where all hold
+        images, these are stacked in `source`.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Sample:
     target: Tensor | None
     features: Tensor | None = None
     weights: Tensor | None = None
+    source_images: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ class Batch:
     target: Tensor | None
     features: Tensor | None = None
     weights: Tensor | None = None
+    source_images: Tensor | None = None
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> Self:
@@ -82,12 +86,13 @@ class Batch:
             target=_stack([sample.target for sample in samples]),
             features=_stack([sample.features for sample in samples]),
             weights=_stack([sample.weights for sample in samples]),
+            source_images=_stack([sample.source_images for sample in samples]),
         )
 
     @property
     def maps(self) -> list[Tensor]:
         """The maps that exist, in the order of the fields."""
-        maps = (self.source, self.instances, self.target, self.features, self.weights)
+        maps = (self.source, self.instances, self.target, self.features, self.weights, self.source_images)
         return [tensor for tensor in maps if tensor is not None]
 
     def to(self, device: torch.device) -> Self:
@@ -116,7 +121,7 @@ class Batch:
         def of(tensor: Tensor | None) -> Tensor | None:
             return None if tensor is None else function(tensor)
 
-        others = (self.instances, self.target, self.features, self.weights)
+        others = (self.instances, self.target, self.features, self.weights, self.source_images)
         return type(self)(self.names, function(self.source), *map(of, others))
 
 

@@ -18,7 +18,7 @@ from data.preprocessing import Preprocessing, place
 
 _FORMAT = 2  # of the files; part of the keys
 _NAMES = f"??/{'?' * 62}.pt*"  # of the files: their keys, SHA-256 in hexadecimal digits
-_MAPS = ("source", "instances", "target", "features", "weights")
+_MAPS = ("source", "instances", "target", "features", "weights", "source_images")
 _WRITING = ".writing"  # suffix of a file until it is complete
 _ABANDONED_S = 3600  # age at which a file being written is taken to be that of a killed process
 _RECOUNT_WRITES = 64  # writes after which the files of other processes are counted again
@@ -77,7 +77,7 @@ class SampleCache:
         path = self._path(key)
         try:
             maps = torch.load(path, mmap=True, weights_only=True)
-            sample = Sample(name, **{kind: maps[kind] for kind in _MAPS if kind in maps})  # older files lack weights
+            sample = Sample(name, **{kind: maps[kind] for kind in _MAPS if kind in maps})  # earlier versions have fewer
         except FileNotFoundError:
             return None
         except Exception:  # noqa: BLE001  a damaged file can raise anything; its sample is decoded again

@@ -68,6 +68,7 @@ class Conditioning:
     encodes_style: whether an encoder that is part of the generator has the targets' style, in training alone.
     edges_of: the map whose edges are the additional channel. Connected parts of classes have the edges of the labels.
     class_weights: weights of the pixels of classes in losses and metrics, by id; those of the others are 1.
+    further_channels: of the images behind label maps, `Batch.source_images`, whose range is source_range; 0 without.
     """
 
     n_classes: int
@@ -81,11 +82,12 @@ class Conditioning:
     encodes_style: bool = False
     edges_of: Regions = "instances"
     class_weights: Mapping[int, float] = field(default_factory=dict)
+    further_channels: int = 0
 
     @property
     def channels(self) -> int:
         """Number of channels of the condition, without features."""
-        return (self.n_classes or self.source_channels) + int(self.instance_edges)
+        return (self.n_classes or self.source_channels) + self.further_channels + int(self.instance_edges)
 
     @property
     def source_is_rgb(self) -> bool:
@@ -100,7 +102,8 @@ class Conditioning:
     @property
     def is_8_bit(self) -> bool:
         """Whether images are 8-bit RGB, and sources may be label maps."""
-        return (self.n_classes > 0 or self.source_is_rgb) and self.target_is_rgb
+        is_labels = self.n_classes > 0 and not self.further_channels
+        return (is_labels or self.source_is_rgb) and self.target_is_rgb
 
     @property
     def needs_instances(self) -> bool:
@@ -115,10 +118,14 @@ class Conditioning:
     def __call__(self, batch: Batch) -> Tensor:
         """Return the condition, (N, channels, H, W) float32 on the batch's device, with pix2pixHD's order of channels.
 
-        These are one-hot labels, or the image in [-1, 1], and then the instance edges.
+        These are one-hot labels, the image in [-1, 1], or both in this order, and then the instance edges.
         """
         if self.n_classes:
             source = one_hot(batch.source, self.n_classes)
+            if self.further_channels:
+                assert batch.source_images is not None
+                images = _to_float(batch.source_images, self.source_range, self.further_channels)
+                source = torch.cat([source, images], dim=1)
         else:
             source = _to_float(batch.source, self.source_range, self.source_channels)
         if not self.instance_edges:

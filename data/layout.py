@@ -18,10 +18,12 @@ class Origin:
 
     rule: what each file holds and all settings that matter; for a drawn sample, what it is drawn from.
     files: in the order of the rule.
+    kinds: of the maps in the files, one for each; empty where a file holds more than one.
     """
 
     rule: str
     files: Sequence[Path] = ()
+    kinds: Sequence[str] = ()
 
     def states(self) -> str:
         """Return a text of names, sizes and times, which changes when a file is written to or replaced.
@@ -111,7 +113,8 @@ class RegisteredLayout(Layout, Protocol):
     seed: int, `run.seed`.
     needs_targets: bool; where False, targets are read if they exist.
     needs_instances, needs_features: bool, whether samples must have these maps.
-    forms: Mapping[str, StoredForm], of the images that are not read as 8-bit RGB, by kind: "source", "target".
+    forms: Mapping[str, StoredForm], of the images that are not read as 8-bit RGB, by kind: "source", "source_images",
+        "target".
     label_colors: LabelColors | None, divided_classes: frozenset[int] | None, as `colors` and `divided_classes` of
         MapReader.
     """

@@ -1,6 +1,6 @@
 """Reading the maps of one sample, each from a file of its own."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +13,7 @@ from data.color_coded import classes_of_colors
 from data.connected_parts import connected_parts
 from data.image_files import read_ids, read_rgb
 from data.layout import Origin
+from data.stacked_sources import is_further, read_part, stacked
 from data.stored_images import StoredForm, read_stored
 from data.weight_file import read_weights
 from utils.label_colors import LabelColors
@@ -22,11 +23,12 @@ _FEW_PIXELS = 2  # by which sizes differ where a program has rounded them
 
 @dataclass(frozen=True)
 class MapReader:
-    """Reads samples from files by kind: "source", "target", "instances", "features", "weights".
+    """Reads samples from files by kind: "source", "target", "instances", "features", "weights", "source_2" and so on.
 
     n_classes: number of classes of the sources, which are label maps; 0 where they are RGB images.
     ignore_id: id of pixels without a class.
-    forms: of the kinds that are read as they are stored; the others are read as 8-bit RGB.
+    forms: of the kinds that are read as they are stored; the others are read as 8-bit RGB. Images of several source
+        folders have that of "source" together, those of folders behind label maps that of "source_images".
     colors: of the classes, where label maps are drawn in colours; None where they hold ids.
     divided_classes: where instances are made from label maps, the classes whose connected parts they are, as
         `connected_parts` takes them; None where instances are read, or not needed.
@@ -45,10 +47,11 @@ class MapReader:
             DataError: lists the problems of all files.
         """
         problems, maps = list[str](), dict[str, Tensor]()
+        further = [kind for kind in paths if is_further(kind)]
         for kind, path in paths.items():
             with _collected(problems):
-                maps[kind] = self._read(kind, path)
-        for kind in ("instances", "target"):  # features may have any size: those of 512p serve 1024p too
+                maps[kind] = self._read(kind, path, is_stacked=bool(further))
+        for kind in ("instances", "target", *further):  # features may have any size: those of 512p serve 1024p too
             if kind in maps and "source" in maps:
                 problems += _size_problems(maps["source"], paths["source"], maps[kind], paths[kind])
         if "weights" in maps and "target" in maps:
@@ -56,14 +59,25 @@ class MapReader:
         if self.n_classes and "source" in maps:
             with _collected(problems):
                 maps["source"] = self._classes(maps["source"], str(paths["source"]))
+        if further and not problems:
+            with _collected(problems):
+                self._stack(maps, paths, further)
         if problems:
             raise DataError(*problems)
         if self.divided_classes is not None:
             maps["instances"] = connected_parts(maps["source"], self.divided_classes)
-        partners = (maps.get(kind) for kind in ("instances", "target", "features", "weights"))
+        partners = (maps.get(kind) for kind in ("instances", "target", "features", "weights", "source_images"))
         return Sample(name, maps["source"], *partners)
 
-    def _read(self, kind: str, path: Path) -> Tensor:
+    def _stack(self, maps: dict[str, Tensor], paths: Mapping[str, Path], further: Sequence[str]) -> None:
+        """Put the images of the source folders together, behind label maps as a map of their own."""
+        kinds = further if self.n_classes else ["source", *further]
+        of_stack = "source_images" if self.n_classes else "source"
+        maps[of_stack] = stacked([maps[kind] for kind in kinds], [paths[kind] for kind in kinds], self.forms[of_stack])
+
+    def _read(self, kind: str, path: Path, *, is_stacked: bool) -> Tensor:
+        if is_stacked and (is_further(kind) or (kind == "source" and not self.n_classes)):
+            return read_part(path, self.forms["source_images" if self.n_classes else "source"])
         if kind == "instances" or (kind == "source" and self.n_classes > 0 and not self.colors):
             return read_ids(path)
         if kind == "weights":
@@ -76,7 +90,7 @@ class MapReader:
         rule += f" {sorted(self.forms.items())}" if self.forms else ""
         rule += f" {self.colors.table()}" if self.colors else ""
         rule += "" if self.divided_classes is None else f" {sorted(self.divided_classes)}"
-        return Origin(rule, list(paths.values()))
+        return Origin(rule, list(paths.values()), list(paths))
 
     def _classes(self, stored: Tensor, name: str) -> Tensor:
         """Return the classes of a label map as it is stored; raise DataError if a pixel has none."""

@@ -13,11 +13,11 @@ from data.batch import Sample
 from data.image_files import read_bits
 from data.layout import Layout
 from data.registration import displacement
+from data.stacked_sources import is_further
 from utils.digest import sha256_of_file
 from utils.text import counted
 
 MEASURED_SHIFTS = 32  # samples of a split, spread over it
-_KINDS = ("source", "target", "instances", "features", "weights")  # in the order of a sample's files
 _LISTED = 3
 _FEWEST = 3  # pairs of which most must be displaced alike
 _SMALL_SHIFT = 2  # pixels, where most pairs have it
@@ -26,7 +26,7 @@ _LARGE_SHIFT = 5  # pixels, of a single pair
 
 @dataclass(frozen=True)
 class Observation:
-    """A sample's peculiarities, by kind: "source", "target", or "pair" for a file that holds both.
+    """A sample's peculiarities, by kind: "source", "source_images", "target", or "pair" for a file of two.
 
     files: of images that are not of one colour, and of label maps with more than one id; none of weights.
     bits: of the channels of image files.
@@ -35,6 +35,7 @@ class Observation:
     equals_source: whether the target is its source.
     shift: pixels that the target lies to the right of and below its source; None where that is not measured or unclear.
     is_ignored: whether the weights of all pixels are 0.
+    stack_shift: likewise of the last image of a stack and the first map.
     """
 
     name: str
@@ -45,29 +46,39 @@ class Observation:
     equals_source: bool = False
     shift: tuple[int, int] | None = None
     is_ignored: bool = False
+    stack_shift: tuple[int, int] | None = None
 
 
 def observe(layout: Layout, index: int, sample: Sample) -> Observation:
     """Return the peculiarities of sample `index`, which has been read."""
     is_ids, target = layout.n_classes > 0, sample.target
-    images = {"source": None if is_ids else sample.source, "target": target}
+    source = None if is_ids else sample.source
+    images = {"source": source, "source_images": sample.source_images, "target": target}
     images_present = {kind: image for kind, image in images.items() if image is not None}
     constant = {kind: _constant_channels(image) for kind, image in images_present.items()}
     is_plain = {kind: len(constant[kind]) == len(image) for kind, image in images_present.items()}
     if is_ids:
         is_plain["source"] = len(_constant_channels(sample.source)) == 1
     is_plain["weights"] = True  # one mask often serves all splits
-    files = _files_by_kind(layout, index, sample)
-    bits = {kind: read_bits(path) for kind, path in files.items() if kind in images_present or kind == "pair"}
-    is_measured = index % -(-len(layout) // MEASURED_SHIFTS) == 0 and target is not None
+    files = _files_by_kind(layout, index)
+    of_images = {*images_present, "pair", *filter(is_further, files)}
+    bits = {kind: read_bits(path) for kind, path in files.items() if kind in of_images}
+    is_stacked = any(map(is_further, files))
+    compared = _standardized(sample.source) if is_stacked and not is_ids else sample.source
+    last = sample.source if sample.source_images is None else sample.source_images
+    is_measured = index % -(-len(layout) // MEASURED_SHIFTS) == 0
     return Observation(
         name=layout.names[index],
         files={kind: path for kind, path in files.items() if not is_plain.get(kind, all(is_plain.values()))},
         bits={kind: number for kind, number in bits.items() if number},
         constant=constant,
         n_channels={kind: len(image) for kind, image in images_present.items()},
-        equals_source=target is not None and not is_ids and torch.equal(sample.source, target),
-        shift=displacement(sample.source, target, source_is_ids=is_ids) if is_measured and target is not None else None,
+        equals_source=target is not None
+        and (_is_stacked_in(images, target) if is_stacked else not is_ids and torch.equal(sample.source, target)),
+        shift=displacement(compared, target, source_is_ids=is_ids) if is_measured and target is not None else None,
+        stack_shift=displacement(sample.source[:1], last[-1:], source_is_ids=is_ids)
+        if is_measured and is_stacked
+        else None,
         is_ignored=sample.weights is not None and not bool(sample.weights.any()),
     )
 
@@ -85,7 +96,11 @@ def split_warnings(observations: Sequence[Observation]) -> Iterator[str]:
     ignored = [seen.name for seen in observations if seen.is_ignored]
     if ignored:
         yield f"{_share(ignored, observations)} have weights of 0 everywhere, which ignores them: {_listed(ignored)}"
-    yield from _shift_warnings([seen for seen in observations if not seen.equals_source])
+    of_targets = {seen.name: seen.shift for seen in observations if not seen.equals_source}
+    yield from _shift_warnings(of_targets, "targets")
+    yield from _shift_warnings(
+        {seen.name: seen.stack_shift for seen in observations}, "images of the last source folder"
+    )
 
 
 def shared_files(splits: Mapping[str, Sequence[Observation]]) -> Iterator[str]:
@@ -111,12 +126,23 @@ def shared_files(splits: Mapping[str, Sequence[Observation]]) -> Iterator[str]:
         )
 
 
-def _files_by_kind(layout: Layout, index: int, sample: Sample) -> dict[str, Path]:
-    files = layout.origin(index).files
-    kinds = [kind for kind in _KINDS if getattr(sample, kind) is not None]
-    return (
-        dict(zip(kinds, files, strict=True)) if len(kinds) == len(files) else dict(zip(["pair"], files, strict=False))
-    )
+def _files_by_kind(layout: Layout, index: int) -> dict[str, Path]:
+    origin = layout.origin(index)
+    return dict(zip(origin.kinds or ["pair"], origin.files, strict=bool(origin.kinds)))
+
+
+def _is_stacked_in(images: Mapping[str, Tensor | None], target: Tensor) -> bool:
+    """Return whether a target is one of the images that are stacked in a source."""
+    stack = images["source"] if images["source"] is not None else images["source_images"]
+    assert stack is not None
+    places = range(len(stack) - len(target) + 1)
+    return any(torch.equal(stack[place : place + len(target)].float(), target.float()) for place in places)
+
+
+def _standardized(image: Tensor) -> Tensor:
+    """Return the channels of a (C, H, W) image with one standard deviation, so that none outweighs the others."""
+    values = image.float()
+    return values / values.std(dim=(1, 2), keepdim=True).clamp_min(1e-6)
 
 
 def _constant_channels(image: Tensor) -> tuple[int, ...]:
@@ -134,8 +160,9 @@ def _bit_warnings(observations: Sequence[Observation]) -> Iterator[str]:
         others = [seen.name for seen in observations if seen.bits.get(kind) in dict(rare)]
         if others:
             bits = " or ".join(str(number) for number, _ in rare)
-            yield f"{kind}s have {usual[kind]} bits, those of {_share(others, observations)} {bits}: {_listed(others)}"
-    if len(set(usual.values())) > 1:
+            share = _share(others, observations)
+            yield f"{_plural(kind)} have {usual[kind]} bits, those of {share} {bits}: {_listed(others)}"
+    if len(set(usual.values())) > 1 and not any(map(is_further, usual)):
         yield f"sources have {usual['source']} bits, targets {usual['target']}; check that neither is a preview"
 
 
@@ -144,32 +171,38 @@ def _constant_warnings(observations: Sequence[Observation]) -> Iterator[str]:
         seen_in = [seen for seen in observations if kind in seen.constant]
         plain = [seen.name for seen in seen_in if len(seen.constant[kind]) == seen.n_channels[kind]]
         if plain:
-            yield f"{kind}s of {_share(plain, observations)} are of one colour: {_listed(plain)}"
+            yield f"{_plural(kind)} of {_share(plain, observations)} are of one colour: {_listed(plain)}"
         rest = [seen for seen in seen_in if seen.name not in set(plain)]
         always = set.intersection(*(set(seen.constant[kind]) for seen in rest)) if rest else set()
         for channel in sorted(always):
-            yield f"channel {channel} of {kind}s is constant in every sample: it holds nothing to learn from"
+            yield f"channel {channel} of {_plural(kind)} is constant in every sample: it holds nothing to learn from"
 
 
-def _shift_warnings(observations: Sequence[Observation]) -> Iterator[str]:
-    measured = {seen.name: seen.shift for seen in observations if seen.shift is not None}
+def _shift_warnings(shifts: Mapping[str, tuple[int, int] | None], what: str) -> Iterator[str]:
+    measured = {name: shift for name, shift in shifts.items() if shift is not None}
     if not measured:
         return
     x, y = (median_low(shift[axis] for shift in measured.values()) for axis in (0, 1))
     alike = [name for name, shift in measured.items() if max(abs(shift[0] - x), abs(shift[1] - y)) <= 1]
     hint = "look at them with --show 12, and align the images"
     if max(abs(x), abs(y)) >= _SMALL_SHIFT and len(alike) >= max(_FEWEST, 0.6 * len(measured)):
-        yield f"targets seem to be shifted by {_place(x, y)} in {len(alike)} of {len(measured)} pairs: {hint}"
+        yield f"{what} seem to be shifted by {_place(x, y)} in {len(alike)} of {len(measured)} pairs: {hint}"
         return
     far = {name: shift for name, shift in measured.items() if max(map(abs, shift)) >= _LARGE_SHIFT}
     if far:
         places = [f"{name} by {_place(*shift)}" for name, shift in far.items()]
-        yield f"targets seem to be shifted in {len(far)} of {len(measured)} pairs: {_listed(places)}; {hint}"
+        yield f"{what} seem to be shifted in {len(far)} of {len(measured)} pairs: {_listed(places)}; {hint}"
 
 
 def _place(x: int, y: int) -> str:
     parts = [(x, "to the right" if x > 0 else "to the left"), (y, "down" if y > 0 else "up")]
     return " and ".join(f"{counted(abs(number), 'pixel')} {where}" for number, where in parts if number)
+
+
+def _plural(kind: str) -> str:
+    if is_further(kind):
+        return f"files of source folder {kind.rpartition('_')[2]}"
+    return "source images" if kind == "source_images" else f"{kind}s"
 
 
 def _share(some: Sequence[str], observations: Sequence[Observation]) -> str:

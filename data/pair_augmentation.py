@@ -11,6 +11,8 @@ from torch import Tensor
 from data.photometric import Photometric
 from data.warp import Warp, affine_inverse, controls_of
 
+OF_RGB_SOURCES = ("color", "hue", "noise", "jpeg_quality")  # settings, without effect on other sources
+
 
 @dataclass(frozen=True)
 class PairChange:

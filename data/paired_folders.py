@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -10,6 +10,7 @@ from data.batch import DataError, Sample
 from data.image_files import find_images
 from data.layout import ClassTable, Origin, PairingError, data_set_folder
 from data.map_reader import MapReader
+from data.stacked_sources import further_kinds
 from data.stored_images import StoredForm
 from utils.label_colors import LabelColors
 
@@ -29,11 +30,13 @@ class _Files:
     instances: Path | None
     features: Path | None
     weights: Path | None
+    further: tuple[Path, ...] = field(kw_only=True)
 
     def maps(self) -> dict[str, Path]:
         """Return the files of the sample by kind of map."""
         maps = {
             "source": self.source,
+            **dict(zip(further_kinds(1 + len(self.further)), self.further, strict=True)),
             "target": self.target,
             "instances": self.instances,
             "features": self.features,
@@ -46,6 +49,7 @@ class PairedFolders:
     """Samples whose maps lie in separate folders under the same name.
 
     source_folder: label maps (n_classes > 0) or images; a sample has the name of its source.
+    further_folders: images that are stacked behind those of source_folder, in this order.
     target_folder: images; None where none exist.
     instance_folder: instance maps; None where they are not needed.
     feature_folder: maps of precomputed instance features, stored as RGB images; None where they are not needed.
@@ -70,6 +74,7 @@ class PairedFolders:
         instance_folder: Path | None,
         feature_folder: Path | None = None,
         weight_folder: Path | None = None,
+        further_folders: Sequence[Path] = (),
         n_classes: int,
         ignore_id: int | None,
         forms: Mapping[str, StoredForm] | None = None,
@@ -81,10 +86,13 @@ class PairedFolders:
         folders = (source_folder, target_folder, instance_folder, feature_folder, weight_folder)
         problems: list[str] = []
         self._files = _match(
-            problems, *folders, if_missing={instance_folder: _NO_INSTANCES, weight_folder: _NO_WEIGHTS}
+            problems,
+            *folders,
+            further_folders=further_folders,
+            if_missing={instance_folder: _NO_INSTANCES, weight_folder: _NO_WEIGHTS},
         )
         self.names = [files.name for files in self._files]
-        self.folders = [folder for folder in folders if folder]
+        self.folders = [folder for folder in (*folders, *further_folders) if folder]
         self.files = [path for files in self._files for path in files.maps().values()]
         if problems:
             raise PairingError(*problems, rest=self)
@@ -95,7 +103,7 @@ class PairedFolders:
         split: str,
         *,
         root: str,
-        source_folder: str | None,
+        source_folder: str | Sequence[str] | None,
         target_folder: str | None,
         instance_folder: str,
         feature_folder: str,
@@ -111,17 +119,19 @@ class PairedFolders:
         forms: Mapping[str, StoredForm],
     ) -> Self:
         """Return a split of the data set, whose folders lie below ROOT. See RegisteredLayout."""
-        if not _has_own_folder(split, source_folder):
+        first, *others = _patterns(source_folder)
+        if lacking := next((pattern for pattern in (first, *others) if not _has_own_folder(split, pattern)), None):
             raise DataError(
-                f"data.source_folder={source_folder} has no {{split}}, so train is the only split, and there is no "
+                f"data.source_folder={lacking} has no {{split}}, so train is the only split, and there is no "
                 f"{split}: name another folder with --input DIR, or choose --split train"
             )
         folder = data_set_folder(root)
-        source, target = _source_and_target(folder, split, source_folder, target_folder, direction, n_classes)
+        source, target = _source_and_target(folder, split, first, target_folder, direction, n_classes)
         reads_instances = needs_instances and divided_classes is None
         weights = _of_split(folder, weight_folder, split) if weight_folder else None
         return cls(
             source_folder=source,
+            further_folders=[_of_split(folder, pattern, split) for pattern in others if pattern],
             target_folder=target if needs_targets or target.is_dir() else None,
             instance_folder=_of_split(folder, instance_folder, split) if reads_instances else None,
             feature_folder=_of_split(folder, feature_folder, split) if needs_features else None,
@@ -139,16 +149,17 @@ class PairedFolders:
         split: str,
         *,
         root: str,
-        source_folder: str | None,
+        source_folder: str | Sequence[str] | None,
         target_folder: str | None,
         direction: str,
         n_classes: int,
     ) -> bool:
         """Return whether the data set has a folder of sources of a split. See RegisteredLayout."""
-        if not _has_own_folder(split, source_folder):
+        first, *others = _patterns(source_folder)
+        if not all(_has_own_folder(split, pattern) for pattern in (first, *others)):
             return False
         folder = data_set_folder(root)
-        return _source_and_target(folder, split, source_folder, target_folder, direction, n_classes)[0].is_dir()
+        return _source_and_target(folder, split, first, target_folder, direction, n_classes)[0].is_dir()
 
     def __len__(self) -> int:
         return len(self._files)
@@ -164,6 +175,11 @@ class PairedFolders:
             DataError: lists the problems of all its files.
         """
         return self._reader.read(self._files[index].name, self._files[index].maps())
+
+
+def _patterns(source_folder: str | Sequence[str] | None) -> Sequence[str | None]:
+    """Return the patterns of one or more source folders; None is the default of the first."""
+    return [source_folder] if source_folder is None or isinstance(source_folder, str) else source_folder
 
 
 def _has_own_folder(split: str, source_folder: str | None) -> bool:
@@ -187,13 +203,17 @@ def _of_split(root: Path, pattern: str, split: str) -> Path:
 
 
 def _match(
-    problems: list[str], source_folder: Path, *partner_folders: Path | None, if_missing: Mapping[Path | None, str]
+    problems: list[str],
+    source_folder: Path,
+    *partner_folders: Path | None,
+    further_folders: Sequence[Path],
+    if_missing: Mapping[Path | None, str],
 ) -> list[_Files]:
     """Return the files of each complete sample, sorted by name; add each file without a partner to `problems`.
 
     if_missing: remedies for folders that are missing.
     """
-    folders = [folder for folder in (source_folder, *partner_folders) if folder is not None]
+    folders = [folder for folder in (source_folder, *partner_folders, *further_folders) if folder is not None]
     indices = [find_images(folder, problems, if_missing.get(folder, "")) for folder in folders]
     if not all(indices):
         return []  # find_images has named the folder; that all other files lack partners would only hide it
@@ -207,7 +227,12 @@ def _match(
             if lacking:
                 problems.append(f"{path}: without a partner of the same name in {', '.join(lacking)}")
     return [
-        _Files(names[source], source, *(by_folder[folder][key] if folder else None for folder in partner_folders))
+        _Files(
+            names[source],
+            source,
+            *(by_folder[folder][key] if folder else None for folder in partner_folders),
+            further=tuple(by_folder[folder][key] for folder in further_folders),
+        )
         for key, source in sorted(matching[0].items())
         if all(key in index for index in matching)
     ]

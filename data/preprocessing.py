@@ -184,6 +184,7 @@ def place(sample: Sample, placement: Placement, source_is_ids: bool) -> Sample:
         # constant in each instance; interpolation would mix neighbours
         features=None if sample.features is None else placement.ids(sample.features),
         weights=None if sample.weights is None else placement.weights(sample.weights),
+        source_images=None if sample.source_images is None else placement.image(sample.source_images),
     )
 
 

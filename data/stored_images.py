@@ -60,13 +60,19 @@ def read_stored(path: Path, form: StoredForm) -> Tensor:
     Raises:
         DataError: the file is missing, damaged or too large, has other channels, or holds NaN or infinity.
     """
-    return _checked(read_pixels(path, form.n_channels), path, form)
+    image = read_pixels(path, form.n_channels)
+    n_channels = len(image)
+    if n_channels != form.n_channels:
+        remedy = f"set {form.setting}={n_channels}" if n_channels <= MAX_CHANNELS else f"up to {MAX_CHANNELS} are read"
+        found = counted(n_channels, "channel")
+        raise DataError(f"{path}: has {found}, {form.setting} is {form.n_channels}: {remedy}")
+    return checked_values(image, path, form)
 
 
 def read_pixels(path: Path, n_channels: int) -> Tensor:
-    """Read an image as `read_stored` does, with any channels and values.
+    """Read an image of any channels and values as `read_stored` does.
 
-    n_channels: the channels that are expected, which decide on transparency and on the order of an array's sides.
+    n_channels: of which transparency is dropped where one channel less is expected; 0 keeps it.
 
     Raises:
         DataError: the file is missing, damaged or too large.
@@ -80,12 +86,8 @@ def read_pixels(path: Path, n_channels: int) -> Tensor:
     return torch.from_numpy(_supported(pixels, path))
 
 
-def _checked(image: Tensor, path: Path, form: StoredForm) -> Tensor:
-    n_channels = len(image)
-    if n_channels != form.n_channels:
-        remedy = f"set {form.setting}={n_channels}" if n_channels <= MAX_CHANNELS else f"up to {MAX_CHANNELS} are read"
-        found = counted(n_channels, "channel")
-        raise DataError(f"{path}: has {found}, {form.setting} is {form.n_channels}: {remedy}")
+def checked_values(image: Tensor, path: Path, form: StoredForm) -> Tensor:
+    """Return an image; raise DataError if it has another type than expected, or holds NaN or infinity."""
     if form.is_8_bit and image.dtype != torch.uint8:
         kind = form.setting.removesuffix("_channels")
         raise DataError(

@@ -68,8 +68,8 @@ def _tensors(values: ValueRange, device: torch.device) -> tuple[Tensor, Tensor]:
 def percentile_ranges(layout: Layout, kinds: Sequence[str], *, skips_bad: bool) -> dict[str, list[float]]:
     """Return the low and high of each channel in turn, PERCENTILES of the values of up to 256 samples, by kind of map.
 
-    kinds: "source", "target". Of each sample up to 65,536 pixels are taken. A channel with a single value gets a range
-    that starts at it.
+    kinds: "source", "source_images", "target". Of each sample up to 65,536 pixels are taken. A channel with a single
+        value gets a range that starts at it.
     skips_bad: leave out samples that cannot be used.
 
     Raises:

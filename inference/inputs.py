@@ -17,6 +17,7 @@ from data.image_files import find_images
 from data.layout import Layout, Origin, PairingError
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
+from data.stacked_sources import further_kinds
 from data.stored_images import StoredForm
 from inference.feature_sampler import FeatureSampler, sample_config
 from inference.joined_pictures import without_joined_pictures
@@ -25,6 +26,7 @@ from inference.request import Request
 from models.feature_encoder import FeatureConditionedGenerator
 from utils.distributed import World
 from utils.label_colors import LabelColors
+from utils.text import counted
 
 STANDARD_INPUT = Path("-")
 
@@ -108,9 +110,13 @@ def _named_input(request: Request, config: Config, conditioning: Conditioning) -
     makes_instances = conditioning.needs_instances and instances is None
     label_maps = label_map_settings(config.data, needs_instances=makes_instances)
     first, *others = request.input
-    if not others and (first.is_dir() or not first.suffix):
+    is_stacked = config.data.is_stacked
+    if is_stacked:
+        _check_stack(request.input, config.data.source_folder)
+    if _is_folder(first) and (is_stacked or not others):
         return PairedFolders(
             source_folder=first,
+            further_folders=others,
             target_folder=request.targets,
             instance_folder=instances,
             feature_folder=features,
@@ -119,7 +125,8 @@ def _named_input(request: Request, config: Config, conditioning: Conditioning) -
             **label_maps,
         )
     return ListedImages(
-        request.input,
+        [first] if is_stacked else request.input,
+        further_files=others if is_stacked else [],
         target_folder=request.targets,
         instance_folder=instances,
         feature_folder=features,
@@ -127,6 +134,22 @@ def _named_input(request: Request, config: Config, conditioning: Conditioning) -
         forms=forms,
         **label_maps,
     )
+
+
+def _is_folder(path: Path) -> bool:
+    """Return whether a path, which may not exist, is that of a folder."""
+    return path.is_dir() or not path.suffix
+
+
+def _check_stack(paths: Sequence[Path], names: Sequence[str]) -> None:
+    """Raise DataError unless --input is a folder for each of the source folders `names`, or a file for each."""
+    n_paths, remedy = len({path.absolute() for path in paths}), f"for each of {', '.join(names)}, in this order."
+    if n_paths != len(names) or n_paths < len(paths):
+        named = f"names {counted(n_paths, 'path')}{' repeatedly' if n_paths < len(paths) else ''}"
+        raise DataError(f"--input: {named}, this generator takes {len(names)} sources. Name a folder {remedy}")
+    files = [path for path in paths if not _is_folder(path)]
+    if files and len(files) < len(paths):
+        raise DataError(f"--input: {files[0]} is a file, others are folders. Name a folder, or a file, {remedy}")
 
 
 def _check_features_can_be_encoded(loaded: LoadedGenerator, layout: Layout) -> None:
@@ -144,6 +167,7 @@ class ListedImages:
     """Samples of the files and folders that the user lists, named by their paths from the folder that contains all.
 
     Partners are in one folder per map, under the same name with any suffix.
+    further_files: images that are stacked behind that of the only path, which is a file.
     n_classes, ignore_id, forms, label_colors, divided_classes: as for PairedFolders.
 
     Raises:
@@ -157,6 +181,7 @@ class ListedImages:
         target_folder: Path | None,
         instance_folder: Path | None,
         feature_folder: Path | None,
+        further_files: Sequence[Path] = (),
         n_classes: int,
         ignore_id: int | None,
         forms: Mapping[str, StoredForm],
@@ -168,6 +193,8 @@ class ListedImages:
         problems: list[str] = []
         partners = {"instances": instance_folder, "target": target_folder, "features": feature_folder}
         self._maps = {"source": _listed(paths, problems)}
+        for kind, path in zip(further_kinds(1 + len(further_files)), further_files, strict=True):
+            self._maps[kind] = dict.fromkeys(self._maps["source"], path)
         self._maps |= {kind: find_images(folder, problems) for kind, folder in partners.items() if folder}
         self.names = sorted(self._maps["source"])
         self.folders = [path for path in (*paths, *partners.values()) if path and path.is_dir()]

@@ -94,6 +94,9 @@ def original_generator(
             raise ConfigError(
                 f"{file}: {key} is {fixed} by the shapes of its weights, not {wanted}. Remove the override{other}."
             )
+    if chosen.data.is_stacked:
+        folders = ", ".join(chosen.data.source_folder)
+        raise ConfigError(f"{file}: takes sources of one folder, data.source_folder names {folders}. Name one of them.")
     if isinstance(generator, SpadeGenerator) and isinstance(generator.stem, StyleStem):
         _set_sides(file, generator.stem, chosen.style)
         generator = _with_encoder(file, generator)

@@ -95,6 +95,7 @@ def padded(sample: Sample, size_multiple: int, min_size: int) -> tuple[Sample, W
         target=enlarged(sample.target),
         features=enlarged(sample.features),
         weights=enlarged(sample.weights),
+        source_images=enlarged(sample.source_images),
     ), window
 
 

@@ -196,4 +196,5 @@ def _with_maps(batch: Batch, function: Callable[[Tensor], Tensor]) -> Batch:
         target=of(batch.target),
         features=of(batch.features),
         weights=of(batch.weights),
+        source_images=of(batch.source_images),
     )

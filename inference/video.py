@@ -122,8 +122,8 @@ def _check_generator(path: Path, loaded: LoadedGenerator) -> None:
         lacking = "translates label maps, which a video cannot hold: its compression changes ids"
     elif conditioning.needs_instances or config.features.n_channels:
         lacking = "also needs instance maps or features of each image, which a video does not hold"
-    elif not conditioning.is_8_bit:
-        lacking = "translates images that are not 8-bit RGB"
+    else:
+        lacking = build.beyond_8_bit(config)
     if lacking:
         raise DataError(f"--input {path}: {loaded.file} {lacking}. Translate a folder of images with --input DIR.")
 

@@ -11,7 +11,7 @@ class ConditionReduction(nn.Module):
     Channels of an image are averaged over their area; those of one-hot labels, edges, features and noise take the first
     pixel of each square, the nearest one by torch's rule, so that labels stay one-hot (SPADE).
 
-    n_noise_channels, n_image_channels: the numbers of channels of noise, and of an image behind them.
+    n_noise_channels, n_image_channels: the numbers of channels of noise and labels, and of an image behind them.
     """
 
     def __init__(self, factor: int, *, n_noise_channels: int = 0, n_image_channels: int = 0) -> None:

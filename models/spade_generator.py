@@ -27,7 +27,8 @@ class SpadeGenerator(nn.Module):
         each resolution. With 1, n_upsamplings is at most 5.
     hidden_channels: width of the convolutions of the condition in the SPADE layers; 128 in SPADE.
     noise_channels: channels of noise before those of the source; 64 in OASIS, 0 in SPADE.
-    n_image_channels: how many of in_channels, the first ones, are those of an image; the others are maps.
+    n_image_channels: how many of in_channels are those of an image; the others are maps.
+    n_label_channels: how many of in_channels, those of one-hot labels, come before the image.
     style_channels: channels of the style of an image, which then is the decoder's input in place of a convolution of
         the condition; 256 in SPADE, 0 without.
     style_height, style_width: sides of the map that is made of the style; see StyleStem.
@@ -44,6 +45,7 @@ class SpadeGenerator(nn.Module):
         hidden_channels: int = 128,
         noise_channels: int = 0,
         n_image_channels: int = 0,
+        n_label_channels: int = 0,
         style_channels: int = 0,
         style_height: int = 8,
         style_width: int = 8,
@@ -57,8 +59,9 @@ class SpadeGenerator(nn.Module):
         widths = _widths(base_channels, n_upsamplings, n_middle_blocks)
         condition_channels = in_channels + noise_channels
         self.noise = NoiseChannels(noise_channels)
+        before_image = noise_channels + n_label_channels
         self.reductions = nn.ModuleList(
-            ConditionReduction(2**level, n_noise_channels=noise_channels, n_image_channels=n_image_channels)
+            ConditionReduction(2**level, n_noise_channels=before_image, n_image_channels=n_image_channels)
             for level in range(n_upsamplings + 1)
         )
         self.stem: nn.Conv2d | StyleStem = (

@@ -27,6 +27,7 @@ from data.image_files import IMAGE_SUFFIXES, count_other_files, write_png
 from data.layout import Layout, PairingError, check_enough
 from data.observation import Observation, shared_files, split_warnings
 from data.palettes import label_maps, palette_problems
+from data.stacked_sources import stack_files
 from tools.sample_sheet import MAX_SAMPLES, training_sheet
 from utils.cli import ArgumentParser, OnlyOnce, run_entry_point
 from utils.cores import usable_cores
@@ -177,25 +178,28 @@ def completed(config: Config, split: str) -> Config:
 
 def problems_of_types(layout: Layout, results: Sequence[Checked]) -> Iterator[str]:
     """Yield a problem for each kind of images that are stored in several types."""
-    for kind in ("source", "target"):
+    for kind in ("source", "source_images", "target"):
         types = {checked.index: checked.types[kind] for checked in results if kind in checked.types}
         counts = Counter(types.values()).most_common()
         if len(counts) > 1:
             rare = next(index for index, dtype in types.items() if dtype == counts[-1][0])
             listed = ", ".join(f"{number} of {dtype}" for dtype, number in counts)
-            folder = layout.folders[0 if kind == "source" else 1]
-            yield f"{folder}: images of several types ({listed}), such as {layout.names[rare]}: store them alike"
+            folder = layout.folders[1 if kind == "target" else 0]
+            stack = [] if kind == "target" else stack_files(layout, rare)
+            where = ", ".join(str(path.parent) for path in stack) or str(folder)
+            yield f"{where}: images of several types ({listed}), such as {layout.names[rare]}: store them alike"
 
 
 def describe_outside(layout: Layout, results: Sequence[Checked]) -> Iterator[str]:
     """Yield a line for each kind of images of which some have many values outside the range."""
-    for kind in ("source", "target"):
+    for kind in ("source", "source_images", "target"):
         shares = {checked.index: checked.outside[kind] for checked in results if kind in checked.outside}
         far = {index: share for index, share in shares.items() if share > _MUCH_OUTSIDE}
         if far:
             worst = max(far, key=lambda index: far[index])
+            side = "target" if kind == "target" else "source"
             yield (
-                f"{counted(len(far), kind)} of {len(shares)} with values outside data.{kind}_range, which are clamped; "
+                f"{counted(len(far), side)} of {len(shares)} with values outside data.{side}_range, which are clamped; "
                 f"most of {layout.names[worst]}, {far[worst]:.1%}"
             )
 

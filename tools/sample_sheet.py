@@ -42,8 +42,8 @@ def training_sheet(config: Config, layout: Layout, n_samples: int) -> Tensor | N
 
 
 def _images(config: Config, layout: Layout, sample: Sample, what: str) -> dict[str, Tensor]:
-    """Return source, target and weights of a sample as (3, H, W) uint8 images, by the heads of their columns."""
-    shown = {"source": sample.source, "target": sample.target}
+    """Return the maps of a sample that are shown as (3, H, W) uint8 images, by the heads of their columns."""
+    shown = {"source": sample.source, "source images": sample.source_images, "target": sample.target}
     if layout.n_classes:
         is_known = layout.n_classes <= 2**16  # check_data allows any number where none is given
         colors = build.class_colors(config.data) if is_known else label_colors(int(sample.source.max()) + 1)

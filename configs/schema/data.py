@@ -6,6 +6,7 @@ from typing import Any, Literal
 from configs.schema.checks import require, require_at_least
 from configs.schema.pair_augmentation import PairAugmentationConfig
 from configs.schema.pixels import check_side, check_target_files
+from configs.schema.sources import check_stack
 from utils.label_colors import LabelColors
 
 SIZED_BY_CROP = ("resize_and_crop", "scale_width_and_crop", "crop")
@@ -45,9 +46,10 @@ class DataConfig:
     """How the data set lies on disk. synthetic_facades needs no file."""
     root: str = ""
     """Folder of the data set; unused by synthetic_facades."""
-    source_folder: str | None = None
+    source_folder: Any = None
     """paired_folders: folder of the sources under root; `{split}` becomes train, val or test. Default {split}_label
-    where n_classes is set, otherwise {split}_A."""
+    where n_classes is set, otherwise {split}_A. Several, as [{split}_rgb,{split}_depth]: their images are stacked along
+    the channels; where n_classes or label_colors is set, the first holds the label maps and the others images."""
     target_folder: str | None = None
     """paired_folders: folder of the targets. Default {split}_img where n_classes is set, otherwise {split}_B."""
     instance_folder: str = "{split}_inst"
@@ -69,7 +71,7 @@ class DataConfig:
     lines, such as road: [128, 64, 128], in place of its name. {} or null: label maps hold ids."""
     source_channels: int = 3
     """Channels of a source: of 8-bit images 3, or 1 for their brightness alone; of others as many as the files have,
-    up to 64."""
+    up to 64. Of several source folders, the channels of all images together."""
     target_channels: int = 3
     """Channels that are translated into, likewise."""
     source_range: list[float] | None = None
@@ -146,6 +148,8 @@ class DataConfig:
         require_at_least(1, "data", prefetch=self.prefetch)
         check_side("source", self.source_channels, self.source_range, self.layout)
         check_side("target", self.target_channels, self.target_range, self.layout)
+        if self.is_stacked:
+            check_stack(self.source_folder, self.source_channels, self.direction, has_labels=self.has_labels)
         check_target_files(self.target_files, self.target_channels)
         require(self.cache_folder.strip() != "", "data.cache_folder", "empty", "a folder")
         is_count = isinstance(self.workers, int) and self.workers >= 0
@@ -198,6 +202,16 @@ class DataConfig:
     def has_labels(self) -> bool:
         """Whether the settings declare that sources are label maps; synthetic_facades knows by itself."""
         return self.n_classes > 0 or bool(self.label_colors)
+
+    @property
+    def is_stacked(self) -> bool:
+        """Whether sources lie in several folders."""
+        return self.layout == "paired_folders" and isinstance(self.source_folder, list)
+
+    @property
+    def source_images(self) -> str:
+        """The kind of map that holds the images of the sources: "source", or what is stacked behind label maps."""
+        return "source_images" if self.is_stacked and self.has_labels else "source"
 
     @property
     def makes_instances(self) -> bool:

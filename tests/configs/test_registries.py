@@ -34,7 +34,11 @@ def test_names_of_losses_are_the_weights() -> None:
 @pytest.mark.parametrize(
     ("registry", "settings", "others"),
     [
-        (GENERATORS, [GeneratorConfig], {"in_channels", "out_channels", "n_image_channels", *STYLE}),
+        (
+            GENERATORS,
+            [GeneratorConfig],
+            {"in_channels", "out_channels", "n_image_channels", "n_label_channels", *STYLE},
+        ),
         (DISCRIMINATORS, [DiscriminatorConfig], {"source_channels", "image_channels", "n_classes"}),
         (GENERATOR_LOSSES, [LossConfig, TrainConfig], set()),
     ],

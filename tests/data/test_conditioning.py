@@ -6,6 +6,7 @@ from PIL import Image
 
 from data.batch import Batch
 from data.conditioning import Conditioning, images_to_float, images_to_uint8, instance_edges, one_hot
+from data.value_range import ValueRange
 
 
 def test_every_level_survives_the_conversion_to_floats_and_back() -> None:
@@ -40,6 +41,17 @@ def test_the_condition_is_labels_then_edges() -> None:
     without_edges = Conditioning(n_classes=2, instance_edges=False)
     assert without_edges(batch).tolist() == [[[[1, 0]], [[0, 1]]]]
     assert without_edges.channels == 2
+
+
+def test_images_come_between_labels_and_edges() -> None:
+    labels = torch.tensor([[[[0, 1]]]], dtype=torch.uint8)
+    images = torch.tensor([[[[0, 1000]]]], dtype=torch.uint16)
+    batch = Batch(("x",), labels, labels.int(), None, source_images=images)
+    heights = ValueRange.of([0.0, 1000.0])
+    conditioning = Conditioning(n_classes=2, instance_edges=True, source_range=heights, further_channels=1)
+    assert conditioning(batch).tolist() == [[[[1, 0]], [[0, 1]], [[-1, 1]], [[1, 1]]]]
+    assert conditioning.channels == 4
+    assert not conditioning.is_8_bit
 
 
 def test_the_condition_of_an_rgb_source_is_the_image() -> None:

@@ -67,7 +67,7 @@ TINY = {
     "train.max_steps": "2",
 }
 DATA_SETS = {
-    "PAIRS": ["_A", "_B"],
+    "PAIRS": ["_A", "_B", "_rgb", "_depth"],
     "LABELS": ["_label", "_inst", "_img"],
     "FACADES": [""],
     "ROOT": ["_A", "_B", "_label", "_inst", "_img"],
@@ -142,7 +142,8 @@ def write_data_set(root: Path, maps: Sequence[str]) -> None:
             labels = rng.integers(0, 34, (4, 4), dtype=np.uint8).repeat(16, 0).repeat(16, 1)
             photo = rng.integers(0, 256, (64, 64, 3), dtype=np.uint8)
             halves = np.concatenate([photo, photo], axis=1)
-            pixels: dict[str, np.ndarray] = {"_label": labels, "_inst": labels.astype(np.uint16), "": halves}
+            wide = labels.astype(np.uint16)
+            pixels: dict[str, np.ndarray] = {"_label": labels, "_inst": wide, "_depth": wide, "": halves}
             for kind in maps:
                 save_image(root / f"{split}{kind}" / f"{name}.png", pixels.get(kind, photo))
 

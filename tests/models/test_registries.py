@@ -22,7 +22,7 @@ def test_a_generators_arguments_are_settings_of_its_section(name: str) -> None:
     arguments = inspect.signature(GENERATORS[name]).parameters.keys()
     assert {"in_channels", "out_channels"} < arguments
     of_style = {f"style_{setting.name}" for setting in fields(StyleConfig)}
-    assert arguments - {"in_channels", "out_channels", "n_image_channels"} <= settings | of_style
+    assert arguments - {"in_channels", "out_channels", "n_image_channels", "n_label_channels"} <= settings | of_style
     assert inspect.signature(GENERATORS[name].image_sides).parameters.keys() <= arguments
 
 

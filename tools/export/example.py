@@ -49,12 +49,14 @@ def random_batch(conditioning: Conditioning, n: int, height: int, width: int) ->
     n_classes, target = conditioning.n_classes, (conditioning.target_channels, conditioning.target_range)
     labels = draw(1, n_classes, torch.uint8 if n_classes <= LEVELS else torch.int32) if n_classes else None
     source = draw_image(conditioning.source_channels, conditioning.source_range) if labels is None else labels
+    further = conditioning.further_channels
     return Batch(
         names=tuple(map(str, range(n))),
         source=source,
         instances=draw(1, N_INSTANCES, torch.int32) // 2,
         target=draw_image(*target),
         features=draw(3, 256, torch.uint8),
+        source_images=draw_image(further, conditioning.source_range) if further else None,
     )
 
 

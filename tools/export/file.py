@@ -55,9 +55,9 @@ def write_program(
         ExportError: the program does not translate as the generator does, or is too large for its format.
         OSError: the file cannot be written.
     """
-    if as_images and not build.build_conditioning(loaded.config).is_8_bit:
+    if as_images and (beyond := build.beyond_8_bit(loaded.config)):
         raise ExportError(
-            f"{loaded.file}: translates images that are not 8-bit RGB; use --conditioning outside, whose inputs and "
+            f"{loaded.file}: {beyond}; use --conditioning outside, whose inputs and "
             "outputs are tensors in [-1, 1], or --format safetensors"
         )
     sides = image_sides(loaded.config)

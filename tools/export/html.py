@@ -69,9 +69,9 @@ def _check(loaded: LoadedGenerator, *, in_folder: bool) -> None:
         raise ExportError(
             f"{loaded.file}: takes instance features, which a page cannot draw. Use python -m tools.playground."
         )
-    if not build.build_conditioning(loaded.config).is_8_bit:
+    if beyond := build.beyond_8_bit(loaded.config):
         raise ExportError(
-            f"{loaded.file}: translates images that are not 8-bit RGB, which a page cannot show. Use --format "
+            f"{loaded.file}: {beyond}, which a page cannot show. Use --format "
             "safetensors, or --format onnx --conditioning outside."
         )
     n_bytes = sum(weight.nbytes for weight in loaded.generator.state_dict().values())

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
+from configs import build
 from configs.label_maps import ignored_id
 from inference.feature_sampler import sample_config
 from inference.request import Request
@@ -127,9 +128,9 @@ def playground(arguments: argparse.Namespace) -> Iterator[PlaygroundServer]:
             f"{loaded.file}: takes instance features, which a drawing does not have. Create clusters to draw them from "
             f"with python -m tools.cluster_features --checkpoint {loaded.file}."
         )
-    if not conditioning.is_8_bit:
+    if beyond := build.beyond_8_bit(loaded.config):
         raise ConfigError(
-            f"{loaded.file}: translates images that are not 8-bit RGB, which a page cannot draw. Translate a folder: "
+            f"{loaded.file}: {beyond}, which a page cannot draw. Translate a folder: "
             f"python test.py --checkpoint {loaded.file} --input DIR."
         )
     report_features(loaded, predictor, request)

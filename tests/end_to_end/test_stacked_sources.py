@@ -1,0 +1,322 @@
+"""Journeys with sources of several folders: colours with depth, and label maps with heights."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from configs.load import load_config
+from configs.unused_settings import unused_settings
+from data.image_files import read_ids, read_rgb
+from data.stored_images import StoredForm, read_stored
+from tests.conftest import save_image
+from tests.images import save_npy
+from tests.runs import OASIS, SPADE, assert_equal, checkpoint, program_main, run, translate, without_config
+from tools import check_data
+from utils.errors import ConfigError, UserError
+
+CONFIG = """
+run: {{name: tiny, root: {root}/runs, device: cpu}}
+data:
+  layout: paired_folders
+  root: {root}/pairs
+  target_folder: "{{split}}_img"
+  preprocess: none
+  workers: 0
+generator: {{base_channels: 4, n_downsamplings: 2, n_blocks: 1}}
+discriminator: {{base_channels: 4, n_layers: 2}}
+loss: {{l1: 10, vgg: 0}}
+amp: {{opt_level: O0}}
+train: {{max_steps: 4}}
+checkpoint: {{every_steps: 2, keep: 0}}
+log: {{every_steps: 2, images_every_steps: 2, n_images: 2}}
+"""
+COLORS_AND_DEPTH = ["data.source_folder=[{split}_rgb,{split}_depth]", "data.source_channels=4"]
+LABELS_AND_HEIGHT = ["data.source_folder=[{split}_label,{split}_depth]", "data.source_channels=1", "data.n_classes=3"]
+DEPTH = StoredForm(1, "", is_8_bit=False)
+STACKS = [pytest.param(COLORS_AND_DEPTH, id="colors and depth"), pytest.param(LABELS_AND_HEIGHT, id="labels, height")]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A configuration without sources, and colours, 16-bit depth, labels and photographs of 32x40 pixels."""
+    for split, seeds in {"train": range(4), "val": range(4, 6), "test": range(6, 8)}.items():
+        for seed in seeds:
+            rng = np.random.default_rng(seed)
+            levels = rng.integers(0, 256, (4, 5, 3), dtype=np.uint8).repeat(8, 0).repeat(8, 1)
+            depth = (np.mgrid[:32, :40].sum(0) * 100 + 5000 * rng.random()).astype(np.uint16)
+            maps = {"rgb": levels, "depth": depth, "label": levels[..., 0] // 86, "img": 255 - levels}
+            for kind, pixels in maps.items():
+                save_image(tmp_path / "pairs" / f"{split}_{kind}" / f"{seed}.png", pixels)
+    path = tmp_path / "stack.yaml"
+    path.write_text(CONFIG.format(root=tmp_path))
+    return path
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_stacked_sources_train_resume_and_translate(config: Path, stack: list[str]) -> None:
+    run(config, *stack, "run.name=whole")
+    run(config, *stack, "train.max_steps=2")
+    run(config, *stack)
+    assert_equal(without_config(checkpoint(config, 4)), without_config(checkpoint(config, 4, "whole")))
+    pairs, runs = config.parent / "pairs", config.parent / "runs" / "tiny"
+    given = [str(pairs / name.format(split="test")) for name in stack[0].partition("=")[2][1:-1].split(",")]
+    requests = {
+        "out": [],
+        "tiled": ["--tile", "16"],
+        "given": ["--input", *given, "--targets", str(pairs / "test_img")],
+    }
+    for name, request in requests.items():
+        translate("--checkpoint", str(runs), "--output", str(config.parent / name), "--opt-level", "O0", *request)
+    for seed in (6, 7):
+        whole, tiled, named = (read_rgb(config.parent / name / f"{seed}.png").int() for name in requests)
+        assert whole.shape == (3, 32, 40)
+        assert (whole - tiled).abs().max() <= 2
+        assert torch.equal(whole, named)
+        for kind in ("source", "target", "difference"):
+            assert (config.parent / "out" / "gallery" / kind / f"{seed}.png").exists()
+
+
+def test_translations_depend_on_each_folder(config: Path) -> None:
+    for stack in (COLORS_AND_DEPTH, LABELS_AND_HEIGHT):
+        name = f"of_{len(stack)}"
+        run(config, *stack, f"run.name={name}")
+        pairs = config.parent / "pairs"
+        folders = [pairs / folder.format(split="test") for folder in stack[0].partition("=")[2][1:-1].split(",")]
+        flat = config.parent / "flat"
+        for seed in (6, 7):
+            save_image(flat / f"{seed}.png", np.full((32, 40), 3000, np.uint16))
+        for output, depth in {"a": folders[1], "b": flat}.items():
+            arguments = [
+                "--checkpoint",
+                str(config.parent / "runs" / name),
+                "--output",
+                str(config.parent / name / output),
+            ]
+            translate(*arguments, "--input", str(folders[0]), str(depth))
+        first, second = (read_rgb(config.parent / name / output / "6.png") for output in ("a", "b"))
+        assert not torch.equal(first, second)
+
+
+def test_ranges_are_per_channel_and_those_of_8_bits_are_all_levels(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(config, *COLORS_AND_DEPTH)
+    bounds = checkpoint(config, 4)["config"]["data"]["source_range"]
+    assert bounds[:6] == [0, 255] * 3
+    depths = [read_stored(path, DEPTH).float() for path in (config.parent / "pairs" / "train_depth").iterdir()]
+    low, high = np.percentile(torch.cat(depths).numpy(), (0.1, 99.9))
+    assert bounds[6:] == pytest.approx([low, high], rel=1e-5)
+    assert "sources        4 channels of {split}_rgb, {split}_depth, values 0 to 255," in capsys.readouterr().out
+    run(config, *LABELS_AND_HEIGHT, "run.name=labels", "train.max_steps=2")
+    assert checkpoint(config, 2, "labels")["config"]["data"]["source_range"] == bounds[6:]
+    assert "source images  1 channel of {split}_depth, values" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_a_cache_augmentation_and_workers_change_nothing_but_the_draws(config: Path, stack: list[str]) -> None:
+    cache = ["data.cache=disk", f"data.cache_folder={config.parent / 'cache'}"]
+    augment = ["data.augment.rotation_degrees=[-20,20]", "data.augment.quarter_turns=true"]
+    run(config, *stack, *augment, "run.name=plain")
+    run(config, *stack, *augment, *cache, "data.workers=1", "run.name=filling")
+    run(config, *stack, *augment, *cache, "run.name=filled")
+    for name in ("filling", "filled"):
+        assert_equal(without_config(checkpoint(config, 4, name)), without_config(checkpoint(config, 4, "plain")))
+
+
+@pytest.mark.parametrize("generator", [SPADE, [*OASIS, "generator.n_upsamplings=2"]], ids=["spade", "oasis"])
+def test_spade_generators_take_labels_with_images(config: Path, generator: list[str]) -> None:
+    small = ["generator.n_upsamplings=2", "discriminator.n_downsamplings=2"]
+    run(config, *LABELS_AND_HEIGHT, *generator, *small, "generator.base_channels=8")
+    translate("--checkpoint", str(config.parent / "runs" / "tiny"), "--output", str(config.parent / "out"))
+
+
+def test_features_and_edges_go_with_labels_and_images(config: Path) -> None:
+    connected = ["data.instance_edges=true", "data.instances=connected", "features.n_channels=3"]
+    run(config, *LABELS_AND_HEIGHT, *connected, "features.base_channels=4", "features.n_downsamplings=2")
+    folder = str(config.parent / "runs" / "tiny")
+    program_main("tools.cluster_features")(["--checkpoint", folder])
+    translate("--checkpoint", folder, "--output", str(config.parent / "out"), "--features", "sampled")
+    assert (config.parent / "out" / "7.png").exists()
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_weights_and_tensors_are_exported_images_are_not(config: Path, stack: list[str]) -> None:
+    run(config, *stack)
+    folder = config.parent / "runs" / "tiny"
+    export = program_main("tools.export")
+    export(["--checkpoint", str(folder), "--format", "safetensors"])
+    export(["--checkpoint", str(folder), "--format", "pt2", "--conditioning", "outside"])
+    results = []
+    for file in (folder, folder / "generator.safetensors"):
+        output = config.parent / f"of_{file.name}"
+        translate("--checkpoint", str(file), "--output", str(output), "--opt-level", "O0")
+        results.append(read_rgb(output / "6.png"))
+    assert torch.equal(*results)
+    with pytest.raises(UserError, match=r"takes sources of several folders; use --conditioning outside"):
+        export(["--checkpoint", str(folder), "--format", "pt2", "--output", str(folder / "other.pt2")])
+    with pytest.raises(UserError, match=r"takes sources of several folders, which a page cannot show"):
+        export(["--checkpoint", str(folder), "--format", "html"])
+    with pytest.raises(UserError, match=r"takes sources of several folders, which a page cannot draw"):
+        program_main("tools.playground")(["--checkpoint", str(folder)])
+
+
+def test_videos_are_refused(config: Path) -> None:
+    pytest.importorskip("av")
+    from tests.videos import write_video
+
+    run(config, *COLORS_AND_DEPTH, "train.max_steps=2")
+    clip = write_video(config.parent / "clip.mp4", n_frames=2, sound=None)
+    with pytest.raises(UserError, match=r"clip\.mp4: .* takes sources of several folders\. Translate a folder"):
+        translate("--checkpoint", str(config.parent / "runs" / "tiny"), "--input", str(clip))
+
+
+def test_photometric_changes_are_without_effect_on_a_stack(config: Path) -> None:
+    changes = ["data.augment.color=[0.5,2]", "data.augment.noise=[0.1,0.2]"]
+    run(config, *COLORS_AND_DEPTH)
+    run(config, *COLORS_AND_DEPTH, *changes, "run.name=changed")
+    assert_equal(without_config(checkpoint(config, 4)), without_config(checkpoint(config, 4, "changed")))
+    assert unused_settings(load_config(config, [*COLORS_AND_DEPTH, *changes])) == [
+        "data.augment.color=[0.5, 2.0]",
+        "data.augment.noise=[0.1, 0.2]",
+    ]
+
+
+def test_input_names_a_folder_for_each_source_folder(config: Path) -> None:
+    run(config, *COLORS_AND_DEPTH, "train.max_steps=2")
+    pairs, command = config.parent / "pairs", ["--checkpoint", str(config.parent / "runs" / "tiny"), "--input"]
+    colors, depth = pairs / "test_rgb", pairs / "test_depth"
+    for given, message in {
+        (
+            colors,
+        ): r"--input: names 1 path, this generator takes 2 .* folder for each of \{split\}_rgb, \{split\}_depth,",
+        (colors, depth, pairs): r"--input: names 3 paths, this generator takes 2 sources",
+        (colors, colors): r"--input: names 1 path repeatedly, this generator",
+        (
+            colors,
+            depth / "6.png",
+        ): r"depth/6\.png is a file, others are folders\. Name a folder, or a file, for each of",
+        (colors / "6.png", depth / "none.png"): r"test_depth/none\.png: no such file",
+        (colors / "none.png", depth / "6.png"): r"--input: .*test_rgb/none\.png: no such file",
+        (colors, pairs / "none"): r"pairs/none: no such folder",
+    }.items():
+        with pytest.raises(UserError, match=message):
+            translate(*command, *map(str, given), "--output", str(config.parent / "out"))
+    output = ["--opt-level", "O0", "--output", str(config.parent / "out")]
+    translate(*command, str(colors), str(depth), *output)
+    whole = read_rgb(config.parent / "out" / "6.png")
+    translate(*command, str(colors / "6.png"), str(depth / "7.png"), *output, "--existing", "replace")
+    assert not torch.equal(read_rgb(config.parent / "out" / "6.png"), whole)
+    translate(*command, str(colors / "6.png"), str(depth / "6.png"), *output, "--existing", "replace")
+    assert torch.equal(read_rgb(config.parent / "out" / "6.png"), whole)
+
+
+def test_wrong_data_end_a_run_with_the_remedy(config: Path) -> None:
+    pairs = config.parent / "pairs"
+    with pytest.raises(
+        UserError, match=r"train_rgb/0\.png has 3 channels, .*/train_depth/0\.png has 1 channel: toge.*=4, or store"
+    ):
+        run(config, *COLORS_AND_DEPTH, "data.source_channels=5")
+    with pytest.raises(
+        UserError, match=r"train_depth/0\.png has 1 channel: together 1, data\.source_channels is 3: set"
+    ):
+        run(config, *LABELS_AND_HEIGHT, "data.source_channels=3")
+    with pytest.raises(UserError, match=r"train_rgb/0\.png: holds RGB pixels, expected one integer id per pixel"):
+        run(config, *COLORS_AND_DEPTH, "data.n_classes=3", "data.source_channels=1")
+    with pytest.raises(UserError, match=r"train_height: no such folder"):
+        run(config, "data.source_folder=[{split}_rgb,{split}_height]", "data.source_channels=4")
+    save_image(pairs / "train_depth" / "2.png", np.zeros((31, 40), np.uint16))
+    with pytest.raises(
+        UserError, match=r"train_rgb/2\.png is 40x32 but its partner .*train_depth/2\.png is 40x31: crop"
+    ):
+        run(config, *COLORS_AND_DEPTH)
+    (pairs / "train_depth" / "2.png").unlink()
+    with pytest.raises(UserError, match=r"train_rgb/2\.png: without a partner of the same name in .*train_depth"):
+        run(config, *COLORS_AND_DEPTH)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["data.source_folder=[]"], r"data\.source_folder is \[\], expected a folder, or several such as"),
+        (["data.source_folder=[a,]"], r"data\.source_folder is \['a', ''\], expected a folder, or several"),
+        (["data.source_folder=[a,a]", "data.source_channels=2"], r"\[a,a\], expected each folder once"),
+        ([*COLORS_AND_DEPTH, "data.direction=BtoA"], r"data\.direction is BtoA, expected AtoB with several folders"),
+        (["data.source_folder=[a,b,c]", "data.source_channels=2"], r"source_channels is 2, expected at least 3: "),
+    ],
+)
+def test_wrong_settings_are_named(config: Path, settings: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        run(config, *settings)
+
+
+def test_check_data_names_what_is_wrong_with_a_stack(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs, sheet = config.parent / "pairs", config.parent / "sheet.png"
+    save_image(pairs / "train_depth" / "0.png", np.zeros((32, 39), np.uint16))
+    save_image(pairs / "train_depth" / "1.png", np.zeros((32, 40, 3), np.uint8))
+    save_image(pairs / "val_depth" / "4.png", np.zeros((32, 40), np.uint8))
+    (pairs / "test_depth" / "7.png").unlink()
+    monkeypatch.setattr(sys, "argv", ["check_data"])
+    with pytest.raises(SystemExit):
+        check_data.main(["--config", str(config), *COLORS_AND_DEPTH, "--show", "2", "--sheet", str(sheet)])
+    shown = capsys.readouterr().out
+    assert "train_rgb/0.png is 40x32 but its partner" in shown
+    assert (
+        "train_depth/1.png has 3 channels: together 6, data.source_channels is 4: set data.source_channels=6" in shown
+    )
+    assert "test_rgb/7.png: without a partner of the same name in" in shown
+    assert "val: files of source folder 2 have 8 bits, those of 1 of 2 samples 16: 5" in shown
+    assert "val_depth: images of several types (1 of uint8, 1 of uint16)" in shown
+    assert read_rgb(sheet).float().std() > 20
+
+
+def test_check_data_finds_a_target_among_the_sources(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["check_data"])
+    check_data.main(
+        ["--config", str(config), "data.source_folder=[{split}_depth,{split}_img]", "data.source_channels=4"]
+    )
+    assert "train: 4 of 4 samples have a target that equals its source: 0, 1, 2 and 1 more" in capsys.readouterr().out
+
+
+def test_label_maps_in_colors_are_stacked_with_images(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(config, *LABELS_AND_HEIGHT, "run.name=ids")
+    palette = np.array([[10, 20, 30], [200, 0, 0], [0, 0, 250]], np.uint8)
+    for path in (config.parent / "pairs").glob("*_label/*.png"):
+        save_image(path, palette[read_ids(path)[0].numpy()])
+    colors = config.with_name("colors.yaml")
+    colors.write_text("floor: [10, 20, 30]\nwall: [200, 0, 0]\nsky: [0, 0, 250]\n")
+    run(config, *LABELS_AND_HEIGHT[:2], f"data.label_colors={colors}", "run.name=colors")
+    first, second = (checkpoint(config, 4, name) for name in ("ids", "colors"))
+    assert_equal(first["generator"], second["generator"])
+    assert "3 by colours: floor, wall, sky" in capsys.readouterr().out
+
+
+def test_types_and_formats_are_mixed_and_bad_samples_skipped(config: Path) -> None:
+    for path in (config.parent / "pairs").glob("*_depth/*.png"):
+        save_npy(path.with_suffix(".npy"), read_stored(path, DEPTH).numpy().astype(np.float32) / 10)
+        path.unlink()
+    save_npy(config.parent / "pairs" / "train_depth" / "0.npy", np.full((32, 40), np.nan, np.float32))
+    with pytest.raises(UserError, match=r"train_depth/0\.npy: channel 1, row 0, column 0 holds nan"):
+        run(config, *COLORS_AND_DEPTH)
+    run(config, *COLORS_AND_DEPTH, "data.on_bad_sample=skip")
+    bounds = checkpoint(config, 4)["config"]["data"]["source_range"]
+    assert bounds[:6] == [0, 255] * 3
+    assert bounds[7] < 1100
+    translate("--checkpoint", str(config.parent / "runs" / "tiny"), "--output", str(config.parent / "out"))
+
+
+def test_weights_of_the_originals_take_one_folder(config: Path) -> None:
+    run(config, "data.source_folder={split}_rgb", "train.max_steps=2", "generator.upsample=transposed")
+    file = config.with_name("latest_net_G.pth")
+    folder = str(config.parent / "runs" / "tiny")
+    program_main("tools.export")(["--checkpoint", folder, "--format", "original", "--output", str(file)])
+    with pytest.raises(ConfigError, match=r"takes sources of one folder, data\.source_folder names a, b\. Name one"):
+        translate(
+            "--checkpoint", str(file), "--input", str(config.parent / "pairs" / "test_rgb"), "data.source_folder=[a,b]"
+        )
