@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from losses.loss_inputs import GeneratorLoss
+from utils.precision import at_least_float32
 
 GanMode = Literal["lsgan", "vanilla", "hinge", "wgan"]
 ScaleReduction = Literal["sum", "mean"]
@@ -72,8 +73,3 @@ def mean_logits(scales: Sequence[Tensor]) -> Tensor:
 
 def _real_log_odds(logits: Tensor) -> Tensor:
     return logits[:, 1:].logsumexp(dim=1) - logits[:, 0]
-
-
-def at_least_float32(logits: Tensor) -> Tensor:
-    """Return a tensor in its own dtype, or in float32 where that has less precision."""
-    return logits.to(torch.promote_types(logits.dtype, torch.float32))

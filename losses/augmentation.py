@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from losses.image_operations import brightness, contrast, cut_out, saturation, translate
+from utils.precision import at_least_float32
 
 TRANSLATION_SHARE = 1 / 8  # of a side, either way
 CUTOUT_SHARE = 1 / 2
@@ -167,7 +168,7 @@ class Transform:
     def of_image(self, images: Tensor) -> Tensor:
         """Transform (N, C, H, W) images of the samples, real or translated; in float32 where they are in less."""
         if self.operations:
-            images = images.to(torch.promote_types(images.dtype, torch.float32))
+            images = at_least_float32(images)
         for operation in self.operations:
             images = operation.of_image(images)
         return images

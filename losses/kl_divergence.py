@@ -2,8 +2,8 @@
 
 from torch import Tensor
 
-from losses.adversarial import at_least_float32
 from losses.loss_inputs import LossInputs
+from utils.precision import at_least_float32
 
 
 def kl_divergence(translation: LossInputs) -> Tensor:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from losses.adversarial import at_least_float32
 from losses.loss_inputs import DiscriminatorLossInputs, GeneratorLoss
+from utils.precision import at_least_float32
 
 
 @dataclass(frozen=True)

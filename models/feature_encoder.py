@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from models.blocks import Norm
 from models.encoded_generator import EncodedGenerator
 from models.global_generator import GlobalGenerator
+from utils.precision import at_least_float32
 
 
 class FeatureEncoder(nn.Module):
@@ -65,7 +66,7 @@ def average_in_instances(features: Tensor, instances: Tensor) -> Tensor:
     n, channels, height, width = features.shape
     region = number_regions(instances).flatten()
     pixels = features.permute(0, 2, 3, 1).reshape(-1, channels)
-    pixels = pixels.to(torch.promote_types(pixels.dtype, torch.float32))
+    pixels = at_least_float32(pixels)
     # one sum for each pixel, because counting the regions would make the host wait for the device
     sums = torch.zeros_like(pixels).index_add(0, region, pixels)
     areas = torch.zeros_like(pixels[:, 0]).index_add(0, region, torch.ones_like(pixels[:, 0]))

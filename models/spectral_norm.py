@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from models.pair_convolution import PairConv2d
+from utils.precision import at_least_float32
 
 SpectralIteration = Literal["u_first", "v_first"]
 Vectors = tuple[Tensor, Tensor]
@@ -64,7 +65,7 @@ class SpectralNorm(nn.Module):
     def _matrix(self, weight: Tensor) -> Tensor:
         """Return the weight as (out_channels, others), in float32 or more."""
         rows = weight.transpose(0, self._dim) if self._dim else weight
-        return rows.flatten(1).to(torch.promote_types(weight.dtype, torch.float32))
+        return at_least_float32(rows.flatten(1))
 
     def _vectors(self, matrix: Tensor) -> Vectors:
         """Return the u and v of this pass: cloned, since a later pass changes the buffers under this one's graph."""

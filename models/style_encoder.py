@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from models.blocks import Stage
 from models.encoded_generator import EncodedGenerator
 from models.spade_generator import SpadeGenerator
+from utils.precision import at_least_float32
 
 SIDE = 256  # pixels, to which images are resized: the Linear layers fix it
 _WIDTHS = (1, 2, 4, 8, 8, 8)  # times base_channels
@@ -77,7 +78,7 @@ class StyleEncoder(nn.Module):
         if image.shape[2:] != (SIDE, SIDE):
             image = F.interpolate(image, size=(SIDE, SIDE), mode="bilinear", align_corners=False)
         features = self.layers(image).flatten(1)
-        return StyleDistribution(_at_least_float32(self.mean(features)), _at_least_float32(self.log_variance(features)))
+        return StyleDistribution(at_least_float32(self.mean(features)), at_least_float32(self.log_variance(features)))
 
 
 class StyleConditionedGenerator(EncodedGenerator):
@@ -106,7 +107,3 @@ class StyleConditionedGenerator(EncodedGenerator):
 def predicting_part(network: nn.Module) -> nn.Module:
     """Return the part of a network that prediction calls: without a style encoder, with a feature encoder."""
     return network.generator if isinstance(network, StyleConditionedGenerator) else network
-
-
-def _at_least_float32(tensor: Tensor) -> Tensor:
-    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.amp import GradScaler, autocast
 
 from utils.torch_private import cpu_computes_in_bfloat16
@@ -87,6 +87,11 @@ def choose_precision(opt_level: OptLevel, dtype: str, device: torch.device) -> P
     if dtype == "auto":
         return Precision(device.type, _native_low_dtype(device), opt_level)
     return Precision(device.type, {"float16": torch.float16, "bfloat16": torch.bfloat16}[dtype], opt_level)
+
+
+def at_least_float32(tensor: Tensor) -> Tensor:
+    """Return a tensor in its own dtype, or in float32 where that has less precision."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 def _native_low_dtype(device: torch.device) -> torch.dtype:
