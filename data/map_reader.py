@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -29,6 +30,7 @@ class MapReader:
     colors: of the classes, where label maps are drawn in colours; None where they hold ids.
     divided_classes: where instances are made from label maps, the classes whose connected parts they are, as
         `connected_parts` takes them; None where instances are read, or not needed.
+    target_scale: sides of a target, in those of its source.
     """
 
     n_classes: int
@@ -36,6 +38,7 @@ class MapReader:
     forms: Mapping[str, StoredForm] = field(default_factory=dict)
     colors: LabelColors | None = None
     divided_classes: frozenset[int] | None = None
+    target_scale: float = 1.0
 
     def read(self, name: str, paths: Mapping[str, Path]) -> Sample:
         """Read the maps of a sample at full size.
@@ -49,7 +52,9 @@ class MapReader:
                 maps[kind] = self._read(kind, path)
         for kind in ("instances", "target"):  # features may have any size: those of 512p serve 1024p too
             if kind in maps and "source" in maps:
-                problems += _size_problems(maps["source"], paths["source"], maps[kind], paths[kind])
+                is_scaled = kind == "target" and self.target_scale != 1
+                check = partial(_scale_problems, scale=self.target_scale) if is_scaled else _size_problems
+                problems += check(maps["source"], paths["source"], maps[kind], paths[kind])
         if self.n_classes and "source" in maps:
             with _collected(problems):
                 maps["source"] = self._classes(maps["source"], str(paths["source"]))
@@ -115,6 +120,22 @@ def _size_problems(first: Tensor, first_path: Path, second: Tensor, second_path:
         "crop the larger one, resizing would blur it" if max(differences) <= _FEW_PIXELS else "make them the same size"
     )
     return [f"{first_path} is {sizes[0]} but its partner {second_path} is {sizes[1]}: {remedy}"]
+
+
+def _scale_problems(source: Tensor, source_path: Path, target: Tensor, target_path: Path, *, scale: float) -> list[str]:
+    """Return no problem where a target's sides are `scale` times those of its source, otherwise one with all sizes."""
+    (height, width), expected = source.shape[-2:], [side * scale for side in source.shape[-2:]]
+    if list(target.shape[-2:]) == expected:
+        return []
+    if all(side.is_integer() for side in expected):
+        wanted = f"{expected[1]:g}x{expected[0]:g}"
+    else:
+        wanted = f"{scale:g} times that, which is no whole number"
+    return [
+        f"{source_path} is {width}x{height} but its partner {target_path} is {target.shape[-1]}x{target.shape[-2]}, "
+        f"expected {wanted} with generator.scale={scale:g}: store {'larger' if scale < 1 else 'smaller'} sources, or "
+        "set generator.scale=1 for pairs of one size"
+    ]
 
 
 @contextmanager

@@ -47,7 +47,7 @@ class PairedFolders:
     instance_folder: instance maps; None where they are not needed.
     feature_folder: maps of precomputed instance features, stored as RGB images; None where they are not needed.
     forms: as for MapReader.
-    label_colors, divided_classes: as `colors` and `divided_classes` of MapReader.
+    label_colors, divided_classes, target_scale: as `colors`, `divided_classes` and `target_scale` of MapReader.
 
     Names may end in different words as long as all names of a folder end alike: Cityscapes' `x_gtFine_labelIds.png` and
     `x_leftImg8bit.png` are partners.
@@ -70,9 +70,10 @@ class PairedFolders:
         forms: Mapping[str, StoredForm] | None = None,
         label_colors: LabelColors | None = None,
         divided_classes: frozenset[int] | None = None,
+        target_scale: float = 1.0,
     ) -> None:
         self.n_classes = n_classes
-        self._reader = MapReader(n_classes, ignore_id, forms or {}, label_colors, divided_classes)
+        self._reader = MapReader(n_classes, ignore_id, forms or {}, label_colors, divided_classes, target_scale)
         folders = (source_folder, target_folder, instance_folder, feature_folder)
         problems: list[str] = []
         self._files = _match(problems, *folders, if_missing={instance_folder: _NO_INSTANCES})
@@ -101,6 +102,7 @@ class PairedFolders:
         needs_instances: bool,
         needs_features: bool,
         forms: Mapping[str, StoredForm],
+        target_scale: float,
     ) -> Self:
         """Return a split of the data set, whose folders lie below ROOT. See RegisteredLayout."""
         if not _has_own_folder(split, source_folder):
@@ -121,6 +123,7 @@ class PairedFolders:
             forms=forms,
             label_colors=label_colors,
             divided_classes=divided_classes,
+            target_scale=target_scale,
         )
 
     @classmethod

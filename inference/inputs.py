@@ -116,6 +116,7 @@ def _named_input(request: Request, config: Config, conditioning: Conditioning) -
             feature_folder=features,
             n_classes=conditioning.n_classes,
             forms=forms,
+            target_scale=config.generator.scale,
             **label_maps,
         )
     return ListedImages(
@@ -125,6 +126,7 @@ def _named_input(request: Request, config: Config, conditioning: Conditioning) -
         feature_folder=features,
         n_classes=conditioning.n_classes,
         forms=forms,
+        target_scale=config.generator.scale,
         **label_maps,
     )
 
@@ -144,7 +146,7 @@ class ListedImages:
     """Samples of the files and folders that the user lists, named by their paths from the folder that contains all.
 
     Partners are in one folder per map, under the same name with any suffix.
-    n_classes, ignore_id, forms, label_colors, divided_classes: as for PairedFolders.
+    n_classes, ignore_id, forms, label_colors, divided_classes, target_scale: as for PairedFolders.
 
     Raises:
         PairingError: a file is missing or lacks a partner, a folder holds no image, or two files have the same name.
@@ -162,9 +164,10 @@ class ListedImages:
         forms: Mapping[str, StoredForm],
         label_colors: LabelColors | None = None,
         divided_classes: frozenset[int] | None = None,
+        target_scale: float = 1.0,
     ) -> None:
         self.n_classes = n_classes
-        self._reader = MapReader(n_classes, ignore_id, forms, label_colors, divided_classes)
+        self._reader = MapReader(n_classes, ignore_id, forms, label_colors, divided_classes, target_scale)
         problems: list[str] = []
         partners = {"instances": instance_folder, "target": target_folder, "features": feature_folder}
         self._maps = {"source": _listed(paths, problems)}

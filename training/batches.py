@@ -32,7 +32,8 @@ class ConditionedPasses:
 def model_inputs(batch: Batch, conditioning: Conditioning) -> ModelInputs:
     """Return the float tensors that a batch of uint8 maps and ids stands for, on the batch's device."""
     source = conditioning(batch)
-    return ModelInputs(source, conditioning.target(batch), conditioning.training_inputs(batch, source))
+    seen = conditioning.of_discriminator(source)
+    return ModelInputs(seen, conditioning.target(batch), conditioning.training_inputs(batch, source))
 
 
 @dataclass(frozen=True)

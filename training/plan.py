@@ -178,7 +178,8 @@ def check_palettes(config: Config, splits: Splits) -> None:
 
 def check_size(config: Config, sample: Sample) -> None:
     """Raise ConfigError where nothing would be left of a sample at the lowest resolution of a network."""
-    side, discriminator = min(sample.source.shape[-2:]), config.discriminator
+    images = sample.source if sample.target is None else sample.target
+    side, discriminator = min(images.shape[-2:]), config.discriminator
     if side < discriminated_side(config) and discriminator.name == "segmentation":
         raise ConfigError(
             f"discriminator.n_downsamplings is {discriminator.n_downsamplings}, but the shorter side of {sample.name} "
