@@ -243,9 +243,9 @@ def _is_plain(value: Any, key: str = "") -> bool:
 
 def _model(file: Path, facts: Mapping[str, str], types: Mapping[str, Any], place: str, run: Run) -> Model:
     """Return what the metadata and the inputs' types of a file describe."""
-    if (facts.get("format"), facts.get("format_version")) != ("pairgan-generator", "1"):
-        found = " ".join((facts.get("format", "another program"), facts.get("format_version", ""))).strip()
-        raise ModelError(f"{file}: is of {found}, expected pairgan-generator 1. Write it with python -m tools.export.")
+    found = f"{facts.get('format', 'another program')} {facts.get('format_version', '')}".strip()
+    if found not in ("pairgan-generator 1", "pairgan-generator 2"):
+        raise ModelError(f"{file}: is of {found}, expected pairgan-generator 1 or 2. Write it with tools.export.")
     inputs = {name: (dtype, int(channels)) for name, (dtype, (channels,)) in types.items()}
     if inputs["source"][0].startswith("float"):
         raise ModelError(f"{file}: was exported with --conditioning outside. Export it without that option.")
