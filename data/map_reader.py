@@ -127,7 +127,7 @@ def _scale_problems(source: Tensor, source_path: Path, target: Tensor, target_pa
     (height, width), expected = source.shape[-2:], [side * scale for side in source.shape[-2:]]
     if list(target.shape[-2:]) == expected:
         return []
-    if all(side.is_integer() for side in expected):
+    if all(side % 1 == 0 for side in expected):
         wanted = f"{expected[1]:g}x{expected[0]:g}"
     else:
         wanted = f"{scale:g} times that, which is no whole number"

@@ -42,7 +42,7 @@ class SyntheticFacades:
             raise ValueError(f"n_samples must be positive, not {n_samples}")
         if min(height, width) < MIN_SIDE:
             raise ValueError(f"facades need at least {MIN_SIDE} x {MIN_SIDE} pixels, not {height} x {width}")
-        if not all((side * target_scale).is_integer() for side in (height, width)):
+        if height * target_scale % 1 or width * target_scale % 1:
             raise ValueError(f"{target_scale:g} times {height} x {width} pixels is no whole number")
         self._scale = target_scale
         self._seed = (seed, SPLITS.index(split))
@@ -68,7 +68,7 @@ class SyntheticFacades:
         counts = dict(zip(SPLITS, (train_samples, val_samples, test_samples), strict=True))
         if split not in counts:
             raise DataError(f"synthetic_facades has no split {split!r}, only {', '.join(counts)}")
-        if not all((side * target_scale).is_integer() for side in (height, width)):
+        if height * target_scale % 1 or width * target_scale % 1:
             raise DataError(
                 f"data.synthetic.width x height is {width}x{height}, expected multiples of {1 / target_scale:g} with "
                 f"generator.scale={target_scale:g}"
