@@ -12,7 +12,7 @@ from data.layout import Layout
 from data.loader import TrainingDataset, read_fixed
 from data.sampler import SampleKey
 from inference.contact_sheet import SheetSample, contact_sheet
-from inference.pictures import picture
+from inference.pictures import picture, scaled_picture
 from utils.palette import colorize, label_colors
 
 MAX_SAMPLES = 200  # on a sheet, so that it can be opened
@@ -49,7 +49,9 @@ def _images(config: Config, layout: Layout, sample: Sample, what: str) -> dict[s
         colors = build.class_colors(config.data) if is_known else label_colors(int(sample.source.max()) + 1)
         shown["source"] = colorize(sample.source, colors)
     images = {kind: image for kind, image in shown.items() if image is not None}
-    return {f"{what}{kind}": _as_picture(image, config.log.show_channels) for kind, image in images.items()}
+    pictures = {kind: _as_picture(image, config.log.show_channels) for kind, image in images.items()}
+    pictures["source"] = scaled_picture(pictures["source"], config.generator.scale)
+    return {f"{what}{kind}": shown for kind, shown in pictures.items()}
 
 
 def _as_picture(image: Tensor, channels: Sequence[int] | None) -> Tensor:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import pairgan
+from configs import build
 from configs.load import load_config
 from data.batch import DataError
 from data.facades.dataset import SyntheticFacades
@@ -17,6 +18,7 @@ from data.image_files import read_rgb
 from data.resizing import resize_image
 from data.stored_images import StoredForm, read_stored
 from data.tiff_file import geo_tags
+from data.video_file import VideoFile
 from inference.output_folder import gallery_image
 from models.originals.layer_names import OriginalWeightsError
 from tests.conftest import save_image, write_tiny_config
@@ -24,7 +26,9 @@ from tests.images import GEO_TAGS, bands, heights, tifffile
 from tests.runs import assert_equal, checkpoint, program_main, run, translate, without_config
 from tests.tools.playground.requests import post
 from tests.tools.playground.serving import serving
+from tests.videos import write_video
 from tools import check_data
+from tools.sample_sheet import training_sheet
 from utils.checkpoint import CheckpointError
 from utils.errors import ConfigError
 
@@ -152,6 +156,29 @@ def test_the_playground_translates_to_the_new_size(trained: Path, tmp_path: Path
     assert status == 200
     wanted = read_rgb(tmp_path / "out" / "x.png").permute(1, 2, 0).numpy()
     assert np.array_equal(np.frombuffer(answer, np.uint8).reshape(wanted.shape), wanted)
+
+
+def test_a_video_becomes_larger(trained: Path, tmp_path: Path) -> None:
+    clip = write_video(tmp_path / "clip.mp4")
+    translate(
+        *("--checkpoint", str(run_of(trained)), "--input", str(clip), "--output", str(tmp_path / "large.mp4")),
+        *("--frames", str(tmp_path / "frames"), "--opt-level", "O0"),
+    )
+    before, after = VideoFile(clip), VideoFile(tmp_path / "large.mp4")
+    assert (after.height, after.width, after.n_frames) == (4 * before.height, 4 * before.width, before.n_frames)
+    frame = min((tmp_path / "frames").glob("*.png"))
+    assert read_rgb(frame).shape[1:] == (4 * before.height, 4 * before.width)
+
+
+def test_the_plan_and_the_sheet_of_samples_name_and_show_both_sizes(trained: Path) -> None:
+    assert "the first is facade_00000 16x16 -> 64x64" in (run_of(trained) / "log.txt").read_text()
+    settings = [*DATA, f"data.root={trained.parent / 'pairs'}", *NETWORK, "data.flip=false"]
+    config = load_config(trained, settings)
+    sheet = training_sheet(config, build.build_layout(config, "train", needs_targets=True), 1)
+    assert sheet is not None
+    stored = read_rgb(trained.parent / "pairs" / "train_A" / "facade_00000.png")
+    enlarged = stored.repeat_interleave(4, 1).repeat_interleave(4, 2)
+    assert torch.equal(sheet[:, 76:204, 16:144], enlarged)
 
 
 def test_check_data_finds_pairs_of_another_size(
