@@ -38,9 +38,13 @@ class Placement:
     change: PairChange = NO_CHANGE
     target_scale: float = 1.0
 
-    @cached_property
+    @property
     def of_target(self) -> "Placement":
         """The same placement in pixels of the target; all lengths must be whole numbers there."""
+        return self if self.target_scale == 1 else self._scaled
+
+    @cached_property
+    def _scaled(self) -> "Placement":
         height, width, top, left, crop_height, crop_width = (
             int(length * self.target_scale)
             for length in (self.height, self.width, self.top, self.left, self.crop_height, self.crop_width)
