@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -17,6 +16,7 @@ from data.layout import Origin
 from data.stored_images import StoredForm, read_stored
 from utils.label_colors import LabelColors
 
+_SCALES = (0.25, 0.5, 1, 2, 4)  # of generators
 _FEW_PIXELS = 2  # by which sizes differ where a program has rounded them
 
 
@@ -50,11 +50,10 @@ class MapReader:
         for kind, path in paths.items():
             with _collected(problems):
                 maps[kind] = self._read(kind, path)
-        for kind in ("instances", "target"):  # features may have any size: those of 512p serve 1024p too
-            if kind in maps and "source" in maps:
-                is_scaled = kind == "target" and self.target_scale != 1
-                check = partial(_scale_problems, scale=self.target_scale) if is_scaled else _size_problems
-                problems += check(maps["source"], paths["source"], maps[kind], paths[kind])
+        if "source" in maps:  # features may have any size: those of 512p serve 1024p too
+            for kind, check in (("instances", _size_problems), ("target", self._target_problems)):
+                if kind in maps:
+                    problems += check(maps["source"], paths["source"], maps[kind], paths[kind])
         if self.n_classes and "source" in maps:
             with _collected(problems):
                 maps["source"] = self._classes(maps["source"], str(paths["source"]))
@@ -68,6 +67,26 @@ class MapReader:
         if kind == "instances" or (kind == "source" and self.n_classes > 0 and not self.colors):
             return read_ids(path)
         return read_stored(path, self.forms[kind]) if kind in self.forms else read_rgb(path)
+
+    def _target_problems(self, source: Tensor, source_path: Path, target: Tensor, target_path: Path) -> list[str]:
+        """Return no problem where a target's sides are `target_scale` times those of its source, otherwise one."""
+        of_sides = {own / side for side, own in zip(source.shape[-2:], target.shape[-2:], strict=True)}
+        if of_sides == {self.target_scale}:
+            return []
+        suiting = of_sides.pop() if len(of_sides) == 1 else None
+        remedy = f", or set generator.scale={suiting:g}" if suiting in _SCALES else ""
+        if self.target_scale == 1:
+            return [problem + remedy for problem in _size_problems(source, source_path, target, target_path)]
+        sizes = [f"{image.shape[-1]}x{image.shape[-2]}" for image in (source, target)]
+        expected = [side * self.target_scale for side in reversed(source.shape[-2:])]
+        wanted = "x".join(f"{side:g}" for side in expected)
+        if any(side % 1 for side in expected):
+            wanted = f"{self.target_scale:g} times that, which is no whole number,"
+        return [
+            f"{source_path} is {sizes[0]} but its partner {target_path} is {sizes[1]}, expected {wanted} with "
+            f"generator.scale={self.target_scale:g}: store {'larger' if self.target_scale < 1 else 'smaller'} "
+            f"sources{remedy}"
+        ]
 
     def origin(self, paths: Mapping[str, Path]) -> Origin:
         """Return what the content of a sample depends on."""
@@ -120,22 +139,6 @@ def _size_problems(first: Tensor, first_path: Path, second: Tensor, second_path:
         "crop the larger one, resizing would blur it" if max(differences) <= _FEW_PIXELS else "make them the same size"
     )
     return [f"{first_path} is {sizes[0]} but its partner {second_path} is {sizes[1]}: {remedy}"]
-
-
-def _scale_problems(source: Tensor, source_path: Path, target: Tensor, target_path: Path, *, scale: float) -> list[str]:
-    """Return no problem where a target's sides are `scale` times those of its source, otherwise one with all sizes."""
-    (height, width), expected = source.shape[-2:], [side * scale for side in source.shape[-2:]]
-    if list(target.shape[-2:]) == expected:
-        return []
-    if all(side % 1 == 0 for side in expected):
-        wanted = f"{expected[1]:g}x{expected[0]:g}"
-    else:
-        wanted = f"{scale:g} times that, which is no whole number"
-    return [
-        f"{source_path} is {width}x{height} but its partner {target_path} is {target.shape[-1]}x{target.shape[-2]}, "
-        f"expected {wanted} with generator.scale={scale:g}: store {'larger' if scale < 1 else 'smaller'} sources, or "
-        "set generator.scale=1 for pairs of one size"
-    ]
 
 
 @contextmanager

@@ -134,15 +134,18 @@ def test_facades_without_whole_pixels_are_refused() -> None:
         (
             4,
             (48, 64),
-            r"a\.png is 16x12 but its partner .*b\.png is 48x64, expected 64x48 with generator\.scale=4: store",
+            r"a\.png is 16x12 but its partner .*b\.png is 48x64, expected 64x48 with .*=4: store smaller sources$",
         ),
+        (4, (16, 12), r"b\.png is 16x12, expected 64x48 .*=4: store smaller sources, or set generator\.scale=1$"),
+        (4, (32, 24), r"b\.png is 32x24, expected 64x48 .*=4: store smaller sources, or set generator\.scale=2$"),
         (
-            4,
+            0.5,
             (16, 12),
-            r"b\.png is 16x12, expected 64x48 .*smaller sources, or set generator\.scale=1 for pairs of one size",
+            r"b\.png is 16x12, expected 8x6 with generator\.scale=0\.5: store larger sources, or set .*=1$",
         ),
-        (0.5, (16, 12), r"b\.png is 16x12, expected 8x6 with generator\.scale=0\.5: store larger sources"),
-        (0.125, (2, 1), r"expected 0\.125 times that, which is no whole number with"),
+        (0.125, (2, 1), r"expected 0\.125 times that, which is no whole number, with"),
+        (1, (4, 3), r"b\.png is 4x3: make them the same size, or set generator\.scale=0\.25$"),
+        (1, (48, 36), r"b\.png is 48x36: make them the same size$"),
     ],
 )
 def test_pairs_of_other_sizes_are_named(tmp_path: Path, scale: float, size: tuple[int, int], message: str) -> None:
