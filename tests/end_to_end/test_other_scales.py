@@ -100,7 +100,9 @@ def test_a_split_is_translated_and_measured(trained: Path, tmp_path: Path) -> No
     assert kept.stat().st_mtime_ns == before
 
 
-def test_images_of_any_size_become_four_times_as_large_in_tiles_too(trained: Path, tmp_path: Path) -> None:
+def test_images_of_any_size_become_four_times_as_large_in_tiles_too(
+    trained: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     rng = np.random.default_rng(0)
     for name, size in (("odd", (37, 50)), ("small", (3, 5))):
         save_image(tmp_path / "in" / f"{name}.png", rng.integers(0, 256, (*size, 3), dtype=np.uint8))
@@ -114,6 +116,10 @@ def test_images_of_any_size_become_four_times_as_large_in_tiles_too(trained: Pat
     assert (odd - tiled).abs().max() <= 1
     assert read_rgb(tmp_path / "flipped" / "odd.png").shape == (3, 148, 200)
     assert read_rgb(tmp_path / "whole" / "small.png").shape == (3, 12, 20)
+    assert "1 image below 16 pixels, such as small (5x3)" in caplog.text
+    save_image(tmp_path / "whole" / "odd.png", np.zeros((37, 50, 3), np.uint8))
+    with pytest.raises(DataError, match=r"odd\.png: is 50x37, expected 200x148\. Remove it, or choose"):
+        translate(*command, "--output", str(tmp_path / "whole"), "--existing", "keep")
 
 
 @pytest.mark.parametrize("kind", ["onnx", "pt2"])
