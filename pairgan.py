@@ -83,7 +83,7 @@ class Model:
     def __call__(
         self, source: ImageLike, instances: ImageLike | None = None, features: ImageLike | None = None
     ) -> Image.Image:
-        """Return the translation of an image: RGB, of the image's own size, upright by its EXIF orientation.
+        """Return the translation of an image: RGB, of the image's size times the scale, upright by EXIF.
 
         source: a path, a PIL image or an array: RGB (H, W, 3) uint8, or (H, W) class ids; instances: ids in such forms.
         features: uint8: a path, a PIL image or (H, W, 3) uint8, of any size; float32: (H, W, C) floats in [-1, 1].
@@ -113,18 +113,18 @@ class Model:
             sample = self._sample({k: lists[k][index] for k in lists}, f" {index}" if n > 1 else "")
             multiples = (-(-side // self.size_multiple) * self.size_multiple for side in sample["source"].shape[:2])
             groups.setdefault(tuple(max(self.min_size, side) for side in multiples), []).append((index, sample))
+        unit = max(1, round(1 / (scale := self.settings.get("generator", {}).get("scale", 1))))
         results: dict[int, Image.Image] = {}
         for sides, samples in groups.items():
             try:
-                stacks = {kind: np.stack([_padded(sample[kind], sides) for _, sample in samples]) for kind in lists}
-                translated = self._run(stacks)
+                translated = self._run({k: np.stack([_padded(s[k], sides, unit) for _, s in samples]) for k in lists})
             except Exception as error:  # the runtimes' have no base of their own
                 what = f"{len(samples)} of {sides[1]}x{sides[0]}: {_line(error)}"
                 raise ImageError(f"{what}. Give smaller images, or fewer together.") from error
             for (index, sample), pixels in zip(samples, translated, strict=True):
-                height, width = sample["source"].shape[:2]
-                top, left = (sides[0] - height) // 2, (sides[1] - width) // 2
-                results[index] = Image.fromarray(pixels[:, top : top + height, left : left + width].transpose(1, 2, 0))
+                places = ((n, (m - n) // 2 // unit * unit) for n, m in zip(sample["source"].shape, sides, strict=False))
+                cut = (slice(int(start * scale), -int(-(start + n) * scale // 1)) for n, start in places)
+                results[index] = Image.fromarray(pixels[:, *cut].transpose(1, 2, 0))
         return [results[index] for index in range(n)]
 
     def _sample(self, given: Mapping[str, ImageLike], end: str) -> Maps:
@@ -243,9 +243,9 @@ def _is_plain(value: Any, key: str = "") -> bool:
 
 def _model(file: Path, facts: Mapping[str, str], types: Mapping[str, Any], place: str, run: Run) -> Model:
     """Return what the metadata and the inputs' types of a file describe."""
-    if (facts.get("format"), facts.get("format_version")) != ("pairgan-generator", "1"):
-        found = " ".join((facts.get("format", "another program"), facts.get("format_version", ""))).strip()
-        raise ModelError(f"{file}: is of {found}, expected pairgan-generator 1. Write it with python -m tools.export.")
+    found = f"{facts.get('format', 'another program')} {facts.get('format_version', '')}".strip()
+    if found not in ("pairgan-generator 1", "pairgan-generator 2"):
+        raise ModelError(f"{file}: is of {found}, expected pairgan-generator 1 or 2. Write it with tools.export.")
     inputs = {name: (dtype, int(channels)) for name, (dtype, (channels,)) in types.items()}
     if inputs["source"][0].startswith("float"):
         raise ModelError(f"{file}: was exported with --conditioning outside. Export it without that option.")
@@ -257,9 +257,9 @@ def _model(file: Path, facts: Mapping[str, str], types: Mapping[str, Any], place
     return Model(file, place, inputs, n_classes, data["ignore_id"], multiple, least, step, settings, run)
 
 
-def _padded(pixels: np.ndarray, sides: tuple[int, ...]) -> np.ndarray:
+def _padded(pixels: np.ndarray, sides: tuple[int, ...], unit: int) -> np.ndarray:
     """Return (C, height, width) of (H, W, C), reflected at the borders as often as needed, half on each side."""
-    ends = [(n - 1, np.arange(total) - (total - n) // 2) for n, total in zip(pixels.shape, sides, strict=False)]
+    ends = [(n - 1, np.arange(m) - (m - n) // 2 // unit * unit) for n, m in zip(pixels.shape, sides, strict=False)]
     positions = (end - abs(end - places % max(2 * end, 1)) for end, places in ends)
     return np.ascontiguousarray(pixels[np.ix_(*positions)].transpose(2, 0, 1))
 

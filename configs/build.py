@@ -80,12 +80,14 @@ def build_conditioning(config: Config) -> Conditioning:
         target_channels=config.data.target_channels,
         source_range=ranges.get(config.data.source_images),
         target_range=ranges.get("target"),
+        target_is_bounded=config.generator.output == "tanh",
         features=config.features.origin if config.features.n_channels else "none",
         regions=config.features.regions,
         encodes_style=config.style.channels > 0,
         edges_of="labels" if config.data.makes_instances else "instances",
         class_weights=class_weights(config, n_classes),
         further_channels=_further_channels(config.data),
+        target_scale=config.generator.scale,
     )
 
 
@@ -145,6 +147,7 @@ def build_layout(config: Config, split: str, *, needs_targets: bool) -> Layout:
         "needs_instances": conditioning.needs_instances,
         "needs_features": conditioning.features == "precomputed",
         "forms": stored_forms(config.data),
+        "target_scale": config.generator.scale,
     }
     values |= label_map_settings(config.data, needs_instances=conditioning.needs_instances)
     layout = LAYOUTS[config.data.layout]
@@ -178,6 +181,7 @@ def build_preprocessing(config: Config) -> Preprocessing:
         size_multiple=sides.multiple,
         min_size=sides.minimum,
         augmentation=PairAugmentation(**augment),
+        target_scale=config.generator.scale,
     )
 
 
@@ -327,7 +331,8 @@ def build_evaluator(config: Config, device: torch.device) -> Evaluator:
     evaluator = Evaluator.load(settings.extra, weights, settings.label_colors, device)
     if "target" not in stored_forms(config.data):
         return evaluator
-    return replace(evaluator, bounds=Bounds.of(config.data.target_range or EIGHT_BITS))
+    is_closed = config.generator.output == "tanh"
+    return replace(evaluator, bounds=Bounds.of(config.data.target_range or EIGHT_BITS, are_closed=is_closed))
 
 
 def _optional_path(setting: str | None) -> Path | None:

@@ -1,5 +1,7 @@
 """The sizes of images that a configuration's generator takes, and those that the user asked for."""
 
+import math
+
 from configs.schema import Config, require
 from configs.schema.data import SIZED_BY_CROP
 from models import GENERATORS
@@ -37,9 +39,20 @@ def check_sizes(config: Config) -> None:
         sizes = {"crop_width": data.crop_width, "crop_height": data.crop_height}
     elif data.preprocess == "scale_width":
         sizes = {"load_width": data.load_width}
+    _check_reduction(config)
     for key, size in sizes.items():
         nearest = max(sides.minimum, round(size / sides.multiple) * sides.multiple)
         expected = (
             f"a multiple of {sides.multiple}, at least {sides.minimum}, for this generator; for instance {nearest}"
         )
         require(size % sides.multiple == 0 and size >= sides.minimum, f"data.{key}", size, expected)
+
+
+def _check_reduction(config: Config) -> None:
+    """Raise ConfigError where the size of a reduced target would be no whole number."""
+    data, multiple = config.data, math.ceil(1 / config.generator.scale)
+    keys = {"resize_and_crop": ("load_width", "load_height"), "scale_width_and_crop": ("load_width",)}
+    for key in keys.get(data.preprocess, ()):
+        size = getattr(data, key)
+        expected = f"a multiple of {multiple} with generator.scale={config.generator.scale:g}"
+        require(size % multiple == 0, f"data.{key}", size, expected)

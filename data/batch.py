@@ -39,7 +39,8 @@ class Sample:
         for more. The ids of K classes are 0 .. K-1; K marks an ignored pixel. Or an image as it is stored: (C, H, W)
         uint8, uint16, int16 or float32.
     instances: (1, H, W) int32 instance ids, or None.
-    target: (3, H, W) uint8 RGB image, or an image as it is stored; None where none exists.
+    target: (3, H, W) uint8 RGB image, or an image as it is stored, of the source's size times the generator's scale;
+        None where none exists.
     features: (3, H, W) uint8 map of precomputed instance features, or None.
     weights: (1, H, W) weights of the target's pixels as they are stored: uint8 (of 255), uint16 (of 65535), or other
         numbers as int16 or float32; or None.

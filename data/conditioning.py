@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from data.batch import Batch
+from data.condition_resizing import resize_condition
 from data.pixel_weights import weights_of_classes, weights_to_float
 from data.value_range import ValueRange
 
@@ -31,9 +32,9 @@ def _with_channels(images: Tensor, n_channels: int) -> Tensor:
     return 0.299 * red + 0.587 * green + 0.114 * blue
 
 
-def _to_float(images: Tensor, values: ValueRange | None, n_channels: int) -> Tensor:
+def _to_float(images: Tensor, values: ValueRange | None, n_channels: int, *, clamps: bool = True) -> Tensor:
     """Convert images of a batch to (N, n_channels, H, W) float32 in [-1, 1]."""
-    return values.to_float(images) if values else _with_channels(images_to_float(images), n_channels)
+    return values.to_float(images, clamps=clamps) if values else _with_channels(images_to_float(images), n_channels)
 
 
 def one_hot(labels: Tensor, n_classes: int) -> Tensor:
@@ -69,6 +70,8 @@ class Conditioning:
     edges_of: the map whose edges are the additional channel. Connected parts of classes have the edges of the labels.
     class_weights: weights of the pixels of classes in losses and metrics, by id; those of the others are 1.
     further_channels: of the images behind label maps, `Batch.source_images`, whose range is source_range; 0 without.
+    target_scale: sides of a target, in those of its source.
+    target_is_bounded: whether values of targets outside of target_range become its bounds.
     """
 
     n_classes: int
@@ -83,6 +86,8 @@ class Conditioning:
     edges_of: Regions = "instances"
     class_weights: Mapping[int, float] = field(default_factory=dict)
     further_channels: int = 0
+    target_scale: float = 1.0
+    target_is_bounded: bool = True
 
     @property
     def channels(self) -> int:
@@ -134,10 +139,18 @@ class Conditioning:
         assert ids is not None
         return torch.cat([source, instance_edges(ids)], dim=1)
 
+    def of_discriminator(self, condition: Tensor) -> Tensor:
+        """Return a condition (N, channels, H, W) at the size of the target, as the discriminator sees it."""
+        n_images = self.further_channels if self.n_classes else self.source_channels
+        return resize_condition(condition, self.target_scale, images=slice(self.n_classes, self.n_classes + n_images))
+
     def target(self, batch: Batch) -> Tensor:
-        """Return the target, (N, target_channels, H, W) float32 in [-1, 1]; the batch must have targets."""
+        """Return the target, (N, target_channels, H, W) float32 in [-1, 1]; the batch must have targets.
+
+        Where targets are not bounded, values outside of their range are beyond -1 and 1.
+        """
         assert batch.target is not None
-        return _to_float(batch.target, self.target_range, self.target_channels)
+        return _to_float(batch.target, self.target_range, self.target_channels, clamps=self.target_is_bounded)
 
     def weights(self, batch: Batch) -> Tensor | None:
         """Return the weights of the target's pixels, (N, 1, H, W) float32 of at least 0; None where all are 1."""

@@ -117,6 +117,7 @@ class RegisteredLayout(Layout, Protocol):
         "target".
     label_colors: LabelColors | None, divided_classes: frozenset[int] | None, as `colors` and `divided_classes` of
         MapReader.
+    target_scale: float, the sides of a target in those of its source. Layouts without it have pairs of one size.
     """
 
     own_classes: ClassVar[ClassTable | None]

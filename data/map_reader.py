@@ -18,6 +18,7 @@ from data.stored_images import StoredForm, read_stored
 from data.weight_file import read_weights
 from utils.label_colors import LabelColors
 
+_SCALES = (0.25, 0.5, 1, 2, 4)  # of generators
 _FEW_PIXELS = 2  # by which sizes differ where a program has rounded them
 
 
@@ -32,6 +33,7 @@ class MapReader:
     colors: of the classes, where label maps are drawn in colours; None where they hold ids.
     divided_classes: where instances are made from label maps, the classes whose connected parts they are, as
         `connected_parts` takes them; None where instances are read, or not needed.
+    target_scale: sides of a target, in those of its source.
     """
 
     n_classes: int
@@ -39,6 +41,7 @@ class MapReader:
     forms: Mapping[str, StoredForm] = field(default_factory=dict)
     colors: LabelColors | None = None
     divided_classes: frozenset[int] | None = None
+    target_scale: float = 1.0
 
     def read(self, name: str, paths: Mapping[str, Path]) -> Sample:
         """Read the maps of a sample at full size.
@@ -51,9 +54,11 @@ class MapReader:
         for kind, path in paths.items():
             with _collected(problems):
                 maps[kind] = self._read(kind, path, is_stacked=bool(further))
-        for kind in ("instances", "target", *further):  # features may have any size: those of 512p serve 1024p too
-            if kind in maps and "source" in maps:
-                problems += _size_problems(maps["source"], paths["source"], maps[kind], paths[kind])
+        if "source" in maps:  # features may have any size: those of 512p serve 1024p too
+            checks = dict.fromkeys(("instances", *further), _size_problems) | {"target": self._target_problems}
+            for kind, check in checks.items():
+                if kind in maps:
+                    problems += check(maps["source"], paths["source"], maps[kind], paths[kind])
         if "weights" in maps and "target" in maps:
             problems += _size_problems(maps["target"], paths["target"], maps["weights"], paths["weights"])
         if self.n_classes and "source" in maps:
@@ -83,6 +88,26 @@ class MapReader:
         if kind == "weights":
             return read_weights(path)
         return read_stored(path, self.forms[kind]) if kind in self.forms else read_rgb(path)
+
+    def _target_problems(self, source: Tensor, source_path: Path, target: Tensor, target_path: Path) -> list[str]:
+        """Return no problem where a target's sides are `target_scale` times those of its source, otherwise one."""
+        of_sides = {own / side for side, own in zip(source.shape[-2:], target.shape[-2:], strict=True)}
+        if of_sides == {self.target_scale}:
+            return []
+        suiting = of_sides.pop() if len(of_sides) == 1 else None
+        remedy = f", or set generator.scale={suiting:g}" if suiting in _SCALES else ""
+        if self.target_scale == 1:
+            return [problem + remedy for problem in _size_problems(source, source_path, target, target_path)]
+        sizes = [f"{image.shape[-1]}x{image.shape[-2]}" for image in (source, target)]
+        expected = [side * self.target_scale for side in reversed(source.shape[-2:])]
+        wanted = "x".join(f"{side:g}" for side in expected)
+        if any(side % 1 for side in expected):
+            wanted = f"{self.target_scale:g} times that, which is no whole number,"
+        return [
+            f"{source_path} is {sizes[0]} but its partner {target_path} is {sizes[1]}, expected {wanted} with "
+            f"generator.scale={self.target_scale:g}: store {'larger' if self.target_scale < 1 else 'smaller'} "
+            f"sources{remedy}"
+        ]
 
     def origin(self, paths: Mapping[str, Path]) -> Origin:
         """Return what the content of a sample depends on."""

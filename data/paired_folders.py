@@ -55,7 +55,7 @@ class PairedFolders:
     feature_folder: maps of precomputed instance features, stored as RGB images; None where they are not needed.
     weight_folder: maps of the weights of the targets' pixels; None where all pixels weigh the same.
     forms: as for MapReader.
-    label_colors, divided_classes: as `colors` and `divided_classes` of MapReader.
+    label_colors, divided_classes, target_scale: as `colors`, `divided_classes` and `target_scale` of MapReader.
 
     Names may end in different words as long as all names of a folder end alike: Cityscapes' `x_gtFine_labelIds.png` and
     `x_leftImg8bit.png` are partners.
@@ -80,9 +80,10 @@ class PairedFolders:
         forms: Mapping[str, StoredForm] | None = None,
         label_colors: LabelColors | None = None,
         divided_classes: frozenset[int] | None = None,
+        target_scale: float = 1.0,
     ) -> None:
         self.n_classes = n_classes
-        self._reader = MapReader(n_classes, ignore_id, forms or {}, label_colors, divided_classes)
+        self._reader = MapReader(n_classes, ignore_id, forms or {}, label_colors, divided_classes, target_scale)
         folders = (source_folder, target_folder, instance_folder, feature_folder, weight_folder)
         problems: list[str] = []
         self._files = _match(
@@ -117,6 +118,7 @@ class PairedFolders:
         needs_instances: bool,
         needs_features: bool,
         forms: Mapping[str, StoredForm],
+        target_scale: float,
     ) -> Self:
         """Return a split of the data set, whose folders lie below ROOT. See RegisteredLayout."""
         first, *others = _patterns(source_folder)
@@ -141,6 +143,7 @@ class PairedFolders:
             forms=forms,
             label_colors=label_colors,
             divided_classes=divided_classes,
+            target_scale=target_scale,
         )
 
     @classmethod

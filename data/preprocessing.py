@@ -1,5 +1,6 @@
 """Resizing, cropping, mirroring and augmentation: one draw per sample, the same for each of its maps."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,9 +21,11 @@ Mode = Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop",
 
 @dataclass(frozen=True)
 class Placement:
-    """One draw: resize to height x width, crop, mirror, change. All lengths in pixels.
+    """One draw: resize to height x width, crop, mirror, change. All lengths in pixels of the source.
 
     A warp reads what the crop holds from all of the resized image, so that borders show as little as possible.
+
+    target_scale: sides of a target, in those of its source.
     """
 
     height: int
@@ -33,6 +36,20 @@ class Placement:
     crop_width: int
     flip: bool
     change: PairChange = NO_CHANGE
+    target_scale: float = 1.0
+
+    @property
+    def of_target(self) -> "Placement":
+        """The same placement in pixels of the target; all lengths must be whole numbers there."""
+        return self if self.target_scale == 1 else self._scaled
+
+    @cached_property
+    def _scaled(self) -> "Placement":
+        height, width, top, left, crop_height, crop_width = (
+            int(length * self.target_scale)
+            for length in (self.height, self.width, self.top, self.left, self.crop_height, self.crop_width)
+        )
+        return Placement(height, width, top, left, crop_height, crop_width, self.flip, self.change)
 
     def image(self, image: Tensor) -> Tensor:
         """Apply to a (C, H, W) image of any type."""
@@ -85,6 +102,7 @@ class Preprocessing:
         sides of none) are rounded to it.
     min_size: minimum of such a side.
     augmentation: what else is drawn for training.
+    target_scale: sides of a target, in those of its source, a power of 2. All lengths here are those of sources.
     """
 
     mode: Mode
@@ -96,6 +114,7 @@ class Preprocessing:
     size_multiple: int
     min_size: int
     augmentation: PairAugmentation = NO_AUGMENTATION
+    target_scale: float = 1.0
 
     def draw(self, sample: Sample, rng: np.random.Generator) -> Placement:
         """Draw a random placement for training.
@@ -119,12 +138,16 @@ class Preprocessing:
             )
         return replace(
             whole,
-            top=int(rng.integers(whole.height - self.crop_height + 1)),
-            left=int(rng.integers(whole.width - self.crop_width + 1)),
+            top=self._drawn_start(whole.height - self.crop_height, rng),
+            left=self._drawn_start(whole.width - self.crop_width, rng),
             crop_height=self.crop_height,
             crop_width=self.crop_width,
             flip=flip,
         )
+
+    def _drawn_start(self, farthest: int, rng: np.random.Generator) -> int:
+        """Return where a crop starts, 0 to `farthest`, a whole number in pixels of the target too."""
+        return int(rng.integers(farthest // self._unit + 1)) * self._unit
 
     def whole(self, sample: Sample) -> Placement:
         """Return the part of every draw that is not random: the resized sample, neither cropped nor mirrored.
@@ -133,18 +156,19 @@ class Preprocessing:
             DataError: the resized sample would have more than MAX_PIXELS pixels.
         """
         placement = self._resized(*sample.source.shape[-2:])
-        if placement.height * placement.width > MAX_PIXELS:
+        if placement.height * placement.width * max(1, self.target_scale) ** 2 > MAX_PIXELS:
             height, width = sample.source.shape[-2:]
             raise DataError(
                 f"{sample.name} is {width}x{height}, which data.preprocess={self.mode} makes "
-                f"{placement.width}x{placement.height}: more than {MAX_PIXELS} pixels"
+                f"{placement.width}x{placement.height}{self._times}: more than {MAX_PIXELS} pixels"
             )
         return placement
 
     @property
     def size_rule(self) -> str:
         """A text of all settings that `whole` depends on."""
-        return f"{self.mode} {self.load_height} {self.load_width} {self.size_multiple} {self.min_size}"
+        scale = "" if self.target_scale == 1 else f" {self.target_scale:g}"
+        return f"{self.mode} {self.load_height} {self.load_width} {self.size_multiple} {self.min_size}{scale}"
 
     def fixed(self, sample: Sample) -> Placement:
         """Return the placement for validation and testing: the whole image, neither cropped nor mirrored.
@@ -153,25 +177,38 @@ class Preprocessing:
             DataError: the resized sample would have more than MAX_PIXELS pixels.
         """
         if self.mode == "resize_and_crop":  # pix2pix tests at the size of the crop
-            return _whole(self.crop_height, self.crop_width)
+            return self._all_of(self.crop_height, self.crop_width)
         resized = self.whole(sample)
-        return _whole(self._rounded(resized.height), self._rounded(resized.width))
+        return self._all_of(self._rounded(resized.height), self._rounded(resized.width))
 
     def _resized(self, height: int, width: int) -> Placement:
         match self.mode:
             case "resize_and_crop":
-                return _whole(self.load_height, self.load_width)
+                return self._all_of(self.load_height, self.load_width)
             case "scale_width":
-                return _whole(self._rounded(self.load_width * height / width), self.load_width)
+                return self._all_of(self._rounded(self.load_width * height / width), self.load_width)
             case "scale_width_and_crop":
-                return _whole(max(1, self.load_width * height // width), self.load_width)
+                n_units = self.load_width * height // (width * self._unit)
+                return self._all_of(max(1, n_units) * self._unit, self.load_width)
             case "crop":
-                return _whole(height, width)
+                return self._all_of(height, width)
             case "none":
-                return _whole(self._rounded(height), self._rounded(width))
+                return self._all_of(self._rounded(height), self._rounded(width))
 
     def _rounded(self, length: float) -> int:
         return max(self.min_size, round(length / self.size_multiple) * self.size_multiple)
+
+    def _all_of(self, height: int, width: int) -> Placement:
+        return Placement(height, width, 0, 0, height, width, flip=False, target_scale=self.target_scale)
+
+    @property
+    def _unit(self) -> int:
+        """The least number of pixels of a source that is a whole number of pixels of its target."""
+        return math.ceil(1 / self.target_scale)
+
+    @property
+    def _times(self) -> str:
+        return "" if self.target_scale <= 1 else f", and its target {self.target_scale:g} times as large"
 
 
 def place(sample: Sample, placement: Placement, source_is_ids: bool) -> Sample:
@@ -180,13 +217,9 @@ def place(sample: Sample, placement: Placement, source_is_ids: bool) -> Sample:
         sample,
         source=placement.ids(sample.source) if source_is_ids else placement.source_image(sample.source),
         instances=None if sample.instances is None else placement.ids(sample.instances),
-        target=None if sample.target is None else placement.image(sample.target),
+        target=None if sample.target is None else placement.of_target.image(sample.target),
         # constant in each instance; interpolation would mix neighbours
         features=None if sample.features is None else placement.ids(sample.features),
-        weights=None if sample.weights is None else placement.weights(sample.weights),
+        weights=None if sample.weights is None else placement.of_target.weights(sample.weights),
         source_images=None if sample.source_images is None else placement.image(sample.source_images),
     )
-
-
-def _whole(height: int, width: int) -> Placement:
-    return Placement(height, width, top=0, left=0, crop_height=height, crop_width=width, flip=False)

@@ -17,10 +17,15 @@ def displacement(source: Tensor, target: Tensor, *, source_is_ids: bool) -> tupl
     The middles of both are compared, by phase correlation (Kuglin and Hines 1975) of their contours: the two may be of
     different kinds. Displacements of up to an eighth of a side are found; that of drawn lines to within 3 pixels.
 
-    source: (C, H, W) image, or (1, H, W) ids. target: (C, H, W) image.
+    source: (C, H, W) image, or (1, H, W) ids. target: (C, H, W) image. The larger one is reduced to the other's sides,
+        whose pixels are counted; None where the sides have another ratio.
     """
-    height, width = (min(side, _MAX_SIDE) for side in source.shape[-2:])
-    if min(height, width) < MIN_SIDE or source.shape[-2:] != target.shape[-2:]:
+    sides = min(tuple(source.shape[-2:]), tuple(target.shape[-2:]))
+    if source.shape[-2] * target.shape[-1] != source.shape[-1] * target.shape[-2]:
+        return None
+    source, target = _reduced(source, sides, source_is_ids), _reduced(target, sides)
+    height, width = (min(side, _MAX_SIDE) for side in sides)
+    if min(height, width) < MIN_SIDE:
         return None
     window = torch.hann_window(height)[:, None] * torch.hann_window(width)
     contours = [_contours(_middle(source, height, width), source_is_ids), _contours(_middle(target, height, width))]
@@ -37,6 +42,13 @@ def displacement(source: Tensor, target: Tensor, *, source_is_ids: bool) -> tupl
         return 0, 0
     y, x = divmod(int(place), 2 * far_x + 1)
     return x - far_x, y - far_y
+
+
+def _reduced(image: Tensor, sides: tuple[int, ...], is_ids: bool = False) -> Tensor:
+    """Return an image at other sides: the means of its pixels, or ids of the nearest."""
+    if image.shape[-2:] == sides:
+        return image
+    return F.interpolate(image[None].float(), sides, mode="nearest-exact" if is_ids else "area")[0]
 
 
 def _middle(image: Tensor, height: int, width: int) -> Tensor:

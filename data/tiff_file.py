@@ -1,6 +1,7 @@
 """TIFF files of any channels and types, by tifffile; Pillow reads those of 8-bit grey and RGB alone."""
 
 import logging
+import math
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -9,13 +10,14 @@ import numpy as np
 from PIL import Image
 
 from data.batch import DataError, LoadingError
+from data.georeference import KEYS, PIXEL_SCALE, TIE_POINTS, TRANSFORMATION, scaled_georeference
 from data.image_files import MAX_PIXELS
 
 TIFF_SUFFIXES = (".tif", ".tiff")
 _MAX_BYTES = 2**33  # of the pixels of one file: 64 channels of 32 bits at 33 megapixels
 _BYTE_MODES = ("1", "L", "P", "RGB")
 # of GeoTIFF 1.1, section 7.1: pixel scale, tie points, transformation, directory of keys, its numbers and its texts
-GEO_TAGS = (33550, 33922, 34264, 34735, 34736, 34737)
+GEO_TAGS = (PIXEL_SCALE, TIE_POINTS, TRANSFORMATION, KEYS, 34736, 34737)
 
 
 class TiffPackageError(LoadingError):
@@ -61,16 +63,18 @@ def read_tiff(path: Path) -> np.ndarray:
         raise DataError(f"{path}: cannot be read as TIFF: {text}") from error
 
 
-def write_tiff(path: Path, pixels: np.ndarray, like: Path | None = None) -> None:
+def write_tiff(path: Path, pixels: np.ndarray, like: Path | None = None, scale: float = 1.0) -> None:
     """Write (C, H, W) pixels, compressed without loss.
 
-    like: a file whose georeferencing is written too, where it is a TIFF of this size that has any.
+    like: a file whose georeferencing is written too, where it is a TIFF that has any, and of this size.
+    scale: sides of the pixels, in those of that file.
 
     Raises:
         TiffPackageError: tifffile is not installed.
     """
     tifffile = _tifffile(f"{path}: writing it")
-    tags = geo_tags(like, *pixels.shape[1:]) if like is not None and like.suffix.lower() in TIFF_SUFFIXES else []
+    height, width = pixels.shape[1:]
+    tags = geo_tags(like, height, width, scale) if like is not None and like.suffix.lower() in TIFF_SUFFIXES else []
     is_rgb = pixels.shape[0] == 3 and pixels.dtype != np.float32
     tifffile.imwrite(
         path,
@@ -83,14 +87,19 @@ def write_tiff(path: Path, pixels: np.ndarray, like: Path | None = None) -> None
     )
 
 
-def geo_tags(path: Path, height: int, width: int) -> list[tuple[int, int, int, Any, bool]]:
-    """Return the georeferencing of a TIFF as tifffile's `extratags`; empty where it has none, or another size."""
+def geo_tags(path: Path, height: int, width: int, scale: float = 1.0) -> list[tuple[int, int, int, Any, bool]]:
+    """Return the georeferencing of a TIFF as tifffile's `extratags`; empty where it has none, or another size.
+
+    height, width: `scale` times those of the TIFF, rounded up. The tags are those of an image at that scale.
+    """
     try:
         with _tifffile(f"{path}: reading it").TiffFile(path) as file:
             page = file.pages[0]
-            fits = (page.imagelength, page.imagewidth) == (height, width)  # otherwise its pixels lie elsewhere
+            sides = [math.ceil(side * scale) for side in (page.imagelength, page.imagewidth)]
+            fits = sides == [height, width]  # otherwise its pixels lie elsewhere
             found = [page.tags[code] for code in GEO_TAGS if code in page.tags] if fits else []
-            return [(tag.code, int(tag.dtype), tag.count, tag.value, True) for tag in found]
+            values = scaled_georeference({tag.code: tag.value for tag in found}, scale)
+            return [(tag.code, int(tag.dtype), tag.count, values[tag.code], True) for tag in found]
     except TiffPackageError:
         raise
     except Exception:  # noqa: BLE001  a damaged file has no tags; its pixels have been read before

@@ -32,10 +32,14 @@ class ValueRange:
         """Return the range of [low, high], or of the low and high of each channel in turn."""
         return cls(tuple(bounds[::2]), tuple(bounds[1::2]))
 
-    def to_float(self, images: Tensor) -> Tensor:
-        """Convert (N, C, H, W) values of any type to float32 in [-1, 1]."""
+    def to_float(self, images: Tensor, *, clamps: bool = True) -> Tensor:
+        """Convert (N, C, H, W) values of any type to float32 in [-1, 1].
+
+        clamps: otherwise values outside the range are beyond -1 and 1.
+        """
         low, scale = self._low_and_scale(images.device)
-        return images.float().sub(low).mul_(scale).sub_(1.0).clamp_(-1.0, 1.0)
+        values = images.float().sub(low).mul_(scale).sub_(1.0)
+        return values.clamp_(-1.0, 1.0) if clamps else values
 
     def from_float(self, images: Tensor, dtype: torch.dtype) -> Tensor:
         """Convert (N, C, H, W) floats in [-1, 1] to values; integers are rounded and clamped to their type."""

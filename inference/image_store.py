@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from configs.pixels import stored_forms
-from configs.schema import DataConfig
+from configs.schema import Config
 from data.array_file import write_npy
 from data.image_files import read_rgb, write_png
 from data.png_file import write_png16
@@ -22,10 +22,12 @@ class ImageStore:
 
     form: of images that are not 8-bit RGB; None for those that are.
     suffix: of the files.
+    scale: sides of a translated image, in those of its source.
     """
 
     form: StoredForm | None = None
     suffix: str = ".png"
+    scale: float = 1.0
 
     def write(self, path: Path, image: Tensor, source: Path | None) -> None:
         """Write a (C, H, W) image and create its folders; a TIFF gets the georeferencing of its source."""
@@ -41,7 +43,7 @@ class ImageStore:
                 case ".npy":
                     write_npy(path, pixels)
                 case _:
-                    write_tiff(path, pixels, like=source)
+                    write_tiff(path, pixels, like=source, scale=self.scale)
 
     def read(self, path: Path) -> Tensor:
         """Read a translated image as it was written.
@@ -52,9 +54,10 @@ class ImageStore:
         return read_rgb(path) if self.form is None else read_stored(path, self.form)
 
 
-def image_store(data: DataConfig) -> ImageStore:
+def image_store(config: Config) -> ImageStore:
     """Return the files of images translated into the targets of a data set."""
+    data, scale = config.data, config.generator.scale
     form = stored_forms(data).get("target")
     if form is None:
         return ImageStore()
-    return ImageStore(form, "." + (data.target_files or "uint8.npy").partition(".")[2])
+    return ImageStore(form, "." + (data.target_files or "uint8.npy").partition(".")[2], scale)

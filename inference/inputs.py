@@ -122,6 +122,7 @@ def _named_input(request: Request, config: Config, conditioning: Conditioning) -
             feature_folder=features,
             n_classes=conditioning.n_classes,
             forms=forms,
+            target_scale=config.generator.scale,
             **label_maps,
         )
     return ListedImages(
@@ -132,6 +133,7 @@ def _named_input(request: Request, config: Config, conditioning: Conditioning) -
         feature_folder=features,
         n_classes=conditioning.n_classes,
         forms=forms,
+        target_scale=config.generator.scale,
         **label_maps,
     )
 
@@ -168,7 +170,7 @@ class ListedImages:
 
     Partners are in one folder per map, under the same name with any suffix.
     further_files: images that are stacked behind that of the only path, which is a file.
-    n_classes, ignore_id, forms, label_colors, divided_classes: as for PairedFolders.
+    n_classes, ignore_id, forms, label_colors, divided_classes, target_scale: as for PairedFolders.
 
     Raises:
         PairingError: a file is missing or lacks a partner, a folder holds no image, or two files have the same name.
@@ -187,9 +189,10 @@ class ListedImages:
         forms: Mapping[str, StoredForm],
         label_colors: LabelColors | None = None,
         divided_classes: frozenset[int] | None = None,
+        target_scale: float = 1.0,
     ) -> None:
         self.n_classes = n_classes
-        self._reader = MapReader(n_classes, ignore_id, forms, label_colors, divided_classes)
+        self._reader = MapReader(n_classes, ignore_id, forms, label_colors, divided_classes, target_scale)
         problems: list[str] = []
         partners = {"instances": instance_folder, "target": target_folder, "features": feature_folder}
         self._maps = {"source": _listed(paths, problems)}

@@ -87,6 +87,10 @@ def without_joined_pictures(
     """
     if side == "none" or (side is None and config.data.layout != "side_by_side"):
         return layout
+    if config.generator.scale != 1:
+        raise DataError(
+            f"--side {side}: sides have one size, and generator.scale={config.generator.scale:g}. Remove it."
+        )
     if stored_forms(config.data):
         raise DataError(f"--side {side}: only 8-bit RGB pictures are joined. Remove --side.")
     if layout.n_classes:

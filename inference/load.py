@@ -40,6 +40,7 @@ NetworkKind = Literal["generator", "encoder", "discriminator"]
 
 EXPORT_FORMAT = "pairgan-generator"
 EXPORT_VERSION = "1"
+SCALED_EXPORT_VERSION = "2"  # of generators whose output has another size; readers of version 1 would cut it wrongly
 OF_OTHER_PROGRAMS = (".pt2", ".onnx")
 
 
@@ -69,7 +70,7 @@ class LoadedGenerator:
         sides = image_sides(self.config)
         return {
             "format": EXPORT_FORMAT,
-            "format_version": EXPORT_VERSION,
+            "format_version": EXPORT_VERSION if self.config.generator.scale == 1 else SCALED_EXPORT_VERSION,
             "config": json.dumps(config_to_dict(self.config)),
             "step": json.dumps(self.step),
             "size_multiple": str(sides.multiple),
@@ -184,10 +185,10 @@ def _load_exported(file: Path, overrides: Sequence[str]) -> LoadedGenerator:
     weights, facts = read_safetensors(file)
     if facts.get("format") != EXPORT_FORMAT:
         raise CheckpointError(f"{file}: holds weights, but no settings of this application. Name another file.")
-    if facts.get("format_version") != EXPORT_VERSION:
+    if facts.get("format_version") not in (EXPORT_VERSION, SCALED_EXPORT_VERSION):
         raise CheckpointError(
             f"{file}: has format version {facts.get('format_version')}, this version of the application reads "
-            f"{EXPORT_VERSION}. Update the application."
+            f"{EXPORT_VERSION} and {SCALED_EXPORT_VERSION}. Update the application."
         )
     try:
         settings, step = json.loads(facts["config"]), json.loads(facts["step"])

@@ -26,6 +26,8 @@ _FIXED_BY_SHAPES = (
     "data.source_channels",
     "data.target_channels",
     "data.instance_edges",
+    "generator.scale",
+    "generator.output",
     "style.channels",
 )
 

@@ -33,10 +33,14 @@ GALLERY_WIDTH = 512  # pixels; browsers cannot open a page of thousands of large
 
 @dataclass(frozen=True)
 class _Record:
-    """The parts of a translated sample that the final report needs."""
+    """The parts of a translated sample that the final report needs.
+
+    size, source_size: width and height of the translation and of its source.
+    """
 
     row: Row
     size: tuple[int, int]
+    source_size: tuple[int, int]
     measured: Measurement | None
     on_sheet: SheetSample | None
 
@@ -103,7 +107,7 @@ class Results:
         sizes = [f"{image.shape[2]}x{image.shape[1]}" for image in (kept, shown_source)]
         if sizes[0] != sizes[1]:
             self._n_resized += 1
-            raise DataError(f"{file}: is {sizes[0]}, its source {sizes[1]}. Remove it, or choose --existing replace.")
+            raise DataError(f"{file}: is {sizes[0]}, expected {sizes[1]}. Remove it, or choose --existing replace.")
         self._n_kept += 1
         self._record(sample, shown_source, kept)
         return True
@@ -130,7 +134,8 @@ class Results:
         if name in self._on_sheet:
             heads = [kind for kind in KINDS[:3] if kind in pictures]
             on_sheet = SheetSample(name, {kind: thumbnail(pictures[kind], SHEET_WIDTH // 2) for kind in heads})
-        self._records[name] = _Record(row, (fake.shape[2], fake.shape[1]), measured, on_sheet)
+        size, source_size = ((image.shape[2], image.shape[1]) for image in (fake, sample.source))
+        self._records[name] = _Record(row, size, source_size, measured, on_sheet)
 
     def finish(self, world: World, title: str, origin: Mapping[str, Any]) -> None:
         """Gather the results of all processes; the main one writes sheet, gallery and, with targets, metrics.json.
@@ -174,9 +179,9 @@ class Results:
 
 def _warn_of_small(records: Sequence[_Record]) -> None:
     """Report images of which a network sees mostly their padding."""
-    small = [record for record in records if min(record.size) < SMALL]
+    small = [record for record in records if min(record.source_size) < SMALL]
     if small:
-        width, height = small[0].size
+        width, height = small[0].source_size
         logger.warning(
             "%s below %d pixels, such as %s (%dx%d): mostly padding is translated. Use larger ones.",
             counted(len(small), "image"),

@@ -1,5 +1,6 @@
 """Samples padded by reflection to sizes that a network accepts, and where the sample lies in the padded one."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,7 +15,7 @@ from inference.window import Window
 
 @dataclass(frozen=True)
 class PaddedSample:
-    """A sample, the same padded for the network, and the window of the padded one that holds the sample."""
+    """A sample, the same padded for the network, and the window of the padded one's translation that holds its own."""
 
     sample: Sample
     padded: Sample
@@ -68,19 +69,25 @@ def fitted(sample: Sample, preprocessing: Preprocessing, *, keeps_size: bool, so
     own_size = replace(preprocessing, mode="crop").whole
     placement = own_size(sample) if keeps_size else preprocessing.fixed(sample)
     sample = place(sample, placement, source_is_ids=source_is_ids)
-    return PaddedSample(sample, *padded(sample, preprocessing.size_multiple, preprocessing.min_size))
+    scale = preprocessing.target_scale
+    return PaddedSample(sample, *padded(sample, preprocessing.size_multiple, preprocessing.min_size, scale))
 
 
-def padded(sample: Sample, size_multiple: int, min_size: int) -> tuple[Sample, Window]:
-    """Return the sample with sides that are multiples of `size_multiple` and at least `min_size`, and its window there.
+def padded(sample: Sample, size_multiple: int, min_size: int, scale: float = 1.0) -> tuple[Sample, Window]:
+    """Return the sample with sides that are multiples of `size_multiple` and at least `min_size`, and its window.
 
     All maps are reflected alike at their borders, repeatedly where the sample is small; a side of 1 pixel is repeated.
-    Ids stay ids.
+    Ids stay ids. A target of another size than the source stays as it is, and so do its weights.
+
+    scale: sides of a translation, in those of the source. The window is that of the sample's translation in that of
+    the padded sample; sides that are no whole numbers are rounded up.
     """
     height, width = sample.source.shape[-2:]
     sides = [max(min_size, -(-side // size_multiple) * size_multiple) for side in (height, width)]
-    top, left = (sides[0] - height) // 2, (sides[1] - width) // 2
-    window = Window(top, top + height, left, left + width)
+    unit = math.ceil(1 / scale)  # pixels of the source that are one of the translation
+    top, left = ((side - own) // 2 // unit * unit for side, own in zip(sides, (height, width), strict=True))
+    bottom, right = (start - (-own // unit * unit) for start, own in ((top, height), (left, width)))
+    window = Window(top, bottom, left, right).times(scale)
     if sides == [height, width]:
         return sample, window
     rows, columns = _reflected(height, top, sides[0])[:, None], _reflected(width, left, sides[1])
@@ -92,9 +99,9 @@ def padded(sample: Sample, size_multiple: int, min_size: int) -> tuple[Sample, W
         sample,
         source=sample.source[:, rows, columns],
         instances=enlarged(sample.instances),
-        target=enlarged(sample.target),
+        target=enlarged(sample.target) if scale == 1 else sample.target,
         features=enlarged(sample.features),
-        weights=enlarged(sample.weights),
+        weights=enlarged(sample.weights) if scale == 1 else sample.weights,
         source_images=enlarged(sample.source_images),
     ), window
 

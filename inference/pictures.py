@@ -1,10 +1,12 @@
 """Pictures of images of any channels and values, to look at."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
+from torchvision.transforms.v2.functional import resize
 
 PERCENTILES = (1, 99)  # which become black and white
 _MAX_PIXELS = 2**16  # that the percentiles are computed from
@@ -33,3 +35,12 @@ def weights_picture(weights: Tensor) -> Tensor:
     """Return (1, H, W) float32 weights as (3, H, W) uint8: black where they are 0, white where they are largest."""
     grey = weights.cpu() * (255 / weights.max().cpu().clamp_min(1e-30))
     return grey.round_().clamp_(0, 255).to(torch.uint8).expand(3, -1, -1)
+
+
+def scaled_picture(image: Tensor, scale: float) -> Tensor:
+    """Return a (3, H, W) uint8 image at `scale` times its sides, rounded up: its pixels repeated, or their means."""
+    if scale == 1:
+        return image
+    if scale > 1:
+        return image.repeat_interleave(round(scale), 1).repeat_interleave(round(scale), 2)
+    return resize(image, [math.ceil(side * scale) for side in image.shape[1:]], antialias=True)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from data.batch import Batch, Sample
 from data.conditioning import Conditioning, images_to_uint8
 from inference.feature_sampler import FeatureSampler, image_seed
-from inference.pictures import picture
+from inference.pictures import picture, scaled_picture
 from inference.style_image import StyleImage
 from inference.tiling import TiledNetwork
 from inference.window import Window
@@ -34,7 +34,7 @@ class Tiles:
 
     @property
     def side(self) -> int:
-        """The side of a tile, in pixels."""
+        """The side of a tile, in pixels of the source or of its translation, whichever is larger."""
         return self.generator.tile
 
 
@@ -124,7 +124,8 @@ class Predictor:
 
     def _generate(self, batch: Batch) -> Tensor:
         with self.precision.autocast():
-            if self.tiles is not None and max(batch.source.shape[-2:]) > self.tiles.side:
+            longest = max(batch.source.shape[-2:]) * max(1.0, self.conditioning.target_scale)
+            if self.tiles is not None and longest > self.tiles.side:
                 return self._generate_tiled(batch, self.tiles)
             fake: Tensor = self.generator(*self._generator_inputs(batch.to(self.device)))
             return fake
@@ -168,10 +169,15 @@ class Predictor:
         return average_in_instances(encoded, self.conditioning.region_map(batch))
 
     def show_source(self, sample: Sample) -> Tensor:
-        """Return the source as (3, H, W) uint8 RGB; a label map in the colours of its classes."""
+        """Return the source as (3, H, W) uint8 RGB, a label map in the colours of its classes.
+
+        It has the size of its translation.
+        """
+        scale = self.conditioning.target_scale
         if self.conditioning.n_classes:
-            return colorize(sample.source, self.colors)
-        return sample.source if self.conditioning.source_is_rgb else picture(sample.source, self.show_channels)
+            return scaled_picture(colorize(sample.source, self.colors), scale)
+        is_rgb = self.conditioning.source_is_rgb
+        return scaled_picture(sample.source if is_rgb else picture(sample.source, self.show_channels), scale)
 
     def show_target(self, image: Tensor, like: Tensor | None = None) -> Tensor:
         """Return a target or a translation as (3, H, W) uint8 RGB; `like`: the image that it is compared with."""

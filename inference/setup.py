@@ -225,6 +225,7 @@ def with_tiles(predictor: Predictor, loaded: LoadedGenerator, request: Request, 
             min_size=sides.minimum,
             overlap=request.overlap,
             folder=folder,
+            scale=loaded.config.generator.scale,
         )
 
     generator = predictor.generator

@@ -55,9 +55,10 @@ class Stage:
     """The layers from one norm up to the next, computable once the statistics of the norms before it are known.
 
     network: maps the tensors that it reads to the tensors that it writes, each (1, C, h, w).
-    reads, writes: the tensors' names and strides; the image itself is named IMAGE and has stride 1.
+    reads, writes: the tensors' names and strides, in pixels of the image or of the output, whichever is larger; the
+        image itself is named IMAGE.
     norms: the norms that need the statistics of a written tensor, by its name.
-    reach: the distance from which a pixel can affect another, in pixels of the image; a multiple of all strides.
+    reach: the distance from which a pixel can affect another, in such pixels; a multiple of all strides.
     """
 
     network: nn.Module
@@ -89,10 +90,11 @@ class CutNetwork:
 
 
 @torch.no_grad()
-def cut_at_norms(network: nn.Module, *, at_batch_norms: bool) -> CutNetwork:
+def cut_at_norms(network: nn.Module, *, at_batch_norms: bool, image_stride: int = 1) -> CutNetwork:
     """Return a network in stages, each of which starts with a norm.
 
     at_batch_norms: whether to cut at batch norms too, which need no statistics; it makes the reach of a stage shorter.
+    image_stride: pixels of the output that a pixel of the image becomes, in each direction; 1 where it becomes fewer.
     """
     graph = _Tracer().trace(network)
     traced = fx.GraphModule(network, graph)
@@ -101,7 +103,7 @@ def cut_at_norms(network: nn.Module, *, at_batch_norms: bool) -> CutNetwork:
             assert not norm.affine, name
             traced.set_submodule(name, WholeImageNorm(norm.eps))
     cut_at = (WholeImageNorm, nn.BatchNorm2d) if at_batch_norms else (WholeImageNorm,)
-    plan = _plan(graph, traced, cut_at)
+    plan = _plan(graph, traced, cut_at, image_stride)
     stages = [_stage(number, plan, graph, traced) for number in range(max(plan.stage.values()) + 1)]
     return CutNetwork(stages, [_whole(node, plan, traced) for node in graph.nodes if _is_layer(node, traced, _WHOLE)])
 
@@ -116,20 +118,20 @@ class _Tracer(fx.Tracer):
 
 @dataclass
 class _Plan:
-    """The stage of each node of a traced network, its stride, and its reach within the stage in pixels of the image."""
+    """The stage of each node of a traced network, and its stride and its reach within the stage as in Stage."""
 
     stage: dict[fx.Node, int] = field(default_factory=dict)
     stride: dict[fx.Node, int] = field(default_factory=dict)
     reach: dict[fx.Node, int] = field(default_factory=dict)
 
 
-def _plan(graph: fx.Graph, traced: fx.GraphModule, cut_at: tuple[type[nn.Module], ...]) -> _Plan:
+def _plan(graph: fx.Graph, traced: fx.GraphModule, cut_at: tuple[type[nn.Module], ...], image_stride: int) -> _Plan:
     plan = _Plan(_stages_of_nodes(graph, traced, cut_at))
     for node, stage in plan.stage.items():
         inputs = node.all_input_nodes
         if not inputs:
             assert node.op == "placeholder", node
-            plan.stride[node], plan.reach[node] = 1, 0
+            plan.stride[node], plan.reach[node] = image_stride, 0
             continue
         own_reach, resizing = _geometry(node, traced)
         stride = plan.stride[inputs[0]]

@@ -22,8 +22,10 @@ class TiledNetwork:
     the full image by rounding only. Batch norm needs no cuts, but without them a tile has to include as many pixels of
     its neighbours as the full network reaches, hundreds, which takes longer.
 
-    tile: side of a tile, in pixels of the image.
-    size_multiple, min_size: the sides of an image must be multiples of `size_multiple`, and at least `min_size`.
+    tile: side of a tile. All lengths here are in pixels of the image or of the output, whichever is larger.
+    size_multiple, min_size: the sides of an image must be multiples of `size_multiple`, and at least `min_size`, both
+        in pixels of the image.
+    scale: sides of the output, in those of the image, a power of 2.
     overlap: without instance norm, compute all layers in one sweep, without files. A tile then includes `overlap`
         pixels of its neighbours, and the results of two tiles are blended linearly where they overlap.
     folder: where the temporary files are.
@@ -38,12 +40,15 @@ class TiledNetwork:
         min_size: int,
         folder: Path,
         overlap: int | None = None,
+        scale: float = 1.0,
     ) -> None:
+        self._image_stride = max(1, round(scale))
+        size_multiple, min_size = size_multiple * self._image_stride, min_size * self._image_stride
         self._multiple = size_multiple
         self._folder = folder
         has_instance_norm = any(isinstance(module, nn.InstanceNorm2d) for module in network.modules())
         in_one_sweep = overlap is not None and not has_instance_norm
-        cut = cut_at_norms(network, at_batch_norms=not in_one_sweep)
+        cut = cut_at_norms(network, at_batch_norms=not in_one_sweep, image_stride=self._image_stride)
         self._stages, self._whole = cut.stages, cut.whole
         self._blended: int | None = None
         if overlap is not None and in_one_sweep and overlap < self.reach:
@@ -71,8 +76,10 @@ class TiledNetwork:
     def __call__(self, read: Callable[[Window], Tensor], height: int, width: int) -> Tensor:
         """Return the output (1, C, H, W) float32 on the CPU.
 
-        read: returns the part (1, C, h, w) of the network's input inside a window.
+        read: returns the part (1, C, h, w) of the network's input inside a window, which is in its own pixels.
+        height, width: of the input.
         """
+        height, width = height * self._image_stride, width * self._image_stride
         assert height % self._multiple == width % self._multiple == 0, (height, width)
         whole = Window(0, height, 0, width)
         kept: dict[str, TensorFile] = {}
@@ -112,19 +119,22 @@ class TiledNetwork:
         self, stage: Stage, read: Callable[[Window], Tensor], kept: dict[str, TensorFile], whole: Window
     ) -> Tensor:
         """Compute the last stage over all tiles and return the output."""
-        result, weights = torch.zeros(0), torch.zeros(whole.bottom, whole.right if self._blended is not None else 0)
+        (stride,) = stage.writes.values()
+        end = whole.at(stride)
+        result, weights = torch.zeros(0), torch.zeros(end.bottom, end.right if self._blended is not None else 0)
         for tile in self._tiles(whole):
             window = tile.grown(stage.reach if self._blended is None else self._blended, whole)
             (made,) = stage.network(*_inputs(stage, window, read, kept))
             made = made.float().cpu()
+            of_tile, of_window = tile.at(stride), window.at(stride)
             if not result.numel():
-                result = torch.zeros(1, made.shape[1], whole.bottom, whole.right)
+                result = torch.zeros(1, made.shape[1], end.bottom, end.right)
             if self._blended is None:
-                tile.cut(result).copy_(tile.seen_from(window).cut(made))
+                of_tile.cut(result).copy_(of_tile.seen_from(of_window).cut(made))
             else:
-                weight = _ramp(window, tile)
-                window.cut(result).add_(made * weight)
-                window.cut(weights).add_(weight)
+                weight = _ramp(of_window, of_tile)
+                of_window.cut(result).add_(made * weight)
+                of_window.cut(weights).add_(weight)
         return result if self._blended is None else result / weights
 
     def _tiles(self, whole: Window) -> Iterator[Window]:
@@ -137,7 +147,8 @@ def _inputs(
     stage: Stage, window: Window, read: Callable[[Window], Tensor], kept: dict[str, TensorFile]
 ) -> list[Tensor]:
     return [
-        read(window) if name == IMAGE else kept[name].read(window.at(stride)) for name, stride in stage.reads.items()
+        read(window.at(stride)) if name == IMAGE else kept[name].read(window.at(stride))
+        for name, stride in stage.reads.items()
     ]
 
 

@@ -57,7 +57,7 @@ def translate(request: Request) -> None:
         style = encode_style(loaded, request.style)
         layout = build_input(loaded, feature_sampler, request)
         output = request.output or default_output(loaded, request)
-        prepare_output(output, layout, request.existing, image_store(loaded.config.data).suffix)
+        prepare_output(output, layout, request.existing, image_store(loaded.config).suffix)
         report_sizes(loaded, request)
         compiles = should_compile(loaded, lambda: pixels_of_one_size(layout, request), world.device, request)
         predictor = build_predictor(loaded, feature_sampler, world.device, request, style=style, compiles=compiles)
@@ -105,7 +105,7 @@ def translate_all(
         if world.is_main:
             record_origin(origin, output, layout, existing)
         evaluator = build.build_evaluator(config, predictor.device) if has_targets else Evaluator()
-    store = image_store(config.data)
+    store = image_store(config)
     results = Results(output, layout, evaluator, store, predictor.show_target, predictor.weights)
     preprocessing = build.build_preprocessing(config)
     indices: Sequence[int] = range(world.rank, len(layout), world.size)

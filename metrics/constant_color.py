@@ -17,8 +17,14 @@ class ConstantColorBaseline:
         self._n_images = 0
 
     def add(self, source: Tensor, target: Tensor) -> None:
-        """Add a sample: (1, H, W) class ids or a (C, H, W) image, and its (n_channels, H, W) uint8 target."""
+        """Add a sample: (1, H, W) class ids or a (C, H, W) image, and its (n_channels, H, W) uint8 target.
+
+        Ids of another size are those of the nearest pixels.
+        """
         ids = source[0].long() if self._n_classes else torch.zeros_like(target[0], dtype=torch.int64)
+        if ids.shape != target.shape[1:]:
+            places = [torch.arange(n) * own // n for n, own in zip(target.shape[1:], ids.shape, strict=True)]
+            ids = ids[places[0][:, None], places[1]]
         for channel in range(self._histograms.shape[1]):
             bins = ids * 256 + target[channel].long()
             counts = torch.bincount(bins.flatten(), minlength=self._histograms.shape[0] * 256)

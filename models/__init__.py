@@ -19,7 +19,7 @@ class GeneratorClass(Protocol):
     """The class of a generator, whose arguments are named after the settings that it takes."""
 
     def __call__(self, *args: Any, **settings: Any) -> nn.Module:
-        """Make a network that translates (N, in_channels, H, W) into (N, out_channels, H, W) in [-1, 1]."""
+        """Make a network that translates (N, in_channels, H, W) into (N, out_channels, scale * H, scale * W)."""
 
     def image_sides(self, *args: Any, **settings: Any) -> ImageSides:
         """Return the sides that a network with these settings takes."""

@@ -13,6 +13,7 @@ from models.wide_convolution import WideConv2d
 Norm = Literal["instance", "batch"]
 Upsample = Literal["transposed", "nearest", "bilinear", "residual"]
 Padding = Literal["zeros", "reflect"]
+Output = Literal["tanh", "linear"]
 
 
 class Stage(Recomputable, nn.Sequential):
@@ -42,9 +43,15 @@ def make_stem(in_channels: int, out_channels: int, norm: Norm) -> Stage:
     )
 
 
-def make_head(in_channels: int, out_channels: int) -> nn.Sequential:
+def make_head(in_channels: int, out_channels: int, output: Output) -> nn.Sequential:
     """Return the last layers of pix2pixHD's generators: reflection padding, 7x7 convolution, tanh."""
-    return nn.Sequential(ReflectionPadding(3), nn.Conv2d(in_channels, out_channels, kernel_size=7), nn.Tanh())
+    convolution = nn.Conv2d(in_channels, out_channels, kernel_size=7)
+    return nn.Sequential(ReflectionPadding(3), convolution, *last_activation(output))
+
+
+def last_activation(output: Output) -> list[nn.Module]:
+    """Return tanh, as in the originals, or no layer, for values without bounds."""
+    return [nn.Tanh()] if output == "tanh" else []
 
 
 def make_down(in_channels: int, out_channels: int, norm: Norm, padding: Padding) -> Stage:

@@ -1,11 +1,13 @@
 """pix2pixHD's global generator, which with 2 downsamplings is pix2pix's ResNet generator."""
 
+import math
 from itertools import pairwise
 
 from torch import Tensor, nn
 
-from models.blocks import Norm, Padding, ResidualBlock, Upsample, make_down, make_head, make_stem, make_up
+from models.blocks import Norm, Output, Padding, ResidualBlock, Upsample, make_down, make_head, make_stem, make_up
 from models.image_sides import ImageSides
+from models.scaled_width import n_doublings, widths_beyond
 
 
 class GlobalTrunk(nn.Module):
@@ -22,18 +24,20 @@ class GlobalTrunk(nn.Module):
         dropout: bool = False,
         upsample: Upsample = "transposed",
         padding: Padding = "zeros",
+        scale: float = 1.0,
     ) -> None:
         super().__init__()
         widths = [base_channels * 2**level for level in range(n_downsamplings + 1)]
         self.stem = make_stem(in_channels, base_channels, norm)
         self.downs = nn.Sequential(*(make_down(narrow, wide, norm, padding) for narrow, wide in pairwise(widths)))
         self.blocks = nn.Sequential(*(ResidualBlock(widths[-1], norm=norm, dropout=dropout) for _ in range(n_blocks)))
-        self.ups = nn.Sequential(
-            *(make_up(wide, narrow, norm, upsample) for wide, narrow in pairwise(reversed(widths)))
-        )
+        n_left_out = max(-n_doublings(scale), 0)
+        rising = [*reversed(widths[n_left_out:]), *widths_beyond(base_channels, scale)]
+        self.ups = nn.Sequential(*(make_up(wide, narrow, norm, upsample) for wide, narrow in pairwise(rising)))
+        self.out_channels = rising[-1]
 
     def forward(self, source: Tensor) -> Tensor:
-        """Map (N, in_channels, H, W) to (N, base_channels, H, W)."""
+        """Map (N, in_channels, H, W) to (N, C, scale * H, scale * W); C is base_channels at a scale of 1."""
         return self.ups(self.blocks(self.downs(self.stem(source))))
 
 
@@ -43,6 +47,10 @@ class GlobalGenerator(GlobalTrunk):
     A 7x7 stem, `n_downsamplings` strided convolutions that double the channels, `n_blocks` residual blocks,
     `n_downsamplings` upsamplings, a 7x7 head with tanh. Convolutions before a norm have no bias, since the norm
     subtracts the mean. pix2pix's ResNet generator has 2 downsamplings, 6 or 9 blocks, and dropout.
+
+    scale: sides of the output, in those of the source, a power of 2: further upsamplings, each of which halves the
+        channels, or fewer of them.
+    output: tanh, or linear for values without bounds.
     """
 
     def __init__(
@@ -57,6 +65,8 @@ class GlobalGenerator(GlobalTrunk):
         dropout: bool = False,
         upsample: Upsample = "transposed",
         padding: Padding = "zeros",
+        scale: float = 1.0,
+        output: Output = "tanh",
     ) -> None:
         super().__init__(
             in_channels=in_channels,
@@ -67,15 +77,22 @@ class GlobalGenerator(GlobalTrunk):
             dropout=dropout,
             upsample=upsample,
             padding=padding,
+            scale=scale,
         )
-        self.head = make_head(base_channels, out_channels)
+        self.head = make_head(self.out_channels, out_channels, output)
 
     @staticmethod
-    def image_sides(*, n_downsamplings: int) -> ImageSides:
-        """Return the sides that the generator takes; reflection at the lowest resolution needs a second pixel."""
+    def image_sides(*, n_downsamplings: int, scale: float = 1.0) -> ImageSides:
+        """Return the sides that the generator takes.
+
+        Reflection at the lowest resolution needs a second pixel, and that of the head a fourth.
+        """
         multiple = 2**n_downsamplings
-        return ImageSides(multiple, minimum=2 * multiple)
+        return ImageSides(multiple, minimum=max(2 * multiple, math.ceil(4 / scale)))
 
     def forward(self, source: Tensor) -> Tensor:
-        """Translate (N, in_channels, H, W) into (N, out_channels, H, W) in [-1, 1]; `image_sides` bounds H and W."""
+        """Translate (N, in_channels, H, W) into (N, out_channels, scale * H, scale * W); `image_sides` bounds H and W.
+
+        The output is in [-1, 1], unless it is linear.
+        """
         return self.head(super().forward(source))

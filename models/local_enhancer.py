@@ -3,7 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.blocks import Norm, Padding, ResidualBlock, Upsample, make_down, make_head, make_stem, make_up
+from models.blocks import Norm, Output, Padding, ResidualBlock, Upsample, make_down, make_head, make_stem, make_up
 from models.global_generator import GlobalTrunk
 from models.image_sides import ImageSides
 
@@ -36,6 +36,7 @@ class LocalEnhancer(nn.Module):
     """A global generator at the lowest resolution, and enhancers that each double it (Wang et al. 2018, section 3.1).
 
     base_channels: width of the finest level; the trunk has 2**n_enhancers times as many.
+    output: tanh, or linear for values without bounds.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class LocalEnhancer(nn.Module):
         norm: Norm = "instance",
         upsample: Upsample = "transposed",
         padding: Padding = "zeros",
+        output: Output = "tanh",
     ) -> None:
         super().__init__()
         self.trunk = GlobalTrunk(
@@ -73,7 +75,7 @@ class LocalEnhancer(nn.Module):
             )
             for level in reversed(range(n_enhancers))
         )
-        self.head = make_head(base_channels, out_channels)
+        self.head = make_head(base_channels, out_channels, output)
 
     @staticmethod
     def image_sides(*, n_downsamplings: int, n_enhancers: int) -> ImageSides:
@@ -87,7 +89,10 @@ class LocalEnhancer(nn.Module):
         return ["trunk", *(f"enhancers.{number}" for number in range(len(self.enhancers) - 1))]
 
     def forward(self, source: Tensor) -> Tensor:
-        """Translate (N, in_channels, H, W) into (N, out_channels, H, W) in [-1, 1]; `image_sides` bounds H and W."""
+        """Translate (N, in_channels, H, W) into (N, out_channels, H, W); `image_sides` bounds H and W.
+
+        The output is in [-1, 1], unless it is linear.
+        """
         pyramid = [source]
         for _ in self.enhancers:
             pyramid.append(F.avg_pool2d(pyramid[-1], kernel_size=3, stride=2, padding=1, count_include_pad=False))

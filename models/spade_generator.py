@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from models.blocks import Norm
+from models.blocks import Norm, Output, last_activation
 from models.condition_reduction import ConditionReduction
 from models.image_sides import ImageSides
 from models.noise_channels import NoiseChannels
@@ -32,6 +32,7 @@ class SpadeGenerator(nn.Module):
     style_channels: channels of the style of an image, which then is the decoder's input in place of a convolution of
         the condition; 256 in SPADE, 0 without.
     style_height, style_width: sides of the map that is made of the style; see StyleStem.
+    output: tanh, or linear for values without bounds.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class SpadeGenerator(nn.Module):
         style_height: int = 8,
         style_width: int = 8,
         norm: Norm = "instance",
+        output: Output = "tanh",
     ) -> None:
         super().__init__()
         self.base_channels = base_channels
@@ -76,7 +78,9 @@ class SpadeGenerator(nn.Module):
         self.up = nn.Upsample(scale_factor=2, mode="nearest")
         self.levels = _levels(n_upsamplings, n_middle_blocks)
         self.head = nn.Sequential(
-            nn.LeakyReLU(0.2), nn.Conv2d(widths[-1], out_channels, kernel_size=3, padding=1), nn.Tanh()
+            nn.LeakyReLU(0.2),
+            nn.Conv2d(widths[-1], out_channels, kernel_size=3, padding=1),
+            *last_activation(output),
         )
 
     @staticmethod
@@ -86,7 +90,9 @@ class SpadeGenerator(nn.Module):
         return ImageSides(multiple, minimum=2 * multiple)
 
     def forward(self, source: Tensor, style: Tensor | None = None) -> Tensor:
-        """Translate (N, in_channels, H, W) into (N, out_channels, H, W) in [-1, 1]; `image_sides` bounds H and W.
+        """Translate (N, in_channels, H, W) into (N, out_channels, H, W); `image_sides` bounds H and W.
+
+        The output is in [-1, 1], unless it is linear.
 
         style: (N, style_channels), of a generator with a style; None: that of the latest choose_styles.
         """

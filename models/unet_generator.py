@@ -1,12 +1,14 @@
 """pix2pix's U-Net generator."""
 
+from itertools import pairwise
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from models.blocks import Norm, make_interpolation, make_norm
+from models.blocks import Norm, Output, last_activation, make_interpolation, make_norm
 from models.image_sides import ImageSides
+from models.scaled_width import n_doublings, widths_beyond
 
 Upsample = Literal["transposed", "nearest", "bilinear"]
 
@@ -19,6 +21,9 @@ class UnetGenerator(nn.Module):
     dropout: whether half of the activations of the decoder's inner levels are dropped, which is pix2pix's noise.
     upsample: transposed 4x4 convolutions, as in pix2pix, or interpolation and 3x3 convolutions, which leave no
         checkerboard (Odena et al. 2016).
+    scale: sides of the output, in those of the source, a power of 2: further upsamplings without skip connections, each
+        of which halves the channels, or fewer levels of the decoder.
+    output: tanh, or linear for values without bounds.
 
     As in pix2pix, a convolution that no norm follows has a bias with instance norm and none with batch norm; the last
     one always has a bias.
@@ -37,6 +42,8 @@ class UnetGenerator(nn.Module):
         norm: Norm = "batch",
         dropout: bool = True,
         upsample: Upsample = "transposed",
+        scale: float = 1.0,
+        output: Output = "tanh",
     ) -> None:
         super().__init__()
         if n_downsamplings < 5:
@@ -50,13 +57,22 @@ class UnetGenerator(nn.Module):
             layers = [nn.LeakyReLU(0.2), _conv4(widths[level - 1], widths[level], bias=is_bare and has_bias)]
             self.downs.append(nn.Sequential(*layers, *([] if is_bare else [make_norm(norm, widths[level])])))
         self.ups = nn.ModuleList()
-        for level in range(innermost, 0, -1):
+        outermost = max(-n_doublings(scale), 0)
+        for level in range(innermost, outermost, -1):
             width_in = widths[level] * (1 if level == innermost else 2)
             layers = [nn.ReLU(), *_make_up(width_in, widths[level - 1], upsample), make_norm(norm, widths[level - 1])]
             if dropout and 4 <= level < innermost:
                 layers.append(nn.Dropout(0.5))
             self.ups.append(nn.Sequential(*layers))
-        self.head = nn.Sequential(nn.ReLU(), *_make_up(2 * widths[0], out_channels, upsample, bias=True), nn.Tanh())
+        before_head = [2 * widths[outermost], *widths_beyond(base_channels, scale)]
+        self.beyond = nn.Sequential(
+            *(
+                nn.Sequential(nn.ReLU(), *_make_up(wide, narrow, upsample), make_norm(norm, narrow))
+                for wide, narrow in pairwise(before_head)
+            )
+        )
+        last = _make_up(before_head[-1], out_channels, upsample, bias=True)
+        self.head = nn.Sequential(nn.ReLU(), *last, *last_activation(output))
 
     @staticmethod
     def image_sides(*, n_downsamplings: int) -> ImageSides:
@@ -65,7 +81,10 @@ class UnetGenerator(nn.Module):
         return ImageSides(multiple, minimum=multiple)
 
     def forward(self, source: Tensor) -> Tensor:
-        """Translate (N, in_channels, H, W) into (N, out_channels, H, W) in [-1, 1]; `image_sides` bounds H and W."""
+        """Translate (N, in_channels, H, W) into (N, out_channels, scale * H, scale * W); `image_sides` bounds H and W.
+
+        The output is in [-1, 1], unless it is linear.
+        """
         skips = []
         x = source
         for down in self.downs:
@@ -74,7 +93,7 @@ class UnetGenerator(nn.Module):
         skips.pop()
         for up in self.ups:
             x = torch.cat([skips.pop(), up(x)], dim=1)
-        return self.head(x)
+        return self.head(self.beyond(x))
 
 
 def _conv4(in_channels: int, out_channels: int, *, bias: bool) -> nn.Conv2d:

@@ -40,6 +40,7 @@ _IGNORED_IDS = (255, 65535)  # as data sets mark pixels without a class
 _LISTED_RANGES = 8
 _MUCH_OUTSIDE = 0.01  # of an image's values; percentiles leave a few outside
 _SHEET = "augmented_samples.png"
+_IMAGES = ("source", "source_images", "target")
 
 
 def data_set_in(folder: Path, n_classes: int | None, overrides: Sequence[str]) -> tuple[Config, dict[str, bool]]:
@@ -123,7 +124,7 @@ def problems_of_split(config: Config, split: str, *, needs_targets: bool, found:
         found.ids.update(checked.ids if holds_ids else ())
         yield from checked.problems
     yield from problems_of_types(layout, results)
-    for line in describe_outside(layout, results):
+    for line in describe_outside(layout, results, ["source"] if config.generator.output == "linear" else _IMAGES):
         logger.info("%s: %s", split, line)
     if check.is_for_training and config.train.batch_size > 1:
         sizes = [(layout.names[good.index], good.height, good.width) for good in results if good.height]
@@ -178,7 +179,7 @@ def completed(config: Config, split: str) -> Config:
 
 def problems_of_types(layout: Layout, results: Sequence[Checked]) -> Iterator[str]:
     """Yield a problem for each kind of images that are stored in several types."""
-    for kind in ("source", "source_images", "target"):
+    for kind in _IMAGES:
         types = {checked.index: checked.types[kind] for checked in results if kind in checked.types}
         counts = Counter(types.values()).most_common()
         if len(counts) > 1:
@@ -190,9 +191,9 @@ def problems_of_types(layout: Layout, results: Sequence[Checked]) -> Iterator[st
             yield f"{where}: images of several types ({listed}), such as {layout.names[rare]}: store them alike"
 
 
-def describe_outside(layout: Layout, results: Sequence[Checked]) -> Iterator[str]:
-    """Yield a line for each kind of images of which some have many values outside the range."""
-    for kind in ("source", "source_images", "target"):
+def describe_outside(layout: Layout, results: Sequence[Checked], kinds: Sequence[str] = _IMAGES) -> Iterator[str]:
+    """Yield a line for each kind of images of which some have many values outside the range, which is closed."""
+    for kind in kinds:
         shares = {checked.index: checked.outside[kind] for checked in results if kind in checked.outside}
         far = {index: share for index, share in shares.items() if share > _MUCH_OUTSIDE}
         if far:

@@ -12,7 +12,7 @@ from data.layout import Layout
 from data.loader import TrainingDataset, read_fixed
 from data.sampler import SampleKey
 from inference.contact_sheet import SheetSample, contact_sheet
-from inference.pictures import picture, weights_picture
+from inference.pictures import picture, scaled_picture, weights_picture
 from utils.palette import colorize, label_colors
 
 MAX_SAMPLES = 200  # on a sheet, so that it can be opened
@@ -50,6 +50,8 @@ def _images(config: Config, layout: Layout, sample: Sample, what: str) -> dict[s
         shown["source"] = colorize(sample.source, colors)
     images = {kind: image for kind, image in shown.items() if image is not None}
     pictures = {kind: _as_picture(image, config.log.show_channels) for kind, image in images.items()}
+    for kind in pictures.keys() & {"source", "source images"}:
+        pictures[kind] = scaled_picture(pictures[kind], config.generator.scale)
     weights = build.build_conditioning(config).weights(Batch.of([sample]))
     pictures |= {} if weights is None else {"weights": weights_picture(weights[0])}
     return {f"{what}{kind}": image for kind, image in pictures.items()}

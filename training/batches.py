@@ -32,8 +32,12 @@ class ConditionedPasses:
 def model_inputs(batch: Batch, conditioning: Conditioning) -> ModelInputs:
     """Return the float tensors that a batch of uint8 maps and ids stands for, on the batch's device."""
     source = conditioning(batch)
-    target, inputs = conditioning.target(batch), conditioning.training_inputs(batch, source)
-    return ModelInputs(source, target, inputs, conditioning.weights(batch))
+    return ModelInputs(
+        source=conditioning.of_discriminator(source),
+        target=conditioning.target(batch),
+        generator_inputs=conditioning.training_inputs(batch, source),
+        weights=conditioning.weights(batch),
+    )
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def describe(training: Training) -> list[str]:
         f"run            {training.folder}",
         *counts,
         f"data           {counted(len(training.layout), 'sample')}, the first is {sample.name} "
-        f"{sample.source.shape[-1]}x{sample.source.shape[-2]}",
+        f"{sample.source.shape[-1]}x{sample.source.shape[-2]}{_target_size(sample)}",
         *describe_pixels(config.data),
         *_describe_classes(config),
         *_describe_weights(config),
@@ -179,7 +179,8 @@ def check_palettes(config: Config, splits: Splits) -> None:
 
 def check_size(config: Config, sample: Sample) -> None:
     """Raise ConfigError where nothing would be left of a sample at the lowest resolution of a network."""
-    side, discriminator = min(sample.source.shape[-2:]), config.discriminator
+    images = sample.source if sample.target is None else sample.target
+    side, discriminator = min(images.shape[-2:]), config.discriminator
     if side < discriminated_side(config) and discriminator.name == "segmentation":
         raise ConfigError(
             f"discriminator.n_downsamplings is {discriminator.n_downsamplings}, but the shorter side of {sample.name} "
@@ -195,6 +196,13 @@ def check_size(config: Config, sample: Sample) -> None:
             f"loss.vgg is {config.loss.vgg:g}, but the shorter side of {sample.name} has {side} pixels, and VGG19 "
             f"needs {VGG_MIN_SIDE}: use larger images or loss.vgg=0"
         )
+
+
+def _target_size(sample: Sample) -> str:
+    """Return the size of a target that is not that of its source, after an arrow."""
+    if sample.target is None or sample.target.shape[-2:] == sample.source.shape[-2:]:
+        return ""
+    return f" -> {sample.target.shape[-1]}x{sample.target.shape[-2]}"
 
 
 def _describe_classes(config: Config) -> list[str]:

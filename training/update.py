@@ -25,7 +25,7 @@ from utils.precision import Precision
 class ModelInputs:
     """The float tensors of one pass.
 
-    source: (N, C, H, W) float32, the condition that both networks see.
+    source: (N, C, H, W) float32, the condition that the discriminator sees, of the target's size.
     target: (N, 3 or 1, H, W) float32 in [-1, 1].
     generator_inputs: the arguments of the generator: the source, and instance features or what they are encoded from,
         or the image whose style is encoded.

@@ -33,7 +33,8 @@ class ValidationLogits:
 
     def takes(self, sample: Sample) -> bool:
         """Return whether the sample, which must have a target, is large enough."""
-        return min(sample.source.shape[-2:]) >= self.min_side
+        assert sample.target is not None
+        return min(sample.target.shape[-2:]) >= self.min_side
 
     def mean(self, samples: Sequence[Sample], step: int) -> float | None:
         """Return the mean over patches, then scales, then samples that are large enough; None where none is.
@@ -51,7 +52,7 @@ class ValidationLogits:
         target = self.conditioning.target(batch)
         transform = self.augmentation.draw(target, generator)
         with unchanged(self.discriminator), self.precision.autocast():
-            source = transform.of_source(self.conditioning(batch))
+            source = transform.of_source(self.conditioning.of_discriminator(self.conditioning(batch)))
             outputs = self.discriminator(source, transform.of_image(target))
         return mean_logits([scale.logits.float() for scale in outputs])  # the gap can be smaller than bfloat16's steps
 

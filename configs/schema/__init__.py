@@ -73,6 +73,7 @@ class Config:
         if self.train.cuda_graph and self.generator.dropout:
             expected = "false with train.cuda_graph and generator.dropout: to draw the same twice asks the CPU"
             require(not self.train.activation_checkpointing, "train.activation_checkpointing", True, expected)
+        self._check_scale()
         self._check_features()
         self._check_pictures()
         self._check_style()
@@ -82,6 +83,15 @@ class Config:
             frozen_epochs = self.train.freeze_global_epochs
             expected = "0 where generator.name is not local"
             require(frozen_epochs == 0, "train.freeze_global_epochs", frozen_epochs, expected)
+
+    def _check_scale(self) -> None:
+        scale, layout = self.generator.scale, self.data.layout
+        if scale != 1:
+            expected = "1 with data.layout=side_by_side, whose halves have one size; python -m tools.convert_data "
+            expected += "to-folders makes folders, in which sides may differ"
+            require(layout != "side_by_side", "generator.scale", scale, expected)
+            expected = "1 with features.n_channels, which are encoded at the size of the target"
+            require(self.features.n_channels == 0, "generator.scale", scale, expected)
 
     def _check_features(self) -> None:
         features, data = self.features, self.data

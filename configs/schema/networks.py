@@ -1,11 +1,13 @@
 """The networks: sections `generator`, `discriminator`, `features`, `style` and `init`."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 from configs.schema.checks import MOST_HALVINGS, MOST_LAYERS, require, require_at_least, require_between
 
 MOST_UPSAMPLINGS = 7  # of spade
+SCALES = (0.25, 0.5, 1, 2, 4)
 MOST_STYLE_SIDE = 1024  # pixels, of a map at the lowest resolution: more than images have
 
 
@@ -47,6 +49,12 @@ class GeneratorConfig:
     checkerboard; or, but for unet, residual blocks."""
     padding: Literal["zeros", "reflect"] = "zeros"
     """global, local: border of the strided convolutions; reflect avoids light spots there."""
+    scale: float = 1.0
+    """global, unet: sides of a target, in those of its source: 2 or 4 enlarges, 0.5 or 0.25 reduces. Sizes in section
+    data are those of sources. Each file of a target must be exactly that much larger than the file of its source."""
+    output: Literal["tanh", "linear"] = "tanh"
+    """tanh: translations stay within the targets' range. linear: no last activation, for targets whose range is not
+    closed, such as heights: neither targets nor float files of translations are clamped to data.target_range."""
     spectral_norm: bool = False
     """Divide the weights of every convolution by their largest singular value; spade: of those outside its SPADE
     layers, but for the first and the last."""
@@ -74,11 +82,22 @@ class GeneratorConfig:
         if self.name == "spade" and self.n_upsamplings == MOST_UPSAMPLINGS:
             expected = "an even number with generator.n_upsamplings=7, whose last block has half of it"
             require(self.base_channels % 2 == 0, "generator.base_channels", self.base_channels, expected)
+        self._check_scale()
         if self.name == "unet":
             expected = "at least 5 for generator.name=unet"
             require(self.n_downsamplings >= 5, "generator.n_downsamplings", self.n_downsamplings, expected)
             expected = "transposed, nearest or bilinear with generator.name=unet"
             require(self.upsample != "residual", "generator.upsample", self.upsample, expected)
+
+    def _check_scale(self) -> None:
+        expected = f"one of {', '.join(f'{scale:g}' for scale in SCALES)}"
+        require(self.scale in SCALES, "generator.scale", self.scale, expected)
+        if self.scale != 1:
+            expected = f"1 with generator.name={self.name}; global and unet have other scales"
+            require(self.name in ("global", "unet"), "generator.scale", self.scale, expected)
+        fewest = round(-math.log2(self.scale))
+        expected = f"at least {fewest} with generator.scale={self.scale:g}"
+        require(self.n_downsamplings >= fewest, "generator.n_downsamplings", self.n_downsamplings, expected)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from data.batch import DataError, Sample
 from data.facades.geometry import MIN_SIDE
 from data.facades.renderer import CLASS_COLORS, CLASS_NAMES, render_facade
 from data.layout import ClassTable, Origin
+from data.resizing import resize_image
 
 SPLITS = ("train", "val", "test")
 
@@ -21,6 +22,8 @@ class SyntheticFacades:
     seed: another seed gives another data set; not negative.
     n_samples: number of samples in this split.
     height, width: size of the images in pixels, at least MIN_SIDE.
+    target_scale: sides of a photo, in those of its label map, a power of 2; for less than 1 it must be a whole number
+        of pixels.
 
     Raises:
         ValueError: an argument is out of its range.
@@ -28,7 +31,9 @@ class SyntheticFacades:
 
     own_classes: ClassVar[ClassTable | None] = ClassTable(CLASS_NAMES, torch.from_numpy(CLASS_COLORS))
 
-    def __init__(self, *, split: str, seed: int, n_samples: int, height: int, width: int) -> None:
+    def __init__(
+        self, *, split: str, seed: int, n_samples: int, height: int, width: int, target_scale: float = 1.0
+    ) -> None:
         if split not in SPLITS:
             raise ValueError(f"unknown split {split!r}: expected one of {', '.join(SPLITS)}")
         if seed < 0:
@@ -37,6 +42,9 @@ class SyntheticFacades:
             raise ValueError(f"n_samples must be positive, not {n_samples}")
         if min(height, width) < MIN_SIDE:
             raise ValueError(f"facades need at least {MIN_SIDE} x {MIN_SIDE} pixels, not {height} x {width}")
+        if height * target_scale % 1 or width * target_scale % 1:
+            raise ValueError(f"{target_scale:g} times {height} x {width} pixels is no whole number")
+        self._scale = target_scale
         self._seed = (seed, SPLITS.index(split))
         self._size = (height, width)
         self.folders: tuple[Path, ...] = ()
@@ -54,12 +62,20 @@ class SyntheticFacades:
         height: int,
         width: int,
         seed: int,
+        target_scale: float = 1.0,
     ) -> Self:
         """Return a split of the data set. See RegisteredLayout."""
         counts = dict(zip(SPLITS, (train_samples, val_samples, test_samples), strict=True))
         if split not in counts:
             raise DataError(f"synthetic_facades has no split {split!r}, only {', '.join(counts)}")
-        return cls(split=split, seed=seed, n_samples=counts[split], height=height, width=width)
+        if height * target_scale % 1 or width * target_scale % 1:
+            raise DataError(
+                f"data.synthetic.width x height is {width}x{height}, expected multiples of {1 / target_scale:g} with "
+                f"generator.scale={target_scale:g}"
+            )
+        return cls(
+            split=split, seed=seed, n_samples=counts[split], height=height, width=width, target_scale=target_scale
+        )
 
     @classmethod
     def has_split(cls, split: str) -> bool:
@@ -76,22 +92,29 @@ class SyntheticFacades:
 
     def origin(self, index: int) -> Origin:
         """Return what the content of sample `index` depends on."""
-        return Origin(f"synthetic_facades {self._seed} {self._size} {index}")
+        scale = "" if self._scale == 1 else f" {self._scale:g}"
+        return Origin(f"synthetic_facades {self._seed} {self._size} {index}{scale}")
 
     def read(self, index: int) -> Sample:
         """Draw sample `index`, 0 .. len - 1.
 
-        Its source is (1, H, W) uint8 class ids, its instances (1, H, W) int32, its target (3, H, W) uint8 RGB.
+        Its source is (1, H, W) uint8 class ids, its instances (1, H, W) int32, its target uint8 RGB, (3, H, W) at a
+        scale of 1. Of a source and a target, the larger one is drawn; the other is made of it.
 
         Raises:
             IndexError: there is no such sample.
         """
         if not 0 <= index < len(self):
             raise IndexError(f"index {index} is out of range for {len(self)} facades")
-        facade = render_facade(np.random.default_rng([*self._seed, index]), *self._size)
+        step = max(1, round(self._scale))  # pixels of the drawing in each direction, of which the source has one
+        height, width = (step * side for side in self._size)
+        facade = render_facade(np.random.default_rng([*self._seed, index]), height, width)
+        target = torch.from_numpy(facade.photo).permute(2, 0, 1).contiguous()
+        if self._scale < 1:
+            target = resize_image(target, *(int(side * self._scale) for side in self._size))
         return Sample(
             name=self.names[index],
-            source=torch.from_numpy(facade.labels)[None],
-            instances=torch.from_numpy(facade.instances)[None],
-            target=torch.from_numpy(facade.photo).permute(2, 0, 1).contiguous(),
+            source=torch.from_numpy(facade.labels)[None, step // 2 :: step, step // 2 :: step].contiguous(),
+            instances=torch.from_numpy(facade.instances)[None, step // 2 :: step, step // 2 :: step].contiguous(),
+            target=target,
         )

@@ -6,6 +6,7 @@ from torchvision.transforms.v2.functional import gaussian_blur
 
 from data.facades.dataset import SyntheticFacades
 from data.registration import MIN_SIDE, displacement
+from data.resizing import resize_image
 
 FACADES = SyntheticFacades(split="train", seed=0, n_samples=4, height=160, width=168)
 MARGIN = 16  # pixels
@@ -32,6 +33,19 @@ def test_the_place_of_the_target_is_found(index: int, shift: tuple[int, int], ki
     found = displacement(255 - source, target, source_is_ids=False)
     assert found is not None
     assert max(abs(a - b) for a, b in zip(found, shift, strict=True)) <= (1 if kind == "blurred" else 0)
+
+
+@pytest.mark.parametrize("is_larger", [True, False])
+def test_the_place_of_a_target_of_another_size_is_found_in_pixels_of_the_smaller(is_larger: bool) -> None:
+    pair = SyntheticFacades(split="train", seed=0, n_samples=1, height=320, width=336).read(0)
+    assert pair.target is not None
+    large, reduced = 255 - pair.target, resize_image(pair.target, 160, 168)
+    if is_larger:
+        found = displacement(cropped(reduced), large[:, 32 - 12 : -32 - 12, 32 + 8 : -32 + 8], source_is_ids=False)
+    else:
+        found = displacement(large[:, 32:-32, 32:-32], cropped(reduced, -4, 6), source_is_ids=False)
+    assert found == (-4, 6)
+    assert displacement(large, reduced[:, :, 1:], source_is_ids=False) is None
 
 
 def test_nothing_is_said_of_images_that_have_nothing_in_common() -> None:

@@ -16,6 +16,7 @@ def test_the_range_becomes_minus_1_to_1_and_the_rest_is_clamped() -> None:
     values = torch.tensor([[[[-10.0, 0.0, 5.0, 10.0, 99.0]]]])
     assert ValueRange.of([0, 10]).to_float(values).tolist() == [[[[-1, -1, 0, 1, 1]]]]
     assert values[0, 0, 0, 0] == -10  # the batch stays
+    assert ValueRange.of([0, 10]).to_float(values, clamps=False).tolist() == [[[[-3, -1, 0, 1, pytest.approx(18.8)]]]]
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.int16])

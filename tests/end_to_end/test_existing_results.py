@@ -96,7 +96,7 @@ def test_a_kept_image_of_another_size_is_a_problem(
 ) -> None:
     translate(*arguments)
     save_image(tmp_path / "out" / f"{NAMES[0]}.png", BLACK[:16])
-    with pytest.raises(DataError, match=r"facade_00000\.png: is 32x16, its source 32x32\. Remove it, or choose"):
+    with pytest.raises(DataError, match=r"facade_00000\.png: is 32x16, expected 32x32\. Remove it, or choose"):
         translate(*arguments, "--existing", "keep")
     said = capfd.readouterr().out
     assert "left out     1 existing image of another size than the source\n" in said

@@ -100,6 +100,10 @@ def test_other_weight_files_are_told(cli: ModuleType, reference: dict[str, Any],
         ConfigError, match=r"latest_net_G\.pth: data\.n_classes is 0 by the shapes of its weights, not 4"
     ):
         cli.main(["--checkpoint", str(tmp_path / "latest_net_G.pth"), "--input", "x", "data.n_classes=4"])
+    with pytest.raises(
+        ConfigError, match=r"generator\.scale is 1\.0 by the shapes of its weights, not 4\.0\. Remove the"
+    ):
+        cli.main(["--checkpoint", str(tmp_path / "latest_net_G.pth"), "--input", "x", "generator.scale=4"])
     with pytest.raises(DataError, match=r"latest_net_G\.pth: names no data set\. Name a folder"):
         cli.main(["--checkpoint", str(tmp_path / "latest_net_G.pth")])
 

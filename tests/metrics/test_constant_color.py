@@ -20,6 +20,16 @@ def test_the_best_constant_colours_are_the_medians_of_each_class() -> None:
     assert baseline.l1() == pytest.approx(np.abs(targets - constant).mean() / 255, rel=1e-6)
 
 
+@pytest.mark.parametrize("step", [2, 4])
+def test_classes_of_a_smaller_or_larger_label_map_are_those_of_the_same_place(step: int) -> None:
+    labels = torch.randint(0, 3, (1, 8, 12), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    large = labels.repeat_interleave(step, 1).repeat_interleave(step, 2)
+    for source, classes in ((labels, large), (large, labels)):
+        baseline = ConstantColorBaseline(n_classes=3)
+        baseline.add(source, (classes * 100).expand(3, -1, -1))
+        assert baseline.l1() == 0
+
+
 def test_an_rgb_source_has_one_constant_colour() -> None:
     baseline = ConstantColorBaseline(n_classes=0)
     target = torch.zeros(3, 4, 4, dtype=torch.uint8)

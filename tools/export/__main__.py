@@ -13,6 +13,7 @@ from pathlib import Path
 
 from inference.load import LoadedGenerator, find_checkpoint_file, load_generator, load_network
 from inference.style_image import encode_style
+from models.originals.layer_names import OriginalWeightsError
 from models.style_stem import choose_styles
 from tools.export.file import Dtype, export_program, export_weights
 from tools.export.html import export_page
@@ -111,6 +112,12 @@ def write_originals(loaded: LoadedGenerator, output: Path, family: str | None) -
     Raises:
         OriginalWeightsError: the family has no such network.
     """
+    for key, usual in (("scale", 1), ("output", "tanh")):
+        value = getattr(loaded.config.generator, key)
+        if value != usual:
+            raise OriginalWeightsError(
+                f"{loaded.file}: no original has a network with generator.{key}={value}. Use --format safetensors."
+            )
     files = original_files(loaded.generator, output)
     families = {path: choose_family(network, family) for path, network in files.items()}
     for path, network in files.items():

@@ -57,9 +57,12 @@ def write_onnx(program: ExportedProgram, path: Path, facts: Mapping[str, str]) -
     assert onnx_program is not None
     onnx_program.model.metadata_props.update(facts)
     graph = onnx_program.model.graph
-    for value in (*graph.inputs, *graph.outputs):
-        assert value.shape is not None
-        value.shape = onnx_ir.Shape(["batch", value.shape[1], "height", "width"])  # instead of s38, 4*s39 and the like
+    is_scaled = json.loads(facts["config"])["generator"]["scale"] != 1
+    of_output = "translated_" if is_scaled else ""
+    for values, prefix in ((graph.inputs, ""), (graph.outputs, of_output)):
+        for value in values:
+            assert value.shape is not None  # instead of s38, 4*s39 and the like
+            value.shape = onnx_ir.Shape(["batch", value.shape[1], f"{prefix}height", f"{prefix}width"])
     onnx_program.save(path, external_data=False)
 
 

@@ -38,6 +38,7 @@ class Description:
     size_multiple, min_size: the sides that the generator takes.
     n_classes: K, without ignored pixels. ignore_id: the id of those in files; None where there are none.
     samples: the names of samples to start from. sample_sizes: width and height of those that the page carries.
+    scale: sides of a translation, in those of its source; rounded up.
     """
 
     title: str
@@ -56,6 +57,7 @@ class Description:
     min_size: int
     samples: list[str]
     sample_sizes: list[tuple[int, int]] = field(default_factory=list)
+    scale: float = 1.0
 
     def to_json(self) -> str:
         """Return JSON that an element of a page may hold, whatever the names in it are."""
@@ -99,6 +101,7 @@ def describe(
         size_multiple=sides.multiple,
         min_size=sides.minimum,
         samples=samples,
+        scale=config.generator.scale,
     )
 
 

@@ -23,7 +23,7 @@ class Translator:
         self._is_closed = False
 
     def translate(self, sample: Sample, seed: int) -> Tensor:
-        """Return (3, H, W) uint8, of the size of the sample.
+        """Return (3, H, W) uint8, of the size of the sample times the generator's scale.
 
         seed: of features and noise, where the generator takes them.
 
@@ -35,7 +35,8 @@ class Translator:
         return self._thread.submit(self._translate, sample, seed).result()
 
     def _translate(self, sample: Sample, seed: int) -> Tensor:
-        enlarged, window = padded(sample, self._preprocessing.size_multiple, self._preprocessing.min_size)
+        rule = self._preprocessing
+        enlarged, window = padded(sample, rule.size_multiple, rule.min_size, rule.target_scale)
         return window.cut(self._predictor.with_seed(seed).translate(Batch.of([enlarged]))[0])
 
     def close(self) -> None:

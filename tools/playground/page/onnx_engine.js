@@ -1,7 +1,7 @@
 // The engine of a page that carries its network: onnxruntime-web computes in a worker, so that one can draw meanwhile.
 
 import { piped } from "png";
-import { decode, rgbBytes } from "wire";
+import { decode, rgbBytes, translatedSize } from "wire";
 
 const SCRIPT = { type: "text/javascript" };
 
@@ -27,7 +27,8 @@ export async function openEngine(model) {
         inputs.instances = { type: "int32", data: reflect(instances, new Int32Array(n)), dims: [1, 1, ...dims] };
       }
       const rgb = await ask({ inputs }, Object.values(inputs).map(input => input.data.buffer));
-      return cut(rgb, dims, rows.before, columns.before, width, height);
+      const [top, left] = [rows, columns].map(side => side.before * model.scale);
+      return cut(rgb, dims.map(side => side * model.scale), top, left, ...translatedSize(width, height, model));
     },
 
     /** Return sample `index` as a Picture. */
@@ -73,9 +74,10 @@ function asking(worker) {
 }
 
 /** Return the pixels of a side after padding by reflection, and how many come before; see inference/padding.py. */
-function padding(length, { size_multiple: multiple, min_size: least }) {
+function padding(length, { size_multiple: multiple, min_size: least, scale }) {
   const total = Math.max(least, Math.ceil(length / multiple) * multiple);
-  const before = Math.floor((total - length) / 2), period = Math.max(2 * (length - 1), 1);
+  const unit = Math.ceil(1 / scale), period = Math.max(2 * (length - 1), 1);
+  const before = Math.floor((total - length) / 2 / unit) * unit;
   const positions = Array.from({ length: total }, (_, at) => {
     if (length === 1) return 0;
     const position = (((at - before) % period) + period) % period;

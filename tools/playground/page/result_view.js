@@ -20,7 +20,9 @@ export class ResultView {
     }
     this.result.parentElement.style.setProperty("--ratio", image.width / image.height);
     this.result.getContext("2d").putImageData(image, 0, 0);
-    this.over.getContext("2d").putImageData(job.picture.toImageData(this.colors), 0, 0);
+    const over = this.over.getContext("2d");
+    over.imageSmoothingEnabled = false; // a source of another size shows its pixels
+    over.drawImage(canvasOf(job.picture.toImageData(this.colors)), 0, 0, image.width, image.height);
     const isShort = milliseconds < 1000;
     this.time.textContent = isShort ? `${Math.round(milliseconds)} ms` : `${(milliseconds / 1000).toFixed(1)} s`;
     this.result.dispatchEvent(new CustomEvent("translated", { bubbles: true, detail: { milliseconds } }));
@@ -52,6 +54,13 @@ export class Strip {
     figure.append(copy, bar);
     this.element.prepend(figure);
   }
+}
+
+function canvasOf(image) {
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [image.width, image.height];
+  canvas.getContext("2d").putImageData(image, 0, 0);
+  return canvas;
 }
 
 function button(text, title, onClick) {

@@ -1,6 +1,6 @@
 // The engine of the playground: the server that sent the page translates.
 
-import { decode, encode } from "wire";
+import { decode, encode, translatedSize } from "wire";
 
 export async function openEngine(model) {
   const form = { hasClasses: model.classes.length > 0, hasInstances: model.needs_instances };
@@ -14,7 +14,7 @@ export async function openEngine(model) {
         headers: { "Content-Type": "application/octet-stream" },
         body,
       });
-      return opaque(new Uint8Array(await bytes.arrayBuffer()), width, height);
+      return opaque(new Uint8Array(await bytes.arrayBuffer()), ...translatedSize(width, height, model));
     },
 
     /** Return sample `index` of the test split as a Picture. */

@@ -39,3 +39,8 @@ export function rgbBytes(values) {
   }
   return bytes;
 }
+
+/** Return width and height of the translation of a picture. */
+export function translatedSize(width, height, { scale }) {
+  return [width, height].map(side => Math.ceil(side * scale));
+}

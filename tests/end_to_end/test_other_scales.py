@@ -1,0 +1,341 @@
+"""The journey of pairs whose targets are larger, or smaller, than their sources."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import pairgan
+from configs import build
+from configs.load import load_config
+from data.batch import DataError
+from data.facades.dataset import SyntheticFacades
+from data.image_files import read_rgb
+from data.resizing import resize_image
+from data.stored_images import StoredForm, read_stored
+from data.tiff_file import geo_tags
+from data.video_file import VideoFile
+from inference.output_folder import gallery_image
+from models.originals.layer_names import OriginalWeightsError
+from tests.conftest import save_image, write_tiny_config
+from tests.images import GEO_TAGS, bands, heights, tifffile
+from tests.runs import assert_equal, checkpoint, program_main, run, translate, without_config
+from tests.tools.playground.requests import post
+from tests.tools.playground.serving import serving
+from tests.videos import write_video
+from tools import check_data
+from tools.sample_sheet import training_sheet
+from utils.checkpoint import CheckpointError
+from utils.errors import ConfigError
+
+SCALE = 4
+DATA = ["data.layout=paired_folders", "data.instance_edges=false", "data.preprocess=crop"]
+DATA += ["data.crop_width=16", "data.crop_height=16", "train.batch_size=2"]
+NETWORK = ["generator.scale=4", "generator.upsample=nearest", "generator.init_gain=0.3"]
+
+
+def write_pairs(root: Path, scale: float = SCALE) -> None:
+    """Facades of 128 pixels and their reductions: the larger of the two is the target where scale is above 1."""
+    for split, n in (("train", 4), ("val", 2), ("test", 2)):
+        facades = SyntheticFacades(split=split, seed=0, n_samples=n, height=128, width=128)
+        for name, target in ((name, facades.read(index).target) for index, name in enumerate(facades.names)):
+            assert target is not None
+            side = round(128 / max(scale, 1 / scale))
+            large, small = (image.permute(1, 2, 0).numpy() for image in (target, resize_image(target, side, side)))
+            first, second = (small, large) if scale > 1 else (large, small)
+            save_image(root / f"{split}_A" / f"{name}.png", first)
+            save_image(root / f"{split}_B" / f"{name}.png", second)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The configuration of a finished run of low-resolution images -> four times as large, `runs/tiny`."""
+    folder = tmp_path_factory.mktemp("journey")
+    write_pairs(folder / "pairs")
+    config = write_tiny_config(folder)
+    settings = [*DATA, f"data.root={folder / 'pairs'}", *NETWORK, "checkpoint.every_steps=2", "checkpoint.keep=0"]
+    settings += ["data.augment.rotation_degrees=[-5,5]", "augmentation.policy=[translation,cutout]"]
+    run(config, *settings, "run.name=whole")
+    run(config, *settings, "train.max_steps=2")
+    run(config, *settings)
+    return config
+
+
+def run_of(config: Path) -> Path:
+    return config.parent / "runs" / "tiny"
+
+
+def test_a_run_resumes_with_the_same_bits(trained: Path) -> None:
+    assert_equal(without_config(checkpoint(trained, 4)), without_config(checkpoint(trained, 4, "whole")))
+    with pytest.raises(
+        CheckpointError, match=r"was trained with generator\.output=tanh, now it is linear: set it back"
+    ):
+        run(trained, *DATA, f"data.root={trained.parent / 'pairs'}", *NETWORK, "generator.output=linear")
+
+
+def test_validation_shows_all_at_the_size_of_the_target(trained: Path) -> None:
+    pictures = {
+        kind: read_rgb(run_of(trained) / "web" / "images" / f"sample_0_{kind}.png") for kind in ("source", "target")
+    }
+    assert pictures["target"].shape == pictures["source"].shape == (3, 128, 128)
+    stored = read_rgb(trained.parent / "pairs" / "val_A" / "facade_00000.png")
+    assert torch.equal(pictures["source"], stored.repeat_interleave(4, 1).repeat_interleave(4, 2))
+
+
+def test_a_split_is_translated_and_measured(trained: Path, tmp_path: Path) -> None:
+    translate("--checkpoint", str(run_of(trained)), "--output", str(tmp_path / "out"))
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert metrics["protocol"]["sizes"] == {"128x128": 2}
+    assert read_rgb(tmp_path / "out" / "facade_00000.png").shape == (3, 128, 128)
+    for kind in ("source", "target", "difference"):
+        assert read_rgb(tmp_path / "out" / gallery_image(kind, "facade_00000")).shape == (3, 128, 128)
+    assert read_rgb(tmp_path / "out" / "contact_sheet.png").shape[2] > 3 * 128
+    kept = tmp_path / "out" / "facade_00001.png"
+    before = kept.stat().st_mtime_ns
+    translate("--checkpoint", str(run_of(trained)), "--output", str(tmp_path / "out"), "--existing", "keep")
+    assert kept.stat().st_mtime_ns == before
+
+
+def test_images_of_any_size_become_four_times_as_large_in_tiles_too(
+    trained: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rng = np.random.default_rng(0)
+    for name, size in (("odd", (37, 50)), ("small", (3, 5))):
+        save_image(tmp_path / "in" / f"{name}.png", rng.integers(0, 256, (*size, 3), dtype=np.uint8))
+    command = ["--checkpoint", str(run_of(trained)), "--input", str(tmp_path / "in"), "--opt-level", "O0"]
+    translate(*command, "--output", str(tmp_path / "whole"))
+    translate(*command, "--output", str(tmp_path / "tiles"), "--tile", "64")
+    translate(*command, "--output", str(tmp_path / "flipped"), "--tta", "flip", "--compile", "off")
+    odd, tiled = (read_rgb(tmp_path / name / "odd.png").int() for name in ("whole", "tiles"))
+    assert odd.shape == (3, 148, 200)
+    assert odd.float().std() > 5
+    assert (odd - tiled).abs().max() <= 1
+    assert read_rgb(tmp_path / "flipped" / "odd.png").shape == (3, 148, 200)
+    assert read_rgb(tmp_path / "whole" / "small.png").shape == (3, 12, 20)
+    assert "1 image below 16 pixels, such as small (5x3)" in caplog.text
+    save_image(tmp_path / "whole" / "odd.png", np.zeros((37, 50, 3), np.uint8))
+    with pytest.raises(DataError, match=r"odd\.png: is 50x37, expected 200x148\. Remove it, or choose"):
+        translate(*command, "--output", str(tmp_path / "whole"), "--existing", "keep")
+
+
+@pytest.mark.parametrize("kind", ["onnx", "pt2"])
+def test_exports_translate_as_test_py(trained: Path, tmp_path: Path, kind: str) -> None:
+    pixels = np.random.default_rng(1).integers(0, 256, (19, 30, 3), dtype=np.uint8)
+    save_image(tmp_path / "x.png", pixels)
+    translate(
+        *("--checkpoint", str(run_of(trained)), "--input", str(tmp_path / "x.png")),
+        *("--output", str(tmp_path / "out"), "--opt-level", "O0"),
+    )
+    shutil.copytree(run_of(trained), tmp_path / "run")
+    program_main("tools.export")(["--checkpoint", str(tmp_path / "run"), "--format", kind])
+    found = np.asarray(pairgan.load(tmp_path / "run" / f"generator.{kind}", device="cpu")(pixels)).astype(int)
+    wanted = read_rgb(tmp_path / "out" / "x.png").permute(1, 2, 0).numpy()
+    assert found.shape == wanted.shape == (76, 120, 3)
+    assert abs(found - wanted).max() <= 1
+
+
+def test_safetensors_know_the_scale_and_the_originals_do_not(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(run_of(trained), tmp_path / "run")
+    program_main("tools.export")(["--checkpoint", str(tmp_path / "run"), "--format", "safetensors"])
+    source = trained.parent / "pairs" / "test_A" / "facade_00000.png"
+    command = ["--input", str(source), "--opt-level", "O0"]
+    files = {"run": tmp_path / "run", "file": tmp_path / "run" / "generator.safetensors"}
+    for name, file in files.items():
+        translate("--checkpoint", str(file), *command, "--output", str(tmp_path / name))
+    made = [read_rgb(tmp_path / name / "facade_00000.png") for name in files]
+    assert torch.equal(made[0], made[1])
+    with pytest.raises(OriginalWeightsError, match=r"no original has a network with generator\.scale=4\.0\. Use"):
+        program_main("tools.export")(["--checkpoint", str(tmp_path / "run"), "--format", "original"])
+
+
+def test_the_playground_translates_to_the_new_size(trained: Path, tmp_path: Path) -> None:
+    pixels = np.random.default_rng(2).integers(0, 256, (19, 30, 3), dtype=np.uint8)
+    save_image(tmp_path / "x.png", pixels)
+    command = ["--checkpoint", str(run_of(trained)), "--opt-level", "O0"]
+    translate(*command, "--input", str(tmp_path / "x.png"), "--output", str(tmp_path / "out"))
+    with serving(*command) as server:
+        status, answer = post(server, pixels)
+    assert status == 200
+    wanted = read_rgb(tmp_path / "out" / "x.png").permute(1, 2, 0).numpy()
+    assert np.array_equal(np.frombuffer(answer, np.uint8).reshape(wanted.shape), wanted)
+
+
+def test_a_video_becomes_larger(trained: Path, tmp_path: Path) -> None:
+    clip = write_video(tmp_path / "clip.mp4")
+    translate(
+        *("--checkpoint", str(run_of(trained)), "--input", str(clip), "--output", str(tmp_path / "large.mp4")),
+        *("--frames", str(tmp_path / "frames"), "--opt-level", "O0"),
+    )
+    before, after = VideoFile(clip), VideoFile(tmp_path / "large.mp4")
+    assert (after.height, after.width, after.n_frames) == (4 * before.height, 4 * before.width, before.n_frames)
+    frame = min((tmp_path / "frames").glob("*.png"))
+    assert read_rgb(frame).shape[1:] == (4 * before.height, 4 * before.width)
+
+
+def test_the_plan_and_the_sheet_of_samples_name_and_show_both_sizes(trained: Path) -> None:
+    assert "the first is facade_00000 16x16 -> 64x64" in (run_of(trained) / "log.txt").read_text()
+    settings = [*DATA, f"data.root={trained.parent / 'pairs'}", *NETWORK, "data.flip=false"]
+    config = load_config(trained, settings)
+    sheet = training_sheet(config, build.build_layout(config, "train", needs_targets=True), 1)
+    assert sheet is not None
+    stored = read_rgb(trained.parent / "pairs" / "train_A" / "facade_00000.png")
+    enlarged = stored.repeat_interleave(4, 1).repeat_interleave(4, 2)
+    assert torch.equal(sheet[:, 76:204, 16:144], enlarged)
+
+
+def test_check_data_finds_pairs_of_another_size(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_pairs(tmp_path / "pairs")
+    wrong = tmp_path / "pairs" / "train_B" / "facade_00002.png"
+    save_image(wrong, np.zeros((128, 127, 3), np.uint8))
+    settings = [*DATA, f"data.root={tmp_path / 'pairs'}", *NETWORK]
+    with pytest.raises(SystemExit):
+        check_data.main(["--config", str(trained), *settings, "--show", "2", "--sheet", str(tmp_path / "sheet.png")])
+    lines = capsys.readouterr().out.splitlines()
+    problems = [line for line in lines if "facade_00002" in line]
+    assert len(problems) == 1
+    assert "is 32x32 but its partner" in problems[0]
+    assert "is 127x128, expected 128x128 with generator.scale=4" in problems[0]
+    assert lines[-1].startswith("1 problem in ")
+    with pytest.raises(DataError, match=r"facade_00002\.png is 127x128, expected 128x128"):
+        run(trained, *settings, f"run.root={tmp_path}", "train.max_steps=3")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["generator.scale=0.5"],
+        ["generator.scale=0.25", "generator.n_downsamplings=3", "generator.upsample=residual"],
+        ["generator.scale=2", "discriminator.norm=batch", "train.retain_graph=false", "train.pool_size=3"],
+        ["generator.scale=4", "loss.r1=1", "train.ema_decay=0.9", "train.accumulation_steps=2"],
+        ["generator.scale=2", "generator.name=unet", "generator.n_downsamplings=5", "generator.upsample=nearest"],
+        ["generator.scale=0.5", "generator.name=unet", "generator.n_downsamplings=5", "data.instance_edges=false"],
+        [
+            *("generator.scale=2", "discriminator.name=segmentation", "discriminator.n_downsamplings=3"),
+            *("loss.gan_mode=segmentation", "loss.feature_matching=0", "loss.labelmix=5"),
+        ],
+        ["generator.scale=2", "data.cache=memory", "generator.name=global", "train.max_steps=5"],
+    ],
+)
+def test_label_maps_are_translated_at_every_scale(tiny_config: Path, tmp_path: Path, settings: list[str]) -> None:
+    run(tiny_config, "data.synthetic.height=64", "data.synthetic.width=64", *settings)
+    translate("--checkpoint", str(run_of(tiny_config)), "--output", str(tmp_path / "out"))
+    scale = float(re.findall(r"generator\.scale=([\d.]+)", " ".join(settings))[0])
+    sizes = json.loads((tmp_path / "out" / "metrics.json").read_text())["protocol"]["sizes"]
+    assert sizes == {f"{64 * scale:g}x{64 * scale:g}": 3}
+    assert read_rgb(tmp_path / "out" / gallery_image("source", "facade_00000")).shape[1] == 64 * scale
+
+
+def test_weights_of_another_scale_begin_a_run(tiny_config: Path) -> None:
+    run(tiny_config, "train.max_steps=1", "run.name=first")
+    first = checkpoint(tiny_config, 1, "first")["generator"]["network"]
+    settings = ["generator.scale=2", "optimizer.learning_rate=0", "train.max_steps=1"]
+    run(tiny_config, *settings, f"init.generator={tiny_config.parent / 'runs' / 'first'}")
+    second = checkpoint(tiny_config, 1)["generator"]["network"]
+    assert second.keys() - first.keys() == {"ups.2.0.weight"}
+    assert_equal(first, {name: second[name] for name in first})
+    assert "init.generator  " in (run_of(tiny_config) / "log.txt").read_text()
+
+
+@pytest.mark.parametrize("scale", [0.5, 2])
+def test_smaller_pairs_of_files_take_the_way_of_the_larger(tmp_path: Path, scale: float) -> None:
+    config = write_tiny_config(tmp_path)
+    write_pairs(tmp_path / "pairs", scale)
+    settings = [*DATA, f"data.root={tmp_path / 'pairs'}", f"generator.scale={scale}", "data.augment.vertical_flip=true"]
+    run(config, *settings, "train.max_steps=1")
+    pixels = np.random.default_rng(3).integers(0, 256, (19, 30, 3), dtype=np.uint8)
+    save_image(tmp_path / "in" / "x.png", pixels)
+    command = ["--checkpoint", str(run_of(config)), "--input", str(tmp_path / "in" / "x.png"), "--opt-level", "O0"]
+    translate(*command, "--output", str(tmp_path / "out"))
+    made = read_rgb(tmp_path / "out" / "x.png")
+    assert made.shape[1:] == ((10, 15) if scale == 0.5 else (38, 60))
+    with serving("--checkpoint", str(run_of(config)), "--opt-level", "O0") as server:
+        _, answer = post(server, pixels)
+    assert np.array_equal(np.frombuffer(answer, np.uint8).reshape(*made.shape[1:], 3), made.permute(1, 2, 0))
+    shutil.copytree(run_of(config), tmp_path / "run")
+    program_main("tools.export")(["--checkpoint", str(tmp_path / "run"), "--format", "onnx"])
+    translated = pairgan.load(tmp_path / "run" / "generator.onnx")(tmp_path / "in" / "x.png")
+    assert abs(np.asarray(translated).astype(int) - made.permute(1, 2, 0).numpy()).max() <= 1
+
+
+def written(tiny_config: Path, *settings: str) -> Path:
+    """The results of a run on 4-band images of 40x32 and heights, larger by generator.scale."""
+    root = tiny_config.parent / "bands"
+    for split, numbers in (("train", range(3)), ("val", range(3, 5)), ("test", range(5, 7))):
+        for number in numbers:
+            for folder in ("A", "B"):
+                (root / f"{split}_{folder}").mkdir(parents=True, exist_ok=True)
+            pixels = bands(number).transpose(1, 2, 0)
+            options = {"photometric": "minisblack", "planarconfig": "contig", "extratags": GEO_TAGS}
+            tifffile().imwrite(root / f"{split}_A" / f"{number}.tif", pixels, **options)
+            tifffile().imwrite(root / f"{split}_B" / f"{number}.tif", heights(number, 64, 80))
+    data = ["data.layout=paired_folders", f"data.root={root}", "data.instance_edges=false"]
+    data += ["data.source_channels=4", "data.target_channels=1", "generator.scale=2", *settings]
+    run(tiny_config, *data)
+    translate(
+        "--checkpoint", str(run_of(tiny_config)), "--output", str(tiny_config.parent / "out"), "--opt-level", "O0"
+    )
+    return tiny_config.parent / "out"
+
+
+def test_bands_become_a_larger_float_tiff_at_its_place(tiny_config: Path) -> None:
+    tifffile()
+    settings = ("generator.output=linear", "data.target_range=[0,0.5]", "generator.init_gain=0.5")
+    folder = written(tiny_config, *settings)
+    form = StoredForm(1, "data.target_channels", is_8_bit=False)
+    made = read_stored(folder / "5.tif", form)
+    assert made.dtype == torch.float32
+    assert made.shape == (1, 64, 80)
+    assert made.min() < 0  # beyond the range, which is not closed
+    assert made.max() > 0.5
+    tags = {tag[0]: tag[3] for tag in geo_tags(folder / "5.tif", 64, 80)}
+    sizes = {code: value for code, _, _, value, _ in GEO_TAGS}
+    assert tags[33550][:2] == tuple(size / 2 for size in sizes[33550][:2])
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert metrics["mean"]["mae"] == pytest.approx(metrics["mean"]["l1"] * 0.5, rel=0.01)
+    assert metrics["mean"]["l1"] > 1  # heights are far beyond half a metre
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["generator.scale=3"], r"generator\.scale is 3\.0, expected one of 0\.25, 0\.5, 1, 2, 4"),
+        (["generator.scale=-2"], r"generator\.scale is -2\.0, expected one of"),
+        (
+            ["generator.scale=2", "generator.name=local"],
+            r"scale is 2\.0, expected 1 with generator\.name=local; global",
+        ),
+        (["generator.scale=2", "generator.name=spade"], r"expected 1 with generator\.name=spade; global and unet have"),
+        (["generator.scale=0.25", "generator.n_downsamplings=1"], r"n_downsamplings is 1, expected at least 2 with"),
+        (
+            ["generator.scale=2", "data.layout=side_by_side", "data.root=.", "data.instance_edges=false"],
+            r"generator\.scale is 2\.0, expected 1 with data\.layout=side_by_side, .*to-folders",
+        ),
+        (["generator.scale=2", "features.n_channels=3"], r"scale is 2\.0, expected 1 with features\.n_channels, which"),
+        (["generator.output=sigmoid"], r"generator\.output is .?sigmoid.?, expected"),
+    ],
+)
+def test_settings_that_do_not_fit_are_named(tiny_config: Path, settings: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_config(tiny_config, settings)
+
+
+def test_a_load_size_without_whole_targets_is_named(tiny_config: Path) -> None:
+    sizes = ["data.preprocess=resize_and_crop", "data.load_width=66", "data.load_height=64"]
+    with pytest.raises(
+        ConfigError, match=r"data\.load_width is 66, expected a multiple of 4 with generator\.scale=0\.25"
+    ):
+        run(tiny_config, *sizes, "data.crop_width=32", "data.crop_height=32", "generator.scale=0.25")
+
+
+def test_halves_of_a_picture_are_refused(trained: Path, tmp_path: Path) -> None:
+    source = trained.parent / "pairs" / "test_A"
+    with pytest.raises(DataError, match=r"--side A: sides have one size, and generator\.scale=4\. Remove it\."):
+        translate(
+            "--checkpoint", str(run_of(trained)), "--input", str(source), "--side", "A", "--output", str(tmp_path)
+        )

@@ -1,0 +1,78 @@
+"""Generators whose output is larger or smaller than their input, or without bounds."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from models.global_generator import GlobalGenerator
+from models.local_enhancer import LocalEnhancer
+from models.spade_generator import SpadeGenerator
+from models.unet_generator import UnetGenerator
+
+SMALL: dict[str, Any] = {"in_channels": 3, "base_channels": 4}
+GLOBAL: dict[str, Any] = {**SMALL, "n_downsamplings": 2, "n_blocks": 1}
+UNET: dict[str, Any] = {**SMALL, "n_downsamplings": 5}
+SCALES = [0.25, 0.5, 2.0, 4.0]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("upsample", ["transposed", "nearest", "bilinear", "residual"])
+def test_a_global_generator_has_every_scale(scale: float, upsample: str) -> None:
+    generator = GlobalGenerator(**GLOBAL, scale=scale, upsample=upsample)  # type: ignore[arg-type]
+    check(generator, scale, GlobalGenerator.image_sides(n_downsamplings=2, scale=scale).minimum)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("upsample", ["transposed", "nearest", "bilinear"])
+def test_a_unet_has_every_scale(scale: float, upsample: str) -> None:
+    generator = UnetGenerator(**UNET, scale=scale, upsample=upsample)  # type: ignore[arg-type]
+    check(generator, scale, UnetGenerator.image_sides(n_downsamplings=5).minimum)
+
+
+def check(generator: nn.Module, scale: float, minimum: int) -> None:
+    source = torch.randn(2, 3, minimum, 2 * minimum + 32)
+    output = generator(source)
+    assert output.shape == (2, 3, round(minimum * scale), round((2 * minimum + 32) * scale))
+    assert output.abs().max() <= 1
+    output.square().mean().backward()
+    assert all(parameter.grad is not None for parameter in generator.parameters())
+
+
+def test_further_upsamplings_halve_the_channels_down_to_16() -> None:
+    wide = GlobalGenerator(in_channels=3, base_channels=64, n_downsamplings=1, n_blocks=0, scale=4.0)
+    assert wide.state_dict()["head.1.weight"].shape[1] == 16
+    assert [name for name in wide.state_dict() if name.startswith("ups")] == [f"ups.{n}.0.weight" for n in range(3)]
+    narrow = GlobalGenerator(in_channels=3, base_channels=20, n_downsamplings=1, n_blocks=0, scale=4.0)
+    assert narrow.state_dict()["head.1.weight"].shape[1] == 16
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_weights_of_another_scale_have_their_places(scale: float) -> None:
+    usual, scaled = UnetGenerator(**UNET).state_dict(), UnetGenerator(**UNET, scale=scale).state_dict()
+    shared = [name for name in scaled if name in usual and scaled[name].shape == usual[name].shape]
+    assert [name for name in scaled if name.startswith("downs")] == [
+        name for name in shared if name.startswith("downs")
+    ]
+    assert any(name.startswith("ups") for name in shared)
+
+
+@pytest.mark.parametrize(
+    ("generator", "with_tanh"),
+    [
+        (GlobalGenerator(**GLOBAL, output="linear"), GlobalGenerator(**GLOBAL)),
+        (LocalEnhancer(**GLOBAL, output="linear"), LocalEnhancer(**GLOBAL)),
+        (UnetGenerator(**UNET, dropout=False, output="linear"), UnetGenerator(**UNET, dropout=False)),
+        (SpadeGenerator(**SMALL, n_upsamplings=3, output="linear"), SpadeGenerator(**SMALL, n_upsamplings=3)),
+    ],
+)
+def test_a_linear_output_is_that_before_tanh(generator: nn.Module, with_tanh: nn.Module) -> None:
+    with_tanh.load_state_dict(generator.state_dict())
+    source = torch.randn(1, 3, 32, 32)
+    with torch.no_grad():
+        for parameter in (*generator.parameters(), *with_tanh.parameters()):
+            parameter.mul_(3)
+        linear, bounded = generator.eval()(source), with_tanh.eval()(source)
+    assert linear.abs().max() > 1
+    assert torch.allclose(linear.tanh(), bounded)
