@@ -20,7 +20,7 @@ from metrics.evaluator import TITLES, Evaluator, Measurement, Summary, shown
 from metrics.segmentation import class_table
 from utils.atomic_file import path_in_errors
 from utils.distributed import World
-from utils.gallery import Row, write_gallery
+from utils.gallery import Row, Swatch, write_gallery
 from utils.image_grid import difference
 from utils.log import logger
 from utils.text import counted, printable
@@ -47,6 +47,7 @@ class Results:
     output: the folder of `prepare_output`. layout: the samples of all processes.
     store: the files of the translated images.
     show_target: returns a target or a translation as (3, H, W) uint8 RGB, to be compared with another; see Predictor.
+    legend: the classes of label maps, for the gallery.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Results:
         evaluator: Evaluator,
         store: ImageStore,
         show_target: Callable[[Tensor, Tensor | None], Tensor],
+        legend: Sequence[Swatch] = (),
     ) -> None:
         self._output = output
         self._evaluator = evaluator
@@ -64,6 +66,7 @@ class Results:
         self._store = store
         self._show_target = show_target
         self._layout = layout
+        self._legend = legend
         self._indices = {name: index for index, name in enumerate(layout.names)}
         n_channels = store.form.n_channels if store.form else 3
         self._baseline = ConstantColorBaseline(layout.n_classes, 3 if n_channels == 1 else n_channels)
@@ -150,7 +153,7 @@ class Results:
             logger.info("kept         %s", counted(n_kept, "existing image"))
         if not records:
             return
-        write_gallery(self._output / INDEX, [record.row for record in records], title)
+        write_gallery(self._output / INDEX, [record.row for record in records], title, legend=self._legend)
         logger.info("translated   %s: %s", counted(len(records) - n_kept, "image"), self._output)
         _warn_of_small(records)
         if on_sheet := [record.on_sheet for record in records if record.on_sheet]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from configs import build
+from configs.label_maps import legend
 from data.batch import Batch, DataError
 from data.layout import Layout
 from data.preprocessing import Preprocessing
@@ -106,7 +107,9 @@ def translate_all(
             record_origin(origin, output, layout, existing)
         evaluator = build.build_evaluator(config, predictor.device) if has_targets else Evaluator()
     store = image_store(config.data)
-    results = Results(output, layout, evaluator, store, predictor.show_target)
+    results = Results(
+        output, layout, evaluator, store, predictor.show_target, legend(config.data, evaluator.label_colors)
+    )
     preprocessing = build.build_preprocessing(config)
     indices: Sequence[int] = range(world.rank, len(layout), world.size)
     problems: list[str] = []

@@ -1,5 +1,6 @@
 """The journey of label maps that are drawn in colours and have no instance maps, to photos."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -66,6 +67,13 @@ def test_plan_and_validation_show_names_and_colours(trained: Path) -> None:
     assert "--instances" not in log
     shown = read_rgb(run_of(trained) / "web" / "images" / "sample_0_source.png")
     assert {tuple(color) for color in shown.flatten(1).T.tolist()} <= {tuple(color) for color in COLORS.tolist()}
+
+
+def test_galleries_have_a_legend(trained: Path, tmp_path: Path) -> None:
+    translate("--checkpoint", str(run_of(trained)), "--output", str(tmp_path))
+    for page in (run_of(trained) / "web" / "index.html", tmp_path / "index.html"):
+        swatches = re.findall(r'<li><i style="background: #(\w+)"></i>(\w+)</li>', page.read_text())
+        assert swatches == [("4682b4", "sky"), ("804080", "road"), ("00008e", "car"), ("000000", "ignored")]
 
 
 def test_the_checkpoint_holds_the_colours(trained: Path) -> None:

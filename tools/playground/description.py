@@ -5,14 +5,13 @@ from dataclasses import asdict, dataclass, field
 
 from configs import build
 from configs.image_sides import image_sides
-from configs.label_maps import class_table, ignored_id
+from configs.label_maps import ignored_id, named_classes
 from configs.schema import Config
 from data.conditioning import Conditioning
 from inference.load import LoadedGenerator
 from tools.playground.wire import MAX_PIXELS
 from utils.errors import ConfigError
 from utils.label_colors import IGNORED, read_label_colors
-from utils.palette import CITYSCAPES
 
 DEFAULT_SIDE = 256  # pixels, where the settings name no size
 SIDES = (64, 1024)  # least and greatest side of a new picture
@@ -118,7 +117,7 @@ def _classes(config: Config) -> list[PageClass]:
     """Return the classes with their names and colours, as far as the data set or a setting label_colors has them."""
     data, n_classes = config.data, build.number_of_classes(config.data)
     colors = build.class_colors(data)
-    table = class_table(data)
+    table = named_classes(data)
     if config.metrics.label_colors is not None:
         known = read_label_colors(config.metrics.label_colors)
         if known.n_classes != n_classes:
@@ -129,8 +128,6 @@ def _classes(config: Config) -> list[PageClass]:
         names, colors = known.names, known.colors
     elif table is not None:
         names = table.names
-    elif n_classes == len(CITYSCAPES):
-        names = tuple(kind.name for kind in CITYSCAPES)
     else:
         names = tuple(map(str, range(n_classes)))
     classes = [
