@@ -109,7 +109,8 @@ def test_an_exported_program_takes_ids(trained: Path, tmp_path: Path) -> None:
     assert (model.n_classes, list(model.inputs)) == (3, ["source"])  # edges are made in the program
     wanted = read_rgb(tmp_path / "out" / "x.png").permute(1, 2, 0).numpy().astype(int)
     assert abs(np.asarray(model(ids)).astype(int) - wanted).max() <= 1
-    with pytest.raises(pairgan.ImageError, match=r"x\.png: this model knows no colours\. Give \(H, W\) ids"):
+    assert model.settings["data"]["label_colors"].keys() == {"sky", "road", "car", "ignored"}
+    with pytest.raises(pairgan.ImageError, match=r"x\.png: give an \(H, W\) array of ids in label_colors. order\."):
         model(source)
 
 

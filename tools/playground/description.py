@@ -11,7 +11,7 @@ from data.conditioning import Conditioning
 from inference.load import LoadedGenerator
 from tools.playground.wire import MAX_PIXELS
 from utils.errors import ConfigError
-from utils.label_colors import IGNORED, read_label_colors
+from utils.label_colors import IGNORED, LabelColors, read_label_colors
 
 DEFAULT_SIDE = 256  # pixels, where the settings name no size
 SIDES = (64, 1024)  # least and greatest side of a new picture
@@ -36,6 +36,7 @@ class Description:
     max_pixels: of any picture.
     size_multiple, min_size: the sides that the generator takes.
     n_classes: K, without ignored pixels. ignore_id: the id of those in files; None where there are none.
+    file_colors: the colours of label maps in files, in hexadecimal digits, each with its id; none where they hold ids.
     samples: the names of samples to start from. sample_sizes: width and height of those that the page carries.
     """
 
@@ -55,6 +56,7 @@ class Description:
     min_size: int
     samples: list[str]
     sample_sizes: list[tuple[int, int]] = field(default_factory=list)
+    file_colors: list[tuple[str, int]] = field(default_factory=list)
 
     def to_json(self) -> str:
         """Return JSON that an element of a page may hold, whatever the names in it are."""
@@ -98,7 +100,15 @@ def describe(
         size_multiple=sides.multiple,
         min_size=sides.minimum,
         samples=samples,
+        file_colors=_file_colors(config.data.colors),
     )
+
+
+def _file_colors(colors: LabelColors | None) -> list[tuple[str, int]]:
+    """Return the colours of classes, and those of ignored pixels with the id that `classes_of_colors` gives them."""
+    if colors is None:
+        return []
+    return [(bytes(color).hex(), min(number, colors.n_classes)) for number, color in enumerate(colors.colors.tolist())]
 
 
 def _trained_size(config: Config) -> tuple[int, int]:
