@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median_low
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from data.batch import Sample
 from data.image_files import read_bits
 from data.layout import Layout
+from data.no_data import no_data
 from data.registration import displacement
 from utils.digest import sha256_of_file
 from utils.text import counted
@@ -19,6 +20,7 @@ from utils.text import counted
 MEASURED_SHIFTS = 32  # samples of a split, spread over it
 _KINDS = ("source", "target", "instances", "features")  # in the order of a sample's files
 _LISTED = 3
+_LISTED_CLASSES = 12
 _FEWEST = 3  # pairs of which most must be displaced alike
 _SMALL_SHIFT = 2  # pixels, where most pairs have it
 _LARGE_SHIFT = 5  # pixels, of a single pair
@@ -32,6 +34,9 @@ class Observation:
     bits: of the channels of image files.
     constant: the channels, counted from 1, that have one value in all pixels.
     n_channels: of the images.
+    no_data: the value that stands for no data in images, and how many pixels have it.
+    classes: of a label map, those that occur; K for ignored pixels.
+    n_pixels: of an image.
     equals_source: whether the target is its source.
     shift: pixels that the target lies to the right of and below its source; None where that is not measured or unclear.
     """
@@ -41,6 +46,9 @@ class Observation:
     bits: Mapping[str, int] = field(default_factory=dict)
     constant: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     n_channels: Mapping[str, int] = field(default_factory=dict)
+    no_data: Mapping[str, tuple[float, int]] = field(default_factory=dict)
+    classes: frozenset[int] = frozenset()
+    n_pixels: int = 0
     equals_source: bool = False
     shift: tuple[int, int] | None = None
 
@@ -56,6 +64,7 @@ def observe(layout: Layout, index: int, sample: Sample) -> Observation:
         is_plain["source"] = len(_constant_channels(sample.source)) == 1
     files = _files_by_kind(layout, index, sample)
     bits = {kind: read_bits(path) for kind, path in files.items() if kind in images_present or kind == "pair"}
+    missing = {kind: no_data(image, files.get(kind)) for kind, image in images_present.items()}
     is_measured = index % -(-len(layout) // MEASURED_SHIFTS) == 0 and target is not None
     return Observation(
         name=layout.names[index],
@@ -63,9 +72,35 @@ def observe(layout: Layout, index: int, sample: Sample) -> Observation:
         bits={kind: number for kind, number in bits.items() if number},
         constant=constant,
         n_channels={kind: len(image) for kind, image in images_present.items()},
-        equals_source=target is not None and not is_ids and torch.equal(sample.source, target),
+        no_data={kind: found for kind, found in missing.items() if found},
+        classes=values_of(sample.source) if is_ids else frozenset(),
+        n_pixels=sample.source[0].numel(),
+        equals_source=target is not None and not is_ids and np.array_equal(sample.source.numpy(), target.numpy()),
         shift=displacement(sample.source, target, source_is_ids=is_ids) if is_measured and target is not None else None,
     )
+
+
+def values_of(ids: Tensor) -> frozenset[int]:
+    """Return the values that occur in a map of ids."""
+    pixels = ids.numpy().ravel()
+    is_start = np.diff(pixels, prepend=pixels[:1]) != 0  # of runs of equal ids: few, and quick to sort
+    is_start[:1] = True
+    return frozenset(np.unique(pixels[is_start]).tolist())
+
+
+def absent_classes(splits: Mapping[str, Sequence[Observation]], names: Sequence[str]) -> Iterator[str]:
+    """Yield a line if the label maps that are trained on lack classes.
+
+    names: of the classes, by id.
+    """
+    split = "train" if "train" in splits else next(iter(splits), "")
+    occurring = frozenset().union(*(seen.classes for seen in splits.get(split, ())))
+    absent = [name for number, name in enumerate(names) if number not in occurring]
+    if occurring and absent:
+        yield (
+            f"{split}: {len(absent)} of {len(names)} classes never occur: {_listed(absent, _LISTED_CLASSES)}; nothing "
+            "is learned of them"
+        )
 
 
 def split_warnings(observations: Sequence[Observation]) -> Iterator[str]:
@@ -78,6 +113,7 @@ def split_warnings(observations: Sequence[Observation]) -> Iterator[str]:
             f"{_share(equal, observations)} have a target that equals its source: {_listed(equal)}; check that the "
             "folders of sources and targets are the right ones"
         )
+    yield from _no_data_warnings(observations)
     yield from _shift_warnings([seen for seen in observations if not seen.equals_source])
 
 
@@ -144,6 +180,18 @@ def _constant_warnings(observations: Sequence[Observation]) -> Iterator[str]:
             yield f"channel {channel} of {kind}s is constant in every sample: it holds nothing to learn from"
 
 
+def _no_data_warnings(observations: Sequence[Observation]) -> Iterator[str]:
+    for kind in dict.fromkeys(kind for seen in observations for kind in seen.no_data):
+        for value in sorted({seen.no_data[kind][0] for seen in observations if kind in seen.no_data}):
+            those = [seen for seen in observations if kind in seen.no_data and seen.no_data[kind][0] == value]
+            share = sum(seen.no_data[kind][1] for seen in those) / sum(seen.n_pixels for seen in those)
+            yield (
+                f"{kind}s of {_share([seen.name for seen in those], observations)} hold {value:.6g} in {share:.1%} of "
+                f"their pixels, which seems to stand for no data: {_listed([seen.name for seen in those])}; replace "
+                f"it, or set data.{kind}_range=[LOW,HIGH] without it"
+            )
+
+
 def _shift_warnings(observations: Sequence[Observation]) -> Iterator[str]:
     measured = {seen.name: seen.shift for seen in observations if seen.shift is not None}
     if not measured:
@@ -169,6 +217,6 @@ def _share(some: Sequence[str], observations: Sequence[Observation]) -> str:
     return f"{len(some)} of {len(observations)} samples"
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return ", ".join(names[:_LISTED]) + more
+def _listed(names: Sequence[str], most: int = _LISTED) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
