@@ -1,4 +1,4 @@
-"""Values that stand for no data are told from low and high ones."""
+"""Values that stand for no data differ from low and high ones."""
 
 from pathlib import Path
 
