@@ -1,5 +1,7 @@
 """Images that are not 8-bit RGB, as the settings describe them."""
 
+from dataclasses import replace
+
 import torch
 
 from configs.schema import DataConfig
@@ -28,6 +30,12 @@ def stored_forms(data: DataConfig) -> dict[str, StoredForm]:
         for side, (n_channels, bounds) in sides.items()
         if bounds is not None or n_channels not in RGB_CHANNELS
     }
+
+
+def trained_forms(data: DataConfig) -> dict[str, StoredForm]:
+    """Return the forms of images that a trained network gets from elsewhere, as those of `stored_forms`."""
+    ranges = {"source": data.source_range, "target": data.target_range}
+    return {side: replace(form, highest=max(ranges[side] or EIGHT_BITS)) for side, form in stored_forms(data).items()}
 
 
 def target_dtype(data: DataConfig) -> torch.dtype:
