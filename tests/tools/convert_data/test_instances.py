@@ -23,11 +23,6 @@ FILE = "sky: [70, 130, 180]\nroad: [128, 64, 128]\ncar: [0, 0, 142]\nignored: [[
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
-    return CommandLine(monkeypatch, capsys)
-
-
-@pytest.fixture
 def data(tmp_path: Path) -> Path:
     """Pairs of 48x32: train_label in ids, 255 where there is no class, and colored in colours."""
     rng = np.random.default_rng(0)
