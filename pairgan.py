@@ -134,7 +134,7 @@ class Model:
             name = os.fspath(image) if isinstance(image, str | os.PathLike) else f"{kind}{end}"
             dtype, n_channels = self.inputs[kind]
             if kind == "source" and self.settings["data"].get("label_colors") and not isinstance(image, np.ndarray):
-                raise ImageError(f"{name}: this model knows no colours. Give (H, W) ids as an array: see label_colors.")
+                raise ImageError(f"{name}: give an (H, W) array of ids in label_colors' order. test.py takes files.")
             pixels = _pixels(image, name, dtype, n_channels)
             if kind == "source" and self.n_classes:
                 is_ignored = pixels == self.ignore_id  # nowhere for None

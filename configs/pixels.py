@@ -1,5 +1,7 @@
 """Images that are not 8-bit RGB, as the settings describe them."""
 
+from dataclasses import replace
+
 import torch
 
 from configs.schema import DataConfig
@@ -31,6 +33,16 @@ def stored_forms(data: DataConfig) -> dict[str, StoredForm]:
         for side, (n_channels, bounds) in sides.items()
         if bounds is not None or n_channels not in RGB_CHANNELS or (side == "source" and data.is_stacked)
     }
+
+
+def trained_forms(data: DataConfig) -> dict[str, StoredForm]:
+    """Return the forms of images that a trained network gets from elsewhere, as those of `stored_forms`."""
+    forms = {}
+    for side, form in stored_forms(data).items():
+        bounds = (data.target_range if side == "target" else data.source_range) or EIGHT_BITS
+        highest = tuple(bounds[1::2])
+        forms[side] = replace(form, highest=highest * form.n_channels if len(highest) == 1 else highest)
+    return forms
 
 
 def target_dtype(data: DataConfig) -> torch.dtype:

@@ -17,7 +17,7 @@ import torch
 from data.image_files import read_ids
 from data.layout import Layout, describe_sample
 from data.loader import as_data_error
-from data.observation import Observation, observe
+from data.observation import Observation, observe, values_of
 from data.palettes import label_map
 from data.preprocessing import Preprocessing
 from data.value_range import ValueRange
@@ -94,11 +94,9 @@ def _ids_of_label_map(layout: Layout, index: int) -> frozenset[int]:
     """Return the ids in the file of a label map, which `Layout.read` refuses or replaces if they are no class."""
     file = label_map(layout, index)
     try:
-        ids = read_ids(file).numpy().ravel() if file else np.zeros(0, np.int32)
+        return values_of(read_ids(file)) if file else frozenset()
     except Exception:  # noqa: BLE001  `Layout.read` reports it
         return frozenset()
-    starts = np.flatnonzero(np.diff(ids, prepend=ids[:1] - 1))  # runs of equal ids: few, and quick to sort
-    return frozenset(np.unique(ids[starts]).tolist())
 
 
 def check_all(check: Check, *, n_processes: int, timeout_s: float) -> Iterator[Checked]:

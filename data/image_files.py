@@ -56,6 +56,7 @@ _OTHER_FILES = {
     b"version https://git-lfs": "it is a pointer of Git LFS: git lfs pull",
     b"<": "it is a page of HTML or XML, as a failed download leaves",
     b"GIF8": "it is a GIF; save it as PNG",
+    b"\x93NUMPY": "it is a NumPy array, expected an 8-bit image",
 }
 
 

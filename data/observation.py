@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median_low
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from data.batch import Sample
 from data.image_files import read_bits
 from data.layout import Layout
+from data.no_data import no_data
 from data.registration import displacement
 from data.stacked_sources import is_further
 from utils.digest import sha256_of_file
@@ -19,6 +20,7 @@ from utils.text import counted
 
 MEASURED_SHIFTS = 32  # samples of a split, spread over it
 _LISTED = 3
+_LISTED_CLASSES = 12
 _FEWEST = 3  # pairs of which most must be displaced alike
 _SMALL_SHIFT = 2  # pixels, where most pairs have it
 _LARGE_SHIFT = 5  # pixels, of a single pair
@@ -32,6 +34,9 @@ class Observation:
     bits: of the channels of image files.
     constant: the channels, counted from 1, that have one value in all pixels.
     n_channels: of the images.
+    no_data: the value that stands for no data in images, and how many pixels have it.
+    classes: of a label map, those that occur; K for ignored pixels.
+    n_pixels: of the images.
     equals_source: whether the target is its source.
     shift: pixels that the target lies to the right of and below its source; None where that is not measured or unclear.
     is_ignored: whether the weights of all pixels are 0.
@@ -43,6 +48,9 @@ class Observation:
     bits: Mapping[str, int] = field(default_factory=dict)
     constant: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     n_channels: Mapping[str, int] = field(default_factory=dict)
+    no_data: Mapping[str, tuple[float, int]] = field(default_factory=dict)
+    classes: frozenset[int] = frozenset()
+    n_pixels: Mapping[str, int] = field(default_factory=dict)
     equals_source: bool = False
     shift: tuple[int, int] | None = None
     is_ignored: bool = False
@@ -63,6 +71,7 @@ def observe(layout: Layout, index: int, sample: Sample) -> Observation:
     files = _files_by_kind(layout, index)
     of_images = {*images_present, "pair", *filter(is_further, files)}
     bits = {kind: read_bits(path) for kind, path in files.items() if kind in of_images}
+    missing = {kind: no_data(image, files.get(kind)) for kind, image in images_present.items()}
     is_stacked = any(map(is_further, files))
     compared = _standardized(sample.source) if is_stacked and not is_ids else sample.source
     last = sample.source if sample.source_images is None else sample.source_images
@@ -73,14 +82,39 @@ def observe(layout: Layout, index: int, sample: Sample) -> Observation:
         bits={kind: number for kind, number in bits.items() if number},
         constant=constant,
         n_channels={kind: len(image) for kind, image in images_present.items()},
-        equals_source=target is not None
-        and (_is_stacked_in(images, target) if is_stacked else not is_ids and torch.equal(sample.source, target)),
+        no_data={kind: found for kind, found in missing.items() if found},
+        classes=values_of(sample.source) if is_ids else frozenset(),
+        n_pixels={kind: image[0].numel() for kind, image in images_present.items()},
+        equals_source=target is not None and _is_part(target, sample.source_images if is_ids else sample.source),
         shift=displacement(compared, target, source_is_ids=is_ids) if is_measured and target is not None else None,
         stack_shift=displacement(sample.source[:1], last[-1:], source_is_ids=is_ids)
         if is_measured and is_stacked
         else None,
         is_ignored=sample.weights is not None and not bool(sample.weights.any()),
     )
+
+
+def values_of(ids: Tensor) -> frozenset[int]:
+    """Return the values that occur in a map of ids."""
+    pixels = ids.numpy().ravel()
+    is_start = np.diff(pixels, prepend=pixels[:1]) != 0  # of runs of equal ids: few, and quick to sort
+    is_start[:1] = True
+    return frozenset(np.unique(pixels[is_start]).tolist())
+
+
+def absent_classes(splits: Mapping[str, Sequence[Observation]], names: Sequence[str]) -> Iterator[str]:
+    """Yield a line if the label maps that are trained on lack classes.
+
+    names: of the classes, by id.
+    """
+    split = "train" if "train" in splits else next(iter(splits), "")
+    occurring = frozenset().union(*(seen.classes for seen in splits.get(split, ())))
+    absent = [name for number, name in enumerate(names) if number not in occurring]
+    if occurring and absent:
+        yield (
+            f"{split}: {len(absent)} of {len(names)} classes never occur: {_listed(absent, _LISTED_CLASSES)}; nothing "
+            "is learned of them"
+        )
 
 
 def split_warnings(observations: Sequence[Observation]) -> Iterator[str]:
@@ -93,6 +127,7 @@ def split_warnings(observations: Sequence[Observation]) -> Iterator[str]:
             f"{_share(equal, observations)} have a target that equals its source: {_listed(equal)}; check that the "
             "folders of sources and targets are the right ones"
         )
+    yield from _no_data_warnings(observations)
     ignored = [seen.name for seen in observations if seen.is_ignored]
     if ignored:
         yield f"{_share(ignored, observations)} have weights of 0 everywhere, which ignores them: {_listed(ignored)}"
@@ -131,12 +166,13 @@ def _files_by_kind(layout: Layout, index: int) -> dict[str, Path]:
     return dict(zip(origin.kinds or ["pair"], origin.files, strict=bool(origin.kinds)))
 
 
-def _is_stacked_in(images: Mapping[str, Tensor | None], target: Tensor) -> bool:
-    """Return whether a target is one of the images that are stacked in a source."""
-    stack = images["source"] if images["source"] is not None else images["source_images"]
-    assert stack is not None
-    places = range(len(stack) - len(target) + 1)
-    return any(torch.equal(stack[place : place + len(target)].float(), target.float()) for place in places)
+def _is_part(target: Tensor, source: Tensor | None) -> bool:
+    """Return whether a target is a source image, or channels of it that follow each other."""
+    if source is None:
+        return False
+    ours, theirs = source.numpy(), target.numpy()
+    places = range(len(ours) - len(theirs) + 1)
+    return any(np.array_equal(ours[place : place + len(theirs)], theirs) for place in places)
 
 
 def _standardized(image: Tensor) -> Tensor:
@@ -178,6 +214,21 @@ def _constant_warnings(observations: Sequence[Observation]) -> Iterator[str]:
             yield f"channel {channel} of {_plural(kind)} is constant in every sample: it holds nothing to learn from"
 
 
+def _no_data_warnings(observations: Sequence[Observation]) -> Iterator[str]:
+    for kind in dict.fromkeys(kind for seen in observations for kind in seen.no_data):
+        for value in sorted({seen.no_data[kind][0] for seen in observations if kind in seen.no_data}):
+            those = [seen for seen in observations if kind in seen.no_data and seen.no_data[kind][0] == value]
+            share = sum(seen.no_data[kind][1] for seen in those) / sum(seen.n_pixels[kind] for seen in those)
+            remedy = f"replace it, or set data.{kind.removesuffix('_images')}_range=[LOW,HIGH] without it"
+            if kind == "target":
+                remedy += ", or give such pixels a weight of 0 (data.weight_folder)"
+            yield (
+                f"{_plural(kind)} of {_share([seen.name for seen in those], observations)} hold {value:.6g} in "
+                f"{share:.1%} of their pixels, which seems to stand for no data: "
+                f"{_listed([seen.name for seen in those])}; {remedy}"
+            )
+
+
 def _shift_warnings(shifts: Mapping[str, tuple[int, int] | None], what: str) -> Iterator[str]:
     measured = {name: shift for name, shift in shifts.items() if shift is not None}
     if not measured:
@@ -209,6 +260,6 @@ def _share(some: Sequence[str], observations: Sequence[Observation]) -> str:
     return f"{len(some)} of {len(observations)} samples"
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return ", ".join(names[:_LISTED]) + more
+def _listed(names: Sequence[str], most: int = _LISTED) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from data.batch import DataError
 from data.layout import Layout
-from data.stored_images import MAX_CHANNELS, StoredForm, checked_values, read_pixels
+from data.stored_images import MAX_CHANNELS, StoredForm, check_depth, checked_values, read_pixels
 from utils.text import counted
 
 _PREFIX = "source_"
@@ -50,9 +50,11 @@ def stacked(images: Sequence[Tensor], paths: Sequence[Path], form: StoredForm) -
     form: of the stack.
 
     Raises:
-        DataError: as `fitting`.
+        DataError: as `fitting` and `check_depth`.
     """
     images = fitting(images, paths, form)
+    for number, (image, path) in enumerate(zip(images, paths, strict=True)):
+        check_depth(image, path, form, first_channel=sum(map(len, images[:number])))
     dtype = _common_type({image.dtype for image in images})
     return torch.cat([image.to(dtype) for image in images])
 
@@ -72,6 +74,7 @@ def fitting(images: Sequence[Tensor], paths: Sequence[Path], form: StoredForm) -
     if n_channels != form.n_channels:
         remedy = f"set {form.setting}={n_channels}, or store the files of each folder alike"
         remedy = remedy if n_channels <= MAX_CHANNELS else f"up to {MAX_CHANNELS} are read"
+        remedy = remedy if form.highest is None else "give images like those of the training"
         each = [f"{path} has {counted(len(image), 'channel')}" for image, path in zip(images, paths, strict=True)]
         raise DataError(f"{', '.join(each)}: together {n_channels}, {form.setting} is {form.n_channels}: {remedy}")
     return images

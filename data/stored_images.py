@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from utils.text import counted
 
 MAX_CHANNELS = 64
 _SIXTEEN_BIT = ("I;16", "I;16L", "I;16B")
+_MOST_IN_8_BITS = 255
 _ALPHA = {"LA": 1, "RGBA": 3}  # modes with transparency: their channels without it
 
 
@@ -29,11 +30,14 @@ class StoredForm:
     n_channels: their number of channels.
     setting: the name of the setting that holds it, for messages.
     is_8_bit: whether files of another type are refused, because no range is known for their values.
+    highest: the highest value of each channel that a trained network knows; None where the files are those of the
+        training.
     """
 
     n_channels: int
     setting: str
     is_8_bit: bool
+    highest: tuple[float, ...] | None = field(default=None, repr=False)  # caches know a sample by the other fields
 
 
 def is_8_bit_rgb(path: Path) -> bool:
@@ -63,10 +67,27 @@ def read_stored(path: Path, form: StoredForm) -> Tensor:
     image = read_pixels(path, form.n_channels)
     n_channels = len(image)
     if n_channels != form.n_channels:
-        remedy = f"set {form.setting}={n_channels}" if n_channels <= MAX_CHANNELS else f"up to {MAX_CHANNELS} are read"
         found = counted(n_channels, "channel")
+        if form.highest is not None:
+            raise DataError(f"{path}: has {found}, the training images {form.n_channels}: give images like those")
+        remedy = f"set {form.setting}={n_channels}" if n_channels <= MAX_CHANNELS else f"up to {MAX_CHANNELS} are read"
         raise DataError(f"{path}: has {found}, {form.setting} is {form.n_channels}: {remedy}")
+    check_depth(image, path, form)
     return checked_values(image, path, form)
+
+
+def check_depth(image: Tensor, path: Path, form: StoredForm, first_channel: int = 0) -> None:
+    """Raise DataError if an image of 8 bits is meant for a network that was trained on more.
+
+    first_channel: of the form, which is the first of the image.
+    """
+    highest = form.highest and max(form.highest[first_channel : first_channel + len(image)])
+    if highest and highest > _MOST_IN_8_BITS and image.dtype == torch.uint8:
+        kind = form.setting.removesuffix("_channels")
+        raise DataError(
+            f"{path}: holds 8 bits, the training images values up to {highest:g}: store it as those, or set "
+            f"{kind}_range=[0,255]"
+        )
 
 
 def read_pixels(path: Path, n_channels: int) -> Tensor:

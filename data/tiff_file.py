@@ -19,6 +19,8 @@ _BYTE_MODES = ("1", "L", "P", "RGB")
 # of GeoTIFF 1.1, section 7.1: pixel scale, tie points, transformation, directory of keys, its numbers and its texts
 GEO_TAGS = (PIXEL_SCALE, TIE_POINTS, TRANSFORMATION, KEYS, 34736, 34737)
 
+_GDAL_NODATA = 42113  # a number as text
+
 
 class TiffPackageError(LoadingError):
     """The package that reads TIFF files is not installed."""
@@ -104,6 +106,16 @@ def geo_tags(path: Path, height: int, width: int, scale: float = 1.0) -> list[tu
         raise
     except Exception:  # noqa: BLE001  a damaged file has no tags; its pixels have been read before
         return []
+
+
+def tagged_no_data(path: Path) -> float | None:
+    """Return the value that a TIFF names as that of pixels without data, in GDAL's tag; None where it names none."""
+    try:
+        with _tifffile(f"{path}: reading it").TiffFile(path) as file:
+            tag = file.pages[0].tags.get(_GDAL_NODATA)
+            return None if tag is None else float(str(tag.value).strip("\0 "))
+    except Exception:  # noqa: BLE001  no tifffile, a damaged file or tag; its pixels have been read before
+        return None
 
 
 def _tifffile(what: str) -> ModuleType:

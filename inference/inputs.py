@@ -9,7 +9,7 @@ from pathlib import Path
 
 from configs import build
 from configs.label_maps import label_map_settings
-from configs.pixels import stored_forms
+from configs.pixels import trained_forms
 from configs.schema import Config, DataConfig
 from data.batch import DataError, Sample
 from data.conditioning import Conditioning
@@ -105,7 +105,7 @@ def _check_maps_are_named(
 
 def _named_input(request: Request, config: Config, conditioning: Conditioning) -> Layout:
     """Return the samples of --input; in a single folder, partners may have other endings of their names."""
-    instances, forms = request.instances if conditioning.needs_instances else None, stored_forms(config.data)
+    instances, forms = request.instances if conditioning.needs_instances else None, trained_forms(config.data)
     features = request.feature_maps if conditioning.features == "precomputed" else None
     makes_instances = conditioning.needs_instances and instances is None
     label_maps = label_map_settings(config.data, needs_instances=makes_instances)

@@ -20,7 +20,7 @@ from metrics.evaluator import TITLES, Evaluator, Measurement, Summary, shown
 from metrics.segmentation import class_table
 from utils.atomic_file import path_in_errors
 from utils.distributed import World
-from utils.gallery import Row, write_gallery
+from utils.gallery import Row, Swatch, write_gallery
 from utils.image_grid import difference
 from utils.log import logger
 from utils.text import counted, printable
@@ -52,6 +52,7 @@ class Results:
     store: the files of the translated images.
     show_target: returns a target or a translation as (3, H, W) uint8 RGB, to be compared with another; see Predictor.
     weights_of: returns the weights of a sample's pixels, (1, H, W) float32, or None; see Predictor.
+    legend: the classes of label maps, for the gallery.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Results:
         store: ImageStore,
         show_target: Callable[[Tensor, Tensor | None], Tensor],
         weights_of: Callable[[Sample], Tensor | None] = lambda _sample: None,
+        legend: Sequence[Swatch] = (),
     ) -> None:
         self._output = output
         self._evaluator = evaluator
@@ -71,6 +73,7 @@ class Results:
         self._show_target = show_target
         self._weights_of = weights_of
         self._layout = layout
+        self._legend = legend
         self._indices = {name: index for index, name in enumerate(layout.names)}
         n_channels = store.form.n_channels if store.form else 3
         self._baseline = ConstantColorBaseline(layout.n_classes, 3 if n_channels == 1 else n_channels)
@@ -158,7 +161,7 @@ class Results:
             logger.info("kept         %s", counted(n_kept, "existing image"))
         if not records:
             return
-        write_gallery(self._output / INDEX, [record.row for record in records], title)
+        write_gallery(self._output / INDEX, [record.row for record in records], title, legend=self._legend)
         logger.info("translated   %s: %s", counted(len(records) - n_kept, "image"), self._output)
         _warn_of_small(records)
         if on_sheet := [record.on_sheet for record in records if record.on_sheet]:

@@ -6,6 +6,8 @@ from pathlib import Path
 from tqdm import tqdm
 
 from configs import build
+from configs.label_maps import legend
+from configs.pixels import stored_forms, value_ranges
 from data.batch import Batch, DataError
 from data.layout import Layout
 from data.preprocessing import Preprocessing
@@ -30,6 +32,7 @@ from inference.setup import (
     should_compile,
     with_tiles,
 )
+from inference.source_values import SourceValues, warn_of_frames
 from inference.style_image import encode_style
 from inference.video import translate_video, video_of
 from metrics.evaluator import Evaluator
@@ -105,9 +108,11 @@ def translate_all(
         if world.is_main:
             record_origin(origin, output, layout, existing)
         evaluator = build.build_evaluator(config, predictor.device) if has_targets else Evaluator()
-    store = image_store(config)
-    results = Results(output, layout, evaluator, store, predictor.show_target, predictor.weights)
-    preprocessing = build.build_preprocessing(config)
+    store, swatches = image_store(config), legend(config.data, evaluator.label_colors)
+    results = Results(output, layout, evaluator, store, predictor.show_target, predictor.weights, swatches)
+    preprocessing, values = build.build_preprocessing(config), SourceValues(value_ranges(config.data).get("source"))
+    if world.is_main and not layout.n_classes and "source" not in stored_forms(config.data):
+        warn_of_frames(layout)
     indices: Sequence[int] = range(world.rank, len(layout), world.size)
     problems: list[str] = []
     if existing == "keep":
@@ -119,8 +124,10 @@ def translate_all(
         for batch in read_batches(layout, preprocessing, indices, batch_size, problems, keeps_sizes=keeps_sizes):
             fakes = predictor.translate(Batch.of([read.padded for read in batch]))
             for read, fake in zip(batch, fakes, strict=True):
+                values.add(read.sample)
                 results.add(read.sample, predictor.show_source(read.sample), read.window.cut(fake))
             progress.update(len(batch))
+    values.warn(world)
     results.finish(world, f"{loaded.name}: {output.name}", origin)
     all_problems = [problem for of_process in world.gather(problems) for problem in of_process]
     if all_problems and world.is_main:

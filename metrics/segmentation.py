@@ -8,6 +8,8 @@ from torchmetrics.functional.classification import multiclass_confusion_matrix
 
 from utils.label_colors import LabelColors
 
+_LISTED = 40  # classes of a line
+
 
 def confusion(fake: Tensor, target: Tensor, colors: LabelColors) -> Tensor:
     """Return the (K, K) int64 confusion matrix of two (3, H, W) uint8 label pictures.
@@ -72,6 +74,13 @@ def class_table(classes: dict[str, ClassScore]) -> list[str]:
     for name, score in classes.items():
         lines.append(f"{name:<{width}}  {_cell(score.iou):>6}  {_cell(score.accuracy):>8}  {score.share:>7.2%}")
     return lines
+
+
+def class_line(classes: dict[str, ClassScore]) -> str:
+    """Return the IoU of each class in a line, without those that neither targets nor translations have."""
+    scored = {name: score.iou for name, score in classes.items() if score.iou is not None}
+    listed = [f"{name} {iou:.3f}" for name, iou in list(scored.items())[:_LISTED]]
+    return "  ".join(listed) + (f"  and {len(scored) - _LISTED} more" if len(scored) > _LISTED else "")
 
 
 def _number(value: Tensor) -> float | None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from configs import build
+from configs.label_maps import named_classes
 from configs.load import config_from_dict, load_config
 from configs.pixel_settings import undecided_sides, with_data, with_pixel_settings
 from configs.pixels import describe_pixels, value_ranges
@@ -25,7 +26,7 @@ from data.batch import DataError, check_one_size
 from data.checking import Check, Checked, check_all
 from data.image_files import IMAGE_SUFFIXES, count_other_files, write_png
 from data.layout import Layout, PairingError, check_enough
-from data.observation import Observation, shared_files, split_warnings
+from data.observation import Observation, absent_classes, shared_files, split_warnings
 from data.palettes import label_maps, palette_problems
 from data.stacked_sources import stack_files
 from tools.sample_sheet import MAX_SAMPLES, training_sheet
@@ -86,9 +87,11 @@ def splits_of_config(config: Config) -> dict[str, bool]:
 class Found:
     """The findings in all splits that are no problem by themselves.
 
+    class_names: by id; none where their number is not known.
     label_maps: their files. ids: those that occur in them. observations: of samples that can be used, by split.
     """
 
+    class_names: Sequence[str] = ()
     label_maps: list[Path] = field(default_factory=list)
     ids: set[int] = field(default_factory=set)
     observations: dict[str, list[Observation]] = field(default_factory=dict)
@@ -97,6 +100,7 @@ class Found:
         """Yield a line for each peculiarity that training accepts and that is a mistake more often than not."""
         for split, observations in self.observations.items():
             yield from (f"{split}: {warning}" for warning in split_warnings(observations))
+        yield from absent_classes(self.observations, self.class_names)
         yield from shared_files(self.observations)
 
 
@@ -152,6 +156,14 @@ def problems_of_splits(config: Config, splits: Mapping[str, bool], found: Found)
     yield from palette_problems(found.label_maps)
     if found.ids:
         logger.info("%s", describe_ids(found.ids, config.data.n_classes, config.data.ignore_id))
+
+
+def class_names(config: Config) -> Sequence[str]:
+    """Return the names or numbers of the classes of label maps; none where their number is not known."""
+    table = named_classes(config.data)
+    if table is not None:
+        return table.names
+    return () if config.data.n_classes == _ANY_CLASSES else [str(k) for k in range(config.data.n_classes)]
 
 
 def completed(config: Config, split: str) -> Config:
@@ -271,7 +283,7 @@ def main(argv: Sequence[str]) -> None:
     else:
         raise ConfigError("nothing to check; name a configuration with --config FILE, or a folder")
     log_to_console(is_main=True)
-    n_problems, found = 0, Found()
+    n_problems, found = 0, Found(class_names(config))
     if is_guess:
         logger.info("each image is taken to hold both sides; tools.convert_data from-photos makes pairs of photographs")
     config = completed(config, next(iter(splits)))

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from configs import build, sample_cache
 from configs.image_sides import discriminated_side
+from configs.label_maps import class_table
 from configs.pixels import describe_pixels
 from configs.schema import Config
 from configs.unused_settings import unused_settings
@@ -206,12 +207,13 @@ def _target_size(sample: Sample) -> str:
 
 
 def _describe_classes(config: Config) -> list[str]:
-    """Return the names of the classes; nothing where label maps hold ids."""
-    colors = config.data.colors
-    if colors is None:
+    """Return the names of the classes; nothing where they have none."""
+    table = class_table(config.data)
+    if table is None:
         return []
-    more = f" and {colors.n_classes - LISTED_CLASSES} more" if colors.n_classes > LISTED_CLASSES else ""
-    return [f"classes        {colors.n_classes} by colours: {', '.join(colors.names[:LISTED_CLASSES])}{more}"]
+    n_classes, how = len(table.names), " by colours" if config.data.label_colors else ""
+    more = f" and {n_classes - LISTED_CLASSES} more" if n_classes > LISTED_CLASSES else ""
+    return [f"classes        {n_classes}{how}: {', '.join(table.names[:LISTED_CLASSES])}{more}"]
 
 
 def _describe_weights(config: Config) -> list[str]:

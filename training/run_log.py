@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -12,6 +12,7 @@ from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from metrics.evaluator import Summary
+from metrics.segmentation import class_line
 from training.diagnostics import Diagnostics
 from training.json_lines import JsonLines
 from training.run_state import LoopState
@@ -19,6 +20,7 @@ from training.sample_page import SamplePage
 from training.tensorboard import TensorBoardWriter
 from training.throughput import Lap
 from training.trainable import TrainableNetwork
+from utils.gallery import Swatch
 from utils.log import logger
 
 METRICS_FILE = "metrics.jsonl"
@@ -28,12 +30,20 @@ class RunLog:
     """The log of one session of a run, from `first_step` to `total_steps`; in a process without folder it is silent.
 
     gan_mode: the adversarial loss, whose bounds the hints know.
+    legend: the classes of label maps, for the page of validation samples.
     """
 
-    def __init__(self, folder: Path | None, first_step: int, total_steps: int, gan_mode: str) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        first_step: int,
+        total_steps: int,
+        gan_mode: str,
+        legend: Sequence[Swatch] = (),
+    ) -> None:
         self.tensorboard = TensorBoardWriter(folder, first_step)
         self._metrics = JsonLines(folder / METRICS_FILE, first_step) if folder else None
-        self.page = SamplePage(folder / "web", first_step) if folder else None
+        self.page = SamplePage(folder / "web", first_step, legend) if folder else None
         self._diagnostics = Diagnostics(gan_mode)
         self._total_steps = total_steps
         has_bar = folder is not None and sys.stderr.isatty()
@@ -104,6 +114,8 @@ class RunLog:
         self.tensorboard.write_text("validation/split", split, step)
         seen = "".join(f"  {_short(tag)} {value:.3f}" for tag, value in logits.items())
         logger.info("validation (%s)   %s%s", split, summary, seen)
+        if summary.classes:
+            logger.info("validation (%s)   IoU  %s", split, class_line(summary.classes))
 
     def report_scalars(self, step: int, scalars: Mapping[str, float]) -> None:
         """Report figures by their tags, without a line of the log."""

@@ -1,7 +1,7 @@
 """The page web/index.html of a run's folder: the validation samples of all validations."""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from data.image_files import write_png
 from metrics.evaluator import TITLES
 from training.json_lines import JsonLines
-from utils.gallery import Row, write_gallery
+from utils.gallery import Row, Swatch, write_gallery
 from utils.log import logger
 
 
@@ -18,10 +18,12 @@ class SamplePage:
     """The page index.html of a folder: the samples of all validations, the latest first.
 
     A run that resumes from an earlier step continues it. A disk that fails costs the page, not the run.
+    legend: the classes of label maps.
     """
 
-    def __init__(self, folder: Path, first_step: int) -> None:
+    def __init__(self, folder: Path, first_step: int, legend: Sequence[Swatch] = ()) -> None:
         self._folder = folder
+        self._legend = legend
         self._rows = JsonLines(folder / "rows.jsonl", first_step, keeps_rows=True)
 
     def add(
@@ -54,6 +56,7 @@ class SamplePage:
                 run_folder.name,
                 order="latest validation first",
                 command=shlex.join(["python", "-m", "tools.playground", "--checkpoint", str(run_folder)]),
+                legend=self._legend,
             )
 
 

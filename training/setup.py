@@ -10,6 +10,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from configs import build, sample_cache
 from configs.image_sides import discriminated_side
+from configs.label_maps import legend
 from configs.load import config_to_dict
 from configs.pixels import target_dtype
 from configs.schema import Config
@@ -148,7 +149,9 @@ def build_training(config: Config, world: World, find_checkpoint: FindCheckpoint
 def open_loop(training: Training, stop: GracefulStop) -> Iterator[TrainingLoop]:
     """Open the loop of a run that continues at its present state, with its data, its log and its profiler."""
     config, world, state = training.config, training.world, training.run_state.loop
-    log = RunLog(training.folder if world.is_main else None, state.step + 1, training.total_steps, config.loss.gan_mode)
+    folder, total, validation = training.folder if world.is_main else None, training.total_steps, training.validation
+    classes = legend(config.data, validation.evaluator.label_colors if validation else None)
+    log = RunLog(folder, state.step + 1, total, config.loss.gan_mode, classes)
     statistics, throughput = training.run_state.average_statistics, Throughput()
     if statistics:
         statistics.read()

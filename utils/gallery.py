@@ -15,6 +15,17 @@ from utils.atomic_file import replacing
 TEMPLATE = Path(__file__).with_suffix(".html")
 
 
+MOST_OPEN_CLASSES = 40  # of a legend; a longer one is folded until it is clicked
+
+
+@dataclass(frozen=True)
+class Swatch:
+    """A class of the legend: its name and its colour in hexadecimal digits."""
+
+    name: str
+    color: str
+
+
 @dataclass(frozen=True)
 class Row:
     """One sample on the page.
@@ -30,16 +41,31 @@ class Row:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
-def write_gallery(path: Path, rows: Sequence[Row], title: str, order: str = "name", command: str | None = None) -> None:
+def write_gallery(
+    path: Path,
+    rows: Sequence[Row],
+    title: str,
+    order: str = "name",
+    command: str | None = None,
+    legend: Sequence[Swatch] = (),
+) -> None:
     """Write the page atomically; it is one file, and browsers load its images as they come into view.
 
     order: the order of `rows`, as the page calls it among the orders to choose from.
     command: a command line by which one tries the generator, shown below the heading.
+    legend: the classes of label maps, shown there as well.
     """
     kinds = dict.fromkeys(kind for row in rows for kind in row.images)
     metrics = dict.fromkeys(name for row in rows for name in row.metrics)
     page = _template().render(
-        title=title, rows=rows, kinds=list(kinds), metrics=list(metrics), order=order, command=command
+        title=title,
+        rows=rows,
+        kinds=list(kinds),
+        metrics=list(metrics),
+        order=order,
+        command=command,
+        legend=legend,
+        is_legend_open=len(legend) <= MOST_OPEN_CLASSES,
     )
     with replacing(path) as unfinished:
         unfinished.write_text(page, encoding="utf-8")

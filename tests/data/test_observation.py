@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from data.image_files import read_bits
-from data.observation import Observation, shared_files, split_warnings
+from data.observation import Observation, absent_classes, shared_files, split_warnings
 
 
 def pairs(n: int, **one: object) -> list[Observation]:
@@ -104,3 +104,34 @@ def test_bits_of_a_file(tmp_path: Path, name: str) -> None:
     write, bits = WRITERS[name]
     write(tmp_path / name)
     assert read_bits(tmp_path / name) == bits
+
+
+def test_classes_that_are_not_trained_on_are_named() -> None:
+    train = [Observation("a", classes=frozenset({0, 3})), Observation("b", classes=frozenset({3, 4}))]  # 4: ignored
+    val = [Observation("c", classes=frozenset({1}))]
+    names = ["sky", "road", "car", "tree"]
+    assert list(absent_classes({"val": val, "train": train}, names)) == [
+        "train: 2 of 4 classes never occur: road, car; nothing is learned of them"
+    ]
+    assert list(absent_classes({"val": val}, names)) == [
+        "val: 3 of 4 classes never occur: sky, car, tree; nothing is learned of them"
+    ]
+    assert list(absent_classes({"train": train}, ["sky"])) == []
+    assert list(absent_classes({"train": train}, [])) == []
+    assert list(absent_classes({"train": pairs(2)}, names)) == []  # sources are images
+    (warning,) = absent_classes({"train": train}, [str(k) for k in range(20)])
+    assert "17 of 20 classes never occur: 1, 2, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14 and 5 more" in warning
+
+
+def test_values_of_no_data_are_counted_by_value() -> None:
+    seen = pairs(4)
+    found: list[dict[str, tuple[float, int]]] = [{"target": (-9999.0, 10)}, {"target": (-9999.0, 30)}, {}, {}]
+    observations = [
+        Observation(**vars(one) | {"no_data": values, "n_pixels": {"target": 100}})
+        for one, values in zip(seen, found, strict=True)
+    ]
+    assert list(split_warnings(observations)) == [
+        "targets of 2 of 4 samples hold -9999 in 20.0% of their pixels, which seems to stand for no data: s0, s1; "
+        "replace it, or set data.target_range=[LOW,HIGH] without it, or give such pixels a weight of 0 "
+        "(data.weight_folder)"
+    ]

@@ -75,11 +75,12 @@ DATA_SETS = {
     "datasets/cityscapes": ["_label", "_inst", "_img"],
     "datasets/facades": [""],
 }
+COLORS_TO_IDS = "python -m tools.convert_data colors-to-ids COLORED/train DATA/train_label"
 STYLED = "python train.py --config configs/spade_ade20k.yaml data.root=ROOT run.name=styled style.channels=256"
 MADE_BEFORE = {  # what the reader has made by then
     "HALVES": "python -m tools.convert_data to-folders FACADES FOLDERS",
     "--output SOURCES": "python -m tools.convert_data from-photos PHOTOS PAIRS",
-    "--colors DATA/train_label.yaml": "python -m tools.convert_data colors-to-ids COLORED/train DATA/train_label",
+    **dict.fromkeys(("--colors DATA/train_label.yaml", "DATA/train_label DATA/train_inst"), COLORS_TO_IDS),
     "runs/pix2pixhd_512p --format original": "python train.py --config configs/pix2pixhd_512p.yaml data.root=ROOT",
     "runs/spade_ade20k --format original": "python train.py --config configs/spade_ade20k.yaml data.root=ROOT",
     "--output latest_EMA.pth": "python train.py --config configs/oasis_cityscapes.yaml data.root=ROOT",

@@ -1,5 +1,6 @@
 """The journey of label maps that are drawn in colours and have no instance maps, to photos."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -68,6 +69,13 @@ def test_plan_and_validation_show_names_and_colours(trained: Path) -> None:
     assert {tuple(color) for color in shown.flatten(1).T.tolist()} <= {tuple(color) for color in COLORS.tolist()}
 
 
+def test_galleries_have_a_legend(trained: Path, tmp_path: Path) -> None:
+    translate("--checkpoint", str(run_of(trained)), "--output", str(tmp_path))
+    for page in (run_of(trained) / "web" / "index.html", tmp_path / "index.html"):
+        swatches = re.findall(r'<li><i style="background: #(\w+)"></i>(\w+)</li>', page.read_text())
+        assert swatches == [("4682b4", "sky"), ("804080", "road"), ("00008e", "car"), ("000000", "ignored")]
+
+
 def test_the_checkpoint_holds_the_colours(trained: Path) -> None:
     config = config_from_dict(checkpoint(trained, 4)["config"], "test")
     assert list(config.data.label_colors) == ["sky", "road", "car", "ignored"]
@@ -101,7 +109,8 @@ def test_an_exported_program_takes_ids(trained: Path, tmp_path: Path) -> None:
     assert (model.n_classes, list(model.inputs)) == (3, ["source"])  # edges are made in the program
     wanted = read_rgb(tmp_path / "out" / "x.png").permute(1, 2, 0).numpy().astype(int)
     assert abs(np.asarray(model(ids)).astype(int) - wanted).max() <= 1
-    with pytest.raises(pairgan.ImageError, match=r"x\.png: this model knows no colours\. Give \(H, W\) ids"):
+    assert model.settings["data"]["label_colors"].keys() == {"sky", "road", "car", "ignored"}
+    with pytest.raises(pairgan.ImageError, match=r"x\.png: give an \(H, W\) array of ids in label_colors. order\."):
         model(source)
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,7 @@ def test_photos_to_labels_have_a_table_of_classes(
     measured = curves(folder)
     assert 0 <= measured["validation/mean_iou"][0] <= 1
     assert 0 <= measured["iou/window"][0] <= 1
+    assert re.search(r"IoU  .*window \d\.\d{3}", (folder / "log.txt").read_text())
     assert "best" in load_checkpoint(folder / "best.pt")
     assert "best" in checkpoint(tiny_config, 4)
     capsys.readouterr()
@@ -150,6 +152,8 @@ def test_photos_to_labels_have_a_table_of_classes(
     assert "nearest colour of cmp_facades, 12 classes" in found["protocol"]["labels"]["classes"]
     output = capsys.readouterr()
     assert "window" in output.out + output.err
+    for page in (folder / "web" / "index.html", tmp_path / "out" / "index.html"):
+        assert '<i style="background: #0055ff"></i>window</li>' in page.read_text()
 
 
 @pytest.mark.parametrize(

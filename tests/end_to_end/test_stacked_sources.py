@@ -188,6 +188,7 @@ def test_input_names_a_folder_for_each_source_folder(config: Path) -> None:
     run(config, *COLORS_AND_DEPTH, "train.max_steps=2")
     pairs, command = config.parent / "pairs", ["--checkpoint", str(config.parent / "runs" / "tiny"), "--input"]
     colors, depth = pairs / "test_rgb", pairs / "test_depth"
+    save_image(pairs / "grey" / "6.png", np.zeros((32, 40), np.uint8))
     for given, message in {
         (
             colors,
@@ -201,6 +202,8 @@ def test_input_names_a_folder_for_each_source_folder(config: Path) -> None:
         (colors / "6.png", depth / "none.png"): r"test_depth/none\.png: no such file",
         (colors / "none.png", depth / "6.png"): r"--input: .*test_rgb/none\.png: no such file",
         (colors, pairs / "none"): r"pairs/none: no such folder",
+        (colors / "6.png", pairs / "grey" / "6.png"): r"grey/6\.png: holds 8 bits, the training images values up to",
+        (depth / "6.png", colors / "7.png"): r"test_rgb/7\.png: holds 8 bits, the training images values up to",
     }.items():
         with pytest.raises(UserError, match=message):
             translate(*command, *map(str, given), "--output", str(config.parent / "out"))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from metrics.segmentation import class_table, confusion, label_scores
+from metrics.segmentation import class_line, class_table, confusion, label_scores
 from utils.label_colors import LabelColors
 
 RED, GREEN, BLUE, BLACK = (200, 0, 0), (0, 200, 0), (0, 0, 200), (0, 0, 0)
@@ -62,3 +62,6 @@ def test_the_table_has_a_line_for_each_class() -> None:
     assert green.split() == ["green", "0.000", "-", "0.00%"]
     assert blue.split() == ["blue", "-", "-", "0.00%"]
     assert class_table({}) == []
+    assert class_line(scores.classes) == "red 0.500  green 0.000"
+    many = {f"class_{k}": scores.classes["red"] for k in range(42)}
+    assert class_line(many).endswith("class_39 0.500  and 2 more")

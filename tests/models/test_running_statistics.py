@@ -1,16 +1,15 @@
 from collections.abc import Callable
 from contextlib import suppress
-from typing import cast
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from models.activation_checkpointing import enable_activation_checkpointing
 from models.global_generator import GlobalGenerator
 from models.running_statistics import Untracked, batch_norms, estimating_statistics
 from models.spade_generator import SpadeGenerator
 from models.spectral_norm import add_spectral_norm
+from tests.models.recomputed import assert_recomputed_alike
 from tests.runs import assert_equal
 
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
@@ -25,23 +24,7 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_pass_that_is_computed_again_does_not_count(name: str) -> None:
-    results = []
-    for is_on in (False, True):
-        torch.manual_seed(0)
-        network = NETWORKS[name]()
-        if is_on:
-            enable_activation_checkpointing(network)
-        images = torch.randn(2, 2, 3, 16, 16)
-        # two passes before a backward pass, one of which is computed again twice
-        losses = [network(image).square().mean() for image in images]
-        losses[0].backward(retain_graph=True)
-        (losses[0] + losses[1]).backward()
-        gradients = {name: cast(Tensor, weight.grad) for name, weight in network.named_parameters()}
-        results.append(({"first": losses[0], "second": losses[1]}, gradients, network.state_dict()))
-    for plain, recomputed in zip(*results, strict=True):
-        assert plain.keys() == recomputed.keys()
-        for key, value in plain.items():
-            assert torch.equal(value, recomputed[key]), key
+    assert_recomputed_alike(NETWORKS[name], lambda: torch.randn(2, 2, 3, 16, 16))
 
 
 def test_untracked_passes_leave_the_very_buffers() -> None:

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 from torch.nn.utils import spectral_norm as former_hook
 
-from models.activation_checkpointing import enable_activation_checkpointing
 from models.global_generator import GlobalGenerator
 from models.patch_discriminator import MultiscalePatchDiscriminator
 from models.pixel_discriminator import PixelDiscriminator
 from models.spectral_norm import SpectralNorm, add_spectral_norm, settle_spectral_norm, spectral_norms
+from tests.models.recomputed import assert_recomputed_alike
 from utils.precision import Precision
 
 CONVOLUTIONS: list[Callable[[], nn.Module]] = [
@@ -107,23 +107,11 @@ def test_for_translation_a_cast_spares_the_vectors() -> None:
 
 @pytest.mark.parametrize("iteration", ["u_first", "v_first"])
 def test_a_pass_that_is_computed_again_iterates_nothing(iteration: str) -> None:
-    results = []
-    for is_on in (False, True):
-        torch.manual_seed(0)
+    def make() -> nn.Module:
         generator = GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=2, dropout=True)
-        network = add_spectral_norm(generator, iteration=iteration)  # type: ignore[arg-type]
-        if is_on:
-            enable_activation_checkpointing(network)
-        images = torch.randn(2, 1, 3, 16, 16)
-        # two passes before a backward pass: each has to be computed again with its own vectors
-        losses = [network(image).square().mean() for image in images]
-        losses[0].backward(retain_graph=True)
-        (losses[0] + losses[1]).backward()
-        gradients = {name: cast(Tensor, weight.grad) for name, weight in network.named_parameters()}
-        results.append(({"first": losses[0], "second": losses[1]}, gradients, network.state_dict()))
-    for plain, recomputed in zip(*results, strict=True):
-        for name, value in plain.items():
-            assert torch.equal(value, recomputed[name]), name
+        return add_spectral_norm(generator, iteration=iteration)  # type: ignore[arg-type]
+
+    assert_recomputed_alike(make, lambda: torch.randn(2, 1, 3, 16, 16))
 
 
 @pytest.mark.parametrize("iteration", ["u_first", "v_first"])

@@ -10,10 +10,13 @@ import torch
 from PIL import Image
 
 from data.facades.dataset import SyntheticFacades
+from data.png_file import write_png16
 from tests.conftest import save_image
+from tests.images import tifffile
 from tools import check_data
 
 WIDTH = 128
+OF_16_BITS = ["data.source_range=[0,65535]", "data.target_range=[0,65535]"]
 FACADES = SyntheticFacades(split="train", seed=0, n_samples=24, height=WIDTH, width=WIDTH)
 
 
@@ -27,11 +30,16 @@ def labels(index: int) -> np.ndarray:
     return FACADES.read(index).source[0].numpy()
 
 
-def save_pair(root: Path, index: int, source: np.ndarray | None = None, target: np.ndarray | None = None) -> None:
-    """Write a pair with the name `pNN`; by default a photo and its negative, without blue."""
-    negative = (255 - photo(index)) * np.array([1, 1, 0], np.uint8)
-    save_image(root / "train_A" / f"p{index:02}.png", negative if source is None else source)
-    save_image(root / "train_B" / f"p{index:02}.png", photo(index) if target is None else target)
+def save_16_bits(path: Path, pixels: np.ndarray) -> None:
+    """Write (H, W, 3) uint8 pixels with 16 bits."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_png16(path, pixels.transpose(2, 0, 1).astype(np.uint16) * 257)
+
+
+def save_pair(root: Path, index: int) -> None:
+    """Write a photo and its negative, without blue, of 16 bits as the pair `pNN`."""
+    save_16_bits(root / "train_A" / f"p{index:02}.png", (255 - photo(index)) * np.array([1, 1, 0], np.uint8))
+    save_16_bits(root / "train_B" / f"p{index:02}.png", photo(index))
 
 
 def lines_of(root: Path, capsys: pytest.CaptureFixture[str], *settings: str) -> list[str]:
@@ -49,8 +57,9 @@ def assert_each_once(lines: list[str], expected: list[str]) -> None:
 
 
 def test_pairs_of_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """More than 20 kinds at once, in pairs of 16 bits."""
     a, b = tmp_path / "train_A", tmp_path / "train_B"
-    for index in range(19):
+    for index in range(24):
         save_pair(tmp_path, index)
     (b / "p00.png").write_bytes(b"")
     (a / "p01.png").write_bytes((a / "p01.png").read_bytes()[:2000])
@@ -59,21 +68,25 @@ def test_pairs_of_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     Image.fromarray(photo(4)).save(a / "p04.png", format="GIF")
     (b / "p05.png").unlink()
     (a / "p06.png").unlink()
-    save_image(b / "p07.png", photo(7)[1:])
-    save_image(b / "p08.png", photo(8)[::2, ::2])
-    save_image(b / "p09.bmp", photo(9))
-    Image.fromarray(photo(10)[..., 0].astype(np.float32)).save(b / "p10.tif")
-    (b / "p10.png").unlink()
-    save_image(b / "p11.png", photo(11)[..., 0].astype(np.uint16) * 257)
-    save_pair(tmp_path, 12, source=photo(12))
-    save_image(b / "p13.png", np.full((WIDTH, WIDTH, 3), 9, np.uint8))
-    save_image(b / "p14.png", np.roll(photo(14), (7, -9), axis=(0, 1)))
+    save_16_bits(b / "p07.png", photo(7)[1:])
+    save_16_bits(b / "p08.png", photo(8)[::2, ::2])
+    tifffile().imwrite(b / "p09.tif", photo(9).astype(np.uint16))
+    save_image(b / "p10.png", photo(10)[..., 0].astype(np.uint16) * 257)
+    save_image(b / "p11.png", photo(11))
+    save_16_bits(a / "p12.png", photo(12))
+    save_16_bits(b / "p13.png", np.full((WIDTH, WIDTH, 3), 9, np.uint8))
+    save_16_bits(b / "p14.png", np.roll(photo(14), (7, -9), axis=(0, 1)))
     (b / "notes.txt").touch()
     (b / "p15.png").unlink()
     (b / "p15.png").symlink_to("nowhere")
     for folder in ("A", "B"):
         (tmp_path / f"test_{folder}").mkdir()
         shutil.copy(tmp_path / f"train_{folder}" / "p16.png", tmp_path / f"test_{folder}" / "same.png")
+    for index, wrong in ((17, np.nan), (18, np.inf), (19, -9999.0), (20, 1e5)):
+        (b / f"p{index}.png").unlink()
+        pixels = photo(index).astype(np.float32) * 257
+        pixels[:20, :30] = wrong
+        tifffile().imwrite(b / f"p{index}.tif", pixels, photometric="rgb")
     expected = [
         r"^/.*train_B/p00\.png: cannot be read as an image: it is empty",
         r"^/.*train_A/p01\.png: cannot be read as an image",
@@ -84,26 +97,31 @@ def test_pairs_of_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         r"^/.*train_B/p06\.png: without a partner",
         r"^/.*p07\.png is 128x128 but its partner .*p07\.png is 128x127: crop the larger one",
         r"^/.*p08\.png is 128x128 but its partner .*p08\.png is 64x64: make them the same size",
-        r"^/.*p09\.\w+ and p09\.\w+ have the same name",
-        r"^/.*p10\.tif: holds floating-point numbers",
+        r"^/.*p09\.tif and p09\.png have the same name",
+        r"^/.*p10\.png: has 1 channel, data\.target_channels is 3",
         r"^/.*p15\.png: no such file",
+        r"^/.*p17\.tif: channel 1, row 0, column 0 holds nan, which is no number \(600 such pixels\)",
+        r"^/.*p18\.tif: channel 1, row 0, column 0 holds inf",
+        r"^/.*train_B: images of several types \(.* of uint16, 2 of float32, 1 of uint8\), such as p11: ",
         r"^train: left out, being of other formats: 1 \.txt",
-        r"^warning: train: targets have 8 bits, those of 1 of 8 samples 16: p11",
-        r"^warning: train: 1 of 8 samples have a target that equals its source: p12; ",
-        r"^warning: train: targets of 1 of 8 samples are of one colour: p13",
-        r"^warning: train: targets seem to be shifted in 1 of \d pairs: p14 by 9 pixels to the left and 7 pixels down",
+        r"^train: 2 targets of \d+ with values outside data\.target_range, which are clamped; most of p(19|20), 3\.7%",
+        r"^warning: train: targets have 16 bits, those of 1 of \d+ samples 8: p11",
+        r"^warning: train: 1 of \d+ samples have a target that equals its source: p12; ",
+        r"^warning: train: targets of 1 of \d+ samples are of one colour: p13",
+        r"^warning: train: targets seem to be shifted in 1 of \d+ pairs: p14 by 9 pixels to the left and 7 pixels down",
+        r"^warning: train: targets of 1 of \d+ samples hold -9999 in 3\.7% of their pixels, .* no data: p19; ",
         r"^warning: test and train share 2 files, as .*same\.png and .*train_A/p16\.png",
         r"^warning: test: channel 3 of sources is constant in every sample",
     ]
-    assert_each_once(lines_of(tmp_path, capsys), expected)
+    assert_each_once(lines_of(tmp_path, capsys, *OF_16_BITS), expected)
 
 
 def test_a_channel_that_holds_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for index in range(3):
         save_pair(tmp_path, index)
-    check_data.main([str(tmp_path)])
+    check_data.main([str(tmp_path), *OF_16_BITS])
     warning = "warning: train: channel 3 of sources is constant in every sample: it holds nothing to learn from"
-    assert capsys.readouterr().out.splitlines()[1:] == [warning, "no problem in train; 1 warning"]
+    assert capsys.readouterr().out.splitlines()[-2:] == [warning, "no problem in train; 1 warning"]
 
 
 @pytest.mark.parametrize("kind", ["labels", "images"])
@@ -149,5 +167,6 @@ def test_label_maps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         r"^/.*05\.png: holds grey levels that Pillow would rescale",
         r"^/.*06\.png is 128x128 but its partner .* is 127x128: crop the larger one",
         r"^warning: test and train share 2 files",
+        r"^warning: train: 8 of 20 classes never occur: 12, 13, 14, 15, 16, 17, 18, 19; nothing is learned of them",
     ]
     assert_each_once(lines_of(tmp_path, capsys, "--n-classes", "20"), expected)

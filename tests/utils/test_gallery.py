@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import save_image
 from tests.runs import translate
-from utils.gallery import Row, write_gallery
+from utils.gallery import MOST_OPEN_CLASSES, Row, Swatch, write_gallery
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 NASTY = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a&amp;b", "50%20#1?x='y'", "ünï ☃", "a/b"]
@@ -96,6 +96,19 @@ def test_rows_may_lack_images_and_figures(tmp_path: Path) -> None:
     assert page.sources == ["a.png", "t.png", "b.png"]
     write_gallery(tmp_path / "web" / "index.html", [], "nothing yet")
     assert Page(tmp_path / "web" / "index.html").rows == []
+
+
+def test_a_legend_names_the_classes(tmp_path: Path) -> None:
+    path, rows = tmp_path / "index.html", [Row("a", {"source": "a.png"})]
+    write_gallery(path, rows, "labels", legend=[Swatch(NASTY[0], "804080"), Swatch("sky", "4682b4")])
+    page = path.read_text()
+    assert '<li><i style="background: #804080"></i>&lt;script&gt;alert(1)&lt;/script&gt;</li>' in page
+    assert '<li><i style="background: #4682b4"></i>sky</li>' in page
+    assert '<details class="legend" open>' in page
+    write_gallery(path, rows, "labels", legend=[Swatch(str(k), "000000") for k in range(MOST_OPEN_CLASSES + 1)])
+    assert '<details class="legend">' in path.read_text()
+    write_gallery(path, rows, "images")
+    assert "<details" not in path.read_text()
 
 
 def test_what_test_py_writes(trained_config: Path, tmp_path: Path) -> None:

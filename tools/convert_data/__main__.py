@@ -1,4 +1,4 @@
-"""Convert data sets between layouts, photographs and videos to pairs, and label maps drawn in colours to ids.
+"""Convert data sets between layouts, photographs and videos to pairs, and label maps to ids and instances.
 
 python -m tools.convert_data to-folders FROM TO         pix2pix's images of two halves -> TO/train_A, TO/train_B, …
 python -m tools.convert_data to-side-by-side FROM TO    and back
@@ -6,6 +6,7 @@ python -m tools.convert_data from-photos FROM TO        photographs -> edges, gr
 python -m tools.convert_data from-video CLIP … TO       the same of every N-th frame of videos, with splits by time
 python -m tools.convert_data source PHOTO … --like PAIRS [--output FOLDER]   the source alone, as from-photos made PAIRS
 python -m tools.convert_data colors-to-ids FROM TO      label maps drawn in colours -> ids, and TO.yaml with the colours
+python -m tools.convert_data to-instances FROM TO       label maps -> instance maps, of the connected parts of classes
 """
 
 import argparse
@@ -20,6 +21,7 @@ from data.batch import DataError
 from data.image_files import JPEG_QUALITY
 from tools.convert_data.colors import colors_to_ids
 from tools.convert_data.conversion import convert_all
+from tools.convert_data.instances import to_instances
 from tools.convert_data.layouts import to_folders, to_side_by_side
 from tools.convert_data.photo_settings import check_same_settings, read_photo_settings, write_photo_settings
 from tools.convert_data.photos import SPLITS, SUFFIXES, PhotoPairs, Source, from_photos, sources_of
@@ -40,6 +42,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         "from-video": "every N-th frame of videos to pairs, as from-photos, with train, val and test apart in time",
         "source": "photographs to sources, as from-photos made them in the training pairs, for test.py to translate",
         "colors-to-ids": "label maps drawn in colours to ids, and a YAML file of the colours, TO.yaml",
+        "to-instances": "label maps to instance maps: each connected part of a class is an instance",
     }
     by_name = {name: commands.add_parser(name, help=text, description=text) for name, text in helps.items()}
     for name, command in by_name.items():
@@ -53,7 +56,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         else:
             command.add_argument("origin", type=_folder, metavar="FROM", help="folder to read, with its subfolders")
         command.add_argument("target", type=_folder, metavar="TO", help="folder to write to, outside FROM")
-        if name != "colors-to-ids":
+        if name not in _OF_LABEL_MAPS:
             format_help = f"jpeg: quality {JPEG_QUALITY}, colours at full resolution; default: %(default)s"
             default = "jpeg" if name in _OF_PHOTOS else "png"
             command.add_argument("--format", choices=tuple(SUFFIXES), default=default, help=format_help)
@@ -64,6 +67,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     by_name["from-video"].add_argument("--every", type=whole_number(1, 1_000_000), metavar="N", help=every_help)
     colors_help = "YAML file as metrics.label_colors takes it, or cityscapes or cmp_facades; default: found in the maps"
     by_name["colors-to-ids"].add_argument("--colors", metavar="FILE", help=colors_help)
+    _add_instance_arguments(by_name["to-instances"].add_argument)
     arguments = parser.parse_args(argv)
     if arguments.command in _OF_PHOTOS and arguments.val + arguments.test >= 1:
         parser.error(f"--val {arguments.val} and --test {arguments.test} leave nothing to train on")
@@ -71,6 +75,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 _OF_PHOTOS = ("from-photos", "from-video")
+_OF_LABEL_MAPS = ("colors-to-ids", "to-instances")
 
 
 def _folder(text: str) -> Path:
@@ -83,6 +88,20 @@ def _add_source_arguments(add: Callable[..., argparse.Action]) -> None:
     add("photos", type=_folder, nargs="+", metavar="PHOTO", help="photograph, or a folder of photographs")
     add("--like", type=_folder, required=True, metavar="PAIRS", help="folder that from-photos has written")
     add("--output", type=_folder, default=Path("sources"), metavar="FOLDER", help="default: %(default)s")
+
+
+def _add_instance_arguments(add: Callable[..., argparse.Action]) -> None:
+    classes_help = "classes to divide, by id or by name in --colors, as car,rider; default: all"
+    add("--classes", type=_names, default=(), metavar="LIST", help=classes_help)
+    colors_help = "colours of the classes, where maps are drawn in them, as data.label_colors; default: maps hold ids"
+    add("--colors", metavar="FILE", help=colors_help)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.strip("[]").split(","))
+    if "" in names:
+        raise argparse.ArgumentTypeError(f"{text!r}, expected classes, such as car,rider")
+    return names
 
 
 def _add_photo_arguments(add: Callable[..., argparse.Action], shares: str) -> None:
@@ -166,6 +185,19 @@ def _origin(arguments: argparse.Namespace, target: Path) -> Path:
     return origin
 
 
+def convert_label_maps(arguments: argparse.Namespace, target: Path) -> list[str]:
+    """Write ids or instances of label maps; return the problems of what is left out.
+
+    Raises:
+        DataError: there is no map, its colours are not those of classes, or files exist.
+        ConfigError: the file of colours cannot be used, or does not have one of the classes.
+    """
+    origin = _origin(arguments, target)
+    if arguments.command == "colors-to-ids":
+        return colors_to_ids(origin, target, arguments.colors, arguments.existing)
+    return to_instances(origin, target, arguments.classes, arguments.colors, arguments.existing)
+
+
 def convert_to_sources(arguments: argparse.Namespace) -> list[str]:
     """Write the sources of photographs; return the problems of what is left out.
 
@@ -201,8 +233,8 @@ def main(argv: Sequence[str]) -> None:
         problems = convert_to_sources(arguments)
     else:
         target = arguments.target.expanduser()
-        if arguments.command == "colors-to-ids":
-            problems = colors_to_ids(_origin(arguments, target), target, arguments.colors, arguments.existing)
+        if arguments.command in _OF_LABEL_MAPS:
+            problems = convert_label_maps(arguments, target)
             log_left_out(problems)
         else:
             problems = convert_to_pairs(arguments, target)

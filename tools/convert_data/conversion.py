@@ -8,17 +8,25 @@ from pathlib import Path
 from typing import Literal
 
 import torch
+from PIL import Image
 from torch import Tensor
 
 from data.batch import DataError
 from data.image_files import write_jpeg, write_png
+from data.png_file import write_png16
 from utils.atomic_file import replacing
 from utils.cores import usable_cores
 from utils.log import logger
 
 Existing = Literal["error", "keep", "replace"]
 
-_WRITERS = {".png": write_png, ".jpg": write_jpeg}
+
+def _write_tiff32(path: Path, ids: Tensor) -> None:
+    """Write (1, H, W) int32 ids."""
+    Image.fromarray(ids[0].numpy()).save(path, format="TIFF", compression="tiff_adobe_deflate")
+
+
+_WRITERS = {".png": write_png, ".jpg": write_jpeg, ".tif": _write_tiff32}
 _LOG_EVERY = 1000  # images
 
 
@@ -26,7 +34,8 @@ _LOG_EVERY = 1000  # images
 class Conversion:
     """One image or pair to be made.
 
-    files: one file for each (3, H, W) uint8 image, or (1, H, W) uint8 map of ids, that `make` returns.
+    files: one file for each (3, H, W) uint8 image, or (1, H, W) map of ids, that `make` returns. The suffix of a map of
+        uint8 or uint16 is .png, that of one of int32 becomes .tif: PNG has no 32 bits.
     make: raises DataError if the images cannot be made.
     """
 
@@ -129,9 +138,14 @@ def _present(file: Path) -> list[Path]:
 
 
 def _write(path: Path, image: Tensor) -> None:
-    """Write a (C, H, W) uint8 image or map atomically, and delete the same name in another format."""
+    """Write a (C, H, W) image or map atomically, and delete the same name in another format."""
+    if image.dtype == torch.int32:
+        path = path.with_name(f"{path.name.removesuffix(path.suffix)}.tif")
     with replacing(path) as unfinished:
-        _WRITERS[path.suffix](unfinished, image)
+        if image.dtype == torch.uint16:
+            write_png16(unfinished, image.numpy())
+        else:
+            _WRITERS[path.suffix](unfinished, image)
     for other in _present(path):
         if other != path:
             other.unlink()

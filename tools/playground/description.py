@@ -5,14 +5,13 @@ from dataclasses import asdict, dataclass, field
 
 from configs import build
 from configs.image_sides import image_sides
-from configs.label_maps import class_table, ignored_id
+from configs.label_maps import ignored_id, named_classes
 from configs.schema import Config
 from data.conditioning import Conditioning
 from inference.load import LoadedGenerator
 from tools.playground.wire import MAX_PIXELS
 from utils.errors import ConfigError
-from utils.label_colors import IGNORED, read_label_colors
-from utils.palette import CITYSCAPES
+from utils.label_colors import IGNORED, LabelColors, read_label_colors
 
 DEFAULT_SIDE = 256  # pixels, where the settings name no size
 SIDES = (64, 1024)  # least and greatest side of a new picture
@@ -37,6 +36,7 @@ class Description:
     max_pixels: of any picture.
     size_multiple, min_size: the sides that the generator takes.
     n_classes: K, without ignored pixels. ignore_id: the id of those in files; None where there are none.
+    file_colors: the colours of label maps in files, in hexadecimal digits, each with its id; none where they hold ids.
     samples: the names of samples to start from. sample_sizes: width and height of those that the page carries.
     scale: sides of a translation, in those of its source; rounded up.
     """
@@ -58,6 +58,7 @@ class Description:
     samples: list[str]
     sample_sizes: list[tuple[int, int]] = field(default_factory=list)
     scale: float = 1.0
+    file_colors: list[tuple[str, int]] = field(default_factory=list)
 
     def to_json(self) -> str:
         """Return JSON that an element of a page may hold, whatever the names in it are."""
@@ -102,7 +103,15 @@ def describe(
         min_size=sides.minimum,
         samples=samples,
         scale=config.generator.scale,
+        file_colors=_file_colors(config.data.colors),
     )
+
+
+def _file_colors(colors: LabelColors | None) -> list[tuple[str, int]]:
+    """Return the colours of classes, and those of ignored pixels with the id that `classes_of_colors` gives them."""
+    if colors is None:
+        return []
+    return [(bytes(color).hex(), min(number, colors.n_classes)) for number, color in enumerate(colors.colors.tolist())]
 
 
 def _trained_size(config: Config) -> tuple[int, int]:
@@ -121,7 +130,7 @@ def _classes(config: Config) -> list[PageClass]:
     """Return the classes with their names and colours, as far as the data set or a setting label_colors has them."""
     data, n_classes = config.data, build.number_of_classes(config.data)
     colors = build.class_colors(data)
-    table = class_table(data)
+    table = named_classes(data)
     if config.metrics.label_colors is not None:
         known = read_label_colors(config.metrics.label_colors)
         if known.n_classes != n_classes:
@@ -132,8 +141,6 @@ def _classes(config: Config) -> list[PageClass]:
         names, colors = known.names, known.colors
     elif table is not None:
         names = table.names
-    elif n_classes == len(CITYSCAPES):
-        names = tuple(kind.name for kind in CITYSCAPES)
     else:
         names = tuple(map(str, range(n_classes)))
     classes = [

@@ -24,6 +24,16 @@ def as_double(weights: Weights) -> Weights:
     return {key: value.double() if value.is_floating_point() else value.clone() for key, value in weights.items()}
 
 
+def with_divided_weights(weights: Weights) -> Weights:
+    """The weights as files of old versions of torch hold those with spectral norm: divided, without the vector v."""
+    old = dict(weights)
+    for key in [key for key in old if key.endswith(".weight_v")]:
+        layer = key.removesuffix("_v")
+        matrix = old[f"{layer}_orig"].flatten(1)
+        old[layer] = old[f"{layer}_orig"] / (old[f"{layer}_u"] @ matrix @ old.pop(key))
+    return old
+
+
 def network_of(weights: Weights, config: dict[str, Any]) -> nn.Module:
     """The network of ours with the weights of a generator or discriminator."""
     scheme = recognize_spade(weights)

@@ -21,7 +21,14 @@ from tests.models.originals.oasis_cases import (
     generator_of,
     our_unet_name,
 )
-from tests.models.originals.spade_cases import as_double, assert_close, assert_gradients, gradients_of, scalar
+from tests.models.originals.spade_cases import (
+    as_double,
+    assert_close,
+    assert_gradients,
+    gradients_of,
+    scalar,
+    with_divided_weights,
+)
 
 FULL_SIZE = json.loads((Path(__file__).parents[2] / "reference" / "oasis_state_dict_keys.json").read_text())
 
@@ -118,11 +125,7 @@ def test_files_of_old_versions_of_torch_hold_the_divided_weight_and_prefixes_do_
     reference: dict[str, Any],
 ) -> None:
     case = reference["oasis_generator_instance_without_noise"]
-    old = recorded_weights(reference, "oasis_generator_instance_without_noise")
-    for key in [key for key in old if key.endswith(".weight_v")]:
-        layer = key.removesuffix("_v")
-        matrix = old[f"{layer}_orig"].flatten(1)
-        old[layer] = old[f"{layer}_orig"] / (old[f"{layer}_u"] @ matrix @ old.pop(key))
+    old = with_divided_weights(recorded_weights(reference, "oasis_generator_instance_without_noise"))
     old = {f"module.{key}": value for key, value in old.items()}
     assert_close(translated(old, case)[..., ::2, ::2], case["output"])
 

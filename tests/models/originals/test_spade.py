@@ -27,6 +27,7 @@ from tests.models.originals.spade_cases import (
     original_block_name,
     scalar,
     weights_of,
+    with_divided_weights,
 )
 
 FULL_SIZE = json.loads((Path(__file__).parents[2] / "reference" / "spade_state_dict_keys.json").read_text())
@@ -239,10 +240,6 @@ def test_an_exported_network_is_imported_with_the_same_weights(reference: dict[s
 
 def test_files_of_old_versions_of_torch_hold_the_divided_weight(reference: dict[str, Any]) -> None:
     case = reference["spade_generator_instance"]
-    old = weights_of(reference, "spade_generator_instance")
-    for key in [key for key in old if key.endswith(".weight_v")]:
-        layer = key.removesuffix("_v")
-        matrix = old[f"{layer}_orig"].flatten(1)
-        old[layer] = old[f"{layer}_orig"] / (old[f"{layer}_u"] @ matrix @ old.pop(key))
+    old = with_divided_weights(weights_of(reference, "spade_generator_instance"))
     network = import_original(old).network.eval()
     assert_close(network(case["inputs"]["semantics"].double()), case["output"])

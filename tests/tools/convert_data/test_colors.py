@@ -19,11 +19,6 @@ IDS = np.arange(32 * 48).reshape(32, 48) % 48 // 16
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
-    return CommandLine(monkeypatch, capsys)
-
-
-@pytest.fixture
 def maps(tmp_path: Path) -> Path:
     """Two maps of 48x32 with three classes; the second has 32 antialiased pixels, and is below a folder."""
     save_image(tmp_path / "maps" / "a.png", COLORS[IDS])

@@ -21,11 +21,6 @@ TINY = [
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
-    return CommandLine(monkeypatch, capsys)
-
-
-@pytest.fixture
 def photos(tmp_path: Path) -> Path:
     """Twelve photographs of 96x64, one of them in a folder below."""
     rng = np.random.default_rng(0)

@@ -19,11 +19,6 @@ from tools.convert_data.videos import TimeSplits
 SPLITS = ("train", "val", "test")
 
 
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
-    return CommandLine(monkeypatch, capsys)
-
-
 def convert(command: CommandLine, *arguments: str | Path) -> tuple[int, str, str]:
     return command.run(convert_data.main, "from-video", *map(str, arguments))
 

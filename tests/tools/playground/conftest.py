@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, expect, sync_playwright
 from tests.conftest import save_image, write_tiny_config
 from tests.runs import run
 from tests.tools.playground.pages import PATIENCE_MS
-from tests.tools.playground.trained import SIZE, STRONG, Trained, export_page
+from tests.tools.playground.trained import COLORS, SIZE, STRONG, Trained, export_page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 OPTIONS = [  # nothing but the page itself, and a camera that shows a moving picture
@@ -59,3 +59,20 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Trained:
 @pytest.fixture(params=["server", "file"])
 def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def colored(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """Label maps in the colours of COLORS -> photographs."""
+    config = write_tiny_config(tmp_path_factory.mktemp("colored"))
+    rng = np.random.default_rng(0)
+    pixels = COLORS[rng.integers(0, len(COLORS), (8, 10))].repeat(4, 0).repeat(4, 1)
+    for split in ("train", "test"):
+        for folder in ("label", "img"):
+            save_image(config.parent / "pairs" / f"{split}_{folder}" / "1.png", pixels)
+    table = "{sky: [70, 130, 180], road: [128, 64, 128], ignored: [[0, 0, 0], [9, 9, 9]]}"
+    data = ["data.layout=paired_folders", f"data.root={config.parent / 'pairs'}", "data.instance_edges=false"]
+    run(config, "train.max_steps=1", STRONG, *data, f"data.label_colors={table}")
+    run_folder = config.parent / "runs" / "tiny"
+    export_page(run_folder, config.parent / "page.html")
+    return Trained(run_folder, config.parent / "page.html")

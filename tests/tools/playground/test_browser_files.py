@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Route, expect
 
 from tests.conftest import save_image
 from tests.tools.playground.pages import read
-from tests.tools.playground.trained import N_CLASSES, Trained, page_of, translated_by_test_py
+from tests.tools.playground.trained import COLORS, N_CLASSES, Trained, page_of, translated_by_test_py
 
 pytestmark = pytest.mark.browser
 
@@ -38,6 +38,32 @@ def test_a_saved_label_map_is_loaded_again(browser: Browser, facades: Trained, e
         assert np.array_equal(read(mirrored), labels[:, ::-1])
     expected = translated_by_test_py(facades, saved, instances, tmp_path)
     assert abs(first - expected).max() <= 1
+
+
+def test_label_maps_in_colours_are_opened_and_saved(
+    browser: Browser, colored: Trained, engine: str, tmp_path: Path
+) -> None:
+    classes = np.random.default_rng(0).integers(0, 4, (21, 37))
+    save_image(tmp_path / "map.png", COLORS[classes])
+    wrong = COLORS[classes].copy()
+    wrong[2, 5] = (71, 130, 180)
+    save_image(tmp_path / "wrong.png", wrong)
+    with page_of(browser, colored, engine) as page:
+        page.drop(tmp_path / "map.png")
+        expect(page.source).to_have_attribute("width", "37")
+        page.wait()
+        found = page.pixels("result").astype(int)
+        (saved,) = page.download("save", tmp_path)
+        page.drop(tmp_path / "wrong.png")
+        assert "wrong.png: pixel (row 2, column 5) has the colour [71, 130, 180], which is none" in page.message()
+        page.choose("road")
+        page.drag((5, 5), (20, 20))
+        assert (page.pixels("source")[12, 12] == COLORS[1]).all()
+    assert np.array_equal(read(saved)[classes < 2], COLORS[classes][classes < 2])
+    assert {tuple(color) for color in read(saved)[classes > 1].tolist()} <= {(0, 0, 0), (9, 9, 9)}
+    expected = translated_by_test_py(colored, saved, None, tmp_path)
+    assert expected.std() > 1
+    assert abs(found - expected).max() <= 1
 
 
 def save_cut_off(path: Path) -> None:

@@ -56,6 +56,8 @@ def test_colours_of_the_label_maps_name_the_classes() -> None:
     found = described(labels(0, label_colors=table))
     assert [(kind.id, kind.name) for kind in found.classes] == [(0, "grass"), (1, "sea"), (2, "ignored")]
     assert (found.n_classes, found.ignore_id, found.classes[0].color) == (2, 2, "008000")
+    assert found.file_colors == [("008000", 0), ("0000c8", 1), ("000000", 2)]
+    assert described(labels(2)).file_colors == []
 
 
 @pytest.mark.parametrize(("ignore_id", "ids"), [(255, [0, 1, 2, 255]), (1, [0, 2, 1])])

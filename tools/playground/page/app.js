@@ -128,11 +128,22 @@ async function openBlank() {
   await open(() => Picture.blank(width, height, palette.paper, model.needs_instances));
 }
 
+/** Return a label map in the colours that files have, which may be others than those of the palette. */
+function coloredCanvas(picture) {
+  const colorOf = new Map(model.file_colors.map(([color, id]) => [id, parseInt(color, 16)]));
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [picture.width, picture.height];
+  const image = picture.toImageData(value => colorOf.get(value));
+  canvas.getContext("2d", { alpha: false }).putImageData(image, 0, 0);
+  return canvas;
+}
+
 async function save() {
   const { width, height, values, instances } = board.picture;
   const ids = instances && board.picture.compactInstances();
   if (instances && !ids) throw new Error("The picture has more than 65536 instances, which a PNG cannot hold.");
-  if (hasClasses) saveBlob(await encodeIds(width, height, values), "source.png");
+  if (model.file_colors.length) saveCanvas(coloredCanvas(board.picture), "source.png");
+  else if (hasClasses) saveBlob(await encodeIds(width, height, values), "source.png");
   else saveCanvas(get("source"), "source.png");
   if (ids) saveBlob(await encodeIds(width, height, ids, 16), "source_instances.png");
 }
@@ -179,7 +190,7 @@ function prepareControls() {
   get("samples").replaceChildren(new Option("choose", ""), ...model.samples.map((name, at) => new Option(name, at)));
   [get("width").value, get("height").value] = [model.width, model.height];
   get("longest").value = model.longest_side;
-  get("file").accept = hasClasses ? ".png,image/png" : "image/*";
+  get("file").accept = hasClasses && !model.file_colors.length ? ".png,image/png" : "image/*";
   get("size").max = Math.max(64, Math.round(Math.max(model.width, model.height) / 8));
   get("seed").value = model.seed;
   get("keep").disabled = get("download").disabled = true;

@@ -6,7 +6,9 @@ import { FileError, decodeIds } from "png";
 /** Return a label map or an image as a Picture, made smaller where its longer side exceeds `longest` pixels. */
 export async function readPicture(file, model, longest) {
   if (!model.classes.length) return readImage(file, longest, model.needs_instances);
-  const ids = await decodeIds(await file.arrayBuffer(), file.name);
+  const ids = model.file_colors.length
+    ? await readColored(file, model)
+    : await decodeIds(await file.arrayBuffer(), file.name);
   check(ids, model, file.name);
   const picture = resized(new Picture(ids.width, ids.height, ids.values), longest);
   if (model.needs_instances) picture.separateInstances();
@@ -32,6 +34,20 @@ function check({ width, values }, model, name) {
   throw new FileError(
     `${name}: pixel (row ${Math.floor(at / width)}, column ${at % width}) holds id ${values[at]}, which is no class. ` +
     `The classes are 0 to ${model.n_classes - 1}${ignored}.`);
+}
+
+/** Return the ids of a label map that is drawn in the colours of the classes. */
+async function readColored(file, { file_colors: colors }) {
+  const idOf = new Map(colors.map(([color, id]) => [parseInt(color, 16), id]));
+  const { width, height, values } = await readImage(file, Infinity, false);
+  const at = values.findIndex(value => !idOf.has(value));
+  if (at >= 0) {
+    const color = [values[at] >> 16, (values[at] >> 8) & 255, values[at] & 255].join(", ");
+    throw new FileError(
+      `${file.name}: pixel (row ${Math.floor(at / width)}, column ${at % width}) has the colour [${color}], which is ` +
+      "none of data.label_colors. Draw in these alone, without soft borders, and save as PNG.");
+  }
+  return { width, height, values: values.map(value => idOf.get(value)) };
 }
 
 async function readImage(file, longest, hasInstances) {
