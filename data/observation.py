@@ -138,6 +138,25 @@ def split_warnings(observations: Sequence[Observation]) -> Iterator[str]:
     )
 
 
+def repeated_samples(splits: Mapping[str, Sequence[Observation]]) -> Iterator[str]:
+    """Yield a line for each split that holds samples whose sources and targets are the same files, by their bytes."""
+    for split, observations in splits.items():
+        of_size: dict[tuple[int, ...], list[Observation]] = defaultdict(list)
+        for seen in (seen for seen in observations if "pair" in seen.files or {"source", "target"} <= set(seen.files)):
+            of_size[tuple(path.stat().st_size for path in _pair(seen))].append(seen)
+        of_content: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        for seen in (seen for group in of_size.values() if len(group) > 1 for seen in group):
+            of_content[tuple(map(sha256_of_file, _pair(seen)))].append(seen.name)
+        copies = [f"{names[1]} of {names[0]}" for names in of_content.values() if len(names) > 1]
+        n_copies = sum(len(names) - 1 for names in of_content.values())
+        if copies:
+            yield f"{split}: {n_copies} of {len(observations)} samples are copies of others: {_listed(copies)}"
+
+
+def _pair(seen: Observation) -> list[Path]:
+    return [path for kind, path in seen.files.items() if kind in ("pair", "source", "target")]
+
+
 def shared_files(splits: Mapping[str, Sequence[Observation]]) -> Iterator[str]:
     """Yield a line for each two splits that hold the same file, by its bytes."""
     of_size: dict[int, dict[str, list[Path]]] = defaultdict(lambda: defaultdict(list))
@@ -198,7 +217,7 @@ def _bit_warnings(observations: Sequence[Observation]) -> Iterator[str]:
             bits = " or ".join(str(number) for number, _ in rare)
             share = _share(others, observations)
             yield f"{_plural(kind)} have {usual[kind]} bits, those of {share} {bits}: {_listed(others)}"
-    if len(set(usual.values())) > 1 and not any(map(is_further, usual)):
+    if len(set(usual.values())) > 1 and 8 in usual.values() and not any(map(is_further, usual)):
         yield f"sources have {usual['source']} bits, targets {usual['target']}; check that neither is a preview"
 
 

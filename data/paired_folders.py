@@ -224,11 +224,15 @@ def _match(
     matching = min(indices, shortened, key=_count_unmatched)
     names = {path: name for name, path in indices[0].items()}
     by_folder = dict(zip(folders, matching, strict=True))
+    in_lower_case = {folder: {key.lower(): path for key, path in index.items()} for folder, index in by_folder.items()}
     for index in by_folder.values():
         for key, path in sorted(index.items()):
-            lacking = [str(other) for other in folders if key not in by_folder[other]]
+            lacking = [other for other in folders if key not in by_folder[other]]
+            near = (in_lower_case[other].get(key.lower()) for other in lacking)
+            similar = [path_there.name for path_there in near if path_there]
             if lacking:
-                problems.append(f"{path}: without a partner of the same name in {', '.join(lacking)}")
+                hint = f"; {similar[0]} there differs in upper and lower case: rename one" if similar else ""
+                problems.append(f"{path}: without a partner of the same name in {', '.join(map(str, lacking))}{hint}")
     return [
         _Files(
             names[source],

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,11 @@ from data.batch import DataError, check_one_size
 from data.checking import Check, Checked, check_all
 from data.image_files import IMAGE_SUFFIXES, count_other_files, write_png
 from data.layout import Layout, PairingError, check_enough
-from data.observation import Observation, absent_classes, shared_files, split_warnings
+from data.map_reader import GREY_LEVELS
+from data.observation import Observation, absent_classes, repeated_samples, shared_files, split_warnings
 from data.palettes import label_maps, palette_problems
 from data.stacked_sources import stack_files
+from tools.repeated_problems import without_repetition
 from tools.sample_sheet import MAX_SAMPLES, training_sheet
 from utils.cli import ArgumentParser, OnlyOnce, run_entry_point
 from utils.cores import usable_cores
@@ -39,6 +42,7 @@ from utils.text import counted
 _ANY_CLASSES = 2**31 - 1  # data.n_classes where the user has not said it
 _IGNORED_IDS = (255, 65535)  # as data sets mark pixels without a class
 _LISTED_RANGES = 8
+_LEVELS_APART = 8  # ids of classes lie nearer to each other than grey levels do
 _MUCH_OUTSIDE = 0.01  # of an image's values; percentiles leave a few outside
 _SHEET = "augmented_samples.png"
 _IMAGES = ("source", "source_images", "target")
@@ -101,6 +105,7 @@ class Found:
         for split, observations in self.observations.items():
             yield from (f"{split}: {warning}" for warning in split_warnings(observations))
         yield from absent_classes(self.observations, self.class_names)
+        yield from repeated_samples(self.observations)
         yield from shared_files(self.observations)
 
 
@@ -126,7 +131,8 @@ def problems_of_split(config: Config, split: str, *, needs_targets: bool, found:
     found.observations[split] = [checked.observation for checked in results if checked.observation]
     for checked in results:
         found.ids.update(checked.ids if holds_ids else ())
-        yield from checked.problems
+    of_samples = {layout.names[checked.index]: checked.problems for checked in results}
+    yield from without_repetition(of_samples, len(layout))
     yield from problems_of_types(layout, results)
     for line in describe_outside(layout, results, ["source"] if config.generator.output == "linear" else _IMAGES):
         logger.info("%s: %s", split, line)
@@ -222,6 +228,9 @@ def describe_ids(ids: set[int], n_classes: int, ignore_id: int | None) -> str:
     if all(0 <= number < n_classes or number == ignore_id for number in ids) and n_classes != _ANY_CLASSES:
         ignored = "" if ignore_id is None else f" data.ignore_id={ignore_id}"
         return f"ids {_ranges(sorted(ids))}, of data.n_classes={n_classes}{ignored}"
+    levels = sorted(ids)
+    if len(levels) > 1 and min(b - a for a, b in pairwise(levels)) >= _LEVELS_APART:
+        return f"ids {_ranges(levels)}: {GREY_LEVELS}"
     apart = (number for number in _IGNORED_IDS if number in ids and number - 1 not in ids)
     ignored_id = ignore_id if ignore_id in ids else next(apart, None)
     wanted = f"data.n_classes={max(ids - {ignored_id}, default=0) + 1}"
