@@ -66,6 +66,7 @@ def data_set_in(folder: Path, n_classes: int | None, overrides: Sequence[str]) -
     elif not (names := _splits(folder, "_A")):
         data["layout"] = "side_by_side"
         names = [path.name for path in sorted(folder.iterdir()) if path.is_dir() and _holds_images(path)]
+        _check_sides(folder, names)
     if data["layout"] == "paired_folders" and _splits(folder, "_weight"):
         data["weight_folder"] = "{split}_weight"
     if not names and _holds_images(folder):
@@ -309,6 +310,17 @@ def main(argv: Sequence[str]) -> None:
     logger.info("%s in %s%s", count, ", ".join(splits), n_warnings)
     if n_problems:
         raise SystemExit(1)
+
+
+def _check_sides(folder: Path, names: Sequence[str]) -> None:
+    """Raise DataError if the only two folders hold files of the same names: they are sides and not splits."""
+    if len(names) == 2 and not {"train", "val", "test"} & set(names):
+        first, second = ({path.stem for path in (folder / name).iterdir()} for name in names)
+        if first & second:
+            raise DataError(
+                f"{folder}: {names[0]} and {names[1]} hold files of the same names. Name the sides of pairs train_A "
+                "and train_B, label maps and photos train_label and train_img"
+            )
 
 
 def _splits(folder: Path, ending: str) -> list[str]:

@@ -153,7 +153,7 @@ def trained_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write_examples(folder: Path) -> None:
-    """What the data sets of docs/examples.md hold beside RGB images of 64x64."""
+    """The files of docs/examples.md that are not RGB images of 64x64."""
     colors = np.array([[128, 64, 128], [0, 0, 142]], np.uint8)
     (folder / "colors.yaml").write_text("road: [128, 64, 128]\ncar: [0, 0, 142]\n")
     for seed, (split, name) in enumerate(itertools.product(("train", "val", "test"), ("1", "2"))):
