@@ -1,5 +1,6 @@
 """Peculiarities of samples that training accepts and that are mistakes more often than not."""
 
+import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from utils.digest import sha256_of_file
 from utils.text import counted
 
 MEASURED_SHIFTS = 32  # samples of a split, spread over it
+_BEGIN = 65536  # bytes
 _LISTED = 3
 _LISTED_CLASSES = 12
 _FEWEST = 3  # pairs of which most must be displaced alike
@@ -141,16 +143,21 @@ def split_warnings(observations: Sequence[Observation]) -> Iterator[str]:
 def repeated_samples(splits: Mapping[str, Sequence[Observation]]) -> Iterator[str]:
     """Yield a line for each split that holds samples whose sources and targets are the same files, by their bytes."""
     for split, observations in splits.items():
-        of_size: dict[tuple[int, ...], list[Observation]] = defaultdict(list)
+        similar: dict[tuple[tuple[int, bytes], ...], list[Observation]] = defaultdict(list)
         for seen in (seen for seen in observations if "pair" in seen.files or {"source", "target"} <= set(seen.files)):
-            of_size[tuple(path.stat().st_size for path in _pair(seen))].append(seen)
+            similar[tuple(map(_size_and_begin, _pair(seen)))].append(seen)
         of_content: dict[tuple[str, ...], list[str]] = defaultdict(list)
-        for seen in (seen for group in of_size.values() if len(group) > 1 for seen in group):
+        for seen in (seen for group in similar.values() if len(group) > 1 for seen in group):
             of_content[tuple(map(sha256_of_file, _pair(seen)))].append(seen.name)
-        copies = [f"{names[1]} of {names[0]}" for names in of_content.values() if len(names) > 1]
-        n_copies = sum(len(names) - 1 for names in of_content.values())
+        copies = [f"{name} of {first}" for first, *others in of_content.values() for name in others]
         if copies:
-            yield f"{split}: {n_copies} of {len(observations)} samples are copies of others: {_listed(copies)}"
+            yield f"{split}: {_share(copies, observations)} are copies of others: {_listed(copies)}"
+
+
+def _size_and_begin(path: Path) -> tuple[int, bytes]:
+    """Return what tells most files apart without reading them to their ends: uncompressed ones are of one size."""
+    with path.open("rb") as file:
+        return path.stat().st_size, hashlib.sha256(file.read(_BEGIN)).digest()
 
 
 def _pair(seen: Observation) -> list[Path]:
