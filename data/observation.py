@@ -155,7 +155,7 @@ def repeated_samples(splits: Mapping[str, Sequence[Observation]]) -> Iterator[st
 
 
 def _size_and_begin(path: Path) -> tuple[int, bytes]:
-    """Return what tells most files apart without reading them to their ends: uncompressed ones are of one size."""
+    """Return what most files differ in, without reading them to their ends: uncompressed ones have one size."""
     with path.open("rb") as file:
         return path.stat().st_size, hashlib.sha256(file.read(_BEGIN)).digest()
 
