@@ -208,9 +208,8 @@ def _describe_classes(config: Config) -> list[str]:
 
 def _describe_weights(config: Config) -> list[str]:
     """Return the weights of pixels; nothing where all weigh the same."""
-    folder, of_classes = config.data.weight_folder, config.loss.class_weights
-    parts = [f"maps of {folder}"] if folder and config.data.layout == "paired_folders" else []
-    parts += [f"{name} {weight:g}" for name, weight in of_classes.items()][:LISTED_CLASSES]
+    parts = [f"maps of {config.data.weight_folder}"] if config.data.has_weight_maps else []
+    parts += [f"{name} {weight:g}" for name, weight in config.loss.class_weights.items()][:LISTED_CLASSES]
     return [f"weights        {', '.join(parts)}"] if parts else []
 
 
