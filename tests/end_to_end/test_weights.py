@@ -166,7 +166,7 @@ def test_maps_of_one_batch_may_be_stored_in_several_types(config: Path) -> None:
     "more", [["loss.class_weights={0: 1}"], ["data.layout=synthetic_facades", "data.n_classes=0", *MAPS]]
 )
 def test_the_best_needs_weights_that_have_an_effect(config: Path, more: list[str]) -> None:
-    with pytest.raises(UserError, match="checkpoint.best is l1_weighted, expected one that is measured"):
+    with pytest.raises(UserError, match=r"checkpoint\.best is l1_weighted, expected one that is measured"):
         run(config, *settings(config, *more, "checkpoint.best=l1_weighted", "run.name=unweighted"))
 
 
