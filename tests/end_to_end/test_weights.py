@@ -150,6 +150,12 @@ def test_a_run_resumes_with_other_weights_of_classes(config: Path, capsys: pytes
     assert checkpoint(config, 4, "reweighted")["best"] == -validation["validation/l1_weighted"]
 
 
+def test_the_plan_reports_weights_that_no_loss_has(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(config, *settings(config, *MAPS, "loss.l1=0", "loss.feature_matching=0", "run.name=idle", "--dry-run"))
+    expected = "maps of {split}_weight; of metrics alone: loss.l1, loss.feature_matching and loss.vgg are 0"
+    assert f"weights        {expected}" in capsys.readouterr().out
+
+
 def test_maps_of_one_batch_may_be_stored_in_several_types(config: Path) -> None:
     pairs = config.parent / "pairs"
     for split in ("train", "val"):
