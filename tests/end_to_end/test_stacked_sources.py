@@ -128,6 +128,15 @@ def test_a_cache_augmentation_and_workers_change_nothing_but_the_draws(config: P
 
 
 @pytest.mark.parametrize("stack", STACKS)
+def test_targets_may_need_a_range_as_well(config: Path, stack: list[str]) -> None:
+    for path in (config.parent / "pairs").glob("*_img/*.png"):
+        save_npy(path.with_suffix(".npy"), read_rgb(path)[0].numpy().astype(np.float32) / 7)
+        path.unlink()
+    run(config, *stack, "data.target_channels=1", "train.max_steps=2")
+    assert checkpoint(config, 2)["config"]["data"]["target_files"] == "float32.npy"
+
+
+@pytest.mark.parametrize("stack", STACKS)
 def test_weights_of_pixels_go_with_stacks(config: Path, stack: list[str]) -> None:
     for path in (config.parent / "pairs").glob("*_label/*.png"):
         weights = read_ids(path)[0].numpy().astype(np.uint8)
