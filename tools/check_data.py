@@ -23,6 +23,7 @@ from configs.pixel_settings import undecided_sides, with_data, with_pixel_settin
 from configs.pixels import describe_pixels, value_ranges
 from configs.schema import Config
 from configs.schema.checks import MOST
+from data import LAYOUTS
 from data.batch import DataError, check_one_size
 from data.checking import Check, Checked, check_all
 from data.image_files import IMAGE_SUFFIXES, count_other_files, write_png
@@ -166,7 +167,12 @@ def problems_of_splits(config: Config, splits: Mapping[str, bool], found: Found)
 
 
 def class_names(config: Config) -> Sequence[str]:
-    """Return the names or numbers of the classes of label maps; none where their number is not known."""
+    """Return the names or numbers of the classes of label maps; none where their number is not known.
+
+    None either for a data set with classes of its own: few drawn samples lack some, which is no mistake.
+    """
+    if LAYOUTS[config.data.layout].own_classes is not None:
+        return ()
     table = named_classes(config.data)
     if table is not None:
         return table.names
