@@ -103,7 +103,8 @@ def count_other_files(folders: Iterable[Path]) -> str:
         kinds.update(path.suffix.lower() or path.name for path in _paths(folder) if path not in taken)
     more = f" and {len(kinds) - _LISTED} other kinds" if len(kinds) > _LISTED else ""
     frequent = sorted(kinds, key=lambda kind: (-kinds[kind], kind))[:_LISTED]
-    return ", ".join(f"{kinds[kind]} {kind}" for kind in frequent) + more
+    hint = " (arrays are read where a folder holds no other images)" if ARRAY_SUFFIX in kinds else ""
+    return ", ".join(f"{kinds[kind]} {kind}" for kind in frequent) + more + hint
 
 
 def _image_paths(folder: Path) -> list[Path]:
