@@ -52,7 +52,10 @@ _UPRIGHT = {  # the transposition that undoes each orientation of EXIF
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-_OTHER_TIFF = "it is a TIFF of other pixels than 8-bit grey or RGB among images that are, or damaged: store them alike"
+_OTHER_TIFF = (
+    "it is damaged, or a TIFF of other pixels than 8-bit grey or RGB, which paired_folders alone reads, where all "
+    "images are such"
+)
 _OTHER_FILES = {
     **dict.fromkeys((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), _OTHER_TIFF),
     b"version https://git-lfs": "it is a pointer of Git LFS: git lfs pull",

@@ -71,6 +71,8 @@ def data_set_in(folder: Path, n_classes: int | None, overrides: Sequence[str]) -
     if data["layout"] == "paired_folders" and _splits(folder, "_weight"):
         data["weight_folder"] = "{split}_weight"
     if not names and _holds_images(folder):
+        if folder.resolve().name.endswith(("_A", "_B", "_label", "_img")):
+            raise DataError(f"{folder}: is a side of pairs. Name the data set: {folder.resolve().parent}")
         data["root"], names = str(folder.resolve().parent), [folder.resolve().name]
     if not names:
         raise DataError(
