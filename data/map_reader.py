@@ -18,12 +18,12 @@ from data.stored_images import StoredForm, read_stored
 from data.weight_file import read_weights
 from utils.label_colors import LabelColors
 
+_SCALES = (0.25, 0.5, 1, 2, 4)  # of generators
+_FEW_PIXELS = 2  # by which sizes differ where a program has rounded them
 GREY_LEVELS = (
     "these look like grey levels, as of black and white masks: name them as colours in a file for data.label_colors, "
     "with lines such as background: [0, 0, 0] and object: [255, 255, 255]"
 )
-_SCALES = (0.25, 0.5, 1, 2, 4)  # of generators
-_FEW_PIXELS = 2  # by which sizes differ where a program has rounded them
 
 
 @dataclass(frozen=True)
