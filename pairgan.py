@@ -248,7 +248,7 @@ def _model(file: Path, facts: Mapping[str, str], types: Mapping[str, Any], place
         raise ModelError(f"{file}: is of {found}, expected pairgan-generator 1 or 2. Write it with tools.export.")
     inputs = {name: (dtype, int(channels)) for name, (dtype, (channels,)) in types.items()}
     if inputs["source"][0].startswith("float"):
-        raise ModelError(f"{file}: was exported with --conditioning outside. Export it without that option.")
+        raise ModelError(f"{file}: was exported with --conditioning outside. Omit it, or use torch or onnxruntime.")
     settings, step = json.loads(facts["config"]), json.loads(facts["step"])
     data, multiple, least = settings["data"], int(facts["size_multiple"]), int(facts["min_size"])
     if multiple < 1 or least < 1:

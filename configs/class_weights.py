@@ -45,7 +45,7 @@ def class_weights(config: Config, n_classes: int) -> dict[int, float]:
     ids |= {name: class_id for class_id, name in enumerate(names)}
     unknown = [name for name in given if name not in ids]
     some = f", names such as {', '.join(names[:_LISTED])}" if names else ""
-    require(not unknown, KEY, unknown, f"ids from 0 to {n_classes - 1}{some}, or {IGNORED}")
+    require(not unknown, KEY, unknown, f"ids from 0 to {n_classes - 1}{some}, or {IGNORED}; {KEY}={{}} does without")
     weights: dict[int, float] = {}
     for name, weight in given.items():
         require(ids[name] not in weights, KEY, name, "each class once, by its id or by its name")

@@ -55,10 +55,9 @@ def with_pixel_settings(config: Config, layout: Layout, sides: Sequence[Side]) -
     Raises:
         DataError: a file cannot be used, and bad samples are not skipped.
     """
-    if config.data.is_stacked and "source" in sides:
-        config = with_data(config, source_range=stacked_range(config, layout))
-        sides = [side for side in sides if side != "source"]
     data = config.data
+    of_stack: list[Side] = [side for side in sides if side == "source" and data.is_stacked]
+    sides = [side for side in sides if side not in of_stack]
     given = {"source": data.source_range, "target": data.target_range}
     channels = {"source": data.source_channels, "target": data.target_channels}
     skips_bad = data.on_bad_sample == "skip"
@@ -67,7 +66,7 @@ def with_pixel_settings(config: Config, layout: Layout, sides: Sequence[Side]) -
     needed = [side for side, dtype in types.items() if given[side] is None and dtype != torch.uint8]
     if needed:
         # any range makes the layout read the images as they are stored
-        readable: dict[str, list[float]] = {f"{side}_range": [0.0, 1.0] for side in needed}
+        readable: dict[str, list[float]] = {f"{side}_range": [0.0, 1.0] for side in [*needed, *of_stack]}
         as_stored = build.build_layout(with_data(config, **readable), "train", needs_targets=True)
         given |= percentile_ranges(as_stored, needed, skips_bad=skips_bad)
     for side, dtype in types.items():
@@ -76,13 +75,14 @@ def with_pixel_settings(config: Config, layout: Layout, sides: Sequence[Side]) -
     target_files = data.target_files
     if "target" in types and target_files is None:
         target_files = _target_files(files["target"], types["target"], data.target_channels)
-    return with_data(config, source_range=given["source"], target_range=given["target"], target_files=target_files)
+    config = with_data(config, source_range=given["source"], target_range=given["target"], target_files=target_files)
+    return with_data(config, source_range=stacked_range(config, layout)) if of_stack else config
 
 
 def stacked_range(config: Config, layout: Layout) -> list[float]:
     """Return the range of each channel of stacked images: of files of 8 bits 0 to 255, of others percentiles.
 
-    layout: of the training split.
+    config: which has the range of the targets. layout: of the training split.
 
     Raises:
         DataError: a file cannot be used, and bad samples are not skipped.

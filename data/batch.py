@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
+from data.pixel_weights import stored_alike
 from utils.errors import UserError
 
 _LISTED = 5
@@ -86,7 +87,7 @@ class Batch:
             instances=_stack([sample.instances for sample in samples]),
             target=_stack([sample.target for sample in samples]),
             features=_stack([sample.features for sample in samples]),
-            weights=_stack([sample.weights for sample in samples]),
+            weights=_stack(stored_alike([sample.weights for sample in samples])),
             source_images=_stack([sample.source_images for sample in samples]),
         )
 

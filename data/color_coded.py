@@ -28,10 +28,15 @@ def classes_of_colors(picture: Tensor, colors: LabelColors, name: str) -> Tensor
     if is_wrong.any():
         row, column = divmod(int(starts[is_wrong][0]), picture.shape[2])
         share = lengths[is_wrong].sum() / len(pixels)
+        remedy = (
+            "Smoothed borders and JPEG make such colours: python -m tools.convert_data colors-to-ids gives them the "
+            "nearest class; or list the colour in the file"
+        )
+        if np.isin(_packed(picture.numpy()[::-1]), table).all():
+            remedy = "In the order BGR all its colours are there: OpenCV writes so; exchange red and blue"
         raise DataError(
             f"{name}: pixel (row {row}, column {column}) has the colour {picture[:, row, column].tolist()}, which is "
-            f"none of data.label_colors, as {share:.2%} of its pixels. Smoothed borders and JPEG make such colours: "
-            "python -m tools.convert_data colors-to-ids gives them the nearest class; or list the colour in the file"
+            f"none of data.label_colors, as {share:.2%} of its pixels. {remedy}"
         )
     dtype = np.uint8 if n_classes <= 255 else np.int32
     classes = np.repeat(rows.clip(max=n_classes).astype(dtype), lengths)

@@ -68,7 +68,8 @@ class Conditioning:
     regions: the map whose ids are the regions that share their features.
     encodes_style: whether an encoder that is part of the generator has the targets' style, in training alone.
     edges_of: the map whose edges are the additional channel. Connected parts of classes have the edges of the labels.
-    class_weights: weights of the pixels of classes in losses and metrics, by id; those of the others are 1.
+    class_weights: weights of the pixels of classes in losses and metrics, by id; those of the others are 1. Conditions
+        with other weights are equal: the networks do not see them.
     further_channels: of the images behind label maps, `Batch.source_images`, whose range is source_range; 0 without.
     target_scale: sides of a target, in those of its source.
     target_is_bounded: whether values of targets outside of target_range become its bounds.
@@ -84,7 +85,7 @@ class Conditioning:
     regions: Regions = "instances"
     encodes_style: bool = False
     edges_of: Regions = "instances"
-    class_weights: Mapping[int, float] = field(default_factory=dict)
+    class_weights: Mapping[int, float] = field(default_factory=dict, compare=False)
     further_channels: int = 0
     target_scale: float = 1.0
     target_is_bounded: bool = True

@@ -52,7 +52,12 @@ _UPRIGHT = {  # the transposition that undoes each orientation of EXIF
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+_OTHER_TIFF = (
+    "it is damaged, or a TIFF of other pixels than 8-bit grey or RGB, which paired_folders alone reads, where all "
+    "images are such"
+)
 _OTHER_FILES = {
+    **dict.fromkeys((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), _OTHER_TIFF),
     b"version https://git-lfs": "it is a pointer of Git LFS: git lfs pull",
     b"<": "it is a page of HTML or XML, as a failed download leaves",
     b"GIF8": "it is a GIF; save it as PNG",
@@ -101,7 +106,8 @@ def count_other_files(folders: Iterable[Path]) -> str:
         kinds.update(path.suffix.lower() or path.name for path in _paths(folder) if path not in taken)
     more = f" and {len(kinds) - _LISTED} other kinds" if len(kinds) > _LISTED else ""
     frequent = sorted(kinds, key=lambda kind: (-kinds[kind], kind))[:_LISTED]
-    return ", ".join(f"{kinds[kind]} {kind}" for kind in frequent) + more
+    hint = " (arrays are read where a folder holds no other images)" if ARRAY_SUFFIX in kinds else ""
+    return ", ".join(f"{kinds[kind]} {kind}" for kind in frequent) + more + hint
 
 
 def _image_paths(folder: Path) -> list[Path]:

@@ -187,7 +187,7 @@ def _ignore_signals(_worker: int) -> None:
     """Ignore Ctrl-C and what else reaches a process group; those that came since the fork are dropped."""
     for number in STOPPING_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*STOPPING_SIGNALS, signal.SIGCHLD})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING_SIGNALS)
 
 
 @dataclass(frozen=True)

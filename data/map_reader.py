@@ -21,6 +21,10 @@ from utils.label_colors import LabelColors
 TARGET_SCALES = (0.25, 0.5, 1, 2, 4)
 """The sides that targets can have, in those of their sources."""
 _FEW_PIXELS = 2  # by which sizes differ where a program has rounded them
+GREY_LEVELS = (
+    "these look like grey levels, as of black and white masks: name them as colours in a file for data.label_colors, "
+    "with lines such as background: [0, 0, 0] and object: [255, 255, 255]"
+)
 
 
 @dataclass(frozen=True)
@@ -152,10 +156,18 @@ def checked_classes(ids: Tensor, name: str, *, n_classes: int, ignore_id: int | 
         wrong = int(ids[0, row, column])
         raise DataError(
             f"{name}: pixel (row {row}, column {column}) holds id {wrong}, allowed are 0 to {n_classes - 1}"
-            f"{'' if ignore_id is None else f' and {ignore_id}'}: "
-            f"raise data.n_classes, or set data.ignore_id={wrong} to leave such pixels out"
+            f"{'' if ignore_id is None else f' and {ignore_id}'}: {_remedy(ids, wrong)}"
         )
     return ids.masked_fill(is_ignored, n_classes).to(dtype)
+
+
+def _remedy(ids: Tensor, wrong: int) -> str:
+    """Return what to do about an id that is no class."""
+    if wrong < 0:
+        return "ids are not negative; replace it in the files, by 255 for instance, and set data.ignore_id=255"
+    if bool(torch.isin(ids, torch.tensor([0, 255])).all()):
+        return f"{GREY_LEVELS}, or set data.ignore_id=255 if white pixels have no class"
+    return f"raise data.n_classes, or set data.ignore_id={wrong} to leave such pixels out"
 
 
 def _size_problems(first: Tensor, first_path: Path, second: Tensor, second_path: Path) -> list[str]:
@@ -167,6 +179,8 @@ def _size_problems(first: Tensor, first_path: Path, second: Tensor, second_path:
     remedy = (
         "crop the larger one, resizing would blur it" if max(differences) <= _FEW_PIXELS else "make them the same size"
     )
+    if first.shape[-2:] == second.shape[:-3:-1] and first.shape[-1] != first.shape[-2]:
+        remedy = "turn one of them; photographs are read upright, as EXIF says"
     return [f"{first_path} is {sizes[0]} but its partner {second_path} is {sizes[1]}: {remedy}"]
 
 

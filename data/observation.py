@@ -1,5 +1,6 @@
 """Peculiarities of samples that training accepts and that are mistakes more often than not."""
 
+import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from utils.digest import sha256_of_file
 from utils.text import counted
 
 MEASURED_SHIFTS = 32  # samples of a split, spread over it
+_BEGIN = 65536  # bytes
 _LISTED = 3
 _LISTED_CLASSES = 12
 _FEWEST = 3  # pairs of which most must be displaced alike
@@ -138,6 +140,30 @@ def split_warnings(observations: Sequence[Observation]) -> Iterator[str]:
     )
 
 
+def repeated_samples(splits: Mapping[str, Sequence[Observation]]) -> Iterator[str]:
+    """Yield a line for each split that holds samples whose sources and targets are the same files, by their bytes."""
+    for split, observations in splits.items():
+        similar: dict[tuple[tuple[int, bytes], ...], list[Observation]] = defaultdict(list)
+        for seen in (seen for seen in observations if "pair" in seen.files or {"source", "target"} <= set(seen.files)):
+            similar[tuple(map(_size_and_begin, _pair(seen)))].append(seen)
+        of_content: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        for seen in (seen for group in similar.values() if len(group) > 1 for seen in group):
+            of_content[tuple(map(sha256_of_file, _pair(seen)))].append(seen.name)
+        copies = [f"{name} of {first}" for first, *others in of_content.values() for name in others]
+        if copies:
+            yield f"{split}: {_share(copies, observations)} are copies of others: {_listed(copies)}"
+
+
+def _size_and_begin(path: Path) -> tuple[int, bytes]:
+    """Return what most files differ in, without reading them to their ends: uncompressed ones have one size."""
+    with path.open("rb") as file:
+        return path.stat().st_size, hashlib.sha256(file.read(_BEGIN)).digest()
+
+
+def _pair(seen: Observation) -> list[Path]:
+    return [path for kind, path in seen.files.items() if kind in ("pair", "source", "target")]
+
+
 def shared_files(splits: Mapping[str, Sequence[Observation]]) -> Iterator[str]:
     """Yield a line for each two splits that hold the same file, by its bytes."""
     of_size: dict[int, dict[str, list[Path]]] = defaultdict(lambda: defaultdict(list))
@@ -198,7 +224,7 @@ def _bit_warnings(observations: Sequence[Observation]) -> Iterator[str]:
             bits = " or ".join(str(number) for number, _ in rare)
             share = _share(others, observations)
             yield f"{_plural(kind)} have {usual[kind]} bits, those of {share} {bits}: {_listed(others)}"
-    if len(set(usual.values())) > 1 and not any(map(is_further, usual)):
+    if len(set(usual.values())) > 1 and 8 in usual.values() and not any(map(is_further, usual)):
         yield f"sources have {usual['source']} bits, targets {usual['target']}; check that neither is a preview"
 
 

@@ -131,13 +131,14 @@ class PairedFolders:
         source, target = _source_and_target(folder, split, first, target_folder, direction, n_classes)
         reads_instances = needs_instances and divided_classes is None
         weights = _of_split(folder, weight_folder, split) if weight_folder else None
+        has_weights = weights is not None and weights.is_dir() and _has_own_folder(split, weight_folder)
         return cls(
             source_folder=source,
             further_folders=[_of_split(folder, pattern, split) for pattern in others if pattern],
             target_folder=target if needs_targets or target.is_dir() else None,
             instance_folder=_of_split(folder, instance_folder, split) if reads_instances else None,
             feature_folder=_of_split(folder, feature_folder, split) if needs_features else None,
-            weight_folder=weights if weights and (needs_targets or weights.is_dir()) else None,
+            weight_folder=weights if needs_targets or has_weights else None,
             n_classes=n_classes,
             ignore_id=ignore_id,
             forms=forms,
@@ -185,9 +186,9 @@ def _patterns(source_folder: str | Sequence[str] | None) -> Sequence[str | None]
     return [source_folder] if source_folder is None or isinstance(source_folder, str) else source_folder
 
 
-def _has_own_folder(split: str, source_folder: str | None) -> bool:
-    """Return whether the sources of a split have their own folder; a folder named without {split} is that of train."""
-    return split == "train" or source_folder is None or "{split}" in source_folder
+def _has_own_folder(split: str, pattern: str | None) -> bool:
+    """Return whether the maps of a split have their own folder; a folder named without {split} is that of train."""
+    return split == "train" or pattern is None or "{split}" in pattern
 
 
 def _source_and_target(
@@ -224,11 +225,15 @@ def _match(
     matching = min(indices, shortened, key=_count_unmatched)
     names = {path: name for name, path in indices[0].items()}
     by_folder = dict(zip(folders, matching, strict=True))
+    in_lower_case = {folder: {key.lower(): path for key, path in index.items()} for folder, index in by_folder.items()}
     for index in by_folder.values():
         for key, path in sorted(index.items()):
-            lacking = [str(other) for other in folders if key not in by_folder[other]]
+            lacking = [other for other in folders if key not in by_folder[other]]
+            near = (in_lower_case[other].get(key.lower()) for other in lacking)
+            similar = [path_there.name for path_there in near if path_there]
             if lacking:
-                problems.append(f"{path}: without a partner of the same name in {', '.join(lacking)}")
+                hint = f"; {similar[0]} there differs in upper and lower case: rename one" if similar else ""
+                problems.append(f"{path}: without a partner of the same name in {', '.join(map(str, lacking))}{hint}")
     return [
         _Files(
             names[source],

@@ -1,6 +1,6 @@
 """The weights of the pixels of a batch: those of their maps, multiplied by those of their classes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -9,8 +9,15 @@ from torch import Tensor
 _LARGEST = {torch.uint8: 255.0, torch.uint16: 65535.0}  # that counts as 1; other types hold the weights themselves
 
 
+def stored_alike(weights: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
+    """Return (1, H, W) maps of weights in one dtype: as they are stored, or as float32 where their files differ."""
+    if len({of_sample.dtype for of_sample in weights if of_sample is not None}) < 2:
+        return weights
+    return [None if of_sample is None else weights_to_float(of_sample) for of_sample in weights]
+
+
 def weights_to_float(weights: Tensor) -> Tensor:
-    """Convert (N, 1, H, W) weights as they are stored to float32."""
+    """Convert (…, 1, H, W) weights as they are stored to float32."""
     return weights.float() / _LARGEST.get(weights.dtype, 1.0)
 
 

@@ -132,7 +132,8 @@ def _supported(pixels: np.ndarray, path: Path) -> np.ndarray:
     if pixels.dtype.kind == "b":
         pixels = pixels.astype(np.uint8) * np.uint8(255)
     wanted = {"u1": np.uint8, "u2": np.uint16, "i1": np.int16, "i2": np.int16}.get(pixels.dtype.str[1:], np.float32)
-    return np.ascontiguousarray(pixels, dtype=wanted)
+    with np.errstate(over="ignore"):  # what float32 does not hold becomes infinity, which `checked_values` reports
+        return np.ascontiguousarray(pixels, dtype=wanted)
 
 
 def _has_8_bits(image: Image.Image) -> bool:

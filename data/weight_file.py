@@ -2,31 +2,32 @@
 
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from data.batch import DataError
 from data.stored_images import read_pixels
 from utils.text import counted
 
+MAX_WEIGHT = 1e15  # larger numbers stand for missing values, and the sum of a batch would lose or overflow the others
+
 
 def read_weights(path: Path) -> Tensor:
     """Read a map of weights as (1, H, W) uint8, uint16, int16 or float32, as it is stored.
 
     Raises:
-        DataError: the file is missing, damaged or too large, has several channels, or a weight is negative, infinite or
-            no number.
+        DataError: the file is missing, damaged or too large, has several channels, or a weight is negative, above
+            MAX_WEIGHT or no number.
     """
     weights = read_pixels(path, 1)
     if len(weights) != 1:
         raise DataError(f"{path}: has {counted(len(weights), 'channel')}, a map of weights has 1: save it in grey")
     values = weights.float()
-    if not bool(((values >= 0) & (values < torch.inf)).all()):
-        is_wrong = ~((values >= 0) & (values < torch.inf))
+    is_wrong = ~((values >= 0) & (values <= MAX_WEIGHT))
+    if bool(is_wrong.any()):
         _, row, column = (int(i) for i in is_wrong.nonzero()[0])
         raise DataError(
             f"{path}: row {row}, column {column} holds {float(values[0, row, column]):g} "
-            f"({counted(int(is_wrong.sum()), 'such pixel')}), expected finite weights of at least 0: "
+            f"({counted(int(is_wrong.sum()), 'such pixel')}), expected weights from 0 to {MAX_WEIGHT:g}: "
             "replace such values; 0 ignores a pixel"
         )
     return weights

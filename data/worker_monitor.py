@@ -15,6 +15,7 @@ from typing import Generic, Self, TypeVar
 from torch.utils.data import DataLoader, get_worker_info
 
 from data.batch import LoadingError
+from utils.torch_private import loaders_without_signal_handler
 
 T = TypeVar("T")
 
@@ -86,15 +87,11 @@ class WorkerMonitor(Generic[T]):
         self._name_of = name_of
         self._timeout_s = timeout_s
         self._should_stop = should_stop
-        is_main_thread = threading.current_thread() is threading.main_thread()
-        handler = signal.getsignal(signal.SIGCHLD)
-        # until the processes ignore the first, and the DataLoader's handler of the last has been replaced
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*STOPPING_SIGNALS, signal.SIGCHLD})
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING_SIGNALS)  # until the processes ignore them
         try:
-            self._iterator: Iterator[T] | None = iter(loader)
+            with loaders_without_signal_handler():
+                self._iterator: Iterator[T] | None = iter(loader)
         finally:
-            if is_main_thread:  # that handler would raise anywhere in the run, even while it saves
-                signal.signal(signal.SIGCHLD, handler or signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         self._deadline_s = math.inf
         self._is_late = False

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-_LEAST_SUM = 1e-12  # of the weights of a layer: where all are 0, the mean is 0 and no NaN
+_LEAST_SUM = torch.finfo(torch.float32).tiny  # of the weights of a layer: where all are 0, the mean is 0 and no NaN
 
 
 class PixelWeights:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,16 @@ from configs.pixel_settings import undecided_sides, with_data, with_pixel_settin
 from configs.pixels import describe_pixels, value_ranges
 from configs.schema import Config
 from configs.schema.checks import MOST
+from data import LAYOUTS
 from data.batch import DataError, check_one_size
 from data.checking import Check, Checked, check_all
 from data.image_files import IMAGE_SUFFIXES, count_other_files, write_png
 from data.layout import Layout, PairingError, check_enough
-from data.observation import Observation, absent_classes, shared_files, split_warnings
+from data.map_reader import GREY_LEVELS
+from data.observation import Observation, absent_classes, repeated_samples, shared_files, split_warnings
 from data.palettes import label_maps, palette_problems
 from data.stacked_sources import stack_files
+from tools.repeated_problems import without_repetition
 from tools.sample_sheet import MAX_SAMPLES, training_sheet
 from utils.cli import ArgumentParser, OnlyOnce, run_entry_point
 from utils.cores import usable_cores
@@ -39,6 +43,7 @@ from utils.text import counted
 _ANY_CLASSES = 2**31 - 1  # data.n_classes where the user has not said it
 _IGNORED_IDS = (255, 65535)  # as data sets mark pixels without a class
 _LISTED_RANGES = 8
+_LEVELS_APART = 8  # ids of classes lie nearer to each other than grey levels do
 _MUCH_OUTSIDE = 0.01  # of an image's values; percentiles leave a few outside
 _SHEET = "augmented_samples.png"
 _IMAGES = ("source", "source_images", "target")
@@ -62,9 +67,12 @@ def data_set_in(folder: Path, n_classes: int | None, overrides: Sequence[str]) -
     elif not (names := _splits(folder, "_A")):
         data["layout"] = "side_by_side"
         names = [path.name for path in sorted(folder.iterdir()) if path.is_dir() and _holds_images(path)]
+        _check_sides(folder, names)
     if data["layout"] == "paired_folders" and _splits(folder, "_weight"):
         data["weight_folder"] = "{split}_weight"
     if not names and _holds_images(folder):
+        if folder.resolve().name.endswith(("_A", "_B", "_label", "_img")):
+            raise DataError(f"{folder}: is a side of pairs. Name the data set: {folder.resolve().parent}")
         data["root"], names = str(folder.resolve().parent), [folder.resolve().name]
     if not names:
         raise DataError(
@@ -101,6 +109,7 @@ class Found:
         for split, observations in self.observations.items():
             yield from (f"{split}: {warning}" for warning in split_warnings(observations))
         yield from absent_classes(self.observations, self.class_names)
+        yield from repeated_samples(self.observations)
         yield from shared_files(self.observations)
 
 
@@ -126,7 +135,8 @@ def problems_of_split(config: Config, split: str, *, needs_targets: bool, found:
     found.observations[split] = [checked.observation for checked in results if checked.observation]
     for checked in results:
         found.ids.update(checked.ids if holds_ids else ())
-        yield from checked.problems
+    of_samples = {layout.names[checked.index]: checked.problems for checked in results}
+    yield from without_repetition(of_samples, len(layout))
     yield from problems_of_types(layout, results)
     for line in describe_outside(layout, results, ["source"] if config.generator.output == "linear" else _IMAGES):
         logger.info("%s: %s", split, line)
@@ -159,7 +169,12 @@ def problems_of_splits(config: Config, splits: Mapping[str, bool], found: Found)
 
 
 def class_names(config: Config) -> Sequence[str]:
-    """Return the names or numbers of the classes of label maps; none where their number is not known."""
+    """Return the names or numbers of the classes of label maps; none where their number is not known.
+
+    None either for a data set with classes of its own: few drawn samples lack some, which is no mistake.
+    """
+    if LAYOUTS[config.data.layout].own_classes is not None:
+        return ()
     table = named_classes(config.data)
     if table is not None:
         return table.names
@@ -222,6 +237,9 @@ def describe_ids(ids: set[int], n_classes: int, ignore_id: int | None) -> str:
     if all(0 <= number < n_classes or number == ignore_id for number in ids) and n_classes != _ANY_CLASSES:
         ignored = "" if ignore_id is None else f" data.ignore_id={ignore_id}"
         return f"ids {_ranges(sorted(ids))}, of data.n_classes={n_classes}{ignored}"
+    levels = sorted(ids)
+    if len(levels) > 1 and min(b - a for a, b in pairwise(levels)) >= _LEVELS_APART:
+        return f"ids {_ranges(levels)}: {GREY_LEVELS}"
     apart = (number for number in _IGNORED_IDS if number in ids and number - 1 not in ids)
     ignored_id = ignore_id if ignore_id in ids else next(apart, None)
     wanted = f"data.n_classes={max(ids - {ignored_id}, default=0) + 1}"
@@ -300,6 +318,17 @@ def main(argv: Sequence[str]) -> None:
     logger.info("%s in %s%s", count, ", ".join(splits), n_warnings)
     if n_problems:
         raise SystemExit(1)
+
+
+def _check_sides(folder: Path, names: Sequence[str]) -> None:
+    """Raise DataError if the only two folders hold files of the same names: they are sides and not splits."""
+    if len(names) == 2 and not {"train", "val", "test"} & set(names):
+        first, second = ({path.stem for path in (folder / name).iterdir()} for name in names)
+        if first & second:
+            raise DataError(
+                f"{folder}: {names[0]} and {names[1]} hold files of the same names. Name the sides of pairs train_A "
+                "and train_B, label maps and photos train_label and train_img"
+            )
 
 
 def _splits(folder: Path, ending: str) -> list[str]:

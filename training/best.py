@@ -56,8 +56,9 @@ def check_best(config: Config, n_samples: int) -> None:
         expected = "one that is measured: l1, where targets are 8-bit RGB"
         require(not build.build_conditioning(config).target_is_rgb, "checkpoint.best", best, expected)
     if best in WEIGHTED:
-        expected = "one that is measured: with data.weight_folder or loss.class_weights"
-        require(bool(config.data.weight_folder or config.loss.class_weights), "checkpoint.best", best, expected)
+        expected = "one that is measured: with data.weight_folder or loss.class_weights other than 1"
+        has_weights = config.data.has_weight_maps or bool(build.build_conditioning(config).class_weights)
+        require(has_weights, "checkpoint.best", best, expected)
     if best in OF_LABELS:
         expected = "one that is measured: with metrics.label_colors"
         require(metrics.label_colors is not None, "checkpoint.best", best, expected)
@@ -66,14 +67,17 @@ def check_best(config: Config, n_samples: int) -> None:
 def saved_score(state: Mapping[str, Any], wanted: Config) -> float | None:
     """Return the best score that a checkpoint holds, where it is of the wanted figure and of as many samples."""
     saved = config_from_dict(state["config"], "checkpoint")
-    before, now = (
-        (config.checkpoint.best, config.n_validation_samples, config.train.validation_share)
-        for config in (saved, wanted)
-    )
     best = state.get("best")
-    if best is None or before != now:
+    if best is None or _measured(saved) != _measured(wanted):
         return None
     return float(best)
+
+
+def _measured(config: Config) -> tuple[object, ...]:
+    """Return the figure of checkpoint.best with the settings by which its values compare."""
+    best = config.checkpoint.best
+    weights = (config.data.weight_folder, config.loss.class_weights) if best in WEIGHTED else ()
+    return best, config.n_validation_samples, config.train.validation_share, *weights
 
 
 def score_of_file(path: Path, wanted: Config) -> float | None:

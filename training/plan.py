@@ -219,10 +219,12 @@ def _describe_classes(config: Config) -> list[str]:
 
 def _describe_weights(config: Config) -> list[str]:
     """Return the weights of pixels; nothing where all weigh the same."""
-    folder, of_classes = config.data.weight_folder, config.loss.class_weights
-    parts = [f"maps of {folder}"] if folder and config.data.layout == "paired_folders" else []
-    parts += [f"{name} {weight:g}" for name, weight in of_classes.items()][:LISTED_CLASSES]
-    return [f"weights        {', '.join(parts)}"] if parts else []
+    loss = config.loss
+    parts = [f"maps of {config.data.weight_folder}"] if config.data.has_weight_maps else []
+    parts += [f"{name} {weight:g}" for name, weight in loss.class_weights.items()][:LISTED_CLASSES]
+    are_trained = any((loss.l1, loss.feature_matching, loss.vgg))
+    where = "" if are_trained else "; of metrics alone: loss.l1, loss.feature_matching and loss.vgg are 0"
+    return [f"weights        {', '.join(parts)}{where}"] if parts else []
 
 
 def _describe_cache(training: Training, index: int) -> list[str]:

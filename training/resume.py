@@ -1,6 +1,6 @@
 """Where a run starts: from a checkpoint, or with initial weights."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from torch import OutOfMemoryError
@@ -117,7 +117,10 @@ def check_same_networks(saved: Config, wanted: Config, path: Path) -> None:
             old, new = changes[key]
             raise CheckpointError(f"{path} was trained with {key}={old}, now it is {new}: set it back")
     if old_condition != new_condition:
-        raise CheckpointError(f"{path} was trained on {old_condition}, now it is {new_condition}: set data.* back")
+        names = [part.name for part in fields(old_condition) if part.compare]
+        pairs = {name: (getattr(old_condition, name), getattr(new_condition, name)) for name in names}
+        changed = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in pairs.items() if old != new)
+        raise CheckpointError(f"{path}: networks take other inputs ({changed}): set data.* back, or --resume never")
     if changes:
         logger.info("changed since: %s", ", ".join(f"{key} {old} -> {new}" for key, (old, new) in changes.items()))
 

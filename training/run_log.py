@@ -30,7 +30,7 @@ class RunLog:
     """The log of one session of a run, from `first_step` to `total_steps`; in a process without folder it is silent.
 
     gan_mode: the adversarial loss, whose bounds the hints know.
-    legend: the classes of label maps, for the page of validation samples.
+    legend, can_draw: for the page of validation samples, as SamplePage takes them.
     """
 
     def __init__(
@@ -40,10 +40,12 @@ class RunLog:
         total_steps: int,
         gan_mode: str,
         legend: Sequence[Swatch] = (),
+        *,
+        can_draw: bool = True,
     ) -> None:
         self.tensorboard = TensorBoardWriter(folder, first_step)
         self._metrics = JsonLines(folder / METRICS_FILE, first_step) if folder else None
-        self.page = SamplePage(folder / "web", first_step, legend) if folder else None
+        self.page = SamplePage(folder / "web", first_step, legend, can_draw=can_draw) if folder else None
         self._diagnostics = Diagnostics(gan_mode)
         self._total_steps = total_steps
         has_bar = folder is not None and sys.stderr.isatty()

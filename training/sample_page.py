@@ -19,11 +19,13 @@ class SamplePage:
 
     A run that resumes from an earlier step continues it. A disk that fails costs the page, not the run.
     legend: the classes of label maps.
+    can_draw: whether the playground takes the network, whose command the page shows then.
     """
 
-    def __init__(self, folder: Path, first_step: int, legend: Sequence[Swatch] = ()) -> None:
+    def __init__(self, folder: Path, first_step: int, legend: Sequence[Swatch] = (), *, can_draw: bool = True) -> None:
         self._folder = folder
         self._legend = legend
+        self._can_draw = can_draw
         self._rows = JsonLines(folder / "rows.jsonl", first_step, keeps_rows=True)
 
     def add(
@@ -49,13 +51,14 @@ class SamplePage:
             for row in reversed(self._rows.rows)
         ]
         run_folder = self._folder.parent
+        command = shlex.join(["python", "-m", "tools.playground", "--checkpoint", str(run_folder)])
         with _forgiving_disk():
             write_gallery(
                 self._folder / "index.html",
                 rows,
                 run_folder.name,
                 order="latest validation first",
-                command=shlex.join(["python", "-m", "tools.playground", "--checkpoint", str(run_folder)]),
+                command=command if self._can_draw else None,
                 legend=self._legend,
             )
 

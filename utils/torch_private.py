@@ -3,7 +3,10 @@
 tests/utils/test_torch_private.py fails, and names the function, when torch drops one.
 """
 
-from contextlib import AbstractContextManager, nullcontext, suppress
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
 import torch
 
@@ -46,3 +49,22 @@ def freeze_compiled_weights() -> None:
         from torch._inductor import config  # takes a second
 
         config.freezing = True
+
+
+@contextmanager
+def loaders_without_signal_handler() -> Iterator[None]:
+    """Keep a DataLoader that starts within from handling SIGCHLD.
+
+    Its handler raises wherever the main thread is when a loader process dies, even while a run saves itself. The
+    fallback removes the handler at the end.
+    """
+    from torch.utils.data._utils import signal_handling
+
+    if hasattr(signal_handling, "_SIGCHLD_handler_set"):
+        signal_handling._SIGCHLD_handler_set = True
+    handler = signal.getsignal(signal.SIGCHLD)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGCHLD, handler or signal.SIG_DFL)

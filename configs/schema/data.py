@@ -209,6 +209,11 @@ class DataConfig:
         return self.layout == "paired_folders" and isinstance(self.source_folder, list)
 
     @property
+    def has_weight_maps(self) -> bool:
+        """Whether files hold weights of the targets' pixels."""
+        return self.layout == "paired_folders" and bool(self.weight_folder)
+
+    @property
     def source_images(self) -> str:
         """The kind of map that holds the images of the sources: "source", or what is stacked behind label maps."""
         return "source_images" if self.is_stacked and self.has_labels else "source"

@@ -38,7 +38,8 @@ def test_weights_are_given_by_name_id_or_list(
         ([*LABELS, "loss.class_weights={3: 1}"], "loss.class_weights is ['3'], expected ids from 0 to 2, or ignored"),
         (
             [*COLORS, "loss.class_weights={cat: 1}"],
-            "loss.class_weights is ['cat'], expected ids from 0 to 1, names such as sky, car, or ignored",
+            "loss.class_weights is ['cat'], expected ids from 0 to 1, names such as sky, car, or ignored; "
+            "loss.class_weights={} does without",
         ),
         ([*COLORS, "loss.class_weights={car: 1, 1: 2}"], "loss.class_weights is 1, expected each class once"),
         ([*LABELS, "loss.class_weights=[0, 0, 0]"], "expected a class with a weight above 0"),

@@ -48,6 +48,11 @@ def test_another_colour_is_named_with_its_pixel_and_the_remedy(color: list[int])
     )
 
 
+def test_blue_and_red_in_each_others_place_are_named() -> None:
+    with pytest.raises(DataError, match=r"In the order BGR all its colours are there: .*; exchange red and blue"):
+        classes_of_colors(torch.from_numpy(picture(IDS)[..., ::-1].copy()).permute(2, 0, 1), COLORS, "x")
+
+
 @pytest.mark.parametrize("kind", ["RGB", "RGBA", "palette"])
 def test_colours_are_the_same_in_every_kind_of_file(tmp_path: Path, kind: str) -> None:
     image = Image.fromarray(picture(IDS))

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from data.image_files import read_bits
-from data.observation import Observation, absent_classes, shared_files, split_warnings
+from data.observation import Observation, absent_classes, repeated_samples, shared_files, split_warnings
 
 
 def pairs(n: int, **one: object) -> list[Observation]:
@@ -81,6 +81,19 @@ def test_files_of_equal_bytes_in_two_splits(tmp_path: Path) -> None:
     assert warning.startswith(f"train and test share 2 files, as {tmp_path / 'a'} and {tmp_path / 'c'}: of samples")
     assert list(shared_files({"train": holding("a", "c")})) == []  # within a split
     assert list(shared_files({"train": holding("a", "d"), "val": holding("f")})) == []
+
+
+def test_samples_that_are_copies_of_others(tmp_path: Path) -> None:
+    begin = bytes(100_000)  # files of one size that differ at their ends alone are no copies
+    for name, content in {"a": b"1", "b": b"2", "a_copy": b"1", "a_again": b"1", "half": b"1"}.items():
+        (tmp_path / f"{name}_source").write_bytes(begin + content)
+        (tmp_path / f"{name}_target").write_bytes(begin + content * (2 if name == "half" else 1))
+    names = ["a", "b", "a_copy", "a_again", "half"]
+    kinds = ("source", "target")
+    pairs = [Observation(name, files={kind: tmp_path / f"{name}_{kind}" for kind in kinds}) for name in names]
+    (warning,) = repeated_samples({"train": pairs, "val": pairs[:2]})
+    assert warning == "train: 2 of 5 samples are copies of others: a_copy of a, a_again of a"
+    assert list(repeated_samples({"train": [Observation("x", files={"source": tmp_path / "a_source"})] * 2})) == []
 
 
 WRITERS: dict[str, tuple[Callable[[Path], object], int | None]] = {

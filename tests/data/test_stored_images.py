@@ -84,12 +84,14 @@ def test_wrong_files_are_named_with_the_remedy(tmp_path: Path) -> None:
     with_nan = np.zeros((1, 4, 5), np.float32)
     with_nan[0, 2, 3] = np.nan
     save_npy(tmp_path / "nan.npy", with_nan)
+    save_npy(tmp_path / "beyond float32.npy", np.full((1, 4, 5), 1e39))
     np.save(tmp_path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
     save_npy(tmp_path / "complex.npy", np.zeros((4, 5), np.complex64))
     save_npy(tmp_path / "flat.npy", np.zeros(5))
     (tmp_path / "cut.npy").write_bytes((tmp_path / "two.npy").read_bytes()[:150])
     expected = {
         "two": "has 2 channels, data.source_channels is 1: set data.source_channels=2",
+        "beyond float32": r"channel 1, row 0, column 0 holds inf, which is no number \(20 such pixels\)",
         "nan": r"channel 1, row 2, column 3 holds nan, which is no number \(1 such pixel\)",
         "objects": "cannot be read as an array",
         "complex": "holds complex64, expected integers or floats",
@@ -122,4 +124,4 @@ def test_arrays_are_images_of_folders_that_hold_no_others(tmp_path: Path) -> Non
     assert count_other_files([tmp_path]) == ""
     save_image(tmp_path / "b.png", np.zeros((4, 5), np.uint8))
     assert list(find_images(tmp_path, [])) == ["b"]
-    assert count_other_files([tmp_path]) == "1 .npy"
+    assert count_other_files([tmp_path]) == "1 .npy (arrays are read where a folder holds no other images)"

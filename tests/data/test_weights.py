@@ -66,11 +66,12 @@ def test_a_float_tiff_holds_the_weights_themselves(tmp_path: Path) -> None:
     [
         (
             np.array([[1, 2], [3, -0.5]]),
-            "row 1, column 1 holds -0.5 (1 such pixel), expected finite weights of at least 0",
+            "row 1, column 1 holds -0.5 (1 such pixel), expected weights from 0 to 1e+15",
         ),
-        (np.array([[1, np.nan], [np.inf, 1]]), "row 0, column 1 holds nan (2 such pixels), expected finite weights"),
+        (np.array([[1, np.nan], [np.inf, 1]]), "row 0, column 1 holds nan (2 such pixels), expected weights from 0"),
         (np.array([[np.inf, 1]]), "row 0, column 0 holds inf (1 such pixel)"),
         (np.array([[-1, 1]], np.int16), "row 0, column 0 holds -1 (1 such pixel)"),
+        (np.array([[0, 3.4e38]], np.float32), "row 0, column 1 holds 3.4e+38 (1 such pixel)"),
         (np.ones((2, 4, 5)), "has 2 channels, a map of weights has 1: save it in grey"),
         (np.ones(3), "has the shape (3,), expected (H, W)"),
     ],

@@ -1,6 +1,7 @@
 """Every command of README.md and docs/*.md runs, on small stand-ins for data, or is in NOT_RUN with the reason."""
 
 import io
+import itertools
 import os
 import re
 import shutil
@@ -25,6 +26,7 @@ from models.originals.oasis import original_discriminator_name
 from models.originals.weights import export_original
 from tests.conftest import save_image
 from tests.docs.documents import DOCUMENTS, ROOT, commands, words
+from tests.images import bands, heights, save_npy
 from tests.metrics.networks import save_random_alexnet, save_random_inception
 from tests.runs import program_main, translation_script
 from tests.videos import write_video
@@ -74,8 +76,15 @@ DATA_SETS = {
     "path/to/data": ["_A", "_B", "_label", "_inst", "_img"],
     "datasets/cityscapes": ["_label", "_inst", "_img"],
     "datasets/facades": [""],
+    "DRAWN": ["_img"],
+    "SMALL_AND_LARGE": ["_A"],
 }
 COLORS_TO_IDS = "python -m tools.convert_data colors-to-ids COLORED/train DATA/train_label"
+EXAMPLES = {  # the trainings of docs/examples.md by the names of their runs
+    re.search(r"run\.name=(\w+)", command)[1]: command  # type: ignore[index]
+    for command in commands(ROOT / "docs" / "examples.md")
+    if command.startswith("python train.py")
+}
 STYLED = "python train.py --config configs/spade_ade20k.yaml data.root=ROOT run.name=styled style.channels=256"
 MADE_BEFORE = {  # what the reader has made by then
     "HALVES": "python -m tools.convert_data to-folders FACADES FOLDERS",
@@ -85,6 +94,13 @@ MADE_BEFORE = {  # what the reader has made by then
     "runs/spade_ade20k --format original": "python train.py --config configs/spade_ade20k.yaml data.root=ROOT",
     "--output latest_EMA.pth": "python train.py --config configs/oasis_cityscapes.yaml data.root=ROOT",
     **dict.fromkeys(("runs/styled --seed 1", "--style photo.jpg"), STYLED),
+    **{
+        command.partition(run)[1] + command.partition(run)[2]: training
+        for name, training in EXAMPLES.items()
+        for run in [f"runs/{name}"]
+        for command in commands(ROOT / "docs" / "examples.md")
+        if run in command
+    },
     "generator.safetensors": "python -m tools.export --checkpoint runs/mine --format safetensors",
 }
 LABEL_WEIGHTS = "labels/latest_net_G.pth"
@@ -111,6 +127,7 @@ def trained_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, images in {"FOLDER": "test_A", "SOURCES": "test_A", "TARGETS": "test_B", "PHOTOS": "train_B"}.items():
         shutil.copytree(folder / "PAIRS" / images, folder / name)
     shutil.copytree(folder / "LABELS/test_label", folder / "LABEL_MAPS")
+    write_examples(folder)
     for split in ("train", "val"):
         colored = np.full((8, 8, 3), 90, np.uint8)
         colored[:4] = 0
@@ -133,6 +150,19 @@ def trained_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     finally:
         os.chdir(before)
     return folder
+
+
+def write_examples(folder: Path) -> None:
+    """The files of docs/examples.md that are not RGB images of 64x64."""
+    colors = np.array([[128, 64, 128], [0, 0, 142]], np.uint8)
+    (folder / "colors.yaml").write_text("road: [128, 64, 128]\ncar: [0, 0, 142]\n")
+    for seed, (split, name) in enumerate(itertools.product(("train", "val", "test"), ("1", "2"))):
+        save_npy(folder / "BANDS" / f"{split}_A" / f"{name}.npy", bands(seed, 64, 64))
+        save_npy(folder / "BANDS" / f"{split}_B" / f"{name}.npy", heights(seed, 64, 64))
+        ids = np.random.default_rng(seed).integers(0, 2, (4, 4)).repeat(16, 0).repeat(16, 1)
+        save_image(folder / "DRAWN" / f"{split}_label" / f"{name}.png", colors[ids])
+        large = np.random.default_rng(seed).integers(0, 256, (256, 256, 3), dtype=np.uint8)
+        save_image(folder / "SMALL_AND_LARGE" / f"{split}_B" / f"{name}.png", large)
 
 
 def write_data_set(root: Path, maps: Sequence[str]) -> None:

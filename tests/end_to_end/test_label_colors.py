@@ -71,6 +71,7 @@ def test_plan_and_validation_show_names_and_colours(trained: Path) -> None:
 
 def test_galleries_have_a_legend(trained: Path, tmp_path: Path) -> None:
     translate("--checkpoint", str(run_of(trained)), "--output", str(tmp_path))
+    assert "tools.playground" in (run_of(trained) / "web" / "index.html").read_text()
     for page in (run_of(trained) / "web" / "index.html", tmp_path / "index.html"):
         swatches = re.findall(r'<li><i style="background: #(\w+)"></i>(\w+)</li>', page.read_text())
         assert swatches == [("4682b4", "sky"), ("804080", "road"), ("00008e", "car"), ("000000", "ignored")]

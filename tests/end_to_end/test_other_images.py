@@ -186,6 +186,7 @@ def test_weights_and_tensors_are_exported(array_config: Path) -> None:
 
 def test_the_playground_refuses_what_it_cannot_draw(array_config: Path) -> None:
     run(array_config, "train.max_steps=2")
+    assert "tools.playground" not in (array_config.parent / "runs" / "tiny" / "web" / "index.html").read_text()
     with pytest.raises(ConfigError, match=r"not 8-bit RGB, which a page cannot draw"):
         program_main("tools.playground")(["--checkpoint", str(array_config.parent / "runs" / "tiny")])
 

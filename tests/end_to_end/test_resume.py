@@ -16,7 +16,7 @@ from tests import processes
 from tests.runs import SPADE, STYLE, assert_equal, checkpoint, found, run, wait_for, without_config
 from training.resume import restore
 from training.setup import build_training
-from utils.checkpoint import load_checkpoint
+from utils.checkpoint import CheckpointError, load_checkpoint
 from utils.checkpoint_folder import checkpoint_path, list_checkpoints
 from utils.cli import run_entry_point
 from utils.distributed import World
@@ -282,6 +282,11 @@ def test_other_networks_than_the_checkpoints_are_refused_and_nothing_is_lost(
     assert run_entry_point(train.main) == 2
     assert "was trained with generator.n_blocks=1, now it is 3: set it back" in capfd.readouterr().err
     assert checkpoint(trained_config, 4)["step"] == 4
+
+
+def test_other_inputs_of_networks_are_named(trained_config: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"networks take other inputs \(instance_edges True -> False\): set data"):
+        run(trained_config, "data.instance_edges=false")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -1,5 +1,6 @@
 """Journeys with sources of several folders: colours with depth, and label maps with heights."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -89,13 +90,8 @@ def test_translations_depend_on_each_folder(config: Path) -> None:
         for seed in (6, 7):
             save_image(flat / f"{seed}.png", np.full((32, 40), 3000, np.uint16))
         for output, depth in {"a": folders[1], "b": flat}.items():
-            arguments = [
-                "--checkpoint",
-                str(config.parent / "runs" / name),
-                "--output",
-                str(config.parent / name / output),
-            ]
-            translate(*arguments, "--input", str(folders[0]), str(depth))
+            results = ["--output", str(config.parent / name / output), "--input", str(folders[0]), str(depth)]
+            translate("--checkpoint", str(config.parent / "runs" / name), *results)
         first, second = (read_rgb(config.parent / name / output / "6.png") for output in ("a", "b"))
         assert not torch.equal(first, second)
 
@@ -124,6 +120,33 @@ def test_a_cache_augmentation_and_workers_change_nothing_but_the_draws(config: P
     run(config, *stack, *augment, *cache, "run.name=filled")
     for name in ("filling", "filled"):
         assert_equal(without_config(checkpoint(config, 4, name)), without_config(checkpoint(config, 4, "plain")))
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_targets_may_need_a_range_as_well(config: Path, stack: list[str]) -> None:
+    for path in (config.parent / "pairs").glob("*_img/*.png"):
+        save_npy(path.with_suffix(".npy"), read_rgb(path)[0].numpy().astype(np.float32) / 7)
+        path.unlink()
+    run(config, *stack, "data.target_channels=1", "train.max_steps=2")
+    assert checkpoint(config, 2)["config"]["data"]["target_files"] == "float32.npy"
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_weights_of_pixels_go_with_stacks(config: Path, stack: list[str]) -> None:
+    for path in (config.parent / "pairs").glob("*_label/*.png"):
+        weights = read_ids(path)[0].numpy().astype(np.uint8)
+        save_image(path.parents[1] / path.parent.name.replace("label", "weight") / path.name, weights)
+    more = [*stack, "data.weight_folder={split}_weight", "data.cache=disk", f"data.cache_folder={config.parent / 'c'}"]
+    more += ["loss.class_weights={0: 3, ignored: 0}"] if stack == LABELS_AND_HEIGHT else []
+    more += ["data.augment.rotation_degrees=[-20,20]", "augmentation.policy=[translation]", "train.pool_size=2"]
+    more += ["train.batch_size=2", "train.accumulation_steps=2", "train.ema_decay=0.9"]
+    run(config, *more, "run.name=whole")
+    run(config, *more, "train.max_steps=2")
+    run(config, *more, "data.workers=1")
+    assert_equal(without_config(checkpoint(config, 4)), without_config(checkpoint(config, 4, "whole")))
+    translate("--checkpoint", str(config.parent / "runs" / "tiny"), "--output", str(config.parent / "out"))
+    figures = json.loads((config.parent / "out" / "metrics.json").read_text())["mean"]
+    assert figures["l1_weighted"] != figures["l1"]
 
 
 @pytest.mark.parametrize("generator", [SPADE, [*OASIS, "generator.n_upsamplings=2"]], ids=["spade", "oasis"])

@@ -1,6 +1,7 @@
 """Trainings with weights of pixels: of maps, of classes, and of both."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -102,6 +103,16 @@ def test_a_split_for_testing_may_lack_maps(trained: Path, tmp_path: Path) -> Non
     assert "l1_weighted" in report["mean"]  # of the classes
 
 
+def test_a_folder_named_without_a_split_has_the_maps_of_train(config: Path, tmp_path: Path) -> None:
+    root = tmp_path / "pairs"
+    write_pairs(root)
+    for folder in root.glob("val_*"):
+        shutil.rmtree(folder)
+    run(config, *SETTINGS, f"data.root={root}", "data.weight_folder=train_weight", "run.name=of_train")
+    translate("--checkpoint", str(config.parent / "runs" / "of_train"), "--output", str(tmp_path / "out"))
+    assert "l1_weighted" not in json.loads((tmp_path / "out" / "metrics.json").read_text())["mean"]
+
+
 @pytest.mark.parametrize("retain_graph", ["true", "false"])
 def test_weights_of_1_train_as_no_weights(config: Path, retain_graph: str) -> None:
     more = [f"train.retain_graph={retain_graph}", "train.max_steps=2", "data.n_classes=5"]
@@ -139,6 +150,41 @@ def test_a_run_that_adds_maps_is_another_data_set(config: Path) -> None:
     run(config, *settings(config, "run.name=changed", "train.max_steps=2"))
     with pytest.raises(UserError, match="--accept-changed-data"):
         run(config, *settings(config, *MAPS, "run.name=changed", "train.max_steps=4"))
+
+
+def test_a_run_resumes_with_other_weights_of_classes(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    best = ["run.name=reweighted", "checkpoint.best=l1_weighted", "checkpoint.keep=0"]
+    run(config, *settings(config, *best, "loss.class_weights={0: 0, 1: 0}", "train.max_steps=2"))
+    run(config, *settings(config, *best, "loss.class_weights={0: 0, 2: 5}", "train.max_steps=4"))
+    assert "changed since: loss.class_weights {'0': 0.0, '1': 0.0} -> {'0': 0.0, '2': 5.0}" in capsys.readouterr().out
+    (validation,) = (row for row in rows(config, "reweighted") if row["step"] == 4 and "validation/l1" in row)
+    assert checkpoint(config, 4, "reweighted")["best"] == -validation["validation/l1_weighted"]
+
+
+def test_the_plan_reports_weights_that_no_loss_has(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(config, *settings(config, *MAPS, "loss.l1=0", "loss.feature_matching=0", "run.name=idle", "--dry-run"))
+    expected = "maps of {split}_weight; of metrics alone: loss.l1, loss.feature_matching and loss.vgg are 0"
+    assert f"weights        {expected}" in capsys.readouterr().out
+
+
+def test_maps_of_one_batch_may_be_stored_in_several_types(config: Path) -> None:
+    pairs = config.parent / "pairs"
+    for split in ("train", "val"):
+        for number, path in enumerate(sorted((pairs / f"{split}_weight").iterdir())):
+            weights = read_ids(path)[0].numpy().astype(np.uint8)
+            is_wide = number % 2 == 1
+            save_image(pairs / f"{split}_mixed" / path.name, weights.astype(np.uint16) * 257 if is_wide else weights)
+    for name, folder in (("alike", "weight"), ("mixed", "mixed")):
+        run(config, *settings(config, f"data.weight_folder={{split}}_{folder}", f"run.name={name}"))
+    assert_equal(checkpoint(config, 4, "mixed")["generator"], checkpoint(config, 4, "alike")["generator"])
+
+
+@pytest.mark.parametrize(
+    "more", [["loss.class_weights={0: 1}"], ["data.layout=synthetic_facades", "data.n_classes=0", *MAPS]]
+)
+def test_the_best_needs_weights_that_have_an_effect(config: Path, more: list[str]) -> None:
+    with pytest.raises(UserError, match=r"checkpoint\.best is l1_weighted, expected one that is measured"):
+        run(config, *settings(config, *more, "checkpoint.best=l1_weighted", "run.name=unweighted"))
 
 
 def test_check_data_finds_what_is_wrong_with_maps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -47,7 +47,8 @@ def test_a_mean_is_divided_by_the_sum_of_the_weights_of_the_batch() -> None:
     weights = torch.tensor([[[[3.0, 1.0]]], [[[0.5, 0.0]]]])
     # means of the channels: 2, 6 and 15, 0
     assert PixelWeights(weights).mean(values).item() == pytest.approx((3 * 2 + 1 * 6 + 0.5 * 15) / 4.5)
-    assert PixelWeights(10 * weights).mean(values).item() == pytest.approx((3 * 2 + 1 * 6 + 0.5 * 15) / 4.5)
+    for scale in (1e-30, 10, 1e15):
+        assert PixelWeights(scale * weights).mean(values).item() == pytest.approx((3 * 2 + 1 * 6 + 0.5 * 15) / 4.5)
 
 
 def test_weights_are_resized_by_area() -> None:

@@ -60,8 +60,8 @@ def layout_of(root: Path, content: bytes, ignore_id: int | None = None) -> Paire
     )
 
 
-def pixel(value: int) -> str:
-    return rf"pixel \(row 3, column 11\) holds id {value}, allowed are 0 to 3: raise data\.n_classes, or set"
+def pixel(value: int, remedy: str = r"raise data\.n_classes, or set") -> str:
+    return rf"pixel \(row 3, column 11\) holds id {value}, allowed are 0 to 3: {remedy}"
 
 
 FOUR_BITS = png(32, 32, 4, 0, b"".join(b"\0" + bytes(16) for _ in range(32)))
@@ -70,7 +70,7 @@ REFUSED = {
     "off by one": (encoded(with_id(N_CLASSES)), pixel(N_CLASSES)),
     "255 that nobody ignores": (encoded(with_id(255)), pixel(255)),
     "16-bit beyond the classes": (encoded(with_id(26001, np.uint16)), pixel(26001)),
-    "negative": (encoded(with_id(-1, np.int32), "TIFF"), pixel(-1)),
+    "negative": (encoded(with_id(-1, np.int32), "TIFF"), pixel(-1, "ids are not negative; replace it")),
     "palette beyond the classes": (encoded(palette(np.asarray(with_id(9)))), pixel(9)),
     "coloured": (encoded(with_id(1).convert("RGB")), "holds RGB pixels, expected one integer id per pixel"),
     "with transparency": (encoded(with_id(1).convert("RGBA")), "holds RGBA pixels, expected one integer id per pixel"),

@@ -105,6 +105,8 @@ def test_images_that_hold_both_sides(
         (["{root}/missing"], "missing: no such folder"),
         (["{root}/labels", "--n-classes", "3"], "holds no SPLIT_label for --n-classes 3; omit it"),
         (["{root}/labels"], "expected SPLIT_label and SPLIT_img, .* name other layouts with --config FILE"),
+        (["{root}/train_A"], "train_A: is a side of pairs. Name the data set: .*"),
+        (["{root}/sides"], "images and masks hold files of the same names. Name the sides of pairs train_A and"),
         (["{root}/x.png"], "x.png: is a file: name the folder"),
         (["--config", "{root}/missing.yaml"], "no such configuration file"),
     ],
@@ -118,6 +120,8 @@ def test_what_cannot_be_checked_ends_in_one_line(
 ) -> None:
     (tmp_path / "x.png").touch()
     (tmp_path / "labels").mkdir()
+    for folder in ("sides/images", "sides/masks", "train_A"):
+        save_image(tmp_path / folder / "1.png", RGB)
     assert check(monkeypatch, *(argument.format(root=tmp_path) for argument in arguments)) == 2
     assert re.fullmatch(rf"error: .*{message}.*\n", capsys.readouterr().err)
 

@@ -137,6 +137,46 @@ def test_pairs_that_are_shifted_alike(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "targets seem to be shifted by 3 pixels to the right and 2 pixels down in 5 of 5 pairs" in warning
 
 
+def test_pairs_of_8_bits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = tmp_path / "train_A", tmp_path / "train_B"
+    for index in range(6):
+        save_image(a / f"p{index}.png", 255 - photo(index)[:96])
+        save_image(b / f"p{index}.png", photo(index)[:96])
+    (a / "p0.png").rename(a / "P0.png")
+    save_image(b / "p1.png", photo(1)[:96].transpose(1, 0, 2))
+    (a / "p2.png").unlink()
+    tifffile().imwrite(a / "p2.tif", (photo(2)[:96] / 255).astype(np.float32), photometric="rgb")
+    for folder in (a, b):
+        shutil.copy(folder / "p3.png", folder / "p3_copy.png")
+        (folder / ".DS_Store").touch()
+        (folder / "._p3.png").touch()
+        (folder / "Thumbs.db").touch()
+    expected = [
+        r"^/.*train_A/P0\.png: without a partner .*; p0\.png there differs in upper and lower case: rename one",
+        r"^/.*train_B/p0\.png: without a partner .*; P0\.png there differs",
+        r"^/.*p1\.png is 128x96 but its partner .*p1\.png is 96x128: turn one of them",
+        r"^/.*p2\.tif: .* it is damaged, or a TIFF of other pixels than 8-bit grey or RGB, .* all images are such",
+        r"^train: left out, being of other formats: 2 \.db$",
+        r"^warning: train: 1 of 4 samples are copies of others: p3_copy of p3",
+    ]
+    assert_each_once(lines_of(tmp_path, capsys), expected)
+
+
+def test_masks_of_grey_levels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for index in range(6):
+        save_image(tmp_path / "train_label" / f"{index}.png", (labels(index) > index % 2).astype(np.uint8) * 255)
+        save_image(tmp_path / "train_img" / f"{index}.png", photo(index))
+    expected = [
+        r"^/.*0\.png: pixel .* holds id 255, .* look like grey levels, .* data\.label_colors, .* \(in 6 of 6 samples\)",
+        r"^ids 0 and 255: these look like grey levels",
+    ]
+    assert_each_once(lines_of(tmp_path, capsys, "--n-classes", "2"), expected)
+    colors = tmp_path / "colors.yaml"
+    colors.write_text("background: [0, 0, 0]\nobject: [255, 255, 255]\n")  # as the message advises
+    check_data.main([str(tmp_path), f"data.label_colors={colors}"])
+    assert capsys.readouterr().out.splitlines()[-1] == "no problem in train"
+
+
 def test_label_maps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     maps = tmp_path / "train_label"
     for index in range(12):
@@ -152,6 +192,8 @@ def test_label_maps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         image.save(maps / f"{index:02}.png")
     Image.fromarray(labels(5) % 4).save(maps / "05.png", bits=2)
     save_image(tmp_path / "train_img" / "06.png", photo(6)[:, 1:])
+    (maps / "08.png").unlink()
+    tifffile().imwrite(maps / "08.tif", labels(8).astype(np.int32) - 9)
     for folder in ("label", "img"):
         (tmp_path / f"test_{folder}").mkdir()
         shutil.copy(tmp_path / f"train_{folder}" / "07.png", tmp_path / f"test_{folder}" / "07.png")
@@ -166,6 +208,7 @@ def test_label_maps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         r"have different palettes",
         r"^/.*05\.png: holds grey levels that Pillow would rescale",
         r"^/.*06\.png is 128x128 but its partner .* is 127x128: crop the larger one",
+        r"^/.*08\.tif: pixel .* holds id -\d, .* ids are not negative; replace it in the files, by 255",
         r"^warning: test and train share 2 files",
         r"^warning: train: 8 of 20 classes never occur: 12, 13, 14, 15, 16, 17, 18, 19; nothing is learned of them",
     ]

@@ -1,5 +1,7 @@
 """Each private function of torch is there, and the project works without it."""
 
+import signal
+
 import pytest
 import torch
 import torch._inductor.config
@@ -12,6 +14,7 @@ from utils.torch_private import (
     cpu_computes_in_bfloat16,
     cpu_has_matrix_units,
     freeze_compiled_weights,
+    loaders_without_signal_handler,
 )
 
 
@@ -26,6 +29,7 @@ class Missing:
         (torch.cpu, "_is_amx_tile_supported"),
         (torch.fx.experimental._config, "backed_size_oblivious"),
         (torch._inductor.config, "freezing"),
+        (torch.utils.data._utils.signal_handling, "_SIGCHLD_handler_set"),
     ],
 )
 def test_torch_still_has_it(module: object, name: str) -> None:
@@ -62,3 +66,16 @@ def test_weights_are_frozen_where_the_compiler_has_the_setting(monkeypatch: pyte
         assert torch._inductor.config.freezing
     monkeypatch.setattr(torch._inductor, "config", None)
     freeze_compiled_weights()
+
+
+@pytest.mark.parametrize("has_flag", [True, False])
+def test_a_dead_loader_process_interrupts_nothing(monkeypatch: pytest.MonkeyPatch, has_flag: bool) -> None:
+    handling = torch.utils.data._utils.signal_handling
+    monkeypatch.setattr(handling, "_SIGCHLD_handler_set", False)
+    if not has_flag:
+        monkeypatch.setattr(handling, "_set_SIGCHLD_handler", lambda: signal.signal(signal.SIGCHLD, lambda *_: 1 / 0))
+        monkeypatch.delattr(handling, "_SIGCHLD_handler_set")
+    before = signal.getsignal(signal.SIGCHLD)
+    with loaders_without_signal_handler():
+        handling._set_SIGCHLD_handler()
+    assert signal.getsignal(signal.SIGCHLD) is before
