@@ -18,7 +18,8 @@ from data.stored_images import StoredForm, read_stored
 from data.weight_file import read_weights
 from utils.label_colors import LabelColors
 
-_SCALES = (0.25, 0.5, 1, 2, 4)  # of generators
+TARGET_SCALES = (0.25, 0.5, 1, 2, 4)
+"""The sides that targets can have, in those of their sources."""
 _FEW_PIXELS = 2  # by which sizes differ where a program has rounded them
 GREY_LEVELS = (
     "these look like grey levels, as of black and white masks: name them as colours in a file for data.label_colors, "
@@ -99,18 +100,25 @@ class MapReader:
         if of_sides == {self.target_scale}:
             return []
         suiting = of_sides.pop() if len(of_sides) == 1 else None
-        remedy = f", or set generator.scale={suiting:g}" if suiting in _SCALES else ""
+        other = f", or train with generator.scale={suiting:g}" if suiting in TARGET_SCALES else ""
         if self.target_scale == 1:
-            return [problem + remedy for problem in _size_problems(source, source_path, target, target_path)]
+            return [problem + other for problem in _size_problems(source, source_path, target, target_path)]
         sizes = [f"{image.shape[-1]}x{image.shape[-2]}" for image in (source, target)]
         expected = [side * self.target_scale for side in reversed(source.shape[-2:])]
         wanted = "x".join(f"{side:g}" for side in expected)
         if any(side % 1 for side in expected):
             wanted = f"{self.target_scale:g} times that, which is no whole number,"
+        remedy = f"store {'larger' if self.target_scale < 1 else 'smaller'} sources{other}"
+        own_sides = reversed(target.shape[-2:])
+        if all(abs(own - side) < max(1, self.target_scale) for own, side in zip(own_sides, expected, strict=True)):
+            # one was reduced from the other, and the rounding of its sides has shifted its pixels against the other's
+            larger, factor = (
+                ("sources", 1 / self.target_scale) if self.target_scale < 1 else ("targets", self.target_scale)
+            )
+            remedy = f"cut {larger} to multiples of {factor:g} pixels before you reduce them"
         return [
             f"{source_path} is {sizes[0]} but its partner {target_path} is {sizes[1]}, expected {wanted} with "
-            f"generator.scale={self.target_scale:g}: store {'larger' if self.target_scale < 1 else 'smaller'} "
-            f"sources{remedy}"
+            f"generator.scale={self.target_scale:g}: {remedy}"
         ]
 
     def origin(self, paths: Mapping[str, Path]) -> Origin:

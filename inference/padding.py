@@ -77,7 +77,8 @@ def padded(sample: Sample, size_multiple: int, min_size: int, scale: float = 1.0
     """Return the sample with sides that are multiples of `size_multiple` and at least `min_size`, and its window.
 
     All maps are reflected alike at their borders, repeatedly where the sample is small; a side of 1 pixel is repeated.
-    Ids stay ids. A target of another size than the source stays as it is, and so do its weights.
+    Ids stay ids. A target of another size than the source is left out, and so are its weights: no generator takes them,
+    and sources of several sizes may become equal where their targets do not.
 
     scale: sides of a translation, in those of the source. The window is that of the sample's translation in that of
     the padded sample; sides that are no whole numbers are rounded up.
@@ -88,6 +89,8 @@ def padded(sample: Sample, size_multiple: int, min_size: int, scale: float = 1.0
     top, left = ((side - own) // 2 // unit * unit for side, own in zip(sides, (height, width), strict=True))
     bottom, right = (start - (-own // unit * unit) for start, own in ((top, height), (left, width)))
     window = Window(top, bottom, left, right).times(scale)
+    if scale != 1:
+        sample = replace(sample, target=None, weights=None)
     if sides == [height, width]:
         return sample, window
     rows, columns = _reflected(height, top, sides[0])[:, None], _reflected(width, left, sides[1])
@@ -99,9 +102,9 @@ def padded(sample: Sample, size_multiple: int, min_size: int, scale: float = 1.0
         sample,
         source=sample.source[:, rows, columns],
         instances=enlarged(sample.instances),
-        target=enlarged(sample.target) if scale == 1 else sample.target,
+        target=enlarged(sample.target),
         features=enlarged(sample.features),
-        weights=enlarged(sample.weights) if scale == 1 else sample.weights,
+        weights=enlarged(sample.weights),
         source_images=enlarged(sample.source_images),
     ), window
 

@@ -13,8 +13,9 @@ from utils.precision import at_least_float32
 class SegmentationLoss:
     """Maps logits (N, 1 + K, H, W) to the mean of a cross entropy over the pixels, 0-d, float32 under autocast.
 
-    Logit 0 is that of translated images, logit 1 + c that of class c in real ones. The labels, one-hot, are the first K
-    channels of a condition (N, C, H, W). Pixels without a class count 0, and as pixels in the mean.
+    Logit 0 is that of translated images, logit 1 + c that of class c in real ones. The labels are the first K channels
+    of a condition (N, C, H, W): one-hot, or the shares of classes where label maps are reduced to the size of the
+    target. Pixels without a class count 0, and as pixels in the mean.
 
     class_balance: whether rare classes weigh more, inversely to their pixels in the batch (equation 2).
     """

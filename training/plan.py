@@ -181,20 +181,21 @@ def check_palettes(config: Config, splits: Splits) -> None:
 def check_size(config: Config, sample: Sample) -> None:
     """Raise ConfigError where nothing would be left of a sample at the lowest resolution of a network."""
     images = sample.source if sample.target is None else sample.target
+    name = sample.name if sample.target is None else f"the target of {sample.name}"
     side, discriminator = min(images.shape[-2:]), config.discriminator
     if side < discriminated_side(config) and discriminator.name == "segmentation":
         raise ConfigError(
-            f"discriminator.n_downsamplings is {discriminator.n_downsamplings}, but the shorter side of {sample.name} "
+            f"discriminator.n_downsamplings is {discriminator.n_downsamplings}, but the shorter side of {name} "
             f"has {side} pixels, enough for {side.bit_length() - 1}: lower it"
         )
     if side < discriminated_side(config):
         raise ConfigError(
-            f"discriminator.n_scales is {discriminator.n_scales}, but the shorter side of {sample.name} has {side} "
+            f"discriminator.n_scales is {discriminator.n_scales}, but the shorter side of {name} has {side} "
             f"pixels, enough for {(side - 1).bit_length()} scales: lower it"
         )
     if config.loss.vgg and side < VGG_MIN_SIDE:
         raise ConfigError(
-            f"loss.vgg is {config.loss.vgg:g}, but the shorter side of {sample.name} has {side} pixels, and VGG19 "
+            f"loss.vgg is {config.loss.vgg:g}, but the shorter side of {name} has {side} pixels, and VGG19 "
             f"needs {VGG_MIN_SIDE}: use larger images or loss.vgg=0"
         )
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from configs.schema.checks import MOST_HALVINGS, MOST_LAYERS, require, require_at_least, require_between
+from data.map_reader import TARGET_SCALES
 
 MOST_UPSAMPLINGS = 7  # of spade
-SCALES = (0.25, 0.5, 1, 2, 4)
 MOST_STYLE_SIDE = 1024  # pixels, of a map at the lowest resolution: more than images have
 
 
@@ -51,7 +51,7 @@ class GeneratorConfig:
     """global, local: border of the strided convolutions; reflect avoids light spots there."""
     scale: float = 1.0
     """global, unet: sides of a target, in those of its source: 2 or 4 enlarges, 0.5 or 0.25 reduces. Sizes in section
-    data are those of sources. Each file of a target must be exactly that much larger than the file of its source."""
+    data are those of sources. The files of a target and of its source must have exactly that ratio."""
     output: Literal["tanh", "linear"] = "tanh"
     """tanh: translations stay within the targets' range. linear: no last activation, for targets whose range is not
     closed, such as heights: neither targets nor float files of translations are clamped to data.target_range."""
@@ -90,8 +90,8 @@ class GeneratorConfig:
             require(self.upsample != "residual", "generator.upsample", self.upsample, expected)
 
     def _check_scale(self) -> None:
-        expected = f"one of {', '.join(f'{scale:g}' for scale in SCALES)}"
-        require(self.scale in SCALES, "generator.scale", self.scale, expected)
+        expected = f"one of {', '.join(f'{scale:g}' for scale in TARGET_SCALES)}"
+        require(self.scale in TARGET_SCALES, "generator.scale", self.scale, expected)
         if self.scale != 1:
             expected = f"1 with generator.name={self.name}; global and unet have other scales"
             require(self.name in ("global", "unet"), "generator.scale", self.scale, expected)

@@ -46,7 +46,9 @@ def test_images_too_small_for_vgg_are_told(tiny_config: Path, vgg19_weights: dic
     torch.save(vgg19_weights, tiny_config.with_name("vgg19.pth"))
     settings = ["loss.vgg=1", f"loss.vgg_weights={tiny_config.with_name('vgg19.pth')}", "data.preprocess=crop"]
     sizes = ["data.crop_width=8", "data.crop_height=32"]
-    with pytest.raises(ConfigError, match="shorter side of facade_00000 has 8 pixels, and VGG19 needs 16"):
+    with pytest.raises(
+        ConfigError, match="shorter side of the target of facade_00000 has 8 pixels, and VGG19 needs 16"
+    ):
         run(tiny_config, *settings, *sizes, "--dry-run")
 
 
@@ -207,7 +209,7 @@ def test_it_trains_on_pix2pixhds_folders(tiny_config: Path, label_data_set: Path
         (["run.root=/proc/none"], "/proc/none"),
         (
             ["discriminator.n_scales=6"],
-            "the shorter side of facade_00000 has 32 pixels, enough for 5 scales: lower it",
+            "the shorter side of the target of facade_00000 has 32 pixels, enough for 5 scales: lower it",
         ),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",

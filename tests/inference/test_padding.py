@@ -1,8 +1,9 @@
 """Samples are padded by reflection."""
 
+import pytest
 import torch
 
-from data.batch import Sample
+from data.batch import Batch, Sample
 from inference.padding import padded
 
 
@@ -19,3 +20,13 @@ def test_maps_are_mirrored_alike_and_cut_back() -> None:
     assert torch.equal(larger.instances, larger.source + 100)
     assert torch.equal(larger.target[:1].int(), larger.source)
     assert padded(larger, 4, 8)[0] is larger
+
+
+@pytest.mark.parametrize("scale", [0.5, 2.0])
+def test_sources_of_several_sizes_share_a_batch_whatever_their_targets(scale: float) -> None:
+    read = []
+    for height in (12, 14, 16):
+        of_target = [round(side * scale) for side in (height, 16)]
+        maps = {"target": torch.zeros(3, *of_target), "weights": torch.ones(1, *of_target)}
+        read.append(padded(Sample("x", torch.zeros(3, height, 16), None, **maps), 16, 16, scale)[0])
+    assert Batch.of(read).source.shape == (3, 3, 16, 16)

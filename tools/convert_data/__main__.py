@@ -19,6 +19,7 @@ from typing import get_args
 
 from data.batch import DataError
 from data.image_files import JPEG_QUALITY
+from data.map_reader import TARGET_SCALES
 from tools.convert_data.colors import colors_to_ids
 from tools.convert_data.conversion import convert_all
 from tools.convert_data.instances import to_instances
@@ -71,6 +72,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     arguments = parser.parse_args(argv)
     if arguments.command in _OF_PHOTOS and arguments.val + arguments.test >= 1:
         parser.error(f"--val {arguments.val} and --test {arguments.test} leave nothing to train on")
+    if arguments.command in _OF_PHOTOS and arguments.source == "reduced" and arguments.factor not in TARGET_SCALES:
+        parser.error(f"--factor {arguments.factor}, expected 2 or 4 with --source reduced, as generator.scale")
     return arguments
 
 
@@ -110,7 +113,7 @@ def _add_photo_arguments(add: Callable[..., argparse.Action], shares: str) -> No
     add("--size", type=whole_number(1, 100_000), default=1024, metavar="N", help=size_help)
     sigma_help = "edges: blur before their detection, in pixels; more leaves fewer lines; default: 1.2"
     add("--sigma", type=_number(0.3, 100), default=1.2, metavar="S", help=sigma_help)
-    factor_help = "low_resolution: factor of the reduction; default: 4"
+    factor_help = "low_resolution, reduced: factor of the reduction; default: 4"
     add("--factor", type=whole_number(2, 1000), default=4, metavar="N", help=factor_help)
     for split in ("val", "test"):
         help_text = f"share of {split}, {shares}; default: 0.1"
@@ -222,6 +225,9 @@ def training_command(arguments: argparse.Namespace, target: Path) -> str:
     recipe = recipes.get(arguments.command, "paired_folders_256x256")
     is_grey = arguments.command in _OF_PHOTOS and arguments.source == "grey"
     settings = [f"data.root={target}", f"run.name={target.resolve().name}"] + ["data.source_channels=1"] * is_grey
+    if arguments.command in _OF_PHOTOS and arguments.source == "reduced":
+        settings += [f"generator.scale={arguments.factor}", "data.preprocess=crop"]
+        settings += [f"data.crop_{side}={128 // arguments.factor}" for side in ("width", "height")]
     return shlex.join(["python", "train.py", "--config", f"configs/{recipe}.yaml", *settings])
 
 

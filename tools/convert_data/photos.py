@@ -17,7 +17,7 @@ from tools.convert_data.conversion import Conversion
 from tools.convert_data.edges import draw_edges
 from utils.log import logger
 
-Source = Literal["edges", "grey", "low_resolution"]
+Source = Literal["edges", "grey", "low_resolution", "reduced"]
 Suffix = Literal[".png", ".jpg"]
 
 SPLITS = ("train", "val", "test")
@@ -31,7 +31,8 @@ class PhotoPairs:
 
     size: largest length of its longer side, in pixels.
     sigma: of the Gaussian before the detection of edges, in pixels; for edges.
-    factor: by which height and width are reduced; for low_resolution.
+    factor: by which height and width are reduced; for low_resolution, which is enlarged again, and for reduced, of
+        which the photograph is cut to multiples of it, about its middle.
     suffix: of the files, but for lines: they stay sharp in a PNG, and are small there.
     """
 
@@ -53,22 +54,28 @@ class PhotoPairs:
     @property
     def rule(self) -> str:
         """The settings that the pixels of a pair depend on, as options of from-photos."""
-        own = {"edges": f" --sigma {self.sigma:g}", "grey": "", "low_resolution": f" --factor {self.factor}"}
-        return f"--source {self.source}{own[self.source]} --size {self.size}"
+        own = {"edges": f" --sigma {self.sigma:g}", "grey": ""}
+        return f"--source {self.source}{own.get(self.source, f' --factor {self.factor}')} --size {self.size}"
 
     def __call__(self, path: Path) -> tuple[Tensor, Tensor]:
         """Return source and photograph, (3, H, W) uint8 each.
 
         Raises:
-            DataError: the file cannot be read as an image.
+            DataError: the file cannot be read as an image, or has too few pixels to be reduced.
         """
-        return self.of(read_rgb(path))
+        photo = read_rgb(path)
+        height, width = photo.shape[-2:]
+        if self.source == "reduced" and min(height, width) < self.factor:
+            raise DataError(f"{path}: is {width}x{height}, too small to be reduced by {self.factor}")
+        return self.of(photo)
 
     def of(self, photo: Tensor) -> tuple[Tensor, Tensor]:
         """Return the source and the photograph, (3, H, W) uint8 each, of a photograph of any size."""
         height, width = photo.shape[-2:]
         if (longer := max(height, width)) > self.size:
             photo = _resized(photo, max(1, height * self.size // longer), max(1, width * self.size // longer))
+        if self.source == "reduced":  # rounded sides would shift the pixels of the two against each other
+            photo = F.center_crop(photo, [max(side // self.factor, 1) * self.factor for side in photo.shape[-2:]])
         return self._source_of(photo), photo
 
     def _source_of(self, photo: Tensor) -> Tensor:
@@ -81,6 +88,8 @@ class PhotoPairs:
             case "low_resolution":
                 small = _resized(photo, max(1, height // self.factor), max(1, width // self.factor))
                 return _resized(small, height, width)
+            case "reduced":
+                return _resized(photo, height // self.factor, width // self.factor)
 
 
 def from_photos(

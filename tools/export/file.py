@@ -58,7 +58,7 @@ def write_program(
     if as_images and (beyond := build.beyond_8_bit(loaded.config)):
         raise ExportError(
             f"{loaded.file}: {beyond}; use --conditioning outside, whose inputs and "
-            "outputs are tensors in [-1, 1], or --format safetensors"
+            "outputs are float tensors, or --format safetensors"
         )
     sides = image_sides(loaded.config)
     tensors = TensorTranslation(without_encoder(plain_copy(loaded).generator), sides, getattr(torch, dtype))

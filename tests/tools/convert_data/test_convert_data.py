@@ -1,5 +1,6 @@
 """Data sets of other tools and photographs become data sets of train.py, without loss."""
 
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -152,6 +153,28 @@ def test_pairs_have_one_size_and_the_photograph_as_target(photos: Path, command:
     assert not np.array_equal(photo, drawn)
     assert made[f"{split_of('large', SHARES)}_B/large.png"].shape == (9, 96, 3)
     assert len(np.unique(drawn)) == 2 if source == "edges" else len(np.unique(drawn)) > 2
+
+
+def test_reduced_sources_have_whole_pixels_and_their_command_trains(photos: Path, command: CommandLine) -> None:
+    save_image(photos / "odd.png", np.random.default_rng(1).integers(0, 256, (67, 99, 3), dtype=np.uint8))
+    target = photos.parent / "reduced"
+    save_image(photos / "line.png", np.zeros((3, 90, 3), np.uint8))
+    code, out, _ = convert(command, "from-photos", photos, target, "--source", "reduced", "--format", "png")
+    assert code == 1
+    assert "line.png: is 90x3, too small to be reduced by 4" in out
+    made = pixels_in(target)
+    split = split_of("odd", SHARES)
+    large, small = made[f"{split}_B/odd.png"], made[f"{split}_A/odd.png"]
+    assert np.array_equal(large, np.array(Image.open(photos / "odd.png"))[2:66, 2:98])  # its middle, uncut elsewhere
+    assert small.shape == (16, 24, 3)
+    assert abs(small - large.reshape(16, 4, 24, 4, 3).mean((1, 3))).mean() < 16  # of noise; the grey mean is 60 away
+    words = shlex.split(out.splitlines()[-1].partition("--config ")[2])
+    sizes = ["data.crop_width=16", "data.crop_height=16"]
+    run(Path(words[0]), *words[1:], f"run.root={photos.parent / 'runs'}", *TINY, *sizes)
+    refusal = command.refusal(
+        convert_data.main, "from-photos", str(photos), str(target), "--source", "reduced", "--factor", "3"
+    )
+    assert "--factor 3, expected 2 or 4 with --source reduced" in refusal[0]
 
 
 def test_bad_command_lines_end_in_one_line(photos: Path, tmp_path: Path, command: CommandLine) -> None:
