@@ -25,9 +25,9 @@ from bench.report import write_report
 from configs import build, sample_cache
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
-from data.array_file import write_npy
 from data.batch import Batch
 from data.facades.dataset import SyntheticFacades
+from data.files.array_file import write_npy
 from data.layout import Layout
 from data.loader import TrainingDataset, training_batches
 from data.sampler import TrainingSampler

@@ -29,7 +29,7 @@ from bench.small_recipes import PAIRS, RECIPES, config_of, epochs_of, recipe_fil
 from configs import build
 from data import LAYOUTS
 from data.batch import Batch, Sample
-from data.image_files import read_rgb, write_jpeg
+from data.files.image_files import read_rgb, write_jpeg
 from training.update_setup import build_step, build_update
 from utils.device import choose_device
 from utils.distributed import World

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from configs.class_weights import class_weights
 from configs.image_sides import check_sizes, image_sides
 from configs.label_maps import class_table, label_map_settings
-from configs.pixels import EIGHT_BITS, stored_forms, value_ranges
 from configs.schema import Config, DataConfig, DiscriminatorConfig, GeneratorConfig
+from configs.stored_images import EIGHT_BITS, stored_forms, value_ranges
 from data import LAYOUTS
 from data.conditioning import Conditioning
 from data.layout import Layout

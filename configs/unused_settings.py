@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from configs.load import settings_by_key
-from configs.pixels import stored_forms
 from configs.schema import Config, DiscriminatorConfig, FeaturesConfig, GeneratorConfig
+from configs.stored_images import stored_forms
 from data import LAYOUTS
 from data.pair_augmentation import OF_RGB_SOURCES
 from losses import GENERATOR_LOSSES

@@ -11,11 +11,11 @@ from torch import Tensor
 from data.batch import DataError, LoadingError, Sample
 from data.color_coded import classes_of_colors
 from data.connected_parts import connected_parts
-from data.image_files import read_ids, read_rgb
+from data.files.image_files import read_ids, read_rgb
+from data.files.stored_images import StoredForm, read_stored
+from data.files.weight_file import read_weights
 from data.layout import Origin
 from data.stacked_sources import is_further, read_part, stacked
-from data.stored_images import StoredForm, read_stored
-from data.weight_file import read_weights
 from utils.label_colors import LabelColors
 
 TARGET_SCALES = (0.25, 0.5, 1, 2, 4)

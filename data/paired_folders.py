@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from data.batch import DataError, Sample
-from data.image_files import find_images
+from data.files.image_files import find_images
+from data.files.stored_images import StoredForm
 from data.layout import ClassTable, Origin, PairingError, data_set_folder
 from data.map_reader import MapReader
 from data.stacked_sources import further_kinds
-from data.stored_images import StoredForm
 from utils.label_colors import LabelColors
 
 _Index = dict[str, Path]  # files by name

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from data.batch import DataError, Sample
-from data.image_files import MAX_PIXELS
+from data.files.image_files import MAX_PIXELS
 from data.pair_augmentation import NO_AUGMENTATION, NO_CHANGE, PairAugmentation, PairChange
 from data.resizing import resize_image, resize_weights
 from data.warp import read_ids, read_image, read_weights

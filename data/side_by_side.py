@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from data.batch import DataError, Sample
-from data.image_files import find_images, read_rgb
+from data.files.image_files import find_images, read_rgb
 from data.layout import ClassTable, Origin, PairingError, data_set_folder
 
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from data.batch import DataError
+from data.files.stored_images import MAX_CHANNELS, StoredForm, check_depth, checked_values, read_pixels
 from data.layout import Layout
-from data.stored_images import MAX_CHANNELS, StoredForm, check_depth, checked_values, read_pixels
 from utils.text import counted
 
 _PREFIX = "source_"

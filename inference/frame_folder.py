@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from data.batch import DataError
-from data.image_files import read_rgb, write_png
+from data.files.image_files import read_rgb, write_png
 from inference.origin_record import PLACES, read_record, write_record
 from utils.atomic_file import replacing
 from utils.text import counted

@@ -6,13 +6,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from configs.pixels import stored_forms
 from configs.schema import Config
-from data.array_file import write_npy
-from data.image_files import read_rgb, write_png
-from data.png_file import write_png16
-from data.stored_images import StoredForm, read_stored
-from data.tiff_file import write_tiff
+from configs.stored_images import stored_forms
+from data.files.array_file import write_npy
+from data.files.image_files import read_rgb, write_png
+from data.files.png_file import write_png16
+from data.files.stored_images import StoredForm, read_stored
+from data.files.tiff_file import write_tiff
 from utils.atomic_file import path_in_errors
 
 

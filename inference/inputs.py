@@ -9,16 +9,16 @@ from pathlib import Path
 
 from configs import build
 from configs.label_maps import label_map_settings
-from configs.pixels import trained_forms
 from configs.schema import Config, DataConfig
+from configs.stored_images import trained_forms
 from data.batch import DataError, Sample
 from data.conditioning import Conditioning
-from data.image_files import find_images
+from data.files.image_files import find_images
+from data.files.stored_images import StoredForm
 from data.layout import Layout, Origin, PairingError
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
 from data.stacked_sources import further_kinds
-from data.stored_images import StoredForm
 from inference.feature_sampler import FeatureSampler, sample_config
 from inference.joined_pictures import without_joined_pictures
 from inference.load import LoadedGenerator

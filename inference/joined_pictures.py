@@ -7,10 +7,10 @@ from typing import Literal
 from torch import Tensor
 
 from configs import build
-from configs.pixels import stored_forms
 from configs.schema import Config
+from configs.stored_images import stored_forms
 from data.batch import DataError, Sample
-from data.image_files import read_size
+from data.files.image_files import read_size
 from data.layout import Layout, Origin
 from utils.errors import UserError
 from utils.log import logger

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from data.batch import DataError, Sample
-from data.image_files import write_png
+from data.files.image_files import write_png
 from data.layout import Layout
 from inference.contact_sheet import SHEET_WIDTH, SheetSample, contact_sheet, thumbnail
 from inference.image_store import ImageStore

@@ -9,7 +9,7 @@ from torch import nn
 
 from configs import build
 from configs.image_sides import image_sides
-from configs.pixels import target_dtype
+from configs.stored_images import target_dtype
 from data.batch import DataError
 from data.layout import Layout
 from inference.feature_sampler import FeatureSampler, load_clusters, sample_config

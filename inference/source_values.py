@@ -3,9 +3,9 @@
 import numpy as np
 
 from data.batch import DataError, Sample
-from data.image_files import decode
+from data.files.image_files import decode
+from data.files.tiff_file import TIFF_SUFFIXES
 from data.layout import Layout
-from data.tiff_file import TIFF_SUFFIXES
 from data.value_range import ValueRange
 from utils.distributed import World
 from utils.log import logger

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from configs import build
 from data.batch import Batch, DataError
-from data.image_files import read_rgb
+from data.files.image_files import read_rgb
 from inference.load import LoadedGenerator
 from inference.original_weights import encoder_file
 from models.style_encoder import SIDE, StyleConditionedGenerator

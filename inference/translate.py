@@ -7,7 +7,7 @@ from tqdm import tqdm
 
 from configs import build
 from configs.label_maps import legend
-from configs.pixels import stored_forms, value_ranges
+from configs.stored_images import stored_forms, value_ranges
 from data.batch import Batch, DataError
 from data.layout import Layout
 from data.preprocessing import Preprocessing

@@ -19,9 +19,9 @@ from tqdm import tqdm
 from configs import build
 from configs.schema import Config
 from data.batch import Batch, DataError, Sample
+from data.files.video_file import Frame, VideoFile, is_video, require_av
+from data.files.video_writer import WRITABLE_SUFFIXES, VideoWriter
 from data.preprocessing import Preprocessing
-from data.video_file import Frame, VideoFile, is_video, require_av
-from data.video_writer import WRITABLE_SUFFIXES, VideoWriter
 from inference.frame_folder import FrameFolder
 from inference.load import LoadedGenerator
 from inference.origin_record import generator_origin

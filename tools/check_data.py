@@ -19,18 +19,18 @@ from typing import Any
 from configs import build
 from configs.label_maps import named_classes
 from configs.load import config_from_dict, load_config
-from configs.pixel_settings import undecided_sides, with_data, with_pixel_settings
-from configs.pixels import describe_pixels, value_ranges
+from configs.measured_ranges import undecided_sides, with_data, with_measured_ranges
 from configs.schema import Config
 from configs.schema.checks import MOST
+from configs.stored_images import describe_pixels, value_ranges
 from data import LAYOUTS
 from data.batch import DataError, check_one_size
-from data.checking import Check, Checked, check_all
-from data.image_files import IMAGE_SUFFIXES, count_other_files, write_png
+from data.checks.checking import Check, Checked, check_all
+from data.checks.observation import Observation, absent_classes, repeated_samples, shared_files, split_warnings
+from data.checks.palettes import label_maps, palette_problems
+from data.files.image_files import IMAGE_SUFFIXES, count_other_files, write_png
 from data.layout import Layout, PairingError, check_enough
 from data.map_reader import GREY_LEVELS
-from data.observation import Observation, absent_classes, repeated_samples, shared_files, split_warnings
-from data.palettes import label_maps, palette_problems
 from data.stacked_sources import stack_files
 from tools.repeated_problems import without_repetition
 from tools.sample_sheet import MAX_SAMPLES, training_sheet
@@ -195,7 +195,7 @@ def completed(config: Config, split: str) -> Config:
     if not layout or not sides:
         return config
     try:
-        config = with_pixel_settings(config, layout, sides)
+        config = with_measured_ranges(config, layout, sides)
     except DataError:  # reported with the other files, which any range makes readable
         ranges = {f"{side}_range": getattr(config.data, f"{side}_range") or [-MOST, MOST] for side in sides}
         return with_data(config, **ranges)

@@ -10,14 +10,14 @@ from torch import Tensor
 from configs import build, sample_cache
 from configs.image_sides import discriminated_side
 from configs.label_maps import class_table
-from configs.pixels import describe_pixels
 from configs.schema import Config
+from configs.stored_images import describe_pixels
 from configs.unused_settings import unused_settings
 from data.bad_samples import BadSamples
 from data.batch import Batch, DataError, Sample
-from data.image_files import count_other_files
+from data.checks.palettes import label_maps, palette_problems
+from data.files.image_files import count_other_files
 from data.loader import Replacement
-from data.palettes import label_maps, palette_problems
 from data.sampler import SampleKey
 from training.batches import model_inputs
 from training.disk_space import size

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from data.image_files import write_png
+from data.files.image_files import write_png
 from metrics.evaluator import TITLES
 from training.json_lines import JsonLines
 from utils.gallery import Row, Swatch, write_gallery

@@ -12,8 +12,8 @@ from configs import build, sample_cache
 from configs.image_sides import discriminated_side
 from configs.label_maps import legend
 from configs.load import config_to_dict
-from configs.pixels import target_dtype
 from configs.schema import Config
+from configs.stored_images import target_dtype
 from data.batch import Batch, Sample
 from data.device_transfer import DeviceTransfer
 from data.fingerprint import fingerprint
@@ -36,7 +36,7 @@ from training.freezing import Freezing
 from training.graceful_stop import GracefulStop
 from training.loop import TrainingLoop
 from training.lr_schedule import LearningRateSchedule, Plateau
-from training.pixel_settings import FindCheckpoint, settle_pixels
+from training.measured_ranges import FindCheckpoint, settle_pixels
 from training.profiler import Profiler
 from training.run_log import RunLog
 from training.run_state import LoopState, RunState

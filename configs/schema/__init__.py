@@ -12,8 +12,8 @@ from configs.schema.data import DataConfig, SyntheticConfig
 from configs.schema.loss import LossConfig
 from configs.schema.networks import DiscriminatorConfig, FeaturesConfig, GeneratorConfig, InitConfig, StyleConfig
 from configs.schema.optimizer import AmpConfig, OptimizerConfig
-from configs.schema.pixels import RGB_CHANNELS
 from configs.schema.run import EXTRA_METRICS, CheckpointConfig, LogConfig, MetricsConfig, RunConfig
+from configs.schema.stored_images import RGB_CHANNELS
 from configs.schema.train import TrainConfig
 
 __all__ = [

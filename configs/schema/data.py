@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 from configs.schema.checks import require, require_at_least
 from configs.schema.pair_augmentation import PairAugmentationConfig
-from configs.schema.pixels import check_side, check_target_files
-from configs.schema.sources import check_stack
+from configs.schema.source_folders import check_stack
+from configs.schema.stored_images import check_side, check_target_files
 from utils.label_colors import LabelColors
 
 SIZED_BY_CROP = ("resize_and_crop", "scale_width_and_crop", "crop")

@@ -6,12 +6,12 @@ import torch
 
 from data.batch import Batch, DataError, Sample
 from data.cache import SampleCache
+from data.checks.observation import Observation, observe, split_warnings
+from data.files.stored_images import StoredForm
 from data.map_reader import MapReader
-from data.observation import Observation, observe, split_warnings
 from data.paired_folders import PairedFolders
 from data.preprocessing import Placement, place
 from data.stacked_sources import further_kinds, is_further, read_part, stacked
-from data.stored_images import StoredForm
 from tests.conftest import save_image
 from tests.images import save_npy
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from data.batch import DataError, Sample
 from data.condition_resizing import resize_condition
 from data.facades.dataset import SyntheticFacades
-from data.image_files import MAX_PIXELS
+from data.files.image_files import MAX_PIXELS
 from data.map_reader import MapReader
 from data.pair_augmentation import PairAugmentation
 from data.preprocessing import Mode, Preprocessing, place

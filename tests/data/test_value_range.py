@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from data.batch import DataError
+from data.files.stored_images import StoredForm
 from data.paired_folders import PairedFolders
 from data.resizing import resize_image
-from data.stored_images import StoredForm
 from data.value_range import ValueRange, percentile_ranges
 from tests.images import save_npy
 

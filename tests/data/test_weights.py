@@ -11,13 +11,13 @@ from torch import Tensor
 from data.batch import Batch, DataError, Sample
 from data.cache import CachedLayout, SampleCache
 from data.conditioning import Conditioning
+from data.files.weight_file import read_weights
 from data.layout import PairingError
 from data.paired_folders import PairedFolders
 from data.pixel_weights import weights_of_classes, weights_to_float
 from data.preprocessing import Placement, Preprocessing, place
 from data.warp import Warp, affine_inverse
 from data.warp import read_weights as read_warped
-from data.weight_file import read_weights
 from tests.conftest import save_image
 from tests.images import save_npy, tifffile
 

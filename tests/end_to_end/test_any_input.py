@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from data.batch import DataError
-from data.image_files import read_rgb
+from data.files.image_files import read_rgb
 from models.feature_clusters import FeatureClusters
 from tests.conftest import save_image
 from tests.processes import run_two

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.image_files import read_rgb
+from data.files.image_files import read_rgb
 from tests.conftest import save_image, write_tiny_config
 from tests.runs import assert_equal, checkpoint, run, translate, without_config
 

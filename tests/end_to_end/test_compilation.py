@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from data.image_files import read_rgb
+from data.files.image_files import read_rgb
 from inference import setup
 from tests.runs import SPADE, checkpoint, run, translate
 from utils.compilation import CompilerError, compiled, what_compiling_lacks

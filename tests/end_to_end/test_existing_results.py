@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from data.batch import DataError
-from data.image_files import read_rgb
+from data.files.image_files import read_rgb
 from data.paired_folders import PairedFolders
 from inference.origin_record import record_origin
 from tests.conftest import save_image

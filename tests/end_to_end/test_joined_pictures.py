@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from data.batch import DataError
-from data.image_files import read_rgb
+from data.files.image_files import read_rgb
 from tests.conftest import save_image, write_tiny_config
 from tests.runs import run, translate
 

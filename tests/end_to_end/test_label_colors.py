@@ -13,7 +13,7 @@ from configs import build
 from configs.load import config_from_dict, load_config
 from data.batch import DataError
 from data.connected_parts import connected_parts
-from data.image_files import read_rgb
+from data.files.image_files import read_rgb
 from inference.output_folder import gallery_image
 from tests.conftest import save_image, write_tiny_config
 from tests.runs import assert_equal, checkpoint, program_main, run, translate, without_config

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from data.image_files import read_rgb
+from data.files.image_files import read_rgb
 from tests.runs import SPADE, checkpoint, run, translate
 
 NOISE = [*SPADE, "generator.noise_channels=4", "generator.init=kaiming", "train.max_steps=2"]

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-import training.pixel_settings
+import training.measured_ranges
 from configs.load import load_config
 from configs.unused_settings import unused_settings
-from data.image_files import read_rgb
-from data.stored_images import StoredForm, read_stored
-from data.tiff_file import geo_tags
+from data.files.image_files import read_rgb
+from data.files.stored_images import StoredForm, read_stored
+from data.files.tiff_file import geo_tags
 from tests.conftest import save_image
 from tests.images import GEO_TAGS, bands, heights, save_npy, tifffile
 from tests.runs import assert_equal, checkpoint, program_main, run, translate, without_config
@@ -146,7 +146,7 @@ def test_a_run_of_an_earlier_version_stays_at_the_high_bytes(
         save_image(pairs / "train_A" / f"{seed}.png", bands(seed)[3])
         save_image(pairs / "train_B" / f"{seed}.png", bands(seed)[0])
     with monkeypatch.context() as patch:  # earlier versions read every image as 8-bit RGB
-        patch.setattr(training.pixel_settings, "undecided_sides", lambda *_: [])
+        patch.setattr(training.measured_ranges, "undecided_sides", lambda *_: [])
         run(array_config, "data.source_channels=1", "run.name=whole")
         run(array_config, "data.source_channels=1", "train.max_steps=2")
     capsys.readouterr()

@@ -14,11 +14,11 @@ from configs import build
 from configs.load import load_config
 from data.batch import DataError
 from data.facades.dataset import SyntheticFacades
-from data.image_files import read_rgb
+from data.files.image_files import read_rgb
+from data.files.stored_images import StoredForm, read_stored
+from data.files.tiff_file import geo_tags
+from data.files.video_file import VideoFile
 from data.resizing import resize_image
-from data.stored_images import StoredForm, read_stored
-from data.tiff_file import geo_tags
-from data.video_file import VideoFile
 from inference.output_folder import gallery_image
 from models.originals.layer_names import OriginalWeightsError
 from tests.conftest import save_image, write_tiny_config

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from data.image_files import read_rgb
+from data.files.image_files import read_rgb
 from inference.load import load_generator
 from inference.style_image import encode_style
 from models.originals.layer_names import OriginalWeightsError

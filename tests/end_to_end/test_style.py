@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from data.batch import DataError
-from data.image_files import read_rgb
+from data.files.image_files import read_rgb
 from inference.load import load_generator
 from inference.origin_record import RECORD
 from inference.style_image import encode_style

@@ -14,7 +14,7 @@ from configs import build
 from data.batch import Batch, DataError
 from data.conditioning import images_to_uint8
 from data.facades.dataset import SyntheticFacades
-from data.image_files import read_ids, read_rgb
+from data.files.image_files import read_ids, read_rgb
 from inference.load import load_generator
 from inference.predictor import image_seed
 from tests.conftest import save_image

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from data.batch import Batch, DataError
 from data.conditioning import Conditioning, images_to_uint8
-from data.image_files import read_rgb
+from data.files.image_files import read_rgb
 from data.paired_folders import PairedFolders
 from models.originals.layer_names import OriginalWeightsError
 from tests.conftest import save_image

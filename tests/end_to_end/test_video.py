@@ -14,8 +14,8 @@ import pytest
 from torch import Tensor
 
 from data.batch import Batch, DataError
-from data.image_files import read_rgb, write_png
-from data.video_file import Frame, VideoFile
+from data.files.image_files import read_rgb, write_png
+from data.files.video_file import Frame, VideoFile
 from inference.predictor import Predictor
 from inference.setup import build_predictor
 from tests.conftest import save_image

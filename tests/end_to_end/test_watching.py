@@ -9,7 +9,7 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from data.image_files import read_rgb
+from data.files.image_files import read_rgb
 from tests.runs import assert_equal, checkpoint, run, translate, without_config
 from training.diagnostics import Diagnostics
 from training.json_lines import JsonLines

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from data.image_files import read_ids, read_rgb
+from data.files.image_files import read_ids, read_rgb
 from tests.conftest import save_image, write_tiny_config
 from tests.runs import assert_equal, checkpoint, run, translate, without_config
 from tools import check_data

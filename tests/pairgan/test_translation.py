@@ -13,7 +13,7 @@ import pairgan
 from configs import build
 from configs.load import load_config
 from data import LAYOUTS
-from data.image_files import IMAGE_FORMATS, MAX_PIXELS
+from data.files.image_files import IMAGE_FORMATS, MAX_PIXELS
 from inference.load import LoadedGenerator
 from tests.conftest import save_image, write_tiny_config
 from tests.pairgan.exported import INSTANCES, LABELS, LARGE_WEIGHTS, SUFFIXES, rng, trained

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from data.batch import DataError
-from data.image_files import read_ids, read_rgb
+from data.files.image_files import read_ids, read_rgb
 from tests.reliability.images import CASES, GREY, IMAGE, encoded
 
 pytestmark = pytest.mark.row(22)

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from data.batch import DataError, Sample
-from data.checking import Check
+from data.checks.checking import Check
 from data.loader import TrainingDataset
 from data.paired_folders import PairedFolders
 from data.preprocessing import Preprocessing

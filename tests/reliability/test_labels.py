@@ -12,7 +12,7 @@ from PIL import Image
 
 import train
 from data.batch import DataError
-from data.checking import Check
+from data.checks.checking import Check
 from data.paired_folders import PairedFolders
 from data.preprocessing import Preprocessing
 from tests.conftest import save_image

@@ -12,7 +12,7 @@ import pytest
 
 import train
 from data.batch import DataError, Sample
-from data.checking import Check
+from data.checks.checking import Check
 from data.layout import Layout, PairingError
 from data.loader import TrainingDataset
 from data.paired_folders import PairedFolders

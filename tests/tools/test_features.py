@@ -9,7 +9,7 @@ import torch
 import train
 from data.batch import Batch, DataError
 from data.conditioning import images_to_float, images_to_uint8
-from data.image_files import read_ids, read_rgb
+from data.files.image_files import read_ids, read_rgb
 from inference.load import load_generator, load_network
 from models.feature_clusters import FILE_NAME, FeatureClusters
 from models.originals.weights import import_original

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from data.image_files import read_rgb
+from data.files.image_files import read_rgb
 from tests.conftest import save_image
 from tools import check_data
 

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from data.facades.dataset import SyntheticFacades
-from data.png_file import write_png16
+from data.files.png_file import write_png16
 from tests.conftest import save_image
 from tests.images import tifffile
 from tools import check_data

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import get_args
 
 from data.batch import DataError
-from data.image_files import JPEG_QUALITY
+from data.files.image_files import JPEG_QUALITY
 from data.map_reader import TARGET_SCALES
 from tools.convert_data.colors import colors_to_ids
 from tools.convert_data.conversion import convert_all

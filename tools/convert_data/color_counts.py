@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from data.batch import DataError
-from data.image_files import has_transparent_pixels, read_rgb
+from data.files.image_files import has_transparent_pixels, read_rgb
 from utils.cores import usable_cores
 
 _AREA_SHARE = 1e-4  # of a map's pixels: areas of a colour that make it a class; blends at borders form none

@@ -9,7 +9,7 @@ import yaml
 from torch import Tensor
 
 from data.batch import DataError
-from data.image_files import find_images, read_rgb
+from data.files.image_files import find_images, read_rgb
 from tools.convert_data.color_counts import ColorCounts, channels, count_all
 from tools.convert_data.color_warnings import NEAR, color_warnings
 from tools.convert_data.conversion import Conversion, Existing, check_absent, convert_all

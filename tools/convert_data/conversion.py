@@ -12,8 +12,8 @@ from PIL import Image
 from torch import Tensor
 
 from data.batch import DataError
-from data.image_files import write_jpeg, write_png
-from data.png_file import write_png16
+from data.files.image_files import write_jpeg, write_png
+from data.files.png_file import write_png16
 from utils.atomic_file import replacing
 from utils.cores import usable_cores
 from utils.log import logger

@@ -11,7 +11,7 @@ from torch import Tensor
 from data.batch import DataError
 from data.color_coded import classes_of_colors
 from data.connected_parts import connected_parts
-from data.image_files import find_images, read_ids, read_rgb
+from data.files.image_files import find_images, read_ids, read_rgb
 from tools.convert_data.conversion import Conversion, Existing, convert_all
 from utils.errors import ConfigError
 from utils.label_colors import LabelColors, read_label_colors

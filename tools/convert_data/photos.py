@@ -12,7 +12,7 @@ from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2 import functional as F
 
 from data.batch import DataError
-from data.image_files import count_other_files, find_images, read_rgb
+from data.files.image_files import count_other_files, find_images, read_rgb
 from tools.convert_data.conversion import Conversion
 from tools.convert_data.edges import draw_edges
 from utils.log import logger

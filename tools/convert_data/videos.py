@@ -10,7 +10,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from data.batch import DataError
-from data.video_file import VideoFile, require_av
+from data.files.video_file import VideoFile, require_av
 from tools.convert_data.conversion import Conversion, Existing, convert_each, kept_and_to_do
 from tools.convert_data.photo_settings import FILE, read_photo_settings
 from tools.convert_data.photos import PhotoPairs, check_one_split, present_in_splits

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from data.image_files import read_ids
+from data.files.image_files import read_ids
 from tests.conftest import save_image
 from tests.reliability.command_line import CommandLine
 from tools.convert_data import __main__ as convert_data

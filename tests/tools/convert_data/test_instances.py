@@ -10,7 +10,7 @@ from PIL import Image
 from data.color_coded import classes_of_colors
 from data.conditioning import instance_edges
 from data.connected_parts import connected_parts
-from data.image_files import read_ids, read_rgb
+from data.files.image_files import read_ids, read_rgb
 from data.paired_folders import PairedFolders
 from tests.conftest import save_image
 from tests.reliability.command_line import CommandLine

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from data.image_files import read_size
-from data.video_file import VideoFile
+from data.files.image_files import read_size
+from data.files.video_file import VideoFile
 from tests.reliability.command_line import CommandLine
 from tests.videos import level, write_video
 from tools.convert_data import __main__ as convert_data

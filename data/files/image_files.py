@@ -1,4 +1,4 @@
-"""Finding image files, and reading and writing those of 8 bits; data/stored_images.py reads other pixels."""
+"""Finding image files, and reading and writing those of 8 bits; data/files/stored_images.py reads other pixels."""
 
 import os
 import struct
@@ -16,7 +16,7 @@ from PIL import ExifTags, Image, ImageFile, UnidentifiedImageError
 from torch import Tensor
 
 from data.batch import DataError, LoadingError
-from data.misplaced_folder import misplaced_folder
+from data.checks.misplaced_folder import misplaced_folder
 from utils.atomic_file import path_in_errors
 
 IMAGE_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "WEBP")

@@ -5,7 +5,7 @@ from pathlib import Path
 from torch import Tensor
 
 from data.batch import DataError
-from data.stored_images import read_pixels
+from data.files.stored_images import read_pixels
 from utils.text import counted
 
 MAX_WEIGHT = 1e15  # larger numbers stand for missing values, and the sum of a batch would lose or overflow the others

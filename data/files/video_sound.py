@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from data.video_file import open_video
+from data.files.video_file import open_video
 
 if TYPE_CHECKING:
     from av.audio.stream import AudioStream

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data.checking import Check, Checked, check_all
+from data.checks.checking import Check, Checked, check_all
 from data.preprocessing import Preprocessing
 from data.side_by_side import SideBySide
 from tests.conftest import save_image

@@ -5,8 +5,8 @@ from dataclasses import replace
 import torch
 
 from configs.schema import DataConfig
-from configs.schema.pixels import RGB_CHANNELS
-from data.stored_images import StoredForm
+from configs.schema.stored_images import RGB_CHANNELS
+from data.files.stored_images import StoredForm
 from data.value_range import ValueRange
 from utils.text import counted
 

@@ -14,11 +14,11 @@ from multiprocessing.connection import Connection
 import numpy as np
 import torch
 
-from data.image_files import read_ids
+from data.checks.observation import Observation, observe, values_of
+from data.checks.palettes import label_map
+from data.files.image_files import read_ids
 from data.layout import Layout, describe_sample
 from data.loader import as_data_error
-from data.observation import Observation, observe, values_of
-from data.palettes import label_map
 from data.preprocessing import Preprocessing
 from data.value_range import ValueRange
 from data.worker_monitor import POLL_S, describe_exit

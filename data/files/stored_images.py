@@ -11,10 +11,10 @@ import torch
 from PIL import Image, ImageFile
 from torch import Tensor
 
-from data.array_file import read_npy
 from data.batch import DataError
-from data.image_files import ARRAY_SUFFIX, UnfitError, decode, upright
-from data.tiff_file import TIFF_SUFFIXES, holds_bytes, read_tiff
+from data.files.array_file import read_npy
+from data.files.image_files import ARRAY_SUFFIX, UnfitError, decode, upright
+from data.files.tiff_file import TIFF_SUFFIXES, holds_bytes, read_tiff
 from utils.text import counted
 
 MAX_CHANNELS = 64

@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from data.batch import DataError
-from data.image_files import count_other_files, find_images, read_ids, read_rgb, read_size, write_png
+from data.files.image_files import count_other_files, find_images, read_ids, read_rgb, read_size, write_png
 from tests.conftest import save_image
 
 

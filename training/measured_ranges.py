@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from configs.load import config_from_dict
-from configs.pixel_settings import undecided_sides, with_pixel_settings
+from configs.measured_ranges import undecided_sides, with_measured_ranges
 from configs.schema import Config
 from training.splits import Splits, open_splits
 from utils.checkpoint_folder import LoadedCheckpoint
@@ -36,6 +36,6 @@ def settle_pixels(config: Config, splits: Splits, world: World, find: FindCheckp
             target_files=data.target_files or saved.target_files,
         )
     else:
-        data = world.gather(with_pixel_settings(config, splits.train, sides).data if world.is_main else None)[0]
+        data = world.gather(with_measured_ranges(config, splits.train, sides).data if world.is_main else None)[0]
     config = replace(config, data=data)
     return config, open_splits(config)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from data.no_data import no_data
+from data.checks.no_data import no_data
 from tests.images import tifffile
 
 FLOATS = np.random.default_rng(0).uniform(-400.0, 3000.0, (2, 8, 9)).astype(np.float32)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from data.image_files import read_palette
+from data.files.image_files import read_palette
 from data.layout import Layout
 
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from data.batch import DataError
-from data.stored_images import StoredForm, is_8_bit_rgb, read_stored
-from data.tiff_file import geo_tags, write_tiff
+from data.files.stored_images import StoredForm, is_8_bit_rgb, read_stored
+from data.files.tiff_file import geo_tags, write_tiff
 from tests.images import GEO_TAGS, bands, heights, tifffile
 
 FORM = StoredForm(4, "data.source_channels", is_8_bit=False)

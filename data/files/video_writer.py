@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Self, cast
 import numpy as np
 from torch import Tensor
 
-from data.video_file import VideoFile
-from data.video_sound import SoundCopy
+from data.files.video_file import VideoFile
+from data.files.video_sound import SoundCopy
 
 if TYPE_CHECKING:
     from av import VideoFrame

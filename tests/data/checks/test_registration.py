@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 from torchvision.transforms.v2.functional import gaussian_blur
 
+from data.checks.registration import MIN_SIDE, displacement
 from data.facades.dataset import SyntheticFacades
-from data.registration import MIN_SIDE, displacement
 from data.resizing import resize_image
 
 FACADES = SyntheticFacades(split="train", seed=0, n_samples=4, height=160, width=168)

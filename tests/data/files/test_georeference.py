@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.georeference import KEYS, PIXEL_SCALE, TIE_POINTS, TRANSFORMATION, scaled_georeference
-from data.tiff_file import geo_tags, write_tiff
+from data.files.georeference import KEYS, PIXEL_SCALE, TIE_POINTS, TRANSFORMATION, scaled_georeference
+from data.files.tiff_file import geo_tags, write_tiff
 from tests.images import GEO_TAGS, heights, tifffile
 
 AREA = (1, 1, 0, 1, 1025, 0, 1, 1)

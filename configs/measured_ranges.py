@@ -8,14 +8,14 @@ from typing import Any, Literal
 import torch
 
 from configs import build
-from configs.pixels import EIGHT_BITS, stored_forms
 from configs.schema import Config, DataConfig
-from configs.schema.pixels import RGB_CHANNELS, fits_file
+from configs.schema.stored_images import RGB_CHANNELS, fits_file
+from configs.stored_images import EIGHT_BITS, stored_forms
 from data.batch import DataError, LoadingError
+from data.files.stored_images import StoredForm, is_8_bit_rgb, read_stored
+from data.files.tiff_file import TIFF_SUFFIXES
 from data.layout import Layout
 from data.stacked_sources import fitting, read_part, stack_files
-from data.stored_images import StoredForm, is_8_bit_rgb, read_stored
-from data.tiff_file import TIFF_SUFFIXES
 from data.value_range import percentile_ranges
 
 Side = Literal["source", "target"]
@@ -47,7 +47,7 @@ def _files(layout: Layout, index: int) -> dict[Side, Path]:
     return {side: files[side] for side in _SIDES if side in files and (side == "target" or has_source_image)}
 
 
-def with_pixel_settings(config: Config, layout: Layout, sides: Sequence[Side]) -> Config:
+def with_measured_ranges(config: Config, layout: Layout, sides: Sequence[Side]) -> Config:
     """Return the configuration with the ranges of images, and with the type of the files that test.py writes.
 
     layout: of the training split. sides: as `undecided_sides` returns them.

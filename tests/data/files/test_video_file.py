@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from data.batch import DataError
-from data.video_file import Frame, VideoFile, is_video, require_av
-from data.video_writer import VideoWriter
+from data.files.video_file import Frame, VideoFile, is_video, require_av
+from data.files.video_writer import VideoWriter
 from tests.videos import level, sound_packets, write_video
 
 UNEVEN_MS = [number * 40 + (number % 3) * 7 for number in range(24)]
@@ -148,7 +148,7 @@ def test_layouts_that_opus_lacks_are_mapped(tmp_path: Path, layout: str) -> None
 
 
 def test_sound_that_cannot_be_written_is_left_out_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("data.video_sound._can_hold", lambda *_: False)
+    monkeypatch.setattr("data.files.video_sound._can_hold", lambda *_: False)
     problems: list[str] = []
     video = VideoFile(write_video(tmp_path / "a.mp4"))
     with VideoWriter(tmp_path / "b.mp4", ".mp4", video, problems) as writer:

@@ -10,8 +10,8 @@ import numpy as np
 from PIL import Image
 
 from data.batch import DataError, LoadingError
-from data.georeference import KEYS, PIXEL_SCALE, TIE_POINTS, TRANSFORMATION, scaled_georeference
-from data.image_files import MAX_PIXELS
+from data.files.georeference import KEYS, PIXEL_SCALE, TIE_POINTS, TRANSFORMATION, scaled_georeference
+from data.files.image_files import MAX_PIXELS
 
 TIFF_SUFFIXES = (".tif", ".tiff")
 _MAX_BYTES = 2**33  # of the pixels of one file: 64 channels of 32 bits at 33 megapixels

@@ -8,8 +8,8 @@ from PIL import Image
 
 from configs.load import load_config
 from data.batch import DataError
+from data.checks.palettes import label_maps, palette_problems
 from data.paired_folders import PairedFolders
-from data.palettes import label_maps, palette_problems
 from tests.conftest import save_image
 from tests.runs import run
 from training.plan import check_palettes

@@ -6,11 +6,11 @@ import pytest
 import torch
 from PIL import Image
 
-from data.array_file import write_npy
 from data.batch import DataError, LoadingError
-from data.image_files import count_other_files, find_images
-from data.png_file import write_png16
-from data.stored_images import StoredForm, is_8_bit_rgb, read_stored
+from data.files.array_file import write_npy
+from data.files.image_files import count_other_files, find_images
+from data.files.png_file import write_png16
+from data.files.stored_images import StoredForm, is_8_bit_rgb, read_stored
 from tests.conftest import save_image
 from tests.images import bands, save_npy
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from data.image_files import read_bits
-from data.observation import Observation, absent_classes, repeated_samples, shared_files, split_warnings
+from data.checks.observation import Observation, absent_classes, repeated_samples, shared_files, split_warnings
+from data.files.image_files import read_bits
 
 
 def pairs(n: int, **one: object) -> list[Observation]:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from data.tiff_file import TIFF_SUFFIXES, tagged_no_data
+from data.files.tiff_file import TIFF_SUFFIXES, tagged_no_data
 
 # of ArcGIS and GDAL, and netCDF's _FillValue of floats
 _USUAL = (-9999.0, -99999.0, -999.0, 1e20, 9.969209968386869e36, -3.4028234663852886e38)

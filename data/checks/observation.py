@@ -11,10 +11,10 @@ import numpy as np
 from torch import Tensor
 
 from data.batch import Sample
-from data.image_files import read_bits
+from data.checks.no_data import no_data
+from data.checks.registration import displacement
+from data.files.image_files import read_bits
 from data.layout import Layout
-from data.no_data import no_data
-from data.registration import displacement
 from data.stacked_sources import is_further
 from utils.digest import sha256_of_file
 from utils.text import counted

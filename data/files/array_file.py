@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from data.batch import DataError, LoadingError
-from data.image_files import MAX_PIXELS
+from data.files.image_files import MAX_PIXELS
 
 
 def read_npy(path: Path, n_channels: int) -> np.ndarray:

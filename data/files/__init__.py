@@ -1,0 +1,1 @@
+"""Files of images, arrays, weights and videos, one module per format."""
