@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from configs.schema.checks import require
+from data.warp import MOST_ELASTIC
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class PairAugmentationConfig:
         _require_range("rotation_degrees", self.rotation_degrees, -180, 180)
         _require_range("scale", self.scale, 0.5, 2)
         _require_range("shear_degrees", self.shear_degrees, -45, 45)
-        _require_range("elastic", self.elastic, 0, 0.12)
+        _require_range("elastic", self.elastic, 0, MOST_ELASTIC)
         _require_range("color", self.color, 0, 4)
         _require_range("hue", self.hue, -0.5, 0.5)
         _require_range("noise", self.noise, 0, 0.5)

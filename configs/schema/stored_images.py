@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 
 from configs.schema.checks import MOST_FRACTION, require
+from data.files.stored_images import MAX_CHANNELS
 
-MAX_CHANNELS = 64
 RGB_CHANNELS = (1, 3)  # brightness, and colours
 _TYPES = ("uint8", "uint16", "int16", "float32")
 _PNG_CHANNELS = {"uint8": (1, 2, 3, 4), "uint16": (1, 3, 4)}

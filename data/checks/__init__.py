@@ -1,1 +1,1 @@
-"""What data sets may have wrong, as tools.check_data and errors report it."""
+"""Checks of data sets: peculiarities and mistakes, as tools.check_data and errors report them."""
