@@ -70,6 +70,7 @@ RECOMPUTED = ["train.activation_checkpointing=true", "generator.norm=batch"]
         ["amp.opt_level=O2", "amp.dtype=bfloat16"],
         [*SPADE, "train.batch_size=2"],
         ["features.n_channels=2", "features.n_downsamplings=2"],
+        ["generator.name=unet", "generator.n_downsamplings=5", "generator.dropout=true", "train.batch_size=2"],
     ],
     ids=" ".join,
 )

@@ -13,12 +13,14 @@ from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer
 from models.spade_generator import SpadeGenerator
 from models.spectral_norm import add_spectral_norm
+from models.unet_generator import UnetGenerator
 
 NETWORKS: list[Callable[[], nn.Module]] = [
     lambda: GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=2, dropout=True),
     lambda: GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1, upsample="residual"),
     lambda: LocalEnhancer(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1, n_enhancer_blocks=1),
     lambda: add_spectral_norm(SpadeGenerator(in_channels=3, base_channels=2, n_upsamplings=4, hidden_channels=8)),
+    lambda: UnetGenerator(in_channels=3, base_channels=4, n_downsamplings=6),
     lambda: FeatureEncoder(base_channels=4, n_downsamplings=2).network,
 ]
 
