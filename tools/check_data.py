@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from configs import build
 from configs.label_maps import named_classes
-from configs.load import config_from_dict, load_config
+from configs.load import load_config
 from configs.measured_ranges import undecided_sides, with_data, with_measured_ranges
 from configs.schema import Config
 from configs.schema.checks import MOST
@@ -28,10 +27,11 @@ from data.batch import DataError, check_one_size
 from data.checks.checking import Check, Checked, check_all
 from data.checks.observation import Observation, absent_classes, repeated_samples, shared_files, split_warnings
 from data.checks.palettes import label_maps, palette_problems
-from data.files.image_files import IMAGE_SUFFIXES, count_other_files, write_png
+from data.files.image_files import count_other_files, write_png
 from data.layout import Layout, PairingError, check_enough
 from data.map_reader import GREY_LEVELS
 from data.stacked_sources import stack_files
+from tools.recognized_layout import ANY_CLASSES, data_set_in
 from tools.repeated_problems import without_repetition
 from tools.sample_sheet import MAX_SAMPLES, training_sheet
 from utils.cli import ArgumentParser, OnlyOnce, run_entry_point
@@ -40,46 +40,12 @@ from utils.errors import ConfigError
 from utils.log import log_to_console, logger
 from utils.text import counted
 
-_ANY_CLASSES = 2**31 - 1  # data.n_classes where the user has not said it
 _IGNORED_IDS = (255, 65535)  # as data sets mark pixels without a class
 _LISTED_RANGES = 8
 _LEVELS_APART = 8  # ids of classes lie nearer to each other than grey levels do
 _MUCH_OUTSIDE = 0.01  # of an image's values; percentiles leave a few outside
 _SHEET = "augmented_samples.png"
 _IMAGES = ("source", "source_images", "target")
-
-
-def data_set_in(folder: Path, n_classes: int | None, overrides: Sequence[str]) -> tuple[Config, dict[str, bool]]:
-    """Return the settings of a folder whose layout is recognized, and its splits as in `splits_of_config`.
-
-    Raises:
-        ConfigError, DataError: the layout is not recognized, or `n_classes` is without effect.
-    """
-    if not folder.is_dir():
-        raise DataError(f"{folder}: is a file: name the folder" if folder.exists() else f"{folder}: no such folder")
-    data: dict[str, Any] = {"root": str(folder), "preprocess": "none", "layout": "paired_folders"}
-    names = _splits(folder, "_label")
-    if names:
-        number = 0 if any(text.startswith("data.label_colors=") for text in overrides) else _ANY_CLASSES
-        data |= {"n_classes": n_classes or number, "instance_edges": bool(_splits(folder, "_inst"))}
-    elif n_classes is not None:
-        raise ConfigError(f"{folder}: holds no SPLIT_label for --n-classes {n_classes}; omit it")
-    elif not (names := _splits(folder, "_A")):
-        data["layout"] = "side_by_side"
-        names = [path.name for path in sorted(folder.iterdir()) if path.is_dir() and _holds_images(path)]
-        _check_sides(folder, names)
-    if data["layout"] == "paired_folders" and _splits(folder, "_weight"):
-        data["weight_folder"] = "{split}_weight"
-    if not names and _holds_images(folder):
-        if folder.resolve().name.endswith(("_A", "_B", "_label", "_img")):
-            raise DataError(f"{folder}: is a side of pairs. Name the data set: {folder.resolve().parent}")
-        data["root"], names = str(folder.resolve().parent), [folder.resolve().name]
-    if not names:
-        raise DataError(
-            f"{folder}: expected SPLIT_label and SPLIT_img, SPLIT_A and SPLIT_B, or images that hold both sides, in it "
-            "or in a folder for each split; name other layouts with --config FILE"
-        )
-    return config_from_dict({"data": data}, str(folder), overrides), {name: name != "test" for name in names}
 
 
 def splits_of_config(config: Config) -> dict[str, bool]:
@@ -178,7 +144,7 @@ def class_names(config: Config) -> Sequence[str]:
     table = named_classes(config.data)
     if table is not None:
         return table.names
-    return () if config.data.n_classes == _ANY_CLASSES else [str(k) for k in range(config.data.n_classes)]
+    return () if config.data.n_classes == ANY_CLASSES else [str(k) for k in range(config.data.n_classes)]
 
 
 def completed(config: Config, split: str) -> Config:
@@ -234,7 +200,7 @@ def describe_outside(layout: Layout, results: Sequence[Checked], kinds: Sequence
 
 def describe_ids(ids: set[int], n_classes: int, ignore_id: int | None) -> str:
     """Return the ids that occur, in a line, and the settings that allow them where those given do not."""
-    if all(0 <= number < n_classes or number == ignore_id for number in ids) and n_classes != _ANY_CLASSES:
+    if all(0 <= number < n_classes or number == ignore_id for number in ids) and n_classes != ANY_CLASSES:
         ignored = "" if ignore_id is None else f" data.ignore_id={ignore_id}"
         return f"ids {_ranges(sorted(ids))}, of data.n_classes={n_classes}{ignored}"
     levels = sorted(ids)
@@ -318,25 +284,6 @@ def main(argv: Sequence[str]) -> None:
     logger.info("%s in %s%s", count, ", ".join(splits), n_warnings)
     if n_problems:
         raise SystemExit(1)
-
-
-def _check_sides(folder: Path, names: Sequence[str]) -> None:
-    """Raise DataError if the only two folders hold files of the same names: they are sides and not splits."""
-    if len(names) == 2 and not {"train", "val", "test"} & set(names):
-        first, second = ({path.stem for path in (folder / name).iterdir()} for name in names)
-        if first & second:
-            raise DataError(
-                f"{folder}: {names[0]} and {names[1]} hold files of the same names. Name the sides of pairs train_A "
-                "and train_B, label maps and photos train_label and train_img"
-            )
-
-
-def _splits(folder: Path, ending: str) -> list[str]:
-    return [path.name.removesuffix(ending) for path in sorted(folder.glob(f"*{ending}")) if path.is_dir()]
-
-
-def _holds_images(folder: Path) -> bool:
-    return any(path.suffix.lower() in IMAGE_SUFFIXES for path in folder.iterdir())
 
 
 if __name__ == "__main__":

@@ -1,0 +1,84 @@
+"""Layouts of data sets that are recognized by the names of their folders."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from configs.load import config_from_dict
+from configs.schema import Config
+from configs.source_folders import read_source_folder
+from data.batch import DataError
+from data.files.image_files import IMAGE_SUFFIXES
+from utils.errors import ConfigError
+
+ANY_CLASSES = 2**31 - 1  # data.n_classes where the user has not said it
+
+
+def data_set_in(folder: Path, n_classes: int | None, overrides: Sequence[str]) -> tuple[Config, dict[str, bool]]:
+    """Return the settings of a folder whose layout is recognized, and its splits, each with whether it needs targets.
+
+    n_classes: of label maps; None where any id is allowed. overrides: settings as on the command line.
+
+    Raises:
+        ConfigError, DataError: the layout is not recognized, or `n_classes` is without effect.
+    """
+    if not folder.is_dir():
+        raise DataError(f"{folder}: is a file: name the folder" if folder.exists() else f"{folder}: no such folder")
+    data: dict[str, Any] = {"root": str(folder), "preprocess": "none", "layout": "paired_folders"}
+    source = _named_source(overrides)
+    names = _splits(folder, source or "{split}_label")
+    if names and (source is None or source.endswith("_label") or n_classes is not None):
+        number = 0 if any(text.startswith("data.label_colors=") for text in overrides) else ANY_CLASSES
+        data |= {"n_classes": n_classes or number, "instance_edges": bool(_splits(folder, "{split}_inst"))}
+    elif n_classes is not None:
+        raise ConfigError(f"{folder}: holds no SPLIT_label for --n-classes {n_classes}; omit it")
+    elif source is not None and not names:
+        raise DataError(f"{folder}: holds no folder {source}: check data.source_folder")
+    elif not names and not (names := _splits(folder, "{split}_A")):
+        data["layout"] = "side_by_side"
+        names = [path.name for path in sorted(folder.iterdir()) if path.is_dir() and _holds_images(path)]
+        _check_sides(folder, names)
+    if data["layout"] == "paired_folders" and _splits(folder, "{split}_weight"):
+        data["weight_folder"] = "{split}_weight"
+    if not names and _holds_images(folder):
+        if folder.resolve().name.endswith(("_A", "_B", "_label", "_img")):
+            raise DataError(f"{folder}: is a side of pairs. Name the data set: {folder.resolve().parent}")
+        data["root"], names = str(folder.resolve().parent), [folder.resolve().name]
+    if not names:
+        raise DataError(
+            f"{folder}: expected SPLIT_label and SPLIT_img, SPLIT_A and SPLIT_B, or images that hold both sides, in it "
+            "or in a folder for each split; name other layouts with --config FILE"
+        )
+    return config_from_dict({"data": data}, str(folder), overrides), {name: name != "test" for name in names}
+
+
+def _check_sides(folder: Path, names: Sequence[str]) -> None:
+    """Raise DataError if the only two folders hold files of the same names: they are sides and not splits."""
+    if len(names) == 2 and not {"train", "val", "test"} & set(names):
+        first, second = ({path.stem for path in (folder / name).iterdir()} for name in names)
+        if first & second:
+            raise DataError(
+                f"{folder}: {names[0]} and {names[1]} hold files of the same names. Name the sides of pairs train_A "
+                "and train_B, label maps and photos train_label and train_img"
+            )
+
+
+def _named_source(overrides: Sequence[str]) -> str | None:
+    """Return the first folder that data.source_folder names; None where it is left to the layout."""
+    key = "data.source_folder"
+    named = [text.partition("=")[2] for text in overrides if text.startswith(f"{key}=")]
+    folders = read_source_folder(named[-1], key) if named else None
+    return folders[0] if isinstance(folders, list) else folders
+
+
+def _splits(folder: Path, pattern: str) -> list[str]:
+    """Return the splits that have a folder of a name such as `{split}_label`; without {split} it is that of train."""
+    if "{split}" not in pattern:
+        return ["train"] if (folder / pattern).is_dir() else []
+    before, _, after = pattern.partition("{split}")
+    found = (path.relative_to(folder).as_posix() for path in sorted(folder.glob(f"{before}*{after}")) if path.is_dir())
+    return [name.removeprefix(before).removesuffix(after) for name in found]
+
+
+def _holds_images(folder: Path) -> bool:
+    return any(path.suffix.lower() in IMAGE_SUFFIXES for path in folder.iterdir())
