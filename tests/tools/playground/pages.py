@@ -86,6 +86,12 @@ class Opened:
         return self.page.locator("#message span").inner_text()
 
 
+FIRST_SAMPLE_IS_READ = """() => {
+    const samples = document.getElementById("samples");
+    return samples.options.length < 2 || samples.value !== "" || !document.getElementById("message").hidden;
+}"""  # a blank picture is shown until then
+
+
 @contextmanager
 def opened(browser: Browser, url: str, *, width: int = 1280, height: int = 900) -> Iterator[Opened]:
     """Open a page; at the end it must have raised no error, and requested nothing from elsewhere."""
@@ -98,7 +104,10 @@ def opened(browser: Browser, url: str, *, width: int = 1280, height: int = 900) 
     page.on("request", lambda request: requests.append(request.url))
     page.goto(url)
     expect(page.locator("#status")).to_have_text("ready")
-    yield Opened(page)
+    page.wait_for_function(FIRST_SAMPLE_IS_READ)
+    one = Opened(page)
+    one.wait()
+    yield one
     context.close()
     origin = "file://" if url.startswith("file:") else url
     assert errors == []
