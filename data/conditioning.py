@@ -101,6 +101,11 @@ class Conditioning:
         return not self.n_classes and self.source_range is None and self.source_channels in (1, 3)
 
     @property
+    def source_is_drawn(self) -> bool:
+        """Whether a source can be drawn: it is a label map or an 8-bit RGB image, and nothing else."""
+        return not self.further_channels and (self.n_classes > 0 or self.source_is_rgb)
+
+    @property
     def target_is_rgb(self) -> bool:
         """Whether targets are 8-bit RGB images."""
         return self.target_range is None and self.target_channels in (1, 3)

@@ -151,7 +151,7 @@ def open_loop(training: Training, stop: GracefulStop) -> Iterator[TrainingLoop]:
     config, world, state = training.config, training.world, training.run_state.loop
     folder, total, validation = training.folder if world.is_main else None, training.total_steps, training.validation
     classes = legend(config.data, validation.evaluator.label_colors if validation else None)
-    can_draw = build.beyond_8_bit(config) is None
+    can_draw = build.build_conditioning(config).further_channels == 0
     log = RunLog(folder, state.step + 1, total, config.loss.gan_mode, classes, can_draw=can_draw)
     statistics, throughput = training.run_state.average_statistics, Throughput()
     if statistics:

@@ -16,9 +16,12 @@ from configs.unused_settings import unused_settings
 from data.files.image_files import read_rgb
 from data.files.stored_images import StoredForm, read_stored
 from data.files.tiff_file import geo_tags
+from inference.pictures import picture
 from tests.conftest import save_image
 from tests.images import GEO_TAGS, bands, heights, save_npy, tifffile
 from tests.runs import assert_equal, checkpoint, program_main, run, translate, without_config
+from tests.tools.playground.requests import ask, post
+from tests.tools.playground.serving import serving
 from tools import check_data
 from utils.checkpoint import CheckpointError
 from utils.errors import ConfigError, UserError
@@ -184,11 +187,24 @@ def test_weights_and_tensors_are_exported(array_config: Path) -> None:
     assert np.abs(results[0] - results[1]).max() < 0.01
 
 
-def test_the_playground_refuses_what_it_cannot_draw(array_config: Path) -> None:
-    run(array_config, "train.max_steps=2")
-    assert "tools.playground" not in (array_config.parent / "runs" / "tiny" / "web" / "index.html").read_text()
-    with pytest.raises(ConfigError, match=r"not 8-bit RGB, which a page cannot draw"):
-        program_main("tools.playground")(["--checkpoint", str(array_config.parent / "runs" / "tiny")])
+def test_the_playground_shows_samples(config: Path) -> None:
+    run(config, "train.max_steps=2", "log.show_channels=[4,2,1]")
+    run_folder, output = config.parent / "runs" / "tiny", config.parent / "out"
+    assert "tools.playground" in (run_folder / "web" / "index.html").read_text()
+    translate("--checkpoint", str(run_folder), "--output", str(output), "--opt-level", "O0")
+    with serving("--checkpoint", str(run_folder), "--opt-level", "O0") as server:
+        status, body, _ = ask(server, "GET", "/samples/0")
+        assert status == 200
+        shown = np.frombuffer(body, np.uint8).reshape(32, 40, 3)
+        assert np.array_equal(shown, read_rgb(output / "gallery" / "source" / "6.png").permute(1, 2, 0))
+        status, answer = post(server, shown)
+        assert status == 200, answer
+        translated = np.frombuffer(answer, np.uint8).reshape(32, 40, 3)
+        (stored,) = (read_stored(path, TARGET) for path in output.glob("6.*") if path.suffix in (".npy", ".tif"))
+        assert np.abs(translated.astype(int) - picture(stored).permute(1, 2, 0).numpy()).max() <= 1
+        status, answer = post(server, shown[::-1].copy())  # drawn on
+        assert status == 400
+        assert b"choose a sample, or translate files" in answer
 
 
 def test_networks_that_see_colours_are_refused(array_config: Path) -> None:

@@ -14,7 +14,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from configs import build
 from configs.label_maps import ignored_id
 from inference.feature_sampler import sample_config
 from inference.request import Request
@@ -30,6 +29,7 @@ from inference.style_image import encode_style
 from tools.playground.description import describe
 from tools.playground.samples import open_samples
 from tools.playground.server import MAX_SEED, PlaygroundServer
+from tools.playground.stored_pictures import StoredPictures
 from tools.playground.translator import Translator
 from tools.playground.wire import MAX_SIDE
 from utils.cli import ArgumentParser, run_entry_point, whole_number
@@ -128,14 +128,20 @@ def playground(arguments: argparse.Namespace) -> Iterator[PlaygroundServer]:
             f"{loaded.file}: takes instance features, which a drawing does not have. Create clusters to draw them from "
             f"with python -m tools.cluster_features --checkpoint {loaded.file}."
         )
-    if beyond := build.beyond_8_bit(loaded.config):
+    if conditioning.further_channels:
         raise ConfigError(
-            f"{loaded.file}: {beyond}, which a page cannot draw. Translate a folder: "
-            f"python test.py --checkpoint {loaded.file} --input DIR."
+            f"{loaded.file}: takes images beside label maps, which a page cannot draw. Translate folders: "
+            f"python test.py --checkpoint {loaded.file} --input LABELS IMAGES."
         )
     report_features(loaded, predictor, request)
     config = sample_config(loaded.config, feature_sampler)
     samples = open_samples(config, has_data_set=loaded.step is not None)
+    stored = None if conditioning.source_is_drawn else StoredPictures(samples, predictor.show_channels)
+    if stored and not samples.names:
+        raise ConfigError(
+            f"{loaded.file}: takes images that are not 8-bit RGB, of which a page shows samples, and there are none. "
+            f"Translate a folder: python test.py --checkpoint {loaded.file} --input DIR."
+        )
     description = describe(
         loaded,
         conditioning,
@@ -156,6 +162,7 @@ def playground(arguments: argparse.Namespace) -> Iterator[PlaygroundServer]:
             ignore_id=ignored_id(config.data),
             samples=samples,
             translator=translator,
+            stored=stored,
         )
         server = open_at(arguments.port, make_server)
         stack.callback(server.stop)

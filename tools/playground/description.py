@@ -39,6 +39,7 @@ class Description:
     file_colors: the colours of label maps in files, in hexadecimal digits, each with its id; none where they hold ids.
     samples: the names of samples to start from. sample_sizes: width and height of those that the page carries.
     scale: sides of a translation, in those of its source; rounded up.
+    can_draw: whether a picture is the source itself; otherwise samples are shown.
     """
 
     title: str
@@ -59,6 +60,7 @@ class Description:
     sample_sizes: list[tuple[int, int]] = field(default_factory=list)
     scale: float = 1.0
     file_colors: list[tuple[str, int]] = field(default_factory=list)
+    can_draw: bool = True
 
     def to_json(self) -> str:
         """Return JSON that an element of a page may hold, whatever the names in it are."""
@@ -104,6 +106,7 @@ def describe(
         samples=samples,
         scale=config.generator.scale,
         file_colors=_file_colors(config.data.colors),
+        can_draw=conditioning.source_is_drawn,
     )
 
 

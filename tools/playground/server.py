@@ -15,6 +15,7 @@ from tools.playground import wire
 from tools.playground.description import Description
 from tools.playground.page import build_page
 from tools.playground.samples import Samples
+from tools.playground.stored_pictures import StoredPictures
 from tools.playground.translator import Translator
 from utils.cli import is_out_of_memory
 from utils.errors import UserError
@@ -58,6 +59,7 @@ class PlaygroundServer(ThreadingHTTPServer):
         ignore_id: int | None,
         samples: Samples,
         translator: Translator,
+        stored: StoredPictures | None = None,
     ) -> None:
         nonce = secrets.token_urlsafe(16)
         self.page = build_page(description, "server_engine", nonce=nonce).encode()
@@ -69,6 +71,7 @@ class PlaygroundServer(ThreadingHTTPServer):
         self.ignore_id = ignore_id
         self.samples = samples
         self.translator = translator
+        self.stored = stored
         self._answering = 0
         self._answered = threading.Condition()
         super().__init__((ADDRESS, port), Handler)
@@ -127,7 +130,7 @@ class Handler(BaseHTTPRequestHandler):
         number = re.fullmatch(r"/samples/(\d{1,6})", path, re.ASCII)
         if number is None:
             raise RefusedError(HTTPStatus.NOT_FOUND, "there is nothing at this address")
-        sample = self.server.samples.read(int(number[1]))
+        sample = (self.server.stored.show if self.server.stored else self.server.samples.read)(int(number[1]))
         height, width = sample.source.shape[-2:]
         packed = wire.pack(sample, self.server.conditioning, self.server.ignore_id)
         self._answer(HTTPStatus.OK, BINARY, packed, {"X-Width": str(width), "X-Height": str(height)})
@@ -143,6 +146,8 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(self._length())
         server = self.server
         sample = wire.unpack(body, width, height, server.conditioning, server.ignore_id)
+        if server.stored:
+            sample = server.stored.find(sample)
         translated = server.translator.translate(sample, seed)
         self._answer(HTTPStatus.OK, BINARY, translated.permute(1, 2, 0).numpy().tobytes())
 

@@ -23,7 +23,7 @@ class Translator:
         self._is_closed = False
 
     def translate(self, sample: Sample, seed: int) -> Tensor:
-        """Return (3, H, W) uint8, of the size of the sample times the generator's scale.
+        """Return (3, H, W) uint8 RGB to look at, of the size of the sample times the generator's scale.
 
         seed: of features and noise, where the generator takes them.
 
@@ -37,7 +37,8 @@ class Translator:
     def _translate(self, sample: Sample, seed: int) -> Tensor:
         rule = self._preprocessing
         enlarged, window = padded(sample, rule.size_multiple, rule.min_size, rule.target_scale)
-        return window.cut(self._predictor.with_seed(seed).translate(Batch.of([enlarged]))[0])
+        translated = window.cut(self._predictor.with_seed(seed).translate(Batch.of([enlarged]))[0])
+        return self._predictor.show_target(translated).contiguous()
 
     def close(self) -> None:
         """Wait for the translation that is computed, and leave out those that wait."""

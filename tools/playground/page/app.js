@@ -185,8 +185,11 @@ function showFrame() {
 function prepareControls() {
   for (const [id, needed] of [
     ["samples-choice", model.samples.length], ["open-instances", model.needs_instances],
-    ["camera", !hasClasses], ["instances-choice", model.needs_instances], ["seed-choice", model.takes_seed],
+    ["camera", !hasClasses && model.can_draw], ["toolbar", model.can_draw], ["palette", model.can_draw],
+    ["open", model.can_draw], ["canvas-help", model.can_draw], ["more", model.can_draw],
+    ["instances-choice", model.needs_instances], ["seed-choice", model.takes_seed],
   ]) get(id).hidden = !needed;
+  get("source").inert = !model.can_draw;
   get("samples").replaceChildren(new Option("choose", ""), ...model.samples.map((name, at) => new Option(name, at)));
   [get("width").value, get("height").value] = [model.width, model.height];
   get("longest").value = model.longest_side;
@@ -282,7 +285,7 @@ await attempt(async () => {
   });
   connectControls();
   document.querySelector("main").hidden = false;
-  await openBlank(); // stays where the first sample cannot be read
+  if (model.can_draw) await openBlank(); // stays where the first sample cannot be read
   if (model.samples.length) await openSample("0");
 });
 if (!live) status("failed");
