@@ -1,8 +1,8 @@
 """Samples and batches: shapes, dtypes and ranges of their maps."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Self, cast
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor
@@ -58,6 +58,9 @@ class Sample:
     source_images: Tensor | None = None
 
 
+MAPS = tuple(field.name for field in fields(Sample) if field.name != "name")
+
+
 @dataclass(frozen=True)
 class Batch:
     """N samples of one size: the same maps as `Sample`, with a first dimension of N."""
@@ -94,16 +97,15 @@ class Batch:
     @property
     def maps(self) -> list[Tensor]:
         """The maps that exist, in the order of the fields."""
-        maps = (self.source, self.instances, self.target, self.features, self.weights, self.source_images)
-        return [tensor for tensor in maps if tensor is not None]
+        return [tensor for tensor in (getattr(self, kind) for kind in MAPS) if tensor is not None]
 
     def to(self, device: torch.device) -> Self:
         """Return the batch on `device`; the copy is asynchronous where the batch is pinned."""
-        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
+        return self.mapped(lambda tensor: tensor.to(device, non_blocking=True))
 
     def clone(self) -> Self:
         """Return a copy of the batch."""
-        return self._map(Tensor.clone)
+        return self.mapped(Tensor.clone)
 
     def copy_(self, other: Self) -> None:
         """Copy the maps of a batch with the same shapes and dtypes into this one; the names stay."""
@@ -117,14 +119,13 @@ class Batch:
 
     def pin_memory(self) -> Self:
         """Return the batch in page-locked memory; torch's DataLoader calls this."""
-        return self._map(Tensor.pin_memory)
+        return self.mapped(Tensor.pin_memory)
 
-    def _map(self, function: Callable[[Tensor], Tensor]) -> Self:
-        def of(tensor: Tensor | None) -> Tensor | None:
-            return None if tensor is None else function(tensor)
-
-        others = (self.instances, self.target, self.features, self.weights, self.source_images)
-        return type(self)(self.names, function(self.source), *map(of, others))
+    def mapped(self, function: Callable[[Tensor], Tensor]) -> Self:
+        """Return the batch with `function` applied to each of its maps that exist."""
+        present = {kind: getattr(self, kind) for kind in MAPS if getattr(self, kind) is not None}
+        mapped: dict[str, Any] = {kind: function(tensor) for kind, tensor in present.items()}
+        return replace(self, **mapped)
 
 
 def check_one_size(samples: Sequence[tuple[str, int, int]]) -> None:

@@ -12,13 +12,12 @@ from uuid import uuid4
 
 import torch
 
-from data.batch import Sample
+from data.batch import MAPS, Sample
 from data.layout import Layout, Origin
 from data.preprocessing import Preprocessing, place
 
 _FORMAT = 2  # of the files; part of the keys
 _NAMES = f"??/{'?' * 62}.pt*"  # of the files: their keys, SHA-256 in hexadecimal digits
-_MAPS = ("source", "instances", "target", "features", "weights", "source_images")
 _WRITING = ".writing"  # suffix of a file until it is complete
 _ABANDONED_S = 3600  # age at which a file being written is taken to be that of a killed process
 _RECOUNT_WRITES = 64  # writes after which the files of other processes are counted again
@@ -77,7 +76,7 @@ class SampleCache:
         path = self._path(key)
         try:
             maps = torch.load(path, mmap=True, weights_only=True)
-            sample = Sample(name, **{kind: maps[kind] for kind in _MAPS if kind in maps})  # earlier versions have fewer
+            sample = Sample(name, **{kind: maps[kind] for kind in MAPS if kind in maps})  # earlier versions have fewer
         except FileNotFoundError:
             return None
         except Exception:  # noqa: BLE001  a damaged file can raise anything; its sample is decoded again
@@ -120,7 +119,7 @@ class SampleCache:
         temporary = content.with_name(f"{content.name}.{uuid4().hex}{_WRITING}")
         try:
             with temporary.open("wb") as file:
-                torch.save({kind: getattr(sample, kind) for kind in _MAPS}, file)
+                torch.save({kind: getattr(sample, kind) for kind in MAPS}, file)
             self._touch(temporary)
             self._held_bytes += temporary.stat().st_size
             try:
@@ -245,7 +244,7 @@ def _age_s(time_ns: int) -> float:
 
 
 def _n_bytes(sample: Sample) -> int:
-    maps = [getattr(sample, kind) for kind in _MAPS]
+    maps = [getattr(sample, kind) for kind in MAPS]
     return sum(tensor.nbytes for tensor in maps if tensor is not None)
 
 

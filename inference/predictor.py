@@ -1,6 +1,6 @@
 """Translates batches with a generator, for test.py and for the validation of a training."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -114,7 +114,7 @@ class Predictor:
         choose_styles(self.generator, seeds, self.style.style if self.style else None)
         fake = self._generate(batch)
         if self.flips:
-            mirrored = self._generate(_with_maps(batch, lambda images: images.flip(-1)))
+            mirrored = self._generate(batch.mapped(lambda images: images.flip(-1)))
             fake = (fake.float() + mirrored.flip(-1).float()) / 2
         self.generator.train(was_training)
         if self.conditioning.target_is_rgb:
@@ -145,7 +145,7 @@ class Predictor:
 
         def read(window: Window) -> Tensor:
             seen = window.grown(1, whole)  # an edge between instances depends on the next pixel
-            part = _with_maps(batch, seen.cut).to(self.device)
+            part = batch.mapped(seen.cut).to(self.device)
             condition = self.conditioning(part)
             if features is not None:
                 condition = torch.cat([condition, seen.cut(features).to(self.device)], dim=1)
@@ -163,7 +163,7 @@ class Predictor:
             return None
 
         def read_target(window: Window) -> Tensor:
-            return self.conditioning.target(_with_maps(batch, window.cut).to(self.device))
+            return self.conditioning.target(batch.mapped(window.cut).to(self.device))
 
         encoded = tiles.encoder(read_target, *batch.source.shape[-2:])
         return average_in_instances(encoded, self.conditioning.region_map(batch))
@@ -187,20 +187,3 @@ class Predictor:
         """Return the weights of a sample's pixels, (1, H, W) float32 on the CPU; None where all weigh the same."""
         weights = self.conditioning.weights(Batch.of([sample]))
         return None if weights is None else weights[0]
-
-
-def _with_maps(batch: Batch, function: Callable[[Tensor], Tensor]) -> Batch:
-    """Return the batch with `function` applied to each of its maps."""
-
-    def of(images: Tensor | None) -> Tensor | None:
-        return None if images is None else function(images)
-
-    return replace(
-        batch,
-        source=function(batch.source),
-        instances=of(batch.instances),
-        target=of(batch.target),
-        features=of(batch.features),
-        weights=of(batch.weights),
-        source_images=of(batch.source_images),
-    )
