@@ -60,7 +60,8 @@ def test_torchrun_runs_the_program_in_two_processes(tiny_config: Path) -> None:
         ["train.retain_graph=false", "train.accumulation_steps=2"],
         ["generator.name=local", "generator.n_enhancer_blocks=1", "train.freeze_global_epochs=1", *TWO_EPOCHS],
         ["features.n_channels=2", "features.n_downsamplings=2"],
-        [*SPADE, "train.activation_checkpointing=true"],
+        # with the default gain the activations are so small that the norms turn rounding noise into gradients
+        [*SPADE, "generator.init_gain=0.1", "train.activation_checkpointing=true"],
         [*OASIS, "generator.noise_channels=0", "loss.labelmix=0", "loss.class_balance=false"],
     ],
     ids=["kept graph", "sequence", "two stages", "features", "spade", "oasis"],
