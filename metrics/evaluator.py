@@ -195,6 +195,15 @@ class Evaluator:
             }
         return protocol
 
+    def basis(self, figure: str) -> list[Any]:
+        """Return what of the protocol one figure depends on; not the versions, which change it by rounding alone."""
+        basis: list[Any] = [self._compared, self.comparisons[figure].protocol if figure in self.comparisons else None]
+        if figure in self.sets:
+            basis += [self.sets[figure].protocol, self.feature_networks[self.sets[figure].features.name].protocol]
+        if figure in OF_LABELS and self.label_colors:
+            basis += [self.label_colors.n_classes, self.label_colors.colors.tolist()]
+        return basis
+
 
 def shown(figures: Mapping[str, float]) -> dict[str, float]:
     """Return the figures of METRICS, in its order, without those that are only computed with them."""

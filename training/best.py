@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from configs import build
-from configs.load import config_from_dict
 from configs.schema import EXTRA_METRICS, Config, require
 from metrics.evaluator import LOWER_IS_BETTER, OF_LABELS, OF_SETS, OF_VALUES, WEIGHTED
-from utils.checkpoint import CheckpointError, load_checkpoint
-from utils.errors import ConfigError
+from utils.checkpoint import CheckpointError, load_checkpoint, manifest_path
 from utils.log import logger
 
 BEST = "best.pt"
@@ -64,28 +62,47 @@ def check_best(config: Config, n_samples: int) -> None:
         require(metrics.label_colors is not None, "checkpoint.best", best, expected)
 
 
-def saved_score(state: Mapping[str, Any], wanted: Config) -> float | None:
-    """Return the best score that a checkpoint holds, where it is of the wanted figure and of as many samples."""
-    saved = config_from_dict(state["config"], "checkpoint")
-    best = state.get("best")
-    if best is None or _measured(saved) != _measured(wanted):
-        return None
-    return float(best)
+def compared_figures(config: Config) -> list[str]:
+    """Return the figures of which a run compares the values of several validations."""
+    best = [] if config.checkpoint.best == "none" else [config.checkpoint.best]
+    return [*best, *(["l1"] if config.optimizer.decay == "plateau" else [])]
 
 
-def _measured(config: Config) -> tuple[object, ...]:
-    """Return the figure of checkpoint.best with the settings by which its values compare."""
-    best = config.checkpoint.best
-    weights = (config.data.weight_folder, config.loss.class_weights) if best in WEIGHTED else ()
-    return best, config.n_validation_samples, config.train.validation_share, *weights
+def can_be_compared(figure: str, state: Mapping[str, Any], measured_on: Mapping[str, str]) -> bool:
+    """Return whether values of a figure that a checkpoint holds were measured on the same as those of this run.
+
+    measured_on: digests of what the run's figures are measured on, by figure. A checkpoint of a version that did not
+        record them is not known to be of the same.
+    """
+    return figure in measured_on and state.get("measured_on", {}).get(figure) == measured_on[figure]
 
 
-def score_of_file(path: Path, wanted: Config) -> float | None:
-    """Return the same of best.pt; None where there is no such file, or it cannot be used."""
+def saved_score(state: Mapping[str, Any], figure: str, measured_on: Mapping[str, str]) -> float | None:
+    """Return the best score that a checkpoint holds, where it can be compared with those of this run."""
+    is_there = "best" in state and can_be_compared(figure, state, measured_on)
+    return float(state["best"]) if is_there else None
+
+
+def read_best(run_folder: Path) -> dict[str, Any]:
+    """Return the content of best.pt; nothing where there is no such file, or it cannot be used."""
+    path = run_folder / BEST
     if not path.is_file():
-        return None
+        return {}
     try:
-        return saved_score(load_checkpoint(path), wanted)
-    except (CheckpointError, ConfigError, KeyError, TypeError, ValueError) as error:
+        return load_checkpoint(path)
+    except CheckpointError as error:
         logger.warning("%s is ignored: %s", path, error)
-        return None
+        return {}
+
+
+def archive_best(run_folder: Path) -> None:
+    """Rename best.pt, whose score cannot be compared with what replaces it, so that it is not lost."""
+    path, number = run_folder / BEST, 1
+    if not path.is_file():
+        return
+    while (aside := path.with_name(f"best.{number}.pt")).exists():
+        number += 1
+    path.rename(aside)
+    if manifest_path(path).is_file():
+        manifest_path(path).rename(manifest_path(aside))
+    logger.info("the %s that was there is kept as %s", BEST, aside.name)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from training.best import BEST
+from training.best import BEST, archive_best
 from training.random_state import random_state
 from training.run_state import RunState
 from utils.checkpoint import save_checkpoint
@@ -72,6 +72,8 @@ class CheckpointManager:
         before, best.value = best.value, reached
         path = self._folder / BEST
         try:
+            if before is None:
+                archive_best(self._folder)
             save_checkpoint(path, self._run_state.state_dict([random_state(self._world.device)]))
         except OSError as error:
             best.value = before

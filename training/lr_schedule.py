@@ -53,6 +53,10 @@ class Plateau:
         if self.bad_epochs > self.patience:
             self.factor, self.bad_epochs = self.factor * 0.2, 0
 
+    def restart(self) -> None:
+        """Forget the best metric, with which those of other samples cannot be compared; the factor stays."""
+        self.best, self.bad_epochs = math.inf, 0
+
     def state_dict(self) -> dict[str, float]:
         """Return what changes."""
         state = asdict(self)

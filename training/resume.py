@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from torch import OutOfMemoryError
 
@@ -11,7 +12,7 @@ from configs.schema import Config
 from data.fingerprint import difference
 from inference.load import NetworkKind, find_checkpoint_file, load_network
 from models.weight_transfer import transfer_weights
-from training.best import BEST, saved_score, score_of_file
+from training.best import can_be_compared, read_best, saved_score
 from training.setup import Training
 from training.splits import validation_split
 from training.trainable import TrainableNetwork
@@ -52,6 +53,8 @@ def find_checkpoint_together(run_folder: Path, source: str, world: World) -> Loa
     path = world.gather(found.path if found else None)[0]
     if world.is_main or path is None:
         return found
+    if not path.is_file():
+        raise CheckpointError(f"{path}: not there on this machine: run.root has to be the same folder on all of them")
     return LoadedCheckpoint(path, load_checkpoint(path))
 
 
@@ -82,11 +85,12 @@ def restore(training: Training, found: LoadedCheckpoint, *, accepts_changed_data
         CheckpointError: the file cannot be used, or its networks or data set differ.
     """
     run_state, path, state = training.run_state, found.path, found.state
+    continues = training.world.gather(is_latest_of(training.folder, found))[0]  # the main process knows the damaged
     check_training_state(state, path, run_state.needed_keys)
     try:
         check_same_networks(config_from_dict(state["config"], str(path)), training.config, path)
         run_state.load_state_dict(state)
-        run_state.best.value = saved_score(state, training.config)
+        _restore_scores(training, state, continues=continues)
         has_changed = _has_changed_data(training, found, is_accepted=accepts_changed_data)
     except (CheckpointError, OutOfMemoryError):
         raise
@@ -94,8 +98,8 @@ def restore(training: Training, found: LoadedCheckpoint, *, accepts_changed_data
         raise CheckpointError(
             f"{path}: does not fit, or is ill-formed: {' '.join(str(error).split())}; use another checkpoint"
         ) from error
-    _read_best_file(training, found)
-    training.checkpoints.saved_step = run_state.loop.step
+    if continues:
+        training.checkpoints.saved_step = run_state.loop.step
     if has_changed and state["samples_into_epoch"]:
         run_state.loop.start_epoch(state["epoch"] + 1)
     training.freezing.apply(run_state.loop.epoch)
@@ -146,14 +150,34 @@ def _has_changed_data(training: Training, found: LoadedCheckpoint, *, is_accepte
     return change is not None
 
 
-def _read_best_file(training: Training, found: LoadedCheckpoint) -> None:
-    """Read the score of best.pt, which may be newer than the checkpoint; a run that starts elsewhere archives it."""
-    folder, best = training.folder, training.run_state.best
-    valid = [path for path in list_checkpoints(folder) if path not in found.damaged]
-    continues = found.path.resolve() in [path.resolve() for path in valid[-1:]]
-    if continues and training.world.is_main and best.figure != "none":
-        scores = [best.value, score_of_file(folder / BEST, training.config)]
+def is_latest_of(run_folder: Path, found: LoadedCheckpoint) -> bool:
+    """Return whether a checkpoint is the latest valid one of a run, which continues there; others start a run there."""
+    valid = [path for path in list_checkpoints(run_folder) if path not in found.damaged]
+    return found.path.resolve() in [path.resolve() for path in valid[-1:]]
+
+
+def _restore_scores(training: Training, state: dict[str, Any], *, continues: bool) -> None:
+    """Restore the best score, and start again with what was measured on something else than the run measures on.
+
+    continues: whether the folder's best.pt, which may be newer than the checkpoint `state`, is of the run.
+    """
+    run_state, world = training.run_state, training.world
+    best, plateau, measured_on = run_state.best, run_state.plateau, run_state.measured_on
+    restarted = []
+    if world.is_main and best.figure != "none":
+        states = [state, *([read_best(training.folder)] if continues else [])]
+        scores = [saved_score(saved, best.figure, measured_on) for saved in states]
         best.value = max((score for score in scores if score is not None), default=None)
+        if best.value is None and any("best" in saved for saved in states):
+            restarted.append("checkpoint.best")
+    if plateau and "plateau" in state:
+        can_go_on = world.gather(can_be_compared("l1", state, measured_on))[0]  # the main process alone validates
+        if not can_go_on:
+            plateau.restart()
+            restarted.append("optimizer.decay=plateau")
+    if restarted:
+        why = "earlier values are not known to be of the same samples and metric"
+        logger.info("%s: the search for the best starts over: %s", " and ".join(restarted), why)
 
 
 def initialize_networks(training: Training) -> list[str]:

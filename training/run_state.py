@@ -1,7 +1,7 @@
 """The state of a run between two steps: everything that a checkpoint holds, and how it is restored."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
@@ -61,6 +61,8 @@ class RunState:
 
     settings: the configuration as nested dicts. fingerprint: of the training split; None on other processes than the
     main one. average, plateau, controller, average_statistics: None where the run has none.
+    measured_on: digests of what the figures of `best` and `plateau` are measured on, by figure; none on other processes
+        than the main one.
     """
 
     world: World
@@ -73,6 +75,7 @@ class RunState:
     best: BestScore
     controller: AugmentationController | None = None
     average_statistics: AverageStatistics | None = None
+    measured_on: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def needed_keys(self) -> list[str]:
@@ -111,6 +114,7 @@ class RunState:
             **({"plateau": self.plateau.state_dict()} if self.plateau else {}),
             **({"augmentation": self.controller.state_dict()} if self.controller else {}),
             **({"best": self.best.value} if self.best.value is not None else {}),
+            "measured_on": dict(self.measured_on),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

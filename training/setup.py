@@ -29,7 +29,7 @@ from models.style_encoder import predicting_part
 from training.augmentation_setup import build_controller
 from training.average_statistics import build_average_statistics
 from training.batches import BatchReader
-from training.best import BestScore, check_best
+from training.best import BestScore, check_best, compared_figures
 from training.checkpointing import CheckpointManager
 from training.ema import make_average
 from training.freezing import Freezing
@@ -126,6 +126,7 @@ def build_training(config: Config, world: World, find_checkpoint: FindCheckpoint
         best=BestScore(config.checkpoint.best),
         controller=build_controller(config, world, splits, loop_state, update, validation),
         average_statistics=build_average_statistics(config, world, layout, update.precision, average),
+        measured_on={figure: validation.digest(figure) for figure in compared_figures(config)} if validation else {},
     )
     folder, settings = run_folder(config), config.checkpoint
     training = Training(

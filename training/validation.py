@@ -1,5 +1,7 @@
 """Validation: the same few samples each time, as pictures, figures and activations."""
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -7,10 +9,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from data.batch import Batch, Sample
+from data.batch import MAPS, Batch, Sample
 from inference.pictures import weights_picture
 from inference.predictor import Predictor
-from metrics.evaluator import Evaluator, shown
+from metrics.evaluator import WEIGHTED, Evaluator, shown
 from models.spectral_norm import settle_spectral_norm
 from training.run_log import RunLog
 from training.validation_logits import ValidationLogits
@@ -71,6 +73,21 @@ class Validation:
         for name, network in self.histograms.items():
             log.tensorboard.write_histograms(f"weights/{name}", dict(network.named_parameters()), step)
         return summary.figures
+
+    def digest(self, figure: str) -> str:
+        """Return a digest of what a figure is measured on: the samples, and how it is computed.
+
+        Values of a figure can be compared where the digests are equal. The names of the files do not count.
+        """
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(json.dumps(self.evaluator.basis(figure), sort_keys=True).encode())
+        for sample in self.samples:
+            maps = [getattr(sample, name) for name in MAPS if name != "weights"]
+            maps.append(self.predictor.weights(sample) if figure in WEIGHTED else None)
+            for pixels in maps:
+                digest.update(f"{None if pixels is None else (pixels.dtype, *pixels.shape)}".encode())
+                digest.update(b"" if pixels is None else pixels.contiguous().numpy().data)
+        return digest.hexdigest()
 
     @contextmanager
     def _watched_activations(self) -> Iterator[list[Tensor]]:

@@ -56,13 +56,24 @@ def test_validation_measures_what_is_asked_for_and_keeps_the_best(tiny_config: P
     assert [json.loads(line)["name"] for line in pages] == ["facade_00000"] * 2  # measured on two, shown on one
 
 
-def test_the_best_by_another_figure_is_looked_for_anew(tiny_config: Path) -> None:
+def test_the_best_by_another_figure_or_split_is_looked_for_anew(
+    tiny_config: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     run(tiny_config, "checkpoint.best=ssim", "train.max_steps=4")
     best = tiny_config.parent / "runs" / "tiny" / "best.pt"
     by_ssim = load_checkpoint(best)["best"]
     run(tiny_config, "checkpoint.best=l1", "train.max_steps=8")  # a score below 0, against one above
     assert load_checkpoint(best)["best"] < 0 < by_ssim
     assert load_checkpoint(best)["step"] == 8
+    run(tiny_config, "checkpoint.best=l1", "data.validation_split=test", "train.max_steps=12")
+    assert load_checkpoint(best)["step"] == 12
+    assert [load_checkpoint(best.with_name(f"best.{number}.pt"))["step"] for number in (1, 2)] == [4, 8]
+    out = capfd.readouterr().out
+    restarted = "checkpoint.best: the search for the best starts over"
+    assert out.count(restarted) == 2
+    assert "the best.pt that was there is kept as best.2.pt" in out
+    run(tiny_config, "checkpoint.best=l1", "data.validation_split=test", "train.max_steps=16")
+    assert restarted not in capfd.readouterr().out
 
 
 def test_metrics_json_says_how_the_figures_were_made(trained_config: Path, networks: list[str], tmp_path: Path) -> None:

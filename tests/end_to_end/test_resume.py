@@ -14,6 +14,7 @@ import train
 from configs.load import load_config
 from tests import processes
 from tests.runs import SPADE, STYLE, assert_equal, checkpoint, found, run, wait_for, without_config
+from training.lr_schedule import Plateau
 from training.resume import restore
 from training.setup import build_training
 from utils.checkpoint import CheckpointError, load_checkpoint
@@ -272,6 +273,10 @@ def test_a_plateau_lowers_the_rate_and_is_remembered(tiny_config: Path) -> None:
     run(tiny_config, *settings, "train.max_steps=5")
     run(tiny_config, *settings, "train.max_steps=8")
     assert_equal(without_config(checkpoint(tiny_config, 8)), without_config(checkpoint(tiny_config, 8, "whole")))
+    other = load_config(tiny_config, [*settings, "data.validation_split=test"])  # whose L1 cannot be compared
+    training = build_training(other, World(0, 1, torch.device("cpu")))
+    restore(training, found(tiny_config, 8, "whole"))
+    assert training.schedule.plateau == Plateau(patience=0, factor=checkpoint(tiny_config, 8)["plateau"]["factor"])
 
 
 def test_other_networks_than_the_checkpoints_are_refused_and_nothing_is_lost(

@@ -1,0 +1,49 @@
+"""Which scores are compared with each other."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from configs.load import load_config
+from training.setup import build_training
+from utils.distributed import World
+
+BY_L1 = ["checkpoint.best=l1"]
+
+
+def digests(config: Path, *settings: str) -> dict[str, str]:
+    training = build_training(load_config(config, list(settings)), World(0, 1, torch.device("cpu")))
+    return dict(training.run_state.measured_on)
+
+
+@pytest.mark.parametrize(
+    ("change", "is_same"),
+    [
+        (["train.batch_size=2", "run.name=moved", "metrics.label_colors=cmp_facades"], True),
+        (["train.ema_decay=0.9", "optimizer.decay=plateau"], True),
+        (["data.validation_split=test"], False),
+        (["log.n_images=1"], False),
+        (["data.synthetic.width=64"], False),
+        (["data.preprocess=scale_width", "data.load_width=64"], False),
+    ],
+    ids=str,
+)
+def test_scores_are_of_one_kind_where_samples_and_metric_are_the_same(
+    tiny_config: Path, change: list[str], is_same: bool
+) -> None:
+    assert (digests(tiny_config, *BY_L1, *change)["l1"] == digests(tiny_config, *BY_L1)["l1"]) is is_same
+
+
+def test_scores_of_classes_depend_on_their_colours(tiny_config: Path, tmp_path: Path) -> None:
+    colors = []
+    for name, blue in (("a", 0), ("b", 0), ("c", 9)):
+        colors.append(tmp_path / f"{name}.yaml")
+        colors[-1].write_text(f"wall: [255, 0, 0]\nsky: [0, 0, {blue}]\n")
+    by_iou = ["checkpoint.best=mean_iou"]
+    first, copied, other = (digests(tiny_config, *by_iou, f"metrics.label_colors={path}") for path in colors)
+    assert first == copied != other
+
+
+def test_nothing_is_digested_where_nothing_is_compared(tiny_config: Path) -> None:
+    assert digests(tiny_config) == {}
