@@ -47,6 +47,6 @@ class GracefulStop:
         if self.signal_number is None:
             self.signal_number = number
         if not self._is_patient:
-            raise Interrupted(number, "before the first step; there was nothing to save")
+            raise Interrupted(number)
         if is_second_ctrl_c:
             raise KeyboardInterrupt

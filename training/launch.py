@@ -18,14 +18,14 @@ from training.disk_space import describe_shortage
 from training.graceful_stop import GracefulStop
 from training.log_file import Write, collected_messages, log_file
 from training.plan import check_samples, describe
-from training.resume import ResumeOptions, find_checkpoint_together, resume_or_initialize
+from training.resume import ResumeOptions, find_checkpoint_together, is_latest_of, resume_or_initialize
 from training.run_folder import archive_run
 from training.run_lock import run_lock
 from training.setup import Training, build_training, open_loop, run_folder
 from training.state_json import RunRecord, recorded_state, write_state
 from training.step_time import describe_time
 from utils.atomic_file import path_in_errors
-from utils.checkpoint_folder import LoadedCheckpoint, archive_damaged, list_checkpoints, sweep
+from utils.checkpoint_folder import LoadedCheckpoint, archive_damaged, sweep
 from utils.distributed import World, joined_world
 from utils.errors import ConfigError, Interrupted
 from utils.log import log_to_console, logger
@@ -43,7 +43,10 @@ def launch(config: Config, options: ResumeOptions, job: Job = "train") -> None:
             return
         if job == "smoke":
             with GracefulStop() as stop:
-                smoke(config, world, stop)
+                try:
+                    smoke(config, world, stop)
+                except Interrupted as error:
+                    raise Interrupted(error.signal_number) from None  # what it saved is removed
             return
         folder = run_folder(config)
         with GracefulStop() as stop, run_lock(folder) if world.is_main else nullcontext():
@@ -74,6 +77,7 @@ def train(
         plan += describe_shortage(training, continues=continues) if world.is_main else []
         # every process has read the checkpoint, and nothing prevents the run any more, which may archive another
         world.barrier()
+        stop.be_patient()  # the state of another run, or of one that is archived now, has to be saved here
         if world.is_main:
             prepare_folder(training.folder, found, continues=continues)
     with log_file(path, earlier) as write_to_file, _logged_end(training, write_to_file):
@@ -145,14 +149,16 @@ def dry_run(config: Config, world: World, options: ResumeOptions) -> None:
 def smoke(config: Config, world: World, stop: GracefulStop) -> None:
     """Make two steps, a validation, a checkpoint, and a step from it, in a folder that is removed.
 
-    With train.cuda_graph as many more as come before the graph.
+    With train.cuda_graph as many more as come before the graph. The folder is in run.root, or above it where that does
+    not exist: the only place that all machines of a run see.
     """
     n_steps = WARM_UP_STEPS + 2 if config.train.cuda_graph else 2
-    with TemporaryDirectory() if world.is_main else nullcontext("") as own:
-        root = world.gather(own)[0]
+    root = Path(config.run.root).expanduser()
+    place = next(folder for folder in (root, *root.parents) if folder.is_dir())
+    with TemporaryDirectory(prefix=".smoke-", dir=place) if world.is_main else nullcontext("") as own:
         small = replace(
             config,
-            run=replace(config.run, root=root),
+            run=replace(config.run, root=world.gather(own)[0]),
             train=replace(config.train, max_steps=n_steps),
             log=replace(config.log, every_steps=1),
             data=replace(config.data, cache="none"),
@@ -170,8 +176,7 @@ def find_checkpoint_of(config: Config, world: World, options: ResumeOptions) -> 
 
 def continues_in(folder: Path, source: str, found: LoadedCheckpoint | None) -> bool:
     """Return whether the run continues what its folder holds, and does not start from elsewhere."""
-    newest = [path.resolve() for path in list_checkpoints(folder)[-1:]]
-    return source == "auto" or (found is not None and found.path.resolve() in newest)
+    return source == "auto" or (found is not None and is_latest_of(folder, found))
 
 
 def prepare_folder(folder: Path, found: LoadedCheckpoint | None, *, continues: bool) -> None:

@@ -64,7 +64,6 @@ class TrainingLoop:
             NotFiniteError: too many updates in a row were not finite; everything is saved.
         """
         state, skipped = self.state, SkippedUpdates(self.update.networks)
-        stop.be_patient()
         self.throughput.start(state.step)
         while state.step < self.total_steps:
             epoch = state.epoch
@@ -136,4 +135,4 @@ class TrainingLoop:
         """Save what is not saved yet, together with the other processes, and stop."""
         self.checkpoints.save_with_retries(self.state.step)
         self.world.barrier()  # torchrun ends all once one has ended: the main process has to have saved
-        raise Interrupted(signal_number, f"and saved at step {self.state.step}")
+        raise Interrupted(signal_number, self.state.step or None)

@@ -167,7 +167,7 @@ def run_entry_point(main: Callable[[Sequence[str]], None]) -> int:
     except BrokenPipeError:  # as of `| head`
         return 141  # 128 + SIGPIPE
     except Interrupted as error:
-        sys.stderr.write(f"{error}; the same command, without --resume, continues from there\n")
+        sys.stderr.write(f"{error}; {error.remedy}\n")
         return error.exit_code
     except (UserError, OSError) as error:
         is_consequence = isinstance(error, UserError) and error.is_consequence

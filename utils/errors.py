@@ -27,9 +27,19 @@ class ConfigError(UserError):
 
 
 class Interrupted(BaseException):
-    """A signal stopped the run; its work is saved."""
+    """A signal stopped the run; its work is saved.
 
-    def __init__(self, signal_number: int, what_is_saved: str) -> None:
-        super().__init__(f"stopped by {signal.Signals(signal_number).name} {what_is_saved}")
+    saved_step: the step of the run's checkpoint; None where nothing was made that could be saved.
+    remedy: how the run is continued.
+    """
+
+    def __init__(self, signal_number: int, saved_step: int | None = None) -> None:
+        name = signal.Signals(signal_number).name
+        if saved_step is None:
+            super().__init__(f"stopped by {name}; there was nothing to save")
+            self.remedy = "the same command starts it again"
+        else:
+            super().__init__(f"stopped by {name} and saved at step {saved_step}")
+            self.remedy = "the same command, without --resume, continues from there"
         self.signal_number = signal_number
         self.exit_code = 128 + signal_number

@@ -142,13 +142,15 @@ def test_a_wrong_file_is_told_by_path_reason_and_remedy(whole: Path, kind: str) 
     assert len(str(caught.value).splitlines()) == 1
 
 
+@pytest.mark.parametrize("is_named", [False, True])
 def test_training_goes_on_from_the_one_before_and_keeps_the_damaged_one(
-    tiny_config: Path, capfd: pytest.CaptureFixture[str]
+    tiny_config: Path, capfd: pytest.CaptureFixture[str], is_named: bool
 ) -> None:
     run(tiny_config, "train.max_steps=4", "checkpoint.every_steps=2")
     newest = checkpoint_path(tiny_config.parent / "runs" / "tiny", 4)
     newest.write_bytes(newest.read_bytes()[:-100])
-    run(tiny_config, "train.max_steps=6", "checkpoint.every_steps=1", "checkpoint.keep=1")
+    resume = ["--resume", str(newest.parent)] if is_named else []
+    run(tiny_config, "train.max_steps=6", "checkpoint.every_steps=1", "checkpoint.keep=1", *resume)
     out = capfd.readouterr().out
     assert f"skipped {newest}: damaged" in out
     assert "checkpoint-00000002.pt" in out.partition("resuming from")[2]

@@ -113,8 +113,47 @@ def test_before_the_first_step_a_run_stops_at_once(
         context.setattr(launch, "build_training", struck(launch.build_training))
         code = run_as_user(tiny_config, context)
     assert code == 128 + signal.SIGTERM
-    assert "stopped by SIGTERM before the first step; there was nothing to save" in capfd.readouterr().err
+    expected = "stopped by SIGTERM; there was nothing to save; the same command starts it again\n"
+    assert capfd.readouterr().err == expected
     goes_on_exactly(tiny_config)
+
+
+@pytest.mark.parametrize(("source", "step"), [("runs/tiny", 4), ("runs/tiny/checkpoint-00000002.pt", 2)])
+def test_a_run_that_starts_from_another_has_its_own_checkpoint_before_the_first_step(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], source: str, step: int
+) -> None:
+    run(tiny_config, "checkpoint.every_steps=2")
+    name = "more" if step == 4 else "tiny"  # an earlier checkpoint of the run itself, which is archived
+    with monkeypatch.context() as context:
+        # while the folder is prepared, and while the first batch loads
+        owner, function = (launch, "write_settings") if name == "tiny" else PLACES["waiting for data"]
+        context.setattr(owner, function, replacement(Fault("starting", "SIGTERM"), getattr(owner, function)))
+        resume = ["--resume", str(tiny_config.parent / source), f"run.name={name}"]
+        assert run_as_user(tiny_config, context, *resume, "train.max_steps=6") == 128 + signal.SIGTERM
+    assert f"stopped by SIGTERM and saved at step {step}" in capfd.readouterr().err
+    assert checkpoint(tiny_config, step, name)["step"] == step
+    run(tiny_config, f"run.name={name}", "train.max_steps=5")
+    run(tiny_config, "run.name=whole", "train.max_steps=5")
+    assert_equal(without_config(checkpoint(tiny_config, 5, name)), without_config(checkpoint(tiny_config, 5, "whole")))
+
+
+def test_before_the_first_step_of_a_new_run_nothing_is_saved(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as context:
+        stop_here(Fault("waiting for data", "SIGTERM"), context)
+        assert run_as_user(tiny_config, context) == 128 + signal.SIGTERM
+    assert "stopped by SIGTERM; there was nothing to save" in capfd.readouterr().err
+
+
+def test_of_a_smoke_test_nothing_is_saved(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as context:
+        stop_here(Fault("forward", "SIGINT"), context)
+        assert run_as_user(tiny_config, context, "--smoke") == 128 + signal.SIGINT
+    assert "stopped by SIGINT; there was nothing to save" in capfd.readouterr().err
+    assert not (tiny_config.parent / "runs").exists()
 
 
 def test_while_a_checkpoint_is_read_a_run_stops_and_keeps_it(
