@@ -8,6 +8,7 @@ from pathlib import Path
 
 from configs.original_options import OF_TRANSLATION, PAGE
 from utils.cli import ArgumentParser, run_entry_point, whole_number
+from utils.interrupts import handling_ctrl_c, leave_at_once
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
@@ -112,8 +113,9 @@ def main(argv: Sequence[str]) -> None:
     """Parse the command line and translate."""
     arguments = parse_arguments(argv)
 
-    from inference.request import Request  # imports torch, which takes seconds
-    from inference.translate import translate
+    with handling_ctrl_c(leave_at_once):
+        from inference.request import Request  # imports torch, which takes seconds
+        from inference.translate import translate
 
     translate(Request(**vars(arguments)))
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from configs.original_options import OF_TRAINING, PAGE
 from utils.cli import ArgumentParser, OnlyOnce, run_entry_point
+from utils.interrupts import handling_ctrl_c, leave_at_once
 
 
 def main(argv: Sequence[str]) -> None:
@@ -28,8 +29,9 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="settings in place of the file's")
     arguments = parser.parse_intermixed_args(argv)
 
-    from configs.load import config_of, config_to_yaml  # after the command line is known to be good
-    from configs.recipe import read_recipe
+    with handling_ctrl_c(leave_at_once):
+        from configs.load import config_of, config_to_yaml  # after the command line is known to be good
+        from configs.recipe import read_recipe
 
     recipe = read_recipe(arguments.config)
     config = config_of(recipe, arguments.overrides)
@@ -37,8 +39,9 @@ def main(argv: Sequence[str]) -> None:
         sys.stdout.write(recipe.comment + config_to_yaml(config))
         return
 
-    from training.launch import launch  # torch takes seconds
-    from training.resume import ResumeOptions
+    with handling_ctrl_c(leave_at_once):
+        from training.launch import launch  # torch takes seconds
+        from training.resume import ResumeOptions
 
     options = ResumeOptions(arguments.resume, accepts_changed_data=arguments.accept_changed_data)
     launch(config, options, "dry-run" if arguments.dry_run else "smoke" if arguments.smoke else "train")

@@ -42,6 +42,7 @@ from inference.style_image import encode_style
 from utils.atomic_file import replacing
 from utils.digest import sha256_of_file
 from utils.distributed import World
+from utils.interrupts import deferred
 from utils.log import logger
 from utils.text import counted
 
@@ -229,7 +230,7 @@ def _signals_as_interrupts() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         kinds = []
     for kind in kinds:  # not those that nohup ignores
-        signal.signal(kind, end)
+        signal.signal(kind, deferred(end))
     try:
         yield
     finally:

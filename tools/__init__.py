@@ -1,15 +1,9 @@
 """The smaller entry points, one job each: python -m tools.NAME."""
 
+import signal
 import sys
-from types import TracebackType
 
+from utils.interrupts import leave_at_once
 
-def _report_interrupt(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-    """Print one line for Ctrl-C while a tool imports its modules, which takes seconds; tracebacks for the rest."""
-    if issubclass(kind, KeyboardInterrupt):
-        sys.stderr.write("interrupted\n")
-    else:
-        sys.__excepthook__(kind, error, traceback)
-
-
-sys.excepthook = _report_interrupt
+if sys.argv[0] == "-m" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # Python locates the tool
+    signal.signal(signal.SIGINT, leave_at_once)  # until run_entry_point

@@ -6,6 +6,7 @@ from types import FrameType, TracebackType
 from typing import Self
 
 from utils.errors import Interrupted
+from utils.interrupts import deferred
 
 SIGNALS = [signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name)]
 
@@ -23,7 +24,7 @@ class GracefulStop:
 
     def __enter__(self) -> Self:
         wanted = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]  # nohup's stay ignored
-        self._previous = {number: signal.signal(number, self._remember) for number in wanted}
+        self._previous = {number: signal.signal(number, deferred(self._remember)) for number in wanted}
         return self
 
     def __exit__(

@@ -8,6 +8,7 @@ import errno
 import io
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, NoReturn
 
 from utils.errors import ConfigError, Interrupted, UserError
 from utils.first_failure import print_first
+from utils.interrupts import INTERRUPTED, deferred, handling_ctrl_c
 from utils.suggestion import did_you_mean
 
 MAX_PROBLEMS = 10  # printed of one error
@@ -160,9 +162,10 @@ def run_entry_point(main: Callable[[Sequence[str]], None]) -> int:
     """
     _prepare_streams()
     try:
-        main(sys.argv[1:])
+        with handling_ctrl_c(deferred(signal.default_int_handler)):
+            main(sys.argv[1:])
     except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
+        sys.stderr.write(INTERRUPTED)
         return 130
     except BrokenPipeError:  # as of `| head`
         return 141  # 128 + SIGPIPE
