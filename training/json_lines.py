@@ -37,8 +37,9 @@ class JsonLines:
                 file.write(self._begin + _line(row))
             self._begin = ""
         except OSError as error:
+            if not self._begin:
+                logger.warning("%s: %s: records are missing there", self._path, error.strerror)
             self._begin = "\n"  # ends what may stand there half
-            logger.warning("%s: %s: a record is missing there", self._path, error.strerror)
 
 
 def _line(row: Mapping[str, Any]) -> str:

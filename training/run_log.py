@@ -1,4 +1,4 @@
-"""Reports of a run while it trains: lines of the log, a progress bar, metrics.jsonl, TensorBoard, hints."""
+"""Reports of a run while it trains: lines of the log, a progress bar, metrics.jsonl, state.json, TensorBoard, hints."""
 
 import math
 import sys
@@ -17,6 +17,7 @@ from training.diagnostics import Diagnostics
 from training.json_lines import JsonLines
 from training.run_state import LoopState
 from training.sample_page import SamplePage
+from training.state_json import write_state
 from training.tensorboard import TensorBoardWriter
 from training.throughput import Lap
 from training.trainable import TrainableNetwork
@@ -44,6 +45,7 @@ class RunLog:
         can_draw: bool = True,
     ) -> None:
         self.tensorboard = TensorBoardWriter(folder, first_step)
+        self._folder = folder
         self._metrics = JsonLines(folder / METRICS_FILE, first_step) if folder else None
         self.page = SamplePage(folder / "web", first_step, legend, can_draw=can_draw) if folder else None
         self._diagnostics = Diagnostics(gan_mode)
@@ -92,6 +94,8 @@ class RunLog:
             "progress/waiting_for_data": lap.waiting_share,
         }
         self._write(step, scalars)
+        if self._folder:
+            write_state(self._folder, "running", step)
         left_s = (self._total_steps - step) / lap.steps_per_s
         terms = "  ".join(f"{_short(tag)} {value:.3f}" for tag, value in means.items())
         skipped = f"  skipped {n_skipped}" if n_skipped else ""

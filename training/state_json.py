@@ -61,9 +61,15 @@ def write_state(
 
     step: the latest one that was made. signal: the name of the one that stopped the run. reason: why it failed.
     """
-    content = {"state": state, "step": step, "signal": signal, "reason": reason}
+    path = run_folder / STATE_FILE
+    text = json.dumps({"state": state, "step": step, "signal": signal, "reason": reason}) + "\n"
     try:
-        with replacing(run_folder / STATE_FILE) as unfinished:
-            unfinished.write_text(json.dumps(content) + "\n", encoding="utf-8")
+        with replacing(path) as unfinished:
+            unfinished.write_text(text, encoding="utf-8")
     except OSError as error:
-        logger.warning("%s not written: %s", STATE_FILE, error)
+        try:
+            with path.open("r+", encoding="utf-8") as file:  # which has its room on a disk that is full
+                file.write(text)
+                file.truncate()
+        except OSError:
+            logger.warning("%s not written: %s", STATE_FILE, error)

@@ -1,5 +1,6 @@
 """TensorBoard's event files."""
 
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +35,7 @@ class TensorBoardWriter:
 
     def __init__(self, run_folder: Path | None, first_step: int) -> None:
         """Start at `first_step`; what an interrupted run wrote of that step and later is hidden from the curves."""
+        self._previous_hook, threading.excepthook = threading.excepthook, self._report_thread
         # In a run's first session too: TensorBoard takes its first mark of a start for no restart, and hides nothing.
         self._writer = SummaryWriter(str(run_folder), purge_step=first_step) if run_folder else None
         with self._forgiving() as writer:
@@ -71,6 +73,13 @@ class TensorBoardWriter:
         with self._forgiving() as writer:
             if writer:
                 writer.close()
+        threading.excepthook = self._previous_hook
+
+    def _report_thread(self, failure: threading.ExceptHookArgs) -> None:
+        """Leave out the traceback of the thread that writes the events, whose OSError the next call here raises."""
+        is_ours = type(failure.thread).__module__.startswith("tensorboard.")
+        if not (is_ours and isinstance(failure.exc_value, OSError)):
+            self._previous_hook(failure)
 
     @contextmanager
     def _forgiving(self) -> Iterator[SummaryWriter | None]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from torch.utils.tensorboard import SummaryWriter
+from tensorboard.summary.writer.record_writer import RecordWriter
 
 from tests import processes
 from tests.reliability.faults import Fault, kill_at, replacement, strike_at
@@ -173,9 +173,12 @@ def test_three_failures_in_a_row_end_the_run(tiny_config: Path, monkeypatch: pyt
 def test_tensorboard_that_cannot_write_does_not_end_the_run(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(SummaryWriter, "add_scalar", failing(28, SummaryWriter.add_scalar, range(100)))
+    monkeypatch.setattr(RecordWriter, "write", failing(28, RecordWriter.write, range(2, 100)))  # in a thread of its own
     run(tiny_config)
-    assert "TensorBoard's events can be written no more" in capfd.readouterr().out
+    printed = capfd.readouterr()
+    assert printed.out.count("No space left on device") == 1
+    assert "TensorBoard's events can be written no more" in printed.out
+    assert printed.err == ""
     assert checkpoint(tiny_config, 4)["step"] == 4
 
 
@@ -196,7 +199,9 @@ def test_what_is_written_beside_does_not_end_the_run(
 
     monkeypatch.setattr(owner, name, full)
     run(tiny_config)
-    assert "No space left on device" in capfd.readouterr().out
+    out = capfd.readouterr().out
+    assert "No space left on device" in out
+    assert out.count("metrics.jsonl: No space left on device: records are missing there") == (what == "records")
     assert checkpoint(tiny_config, 4)["step"] == 4
 
 

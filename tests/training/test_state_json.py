@@ -11,7 +11,7 @@ import train
 from data.batch import DataError
 from tests.reliability.faults import PLACES, Fault, replacement
 from tests.runs import run
-from training import launch
+from training import launch, state_json
 from training.state_json import STATE_FILE, write_state
 from utils.checkpoint import CheckpointError
 from utils.cli import run_entry_point
@@ -57,17 +57,30 @@ def test_a_run_that_fails_gives_the_reason(tiny_config: Path, monkeypatch: pytes
 
 
 def test_while_it_runs_it_says_so(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[str] = []
+    seen: list[dict[str, Any]] = []
     owner, name = PLACES["validation"]
     original = getattr(owner, name)
 
     def watched(*arguments: Any) -> Any:
-        seen.append(state_of(tiny_config)["state"])
+        seen.append(state_of(tiny_config))
         return original(*arguments)
 
     monkeypatch.setattr(owner, name, watched)
     run(tiny_config)
-    assert seen == ["running"]
+    assert seen == [{"state": "running", "step": 4, "signal": None, "reason": None}]
+
+
+def test_a_full_disk_has_room_for_the_state_that_replaces_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(_: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    write_state(tmp_path, "failed", 1, reason="a long story")
+    monkeypatch.setattr(state_json, "replacing", full)
+    write_state(tmp_path, "running", 2)
+    assert json.loads((tmp_path / STATE_FILE).read_text())["step"] == 2
+    assert not caplog.text
 
 
 def test_a_disk_that_fails_costs_the_file_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
