@@ -72,6 +72,7 @@ def translate(request: Request) -> None:
             layout,
             output,
             request.batch_size,
+            split=None if request.input else request.split or loaded.config.data.test_split,
             keeps_sizes=request.keeps_sizes,
             existing=request.existing,
             world=world,
@@ -85,6 +86,7 @@ def translate_all(
     output: Path,
     batch_size: int,
     *,
+    split: str | None = None,
     keeps_sizes: bool = False,
     existing: Existing = "refuse",
     world: World | None = None,
@@ -93,6 +95,7 @@ def translate_all(
 
     Images that are not 8-bit RGB are in the format of the targets.
 
+    split: of the data set, which `layout` is; None where that is another input.
     existing: "keep" translates only samples without an image.
     world: the processes that share the samples; each takes every n-th.
 
@@ -103,12 +106,13 @@ def translate_all(
     world = world or World(0, 1, predictor.device)
     config = sample_config(loaded.config, predictor.feature_sampler)
     has_targets = _has_targets(layout)
-    origin = origin_of(loaded, predictor, layout, keeps_sizes=keeps_sizes) if world.is_main else {}
+    store = image_store(config)
+    origin = origin_of(loaded, predictor, layout, split=split, keeps_sizes=keeps_sizes) if world.is_main else {}
     with world.main_first():
         if world.is_main:
-            record_origin(origin, output, layout, existing)
+            record_origin(origin, output, layout, existing, store.suffix)
         evaluator = build.build_evaluator(config, predictor.device) if has_targets else Evaluator()
-    store, swatches = image_store(config), legend(config.data, evaluator.label_colors)
+    swatches = legend(config.data, evaluator.label_colors)
     results = Results(output, layout, evaluator, store, predictor.show_target, predictor.weights, swatches)
     preprocessing, values = build.build_preprocessing(config), SourceValues(value_ranges(config.data).get("source"))
     if world.is_main and not layout.n_classes and "source" not in stored_forms(config.data):

@@ -115,6 +115,8 @@ def test_translations_of_another_origin_are_not_kept(
     message = r"out holds translations of another origin \({}\)\. Choose another --output, or --existing replace\.$"
     with pytest.raises(DataError, match=message.format("precision, tta")):
         translate(*arguments, "--existing", "keep", "--tta", "flip", "--opt-level", "O0")
+    with pytest.raises(DataError, match=message.format(r"data\.ignore_id, split")):
+        translate(*arguments, "--existing", "keep", "--split", "val", "data.ignore_id=3")
     moved = shutil.copytree(tiny_run, tmp_path / "moved")
     translate("--checkpoint", str(moved), "--output", str(output), "--existing", "keep")
     assert "kept         3 existing images" in capfd.readouterr().out
@@ -127,7 +129,8 @@ def test_translations_of_another_origin_are_not_kept(
         translate(*arguments, "--existing", "keep")
 
 
-def test_what_an_interrupted_replacement_left_is_not_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", [".png", ".npy", ".tif"])
+def test_what_an_interrupted_replacement_left_is_not_kept(tmp_path: Path, suffix: str) -> None:
     save_image(tmp_path / "in" / "a.png", BLACK)
     layout = PairedFolders(
         source_folder=tmp_path / "in", target_folder=None, instance_folder=None, n_classes=0, ignore_id=None
@@ -135,16 +138,16 @@ def test_what_an_interrupted_replacement_left_is_not_kept(tmp_path: Path) -> Non
     output = tmp_path / "out"
     for name in "ab":
         save_image(output / "gallery" / "source" / f"{name}.png", BLACK)
-        save_image(output / f"{name}.png", BLACK)
+        (output / f"{name}{suffix}").touch()
     first, second = {"weights": "raw"}, {"weights": "average"}
-    record_origin(first, output, layout, "refuse")
-    assert [(output / f"{name}.png").exists() for name in "ab"] == [False, True]
+    record_origin(first, output, layout, "refuse", suffix)
+    assert [(output / f"{name}{suffix}").exists() for name in "ab"] == [False, True]
     with pytest.raises(DataError, match=r"another origin \(mixed\)"):  # b is of another one
-        record_origin(first, output, layout, "keep")
-    (output / "b.png").unlink()
-    record_origin(second, output, layout, "refuse")
-    save_image(output / "a.png", BLACK)
-    record_origin(second, output, layout, "keep")
-    assert (output / "a.png").exists()
+        record_origin(first, output, layout, "keep", suffix)
+    (output / f"b{suffix}").unlink()
+    record_origin(second, output, layout, "refuse", suffix)
+    (output / f"a{suffix}").touch()
+    record_origin(second, output, layout, "keep", suffix)
+    assert (output / f"a{suffix}").exists()
     with pytest.raises(DataError, match=r"another origin \(weights\)"):
-        record_origin(first, output, layout, "keep")
+        record_origin(first, output, layout, "keep", suffix)

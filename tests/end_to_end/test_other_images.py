@@ -13,6 +13,7 @@ import torch
 import training.measured_ranges
 from configs.load import load_config
 from configs.unused_settings import unused_settings
+from data.batch import DataError
 from data.files.image_files import read_rgb
 from data.files.stored_images import StoredForm, read_stored
 from data.files.tiff_file import geo_tags
@@ -97,6 +98,9 @@ def test_16_bit_bands_become_heights_in_metres(config: Path, capsys: pytest.Capt
     assert metrics["mean"]["mae"] == pytest.approx(metrics["mean"]["l1"] * width, rel=0.02)
     if suffix == ".tif":
         assert len(geo_tags(folder / "out" / "6.tif", 32, 40)) == len(GEO_TAGS)
+    with pytest.raises(DataError, match=r"translations of another origin \(data\.source_range\)"):
+        arguments = ["--checkpoint", str(runs / "tiny"), "--output", str(folder / "out"), "--existing", "keep"]
+        translate(*arguments, "data.source_range=[0,1000]")
 
 
 def test_a_resumed_run_is_the_same_bit_by_bit(config: Path) -> None:
