@@ -28,7 +28,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--input", type=Path, nargs="+", action="extend", default=[], metavar="PATH", help=input_help)
     add("--instances", type=Path, metavar="DIR", help="folder of instance maps for --input")
     add("--targets", type=Path, metavar="DIR", help="folder of targets for --input, to measure the results against")
-    side_help = "half of each --input that is the source, in pictures of two; default: recognised by layout and size"
+    side_help = "half of each --input that is the source, in pictures of two; none: all of it; default: by data.layout"
     add("--side", choices=("A", "B", "none"), help=side_help)
     add("--features", choices=("sampled", "given"), help="instance features: from clusters, or from the samples")
     clusters_help = "clusters of features; default: feature_clusters.pt beside the checkpoint"

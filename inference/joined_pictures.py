@@ -1,6 +1,6 @@
 """Joined pictures as pix2pix stores them, A on the left and B on the right, in place of sources."""
 
-from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
 
@@ -22,20 +22,18 @@ TOLERANCE = 0.1  # of the aspect ratio: 16:9 is not twice 1:1
 
 
 class JoinedPictures:
-    """A layout in whose samples some sources are joined pictures: one half of each is the source.
+    """A layout whose sources are joined pictures: one half of each is the source, the other one the target.
 
     side: the half that is the source: A is the left one.
-    joined: the indices of the joined pictures. If all are, the other halves are the targets.
     """
 
-    def __init__(self, layout: Layout, side: Side, joined: frozenset[int]) -> None:
+    def __init__(self, layout: Layout, side: Side) -> None:
         self.n_classes = layout.n_classes
         self.names = layout.names
         self.folders = layout.folders
         self.files = layout.files
         self._layout = layout
         self.side = side
-        self._joined = joined
 
     def __len__(self) -> int:
         return len(self._layout)
@@ -43,17 +41,15 @@ class JoinedPictures:
     def origin(self, index: int) -> Origin:
         """See Layout."""
         whole = self._layout.origin(index)
-        return Origin(f"{whole.rule} half {self.side}", whole.files) if index in self._joined else whole
+        return Origin(f"{whole.rule} half {self.side}", whole.files)
 
     def read(self, index: int) -> Sample:
         """Read sample `index` at full size.
 
         Raises:
-            DataError: its files cannot be used, or the width of a joined picture is odd.
+            DataError: its files cannot be used, or the width of the picture is odd.
         """
         sample = self._layout.read(index)
-        if index not in self._joined:
-            return sample
         width = sample.source.shape[-1]
         if width % 2:
             (path, *_) = self._layout.origin(index).files
@@ -63,7 +59,7 @@ class JoinedPictures:
             sample,
             source=source,
             instances=None if sample.instances is None else self._halves(sample.instances)[0],
-            target=other if len(self._joined) == len(self) else None,
+            target=other,
         )
 
     def _halves(self, image: Tensor) -> tuple[Tensor, Tensor]:
@@ -75,15 +71,14 @@ class JoinedPictures:
 def without_joined_pictures(
     layout: Layout, config: Config, side: Literal["A", "B", "none"] | None, *, has_targets: bool
 ) -> Layout:
-    """Return the layout of --input with one half of each joined picture as source, and report that.
+    """Return the layout of --input with one half of each picture as source, and report that.
 
-    side: A or B takes that half of every picture; none takes every picture as it is; None decides by the aspect ratio,
-        for runs of the layout side_by_side.
+    side: A or B takes that half; none takes every picture as it is; None takes a half in runs of the layout
+        side_by_side, unless every picture has the proportions of a half.
     has_targets: whether the samples have targets already.
 
     Raises:
-        DataError: the pictures may be joined, but the aspect ratio of the training is not known; or sources are label
-            maps, or have targets.
+        DataError: sources are label maps or not 8-bit RGB, or have targets, or the sides differ in size.
     """
     if side == "none" or (side is None and config.data.layout != "side_by_side"):
         return layout
@@ -95,44 +90,34 @@ def without_joined_pictures(
         raise DataError(f"--side {side}: only 8-bit RGB pictures are joined. Remove --side.")
     if layout.n_classes:
         raise DataError(f"--side {side}: sources are label maps, which have no sides. Remove --side.")
-    joined = range(len(layout)) if side else _recognized(layout, config)
-    if not joined:
+    chosen: Side = side or ("A" if config.data.direction == "AtoB" else "B")
+    side_name = f"the {'left' if chosen == 'A' else 'right'} half"
+    are_halves = [] if side else _have_proportions_of_a_half(layout, config)
+    if are_halves and all(are_halves):
+        logger.info("side         none: images of the proportions of one half; --side %s takes %s", chosen, side_name)
         return layout
     if has_targets:
         raise DataError("--targets: pictures of two sides bring their targets. Remove --targets, or add --side none.")
-    chosen: Side = side or ("A" if config.data.direction == "AtoB" else "B")
-    half = f"{chosen}, the {'left' if chosen == 'A' else 'right'} half"
-    if side is None:
-        half += f" of {len(joined)} of {counted(len(layout), 'image')}, twice as wide as in training; "
-        half += "--side none takes each as a source"
-    logger.info("side         %s", half)
-    return JoinedPictures(layout, chosen, frozenset(joined))
+    remedy = "" if side else "; --side none takes each as a source"
+    logger.info("side         %s, %s of each of %s%s", chosen, side_name, counted(len(layout), "image"), remedy)
+    if any(are_halves):
+        text = "%d of %s have the proportions of one half: add --side none if they are sources"
+        logger.warning(text, sum(are_halves), counted(len(layout), "image"))
+    return JoinedPictures(layout, chosen)
 
 
-def _recognized(layout: Layout, config: Config) -> Sequence[int]:
-    """Return the indices of the pictures that are about twice as wide as those of the training.
+def _have_proportions_of_a_half(layout: Layout, config: Config) -> list[bool]:
+    """Return, for each picture that can be read, whether it has the proportions of one half of those of the training.
 
-    Raises:
-        DataError: a picture may be joined, but the aspect ratio of the training is not known.
+    Empty where these are not known.
     """
     trained = _trained_aspect(config)
-    joined = []
-    for index in range(len(layout)):
-        path = layout.origin(index).files[0]
-        try:
-            height, width = read_size(path)
-        except DataError:  # reported when the sample's turn comes
-            continue
-        if width % 2 or width <= height / 2:
-            continue
-        if trained is None and width > height:
-            raise DataError(
-                f"{path}: may hold a source and its target side by side, as in training. Add --side A or B for one "
-                "half, or --side none."
-            )
-        if trained is not None and abs(width / 2 / height / trained - 1) <= TOLERANCE:
-            joined.append(index)
-    return joined
+    found: list[bool] = []
+    for index in range(len(layout)) if trained else ():
+        with suppress(DataError):  # reported when the sample's turn comes
+            height, width = read_size(layout.origin(index).files[0])
+            found.append(abs(width / height / trained - 1) <= TOLERANCE)
+    return found
 
 
 def _trained_aspect(config: Config) -> float | None:

@@ -47,9 +47,9 @@ def translated(folder: Path, *arguments: str) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize(
     ("options", "half", "printed"),
     [
-        ([], "left", "A, the left half of 2 of 2 images, twice as wide as in training; --side none takes each as"),
-        (["data.direction=BtoA"], "right", "B, the right half of 2 of 2 images"),
-        (["--side", "B"], "right", "B, the right half\n"),
+        ([], "left", "A, the left half of each of 2 images; --side none takes each as a source\n"),
+        (["data.direction=BtoA"], "right", "B, the right half of each of 2 images; --side none"),
+        (["--side", "B"], "right", "B, the right half of each of 2 images\n"),
         (["--side", "none"], "joined", ""),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -71,15 +71,30 @@ def test_the_half_of_the_source_is_translated(
     assert all(torch.equal(joined[name], alone[name]) for name in "ab")
 
 
-def test_pictures_of_the_trained_shape_are_sources(
+def test_all_pictures_are_joined_whatever_their_proportions(
     arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    shutil.copy(tmp_path / "joined" / "a.png", tmp_path / "left" / "c.png")
-    translate(*arguments, "--input", str(tmp_path / "left"), "--output", str(tmp_path / "out"))
-    assert "side         A, the left half of 1 of 3 images" in capfd.readouterr().out
-    sizes = {name: read_rgb(tmp_path / "out" / f"{name}.png").shape[1:] for name in "abc"}
-    assert set(sizes.values()) == {(32, 40)}
-    assert not (tmp_path / "out" / "metrics.json").exists()  # not all have targets
+    save_image(tmp_path / "joined" / "c.png", noise(16, 88, 4))
+    save_image(tmp_path / "joined" / "d.png", noise(32, 40, 5))
+    translate(*arguments, "--input", str(tmp_path / "joined"), "--output", str(tmp_path / "out"))
+    out = capfd.readouterr().out
+    assert "side         A, the left half of each of 4 images; --side none" in out
+    assert "1 of 4 images have the proportions of one half: add --side none if they are sources" in out
+    sizes = [tuple(read_rgb(tmp_path / "out" / f"{name}.png").shape[1:]) for name in "abcd"]
+    assert sizes == [(32, 40), (32, 40), (16, 44), (32, 20)]
+    assert len(json.loads((tmp_path / "out" / "metrics.json").read_text())["images"]) == 4
+
+
+def test_pictures_that_all_have_the_proportions_of_a_half_are_sources(
+    arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "left" / "c.png").write_bytes(b"no image")  # says nothing of the others
+    with pytest.raises(DataError, match=r"c\.png"):
+        translate(*arguments, "--input", str(tmp_path / "left"), "--output", str(tmp_path / "out"))
+    out = capfd.readouterr().out
+    assert "side         none: images of the proportions of one half; --side A takes the left half\n" in out
+    assert {tuple(read_rgb(tmp_path / "out" / f"{name}.png").shape[1:]) for name in "ab"} == {(32, 40)}
+    assert not (tmp_path / "out" / "metrics.json").exists()
 
 
 def test_the_other_half_is_what_is_measured(arguments: list[str], tmp_path: Path) -> None:
@@ -95,12 +110,12 @@ def test_the_other_half_is_what_is_measured(arguments: list[str], tmp_path: Path
 def test_a_data_set_that_has_moved_leaves_the_size_of_the_network(
     arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    save_image(tmp_path / "square" / "x.png", noise(32, 64, 3))
+    save_image(tmp_path / "square" / "x.png", noise(32, 32, 3))
     away = ["--input", str(tmp_path / "square"), "--output", str(tmp_path / "out"), "data.root=nowhere"]
     translate(*arguments, *away)
-    assert "A, the left half of 1 of 1 image, twice" in capfd.readouterr().out
-    with pytest.raises(DataError, match=r"x\.png: may hold a source and its target side by side.* --side none"):
-        translate(*arguments, *away, "data.preprocess=scale_width")
+    assert "side         none: images of the proportions of one half" in capfd.readouterr().out
+    translate(*arguments, *away, "data.preprocess=scale_width")  # whose sizes are not known
+    assert "side         A, the left half of each of 1 image; --side none" in capfd.readouterr().out
 
 
 def test_an_odd_width_has_no_halves(arguments: list[str], tmp_path: Path) -> None:
