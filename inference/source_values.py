@@ -1,28 +1,36 @@
 """Sources whose values are not in the unit of the training images."""
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from data.batch import DataError, Sample
 from data.files.image_files import decode
 from data.files.tiff_file import TIFF_SUFFIXES
 from data.layout import Layout
-from data.value_range import ValueRange
+from data.value_range import PERCENTILES, ValueRange
 from utils.distributed import World
 from utils.log import logger
 from utils.text import counted
 
 _MUCH_OUTSIDE = 0.5  # of an image's values
 _NARROW = 0.01  # of the range
+_TIMES = 6.0  # that the highest values may be smaller or larger: units differ by 10 and more, contrasts by less
+_MAX_PIXELS = 2**16  # that the highest values are looked for in
 
 
 class SourceValues:
     """Finds sources that lie mostly outside the range that a generator was trained with, or in a small part of it.
 
+    So do those whose highest values are several times as high or as low, as in another unit.
+
     trained: that range; None where sources are 8-bit RGB images or label maps.
+    kind: of the map that holds the images: "source" or "source_images".
     """
 
-    def __init__(self, trained: ValueRange | None) -> None:
+    def __init__(self, trained: ValueRange | None, kind: str = "source") -> None:
         self._trained = trained
+        self._kind = kind
         self._n_samples = 0
         self._odd: dict[str, tuple[float, float]] = {}
 
@@ -31,10 +39,12 @@ class SourceValues:
         if self._trained is None:
             return
         self._n_samples += 1
-        seen = self._trained.to_float(sample.source[None])
+        image: Tensor = getattr(sample, self._kind)
+        seen = self._trained.to_float(image[None])
         width = float(seen.amax() - seen.amin()) / 2
-        if width < _NARROW or self._trained.outside(sample.source) > _MUCH_OUTSIDE:
-            values = sample.source.float()
+        fits = width >= _NARROW and self._trained.outside(image) <= _MUCH_OUTSIDE
+        if not fits or not 1 / _TIMES <= _relative_height(image, self._trained) <= _TIMES:
+            values = image.float()
             self._odd[sample.name] = (float(values.amin()), float(values.amax()))
 
     def warn(self, world: World) -> None:
@@ -56,6 +66,13 @@ class SourceValues:
             low,
             high,
         )
+
+
+def _relative_height(image: Tensor, trained: ValueRange) -> float:
+    """Return the highest absolute values of an image, in those of the training; of the channels, the largest ratio."""
+    pixels = image.flatten(1)[:, :: -(-image[0].numel() // _MAX_PIXELS)].float().abs()
+    bounds = torch.tensor([trained.low, trained.high]).abs().amax(dim=0).numpy()
+    return float((np.percentile(pixels.numpy(), PERCENTILES[1], axis=1) / bounds).max())
 
 
 def warn_of_frames(layout: Layout) -> None:

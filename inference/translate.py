@@ -114,7 +114,10 @@ def translate_all(
         evaluator = build.build_evaluator(config, predictor.device) if has_targets else Evaluator()
     swatches = legend(config.data, evaluator.label_colors)
     results = Results(output, layout, evaluator, store, predictor.show_target, predictor.weights, swatches)
-    preprocessing, values = build.build_preprocessing(config), SourceValues(value_ranges(config.data).get("source"))
+    preprocessing, values = (
+        build.build_preprocessing(config),
+        SourceValues(value_ranges(config.data).get(config.data.source_images), config.data.source_images),
+    )
     if world.is_main and not layout.n_classes and "source" not in stored_forms(config.data):
         warn_of_frames(layout)
     indices: Sequence[int] = range(world.rank, len(layout), world.size)

@@ -1,6 +1,7 @@
 """The checks and the plan that are printed before a run starts."""
 
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -16,7 +17,9 @@ from configs.unused_settings import unused_settings
 from data.bad_samples import BadSamples
 from data.batch import Batch, DataError, Sample
 from data.checks.palettes import label_maps, palette_problems
+from data.checks.transparency import channels_of_images, dropped_transparency
 from data.files.image_files import count_other_files
+from data.layout import Layout
 from data.loader import Replacement
 from data.sampler import SampleKey
 from training.batches import model_inputs
@@ -93,7 +96,8 @@ def check_samples(training: Training) -> CheckedSamples:
     """
     config, update = training.config, training.update
     begin_s = time.perf_counter()
-    samples, n_checked = _load_samples(training)
+    samples, checked = _load_samples(training)
+    n_checked = len(checked)
     loading_s = (time.perf_counter() - begin_s) / n_checked
     batch = Batch.of(samples).to(training.world.device)
     networks, inputs = update.networks, model_inputs(batch, build.build_conditioning(config))
@@ -107,16 +111,28 @@ def check_samples(training: Training) -> CheckedSamples:
         f"checkpoint     about {size(training.run_state.n_bytes)}, {config.checkpoint.keep or 'all'} of them are kept",
         f"checked        {n_checked} of {len(training.layout)} training samples, networks and losses on a batch of "
         "them: good",
+        *_describe_transparency(training.layout, checked),
     ]
     return CheckedSamples(lines, batch, loading_s)
 
 
-def _load_samples(training: Training) -> tuple[list[Sample], int]:
-    """Load samples from all over the data set; return a batch of them and the number of those that were loaded."""
+def _describe_transparency(layout: Layout, checked: Mapping[int, Mapping[str, int]]) -> list[str]:
+    """Return a line on the transparency that samples lose; nothing where they have none."""
+    files = [dropped_transparency(layout, index, n_channels)[:1] for index, n_channels in checked.items()]
+    paths = [path for of_sample in files for path in of_sample]
+    have = "has" if len(paths) == 1 else "have"
+    return (
+        [f"transparency   is dropped, which {len(paths)} of these samples {have}, such as {paths[0]}"] if paths else []
+    )
+
+
+def _load_samples(training: Training) -> tuple[list[Sample], dict[int, dict[str, int]]]:
+    """Load samples from all over the data set; return a batch of them, and the channels of all by index."""
     dataset, batch_size = training.dataset(training.layout), training.config.train.batch_size
     n_samples = len(training.layout)
     indices = range(0, n_samples, -(-n_samples // max(CHECKED_SAMPLES, batch_size)))
     samples, bad_samples = list[Sample](), BadSamples(n_samples)
+    channels: dict[int, dict[str, int]] = {}
     for index in indices:
         loaded = dataset[SampleKey(epoch=0, index=index)]
         if isinstance(loaded, Exception):
@@ -124,7 +140,8 @@ def _load_samples(training: Training) -> tuple[list[Sample], int]:
         bad_samples.add(loaded.replaces if isinstance(loaded, Replacement) else [])
         check_size(training.config, loaded)
         samples += [loaded] if len(samples) < batch_size else []
-    return samples, len(indices)
+        channels[index] = channels_of_images(loaded)
+    return samples, channels
 
 
 @torch.no_grad()

@@ -13,6 +13,7 @@ from torch import Tensor
 from data.batch import Sample
 from data.checks.no_data import no_data
 from data.checks.registration import displacement
+from data.checks.transparency import channels_of_images, dropped_transparency
 from data.files.image_files import read_bits
 from data.layout import Layout
 from data.stacked_sources import is_further
@@ -43,6 +44,7 @@ class Observation:
     shift: pixels that the target lies to the right of and below its source; None where that is not measured or unclear.
     is_ignored: whether the weights of all pixels are 0.
     stack_shift: likewise of the last image of a stack and the first map.
+    transparent: files with transparent pixels that are read as opaque.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Observation:
     shift: tuple[int, int] | None = None
     is_ignored: bool = False
     stack_shift: tuple[int, int] | None = None
+    transparent: Sequence[Path] = ()
 
 
 def observe(layout: Layout, index: int, sample: Sample) -> Observation:
@@ -93,6 +96,7 @@ def observe(layout: Layout, index: int, sample: Sample) -> Observation:
         if is_measured and is_stacked
         else None,
         is_ignored=sample.weights is not None and not bool(sample.weights.any()),
+        transparent=dropped_transparency(layout, index, channels_of_images(sample)),
     )
 
 
@@ -133,6 +137,12 @@ def split_warnings(observations: Sequence[Observation]) -> Iterator[str]:
     ignored = [seen.name for seen in observations if seen.is_ignored]
     if ignored:
         yield f"{_share(ignored, observations)} have weights of 0 everywhere, which ignores them: {_listed(ignored)}"
+    transparent = [seen.name for seen in observations if seen.transparent]
+    if transparent:
+        yield (
+            f"transparency is dropped, which {_share(transparent, observations)} have: {_listed(transparent)}; save "
+            "them on a background if the colours below it are wrong"
+        )
     of_targets = {seen.name: seen.shift for seen in observations if not seen.equals_source}
     yield from _shift_warnings(of_targets, "targets")
     yield from _shift_warnings(

@@ -1,7 +1,6 @@
 """pix2pix's joined pictures as --input: the half that is the source is translated, not both as one."""
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np

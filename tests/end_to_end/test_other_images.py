@@ -98,8 +98,8 @@ def test_16_bit_bands_become_heights_in_metres(config: Path, capsys: pytest.Capt
     assert metrics["mean"]["mae"] == pytest.approx(metrics["mean"]["l1"] * width, rel=0.02)
     if suffix == ".tif":
         assert len(geo_tags(folder / "out" / "6.tif", 32, 40)) == len(GEO_TAGS)
+    arguments = ["--checkpoint", str(runs / "tiny"), "--output", str(folder / "out"), "--existing", "keep"]
     with pytest.raises(DataError, match=r"translations of another origin \(data\.source_range\)"):
-        arguments = ["--checkpoint", str(runs / "tiny"), "--output", str(folder / "out"), "--existing", "keep"]
         translate(*arguments, "data.source_range=[0,1000]")
 
 

@@ -79,6 +79,9 @@ def test_values_in_another_unit_are_reported(
     assert "1 of 1 sources do not fit the values of the training" in shown
     assert "such as x with " in shown
     save_image(tmp_path / "x.png", UINT16)
+    save_image(tmp_path / "tenth.png", UINT16 // 10)
+    translated(run_of_16_bits, tmp_path / "tenth.png")
+    assert "1 of 1 sources do not fit the values of the training, " in capsys.readouterr().out
     translated(trained(tmp_path / "floats", FLOATS), tmp_path / "x.png")
     assert "1 of 1 sources do not fit the values of the training, " in capsys.readouterr().out
 

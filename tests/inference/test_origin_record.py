@@ -17,7 +17,8 @@ def test_settings_that_change_translations_are_recorded(tmp_path: Path) -> None:
         return settings_of(load_config(config, settings))
 
     assert recorded() == {"data.layout": "paired_folders"}
-    assert recorded("data.root=elsewhere", "data.workers=0", "data.augment.rotation_degrees=[-5,5]", "run.seed=3") == recorded()
+    elsewhere = recorded("data.root=elsewhere", "data.workers=0", "data.augment.rotation_degrees=[-5,5]", "run.seed=3")
+    assert elsewhere == recorded()
     ranges = recorded("data.source_range=[0,1000]", "data.ignore_id=255", "features.regions=instances")
     assert ranges == {"data.layout": "paired_folders", "data.source_range": [0.0, 1000.0], "data.ignore_id": 255}
     assert len({recorded(f"data.label_colors={file}")["data.label_colors"] for file in colors.values()}) == 2

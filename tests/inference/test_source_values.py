@@ -1,0 +1,27 @@
+import pytest
+import torch
+
+from data.batch import Sample
+from data.value_range import ValueRange
+from inference.source_values import SourceValues
+from utils.distributed import World
+
+BRIGHT = torch.rand((2, 16, 16), generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("kind", ["source", "source_images"])
+@pytest.mark.parametrize(
+    ("factor", "is_reported"),
+    [(0.1, True), (0.3, False), (1.0, False), (1.5, False), (10.0, True)],
+)
+def test_values_of_another_unit_are_reported(
+    caplog: pytest.LogCaptureFixture, factor: float, is_reported: bool, kind: str
+) -> None:
+    """Channels of other ranges, of which three quarters of the pixels are 0, as a background is."""
+    images = BRIGHT * torch.tensor([1000.0, 4.0]).view(2, 1, 1) * (BRIGHT > 0.75) * factor
+    ids = torch.zeros((1, 16, 16), dtype=torch.int32)
+    values = SourceValues(ValueRange((0.0, -4.0), (1000.0, 4.0)), kind)
+    maps = {"source": ids, "instances": None, "target": None} | {kind: images}
+    values.add(Sample(name="x", **maps))
+    values.warn(World(0, 1, torch.device("cpu")))
+    assert ("1 of 1 sources do not fit the values" in caplog.text) == is_reported
