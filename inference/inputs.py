@@ -9,7 +9,8 @@ from pathlib import Path
 
 from configs import build
 from configs.label_maps import label_map_settings
-from configs.schema import Config, DataConfig
+from configs.schema import Config
+from configs.splits import check_has_split, open_split
 from configs.stored_images import trained_forms
 from data.batch import DataError, Sample
 from data.conditioning import Conditioning
@@ -72,21 +73,11 @@ def build_input(loaded: LoadedGenerator, feature_sampler: FeatureSampler | None,
         raise DataError(f"{loaded.file}: names no data set. Name a folder of sources with --input DIR.")
     else:
         split = request.split or config.data.test_split
-        _check_split_exists(config.data, split)
-        layout = build.build_layout(config, split, needs_targets=False)
+        check_has_split(config, split, other_choice="--input FOLDER")
+        layout = open_split(config, split, needs_targets=False)
     if feature_sampler is None and conditioning.features == "encoded":
         _check_features_can_be_encoded(loaded, layout)
     return layout
-
-
-def _check_split_exists(data: DataConfig, split: str) -> None:
-    """Raise DataError unless the data set has a split."""
-    if build.has_split(data, split):
-        return
-    known = dict.fromkeys(["train", "val", "test", data.test_split, *filter(None, [data.validation_split])])
-    others = " or ".join(f"--split {name}" for name in known if build.has_split(data, name))
-    place = f"data.root={data.root}" if data.root else data.layout
-    raise DataError(f"{place}: has no split {split!r}. Choose {f'{others}, or ' if others else ''}--input FOLDER.")
 
 
 def _check_maps_are_named(

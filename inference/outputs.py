@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from configs.splits import HELD_BACK, TRAIN
 from data.batch import DataError, Sample
 from data.files.image_files import write_png
 from data.layout import Layout
@@ -28,6 +29,7 @@ from utils.text import counted, printable
 SHEET_SAMPLES = 24
 FEW_FOR_FID = 2048  # images: with fewer, the covariance of 2048 features does not have full rank
 SMALL = 16  # pixels of height or width
+MEASURED_ON = {TRAIN: "training samples", HELD_BACK: "samples held back from training"}  # by split
 GALLERY_WIDTH = 512  # pixels; browsers cannot open a page of thousands of large images
 
 
@@ -212,11 +214,12 @@ def report_metrics(
     measured: Mapping[str, Measurement], summary: Summary, baseline_l1: float, about: Mapping[str, Any], output: Path
 ) -> None:
     """Print the figures of all images together, and write them with those of each image and `about` as metrics.json."""
-    l1 = summary.mean["l1"]
+    l1, split = summary.mean["l1"], about["origin"].get("split")
     below_baseline = 1 - l1 / baseline_l1 if baseline_l1 > 0 else 0.0
     report = {
         "step": about["origin"].get("step"),
         "n_images": len(measured),
+        "measured_on": MEASURED_ON.get(split, "other samples"),
         "mean": summary.mean,
         "whole": summary.whole,
         "constant_color_floor": {"l1": baseline_l1},
@@ -229,6 +232,10 @@ def report_metrics(
     with path_in_errors(path):
         path.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     logger.info("metrics      %s", summary)
+    if split == TRAIN:
+        logger.warning("measured on  training samples, which show little of how new images are translated")
+    elif split == HELD_BACK:
+        logger.info("measured on  %s", MEASURED_ON[split])
     for line in class_table(summary.classes):
         logger.info("             %s", line)
     comparison = f"{abs(below_baseline):.1%} {'below' if below_baseline >= 0 else 'ABOVE'}"

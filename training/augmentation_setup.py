@@ -6,12 +6,13 @@ from torch import Tensor
 
 from configs import build
 from configs.schema import Config
+from configs.splits import TRAIN
 from data.loader import read_fixed_samples
 from models.style_encoder import predicting_part
 from training.augmentation_controller import AugmentationController, change_by_plan
 from training.overfitting import Overfitting
 from training.run_state import LoopState
-from training.splits import TRAIN, Splits
+from training.splits import Splits
 from training.update import AdversarialUpdate
 from training.validation import Validation
 from utils.distributed import World

@@ -12,6 +12,7 @@ from configs import build
 from configs.downloads import downloads, without_downloads
 from configs.load import config_to_yaml
 from configs.schema import Config
+from configs.splits import HELD_BACK, has_split
 from data.batch import DataError
 from training.cuda_graph import WARM_UP_STEPS
 from training.disk_space import describe_shortage
@@ -91,7 +92,10 @@ def train(
 
 
 def translation_command(config: Config, folder: Path) -> str:
-    """Return the command that translates with the run: its test split, or else val, or else a folder to be named."""
+    """Return the command that translates with the run.
+
+    Of its test split, or else val, or else what was held back from training, or else a folder to be named.
+    """
     data = config.data
     other = data.validation_split or "val"
     options = [
@@ -104,6 +108,8 @@ def translation_command(config: Config, folder: Path) -> str:
             options = []
         elif build.has_split(data, other):
             options = ["--split", other]
+        elif has_split(config, HELD_BACK):
+            options = ["--split", HELD_BACK]
     except DataError:  # the data set has moved since
         pass
     return shlex.join(["python", "test.py", "--checkpoint", str(folder), *options])

@@ -12,6 +12,7 @@ from configs import build, sample_cache
 from configs.image_sides import discriminated_side
 from configs.label_maps import class_table
 from configs.schema import Config
+from configs.splits import TRAIN
 from configs.stored_images import describe_pixels
 from configs.unused_settings import unused_settings
 from data.bad_samples import BadSamples
@@ -26,7 +27,7 @@ from training.batches import model_inputs
 from training.disk_space import size
 from training.model_summary import table, watched_layers
 from training.setup import Training
-from training.splits import TRAIN, Splits, describe_validation
+from training.splits import Splits, describe_validation
 from training.trainable import TrainableNetwork
 from training.translation import translate
 from training.update import AdversarialUpdate, ModelInputs

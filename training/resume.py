@@ -9,12 +9,13 @@ from torch import OutOfMemoryError
 from configs import build
 from configs.load import config_differences, config_from_dict
 from configs.schema import Config
+from configs.splits import validation_split
 from data.fingerprint import difference
-from inference.load import NetworkKind, find_checkpoint_file, load_network
+from inference.load import find_checkpoint_file, load_network
+from inference.original_folder import NetworkKind
 from models.weight_transfer import transfer_weights
 from training.best import can_be_compared, read_best, saved_score
 from training.setup import Training
-from training.splits import validation_split
 from training.trainable import TrainableNetwork
 from utils.checkpoint import CheckpointError, check_training_state, checkpoints_beside, load_checkpoint
 from utils.checkpoint_folder import LoadedCheckpoint, latest_valid, list_checkpoints
@@ -192,7 +193,7 @@ def initialize_networks(training: Training) -> list[str]:
     for key, setting, network in files:
         if setting is None:
             continue
-        file = find_checkpoint_file(Path(setting).expanduser())
+        file = find_checkpoint_file(Path(setting).expanduser(), key)
         transfer = transfer_weights(load_network(file, key), network.module)
         network.load_weights(network.module.state_dict())
         if not transfer.loaded:

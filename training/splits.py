@@ -4,13 +4,12 @@ from dataclasses import dataclass
 
 from configs import build
 from configs.schema import Config
+from configs.splits import HELD_BACK, TRAIN, divided, validation_split
 from data.layout import Layout
-from data.subset import hold_back, smallest_share
+from data.subset import smallest_share
 from utils.errors import ConfigError
 from utils.text import counted
 
-TRAIN = "train"
-HELD_BACK = "held_back"
 USUAL_SHARE = 0.05  # of train.validation_share
 
 
@@ -49,18 +48,13 @@ def open_splits(config: Config) -> Splits:
     own = validation_split(config)
     if own or not share:
         return Splits(train, own or TRAIN)
-    rest, held_back = hold_back(train, share)
+    rest, held_back = divided(config, train)
     if not len(rest) or not len(held_back):
         which, remedy = ("every sample", "lower it")
         if not len(held_back):
             which, remedy = ("no sample", f"raise it to {smallest_share(train):g} or more")
         raise ConfigError(f"train.validation_share is {share:g}, which holds back {which} of {len(train)}: {remedy}")
     return Splits(rest, HELD_BACK, held_back)
-
-
-def validation_split(config: Config) -> str | None:
-    """Return the data set's split for validation; None where it has none."""
-    return config.data.validation_split or ("val" if build.has_split(config.data, "val") else None)
 
 
 def describe_validation(config: Config, splits: Splits, n_samples: int) -> list[str]:

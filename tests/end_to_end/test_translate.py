@@ -163,7 +163,9 @@ def test_targets_of_a_folder_are_compared(cli: ModuleType, tiny_config: Path, tm
     cli.main([*arguments, str(tmp_path / "by_split")])
     folders = ["--input", str(tmp_path / "test_A"), "--targets", str(tmp_path / "test_B")]
     cli.main([*arguments, str(tmp_path / "by_folder"), *folders])
-    assert (tmp_path / "by_split" / "metrics.json").read_text() == (tmp_path / "by_folder" / "metrics.json").read_text()
+    reports = [json.loads((tmp_path / name / "metrics.json").read_text()) for name in ("by_split", "by_folder")]
+    assert [report["origin"].pop("split") for report in reports] == ["test", None]
+    assert reports[0] == reports[1]
 
 
 def test_results_never_overwrite_what_they_are_made_of(cli: ModuleType, run_folder: Path, tmp_path: Path) -> None:
@@ -207,7 +209,9 @@ def test_the_data_set_itself_is_not_overwritten(cli: ModuleType, tiny_config: Pa
         cli.main([*arguments, str(label_data_set / "test_label"), *folders])
 
 
-def test_two_freely_named_folders_have_no_test_split(cli: ModuleType, tiny_config: Path, tmp_path: Path) -> None:
+def test_two_freely_named_folders_have_no_test_split(
+    cli: ModuleType, tiny_config: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     for folder in ("edges", "shoes"):
         save_image(tmp_path / folder / "x.png", np.zeros((32, 32, 3), dtype=np.uint8))
     settings = ["data.layout=paired_folders", f"data.root={tmp_path}", "data.instance_edges=false"]
@@ -217,6 +221,8 @@ def test_two_freely_named_folders_have_no_test_split(cli: ModuleType, tiny_confi
         cli.main(arguments)
     cli.main([*arguments, "--split", "train"])
     assert (tmp_path / "out" / "x.png").is_file()
+    assert "measured on  training samples, which show little of how new" in capfd.readouterr().out
+    assert json.loads((tmp_path / "out" / "metrics.json").read_text())["measured_on"] == "training samples"
 
 
 def test_a_data_set_that_has_moved_is_found_by_an_override(
@@ -262,7 +268,7 @@ def test_a_run_without_checkpoint_is_told(cli: ModuleType, tmp_path: Path, monke
     with pytest.raises(CheckpointError, match=r"runs: no run with a checkpoint\. Train one first"):
         cli.main([])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(CheckpointError, match=r"empty: the folder holds no checkpoint\. Runs below it: none"):
+    with pytest.raises(CheckpointError, match=r"empty: the folder holds no checkpoint, .* Runs below it: none\.$"):
         cli.main(["--checkpoint", "empty"])
 
 

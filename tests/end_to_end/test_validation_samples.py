@@ -14,7 +14,7 @@ from configs.load import load_config
 from data.sampler import SampleKey
 from data.subset import hold_back
 from tests.conftest import save_image
-from tests.runs import assert_equal, checkpoint, run, without_config
+from tests.runs import assert_equal, checkpoint, run, translate, without_config
 from training.setup import Training, build_training
 from utils.checkpoint import CheckpointError
 from utils.distributed import World
@@ -87,6 +87,13 @@ def test_samples_that_are_held_back_are_in_no_batch_and_resume_is_exact(
     run(tiny_config, *settings, f"train.max_steps={n_steps}", "run.name=whole")
     out = capfd.readouterr().out
     assert f"2 of {len(held_back)} training samples held back by train.validation_share=0.4" in out
+    assert out.endswith("runs/whole --split held_back\n")
+    measured_on = "samples held back from training"
+    output = ["--split", "held_back", "--output", str(tiny_config.parent / "out")]
+    translate("--checkpoint", str(tiny_config.parent / "runs" / "whole"), *output)
+    assert f"measured on  {measured_on}\n" in capfd.readouterr().out
+    report = json.loads((tiny_config.parent / "out" / "metrics.json").read_text())
+    assert (report["measured_on"], sorted(report["images"])) == (measured_on, sorted(held_back.names))
     assert "chooses by training samples" not in out
     run(tiny_config, *settings, f"train.max_steps={n_steps - 1}")
     run(tiny_config, *settings, f"train.max_steps={n_steps}")

@@ -66,8 +66,9 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--style", type=Path, metavar="IMAGE", help=style_help)
     folder_help = f"html: a folder of a page and its files for a web server, default {FOLDER_NAME}; for large networks"
     add("--folder", action="store_true", help=folder_help)
-    samples_help = f"html: samples of the test split that the page carries; default: {N_SAMPLES}"
+    samples_help = f"html: samples of --split that the page carries; default: {N_SAMPLES}"
     add("--samples", type=whole_number(0), metavar="N", help=samples_help)
+    add("--split", metavar="NAME", help="html: split of the data set; default: the test split")
     add("--web-runtime", type=Path, metavar="PATH", help=f"html: archive or folder of {PACKAGE}; default: download it")
     arguments = parser.parse_args(argv)
     if problem := _contradiction(arguments):
@@ -92,8 +93,8 @@ def _contradiction(arguments: argparse.Namespace) -> str | None:
         "--dtype bfloat16: onnxruntime has no convolutions in it; use float16, or --format pt2": (
             dtype == "bfloat16" and kind in ("onnx", "html")
         ),
-        "--folder, --samples and --web-runtime go with --format html": kind != "html"
-        and (arguments.folder or arguments.samples is not None or arguments.web_runtime),
+        "--folder, --samples, --split and --web-runtime go with --format html": kind != "html"
+        and (arguments.folder or arguments.samples is not None or arguments.split or arguments.web_runtime),
     }
     return next((message for message, applies in problems.items() if applies), None)
 
@@ -154,7 +155,7 @@ def main(argv: Sequence[str]) -> None:
     arguments = parse_arguments(argv)
     log_to_console(is_main=True)
     check_packages(arguments.format)
-    file = find_checkpoint_file(arguments.checkpoint)
+    file = find_checkpoint_file(arguments.checkpoint, arguments.network)
     if arguments.network == "discriminator":
         write_discriminator(file, arguments.output, arguments.family, may_exist=arguments.existing == "replace")
         return
@@ -179,6 +180,7 @@ def main(argv: Sequence[str]) -> None:
                 dtype,
                 in_folder=arguments.folder,
                 n_samples=N_SAMPLES if arguments.samples is None else arguments.samples,
+                split=arguments.split,
                 web_runtime=arguments.web_runtime,
             )
         case kind:

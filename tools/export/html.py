@@ -31,22 +31,24 @@ def export_page(
     in_folder: bool,
     n_samples: int,
     web_runtime: Path | None,
+    split: str | None = None,
 ) -> None:
     """Write a page on which one draws, or chooses images, and sees their translation.
 
     output: the page, one file that opens from a disk; or, `in_folder`, a folder of PAGE and the files that it reads,
         for a web server.
-    n_samples: how many samples of the test split the page carries, at most.
+    n_samples: how many samples of `split` the page carries, at most; by default of the test split.
     web_runtime: see `runtime_files`.
 
     Raises:
+        DataError: there is no such split, or it cannot be read.
         ExportError: the generator is too large for one file, takes instance features, or is not translated alike.
         RuntimeFilesError: onnxruntime-web is not to be had.
         OSError: a file cannot be written.
     """
     _check(loaded, in_folder=in_folder)
     runtime = runtime_files(WEBGPU if in_folder else WASM, web_runtime)
-    description, samples = _describe(loaded, n_samples)
+    description, samples = _describe(loaded, n_samples, split)
     parts: dict[str, bytes | str] = {"worker": WORKER.read_bytes(), **samples}
     names = ("runtime", "wasm")
     with tempfile.TemporaryDirectory(prefix="pairgan-") as temporary:
@@ -82,10 +84,11 @@ def _check(loaded: LoadedGenerator, *, in_folder: bool) -> None:
         )
 
 
-def _describe(loaded: LoadedGenerator, n_samples: int) -> tuple[Description, Mapping[str, bytes]]:
+def _describe(loaded: LoadedGenerator, n_samples: int, split: str | None) -> tuple[Description, Mapping[str, bytes]]:
     """Return the description of the page, and its samples by the names of their parts."""
     conditioning = build.build_conditioning(loaded.config)
-    samples = open_samples(loaded.config, has_data_set=loaded.step is not None and n_samples > 0)
+    split = split if n_samples else None
+    samples = open_samples(loaded.config, split, has_data_set=loaded.step is not None and n_samples > 0)
     description = describe(
         loaded, conditioning, loaded.config, samples=[], sample_size=samples.size, takes_seed=False, seed=0
     )

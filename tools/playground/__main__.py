@@ -46,6 +46,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     checkpoint_help = "run, checkpoint, .safetensors, or an original's …_net_G.pth; default: newest run"
     add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help=checkpoint_help)
+    add("--split", metavar="NAME", help="split of the data set whose samples the page has; default: the test split")
     add("--port", type=whole_number(1, 65535), metavar="N", help=f"default: {PORT}, or another where it is in use")
     add("--no-browser", action="store_true", help="only print the address")
     add(
@@ -92,7 +93,7 @@ def request_of(arguments: argparse.Namespace) -> Request:
         feature_maps=None,
         noise=arguments.noise,
         seed=arguments.seed,
-        split=None,
+        split=arguments.split,
         output=None,
         weights=arguments.weights,
         opt_level=arguments.opt_level,
@@ -135,7 +136,7 @@ def playground(arguments: argparse.Namespace) -> Iterator[PlaygroundServer]:
         )
     report_features(loaded, predictor, request)
     config = sample_config(loaded.config, feature_sampler)
-    samples = open_samples(config, has_data_set=loaded.step is not None)
+    samples = open_samples(config, request.split, has_data_set=loaded.step is not None)
     stored = None if conditioning.source_is_drawn else StoredPictures(samples, predictor.show_channels)
     if stored and not samples.names:
         raise ConfigError(

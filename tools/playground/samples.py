@@ -1,9 +1,10 @@
-"""Samples of the test split, from which a drawing can start."""
+"""Samples of a split, from which a drawing can start."""
 
 from dataclasses import dataclass
 
 from configs import build
 from configs.schema import Config
+from configs.splits import check_has_split, open_split
 from data.batch import DataError, Sample
 from data.layout import Layout
 from data.preprocessing import Preprocessing
@@ -41,19 +42,27 @@ class Samples:
         return height, width
 
 
-def open_samples(config: Config, *, has_data_set: bool) -> Samples:
-    """Return the samples of the test split; none where the data set is not there, which is logged.
+def open_samples(config: Config, split: str | None = None, *, has_data_set: bool) -> Samples:
+    """Return the samples of a split; by default of the test split, or none where it is not there, which is logged.
 
     config: the settings that samples are read with. has_data_set: whether the settings name one.
+
+    Raises:
+        DataError: there is no such split, or it cannot be read.
     """
     preprocessing = build.build_preprocessing(config)
+    if split is not None and not has_data_set:
+        raise DataError(f"--split {split}: the file names no data set. Remove --split.")
     if not has_data_set:
         return Samples(None, preprocessing, [])
-    split = config.data.test_split
+    chosen = split or config.data.test_split
     try:
-        layout = build.build_layout(config, split, needs_targets=False)
+        check_has_split(config, chosen)
+        layout = open_split(config, chosen, needs_targets=False)
     except DataError as error:
+        if split is not None:
+            raise
         logger.info("samples      none: %s", error)
         return Samples(None, preprocessing, [])
-    logger.info("samples      of the split %s", split)
+    logger.info("samples      of the split %s", chosen)
     return Samples(layout, preprocessing, list(layout.names[:MOST]))

@@ -144,7 +144,7 @@ def test_wrong_options(options: list[str], message: str, capsys: pytest.CaptureF
 def test_options_of_the_page_go_with_it(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         program_main("tools.export")(["--format", "onnx", "--folder"])
-    assert "--folder, --samples and --web-runtime go with --format html" in capsys.readouterr().err
+    assert "--folder, --samples, --split and --web-runtime go with --format html" in capsys.readouterr().err
 
 
 def test_another_version_of_the_runtime_is_refused(package: Path) -> None:

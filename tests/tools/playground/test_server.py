@@ -75,7 +75,7 @@ def test_photographs_are_translated(tiny_config: Path) -> None:
     save_image(tiny_config.parent / "source.png", photo)
     translate(
         *("--checkpoint", str(run_folder), "--input", str(tiny_config.parent / "source.png"), "--opt-level", "O0"),
-        *("--output", str(tiny_config.parent / "out")),
+        *("--side", "none", "--output", str(tiny_config.parent / "out")),
     )
     expected = np.asarray(Image.open(tiny_config.parent / "out" / "source.png")).astype(int)
     assert abs(np.frombuffer(answer, np.uint8).reshape(20, 30, 3) - expected).max() <= 1

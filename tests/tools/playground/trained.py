@@ -44,7 +44,7 @@ def page_of(browser: Browser, trained: Trained, engine: str, **size: int) -> Ite
 
 def translated_by_test_py(trained: Trained, source: Path, instances: Path | None, folder: Path) -> np.ndarray:
     """Return the picture that test.py makes of files that the page has saved."""
-    arguments = ["--checkpoint", str(trained.run), "--input", str(source), "--opt-level", "O0"]
+    arguments = ["--checkpoint", str(trained.run), "--input", str(source), "--side", "none", "--opt-level", "O0"]
     if instances is not None:
         (folder / "instances").mkdir()
         instances.rename(folder / "instances" / source.name)

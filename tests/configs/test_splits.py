@@ -1,0 +1,60 @@
+from pathlib import Path
+
+import pytest
+
+from configs.schema import Config, DataConfig, TrainConfig
+from configs.splits import HELD_BACK, check_has_split, divided, has_split, open_split
+from data.batch import DataError
+from tools.playground.samples import open_samples
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "train").mkdir()
+    for number in range(12):
+        (tmp_path / "train" / f"{number}.png").touch()
+    return tmp_path
+
+
+def config_of(root: Path, share: float = 0.4, **data: str) -> Config:
+    return Config(
+        data=DataConfig(layout="side_by_side", root=str(root), preprocess="none", **data),  # type: ignore[arg-type]
+        train=TrainConfig(validation_share=share),
+    )
+
+
+def test_held_back_samples_are_a_split(root: Path) -> None:
+    config = config_of(root)
+    rest, held_back = divided(config, open_split(config, "train", needs_targets=False))
+    names = open_split(config, HELD_BACK, needs_targets=False).names
+    assert names == held_back.names == open_samples(config, HELD_BACK, has_data_set=True).names
+    assert sorted([*names, *rest.names], key=int) == [str(number) for number in range(12)]
+    with pytest.raises(DataError, match=r"has no split 'test'\. Choose --split train or --split held_back, or X\.$"):
+        check_has_split(config, "test", "X")
+    with pytest.raises(DataError, match=r"has no split 'test'\. Choose --split train or --split held_back\.$"):
+        open_samples(config, "test", has_data_set=True)
+
+
+@pytest.mark.parametrize(("share", "folder"), [(0.0, "test"), (0.4, "val")])
+def test_without_a_share_or_with_an_own_split_none_are_held_back(root: Path, share: float, folder: str) -> None:
+    (root / folder).mkdir()
+    config = config_of(root, share)
+    assert not has_split(config, HELD_BACK)
+    with pytest.raises(DataError, match=rf"no split 'held_back'\. Choose --split train or --split {folder}\.$"):
+        check_has_split(config, HELD_BACK)
+    with pytest.raises(DataError, match=r"no sample was held back by train\.validation_share"):
+        open_split(config, HELD_BACK, needs_targets=False)
+
+
+def test_a_folder_of_that_name_is_the_split(root: Path) -> None:
+    (root / HELD_BACK).mkdir()
+    (root / HELD_BACK / "own.png").touch()
+    assert open_split(config_of(root), HELD_BACK, needs_targets=False).names == ["own"]
+
+
+def test_the_missing_test_split_names_the_other(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "pairgan"):
+        assert open_samples(config_of(root), has_data_set=True).names == []
+    assert "has no split 'test'. Choose --split train or --split held_back.\n" in caplog.text
+    with pytest.raises(DataError, match="--split held_back: the file names no data set"):
+        open_samples(config_of(root), HELD_BACK, has_data_set=False)
