@@ -113,7 +113,9 @@ def _have_proportions_of_a_half(layout: Layout, config: Config) -> list[bool]:
     """
     trained = _trained_aspect(config)
     found: list[bool] = []
-    for index in range(len(layout)) if trained else ():
+    if trained is None:
+        return found
+    for index in range(len(layout)):
         with suppress(DataError):  # reported when the sample's turn comes
             height, width = read_size(layout.origin(index).files[0])
             found.append(abs(width / height / trained - 1) <= TOLERANCE)

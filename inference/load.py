@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -12,6 +12,7 @@ from configs import build
 from configs.image_sides import image_sides
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
+from inference.original_folder import NetworkKind, original_file
 from inference.original_weights import original_generator, original_network
 from models.encoded_generator import EncodedGenerator
 from models.feature_encoder import FeatureEncoder
@@ -26,6 +27,7 @@ from models.spectral_norm import settle_spectral_norm
 from models.style_encoder import StyleEncoder
 from models.unet_generator import UnetGenerator
 from utils.checkpoint import (
+    MOST_NAMED,
     CheckpointError,
     check_training_state,
     checkpoints_beside,
@@ -35,8 +37,6 @@ from utils.checkpoint import (
 from utils.checkpoint_folder import latest_file, newest_run
 from utils.log import logger
 from utils.safetensors_file import SUFFIX, read_safetensors
-
-NetworkKind = Literal["generator", "encoder", "discriminator"]
 
 EXPORT_FORMAT = "pairgan-generator"
 EXPORT_VERSION = "1"
@@ -78,10 +78,11 @@ class LoadedGenerator:
         }
 
 
-def find_checkpoint_file(checkpoint: Path | None) -> Path:
+def find_checkpoint_file(checkpoint: Path | None, kind: NetworkKind = "generator") -> Path:
     """Return a checkpoint file: the one named, or the latest valid one of a run.
 
-    checkpoint: a file, the folder of a run, or None for the newest run in runs/.
+    checkpoint: a file, the folder of a run, also of an original's, or None for the newest run in runs/.
+    kind: the network to look for in an original's folder, which has a file for each.
 
     Raises:
         CheckpointError: there is none.
@@ -94,15 +95,24 @@ def find_checkpoint_file(checkpoint: Path | None) -> Path:
     if not chosen.exists():
         if others := checkpoints_beside(chosen):
             raise CheckpointError(f"{chosen}: no such checkpoint file{others}")
-        runs = ", ".join(sorted({path.parent.name for path in chosen.parent.glob("*/checkpoint-*.pt")})) or "none"
+        runs = ", ".join(folder.name for folder in _runs_in(chosen.parent)) or "none"
         raise CheckpointError(f"{chosen}: no such checkpoint file. Runs in {chosen.parent}: {runs}.")
     if not chosen.is_dir():
         return chosen
-    file = latest_file(chosen, logger.warning)
+    file = latest_file(chosen, logger.warning) or original_file(chosen, kind)
     if file is None:
-        runs = ", ".join(sorted({str(path.parent) for path in chosen.glob("*/checkpoint-*.pt")})) or "none"
-        raise CheckpointError(f"{chosen}: the folder holds no checkpoint. Runs below it: {runs}.")
+        runs = ", ".join(map(str, _runs_in(chosen)))
+        weights = ", ".join(sorted(path.name for path in chosen.glob("*.pth"))[:MOST_NAMED])
+        other = f"Name one of its files: {weights}." if weights and not runs else f"Runs below it: {runs or 'none'}."
+        raise CheckpointError(f"{chosen}: the folder holds no checkpoint, and no {kind} of an original. {other}")
     return file
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    """Return the folders of runs, also of originals, in a folder."""
+    patterns = ("*/checkpoint-*.pt", "*/*_net_G.pth", "*/models/*_EMA.pth")
+    files = (path.relative_to(folder) for pattern in patterns for path in folder.glob(pattern))
+    return sorted({folder / path.parts[0] for path in files})
 
 
 def load_generator(

@@ -93,7 +93,7 @@ def open_split(arguments: argparse.Namespace) -> EncodedSplit:
     Raises:
         ConfigError, CheckpointError, OriginalWeightsError, DataError: a file cannot be used, or has no encoder.
     """
-    file = find_checkpoint_file(arguments.checkpoint)
+    file = find_checkpoint_file(arguments.checkpoint, "encoder" if arguments.config else "generator")
     if arguments.config is None:
         try:
             loaded = load_generator(file, arguments.overrides)

@@ -35,7 +35,7 @@ def test_a_file_of_the_originals_gives_the_originals_pictures(
     save_image(tmp_path / "in" / "x.png", rng.integers(0, n_classes or 256, shape, dtype=np.uint8))
     arguments = [
         "--checkpoint",
-        str(tmp_path / "latest_net_G.pth"),
+        str(tmp_path if n_classes else tmp_path / "latest_net_G.pth"),
         "--input",
         str(tmp_path / "in"),
     ]

@@ -21,7 +21,7 @@ def test_values_of_another_unit_are_reported(
     images = BRIGHT * torch.tensor([1000.0, 4.0]).view(2, 1, 1) * (BRIGHT > 0.75) * factor
     ids = torch.zeros((1, 16, 16), dtype=torch.int32)
     values = SourceValues(ValueRange((0.0, -4.0), (1000.0, 4.0)), kind)
-    maps = {"source": ids, "instances": None, "target": None} | {kind: images}
-    values.add(Sample(name="x", **maps))
+    source, further = (images, None) if kind == "source" else (ids, images)
+    values.add(Sample(name="x", source=source, instances=None, target=None, source_images=further))
     values.warn(World(0, 1, torch.device("cpu")))
     assert ("1 of 1 sources do not fit the values" in caplog.text) == is_reported
