@@ -63,7 +63,7 @@ def test_a_photograph_is_translated_outside_of_the_project(tiny_config: Path) ->
     Image.fromarray(photo).save(elsewhere / "photo.jpg", exif=exif)
     onnx = f"{ONNX}\nassert translated.shape == (1, 3, 32, 52)\n"
     pt2 = f"{PT2}\nassert translated.shape == (1, 3, 64, 64)\n"
-    inputs = ("--input", str(elsewhere / "photo.jpg"))
+    inputs = ("--input", str(elsewhere / "photo.jpg"), "--side", "none")
     assert_translated_as_by_test_py(onnx + pt2 + THREE_LINES, elsewhere, run_folder, *inputs)
 
 

@@ -99,7 +99,8 @@ def test_frames_are_those_of_the_same_images(arguments: list[str], clip: Path, t
     """The network translates a frame as it translates the frame's picture; batches and tiles do not change it."""
     for number, frame in enumerate(frames(clip), start=1):
         write_png(tmp_path / "pictures" / f"{number:06d}.png", frame.image)
-    translate(*arguments[:-1], str(tmp_path / "pictures"), "--output", str(tmp_path / "images"))
+    pictures = ["--side", "none", "--output", str(tmp_path / "images")]
+    translate(*arguments[:-1], str(tmp_path / "pictures"), *pictures)
     for options in ([], ["--batch-size", "5"], ["--tile", "16"]):
         kept = tmp_path / ("frames" + "".join(options))
         translate(*arguments, "--frames", str(kept), "--output", str(kept / "b.mkv"), *options)
@@ -115,7 +116,7 @@ def test_all_frames_have_the_same_noise(arguments: list[str], tmp_path: Path, cl
     still = write_video(tmp_path / "still" / "clip.mp4", n_frames=1, sound=None)
     write_png(tmp_path / "frame" / "clip.png", frames(still)[0].image)
     noisy = [*arguments[:-1], str(tmp_path / "frame" / "clip.png"), "--noise", "--seed", "3"]
-    translate(*noisy, "--output", str(tmp_path / "image"))
+    translate(*noisy, "--side", "none", "--output", str(tmp_path / "image"))
     moving = [*arguments, "--noise", "--seed", "3", "--output", str(tmp_path / "b.mp4"), "--frames"]
     translate(*moving, str(tmp_path / "frames"))
     first = read_rgb(tmp_path / "image" / "clip.png")

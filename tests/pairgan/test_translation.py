@@ -27,7 +27,7 @@ def pixels(image: Image.Image) -> np.ndarray:
 
 
 def by_test_py(run_folder: Path, output: Path, *inputs: str | Path) -> np.ndarray:
-    command = ["--checkpoint", run_folder, *inputs, "--output", output, "--opt-level", "O0"]
+    command = ["--checkpoint", run_folder, *inputs, "--side", "none", "--output", output, "--opt-level", "O0"]
     translate(*map(str, command))
     (result,) = (path for path in output.glob("*.png") if path.stem != "contact_sheet")
     return pixels(Image.open(result))
