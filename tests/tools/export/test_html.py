@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from data.batch import DataError
 from inference.load import load_generator
 from tests.runs import program_main, run
 from tools.export import html, web_runtime
@@ -86,6 +87,8 @@ def test_one_file_has_everything(tiny_run: Path, tmp_path: Path, archive: Path) 
 
 
 def test_samples_can_be_left_out(tiny_run: Path, tmp_path: Path, package: Path) -> None:
+    with pytest.raises(DataError, match=r"has no split 'held_back'\. Choose --split train or --split val or"):
+        export(tiny_run, tmp_path / "page.html", "--split", "held_back", "--web-runtime", str(package))
     export(tiny_run, tmp_path / "page.html", "--samples", "0", "--web-runtime", str(package))
     page = (tmp_path / "page.html").read_text()
     assert parts_of(page).keys() == {"worker", "runtime", "wasm", "generator"}
