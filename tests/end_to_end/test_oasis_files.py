@@ -110,8 +110,8 @@ def test_a_run_starts_from_the_files(tiny_config: Path, files: dict[str, Path], 
     ]
     settings += ["discriminator.base_channels=64", "discriminator.n_downsamplings=6", "discriminator.norm=instance"]
     settings += [f"data.root={label_data_set}", f"data.n_classes={N_CLASSES}", "data.instance_edges=false"]
-    settings += [f"init.generator={files['EMA']}", f"init.discriminator={files['D']}", "optimizer.learning_rate=0"]
-    run(tiny_config, *settings)
+    settings += [f"init.generator={files['EMA'].parent}", f"init.discriminator={files['D']}"]
+    run(tiny_config, *settings, "optimizer.learning_rate=0")
     state = checkpoint(tiny_config, 1)
     originals = {
         "generator": load_generator(files["EMA"]).generator,

@@ -96,7 +96,7 @@ def test_a_run_starts_from_the_files(tiny_config: Path, files: dict[str, Path], 
     settings = [*SPADE, "generator.n_upsamplings=5", "generator.norm=batch", "generator.base_channels=2"]
     settings += ["generator.hidden_channels=6", "discriminator.n_layers=3", "data.layout=paired_folders"]
     settings += [f"data.root={label_data_set}", "data.n_classes=4", "data.ignore_id=4", "data.instance_edges=false"]
-    settings += [f"init.generator={files['G']}", f"init.discriminator={files['D']}", "optimizer.learning_rate=0"]
+    settings += [f"init.generator={files['G']}", f"init.discriminator={files['D'].parent}", "optimizer.learning_rate=0"]
     run(tiny_config, *settings, "train.max_steps=1")
     trained = checkpoint(tiny_config, 1)["generator"]["network"]
     original = load_generator(files["G"]).generator
