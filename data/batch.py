@@ -80,10 +80,11 @@ class Batch:
         torch would otherwise move the tensors there in a thread of its queue, where errors are lost.
 
         Raises:
-            DataError: their sizes or dtypes differ.
+            DataError: their sizes or dtypes differ, or some lack a map that others have.
             RuntimeError: there is too little shared memory.
         """
         check_one_size([(sample.name, *sample.source.shape[-2:]) for sample in samples])
+        _check_same_kinds(samples)
         return cls(
             names=tuple(sample.name for sample in samples),
             source=cast(Tensor, _stack([sample.source for sample in samples])),
@@ -139,9 +140,20 @@ def check_one_size(samples: Sequence[tuple[str, int, int]]) -> None:
             )
 
 
+def _check_same_kinds(samples: Sequence[Sample]) -> None:
+    """Raise DataError where some samples lack a map that others have, which no layout of this program returns."""
+    for kind in MAPS:
+        by_presence = {getattr(sample, kind) is not None: sample.name for sample in samples}
+        if len(by_presence) > 1:
+            raise DataError(
+                f"one batch holds samples with and without {kind} ({by_presence[True]} has it, {by_presence[False]} "
+                "lacks it): let the layout read it for all samples, or for none"
+            )
+
+
 def _stack(maps: Sequence[Tensor | None]) -> Tensor | None:
     present = [tensor for tensor in maps if tensor is not None]
     forms = {f"{tuple(tensor.shape)} {tensor.dtype}" for tensor in present}
     if len(forms) > 1:
         raise DataError(f"maps of one batch differ ({', '.join(sorted(forms))}): choose train.batch_size=1")
-    return default_collate(present) if len(present) == len(maps) else None
+    return default_collate(present) if present else None

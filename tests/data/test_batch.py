@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
-from data.batch import Batch, DataError, Sample
+from data.batch import MAPS, Batch, DataError, Sample
 
 
 @pytest.mark.parametrize("other", [torch.zeros(1, 4, 4, dtype=torch.int32), torch.zeros(3, 4, 4, dtype=torch.uint8)])
@@ -16,3 +18,12 @@ def test_images_of_different_sizes_do_not_fit_one_batch() -> None:
     samples = [Sample(name, torch.zeros(3, 8, width, dtype=torch.uint8), None, None) for name, width in widths.items()]
     with pytest.raises(DataError, match=r"different sizes \(a 8x8, b 16x8\): choose a data\.preprocess"):
         Batch.of(samples)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in MAPS if kind != "source"])
+def test_no_map_of_a_batch_is_dropped_because_one_sample_lacks_it(kind: str) -> None:
+    bare = Sample("a", torch.zeros(3, 8, 8, dtype=torch.uint8), None, None)
+    complete = replace(bare, name="b", **{kind: torch.zeros(1, 8, 8, dtype=torch.uint8)})
+    with pytest.raises(DataError, match=rf"with and without {kind} \(b has it, a lacks it\): let the layout read it"):
+        Batch.of([bare, complete])
+    assert getattr(Batch.of([complete, complete]), kind).shape == (2, 1, 8, 8)
