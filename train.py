@@ -30,6 +30,7 @@ def main(argv: Sequence[str]) -> None:
     arguments = parser.parse_intermixed_args(argv)
 
     with handling_ctrl_c(leave_at_once):
+        from configs.data_root import check_data_root
         from configs.load import config_of, config_to_yaml  # after the command line is known to be good
         from configs.recipe import read_recipe
 
@@ -38,6 +39,8 @@ def main(argv: Sequence[str]) -> None:
     if arguments.print_config:
         sys.stdout.write(recipe.comment + config_to_yaml(config))
         return
+
+    check_data_root(config.data)
 
     with handling_ctrl_c(leave_at_once):
         from training.launch import launch  # torch takes seconds

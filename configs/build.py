@@ -72,7 +72,7 @@ def build_conditioning(config: Config) -> Conditioning:
     Raises:
         ConfigError: loss.class_weights names a class that there is not.
     """
-    ranges, n_classes = value_ranges(config.data), number_of_classes(config.data)
+    ranges, n_classes, table = value_ranges(config.data), number_of_classes(config.data), class_table(config.data)
     return Conditioning(
         n_classes=n_classes,
         instance_edges=config.data.instance_edges,
@@ -85,7 +85,7 @@ def build_conditioning(config: Config) -> Conditioning:
         regions=config.features.regions,
         encodes_style=config.style.channels > 0,
         edges_of="labels" if config.data.makes_instances else "instances",
-        class_weights=class_weights(config, n_classes),
+        class_weights=class_weights(config.loss.class_weights, n_classes, table.names if table else ()),
         further_channels=_further_channels(config.data),
         target_scale=config.generator.scale,
     )

@@ -1,9 +1,8 @@
 """The weights of classes: loss.class_weights, by name or id."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from configs.label_maps import class_table
-from configs.schema import Config, require
+from configs.schema.checks import require
 from utils.errors import ConfigError
 from utils.yaml_file import shortened
 
@@ -30,14 +29,14 @@ def read_class_weights(value: object, key: str) -> object:
     return {str(name): float(weight) for name, weight in weights.items()}
 
 
-def class_weights(config: Config, n_classes: int) -> dict[int, float]:
+def class_weights(given: Mapping[str, float], n_classes: int, names: Sequence[str]) -> dict[int, float]:
     """Return the weights other than 1 by class id; that of pixels without a class is at id `n_classes`.
+
+    given: by id or name. names: of the classes, by id; none where they have no names.
 
     Raises:
         ConfigError: there is no such class.
     """
-    given, table = config.loss.class_weights, class_table(config.data)
-    names = () if table is None else table.names
     if not given:
         return {}
     require(n_classes > 0, KEY, given, "{} where sources are no label maps: they have no classes")

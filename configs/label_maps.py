@@ -8,9 +8,10 @@ from torch import Tensor
 from configs.schema import DataConfig
 from data import LAYOUTS
 from data.layout import ClassTable
+from utils.class_colors import CITYSCAPES
 from utils.gallery import Swatch
 from utils.label_colors import IGNORED, LabelColors
-from utils.palette import CITYSCAPES, color_table
+from utils.palette import color_table
 
 
 def class_table(data: DataConfig) -> ClassTable | None:
@@ -54,7 +55,7 @@ def ignored_id(data: DataConfig) -> int | None:
     colors = data.colors
     if colors is None:
         return data.ignore_id
-    return colors.n_classes if len(colors.colors) > colors.n_classes else None
+    return colors.n_classes if len(colors.rgb) > colors.n_classes else None
 
 
 def label_map_settings(data: DataConfig, *, needs_instances: bool) -> dict[str, Any]:

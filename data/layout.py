@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol
 from torch import Tensor
 
 from data.batch import DataError, Sample
+from utils.data_root import data_root_problem
 from utils.digest import sha256_of_file
 from utils.text import counted
 
@@ -160,12 +161,9 @@ def data_set_folder(root: str) -> Path:
     Raises:
         DataError: there is no such folder.
     """
-    folder = Path(root).expanduser()
-    if folder.is_file():
-        raise DataError(f"data.root: is a file: {root}. Name its folder: data.root=FOLDER.")
-    if not folder.is_dir():
-        raise DataError(f"data.root: no such folder: {root}. Set data.root=FOLDER.")
-    return folder
+    if problem := data_root_problem(root):
+        raise DataError(problem)
+    return Path(root).expanduser()
 
 
 def describe_sample(layout: Layout, index: int) -> str:

@@ -17,9 +17,8 @@ from data.files.weight_file import read_weights
 from data.layout import Origin
 from data.stacked_sources import is_further, read_part, stacked
 from utils.label_colors import LabelColors
+from utils.limits import TARGET_SCALES
 
-TARGET_SCALES = (0.25, 0.5, 1, 2, 4)
-"""The sides that targets can have, in those of their sources."""
 _FEW_PIXELS = 2  # by which sizes differ where a program has rounded them
 GREY_LEVELS = (
     "these look like grey levels, as of black and white masks: name them as colours in a file for data.label_colors, "

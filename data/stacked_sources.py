@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from data.batch import DataError
-from data.files.stored_images import MAX_CHANNELS, StoredForm, check_depth, checked_values, read_pixels
+from data.files.stored_images import StoredForm, check_depth, checked_values, read_pixels
 from data.layout import Layout
+from utils.limits import MAX_CHANNELS
 from utils.text import counted
 
 _PREFIX = "source_"

@@ -7,12 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-CONTROLS_PER_SIDE = 4  # distances between control points along the shorter side of the output
-MOST_ELASTIC = 0.48 / CONTROLS_PER_SIDE
-"""Largest displacement, as a share of the shorter side, at which no deformation folds.
-
-A grid of cubic B-splines is one-to-one below 0.48 times the distance of its control points (Choi and Lee 2000).
-"""
+from utils.limits import CONTROLS_PER_SIDE
 
 
 @dataclass(frozen=True, eq=False)

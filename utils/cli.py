@@ -20,6 +20,7 @@ from utils.first_failure import print_first
 from utils.interrupts import INTERRUPTED, deferred, handling_ctrl_c
 from utils.suggestion import did_you_mean
 
+TO_MEND = 2  # exit code: the user has something to mend; Python exits with 1 after a fault of the program
 MAX_PROBLEMS = 10  # printed of one error
 _LESS_MEMORY = (
     "train with train.activation_checkpointing=true, smaller images (data.crop_width, data.load_width) or a smaller "
@@ -93,7 +94,7 @@ class ArgumentParser(argparse.ArgumentParser):
         else:
             problem = f"{message}; {self._hint(message, unknown, options)}"
         print_first([f"error: {_printable(problem)}\n"])
-        sys.exit(2)
+        sys.exit(TO_MEND)
 
     def _unknown(self, message: str, options: Sequence[str]) -> list[str]:
         """Return the options of the command line that are not of this program."""
@@ -157,8 +158,9 @@ def _program() -> str:
 def run_entry_point(main: Callable[[Sequence[str]], None]) -> int:
     """Call `main` with the command line and return the exit code.
 
-    The code is 2 after a UserError, an OSError or a lack of memory, 128 + N after signal N stopped a run, otherwise 0.
-    Any other exception is a fault of the application and keeps its traceback.
+    The code is TO_MEND after a UserError, an OSError or a lack of memory, 128 + N after signal N stopped a run,
+    otherwise 0. Programs that do their work but for some files exit with TO_MEND themselves. Any other exception is a
+    fault of the application and keeps its traceback.
     """
     _prepare_streams()
     try:
@@ -203,7 +205,7 @@ def _flush_output() -> None:
 
 def _report(problems: Sequence[str], *, is_consequence: bool = False) -> int:
     print_first([f"error: {_printable(problem)}\n" for problem in problems], is_consequence=is_consequence)
-    return 2
+    return TO_MEND
 
 
 def _problems(error: UserError | OSError) -> list[str]:

@@ -1,16 +1,17 @@
-"""The classes of label maps that are stored as pictures, by their colours."""
+"""The classes of label maps that are stored as pictures, by their colours. Reading them imports nothing slow."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-
+from utils.class_colors import CITYSCAPES, CMP_FACADES, ClassColor
 from utils.errors import ConfigError
-from utils.palette import CITYSCAPES, CMP_FACADES, ClassColor, color_table
 from utils.yaml_file import read_yaml, shortened
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 IGNORED = "ignored"
 MAX_CLASSES = 1000
@@ -26,12 +27,12 @@ class LabelColors:
     """The colour of each class.
 
     origin: the name of the data set, file or setting that defines them. names: of the K classes.
-    colors: (K + I, 3) uint8 RGB, of the K classes and then of pixels that no score counts.
+    rgb: K + I colours, of the classes and then of pixels that no score counts.
     """
 
     origin: str
     names: tuple[str, ...]
-    colors: Tensor
+    rgb: tuple[tuple[int, int, int], ...]
 
     @classmethod
     def of(cls, table: Mapping[Any, Any], origin: str, where: str) -> "LabelColors":
@@ -55,11 +56,11 @@ class LabelColors:
                 raise ConfigError(f"{where}: {key} is {color}, expected [R, G, B], each 0 to 255")
         if twice := {tuple(color) for color in colors if colors.count(color) > 1}:
             raise ConfigError(f"{where}: {list(min(twice))} is there twice: keep one")
-        return cls(origin, tuple(map(str, values)), torch.tensor(colors, dtype=torch.uint8))
+        return cls(origin, tuple(map(str, values)), tuple((red, green, blue) for red, green, blue in colors))
 
     def table(self) -> dict[str, Any]:
         """Return the table that `of` reads."""
-        values = self.colors.tolist()
+        values = [list(color) for color in self.rgb]
         table: dict[str, Any] = dict(zip(self.names, values, strict=False))
         return table | ({IGNORED: values[self.n_classes :]} if len(values) > self.n_classes else {})
 
@@ -68,11 +69,20 @@ class LabelColors:
         """The number of classes, K."""
         return len(self.names)
 
-    def classes_of(self, picture: Tensor, *, may_ignore: bool) -> Tensor:
+    @cached_property
+    def colors(self) -> "Tensor":
+        """The colours, (K + I, 3) uint8 RGB."""
+        import torch  # takes seconds, and a wrong setting is reported without it
+
+        return torch.tensor(self.rgb, dtype=torch.uint8)
+
+    def classes_of(self, picture: "Tensor", *, may_ignore: bool) -> "Tensor":
         """Return the (H, W) int64 classes of a (3, H, W) uint8 picture by the nearest colours; K for ignored ones.
 
         may_ignore: whether a pixel may be ignored; not in translated images, where every pixel has a class.
         """
+        import torch  # as in `colors`
+
         table = (self.colors if may_ignore else self.colors[: self.n_classes]).float()
         red, green, blue = picture.flatten(1).int()
         packed, back = (red * 2**16 + green * 2**8 + blue).unique(return_inverse=True)
@@ -119,7 +129,8 @@ def _of_data_set(name: str, classes: Sequence[ClassColor]) -> LabelColors:
     evaluated = {kind.name: kind.color for kind in classes if kind.is_evaluated}
     others = dict.fromkeys(kind.color for kind in classes if not kind.is_evaluated)
     ignored = [color for color in others if color not in evaluated.values()]
-    return LabelColors(name, tuple(evaluated), color_table([*evaluated.values(), *ignored]))
+    listed = (bytes.fromhex(color) for color in (*evaluated.values(), *ignored))
+    return LabelColors(name, tuple(evaluated), tuple((red, green, blue) for red, green, blue in listed))
 
 
 def _is_color(value: Any) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from configs.schema.checks import MOST_HALVINGS, MOST_LAYERS, require, require_at_least, require_between
-from data.map_reader import TARGET_SCALES
+from utils.limits import TARGET_SCALES
 
 MOST_UPSAMPLINGS = 7  # of spade
 MOST_STYLE_SIDE = 1024  # pixels, of a map at the lowest resolution: more than images have

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from configs.schema.checks import require
-from data.warp import MOST_ELASTIC
+from utils.limits import MOST_ELASTIC
 
 
 @dataclass(frozen=True)

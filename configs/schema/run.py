@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from configs.schema.checks import MOST, require, require_at_least
-from data.files.stored_images import MAX_CHANNELS
+from utils.limits import MAX_CHANNELS
 
 EXTRA_METRICS = ("lpips", "fid", "kid")
 

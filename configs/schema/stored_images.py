@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from configs.schema.checks import MOST_FRACTION, require
-from data.files.stored_images import MAX_CHANNELS
+from utils.limits import MAX_CHANNELS
 
 RGB_CHANNELS = (1, 3)  # brightness, and colours
 _TYPES = ("uint8", "uint16", "int16", "float32")

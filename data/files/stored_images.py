@@ -15,9 +15,9 @@ from data.batch import DataError
 from data.files.array_file import read_npy
 from data.files.image_files import ARRAY_SUFFIX, UnfitError, decode, upright
 from data.files.tiff_file import TIFF_SUFFIXES, holds_bytes, read_tiff
+from utils.limits import MAX_CHANNELS
 from utils.text import counted
 
-MAX_CHANNELS = 64
 _SIXTEEN_BIT = ("I;16", "I;16L", "I;16B")
 _MOST_IN_8_BITS = 255
 _ALPHA = {"LA": 1, "RGBA": 3}  # modes with transparency: their channels without it

@@ -7,7 +7,8 @@ from torch import Tensor
 from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2 import functional as F
 
-from data.warp import MOST_ELASTIC, Warp, affine_inverse, controls_of, read_ids, read_image
+from data.warp import Warp, affine_inverse, controls_of, read_ids, read_image
+from utils.limits import MOST_ELASTIC
 
 IDENTITY = ((1.0, 0.0), (0.0, 1.0))
 

@@ -17,7 +17,7 @@ from data.files.image_files import read_rgb
 from inference.output_folder import gallery_image
 from tests.conftest import save_image, write_tiny_config
 from tests.runs import assert_equal, checkpoint, program_main, run, translate, without_config
-from tools import check_data
+from tools.check_data import __main__ as check_data
 from utils.errors import ConfigError
 
 COLORS = np.array([[70, 130, 180], [128, 64, 128], [0, 0, 142], [0, 0, 0]], np.uint8)

@@ -23,7 +23,7 @@ from tests.images import GEO_TAGS, bands, heights, save_npy, tifffile
 from tests.runs import assert_equal, checkpoint, program_main, run, translate, without_config
 from tests.tools.playground.requests import ask, post
 from tests.tools.playground.serving import serving
-from tools import check_data
+from tools.check_data import __main__ as check_data
 from utils.checkpoint import CheckpointError
 from utils.errors import ConfigError, UserError
 

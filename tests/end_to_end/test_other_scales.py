@@ -27,8 +27,8 @@ from tests.runs import assert_equal, checkpoint, program_main, run, translate, w
 from tests.tools.playground.requests import post
 from tests.tools.playground.serving import serving
 from tests.videos import write_video
-from tools import check_data
-from tools.sample_sheet import training_sheet
+from tools.check_data import __main__ as check_data
+from tools.check_data.sample_sheet import training_sheet
 from utils.checkpoint import CheckpointError
 from utils.errors import ConfigError
 

@@ -15,7 +15,7 @@ from data.files.stored_images import StoredForm, read_stored
 from tests.conftest import save_image
 from tests.images import save_npy
 from tests.runs import OASIS, SPADE, assert_equal, checkpoint, program_main, run, translate, without_config
-from tools import check_data
+from tools.check_data import __main__ as check_data
 from utils.errors import ConfigError, UserError
 
 CONFIG = """

@@ -11,7 +11,7 @@ import torch
 from data.files.image_files import read_ids, read_rgb
 from tests.conftest import save_image, write_tiny_config
 from tests.runs import assert_equal, checkpoint, run, translate, without_config
-from tools import check_data
+from tools.check_data import __main__ as check_data
 from utils.errors import UserError
 
 SETTINGS = ["data.layout=paired_folders", "data.instance_edges=false", "data.preprocess=crop"]

@@ -8,7 +8,7 @@ from metrics.segmentation import class_line, class_table, confusion, label_score
 from utils.label_colors import LabelColors
 
 RED, GREEN, BLUE, BLACK = (200, 0, 0), (0, 200, 0), (0, 0, 200), (0, 0, 0)
-COLORS = LabelColors("test", ("red", "green", "blue"), torch.tensor([RED, GREEN, BLUE, BLACK], dtype=torch.uint8))
+COLORS = LabelColors("test", ("red", "green", "blue"), (RED, GREEN, BLUE, BLACK))
 
 
 def picture(*rows: str) -> torch.Tensor:

@@ -18,7 +18,7 @@ from data.preprocessing import Preprocessing
 from data.sampler import SampleKey
 from data.side_by_side import SideBySide
 from tests.reliability.images import CASES, PIXELS, TURNED, Case, encoded, oriented, png, size_of, write
-from tools import check_data
+from tools.check_data import __main__ as check_data
 
 pytestmark = pytest.mark.row(10)
 
@@ -160,7 +160,7 @@ def test_all_that_stands_against_a_data_set_is_told_at_once(tmp_path: Path, caps
         write(tmp_path / f"train_{other}" / f"{number}", Case(encoded(Image.fromarray(PIXELS).resize(size_of(case)))))
     with pytest.raises(SystemExit) as stopped:
         check_data.main(["--config", str(tmp_path / "run.yaml")])
-    assert stopped.value.code == 1
+    assert stopped.value.code == 2
     first, *lines, last = capsys.readouterr().out.splitlines()
     assert first == f"train: {len(CASES)} samples"
     assert last == f"{len(lines)} problems in train"

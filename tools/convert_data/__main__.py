@@ -19,7 +19,6 @@ from typing import get_args
 
 from data.batch import DataError
 from data.files.image_files import JPEG_QUALITY
-from data.map_reader import TARGET_SCALES
 from tools.convert_data.colors import colors_to_ids
 from tools.convert_data.conversion import convert_all
 from tools.convert_data.instances import to_instances
@@ -27,7 +26,8 @@ from tools.convert_data.layouts import to_folders, to_side_by_side
 from tools.convert_data.photo_settings import check_same_settings, read_photo_settings, write_photo_settings
 from tools.convert_data.photos import SPLITS, SUFFIXES, PhotoPairs, Source, from_photos, sources_of
 from tools.convert_data.videos import from_videos
-from utils.cli import ArgumentParser, run_entry_point, whole_number
+from utils.cli import TO_MEND, ArgumentParser, run_entry_point, whole_number
+from utils.limits import TARGET_SCALES
 from utils.log import log_to_console, logger
 from utils.text import counted
 
@@ -47,8 +47,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     }
     by_name = {name: commands.add_parser(name, help=text, description=text) for name, text in helps.items()}
     for name, command in by_name.items():
-        existing_help = "existing files; default: error, before anything is written"
-        command.add_argument("--existing", choices=("error", "keep", "replace"), default="error", help=existing_help)
+        existing_help = "existing files; default: refuse, before anything is written"
+        command.add_argument("--existing", choices=("refuse", "keep", "replace"), default="refuse", help=existing_help)
         if name == "source":
             _add_source_arguments(command.add_argument)
             continue
@@ -232,7 +232,7 @@ def training_command(arguments: argparse.Namespace, target: Path) -> str:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Convert a data set according to the command line; exit with code 1 if images could not be used."""
+    """Convert a data set according to the command line; exit with code 2 if images could not be used."""
     arguments = parse_arguments(argv)
     log_to_console(is_main=True)
     if arguments.command == "source":
@@ -245,7 +245,7 @@ def main(argv: Sequence[str]) -> None:
         else:
             problems = convert_to_pairs(arguments, target)
     if problems:
-        raise SystemExit(1)
+        raise SystemExit(TO_MEND)
 
 
 def log_left_out(problems: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ import yaml
 from torch import Tensor
 
 from data.batch import DataError
+from data.color_coded import IGNORE_ID
 from data.files.image_files import find_images, read_rgb
 from tools.convert_data.color_counts import ColorCounts, channels, count_all
 from tools.convert_data.color_warnings import NEAR, color_warnings
@@ -18,7 +19,6 @@ from utils.label_colors import IGNORED, LabelColors, read_label_colors
 from utils.log import logger
 from utils.text import counted
 
-IGNORE_ID = 255
 _JPEG_SUFFIXES = (".jpg", ".jpeg")
 _LISTED = 3
 
@@ -37,7 +37,7 @@ def colors_to_ids(origin: Path, target: Path, colors_file: str | None, existing:
     if not maps:
         raise DataError(*problems)
     table = target.with_name(f"{target.resolve().name}.yaml")
-    if table.exists() and existing == "error":
+    if table.exists() and existing == "refuse":
         raise DataError(f"{table}: already exists; choose another TO, or --existing keep or replace")
     if existing == "keep":
         colors_file = _kept_colors(target, table, colors_file)
@@ -62,7 +62,7 @@ def colors_to_ids(origin: Path, target: Path, colors_file: str | None, existing:
     logger.info(
         "%s: %s of %d classes; their colours are in %s", target, counted(n_written[""], "map"), colors.n_classes, table
     )
-    ignored = f" data.ignore_id={IGNORE_ID}" if len(colors.colors) > colors.n_classes else ""
+    ignored = f" data.ignore_id={IGNORE_ID}" if len(colors.rgb) > colors.n_classes else ""
     logger.info("to train on them: data.n_classes=%d%s; other splits: --colors %s", colors.n_classes, ignored, table)
     return problems + unusable
 
@@ -107,7 +107,7 @@ def _found(counts: ColorCounts, origin: Path, distance: float) -> LabelColors:
         )
     chosen.sort()
     names = tuple(f"class_{number}" for number in range(len(chosen)))
-    return LabelColors(str(origin), names, channels(chosen))
+    return LabelColors(str(origin), names, tuple((red, green, blue) for red, green, blue in channels(chosen).tolist()))
 
 
 def _read_as_ids(path: Path, colors: LabelColors) -> tuple[Tensor]:
@@ -122,7 +122,7 @@ def _summary(counts: ColorCounts, colors: LabelColors) -> list[str]:
     n_pixels, total = Counter[int](), counts.n_pixels.total()
     for color, number in zip(found, classes, strict=True):
         n_pixels[number] += counts.n_pixels[color]
-    values = colors.colors.tolist()
+    values = [list(color) for color in colors.rgb]
     rows = [(number, name, str(values[number])) for number, name in enumerate(colors.names)]
     if ignored := values[colors.n_classes :]:
         rows.append((IGNORE_ID, IGNORED, ", ".join(map(str, ignored))))

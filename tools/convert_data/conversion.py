@@ -18,7 +18,7 @@ from utils.atomic_file import replacing
 from utils.cores import usable_cores
 from utils.log import logger
 
-Existing = Literal["error", "keep", "replace"]
+Existing = Literal["refuse", "keep", "replace"]
 
 
 def _write_tiff32(path: Path, ids: Tensor) -> None:
@@ -49,7 +49,7 @@ def convert_all(conversions: Sequence[Conversion], existing: Existing) -> tuple[
     """Make the images; return the number of pairs of each split, those kept included, and the problems of the others.
 
     Raises:
-        DataError: a file exists, and `existing` is error.
+        DataError: a file exists, and `existing` is refuse.
         OSError: a file cannot be written.
     """
     kept, to_do = kept_and_to_do(conversions, existing)
@@ -61,7 +61,7 @@ def kept_and_to_do(conversions: Sequence[Conversion], existing: Existing) -> tup
     """Return the number of existing pairs of each split that are kept, and the conversions to be made.
 
     Raises:
-        DataError: a file exists, and `existing` is error.
+        DataError: a file exists, and `existing` is refuse.
     """
     check_absent(conversions, existing)
     kept = [c for c in conversions if existing == "keep" and all(_present(file) for file in c.files)]
@@ -88,8 +88,8 @@ def convert_each(conversions: Iterable[Conversion], total: int) -> tuple[Counter
 
 
 def check_absent(conversions: Sequence[Conversion], existing: Existing) -> None:
-    """Raise DataError where a file exists, and `existing` is error."""
-    if existing != "error":
+    """Raise DataError where a file exists, and `existing` is refuse."""
+    if existing != "refuse":
         return
     present = [file for conversion in conversions for wanted in conversion.files for file in _present(wanted)]
     if present:

@@ -114,7 +114,7 @@ def _file_colors(colors: LabelColors | None) -> list[tuple[str, int]]:
     """Return the colours of classes, and those of ignored pixels with the id that `classes_of_colors` gives them."""
     if colors is None:
         return []
-    return [(bytes(color).hex(), min(number, colors.n_classes)) for number, color in enumerate(colors.colors.tolist())]
+    return [(bytes(color).hex(), min(number, colors.n_classes)) for number, color in enumerate(colors.rgb)]
 
 
 def _trained_size(config: Config) -> tuple[int, int]:

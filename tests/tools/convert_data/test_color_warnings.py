@@ -13,7 +13,7 @@ from tools.convert_data.color_counts import ColorCounts, count_all, count_colors
 from tools.convert_data.color_warnings import color_warnings
 from utils.label_colors import LabelColors
 
-BLACK_AND_BLUE = LabelColors("test", ("sky", "sea"), torch.tensor([[0, 0, 0], [0, 0, 200]], dtype=torch.uint8))
+BLACK_AND_BLUE = LabelColors("test", ("sky", "sea"), ((0, 0, 0), (0, 0, 200)))
 REMEDY = "name it with --colors FILE if it is a class"
 
 
@@ -51,7 +51,7 @@ def test_shades_that_jpeg_makes_of_areas_are_no_warning() -> None:
 
 
 def test_the_shades_of_a_gradient_are_named() -> None:
-    shades = torch.arange(0, 256, 4, dtype=torch.uint8)[:, None].expand(64, 3)
+    shades = tuple((shade, shade, shade) for shade in range(0, 256, 4))
     colors = LabelColors("test", tuple(map(str, range(64))), shades)
     (line,) = color_warnings(drawn((slice(50, None), [0, 0, 0])), colors, is_jpeg=False)
     assert line.startswith("64 of 64 classes are within 8 of another, as the shades of a gradient are")

@@ -105,7 +105,7 @@ def test_interrupted_maps_have_their_table(
     (tmp_path / "other.yaml").write_text("a: [0, 0, 0]\nb: [0, 90, 200]\nignored: [[128, 64, 128]]\n")
     assert convert(command, maps, tmp_path / "ids", "--existing", "keep", "--colors", tmp_path / "other.yaml")[0] == 2
     (tmp_path / "ids.yaml").unlink()
-    assert convert(command, maps, tmp_path / "ids", "--existing", "error")[0] == 2
+    assert convert(command, maps, tmp_path / "ids", "--existing", "refuse")[0] == 2
     arguments = ("colors-to-ids", str(maps), str(tmp_path / "ids"), "--existing", "keep")
     (line,) = command.refusal(convert_data.main, *arguments)
     table = tmp_path / "ids.yaml"
@@ -130,7 +130,7 @@ def test_a_map_in_the_place_of_a_folder_is_refused(maps: Path, tmp_path: Path, c
 def test_photographs_and_bad_files_are_refused(maps: Path, tmp_path: Path, command: CommandLine) -> None:
     (maps / "bad.png").write_bytes(b"")
     code, out, _ = convert(command, maps, tmp_path / "ids")
-    assert code == 1
+    assert code == 2
     assert "left out: " in out
     assert sorted(path.name for path in (tmp_path / "ids").rglob("*.png")) == ["a.png", "b.png"]
     rng = np.random.default_rng(0)

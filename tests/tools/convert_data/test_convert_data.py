@@ -73,7 +73,7 @@ def test_what_cannot_be_used_is_named_and_the_rest_is_made(tmp_path: Path, comma
     save_image(tmp_path / "in/train_A/broken.png", grey)
     (tmp_path / "in/train_B/broken.png").write_bytes((tmp_path / "in/train_A/broken.png").read_bytes()[:40])
     code, out, _ = convert(command, "to-side-by-side", tmp_path / "in", tmp_path / "out")
-    assert code == 1
+    assert code == 2
     left_out = [line for line in out.splitlines() if line.startswith("left out: ")]
     assert len(left_out) == 3
     assert all(any(name in line for line in left_out) for name in ("lonely.png", "small.png", "train_B/broken.png"))
@@ -83,7 +83,7 @@ def test_what_cannot_be_used_is_named_and_the_rest_is_made(tmp_path: Path, comma
 def test_an_image_that_has_no_halves_is_left_out(tmp_path: Path, command: CommandLine) -> None:
     save_image(tmp_path / "in/train/odd.png", np.zeros((4, 5), np.uint8))
     code, out, _ = convert(command, "to-folders", tmp_path / "in", tmp_path / "out")
-    assert code == 1
+    assert code == 2
     assert "odd.png: is 5 pixels wide" in out
     assert not (tmp_path / "out").exists()
 
@@ -160,7 +160,7 @@ def test_reduced_sources_have_whole_pixels_and_their_command_trains(photos: Path
     target = photos.parent / "reduced"
     save_image(photos / "line.png", np.zeros((3, 90, 3), np.uint8))
     code, out, _ = convert(command, "from-photos", photos, target, "--source", "reduced", "--format", "png")
-    assert code == 1
+    assert code == 2
     assert "line.png: is 90x3, too small to be reduced by 4" in out
     made = pixels_in(target)
     split = split_of("odd", SHARES)
@@ -261,6 +261,6 @@ def test_sources_that_cannot_be_made_end_in_one_line(photos: Path, tmp_path: Pat
         (line,) = command.refusal(convert_data.main, "source", *arguments)
         assert expected in line
     code, out, _ = convert(command, "source", photos / "none.png", *like, tmp_path / "out")
-    assert code == 1
+    assert code == 2
     assert "left out: " in out
     assert not (tmp_path / "out").exists()

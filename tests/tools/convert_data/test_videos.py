@@ -162,7 +162,7 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, command: CommandLine) -> N
     cut.write_bytes(clip.read_bytes()[: clip.stat().st_size * 6 // 10])
     text.write_text("no video " * 20)
     code, out, _ = convert(command, clip, cut, text, tmp_path / "pairs", "--every", "2")
-    assert code == 1
+    assert code == 2
     left_out = [line for line in out.splitlines() if line.startswith("left out: ")]
     assert len(left_out) == 2
     assert "text.mp4: cannot be read as a video" in left_out[0]

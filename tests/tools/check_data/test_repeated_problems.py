@@ -1,4 +1,4 @@
-from tools.repeated_problems import without_repetition
+from tools.check_data.repeated_problems import without_repetition
 
 
 def missing(name: str, row: int = 0) -> str:

@@ -15,7 +15,8 @@ from PIL import Image
 
 import data.map_reader
 from tests.conftest import save_image
-from tools import check_data
+from tools.check_data import __main__ as check_data
+from tools.check_data.report import describe_ids
 from utils.cli import run_entry_point
 
 RGB = np.full((32, 64, 3), 99, dtype=np.uint8)
@@ -47,7 +48,7 @@ def test_every_problem_of_every_split_is_told(
     (root / "train_inst" / "a.png").write_bytes(b"no image")
     (root / "train_img" / "b.jpg").unlink()
     save_image(root / "test_img" / "d.jpg", RGB[:16])
-    assert check(monkeypatch, root, "--n-classes", 4) == 1
+    assert check(monkeypatch, root, "--n-classes", 4) == 2
     *lines, last = capsys.readouterr().out.splitlines()
     problems = [line for line in lines if not re.match(r"\w+: \d+ samples?$|ids ", line)]
     assert last == f"{len(problems)} problems in test, train"
@@ -77,10 +78,10 @@ def test_a_configuration_says_which_splits_and_sizes(
     settings = ["data.layout=paired_folders", f"data.root={root}", "data.instance_edges=false"]
     assert check(monkeypatch, "--config", tiny_config, *settings) == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith("no problem in train, test, val; ")
-    assert check(monkeypatch, "--config", tiny_config, *settings, "train.batch_size=2") == 1
+    assert check(monkeypatch, "--config", tiny_config, *settings, "train.batch_size=2") == 2
     assert "one batch holds images of different sizes (x 64x32, y 32x32)" in capsys.readouterr().out
     crops = ["data.preprocess=crop", "data.crop_width=64", "data.crop_height=32"]
-    assert check(monkeypatch, "--config", tiny_config, *settings, *crops) == 1
+    assert check(monkeypatch, "--config", tiny_config, *settings, *crops) == 2
     assert "y is 32x32, too small for a crop of 64x32" in capsys.readouterr().out
 
 
@@ -91,7 +92,7 @@ def test_images_that_hold_both_sides(
     folder = tmp_path / "train" if is_split else tmp_path
     save_image(folder / "x.png", RGB)
     save_image(folder / "odd.png", RGB[:, :31])
-    assert check(monkeypatch, tmp_path) == 1
+    assert check(monkeypatch, tmp_path) == 2
     out = capsys.readouterr().out
     assert f"{folder / 'odd.png'}: is 31 pixels wide, expected two halves of equal width" in out
     assert "each image is taken to hold both sides; tools.convert_data from-photos makes pairs of photographs" in out
@@ -104,10 +105,16 @@ def test_images_that_hold_both_sides(
         ([], "nothing to check; name a configuration with --config FILE, or a folder"),
         (["{root}/missing"], "missing: no such folder"),
         (["{root}/labels", "--n-classes", "3"], "holds no SPLIT_label for --n-classes 3; omit it"),
-        (["{root}/labels"], "expected SPLIT_label and SPLIT_img, .* name other layouts with --config FILE"),
+        (
+            ["{root}/labels"],
+            "expected SPLIT_label and SPLIT_img, .* by data.source_folder=.split._X data.target_folder=.split._Y",
+        ),
         (["{root}/train_A"], "train_A: is a side of pairs. Name the data set: .*"),
-        (["{root}/sides"], "images and masks hold files of the same names. Name the sides of pairs train_A and"),
-        (["{root}/x.png"], "x.png: is a file: name the folder"),
+        (
+            ["{root}/sides"],
+            "named by data.source_folder=images data.target_folder=masks",
+        ),
+        (["{root}/x.png"], "x.png: is a file, expected a folder"),
         (["--config", "{root}/missing.yaml"], "no such configuration file"),
     ],
 )
@@ -166,7 +173,7 @@ def test_a_file_that_ends_its_process_is_named_and_the_others_are_checked(
 
     monkeypatch.setattr(data.map_reader, "read_rgb", read)
     settings = ["data.layout=paired_folders", f"data.root={root}", "data.instance_edges=false", "data.timeout_s=1"]
-    assert check(monkeypatch, "--config", tiny_config, *settings) == 1
+    assert check(monkeypatch, "--config", tiny_config, *settings) == 2
     *lines, last = capsys.readouterr().out.splitlines()
     assert last.startswith("5 problems in train; ")
     lost = [line for line in lines if words in line]
@@ -184,11 +191,13 @@ def test_names_that_are_no_text_and_lines_in_names_are_told_in_a_line(
     (tmp_path / os.fsdecode(b"odd\xff\nname.png")).write_bytes(b"")
     save_image(tmp_path / "x.png", RGB)
     (tmp_path / "y.gif").touch()
-    assert check(monkeypatch, tmp_path) == 1
+    assert check(monkeypatch, tmp_path) == 2
     out = capfd.readouterr().out.splitlines()
     assert len([line for line in out if not line.startswith("warning: ")]) == 5
     assert out[2] == f"{tmp_path.name}: left out, being of other formats: 1 .gif"
-    assert out[3].endswith(r"/odd\udcff name.png: cannot be read as an image: it is empty")
+    assert out[3].endswith(
+        r"/odd\udcff name.png: cannot be read as an image: it is empty; copy it again, or leave it out"
+    )
 
 
 @pytest.mark.parametrize("other", ["train_label/b.png", "test_label/d.png"])
@@ -199,7 +208,7 @@ def test_palettes_that_differ_are_a_problem(
         image = Image.open(label_data_set / name)
         image.putpalette([0, 0, 0, 40, 20, 10 * number, 80, 80, 80])
         image.save(label_data_set / name)
-    assert check(monkeypatch, label_data_set, "--n-classes", 5) == 1
+    assert check(monkeypatch, label_data_set, "--n-classes", 5) == 2
     (problem,) = [line for line in capsys.readouterr().out.splitlines() if "have different palettes" in line]
     assert all(str(label_data_set / name) in problem for name in ("train_label/a.png", other))
 
@@ -227,4 +236,4 @@ def test_the_ids_that_occur_are_listed(
     ],
 )
 def test_ids_in_a_line(ids: set[int], ignore_id: int | None, line: str) -> None:
-    assert check_data.describe_ids(ids, 3, ignore_id) == line
+    assert describe_ids(ids, 3, ignore_id) == line

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import save_image
-from tools.recognized_layout import ANY_CLASSES, data_set_in
+from tools.check_data.recognized_layout import ANY_CLASSES, data_set_in
 from utils.errors import UserError
 
 

@@ -15,8 +15,6 @@ from inference.contact_sheet import SheetSample, contact_sheet
 from inference.pictures import picture, scaled_picture, weights_picture
 from utils.palette import colorize, label_colors
 
-MAX_SAMPLES = 200  # on a sheet, so that it can be opened
-
 
 def training_sheet(config: Config, layout: Layout, n_samples: int) -> Tensor | None:
     """Return `n_samples` samples from all over a training split on one (3, H, W) uint8 image; None without any.

@@ -22,8 +22,6 @@ def data_set_in(folder: Path, n_classes: int | None, overrides: Sequence[str]) -
     Raises:
         ConfigError, DataError: the layout is not recognized, or `n_classes` is without effect.
     """
-    if not folder.is_dir():
-        raise DataError(f"{folder}: is a file: name the folder" if folder.exists() else f"{folder}: no such folder")
     data: dict[str, Any] = {"root": str(folder), "preprocess": "none", "layout": "paired_folders"}
     source = _named_source(overrides)
     names = _splits(folder, source or "{split}_label")
@@ -47,7 +45,8 @@ def data_set_in(folder: Path, n_classes: int | None, overrides: Sequence[str]) -
     if not names:
         raise DataError(
             f"{folder}: expected SPLIT_label and SPLIT_img, SPLIT_A and SPLIT_B, or images that hold both sides, in it "
-            "or in a folder for each split; name other layouts with --config FILE"
+            "or in a folder for each split; name other folders "
+            "by data.source_folder={split}_X data.target_folder={split}_Y"
         )
     return config_from_dict({"data": data}, str(folder), overrides), {name: name != "test" for name in names}
 
@@ -58,8 +57,9 @@ def _check_sides(folder: Path, names: Sequence[str]) -> None:
         first, second = ({path.stem for path in (folder / name).iterdir()} for name in names)
         if first & second:
             raise DataError(
-                f"{folder}: {names[0]} and {names[1]} hold files of the same names. Name the sides of pairs train_A "
-                "and train_B, label maps and photos train_label and train_img"
+                f"{folder}: {names[0]} and {names[1]} hold files of the same names. Sides of pairs are named by "
+                f"data.source_folder={names[0]} data.target_folder={names[1]}, or the other way round, or are called "
+                "train_A and train_B, label maps and photos train_label and train_img"
             )
 
 

@@ -1,13 +1,5 @@
-"""Report all problems of a data set at once.
+"""All problems of a data set at once, and the peculiarities that training accepts."""
 
-python -m tools.check_data --config configs/NAME.yaml [section.key=value ...]
-python -m tools.check_data FOLDER [--n-classes N] [section.key=value ...]
-
-Without --n-classes label maps may hold any id, and those that occur are listed. --show N writes a sheet of training
-samples as they are stored and as they are cropped and augmented.
-"""
-
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +9,6 @@ from pathlib import Path
 
 from configs import build
 from configs.label_maps import named_classes
-from configs.load import load_config
 from configs.measured_ranges import undecided_sides, with_data, with_measured_ranges
 from configs.schema import Config
 from configs.schema.checks import MOST
@@ -31,20 +22,17 @@ from data.files.image_files import count_other_files, write_png
 from data.layout import Layout, PairingError, check_enough
 from data.map_reader import GREY_LEVELS
 from data.stacked_sources import stack_files
-from tools.recognized_layout import ANY_CLASSES, data_set_in
-from tools.repeated_problems import without_repetition
-from tools.sample_sheet import MAX_SAMPLES, training_sheet
-from utils.cli import ArgumentParser, OnlyOnce, run_entry_point
+from tools.check_data.recognized_layout import ANY_CLASSES
+from tools.check_data.repeated_problems import without_repetition
+from tools.check_data.sample_sheet import training_sheet
 from utils.cores import usable_cores
-from utils.errors import ConfigError
-from utils.log import log_to_console, logger
+from utils.log import logger
 from utils.text import counted
 
 _IGNORED_IDS = (255, 65535)  # as data sets mark pixels without a class
 _LISTED_RANGES = 8
 _LEVELS_APART = 8  # ids of classes lie nearer to each other than grey levels do
 _MUCH_OUTSIDE = 0.01  # of an image's values; percentiles leave a few outside
-_SHEET = "augmented_samples.png"
 _IMAGES = ("source", "source_images", "target")
 
 
@@ -235,41 +223,12 @@ def write_sheet(config: Config, split: str, n_samples: int, path: Path) -> None:
     logger.info("sheet of samples of %s: %s", split, path)
 
 
-def main(argv: Sequence[str]) -> None:
-    """Check a data set according to the command line; exit with code 1 if it has problems."""
-    parser = ArgumentParser(description="Report all problems of a data set at once.")
-    parser.add_argument(
-        "--config", type=Path, action=OnlyOnce, metavar="FILE", help="YAML file of the run that reads it"
-    )
-    parser.add_argument(
-        "--n-classes", type=int, metavar="N", help="number of classes of label maps, for FOLDER; default: any"
-    )
-    parser.add_argument(
-        "--show", type=int, default=0, metavar="N", help="write a sheet of N training samples, augmented as in training"
-    )
-    parser.add_argument(
-        "--sheet", type=Path, default=Path(_SHEET), metavar="FILE", help=f"of --show; default: {_SHEET}"
-    )
-    parser.add_argument(
-        "settings", nargs="*", metavar="FOLDER|section.key=value", help="data set, or settings of --config"
-    )
-    arguments = parser.parse_intermixed_args(argv)
-    if not 0 <= arguments.show <= MAX_SAMPLES:
-        raise ConfigError(f"--show is {arguments.show}, expected a number from 1 to {MAX_SAMPLES}")
-    is_guess = False
-    if arguments.config:
-        config = load_config(arguments.config, arguments.settings)
-        splits = splits_of_config(config)
-    elif arguments.settings:
-        folder, *overrides = arguments.settings
-        config, splits = data_set_in(Path(folder).expanduser(), arguments.n_classes, overrides)
-        is_guess = config.data.layout == "side_by_side"
-    else:
-        raise ConfigError("nothing to check; name a configuration with --config FILE, or a folder")
-    log_to_console(is_main=True)
+def check(config: Config, splits: Mapping[str, bool], *, n_shown: int, sheet: Path) -> int:
+    """Log what splits, given as in `splits_of_config`, have and lack; return the number of their problems.
+
+    n_shown: of samples on a sheet, which is written to `sheet`; 0 writes none.
+    """
     n_problems, found = 0, Found(class_names(config))
-    if is_guess:
-        logger.info("each image is taken to hold both sides; tools.convert_data from-photos makes pairs of photographs")
     config = completed(config, next(iter(splits)))
     for problem in problems_of_splits(config, splits, found):
         n_problems += 1
@@ -277,14 +236,9 @@ def main(argv: Sequence[str]) -> None:
     warnings = list(found.warnings())
     for warning in warnings:
         logger.info("warning: %s", " ".join(warning.split()))
-    if arguments.show:
-        write_sheet(config, "train" if "train" in splits else next(iter(splits)), arguments.show, arguments.sheet)
+    if n_shown:
+        write_sheet(config, "train" if "train" in splits else next(iter(splits)), n_shown, sheet)
     n_warnings = f"; {counted(len(warnings), 'warning')}" if warnings else ""
     count = counted(n_problems, "problem") if n_problems else "no problem"
     logger.info("%s in %s%s", count, ", ".join(splits), n_warnings)
-    if n_problems:
-        raise SystemExit(1)
-
-
-if __name__ == "__main__":
-    sys.exit(run_entry_point(main))
+    return n_problems

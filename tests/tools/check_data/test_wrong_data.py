@@ -13,7 +13,7 @@ from data.facades.dataset import SyntheticFacades
 from data.files.png_file import write_png16
 from tests.conftest import save_image
 from tests.images import tifffile
-from tools import check_data
+from tools.check_data import __main__ as check_data
 
 WIDTH = 128
 OF_16_BITS = ["data.source_range=[0,65535]", "data.target_range=[0,65535]"]
@@ -45,7 +45,7 @@ def save_pair(root: Path, index: int) -> None:
 def lines_of(root: Path, capsys: pytest.CaptureFixture[str], *settings: str) -> list[str]:
     with pytest.raises(SystemExit) as stopped:
         check_data.main([str(root), *settings])
-    assert stopped.value.code == 1
+    assert stopped.value.code == 2
     return capsys.readouterr().out.splitlines()
 
 

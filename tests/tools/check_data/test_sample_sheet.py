@@ -7,7 +7,8 @@ import torch
 
 from data.files.image_files import read_rgb
 from tests.conftest import save_image
-from tools import check_data
+from tools.check_data import __main__ as check_data
+from utils.errors import ConfigError
 
 AUGMENT = ["data.augment.rotation_degrees=[30,30]"]
 
@@ -60,5 +61,5 @@ def test_what_cannot_be_used_is_left_out(tmp_path: Path, capsys: pytest.CaptureF
 
 @pytest.mark.parametrize("number", ["-1", "100000"])
 def test_the_number_of_samples_is_checked(tmp_path: Path, number: str) -> None:
-    with pytest.raises(check_data.ConfigError, match=re.escape(f"--show is {number}, expected a number from 1 to 200")):
+    with pytest.raises(ConfigError, match=re.escape(f"--show is {number}, expected a number from 1 to 200")):
         check_data.main([str(tmp_path), "--show", number])

@@ -1,0 +1,41 @@
+"""Errors of settings and folders are reported before torch is imported, which takes seconds."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = """
+import contextlib, io, json, sys
+import train
+from tools.check_data.__main__ import main as check_data
+from utils.cli import run_entry_point
+
+found = []
+for program, *arguments in json.loads(sys.argv[1]):
+    sys.argv = [program, *arguments]
+    with contextlib.redirect_stderr(io.StringIO()) as errors:
+        code = run_entry_point({"train": train.main, "check_data": check_data}[program])
+    found.append([code, errors.getvalue(), sorted({"torch", "numpy", "PIL"} & set(sys.modules))])
+print(json.dumps(found))
+"""
+CASES = [
+    (["train", "--config", "demo", "train.batchsize=2"], "did you mean train.batch_size?"),
+    (["train", "--config", "demo", "loss.class_weights={car: x}"], "car has x, expected a number"),
+    (["train", "--config", "pix2pix_maps", "data.label_colors=missing.yaml"], "no such file: missing.yaml"),
+    (["train", "--config", "demo", "data.layout=paired_folders", "data.root=/nowhere"], "data.root: no such folder"),
+    (["train", "--config", "nowhere.yaml"], "nowhere.yaml: no such configuration file"),
+    (["check_data", "--config", "demo", "generator.scale=3"], "generator.scale is 3.0, expected one of 0.25"),
+    (["check_data", "--config", "own_pairs_small", "data.root=/nowhere"], "data.root: no such folder"),
+    (["check_data", "/nowhere"], "/nowhere: no such folder"),
+]
+
+
+def test_errors_of_settings_and_folders_come_before_slow_imports() -> None:
+    commands = json.dumps([words for words, _ in CASES])
+    result = subprocess.run([sys.executable, "-c", SCRIPT, commands], capture_output=True, text=True, cwd=ROOT)
+    assert result.returncode == 0, result.stderr
+    for (words, expected), (code, error, slow) in zip(CASES, json.loads(result.stdout), strict=True):
+        assert (code, slow) == (2, []), words
+        assert expected in error

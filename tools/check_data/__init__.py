@@ -1,0 +1,1 @@
+"""The checks of a data set, and their report."""

@@ -1,0 +1,83 @@
+"""Report all problems of a data set at once.
+
+python -m tools.check_data --config configs/NAME.yaml [section.key=value ...]
+python -m tools.check_data FOLDER [--n-classes N] [section.key=value ...]
+
+Without --n-classes label maps may hold any id, and those that occur are listed. --show N writes a sheet of training
+samples as they are stored and as they are cropped and augmented.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from configs.data_root import check_data_root
+from configs.load import load_config
+from utils.cli import TO_MEND, ArgumentParser, OnlyOnce, run_entry_point
+from utils.errors import ConfigError
+from utils.log import log_to_console, logger
+
+MAX_SAMPLES = 200  # on a sheet, so that it can be opened
+_SHEET = "augmented_samples.png"
+
+
+def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = ArgumentParser(description="Report all problems of a data set at once.")
+    parser.add_argument(
+        "--config", type=Path, action=OnlyOnce, metavar="FILE", help="YAML file of the run that reads it"
+    )
+    parser.add_argument(
+        "--n-classes", type=int, metavar="N", help="number of classes of label maps, for FOLDER; default: any"
+    )
+    parser.add_argument(
+        "--show", type=int, default=0, metavar="N", help="write a sheet of N training samples, augmented as in training"
+    )
+    parser.add_argument(
+        "--sheet", type=Path, default=Path(_SHEET), metavar="FILE", help=f"of --show; default: {_SHEET}"
+    )
+    parser.add_argument(
+        "settings", nargs="*", metavar="FOLDER|section.key=value", help="data set, or settings of --config"
+    )
+    arguments = parser.parse_intermixed_args(argv)
+    if not 0 <= arguments.show <= MAX_SAMPLES:
+        raise ConfigError(f"--show is {arguments.show}, expected a number from 1 to {MAX_SAMPLES}")
+    if not arguments.config and not arguments.settings:
+        raise ConfigError("nothing to check; name a configuration with --config FILE, or a folder")
+    return arguments
+
+
+def check_folder(folder: Path) -> None:
+    """Raise ConfigError where the folder that is to be checked is none."""
+    if not folder.is_dir():
+        what = "is a file, expected a folder" if folder.exists() else "no such folder"
+        raise ConfigError(f"{folder}: {what}: name that of a data set")
+
+
+def main(argv: Sequence[str]) -> None:
+    """Check a data set according to the command line; exit with code 2 if it has problems."""
+    arguments = parse_arguments(argv)
+    config = load_config(arguments.config, arguments.settings) if arguments.config else None
+    if config:
+        check_data_root(config.data)
+    else:
+        check_folder(Path(arguments.settings[0]).expanduser())
+
+    from tools.check_data.recognized_layout import data_set_in  # torch takes seconds
+    from tools.check_data.report import check, splits_of_config
+
+    if config:
+        splits = splits_of_config(config)
+    else:
+        folder, *overrides = arguments.settings
+        config, splits = data_set_in(Path(folder).expanduser(), arguments.n_classes, overrides)
+    log_to_console(is_main=True)
+    if not arguments.config and config.data.layout == "side_by_side":
+        logger.info("each image is taken to hold both sides; tools.convert_data from-photos makes pairs of photographs")
+    if check(config, splits, n_shown=arguments.show, sheet=arguments.sheet):
+        raise SystemExit(TO_MEND)
+
+
+if __name__ == "__main__":
+    sys.exit(run_entry_point(main))

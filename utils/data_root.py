@@ -1,0 +1,11 @@
+"""The folder of a data set, data.root. Imports nothing slow: a wrong one is reported before torch is there."""
+
+from pathlib import Path
+
+
+def data_root_problem(root: str) -> str | None:
+    """Return why `root` is no folder of a data set, with the remedy; None where it is one. `~` is the user's home."""
+    folder = Path(root).expanduser()
+    if folder.is_file():
+        return f"data.root: is a file: {root}. Name its folder: data.root=FOLDER."
+    return None if folder.is_dir() else f"data.root: no such folder: {root}. Set data.root=FOLDER."
