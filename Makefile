@@ -9,7 +9,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: setup demo test test-browser test-all check bench
+.PHONY: help setup demo test test-browser test-all check bench
+
+help:  # the first target: plain make prints the targets
+	@sed -n 's/^# //p;/^$$/q' Makefile
 
 setup: $(INSTALLED)
 

@@ -15,6 +15,8 @@ from utils.yaml_file import read_yaml, shortened
 
 FOLDER = Path(__file__).parent
 BASE = "base"
+_WRITTEN = "config.yaml"  # the settings of a run, in its folder
+_OF_CHECKPOINTS = (".pt", ".pth", ".safetensors")
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,12 @@ def _read(path: Path) -> tuple[Recipe, Path | None]:
         raise FileNotFoundError(
             f"{path}: no such configuration file; YAML files beside it: {beside}" + (f"; {meant}" if meant else "")
         )
+    if path.suffix in _OF_CHECKPOINTS:
+        written = path.with_name(_WRITTEN)
+        file = written if written.is_file() else "FILE"
+        raise ConfigError(f"{path}: is a checkpoint, expected a YAML file: --config {file} --resume {path}")
+    if (path / _WRITTEN).is_file():
+        raise ConfigError(f"{path}: is the folder of a run: --config {path / _WRITTEN}")
     values = read_yaml(path)
     if values is None:
         raise ConfigError(f"{path}: holds no settings; write {{}} in it to use the defaults, or name another file")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 from typing import Any, Self, cast
 
 import torch
@@ -12,19 +13,28 @@ from data.pixel_weights import stored_alike
 from utils.errors import UserError
 
 _LISTED = 5
+_ALIKE = 3  # problems that are one text
 
 
 class DataError(UserError):
     """The data set cannot be used as it is.
 
     problems: one or more lines, each of which names the file or the folder and the remedy. The error as a text holds
-    the first few.
+    the first few, and what several files have in the same way once.
     """
 
     def __str__(self) -> str:
         n_left = len(self.args) - _LISTED
         more = f"; and {n_left} more: python -m tools.check_data lists all" if n_left > 0 else ""
-        return "; ".join(self.args[:_LISTED]) + more
+        subjects: dict[str, list[str]] = {}
+        for problem in self.args[:_LISTED]:
+            subject, colon, what = problem.partition(": ")
+            subjects.setdefault(colon + what, []).append(subject)
+        texts = (
+            [f"{', '.join(alike)}{what}"] if len(alike) >= _ALIKE else [f"{subject}{what}" for subject in alike]
+            for what, alike in subjects.items()
+        )
+        return "; ".join(chain.from_iterable(texts)) + more
 
 
 class LoadingError(DataError):

@@ -7,6 +7,8 @@ from torch import Tensor
 from data.batch import DataError
 from utils.label_colors import LabelColors
 
+IGNORE_ID = 255  # of pixels without a class, in ids that are made of colours
+
 
 def classes_of_colors(picture: Tensor, colors: LabelColors, name: str) -> Tensor:
     """Return the classes of a (3, H, W) uint8 picture in the form of `Sample.source`; K where a colour is ignored.
@@ -28,6 +30,8 @@ def classes_of_colors(picture: Tensor, colors: LabelColors, name: str) -> Tensor
     if is_wrong.any():
         row, column = divmod(int(starts[is_wrong][0]), picture.shape[2])
         share = lengths[is_wrong].sum() / len(pixels)
+        if already := _ids_already(picture, colors):
+            raise DataError(f"{name}: {already}")
         remedy = (
             "Smoothed borders and JPEG make such colours: python -m tools.convert_data colors-to-ids gives them the "
             "nearest class; or list the colour in the file"
@@ -41,6 +45,19 @@ def classes_of_colors(picture: Tensor, colors: LabelColors, name: str) -> Tensor
     dtype = np.uint8 if n_classes <= 255 else np.int32
     classes = np.repeat(rows.clip(max=n_classes).astype(dtype), lengths)
     return torch.from_numpy(classes.reshape(1, *picture.shape[1:]))
+
+
+def _ids_already(picture: Tensor, colors: LabelColors) -> str:
+    """Return the remedy for a grey picture whose levels are ids of the classes; empty for another picture."""
+    levels = {level for level in picture[0].unique().tolist() if level != IGNORE_ID or (level,) * 3 in colors.rgb}
+    if not bool((picture == picture[:1]).all()) or max(levels, default=0) >= colors.n_classes:
+        return ""
+    has_ignored = len(colors.rgb) > colors.n_classes or bool((picture == IGNORE_ID).any())
+    settings = f"data.n_classes={colors.n_classes}{f' data.ignore_id={IGNORE_ID}' if has_ignored else ''}"
+    return (
+        "these are ids already, as python -m tools.convert_data colors-to-ids makes them, and no colours: set "
+        f"{settings} data.label_colors=null"
+    )
 
 
 def _packed(channels: np.ndarray) -> np.ndarray:

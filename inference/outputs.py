@@ -238,7 +238,7 @@ def report_metrics(
         logger.info("measured on  %s", MEASURED_ON[split])
     for line in class_table(summary.classes):
         logger.info("             %s", line)
-    comparison = f"{abs(below_baseline):.1%} {'below' if below_baseline >= 0 else 'ABOVE'}"
+    comparison = f"{abs(below_baseline):.1%} {'below' if below_baseline >= 0 else 'above'}"
     logger.info(f"baseline     L1 {baseline_l1:.4f} of the best constant colour; the generator is {comparison}")
     if "fid" in summary.whole and len(measured) < FEW_FOR_FID:
         logger.warning(

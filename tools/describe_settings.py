@@ -1,4 +1,4 @@
-"""Write configs/reference.yaml, every setting with its default and meaning: python -m tools.describe_settings."""
+"""Print every setting with its default and meaning; --write puts it into configs/reference.yaml."""
 
 import ast
 import inspect
@@ -21,7 +21,7 @@ _HEAD = """\
 # The command line overrides the file: train.batch_size=4, train.freeze_generator=[stem,downs.0], train.max_steps=null.
 # A wrong key or value is reported with what was expected. To print what a run uses:
 #   python train.py --config FILE [section.key=value ...] --print-config
-# Written by python -m tools.describe_settings from configs/schema.
+# Written by python -m tools.describe_settings --write from configs/schema.
 """
 
 
@@ -128,9 +128,14 @@ def yaml_value(value: object) -> str:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Rewrite the file."""
-    ArgumentParser(description="Write configs/reference.yaml from configs/schema.").parse_args(argv)
-    REFERENCE.write_text(reference_yaml(read_sections()), encoding="utf-8")
+    """Print the settings, or rewrite the file."""
+    parser = ArgumentParser(description="Print every setting with its default and meaning.")
+    parser.add_argument("--write", action="store_true", help="rewrite configs/reference.yaml, which holds them")
+    text = reference_yaml(read_sections())
+    if parser.parse_args(argv).write:
+        REFERENCE.write_text(text, encoding="utf-8")
+    else:
+        sys.stdout.write(text)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-_SYNONYMS = {"gpu": "cuda", "nvidia": "cuda"}
+_SYNONYMS = {"gpu": "cuda", "nvidia": "cuda", "error": "refuse"}
 
 
 def suggestion(text: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
@@ -12,7 +12,8 @@ def suggestion(text: str, known: Iterable[str], cutoff: float = 0.6) -> str | No
     synonym = _SYNONYMS.get(text.lower().partition(":")[0])
     if synonym in choices:
         return synonym
-    return next(iter(get_close_matches(text, choices, n=1, cutoff=cutoff)), None)
+    in_lower_case = {choice.lower(): choice for choice in choices}
+    return next((in_lower_case[word] for word in get_close_matches(text.lower(), in_lower_case, 1, cutoff)), None)
 
 
 def did_you_mean(text: str, known: Iterable[str], cutoff: float = 0.6) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from data.batch import DataError, LoadingError
-from data.files.image_files import MAX_PIXELS
+from data.files.image_files import COPY_AGAIN, MAX_PIXELS
 
 
 def read_npy(path: Path, n_channels: int) -> np.ndarray:
@@ -23,7 +23,7 @@ def read_npy(path: Path, n_channels: int) -> np.ndarray:
     except MemoryError as error:
         raise LoadingError(f"{path}: too little memory to read it") from error
     except (OSError, ValueError, EOFError, TypeError, SyntaxError, OverflowError) as error:
-        raise DataError(f"{path}: cannot be read as an array: {_first_line(error)}") from error
+        raise DataError(f"{path}: cannot be read as an array: {_first_line(error)}; {COPY_AGAIN}") from error
     shape = tuple(array.shape)
     if array.ndim == 2:
         array = array[None]

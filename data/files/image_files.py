@@ -52,16 +52,17 @@ _UPRIGHT = {  # the transposition that undoes each orientation of EXIF
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+COPY_AGAIN = "copy it again, or leave it out"
 _OTHER_TIFF = (
     "it is damaged, or a TIFF of other pixels than 8-bit grey or RGB, which paired_folders alone reads, where all "
-    "images are such"
+    f"images are such; {COPY_AGAIN}"
 )
 _OTHER_FILES = {
     **dict.fromkeys((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), _OTHER_TIFF),
     b"version https://git-lfs": "it is a pointer of Git LFS: git lfs pull",
-    b"<": "it is a page of HTML or XML, as a failed download leaves",
+    b"<": "it is a page of HTML or XML, as a failed download leaves: download it again",
     b"GIF8": "it is a GIF; save it as PNG",
-    b"\x93NUMPY": "it is a NumPy array, expected an 8-bit image",
+    b"\x93NUMPY": "it is a NumPy array, expected an 8-bit image: save it as PNG",
 }
 
 
@@ -334,12 +335,14 @@ def _orientation(image: Image.Image) -> int:
 
 
 def _reason(error: Exception, path: Path) -> str:
-    """Return why a file cannot be read."""
+    """Return why a file cannot be read, and the remedy."""
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     if isinstance(error, UnidentifiedImageError):
         with path.open("rb") as file:
             begin = file.read(64).lstrip(b"\xef\xbb\xbf \r\n\t")
-        other = next((what for mark, what in _OTHER_FILES.items() if begin.startswith(mark)), None)
-        return other or (f"it is damaged, or none of {', '.join(IMAGE_FORMATS)}" if begin else "it is empty")
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+        if other := next((what for mark, what in _OTHER_FILES.items() if begin.startswith(mark)), None):
+            return other
+        reason = f"it is damaged, or none of {', '.join(IMAGE_FORMATS)}" if begin else "it is empty"
+    elif isinstance(error, OSError) and error.strerror:
+        reason = error.strerror
+    return f"{reason}; {COPY_AGAIN}"

@@ -11,7 +11,7 @@ from PIL import Image
 
 from data.batch import DataError, LoadingError
 from data.files.georeference import KEYS, PIXEL_SCALE, TIE_POINTS, TRANSFORMATION, scaled_georeference
-from data.files.image_files import MAX_PIXELS
+from data.files.image_files import COPY_AGAIN, MAX_PIXELS
 
 TIFF_SUFFIXES = (".tif", ".tiff")
 _MAX_BYTES = 2**33  # of the pixels of one file: 64 channels of 32 bits at 33 megapixels
@@ -62,7 +62,7 @@ def read_tiff(path: Path) -> np.ndarray:
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         if "imagecodecs" in text:
             text = f"its compression needs a package: python -m pip install imagecodecs ({text})"
-        raise DataError(f"{path}: cannot be read as TIFF: {text}") from error
+        raise DataError(f"{path}: cannot be read as TIFF: {text}; {COPY_AGAIN}") from error
 
 
 def write_tiff(path: Path, pixels: np.ndarray, like: Path | None = None, scale: float = 1.0) -> None:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from data.batch import DataError
+from data.files.image_files import COPY_AGAIN
 from utils.text import counted
 
 if TYPE_CHECKING:
@@ -204,7 +205,8 @@ def _opened(path: Path) -> Iterator["InputContainer"]:
     except av.FFmpegError as error:
         is_empty = path.is_file() and not path.stat().st_size
         reason = error.strerror if isinstance(error, OSError) else "it is damaged, or no video"
-        raise DataError(f"{path}: cannot be read as a video: {'it is empty' if is_empty else reason}") from error
+        reason = "it is empty" if is_empty else reason
+        raise DataError(f"{path}: cannot be read as a video: {reason}; {COPY_AGAIN}") from error
     with container:
         yield container
 

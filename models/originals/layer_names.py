@@ -36,6 +36,14 @@ class OriginalWeightsError(UserError):
     """A state dict is not of pix2pixHD or pix2pix, or a network has no counterpart there."""
 
 
+class NoSuchNetworkError(OriginalWeightsError):
+    """The original has no network with a setting, `fault`."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__(f"the original has no such network: {fault}")
+        self.fault = fault
+
+
 @dataclass(frozen=True)
 class Layer:
     """The names of a convolution, and of the norm after it if there is one, in our network and in the original."""

@@ -13,7 +13,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from models.condition_reduction import ConditionReduction
 from models.originals import spade
-from models.originals.layer_names import OriginalWeightsError, Scheme
+from models.originals.layer_names import NoSuchNetworkError, OriginalWeightsError, Scheme
 from models.segmentation_discriminator import SegmentationDiscriminator
 from models.spade_block import SpadeBlock
 from models.spade_generator import SpadeGenerator
@@ -210,4 +210,4 @@ def _check_exportable(network: nn.Module) -> None:
             faults = {type(network).__name__: True}
     for fault, is_there in faults.items():
         if is_there:
-            raise OriginalWeightsError(f"the original has no such network: {fault}")
+            raise NoSuchNetworkError(fault)

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.originals.layer_names import OriginalWeightsError, Scheme
+from models.originals.layer_names import NoSuchNetworkError, OriginalWeightsError, Scheme
 from models.patch_discriminator import MultiscalePatchDiscriminator
 from models.spade_block import SpadeBlock
 from models.spade_generator import SpadeGenerator
@@ -276,4 +276,4 @@ def _check_exportable(network: nn.Module) -> None:
     }
     for fault, is_there in checks.items():
         if is_there():
-            raise OriginalWeightsError(f"the original has no such network: {fault}")
+            raise NoSuchNetworkError(fault)

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
-from models.originals.layer_names import Layer, OriginalWeightsError, Scheme, layers_of
+from models.originals.layer_names import Layer, NoSuchNetworkError, OriginalWeightsError, Scheme, layers_of
 from models.originals.oasis import export_oasis, import_oasis, is_oasis, recognize_oasis
 from models.originals.sizes import BUILDERS, Weights
 from models.originals.spade import export_spade, import_spade, is_spade, recognize_spade
@@ -140,9 +140,9 @@ def export_original(network: nn.Module, scheme: Scheme, *, biases_before_norms: 
                 for key in [key for key in state if key.startswith(f"{layer.our_norm}.")]:
                     weights[f"{layer.original_norm}.{key.rsplit('.', 1)[1]}"] = state.pop(key)
     except (AssertionError, AttributeError, KeyError) as error:
-        raise OriginalWeightsError(f"the original has no such network: {error}") from error
+        raise NoSuchNetworkError(str(error)) from error
     if state:
-        raise OriginalWeightsError(f"the original has no such network: {next(iter(state))} does not exist there")
+        raise NoSuchNetworkError(f"{next(iter(state))} does not exist there")
     return weights
 
 
@@ -153,11 +153,11 @@ def _conversion(scheme: Scheme) -> Conversion | None:
 def _check_exportable(network: nn.Module) -> None:
     for module in network.modules():
         if is_parametrized(module):
-            raise OriginalWeightsError("the original has no such network: spectral_norm")
+            raise NoSuchNetworkError("spectral_norm")
         if isinstance(module, nn.Upsample | UpsampledConv2d):
-            raise OriginalWeightsError("the original has no such network: upsample other than transposed")
+            raise NoSuchNetworkError("upsample other than transposed")
         if isinstance(module, nn.Conv2d) and module.padding_mode != "zeros":
-            raise OriginalWeightsError(f"the original has no such network: padding={module.padding_mode}")
+            raise NoSuchNetworkError(f"padding={module.padding_mode}")
 
 
 def _recognize(weights: Weights) -> Scheme:

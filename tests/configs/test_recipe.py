@@ -35,6 +35,19 @@ def test_a_missing_file_is_refused_with_its_neighbours_and_the_recipe_that_is_al
         load_config(tmp_path / "dmeo.yaml")
 
 
+def test_a_checkpoint_or_a_run_in_the_place_of_a_file_is_named_with_its_own_option(tmp_path: Path) -> None:
+    (tmp_path / "a.pt").write_bytes(b"PK")
+    with pytest.raises(
+        ConfigError, match=r"a\.pt: is a checkpoint, expected a YAML file: --config FILE --resume .*a\.pt"
+    ):
+        load_config(tmp_path / "a.pt")
+    (tmp_path / "config.yaml").touch()
+    with pytest.raises(ConfigError, match=r"--config .*config\.yaml --resume .*a\.pt$"):
+        load_config(tmp_path / "a.pt")
+    with pytest.raises(ConfigError, match=r"is the folder of a run: --config .*config\.yaml$"):
+        load_config(tmp_path)
+
+
 def test_settings_of_a_file_replace_those_of_its_base(tmp_path: Path) -> None:
     (tmp_path / "low.yaml").write_text("run: {seed: 1, name: low}\nloss: {l1: 5}\ntrain.epochs: 3")
     (tmp_path / "high.yaml").write_text("base: low.yaml\nrun: {name: high}\ntrain: {epochs: 4}")

@@ -55,7 +55,7 @@ def test_a_bad_sample_is_replaced_and_reported_once(tmp_path: Path, caplog: pyte
         str(tmp_path / f"bad0{number}.png") for number in (0, 1)
     ]
     assert "(1 of at most 10)" in warnings[0]
-    assert warnings[0].endswith("cannot be read as an image: it is empty")
+    assert warnings[0].endswith("cannot be read as an image: it is empty; copy it again, or leave it out")
 
 
 def test_the_replacement_does_not_depend_on_the_processes_or_on_where_a_run_resumes(tmp_path: Path) -> None:
@@ -84,7 +84,9 @@ def test_too_many_bad_samples_end_the_run(tmp_path: Path, n_workers: int) -> Non
 
 @pytest.mark.parametrize("n_bad", [3, 20])
 def test_no_good_sample_at_all_ends_the_run(tmp_path: Path, n_bad: int) -> None:
-    with pytest.raises(DataError, match=r"bad\d\d\.png: cannot be read as an image: it is empty"):
+    with pytest.raises(
+        DataError, match=r"bad\d\d\.png: cannot be read as an image: it is empty; copy it again, or leave it out"
+    ):
         batches(folder_of(tmp_path, 0, n_bad), 1, size=1)
 
 

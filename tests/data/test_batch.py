@@ -13,6 +13,15 @@ def test_maps_of_different_kinds_do_not_fit_one_batch(other: torch.Tensor) -> No
         Batch.of([Sample("a", first, None, None), Sample("b", other, None, None)])
 
 
+def test_what_several_files_have_in_the_same_way_is_one_text() -> None:
+    error = DataError(*(f"{name}.png: holds RGB pixels" for name in "abcdefg"), "z: no such folder")
+    assert str(error).count("RGB") == 1
+    assert str(error) == (
+        "a.png, b.png, c.png, d.png, e.png: holds RGB pixels; and 3 more: python -m tools.check_data lists all"
+    )
+    assert str(DataError("a: b: c", "d: b: c", "e")) == "a: b: c; d: b: c; e"
+
+
 def test_images_of_different_sizes_do_not_fit_one_batch() -> None:
     widths = {"a": 8, "b": 16}
     samples = [Sample(name, torch.zeros(3, 8, width, dtype=torch.uint8), None, None) for name, width in widths.items()]

@@ -14,6 +14,7 @@ from utils.label_colors import LabelColors
 
 TABLE = {"sky": [70, 130, 180], "road": [128, 64, 128], "car": [0, 0, 142], "ignored": [[0, 0, 0]]}
 COLORS = LabelColors.of(TABLE, "test", "test")
+ALL = LabelColors("test", COLORS.names, COLORS.rgb[:3])  # none is ignored
 IDS = np.random.default_rng(0).integers(0, 4, (9, 13))  # 3: ignored
 
 
@@ -51,6 +52,27 @@ def test_another_colour_is_named_with_its_pixel_and_the_remedy(color: list[int])
 def test_blue_and_red_in_each_others_place_are_named() -> None:
     with pytest.raises(DataError, match=r"In the order BGR all its colours are there: .*; exchange red and blue"):
         classes_of_colors(torch.from_numpy(picture(IDS)[..., ::-1].copy()).permute(2, 0, 1), COLORS, "x")
+
+
+@pytest.mark.parametrize(
+    ("ids", "colors", "ignored"),
+    [
+        (IDS % 3, ALL, ""),
+        (IDS % 3, COLORS, " data.ignore_id=255"),
+        (np.where(IDS > 2, 255, IDS), ALL, " data.ignore_id=255"),
+    ],
+)
+def test_ids_are_recognized_where_colours_are_expected(ids: np.ndarray, colors: LabelColors, ignored: str) -> None:
+    pixels = torch.from_numpy(ids.astype(np.uint8)).expand(3, -1, -1)
+    problem = rf"^x: these are ids already, .*: set data\.n_classes=3{ignored} data\.label_colors=null$"
+    with pytest.raises(DataError, match=problem):
+        classes_of_colors(pixels, colors, "x")
+
+
+def test_other_levels_of_grey_are_no_ids() -> None:
+    pixels = torch.from_numpy((IDS + 3).astype(np.uint8)).expand(3, -1, -1)
+    with pytest.raises(DataError, match=r"none of data\.label_colors"):
+        classes_of_colors(pixels, COLORS, "x")
 
 
 @pytest.mark.parametrize("kind", ["RGB", "RGBA", "palette"])

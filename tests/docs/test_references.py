@@ -2,6 +2,8 @@
 
 import argparse
 import re
+import shutil
+import subprocess
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -13,6 +15,7 @@ from configs.load import load_config, settings_by_key
 from configs.schema import Config
 from tests.docs.documents import DOCUMENTS, ROOT, commands, prose, words
 from tests.runs import translation_script
+from tools import describe_settings
 from tools.describe_settings import REFERENCE, Section, read_sections, reference_yaml
 
 KEYS = set(settings_by_key(Config()))
@@ -94,8 +97,33 @@ def test_modules_are_there(document: Path) -> None:
 
 def test_the_reference_is_as_the_schema_says() -> None:
     assert REFERENCE.read_text(encoding="utf-8") == reference_yaml(read_sections()), (
-        "run: python -m tools.describe_settings"
+        "run: python -m tools.describe_settings --write"
     )
+
+
+def test_settings_are_printed_and_the_file_is_written_on_request_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "reference.yaml"
+    monkeypatch.setattr(describe_settings, "REFERENCE", file)
+    describe_settings.main([])
+    assert (capsys.readouterr().out, file.exists()) == (reference_yaml(read_sections()), False)
+    describe_settings.main(["--write"])
+    assert file.read_text(encoding="utf-8") == reference_yaml(read_sections())
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+@pytest.mark.parametrize("command", [["make"], ["make", "help"]])
+def test_make_prints_its_targets(command: list[str]) -> None:
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    (targets,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert {*re.findall(r"make ([a-z-]+)", printed), "help", "setup"} == set(targets.split())
+
+
+def test_every_module_among_the_tools_is_a_command() -> None:
+    assert {path.stem for path in (ROOT / "tools").glob("*.py")} == {name for name in MODULES if "." not in name} | {
+        "__init__"
+    }
 
 
 def test_every_setting_has_a_meaning() -> None:

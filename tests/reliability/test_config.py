@@ -8,7 +8,8 @@ import pytest
 import train
 from tests.reliability.command_line import CommandLine
 from tests.runs import translation_script
-from tools import check_data, cluster_features
+from tools import cluster_features
+from tools.check_data import __main__ as check_data
 from tools.convert_data import __main__ as convert_data
 from tools.export import __main__ as export
 
@@ -144,6 +145,7 @@ OVERRIDES: dict[str, tuple[list[str], list[str]]] = {
     "below a value": (["run.seed.x=5"], [r"unknown key run\.seed\.x; did you mean run\.seed\?"]),
     "list for a number": (["run.seed=[1,2]"], [r"run\.seed is \[1, 2\], expected a whole number"]),
     "broken list": (["train.freeze_generator=[a"], [r"not valid YAML"]),
+    "another case": (["data.direction=btoa"], [r"is btoa, expected one of AtoB, BtoA; did you mean BtoA\?"]),
     "several": (["run.sed=1", "train.epochs=x", "train.batch_size=0"], ["run.sed", "epochs is x", "batch_size is 0"]),
 }
 
@@ -206,6 +208,8 @@ def test_overrides_of_every_form_work(
         ("test", ["--device", "gpu"], r"--device: invalid choice: 'gpu' .*; did you mean cuda\?$"),
         ("convert", ["to-folder", "A", "B"], r"invalid choice: 'to-folder' .*; did you mean to-folders\?$"),
         ("convert", ["to-folders", "A", "B", "--exsting", "keep"], r"did you mean --existing\?$"),
+        ("convert", ["to-folders", "A", "B", "--existing", "error"], r"'error' .*; did you mean refuse\?$"),
+        ("export", ["--format", "onnx", "--existing", "error"], r"'error' .*; did you mean refuse\?$"),
         ("test", ["--batch-size", "0"], r"argument --batch-size: '0' is not a whole number above 0; see .* --help"),
         ("test", ["--checkpoint", ""], r"argument --checkpoint: '' is no path: name one, or leave the option out"),
         ("cluster", ["--clusters", "0"], r"--clusters 0: expected at least 1"),

@@ -45,8 +45,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     formats = "program of torch.export; ONNX; a page to draw on; weights that test.py reads; the file of an original"
     add("--format", choices=tuple(FILE_NAMES), required=True, help=formats)
     add("--output", type=Path, metavar="PATH", help="default: generator.FORMAT, latest_net_G.pth beside the checkpoint")
-    existing_help = "an existing file; default: error"
-    add("--existing", choices=("error", "replace"), default="error", help=existing_help)
+    existing_help = "an existing file; default: refuse"
+    add("--existing", choices=("refuse", "replace"), default="refuse", help=existing_help)
     add("--weights", choices=("ema", "raw"), default="ema", help="ema: the moving average, if the run has one")
     dtypes = "of weights and arithmetic; inputs and outputs keep their types; default: float32"
     add("--dtype", choices=("float32", "float16", "bfloat16"), help=dtypes)

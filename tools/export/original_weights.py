@@ -12,7 +12,7 @@ from models.encoded_generator import EncodedGenerator
 from models.feature_encoder import FeatureEncoder
 from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer
-from models.originals.layer_names import OriginalWeightsError, Scheme
+from models.originals.layer_names import NoSuchNetworkError, OriginalWeightsError, Scheme
 from models.originals.weights import export_original, import_original
 from models.patch_discriminator import MultiscalePatchDiscriminator
 from models.pixel_discriminator import PixelDiscriminator
@@ -67,11 +67,11 @@ def _scheme_of_patches(discriminator: MultiscalePatchDiscriminator) -> Scheme:
     heads = [cast(nn.Conv2d, scale.get_submodule("head")) for scale in discriminator.scales]
     padding, is_normed = heads[0].padding[0], bool(spectral_norms(discriminator))
     if is_parametrized(heads[0]):
-        raise OriginalWeightsError("the original has no such network: spectral_norm all")
+        raise NoSuchNetworkError("spectral_norm all")
     if padding == 1 and len(heads) == 1 and not is_normed:
         return "patch"
     if padding != 2:
-        raise OriginalWeightsError(f"the original has no such network: padding {padding}")
+        raise NoSuchNetworkError(f"padding {padding}")
     return "spade_multiscale" if is_normed else "multiscale"
 
 
@@ -103,6 +103,19 @@ def write_original(network: nn.Module, path: Path, family: str) -> None:
     Raises:
         OriginalWeightsError: the family has no such network.
     """
+    try:
+        weights = _original_weights(network, path, family)
+    except NoSuchNetworkError as error:
+        others = "; --format safetensors, onnx and pt2 take any generator"
+        raise OriginalWeightsError(
+            f"{family} has no such network: {error.fault}{'' if isinstance(network, DISCRIMINATORS) else others}"
+        ) from error
+    write_weights_file(path, weights)
+    logger.info("wrote %s: %d tensors in the format of %s", path, len(weights), family)
+
+
+def _original_weights(network: nn.Module, path: Path, family: str) -> dict[str, torch.Tensor]:
+    """Return the state dict of the family; raise OriginalWeightsError where importing it gives other weights."""
     has_instance_norm = any(isinstance(module, nn.InstanceNorm2d) for module in network.modules())
     # pix2pixHD has a bias before every norm, pix2pix only before instance norm
     weights = export_original(
@@ -112,5 +125,4 @@ def write_original(network: nn.Module, path: Path, family: str) -> None:
     for key, value in network.state_dict().items():
         if not torch.equal(again[key], value):
             raise OriginalWeightsError(f"{path}: {key} changes when it is imported again")
-    write_weights_file(path, weights)
-    logger.info("wrote %s: %d tensors in the format of %s", path, len(weights), family)
+    return weights

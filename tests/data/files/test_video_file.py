@@ -245,8 +245,8 @@ def test_what_is_no_video_is_refused(tmp_path: Path) -> None:
                 packet.stream = stream
                 output.mux(packet)
     for name, message in {
-        "text.mp4": r"cannot be read as a video: it is damaged, or no video$",
-        "empty.mp4": r"cannot be read as a video: it is empty$",
+        "text.mp4": r"cannot be read as a video: it is damaged, or no video; copy it again, or leave it out$",
+        "empty.mp4": r"cannot be read as a video: it is empty; copy it again, or leave it out$",
         "none.mp4": r"none\.mp4: no such file$",
         "only.mp4": r"holds only sound\.",
         "blank.mp4": r"holds no frame that can be decoded\.",
