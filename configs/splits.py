@@ -16,8 +16,12 @@ def validation_split(config: Config) -> str | None:
 
 
 def divided(config: Config, train: Layout) -> tuple[Subset, Subset]:
-    """Return the samples of the training split to train on, and those that train.validation_share holds back."""
-    return hold_back(train, config.train.validation_share)
+    """Return the samples of the training split to train on, and those that train.validation_share holds back.
+
+    Raises:
+        ConfigError: a name is of no group of train.validation_group.
+    """
+    return hold_back(train, config.train.validation_share, config.train.validation_group)
 
 
 def has_split(config: Config, split: str) -> bool:

@@ -35,6 +35,7 @@ def unused_settings(config: Config) -> list[str]:
     unused += ["optimizer.step_epochs"] if config.optimizer.decay != "step" else []
     unused += ["optimizer.plateau_epochs"] if config.optimizer.decay != "plateau" else []
     unused += ["amp.dtype"] if config.amp.opt_level == "O0" else []
+    unused += [] if config.train.validation_share else ["train.validation_group"]
     values, defaults = settings_by_key(config), settings_by_key(Config())
     changed = (key for key in dict.fromkeys(unused) if key in values and values[key] != defaults[key])
     return [f"{key}={values[key]}" for key in changed]

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from data.batch import Sample
+from data.groups import groups_of
 from data.layout import Layout, Origin
 
 
@@ -35,19 +36,30 @@ class Subset:
         return self._layout.read(self._indices[index])
 
 
-def hold_back(layout: Layout, share: float) -> tuple[Subset, Subset]:
+def hold_back(layout: Layout, share: float, group: str | None = None) -> tuple[Subset, Subset]:
     """Split a layout into the samples to train on and about a `share` of them that is held back.
 
     A sample is held back by the hash of its name alone: adding samples moves none from one side to the other.
+
+    group: a regular expression on names, whose groups are held back as wholes, by the hashes of their names; see
+        `groups_of`. The share is then one of the groups.
+
+    Raises:
+        ConfigError: a name is of no group.
     """
-    is_held_back = [_position(name) < share for name in layout.names]
+    is_held_back = [_position(name) < share for name in _drawn(layout, group)]
     sides = [[index for index, held in enumerate(is_held_back) if held is side] for side in (False, True)]
     return Subset(layout, sides[0]), Subset(layout, sides[1])
 
 
-def smallest_share(layout: Layout) -> float:
+def smallest_share(layout: Layout, group: str | None = None) -> float:
     """Return the smallest share, in hundredths, with which `hold_back` holds back a sample; 1 without samples."""
-    return (int(100 * min(map(_position, layout.names), default=1)) + 1) / 100
+    return (int(100 * min(map(_position, _drawn(layout, group)), default=1)) + 1) / 100
+
+
+def _drawn(layout: Layout, group: str | None) -> Sequence[str]:
+    """Return the name by which each sample is drawn: its own, or that of its group."""
+    return layout.names if group is None else groups_of(layout.names, group)
 
 
 def _position(name: str) -> float:

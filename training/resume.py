@@ -8,7 +8,7 @@ from torch import OutOfMemoryError
 
 from configs import build
 from configs.load import config_differences, config_from_dict
-from configs.schema import Config
+from configs.schema import Config, TrainConfig
 from configs.splits import validation_split
 from data.fingerprint import difference
 from inference.load import find_checkpoint_file, load_network
@@ -132,12 +132,12 @@ def check_same_networks(saved: Config, wanted: Config, path: Path) -> None:
 
 def _has_changed_data(training: Training, found: LoadedCheckpoint, *, is_accepted: bool) -> bool:
     world, saved = training.world, found.state.get("data")
-    share, now = config_from_dict(found.state["config"], str(found.path)).train.validation_share, training.config.train
-    if share != now.validation_share and not is_accepted and validation_split(training.config) is None:
+    before = config_from_dict(found.state["config"], str(found.path)).train
+    moved = _moved_between_sides(before, training.config.train)
+    if moved and not is_accepted and validation_split(training.config) is None:
         raise CheckpointError(
-            f"{found.path}: train.validation_share was {share:g}, now it is {now.validation_share:g}, which moves "
-            "samples between training and validation. Set it back, or resume from the next epoch with "
-            "--accept-changed-data"
+            f"{found.path}: {moved}, which moves samples between training and validation. Set it back, or resume from "
+            "the next epoch with --accept-changed-data"
         )
     change = difference(saved, training.layout) if saved is not None and world.is_main else None
     change = world.gather(change)[0]  # the main process alone looks at each file
@@ -149,6 +149,15 @@ def _has_changed_data(training: Training, found: LoadedCheckpoint, *, is_accepte
     if change:
         logger.warning("the train split has changed: %s; resuming from the next epoch", change)
     return change is not None
+
+
+def _moved_between_sides(before: TrainConfig, now: TrainConfig) -> str:
+    """Return the change of a setting that holds samples back; empty where it holds back the same."""
+    if before.validation_share != now.validation_share:
+        return f"train.validation_share was {before.validation_share:g}, now it is {now.validation_share:g}"
+    if now.validation_share and before.validation_group != now.validation_group:
+        return f"train.validation_group was {before.validation_group}, now it is {now.validation_group}"
+    return ""
 
 
 def is_latest_of(run_folder: Path, found: LoadedCheckpoint) -> bool:

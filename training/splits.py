@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from configs import build
 from configs.schema import Config
 from configs.splits import HELD_BACK, TRAIN, divided, validation_split
+from data.groups import groups_of, shared_beginnings, suggested_setting
 from data.layout import Layout
 from data.subset import smallest_share
 from utils.errors import ConfigError
@@ -42,17 +43,17 @@ def open_splits(config: Config) -> Splits:
 
     Raises:
         DataError: a folder is missing or empty, or a file has no partner.
-        ConfigError: train.validation_share holds back no sample, or all.
+        ConfigError: train.validation_share holds back no sample, or all; or train.validation_group finds no group.
     """
     train, share = build.build_layout(config, TRAIN, needs_targets=True), config.train.validation_share
-    own = validation_split(config)
+    own, group = validation_split(config), config.train.validation_group
     if own or not share:
         return Splits(train, own or TRAIN)
     rest, held_back = divided(config, train)
     if not len(rest) or not len(held_back):
         which, remedy = ("every sample", "lower it")
         if not len(held_back):
-            which, remedy = ("no sample", f"raise it to {smallest_share(train):g} or more")
+            which, remedy = ("no sample", f"raise it to {smallest_share(train, group):g} or more")
         raise ConfigError(f"train.validation_share is {share:g}, which holds back {which} of {len(train)}: {remedy}")
     return Splits(rest, HELD_BACK, held_back)
 
@@ -64,7 +65,8 @@ def describe_validation(config: Config, splits: Splits, n_samples: int) -> list[
     if splits.held_back:
         return [
             f"validation     {n_samples} of {counted(len(splits.held_back), 'training sample')} held back by "
-            f"train.validation_share={share:g}"
+            f"train.validation_share={share:g}{_groups(config, splits.train, splits.held_back)}",
+            *([] if config.train.validation_group else _shared(splits.train, splits.held_back)),
         ]
     if splits.validation != TRAIN:
         return [f"{line}; train.validation_share has no effect" if share else line]
@@ -75,4 +77,27 @@ def describe_validation(config: Config, splits: Splits, n_samples: int) -> list[
     return [
         f"{line}, which are trained on: {remedy}",
         *([f"warning        checkpoint.best={best} chooses by training samples"] if best != "none" else []),
+    ]
+
+
+def _groups(config: Config, train: Layout, held_back: Layout) -> str:
+    """Return how many groups are held back, of how many; empty without train.validation_group."""
+    pattern = config.train.validation_group
+    if pattern is None:
+        return ""
+    held, rest = (len(set(groups_of(layout.names, pattern))) for layout in (held_back, train))
+    each = ": each sample is one" if held + rest == len(held_back) + len(train) else ""
+    return f", {held} of {held + rest} groups of train.validation_group={pattern}{each}"
+
+
+def _shared(train: Layout, held_back: Layout) -> list[str]:
+    """Return a warning where names of both sides begin alike, as the slices of a patient do."""
+    shared = shared_beginnings(train.names, held_back.names)
+    if not shared:
+        return []
+    (ours, theirs), *others = shared
+    more = f", and {counted(len(others), 'other beginning')}" if others else ""
+    return [
+        f"warning        training and held-back names begin alike: {ours} and {theirs}{more}; if these are of one "
+        f"patient or scene, {suggested_setting(ours)} keeps them on one side"
     ]

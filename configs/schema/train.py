@@ -1,5 +1,6 @@
 """Section `train`."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -21,6 +22,10 @@ class TrainConfig:
     """Share of the training samples that is held back where the data set has no split for validation: they are in no
     batch and serve as its samples. Which ones follows from their names, so that adding samples moves none. 0: none;
     training samples are then shown."""
+    validation_group: str | None = None
+    """A regular expression on the names of samples, as p[0-9]+ on p001_slice03: samples in whose names it, or its
+    parentheses, find the same are one group. Groups are held back as wholes, so that no patient or scene is on both
+    sides, and validation_share counts them. null: each sample by itself."""
     batch_size: int = 1
     """Samples per process in one forward pass."""
     accumulation_steps: int = 1
@@ -83,6 +88,15 @@ class TrainConfig:
             are_names = all(type(prefix) is str and prefix for prefix in prefixes)
             require(are_names, f"train.freeze_{key}", prefixes, "a list of names: [stem,downs.0]")
         require(0 <= self.validation_share < 1, "train.validation_share", self.validation_share, "0 <= share < 1")
+        self._check_group()
         require(0 <= self.ema_decay < 1, "train.ema_decay", self.ema_decay, "0 <= decay < 1")
         if self.cuda_graph:
             require(self.pool_size == 0, "train.pool_size", self.pool_size, "0 with train.cuda_graph")
+
+    def _check_group(self) -> None:
+        expected = "null, or a regular expression such as p[0-9]+"
+        require(self.validation_group != "", "train.validation_group", "empty", expected)
+        try:
+            re.compile(self.validation_group or "")
+        except (re.error, OverflowError, RecursionError) as error:
+            require(False, "train.validation_group", self.validation_group, f"{expected}: {error}")

@@ -153,7 +153,7 @@ def trained_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write_examples(folder: Path) -> None:
-    """The files of docs/examples.md that are not RGB images of 64x64."""
+    """The files of docs/examples.md that are not RGB images of 64x64, and slices of patients."""
     colors = np.array([[128, 64, 128], [0, 0, 142]], np.uint8)
     (folder / "colors.yaml").write_text("road: [128, 64, 128]\ncar: [0, 0, 142]\n")
     for seed, (split, name) in enumerate(itertools.product(("train", "val", "test"), ("1", "2"))):
@@ -163,6 +163,8 @@ def write_examples(folder: Path) -> None:
         save_image(folder / "DRAWN" / f"{split}_label" / f"{name}.png", colors[ids])
         large = np.random.default_rng(seed).integers(0, 256, (256, 256, 3), dtype=np.uint8)
         save_image(folder / "SMALL_AND_LARGE" / f"{split}_B" / f"{name}.png", large)
+    for patient, side in itertools.product(("p001", "p020"), "AB"):
+        save_image(folder / "SCANS" / f"train_{side}" / f"{patient}_slice03.png", np.full((64, 64, 3), 90, np.uint8))
 
 
 def write_data_set(root: Path, maps: Sequence[str]) -> None:

@@ -20,6 +20,8 @@ from utils.checkpoint import CheckpointError
 from utils.distributed import World
 from utils.errors import ConfigError
 
+LAST_DIGIT = r"\d$"  # of 0 to 11: 0 and 10 are a group, as 1 and 11
+
 
 @pytest.fixture
 def without_val(tmp_path: Path) -> list[str]:
@@ -70,12 +72,14 @@ def test_a_split_of_its_own_is_named(tiny_config: Path, capfd: pytest.CaptureFix
     assert "of train, which are trained on: name another data.validation_split" in capfd.readouterr().out
 
 
-def test_samples_that_are_held_back_are_in_no_batch_and_resume_is_exact(
+def test_groups_that_are_held_back_are_in_no_batch_and_resume_is_exact(
     tiny_config: Path, without_val: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    settings = [*without_val, "train.validation_share=0.4", "checkpoint.best=l1"]
+    share = [*without_val, "train.validation_share=0.65"]
+    settings = [*share, rf"train.validation_group={LAST_DIGIT}", "checkpoint.best=l1"]
     training = built(tiny_config, settings)
-    rest, held_back = hold_back(built(tiny_config, without_val).layout, 0.4)
+    rest, held_back = hold_back(built(tiny_config, without_val).layout, 0.65, LAST_DIGIT)
+    assert (rest.names, len(held_back)) == (["1", "11"], 10)
     assert training.layout.names == rest.names
     assert training.validation is not None
     assert [sample.name for sample in training.validation.samples] == held_back.names[:2]
@@ -86,7 +90,11 @@ def test_samples_that_are_held_back_are_in_no_batch_and_resume_is_exact(
     n_steps = len(rest) + 3  # into the second epoch
     run(tiny_config, *settings, f"train.max_steps={n_steps}", "run.name=whole")
     out = capfd.readouterr().out
-    assert f"2 of {len(held_back)} training samples held back by train.validation_share=0.4" in out
+    n_groups = len({name[-1] for name in held_back.names})
+    held = (
+        f"2 of {len(held_back)} training samples held back by train.validation_share=0.65, {n_groups} of 10 groups of"
+    )
+    assert f"{held} train.validation_group={LAST_DIGIT}\n" in out
     assert out.endswith("runs/whole --split held_back\n")
     measured_on = "samples held back from training"
     output = ["--split", "held_back", "--output", str(tiny_config.parent / "out")]
@@ -101,8 +109,10 @@ def test_samples_that_are_held_back_are_in_no_batch_and_resume_is_exact(
         without_config(checkpoint(tiny_config, n_steps)), without_config(checkpoint(tiny_config, n_steps, "whole"))
     )
     assert {record["split"] for record in validations(tiny_config)} == {"held_back"}
-    with pytest.raises(CheckpointError, match=r"train\.validation_share was 0\.4, now it is 0, which moves samples"):
+    with pytest.raises(CheckpointError, match=r"train\.validation_share was 0\.65, now it is 0, which moves samples"):
         run(tiny_config, *without_val, f"train.max_steps={n_steps + 1}")
+    with pytest.raises(CheckpointError, match=r"train\.validation_group was .*, now it is None, which moves samples"):
+        run(tiny_config, *share, f"train.max_steps={n_steps + 1}")
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from data.batch import DataError, check_one_size
 from data.checks.checking import Check, Checked, check_all
 from data.checks.observation import Observation, absent_classes, repeated_samples, shared_files, split_warnings
 from data.checks.palettes import label_maps, palette_problems
+from data.checks.shared_groups import shared_groups
 from data.files.image_files import count_other_files, write_png
 from data.layout import Layout, PairingError, check_enough
 from data.map_reader import GREY_LEVELS
@@ -65,6 +66,7 @@ class Found:
         yield from absent_classes(self.observations, self.class_names)
         yield from repeated_samples(self.observations)
         yield from shared_files(self.observations)
+        yield from shared_groups({split: [seen.name for seen in those] for split, those in self.observations.items()})
 
 
 def problems_of_split(config: Config, split: str, *, needs_targets: bool, found: Found) -> Iterator[str]:
