@@ -112,7 +112,7 @@ class _Tracer(fx.Tracer):
     """Traces a network down to its layers."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        layers = (nn.Conv2d, nn.ConvTranspose2d, nn.ReflectionPad2d, *_REPEATED, *_WHOLE)
+        layers = (nn.Conv2d, nn.ConvTranspose2d, nn.ReflectionPad2d, nn.InstanceNorm2d, *_REPEATED, *_WHOLE)
         return isinstance(m, layers) or super().is_leaf_module(m, module_qualified_name)
 
 

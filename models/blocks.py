@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.activation_checkpointing import Recomputable
+from models.instance_norm import InstanceNorm
 from models.reflection_padding import ReflectionPadding
 from models.upsampled_convolution import UpsampledConv2d
 from models.wide_convolution import WideConv2d
@@ -28,7 +29,7 @@ def make_norm(norm: Norm, channels: int) -> nn.Module:
     """Return the originals' normalisation layer; instance norm has neither parameters nor running statistics."""
     match norm:
         case "instance":
-            return nn.InstanceNorm2d(channels)
+            return InstanceNorm(channels)
         case "batch":
             return nn.BatchNorm2d(channels)
 

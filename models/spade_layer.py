@@ -3,6 +3,7 @@
 from torch import Tensor, nn
 
 from models.blocks import Norm
+from models.instance_norm import InstanceNorm
 
 
 class SpadeLayer(nn.Module):
@@ -19,7 +20,7 @@ class SpadeLayer(nn.Module):
         self, channels: int, condition_channels: int, *, hidden_channels: int = 128, norm: Norm, kernel_size: int = 3
     ) -> None:
         super().__init__()
-        self.norm = nn.InstanceNorm2d(channels) if norm == "instance" else nn.BatchNorm2d(channels, affine=False)
+        self.norm = InstanceNorm(channels) if norm == "instance" else nn.BatchNorm2d(channels, affine=False)
         padding = kernel_size // 2
         self.shared = nn.Sequential(
             nn.Conv2d(condition_channels, hidden_channels, kernel_size, padding=padding), nn.ReLU(inplace=True)

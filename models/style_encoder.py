@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from models.blocks import Stage
 from models.encoded_generator import EncodedGenerator
+from models.instance_norm import InstanceNorm
 from models.spade_generator import SpadeGenerator
 from utils.precision import at_least_float32
 
@@ -63,7 +64,7 @@ class StyleEncoder(nn.Module):
             *(
                 Stage(
                     nn.Conv2d(before, after, kernel_size=3, stride=2, padding=1, bias=False),
-                    nn.InstanceNorm2d(after),
+                    InstanceNorm(after),
                     nn.LeakyReLU(0.2),
                 )
                 for before, after in pairwise(widths)
