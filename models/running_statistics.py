@@ -6,6 +6,8 @@ from contextlib import AbstractContextManager, contextmanager
 import torch
 from torch import Tensor, nn
 
+from utils.torch_private import copy_all
+
 BatchNorm = nn.BatchNorm2d | nn.SyncBatchNorm
 Buffers = dict[str, Tensor]
 
@@ -13,6 +15,24 @@ Buffers = dict[str, Tensor]
 def batch_norms(network: nn.Module) -> list[BatchNorm]:
     """Return the norms of a network that have running statistics."""
     return [module for module in network.modules() if isinstance(module, BatchNorm) and module.running_mean is not None]
+
+
+def running_statistics(network: nn.Module) -> list[Tensor]:
+    """Return the running means and variances of a network, the tensors themselves."""
+    return _statistics(batch_norms(network))
+
+
+def restore_broken(statistics: Sequence[Tensor], former: Tensor, is_good: Tensor | bool = True) -> Tensor:
+    """Give statistics their former values unless all are finite and `is_good`; return whether they keep the present.
+
+    The device decides, without asking the host.
+
+    former: the values, concatenated. is_good: 0-d on the device. Returns 0-d bool.
+    """
+    present = torch.cat(list(statistics))
+    is_kept = present.isfinite().all() & is_good
+    copy_all(statistics, torch.where(is_kept, present, former).split([len(tensor) for tensor in statistics]))
+    return is_kept
 
 
 class Untracked(AbstractContextManager[None]):
@@ -46,8 +66,8 @@ def estimating_statistics(network: nn.Module) -> Iterator[None]:
     """Replace the running statistics by the mean over the passes that are made within, each of a batch.
 
     Each norm normalises by the statistics of its batch, as in training; all else is in evaluation mode: dropout drops
-    nothing, and spectral norm makes no step of its power iteration. The counts of batches stay. So does everything if
-    a statistic is not finite, or on an error.
+    nothing, and spectral norm makes no step of its power iteration. The counts of batches stay. A pass that leaves a
+    statistic not finite does not count. Everything stays if no pass counts, or on an error.
     """
     modes = {module: module.training for module in network.modules()}
     norms = batch_norms(network)
@@ -59,9 +79,9 @@ def estimating_statistics(network: nn.Module) -> Iterator[None]:
         norm.momentum = None  # which makes torch take the mean of all batches since the reset
     is_estimated = False
     try:
-        yield
-        statistics = [value for norm in norms for value in (norm.running_mean, norm.running_var) if value is not None]
-        is_estimated = bool(torch.stack([value.isfinite().all() for value in statistics]).all())
+        with _without_broken_passes(network, norms):
+            yield
+        is_estimated = all(norm.num_batches_tracked for norm in norms)
     finally:
         for norm, momentum, buffers in zip(norms, momenta, kept, strict=True):
             norm.momentum = momentum
@@ -70,3 +90,28 @@ def estimating_statistics(network: nn.Module) -> Iterator[None]:
                     getattr(norm, name).copy_(buffer)
         for module, mode in modes.items():
             module.training = mode
+
+
+@contextmanager
+def _without_broken_passes(network: nn.Module, norms: Sequence[BatchNorm]) -> Iterator[None]:
+    """Undo, after each pass of a network, what it did to running statistics if it leaves one not finite."""
+    statistics = _statistics(norms)
+    former = torch.cat(statistics)
+
+    def undo(*_: object) -> None:
+        is_kept = restore_broken(statistics, former)
+        torch.cat(statistics, out=former)
+        for norm in norms:
+            assert norm.num_batches_tracked is not None
+            norm.num_batches_tracked += is_kept.long() - 1
+
+    handle = network.register_forward_hook(undo)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def _statistics(norms: Sequence[BatchNorm]) -> list[Tensor]:
+    tensors = [(norm.running_mean, norm.running_var) for norm in norms]
+    return [tensor for pair in tensors for tensor in pair if tensor is not None]

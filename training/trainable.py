@@ -1,6 +1,7 @@
 """One network of the update, with the optimizer and the GradScaler that are its own."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch.amp import GradScaler
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.optim import Adam
 
+from models.running_statistics import restore_broken, running_statistics
 from training.finite import are_finite
 
 Wrap = Callable[[nn.Module], nn.Module]
@@ -50,6 +52,7 @@ class TrainableNetwork:
         self.skipped_steps = torch.zeros((), dtype=torch.int64, device=self.parameters[0].device)
         self.skipped_in_a_row = torch.zeros_like(self.skipped_steps)
         self._is_broken = torch.zeros_like(self.skipped_steps, dtype=torch.bool)
+        self._statistics = running_statistics(self.module)
         self._learning_rate = float(self.optimizer.param_groups[0]["lr"])
 
     def freeze(self, prefixes: Sequence[str]) -> None:
@@ -73,6 +76,19 @@ class TrainableNetwork:
             raise ValueError("nothing would be left to train")
         self._receivers = [parameter for parameter in self.compute_copy.parameters() if parameter.requires_grad]
         self.network = self.wrap(self.compute_copy)  # DDP knows only what was trained when it wrapped
+
+    @contextmanager
+    def undoing_statistics(self) -> Iterator[None]:
+        """Give the running statistics of batch norm their former values at the end, where an update is left out.
+
+        Also where one of them is not finite: the other network's updates make passes of this one too.
+        """
+        if not self._statistics:
+            yield
+            return
+        former, n_skipped = torch.cat(self._statistics), self.skipped_steps.clone()
+        yield
+        restore_broken(self._statistics, former, self.skipped_steps == n_skipped)
 
     def backward(self, loss: Tensor, *, retain_graph: bool = False) -> None:
         """Add the gradients of a 0-d loss to this network's parameters, and to no others.

@@ -92,12 +92,13 @@ class AdversarialUpdate:
 
     def step(self, groups: Sequence[Passes]) -> None:
         """Update the generator from the last of `groups`, and the discriminator from each of them."""
-        for passes in groups[:-1]:
-            self.discriminator_update(passes)
-        if self.retain_graph:
-            self.joint_update(groups[-1])
-        else:
-            self.alternating_update(groups[-1])
+        with self.generator.undoing_statistics(), self.discriminator.undoing_statistics():
+            for passes in groups[:-1]:
+                self.discriminator_update(passes)
+            if self.retain_graph:
+                self.joint_update(groups[-1])
+            else:
+                self.alternating_update(groups[-1])
 
     def joint_update(self, passes: Passes) -> None:
         """Make pix2pixHD's update: the fake is discriminated once, and the losses of both networks use that graph.

@@ -5,10 +5,11 @@ tests/utils/test_torch_private.py fails, and names the function, when torch drop
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
 import torch
+from torch import Tensor
 
 
 def cpu_computes_in_bfloat16() -> bool:
@@ -38,6 +39,15 @@ def allow_sizes_of_one() -> AbstractContextManager[object]:
         if hasattr(_config, "backed_size_oblivious"):
             return _config.patch(backed_size_oblivious=True)  # type: ignore[attr-defined]
     return nullcontext()
+
+
+def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
+    """Copy tensors into others of their shapes, on a GPU by a kernel or two; the fallback starts one for each."""
+    if hasattr(torch, "_foreach_copy_"):
+        torch._foreach_copy_(list(targets), list(sources))
+        return
+    for target, source in zip(targets, sources, strict=True):
+        target.copy_(source)
 
 
 def freeze_compiled_weights() -> None:

@@ -66,7 +66,7 @@ def test_a_network_has_the_same_gradients_in_both_layouts(device: str) -> None:
     for layout in (torch.contiguous_format, torch.channels_last):
         torch.manual_seed(0)
         network = GENERATORS["global"](in_channels=3, out_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1)
-        network.to(device, torch.float64, memory_format=layout)
+        network.to(device, torch.float64).to(memory_format=layout)
         image = torch.rand(1, 3, 16, 16, dtype=torch.float64, device=device).contiguous(memory_format=layout)
         network(image).square().mean().backward()
         gradients.append([parameter.grad for parameter in network.parameters()])

@@ -84,3 +84,16 @@ def test_without_a_usable_estimate_the_statistics_stay(fault: str) -> None:
         if fault == "error":
             raise ZeroDivisionError
     assert_equal(dict(network.named_buffers()), before)
+
+
+def test_a_pass_that_overflows_does_not_count() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2))
+    batches = list(torch.randn(3, 2, 1, 4, 4))
+    estimates = []
+    for passes in ([*batches], [batches[0] * torch.inf, *batches[:2], batches[2] * torch.nan, batches[2]]):
+        with estimating_statistics(network):
+            for batch in passes:
+                network(batch)
+        estimates.append({name: buffer.clone() for name, buffer in network.named_buffers()})
+    assert_equal(estimates[0], estimates[1])

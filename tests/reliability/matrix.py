@@ -41,7 +41,7 @@ ROWS = {
     13: Row(
         6, "data set changed between save and resume", "refused with the difference, or continued from the next epoch"
     ),
-    14: Row(16, "numbers that are not finite", "no update from them, an error message, no poisoned checkpoint"),
+    14: Row(18, "numbers that are not finite", "no update from them, an error message, no poisoned checkpoint"),
     15: Row(50, "configuration", "exit code 2, a line for each problem"),
     16: Row(10, "paths", "nothing is written outside, no two results in one file"),
     17: Row(16, "environment", "refused at once, in one line with the remedy"),

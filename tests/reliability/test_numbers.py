@@ -11,6 +11,7 @@ from torch import Tensor
 
 import losses
 from losses.adversarial import AdversarialLoss
+from models.global_generator import GlobalGenerator
 from tests.processes import torchrun
 from tests.reliability.faults import Fault, inject
 from tests.runs import assert_equal, checkpoint, run
@@ -71,6 +72,29 @@ def test_a_loss_that_has_grown_by_an_infinite_constant_is_not_applied(
     monkeypatch.setattr(losses, "l1", shifted)
     run(tiny_config, "train.max_steps=3")
     assert checkpoint(tiny_config, 3)["generator"]["skipped_steps"] == 1
+
+
+@pytest.mark.parametrize("retain_graph", ["true", "false"])
+def test_a_pass_that_overflows_poisons_no_statistics(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, retain_graph: str
+) -> None:
+    original, passes = GlobalGenerator.forward, iter(range(10**6))
+
+    def overflowing(self: GlobalGenerator, source: Tensor) -> Tensor:
+        is_second = self.training and next(passes) == 1
+        return original(self, source * torch.inf if is_second else source)
+
+    monkeypatch.setattr(GlobalGenerator, "forward", overflowing)
+    settings = ["generator.norm=batch", "discriminator.norm=batch", f"train.retain_graph={retain_graph}"]
+    often = ["checkpoint.every_steps=1", "checkpoint.keep=0", "log.images_every_steps=1", "log.every_steps=3"]
+    run(tiny_config, *settings, *often, "train.ema_decay=0.9", "train.max_steps=3")
+    states = [checkpoint(tiny_config, step) for step in (1, 2, 3)]
+    for network in ("generator", "discriminator"):
+        weights = [state[network]["network"] for state in states]
+        statistics = [{name: value for name, value in each.items() if "running_" in name} for each in weights]
+        assert statistics[0]
+        assert_equal(statistics[1], statistics[0])
+        assert all(not torch.equal(value, statistics[0][name]) for name, value in statistics[2].items())
 
 
 def test_all_updates_left_out_end_the_run_in_words_with_everything_saved(

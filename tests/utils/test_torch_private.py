@@ -11,6 +11,7 @@ from torch import nn
 from utils.precision import choose_precision
 from utils.torch_private import (
     allow_sizes_of_one,
+    copy_all,
     cpu_computes_in_bfloat16,
     cpu_has_matrix_units,
     freeze_compiled_weights,
@@ -29,6 +30,7 @@ class Missing:
         (torch.cpu, "_is_amx_tile_supported"),
         (torch.fx.experimental._config, "backed_size_oblivious"),
         (torch._inductor.config, "freezing"),
+        (torch, "_foreach_copy_"),
         (torch.utils.data._utils.signal_handling, "_SIGCHLD_handler_set"),
     ],
 )
@@ -66,6 +68,15 @@ def test_weights_are_frozen_where_the_compiler_has_the_setting(monkeypatch: pyte
         assert torch._inductor.config.freezing
     monkeypatch.setattr(torch._inductor, "config", None)
     freeze_compiled_weights()
+
+
+@pytest.mark.parametrize("has_it", [True, False])
+def test_tensors_are_copied_together_or_one_by_one(monkeypatch: pytest.MonkeyPatch, has_it: bool) -> None:
+    if not has_it:
+        monkeypatch.delattr(torch, "_foreach_copy_")
+    targets = [torch.zeros(2), torch.zeros(3, dtype=torch.float16)]
+    copy_all(targets, torch.arange(5.0).split([2, 3]))
+    assert [target.tolist() for target in targets] == [[0, 1], [2, 3, 4]]
 
 
 @pytest.mark.parametrize("has_flag", [True, False])
