@@ -1,6 +1,5 @@
 """The results of test.py: images, a contact sheet, a gallery and metrics.json."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -24,6 +23,7 @@ from utils.distributed import World
 from utils.gallery import Row, Swatch, write_gallery
 from utils.image_grid import difference
 from utils.log import logger
+from utils.strict_json import strict_json
 from utils.text import counted, printable
 
 SHEET_SAMPLES = 24
@@ -230,7 +230,7 @@ def report_metrics(
     }
     path = output / METRICS
     with path_in_errors(path):
-        path.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        path.write_text(strict_json(report, indent=2) + "\n", encoding="utf-8")
     logger.info("metrics      %s", summary)
     if split == TRAIN:
         logger.warning("measured on  training samples, which show little of how new images are translated")

@@ -1,17 +1,18 @@
 """Records of a run, a line of JSON each, which a run that resumes from an earlier step continues."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from utils.atomic_file import replacing
 from utils.log import logger
+from utils.strict_json import read_json, strict_json
 
 
 class JsonLines:
     """Appends records with their step; those that an interrupted run wrote of `first_step` and later are dropped.
 
+    Numbers that are not finite become null.
     rows: what the file holds, where it `keeps_rows`.
     """
 
@@ -29,12 +30,12 @@ class JsonLines:
 
     def append(self, step: int, record: Mapping[str, Any]) -> None:
         """Write one record; a disk that fails costs the record, not the run."""
-        row = {"step": step, **record}
+        line = _line({"step": step, **record})
         if self._keeps_rows:
-            self.rows.append(row)
+            self.rows.append(read_json(line))
         try:
             with self._path.open("a", encoding="utf-8") as file:
-                file.write(self._begin + _line(row))
+                file.write(self._begin + line)
             self._begin = ""
         except OSError as error:
             if not self._begin:
@@ -43,7 +44,7 @@ class JsonLines:
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    return json.dumps(row) + "\n"
+    return strict_json(row) + "\n"
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
@@ -51,7 +52,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
     rows = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
         try:
-            row = json.loads(line)
+            row = read_json(line)
         except ValueError:
             continue
         if isinstance(row, dict) and isinstance(row.get("step"), int):

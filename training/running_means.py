@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -10,31 +11,36 @@ from utils.distributed import World
 
 
 class RunningMeans:
-    """Sums and counts on the device, added to in place, as a CUDA graph can too; `flush` makes the one transfer."""
+    """Sums and counts on the device, added to in place, as a CUDA graph can too; `flush` makes the one transfer.
+
+    A value that is not finite counts for no mean: one overflowing pass would hide all others of an interval.
+    """
 
     def __init__(self) -> None:
-        self._totals: dict[tuple[str, ...], Tensor] = {}  # by the tags of an addition: its sums, then their number
+        self._totals: dict[
+            tuple[str, ...], Tensor
+        ] = {}  # by the tags of an addition: (3, tags): sums, numbers of finite values, of all
 
     def add(self, values: Mapping[str, Tensor], prefix: str) -> None:
         """Add the 0-d values of one pass under the tags `prefix` + name."""
         tags = tuple(prefix + name for name in values)
         seen = torch.stack([value.detach().float() for value in values.values()])
+        is_finite = seen.isfinite()
+        present = torch.stack([seen.where(is_finite, 0), is_finite.float(), torch.ones_like(seen)])
         if tags not in self._totals:
-            self._totals[tags] = seen.new_zeros(len(tags) + 1)
-        total = self._totals[tags]
-        total[:-1].add_(seen)
-        total[-1:].add_(1)
+            self._totals[tags] = torch.zeros_like(present)
+        self._totals[tags].add_(present)
 
     def flush(self, world: World) -> dict[str, float]:
-        """Return the means over the passes since the last call and over the processes, by tag, and reset them."""
+        """Return the means over the passes since the last call and over the processes, by tag, and reset them.
+
+        NaN where no value was finite.
+        """
         totals = list(self._totals.values())
-        taken = world.mean(torch.cat(totals)).cpu().split([len(total) for total in totals])
+        taken = world.mean(torch.cat(totals, dim=1)).cpu().double()
         for total in totals:
             total.zero_()
-        sums: dict[str, float] = defaultdict(float)
-        counts: dict[str, float] = defaultdict(float)
-        for tags, (*values, count) in zip(self._totals, (total.tolist() for total in taken), strict=True):
-            for tag, value in zip(tags, values, strict=True):
-                sums[tag] += value
-                counts[tag] += count
-        return {tag: sums[tag] / counts[tag] for tag in sums if counts[tag]}
+        summed: dict[str, Tensor] = defaultdict(lambda: taken.new_zeros(len(taken)))
+        for tag, column in zip(chain.from_iterable(self._totals), taken.T, strict=True):
+            summed[tag] = summed[tag] + column
+        return {tag: float(total / n_finite) for tag, (total, n_finite, n_seen) in summed.items() if n_seen}

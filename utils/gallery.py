@@ -1,6 +1,7 @@
 """A page that shows translated images beside their sources and targets, opened from the file system."""
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,13 +33,18 @@ class Row:
 
     images: file of each image by its kind ("source", "translated", …), relative to the page's folder.
     full: file of the translated image in full size, relative too; None if it is the image on the page.
-    metrics: figures by name, to sort by.
+    metrics: figures by name, to sort by; None where one is not finite.
     """
 
     name: str
     images: Mapping[str, str]
     full: str | None = None
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """The metrics that are finite."""
+        return {name: value for name, value in self.metrics.items() if value is not None and math.isfinite(value)}
 
 
 def write_gallery(
@@ -93,7 +99,7 @@ def _encodable(value: object) -> object:
 
 def _figures(row: Row, number: int) -> str:
     """Return the figures that the page's script sorts by, as JSON."""
-    return json.dumps({"number": number, **row.metrics})
+    return json.dumps({"number": number, **row.figures})
 
 
 def _link(path: str) -> str:

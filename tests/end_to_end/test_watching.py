@@ -1,6 +1,7 @@
 """The figures and pictures that a run shows while it trains."""
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -48,13 +49,14 @@ def test_figures_are_in_a_file_of_json_lines_that_goes_on(tiny_config: Path) -> 
     assert "logits/D/validation" in tags(tiny_config)["scalars"]
 
 
-def test_a_line_that_was_cut_is_left_out(tmp_path: Path) -> None:
+def test_a_line_that_was_cut_is_left_out_and_nan_is_null(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    path.write_text('{"step": 1, "a": 1}\n{"step": 2, "a": 2}\n{"step": 3, "a"')
+    path.write_text('{"step": 1, "a": 1}\n{"step": 2, "a": NaN}\n{"step": 3, "a"')
     lines = JsonLines(path, first_step=3, keeps_rows=True)
     lines.append(3, {"a": 3})
-    assert lines.rows == [{"step": step, "a": step} for step in (1, 2, 3)]
-    assert [json.loads(line) for line in path.read_text().splitlines()] == lines.rows
+    lines.append(4, {"a": math.inf})
+    assert lines.rows == [{"step": step, "a": a} for step, a in ((1, 1), (2, None), (3, 3), (4, None))]
+    assert [json.loads(line, parse_constant=pytest.fail) for line in path.read_text().splitlines()] == lines.rows
 
 
 def test_the_judgement_is_the_mean_of_the_logits(tiny_config: Path) -> None:

@@ -1,5 +1,6 @@
 """Numbers that are not finite: row 14."""
 
+import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -75,7 +76,7 @@ def test_a_loss_that_has_grown_by_an_infinite_constant_is_not_applied(
 
 
 @pytest.mark.parametrize("retain_graph", ["true", "false"])
-def test_a_pass_that_overflows_poisons_no_statistics(
+def test_a_pass_that_overflows_poisons_neither_statistics_nor_figures(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, retain_graph: str
 ) -> None:
     original, passes = GlobalGenerator.forward, iter(range(10**6))
@@ -88,6 +89,10 @@ def test_a_pass_that_overflows_poisons_no_statistics(
     settings = ["generator.norm=batch", "discriminator.norm=batch", f"train.retain_graph={retain_graph}"]
     often = ["checkpoint.every_steps=1", "checkpoint.keep=0", "log.images_every_steps=1", "log.every_steps=3"]
     run(tiny_config, *settings, *often, "train.ema_decay=0.9", "train.max_steps=3")
+    lines = (tiny_config.parent / "runs" / "tiny" / "metrics.jsonl").read_text().splitlines()
+    records = [json.loads(line, parse_constant=pytest.fail) for line in lines]
+    assert {"loss/G/total", "loss/D/total", "validation/l1"} <= {tag for record in records for tag in record}
+    assert not any(value is None for record in records for value in record.values())
     states = [checkpoint(tiny_config, step) for step in (1, 2, 3)]
     for network in ("generator", "discriminator"):
         weights = [state[network]["network"] for state in states]

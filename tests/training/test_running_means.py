@@ -1,3 +1,5 @@
+import math
+
 import torch
 
 from training.running_means import RunningMeans
@@ -33,3 +35,14 @@ def test_what_is_added_may_change_afterwards() -> None:
     means.add({"a": value}, "")
     value.fill_(9.0)
     assert means.flush(ALONE) == {"a": 1.0}
+
+
+def test_what_is_not_finite_counts_for_no_mean() -> None:
+    means = RunningMeans()
+    for a, b in ((1.0, 2.0), (math.nan, 4.0), (math.inf, 6.0), (3.0, 8.0)):
+        means.add(tensors(a=a, b=b), "")
+    means.add(tensors(c=math.nan), "")
+    found = means.flush(ALONE)
+    assert math.isnan(found.pop("c"))
+    assert found == {"a": 2.0, "b": 5.0}
+    assert means.flush(ALONE) == {}

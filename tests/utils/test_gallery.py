@@ -1,6 +1,7 @@
 """The gallery is one page, whatever the names of its files are."""
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -90,10 +91,12 @@ def test_names_that_are_no_text_are_linked_too(tmp_path: Path) -> None:
 
 
 def test_rows_may_lack_images_and_figures(tmp_path: Path) -> None:
-    rows = [Row("a", {"source": "a.png", "target": "t.png"}, metrics={"L1": 0.5}), Row("b", {"source": "b.png"})]
+    metrics = {"L1": 0.5, "PSNR": math.nan, "SSIM": None}
+    rows = [Row("a", {"source": "a.png", "target": "t.png"}, metrics=metrics), Row("b", {"source": "b.png"})]
     write_gallery(tmp_path / "web" / "index.html", rows, "run")
     page = Page(tmp_path / "web" / "index.html")
     assert page.sources == ["a.png", "t.png", "b.png"]
+    assert [row["data-metrics"] for row in page.rows] == ['{"number": 0, "L1": 0.5}', '{"number": 1}']
     write_gallery(tmp_path / "web" / "index.html", [], "nothing yet")
     assert Page(tmp_path / "web" / "index.html").rows == []
 

@@ -1,0 +1,28 @@
+"""JSON that every parser takes: Python's own writes NaN and Infinity, which JSON does not have."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+
+def strict_json(value: object, indent: int | None = None) -> str:
+    """Return a value as JSON, with null for numbers that are not finite."""
+    return json.dumps(_nulled(value), indent=indent, allow_nan=False)
+
+
+def read_json(text: str) -> Any:
+    """Return the value of JSON, with None for numbers that are not finite, which earlier versions wrote.
+
+    Raises:
+        ValueError: the text is no JSON.
+    """
+    return json.loads(text, parse_constant=lambda _: None)
+
+
+def _nulled(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _nulled(item) for key, item in value.items()}
+    return [_nulled(item) for item in value] if isinstance(value, list | tuple) else value
