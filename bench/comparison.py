@@ -8,14 +8,24 @@ import torch
 
 from bench.measure import convolution_rate, forget_cache, median, median_ratio
 from bench.processes import Timed, time_against_first
+from utils.precision import allow_tf32
 
 
 @dataclass(frozen=True)
 class Side:
-    """The command that starts a side's process (`bench.processes.serve`), and the dtype in which it computes."""
+    """The command that starts a side's process (`bench.processes.serve`), and the dtype in which it computes.
+
+    has_tf32: whether a GPU computes its convolutions of float32 in TF32: torch's default, but not that of O0.
+    """
 
     command: list[str]
     dtype: torch.dtype
+    has_tf32: bool = True
+
+    @property
+    def arithmetic(self) -> tuple[torch.dtype, bool]:
+        """The dtype and TF32, on which the rate of a convolution depends."""
+        return self.dtype, self.has_tf32
 
 
 @dataclass(frozen=True)
@@ -33,18 +43,20 @@ def compare(workload: Workload, sides: Mapping[str, Side], device: torch.device,
     commands = {name: side.command for name, side in sides.items()}
     timed = list(time_against_first(commands, device, repeats))
     # a shared machine reaches a fraction of its rate at times
-    rates = {dtype: max(before[dtype], rate) for dtype, rate in convolution_rates(sides, device).items()}
+    rates = {kind: max(before[kind], rate) for kind, rate in convolution_rates(sides, device).items()}
     rows = []
     for name, result, reference in timed:
-        dtype = sides[name].dtype
-        row = {"case": workload.name, "side": name, "dtype": dtype_name(dtype, device)}
-        rows.append(row | columns(workload, result, reference, rates[dtype]))
+        row = {"case": workload.name, "side": name, "dtype": dtype_name(sides[name], device)}
+        rows.append(row | columns(workload, result, reference, rates[sides[name].arithmetic]))
     return rows
 
 
-def convolution_rates(sides: Mapping[str, Side], device: torch.device) -> dict[torch.dtype, float]:
-    """Return the FLOP/s of a plain convolution in the dtypes of the sides."""
-    rates = {dtype: convolution_rate(device, dtype) for dtype in {side.dtype for side in sides.values()}}
+def convolution_rates(sides: Mapping[str, Side], device: torch.device) -> dict[tuple[torch.dtype, bool], float]:
+    """Return the FLOP/s of a plain convolution in the arithmetic of the sides."""
+    rates = {}
+    for dtype, has_tf32 in {side.arithmetic for side in sides.values()}:
+        allow_tf32(has_tf32)
+        rates[dtype, has_tf32] = convolution_rate(device, dtype)
     forget_cache(device)
     return rates
 
@@ -64,7 +76,7 @@ def columns(workload: Workload, result: Timed, reference: Timed, rate: float) ->
     }
 
 
-def dtype_name(dtype: torch.dtype, device: torch.device) -> str:
-    """Return the name of a dtype; TF32 for float32 on a GPU that computes convolutions in it."""
-    is_tf32 = device.type == "cuda" and dtype == torch.float32 and torch.backends.cudnn.allow_tf32
-    return "TF32" if is_tf32 else str(dtype).removeprefix("torch.")
+def dtype_name(side: Side, device: torch.device) -> str:
+    """Return the name of a side's dtype; TF32 for float32 on a GPU that computes convolutions in it."""
+    is_tf32 = device.type == "cuda" and side.dtype == torch.float32 and side.has_tf32
+    return "TF32" if is_tf32 else str(side.dtype).removeprefix("torch.")

@@ -33,7 +33,7 @@ from utils.checkpoint_folder import checkpoint_path
 from utils.compilation import compiled
 from utils.cpu_memory import give_freed_memory_back, keep_freed_memory
 from utils.device import choose_device
-from utils.precision import OptLevel, choose_precision
+from utils.precision import OptLevel, allow_tf32, choose_precision
 
 REFERENCE, COMPILED = "reference", "O2, compiled"
 N_FILES = 4
@@ -80,6 +80,7 @@ def network_work(case: Case, side: str, device: torch.device) -> Work:
     if side == REFERENCE:
         return plain
     precision = choose_precision(level_of(side), "auto", device)
+    allow_tf32(level_of(side) != "O0")
     computing = precision.cast(network).to(memory_format=build.memory_format(case.config(), device))
     give_freed_memory_back()  # the weights in float32
     computing = compiled(computing, device, is_final=True) if side == COMPILED else computing
@@ -170,7 +171,10 @@ def compare_sides(case: Case, device: torch.device, repeats: int, folder: Path) 
     """Return a row for each side of a case."""
     command = [sys.executable, "-m", "bench.inference", "--serve", case.name]
     dtypes = {side: choose_precision(level_of(side), "auto", device).compute_dtype for side in sides_of(case)}
-    sides = {side: Side([*command, side, str(device), str(folder)], dtype) for side, dtype in dtypes.items()}
+    sides = {
+        side: Side([*command, side, str(device), str(folder)], dtype, not side.startswith("O0"))
+        for side, dtype in dtypes.items()
+    }
     return compare(Workload(case.name, case.batch_size, case.batch_size * flop_of_image(case)), sides, device, repeats)
 
 

@@ -106,7 +106,10 @@ def measure(case: Case, device: torch.device, repeats: int, sides: list[str]) ->
     case.config()  # makes the file of VGG's weights, which takes memory that would count as a side's
     flop = case.batch_size * count_flop(make_side(replace(case, batch_size=1), "O0", device))
     command = [sys.executable, "-m", "bench.train_step", "--serve", case.name]
-    started = {side: Side([*command, side, str(device)], dtype_of(case, side, device)) for side in sides}
+    started = {
+        side: Side([*command, side, str(device)], dtype_of(case, side, device), not side.startswith("O0"))
+        for side in sides
+    }
     return compare(Workload(case.name, case.batch_size, flop), started, device, repeats)
 
 

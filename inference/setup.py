@@ -28,7 +28,7 @@ from utils.compilation import compiled, what_compiling_lacks
 from utils.cpu_memory import give_freed_memory_back, keep_freed_memory
 from utils.errors import ConfigError
 from utils.log import logger
-from utils.precision import choose_precision
+from utils.precision import allow_tf32, choose_precision
 
 MIN_PIXELS_TO_COMPILE = 2**25  # of all images; for fewer, compiling takes longer than it saves (bench/inference.py)
 
@@ -148,6 +148,7 @@ def build_predictor(
     is_8_bit = build.build_conditioning(loaded.config).target_is_rgb
     level = request.opt_level or ("O2" if loaded.step is not None and is_8_bit else "O0")
     precision = choose_precision(level, request.dtype, device)
+    allow_tf32(level != "O0")
     if precision.is_slow:
         logger.warning("float16 is slow on a CPU. Use --dtype auto.")
     if compiles:

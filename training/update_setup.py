@@ -14,7 +14,7 @@ from training.update import AdversarialUpdate
 from utils.compilation import compiled
 from utils.distributed import World
 from utils.errors import ConfigError
-from utils.precision import Precision, choose_precision
+from utils.precision import Precision, allow_tf32, choose_precision
 
 
 def build_step(config: Config, update: AdversarialUpdate) -> Step:
@@ -42,6 +42,7 @@ def build_update(config: Config, world: World) -> AdversarialUpdate:
         )
     torch.manual_seed(config.run.seed)
     precision = choose_precision(config.amp.opt_level, config.amp.dtype, world.device)
+    allow_tf32(config.amp.opt_level != "O0")
     generator, discriminator = build.build_generator(config), build.build_discriminator(config)
     with world.main_first():
         objective = build.build_generator_objective(config, world.device)

@@ -1,6 +1,7 @@
 """Mixed precision in apex's four opt levels: dtypes of arithmetic and weights, and the scaler of float16."""
 
 import copy
+import warnings
 from dataclasses import dataclass
 from typing import Literal
 
@@ -87,6 +88,21 @@ def choose_precision(opt_level: OptLevel, dtype: str, device: torch.device) -> P
     if dtype == "auto":
         return Precision(device.type, _native_low_dtype(device), opt_level)
     return Precision(device.type, {"float16": torch.float16, "bfloat16": torch.bfloat16}[dtype], opt_level)
+
+
+def allow_tf32(is_allowed: bool) -> None:
+    """Let NVIDIA GPUs compute convolutions of float32 in TF32, whose fractions have 10 bits of 23, or in float32.
+
+    TF32 is cuDNN's default from Ampere on; matrix products are computed in float32 either way.
+    """
+    with warnings.catch_warnings():
+        # deprecated, but torch.compile reads it, and raises an error where it and the settings below disagree
+        warnings.simplefilter("ignore")
+        torch.backends.cudnn.allow_tf32 = is_allowed
+    precision = "tf32" if is_allowed else "ieee"
+    torch.backends.cudnn.conv.fp32_precision = precision  # type: ignore[attr-defined]
+    torch.backends.cudnn.rnn.fp32_precision = precision  # type: ignore[attr-defined]
+    torch.backends.cuda.matmul.fp32_precision = "ieee"
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:

@@ -56,8 +56,9 @@ class AmpConfig:
     """Mixed precision, switched like apex's opt levels."""
 
     opt_level: Literal["O0", "O1", "O2", "O3"] = "O1"
-    """O0: float32 everywhere. O1: float32 weights, autocast in the networks. O2: weights in the low precision, norms
-    and the optimizers' master weights in float32. O3: all in the low precision, the optimizers too; for comparison."""
+    """O0: float32 everywhere, without TF32. O1: float32 weights, autocast in the networks. O2: weights in the low
+    precision, norms and the optimizers' master weights in float32. O3: all in the low precision, the optimizers too;
+    for comparison."""
     dtype: Literal["auto", "float16", "bfloat16"] = "auto"
     """Low precision of O1, O2 and O3. float16 scales the losses, with a GradScaler for each optimizer. auto: bfloat16
     where the device computes in it, otherwise float16 on a GPU and float32 on a CPU."""

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from utils.precision import OptLevel, choose_precision
+from utils.precision import OptLevel, allow_tf32, choose_precision
 
 CPU = torch.device("cpu")
 
@@ -77,6 +77,31 @@ def test_o3_casts_everything() -> None:
     network = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2))
     assert choose_precision("O3", "bfloat16", CPU).compute_copy(network) is network
     assert {p.dtype for p in network.parameters()} == {torch.bfloat16}
+
+
+@pytest.mark.parametrize("is_allowed", [False, True])
+def test_tf32_is_set_for_all_who_ask(is_allowed: bool) -> None:
+    allow_tf32(is_allowed)
+    wanted = "tf32" if is_allowed else "ieee"
+    kinds = [torch.backends.cudnn.conv, torch.backends.cudnn.rnn]  # type: ignore[attr-defined]
+    assert [kind.fp32_precision for kind in kinds] == [wanted, wanted]
+    assert torch.backends.cuda.matmul.fp32_precision == "ieee"
+    assert torch.backends.cudnn.allow_tf32 is is_allowed  # torch.compile asks so
+    assert torch.backends.cuda.matmul.allow_tf32 is False
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_without_tf32_a_gpu_computes_in_float32() -> None:
+    generator = torch.Generator().manual_seed(0)
+    image, weight = (torch.randn(n, 256, 16, 16, dtype=torch.float64, generator=generator) for n in (1, 64))
+    weight = weight[..., :3, :3]
+    expected = torch.nn.functional.conv2d(image, weight)
+    allow_tf32(False)
+    found = torch.nn.functional.conv2d(image.float().cuda(), weight.float().cuda())
+    allow_tf32(True)
+    assert (found.double().cpu() - expected).norm() < 1e-6 * expected.norm()
 
 
 @pytest.mark.gpu

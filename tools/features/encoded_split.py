@@ -20,6 +20,7 @@ from models.originals.layer_names import OriginalWeightsError
 from utils.cli import OnlyOnce
 from utils.device import choose_device
 from utils.errors import ConfigError
+from utils.precision import allow_tf32
 
 
 @dataclass(frozen=True)
@@ -115,5 +116,6 @@ def open_split(arguments: argparse.Namespace) -> EncodedSplit:
         ]
         encoder, config, step = network, load_config(arguments.config, [*arguments.overrides, *shape]), None
     device = choose_device(arguments.device, option="--device ")
+    allow_tf32(False)
     layout = build.build_layout(config, arguments.split, needs_targets=True)
     return EncodedSplit(file, step, config, layout, encoder.to(device).eval(), device)
