@@ -51,10 +51,11 @@ def open_splits(config: Config) -> Splits:
         return Splits(train, own or TRAIN)
     rest, held_back = divided(config, train)
     if not len(rest) or not len(held_back):
-        which, remedy = ("every sample", "lower it")
+        which, remedy = ("every", "lower it")
         if not len(held_back):
-            which, remedy = ("no sample", f"raise it to {smallest_share(train, group):g} or more")
-        raise ConfigError(f"train.validation_share is {share:g}, which holds back {which} of {len(train)}: {remedy}")
+            which, remedy = ("no", f"raise it to {smallest_share(train, group):g} or more")
+        drawn = f"sample of {len(train)}" if group is None else f"group of {len(set(groups_of(train.names, group)))}"
+        raise ConfigError(f"train.validation_share is {share:g}, which holds back {which} {drawn}: {remedy}")
     return Splits(rest, HELD_BACK, held_back)
 
 

@@ -124,5 +124,7 @@ def test_a_share_that_leaves_a_side_empty_is_an_error(
 ) -> None:
     with pytest.raises(ConfigError, match=problem) as caught:
         run(tiny_config, *without_val, f"train.validation_share={share}")
+    with pytest.raises(ConfigError, match=problem.replace("sample of 12", "group of 10")):
+        run(tiny_config, *without_val, f"train.validation_share={share}", f"train.validation_group={LAST_DIGIT}")
     if named := re.search(r"raise it to (\S+)", str(caught.value)):
         run(tiny_config, *without_val, f"train.validation_share={named[1]}", "train.max_steps=1")
