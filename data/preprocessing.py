@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from data.batch import DataError, Sample
-from data.files.image_files import MAX_PIXELS
+from data.files.size_guard import DECODED_BYTES, is_too_large
 from data.pair_augmentation import NO_AUGMENTATION, NO_CHANGE, PairAugmentation, PairChange
 from data.resizing import resize_image, resize_weights
 from data.warp import read_ids, read_image, read_weights
@@ -153,14 +153,17 @@ class Preprocessing:
         """Return the part of every draw that is not random: the resized sample, neither cropped nor mirrored.
 
         Raises:
-            DataError: the resized sample would have more than MAX_PIXELS pixels.
+            DataError: the resized sample would be too large to be read.
         """
         placement = self._resized(*sample.source.shape[-2:])
-        if placement.height * placement.width * max(1, self.target_scale) ** 2 > MAX_PIXELS:
+        enlarging = max(1, self.target_scale)
+        channel_bytes = len(sample.source) * sample.source.element_size()
+        sides = round(placement.height * enlarging), round(placement.width * enlarging)
+        if is_too_large(*sides, max(DECODED_BYTES, channel_bytes)):
             height, width = sample.source.shape[-2:]
             raise DataError(
                 f"{sample.name} is {width}x{height}, which data.preprocess={self.mode} makes "
-                f"{placement.width}x{placement.height}{self._times}: more than {MAX_PIXELS} pixels"
+                f"{placement.width}x{placement.height}{self._times}: too large for this machine's memory"
             )
         return placement
 
@@ -174,7 +177,7 @@ class Preprocessing:
         """Return the placement for validation and testing: the whole image, neither cropped nor mirrored.
 
         Raises:
-            DataError: the resized sample would have more than MAX_PIXELS pixels.
+            DataError: the resized sample would be too large to be read.
         """
         if self.mode == "resize_and_crop":  # pix2pix tests at the size of the crop
             return self._all_of(self.crop_height, self.crop_width)

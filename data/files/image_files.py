@@ -17,13 +17,13 @@ from torch import Tensor
 
 from data.batch import DataError, LoadingError
 from data.checks.misplaced_folder import misplaced_folder
+from data.files.size_guard import check_size
 from utils.atomic_file import path_in_errors
 
 IMAGE_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "WEBP")
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".ppm", ".bmp", ".tif", ".tiff", ".webp"})
 ARRAY_SUFFIX = ".npy"  # images as well, in folders that hold no others
-MAX_PIXELS = 89_478_485  # Pillow's own limit: a file of a few bytes can expand to more than any memory holds
-Image.MAX_IMAGE_PIXELS = MAX_PIXELS
+Image.MAX_IMAGE_PIXELS = None  # check_size is the guard
 JPEG_QUALITY = 95
 _LISTED = 5
 
@@ -39,8 +39,6 @@ _DECODING_ERRORS = (
     OverflowError,
     struct.error,
     zlib.error,
-    Image.DecompressionBombError,
-    Image.DecompressionBombWarning,
 )
 _ID_MODES = ("1", "L", "P", "I", "I;16", "I;16L", "I;16B")
 _UPRIGHT = {  # the transposition that undoes each orientation of EXIF
@@ -241,9 +239,9 @@ def decode(path: Path, pixels_of: Callable[[Image.Image], np.ndarray]) -> np.nda
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
             warnings.simplefilter("ignore", UserWarning)  # damaged metadata beside intact pixels
             with Image.open(path, formats=IMAGE_FORMATS) as image:
+                check_size(str(path), image.height, image.width)
                 return pixels_of(image)
     except FileNotFoundError as error:
         raise DataError(f"{path}: no such file") from error
@@ -251,8 +249,6 @@ def decode(path: Path, pixels_of: Callable[[Image.Image], np.ndarray]) -> np.nda
         raise DataError(f"{path}: {error}") from error
     except MemoryError as error:
         raise LoadingError(f"{path}: too little memory to read it") from error
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise DataError(f"{path}: has more than {MAX_PIXELS} pixels; make it smaller") from error
     except _DECODING_ERRORS as error:
         raise DataError(f"{path}: cannot be read as an image: {_reason(error, path)}") from error
 

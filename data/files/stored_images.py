@@ -1,10 +1,11 @@
 """Reading images with the channels and the type that they are stored with: 8 or 16 bits, integers or floats."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -12,12 +13,15 @@ from PIL import Image, ImageFile
 from torch import Tensor
 
 from data.batch import DataError
-from data.files.array_file import read_npy
+from data.files.array_file import npy_rows
 from data.files.image_files import ARRAY_SUFFIX, UnfitError, decode, upright
-from data.files.tiff_file import TIFF_SUFFIXES, holds_bytes, read_tiff
+from data.files.pixel_rows import PixelRows, read_whole
+from data.files.tiff_file import TIFF_SUFFIXES, holds_bytes, tiff_rows
 from utils.limits import MAX_CHANNELS
 from utils.text import counted
 
+ROW_SUFFIXES = (ARRAY_SUFFIX, *TIFF_SUFFIXES)
+"""Suffixes of the files that can be read row by row."""
 _SIXTEEN_BIT = ("I;16", "I;16L", "I;16B")
 _MOST_IN_8_BITS = 255
 _ALPHA = {"LA": 1, "RGBA": 3}  # modes with transparency: their channels without it
@@ -64,16 +68,79 @@ def read_stored(path: Path, form: StoredForm) -> Tensor:
     Raises:
         DataError: the file is missing, damaged or too large, has other channels, or holds NaN or infinity.
     """
+    if path.suffix.lower() in ROW_SUFFIXES:
+        with stored_rows(path, form) as rows:
+            return rows.read_whole()
     image = read_pixels(path, form.n_channels)
-    n_channels = len(image)
-    if n_channels != form.n_channels:
-        found = counted(n_channels, "channel")
-        if form.highest is not None:
-            raise DataError(f"{path}: has {found}, the training images {form.n_channels}: give images like those")
-        remedy = f"set {form.setting}={n_channels}" if n_channels <= MAX_CHANNELS else f"up to {MAX_CHANNELS} are read"
-        raise DataError(f"{path}: has {found}, {form.setting} is {form.n_channels}: {remedy}")
+    _check_channels(len(image), path, form)
     check_depth(image, path, form)
     return checked_values(image, path, form)
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """An open TIFF or array, of which rows are read as `read_stored` reads an image.
+
+    rows: its pixels.
+    """
+
+    rows: PixelRows
+    path: Path
+    form: StoredForm
+
+    @property
+    def height(self) -> int:
+        """Number of rows."""
+        return self.rows.shape[1]
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return self.rows.shape[2]
+
+    def read(self, top: int, bottom: int) -> Tensor:
+        """Return rows `top` to `bottom - 1` as (C, h, W).
+
+        Raises:
+            DataError: the file is damaged, or holds values that `read_stored` refuses.
+        """
+        return self._checked(self.rows.read(top, bottom), top)
+
+    def read_whole(self) -> Tensor:
+        """Return the image, (C, H, W).
+
+        Raises:
+            DataError: as `read`, or the image is too large.
+        """
+        return self._checked(read_whole(self.rows, str(self.path)), 0)
+
+    def _checked(self, pixels: np.ndarray, top: int) -> Tensor:
+        image = torch.from_numpy(_supported(pixels))
+        check_depth(image, self.path, self.form)
+        return checked_values(image, self.path, self.form, top)
+
+
+@contextmanager
+def stored_rows(path: Path, form: StoredForm) -> Iterator[StoredRows]:
+    """Open a file of ROW_SUFFIXES, of which only headers are read.
+
+    Raises:
+        DataError: the file is missing or damaged, or has other channels.
+    """
+    with _pixel_rows(path, form.n_channels) as rows:
+        _check_channels(rows.shape[0], path, form)
+        yield StoredRows(rows, path, form)
+
+
+def _check_channels(n_channels: int, path: Path, form: StoredForm) -> None:
+    """Raise DataError unless a file has the channels of a form."""
+    if n_channels == form.n_channels:
+        return
+    found = counted(n_channels, "channel")
+    if form.highest is not None:
+        raise DataError(f"{path}: has {found}, the training images {form.n_channels}: give images like those")
+    remedy = f"set {form.setting}={n_channels}" if n_channels <= MAX_CHANNELS else f"up to {MAX_CHANNELS} are read"
+    raise DataError(f"{path}: has {found}, {form.setting} is {form.n_channels}: {remedy}")
 
 
 def check_depth(image: Tensor, path: Path, form: StoredForm, first_channel: int = 0) -> None:
@@ -98,17 +165,36 @@ def read_pixels(path: Path, n_channels: int) -> Tensor:
     Raises:
         DataError: the file is missing, damaged or too large.
     """
-    if path.suffix.lower() == ARRAY_SUFFIX:
-        pixels = read_npy(path, n_channels)
-    elif path.suffix.lower() in TIFF_SUFFIXES:
-        pixels = read_tiff(path)
-    else:
-        pixels = _read_with_pillow(path, n_channels)
-    return torch.from_numpy(_supported(pixels, path))
+    if path.suffix.lower() not in ROW_SUFFIXES:
+        return torch.from_numpy(_supported(_read_with_pillow(path, n_channels)))
+    with _pixel_rows(path, n_channels) as rows:
+        if rows.shape[0] > MAX_CHANNELS:
+            raise DataError(f"{path}: has {counted(rows.shape[0], 'channel')}, up to {MAX_CHANNELS} are read")
+        return torch.from_numpy(_supported(read_whole(rows, str(path))))
 
 
-def checked_values(image: Tensor, path: Path, form: StoredForm) -> Tensor:
-    """Return an image; raise DataError if it has another type than expected, or holds NaN or infinity."""
+@contextmanager
+def _pixel_rows(path: Path, n_channels: int) -> Iterator[PixelRows]:
+    """Open a TIFF or an array; see `npy_rows` and `tiff_rows`."""
+    with _opened(path) as file:
+        is_array = path.suffix.lower() == ARRAY_SUFFIX
+        yield npy_rows(file, str(path), n_channels) if is_array else tiff_rows(file, str(path))
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: no such file") from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read as an image: {error.strerror}") from error
+
+
+def checked_values(image: Tensor, path: Path, form: StoredForm, top: int = 0) -> Tensor:
+    """Return an image; raise DataError if it has another type than expected, or holds NaN or infinity.
+
+    top: the row of the file that is the first.
+    """
     if form.is_8_bit and image.dtype != torch.uint8:
         kind = form.setting.removesuffix("_channels")
         raise DataError(
@@ -117,18 +203,16 @@ def checked_values(image: Tensor, path: Path, form: StoredForm) -> Tensor:
         )
     if image.is_floating_point() and not math.isfinite(float(image.sum(dtype=torch.float64))):
         channel, row, column = (int(i) for i in (~image.isfinite()).nonzero()[0])
-        n_pixels = int((~image.isfinite()).any(dim=0).sum())
+        value, n_pixels = float(image[channel, row, column]), int((~image.isfinite()).any(dim=0).sum())
         raise DataError(
-            f"{path}: channel {channel + 1}, row {row}, column {column} holds {float(image[channel, row, column])}, "
+            f"{path}: channel {channel + 1}, row {top + row}, column {column} holds {value}, "
             f"which is no number ({counted(n_pixels, 'such pixel')}): replace such values, or leave the file out"
         )
     return image
 
 
-def _supported(pixels: np.ndarray, path: Path) -> np.ndarray:
-    """Return (C, H, W) pixels in the machine's byte order, in a type that samples may have."""
-    if pixels.dtype.kind not in "buif":
-        raise DataError(f"{path}: holds {pixels.dtype}, expected integers or floats")
+def _supported(pixels: np.ndarray) -> np.ndarray:
+    """Return (C, H, W) integers or floats in the machine's byte order, in a type that samples may have."""
     if pixels.dtype.kind == "b":
         pixels = pixels.astype(np.uint8) * np.uint8(255)
     wanted = {"u1": np.uint8, "u2": np.uint16, "i1": np.int16, "i2": np.int16}.get(pixels.dtype.str[1:], np.float32)

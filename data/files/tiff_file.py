@@ -2,19 +2,23 @@
 
 import logging
 import math
+import zlib
+from math import prod
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from PIL import Image
 
 from data.batch import DataError, LoadingError
 from data.files.georeference import KEYS, PIXEL_SCALE, TIE_POINTS, TRANSFORMATION, scaled_georeference
-from data.files.image_files import COPY_AGAIN, MAX_PIXELS
+from data.files.pixel_rows import Bands, LoadedRows, PixelRows, UncompressedRows, check_type
+from data.files.segmented_rows import SegmentedRows, tiff_errors
 
 TIFF_SUFFIXES = (".tif", ".tiff")
-_MAX_BYTES = 2**33  # of the pixels of one file: 64 channels of 32 bits at 33 megapixels
+_STRIP_BYTES = 2**18  # before compression, as tifffile's
+_MAX_CLASSIC_BYTES = 2**32 - 2**25  # of pixels, in a file whose positions have 32 bits; compression may add some
 _BYTE_MODES = ("1", "L", "P", "RGB")
 # of GeoTIFF 1.1, section 7.1: pixel scale, tie points, transformation, directory of keys, its numbers and its texts
 GEO_TAGS = (PIXEL_SCALE, TIE_POINTS, TRANSFORMATION, KEYS, 34736, 34737)
@@ -39,50 +43,69 @@ def holds_bytes(path: Path) -> bool:
             return True
 
 
-def read_tiff(path: Path) -> np.ndarray:
-    """Return the (C, H, W) pixels of the first image; pages of equal form are the channels of one.
+def tiff_rows(file: BinaryIO, name: str) -> PixelRows:
+    """Return the pixels of the first image, of which only headers are read; pages of equal form are its channels.
+
+    name: of the file, for messages.
 
     Raises:
-        DataError: the file is missing, damaged or too large, or holds more than an image.
+        DataError: the file is damaged, or holds more than an image.
         TiffPackageError: tifffile is not installed.
     """
-    tifffile = _tifffile(f"{path}: reading it")
-    try:
-        with tifffile.TiffFile(path) as file:
-            series = file.series[0]
-            axes = _axes(path, series)
-            return np.asarray(series.asarray(squeeze=True)).transpose(*axes).reshape(-1, *_sides(series))
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: no such file") from error
-    except MemoryError as error:
-        raise LoadingError(f"{path}: too little memory to read it") from error
-    except (DataError, LoadingError):
-        raise
-    except Exception as error:
-        text = str(error).splitlines()[0] if str(error) else type(error).__name__
-        if "imagecodecs" in text:
-            text = f"its compression needs a package: python -m pip install imagecodecs ({text})"
-        raise DataError(f"{path}: cannot be read as TIFF: {text}; {COPY_AGAIN}") from error
+    tifffile = _tifffile(f"{name}: reading it")
+    with tiff_errors(name):
+        series = tifffile.TiffFile(file).series[0]
+        check_type(series.dtype, name)
+        order, height, width = _axes(name, series), *_sides(series)
+        names = series.get_axes(squeeze=True)
+        if series.dataoffset is not None and "YX" in names:
+            sides = series.get_shape(squeeze=True)
+            before, after = sides[: names.index("Y")], sides[names.index("X") + 1 :]
+            dtype = series.dtype.newbyteorder(series.parent.byteorder)
+            return UncompressedRows(
+                file, name, series.dataoffset, prod(before), height, width, prod(after), dtype
+            )  # fmt: skip
+        if (segments := SegmentedRows.of(series, name)) and segments.shape[1:] == (height, width):
+            return segments
+
+    def load() -> np.ndarray:
+        with tiff_errors(name):
+            return np.asarray(series.asarray(squeeze=True)).transpose(*order).reshape(-1, height, width)
+
+    return LoadedRows(name, (series.size // (height * width), height, width), series.dtype, load)
 
 
 def write_tiff(path: Path, pixels: np.ndarray, like: Path | None = None, scale: float = 1.0) -> None:
-    """Write (C, H, W) pixels, compressed without loss.
+    """Write (C, H, W) pixels as `write_tiff_rows`."""
+    write_tiff_rows(path, Bands.of(pixels), like, scale)
+
+
+def write_tiff_rows(path: Path, image: Bands, like: Path | None = None, scale: float = 1.0) -> None:
+    """Write an image by its rows, compressed without loss; as BigTIFF where it may have more than 4 GB.
 
     like: a file whose georeferencing is written too, where it is a TIFF that has any, and of this size.
-    scale: sides of the pixels, in those of that file.
+    scale: sides of the image, in those of that file.
 
     Raises:
         TiffPackageError: tifffile is not installed.
     """
     tifffile = _tifffile(f"{path}: writing it")
-    height, width = pixels.shape[1:]
+    (n_channels, height, width), dtype = image.shape, image.dtype.newbyteorder("<")
     tags = geo_tags(like, height, width, scale) if like is not None and like.suffix.lower() in TIFF_SUFFIXES else []
-    is_rgb = pixels.shape[0] == 3 and pixels.dtype != np.float32
+    is_rgb = n_channels == 3 and dtype != np.float32
+    row_bytes = n_channels * width * dtype.itemsize
+    n_rows = max(1, _STRIP_BYTES // row_bytes)
+    strips = (np.ascontiguousarray(strip.transpose(1, 2, 0), dtype) for strip in image.strips(n_rows))
     tifffile.imwrite(
         path,
-        np.ascontiguousarray(pixels.transpose(1, 2, 0)) if len(pixels) > 1 else pixels[0],
+        (zlib.compress(strip.data) for strip in strips),
+        shape=(height, width, n_channels) if n_channels > 1 else (height, width),
+        dtype=dtype,
+        byteorder="<",
+        bigtiff=height * row_bytes > _MAX_CLASSIC_BYTES,
+        rowsperstrip=n_rows,
         photometric="rgb" if is_rgb else "minisblack",
-        planarconfig="contig" if len(pixels) > 1 else None,
+        planarconfig="contig" if n_channels > 1 else None,
         compression="zlib",
         extratags=tags,
         metadata=None,
@@ -130,16 +153,13 @@ def _tifffile(what: str) -> ModuleType:
     return tifffile
 
 
-def _axes(path: Path, series: Any) -> list[int]:
+def _axes(name: str, series: Any) -> list[int]:
     """Return the order of axes that brings the pixels to (C, H, W) or (H, W)."""
     names = series.get_axes(squeeze=True)
-    others = [name for name in names if name not in "YX"]
+    others = [axis for axis in names if axis not in "YX"]
     if "Y" not in names or "X" not in names or len(others) > 1:
-        raise DataError(f"{path}: has the shape {series.get_shape(squeeze=True)}, expected one image with its channels")
-    height, width = _sides(series)
-    if height * width > MAX_PIXELS or series.size * series.dtype.itemsize > _MAX_BYTES:
-        raise DataError(f"{path}: has more than {MAX_PIXELS} pixels; make it smaller")
-    return [names.index(name) for name in (*others, "Y", "X")]
+        raise DataError(f"{name}: has the shape {series.get_shape(squeeze=True)}, expected one image with its channels")
+    return [names.index(axis) for axis in (*others, "Y", "X")]
 
 
 def _sides(series: Any) -> tuple[int, int]:

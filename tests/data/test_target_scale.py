@@ -13,7 +13,7 @@ from torch import Tensor
 from data.batch import DataError, Sample
 from data.condition_resizing import resize_condition
 from data.facades.dataset import SyntheticFacades
-from data.files.image_files import MAX_PIXELS
+from data.files.size_guard import pixels_allowed
 from data.map_reader import MapReader
 from data.pair_augmentation import PairAugmentation
 from data.preprocessing import Mode, Preprocessing, place
@@ -99,11 +99,11 @@ def test_a_scale_of_1_draws_what_it_drew() -> None:
 
 
 def test_a_target_too_large_is_refused() -> None:
-    side = int(MAX_PIXELS**0.5) // 3
-    sample = Sample("s", torch.zeros(1, 1, 1).expand(3, side, side), None, None)
+    sample = Sample("s", torch.zeros(3, 64, 64, dtype=torch.uint8), None, None)
     settings = replace(SETTINGS, mode="none")
-    settings.whole(sample)
-    with pytest.raises(DataError, match=r"and its target 4 times as large: more than"):
+    with pixels_allowed(200 * 200):
+        settings.whole(sample)
+    with pixels_allowed(200 * 200), pytest.raises(DataError, match=r"and its target 4 times as large: too large for"):
         replace(settings, target_scale=4.0).whole(sample)
 
 

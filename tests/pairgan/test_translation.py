@@ -13,7 +13,7 @@ import pairgan
 from configs import build
 from configs.load import load_config
 from data import LAYOUTS
-from data.files.image_files import IMAGE_FORMATS, MAX_PIXELS
+from data.files.image_files import IMAGE_FORMATS
 from inference.load import LoadedGenerator
 from tests.conftest import save_image, write_tiny_config
 from tests.pairgan.exported import INSTANCES, LABELS, LARGE_WEIGHTS, SUFFIXES, rng, trained
@@ -235,4 +235,4 @@ def test_the_command_line_translates(
 def test_constants_are_those_of_the_application() -> None:
     own = {name: layout.own_classes for name, layout in LAYOUTS.items()}
     assert {name: len(table.names) for name, table in own.items() if table} == pairgan.OWN_CLASSES
-    assert (pairgan.IMAGE_FORMATS, pairgan.MAX_PIXELS) == (IMAGE_FORMATS, MAX_PIXELS)
+    assert pairgan.IMAGE_FORMATS == IMAGE_FORMATS

@@ -97,8 +97,7 @@ CASES = {
     "truncated jpeg": Case(encoded(IMAGE, "JPEG")[:-300], _NOT_READ, suffix=".jpg"),
     "flipped png header": Case(encoded(IMAGE)[:20] + flipped(encoded(IMAGE)[20:24]) + encoded(IMAGE)[24:], _NOT_READ),
     "flipped jpeg": Case(flipped(encoded(IMAGE, "JPEG")), suffix=".jpg"),  # JPEG has no checksum
-    "bomb": Case(png(60000, 60000, 1, 0, b""), "has more than 89478485 pixels; make it smaller"),
-    "large": Case(png(10000, 10000, 1, 0, b""), "has more than 89478485 pixels; make it smaller"),
+    "bomb": Case(png(10**6, 10**6, 1, 0, b""), r"1000000x1000000 pixels take 4e\+03 GB, more than a quarter of this"),
     "text bomb": Case(
         png(8, 8, 8, 0, bytes(9 * 8), (b"zTXt", b"k\0\0" + _TEXT_BOMB)), _NOT_READ + "Decompressed data too large"
     ),

@@ -1,0 +1,21 @@
+"""The memory of the machine."""
+
+import os
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of containers
+_UNKNOWN = 2**33
+
+
+@cache
+def memory_bytes() -> int:
+    """Return the memory of the machine, or of the container where that has less; 8 GiB where nothing says how much."""
+    amounts = []
+    with suppress(AttributeError, ValueError, OSError):  # no such function, or name, on this system
+        amounts.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for file in _LIMITS:
+        with suppress(ValueError, OSError):  # "max": no limit
+            amounts.append(int(Path(file).read_text()))
+    return min(amounts, default=_UNKNOWN)
