@@ -58,6 +58,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--tile", type=whole_number(1), metavar="N", help=tile_help)
     overlap_help = "with batch norm, compute each tile in one sweep with M pixels around it, and blend them"
     add("--overlap", type=whole_number(0), metavar="M", help=overlap_help)
+    pixels_help = "read images of up to N pixels at once; default: what fits into a quarter of the memory"
+    add("--max-pixels", type=whole_number(1), metavar="N", help=pixels_help)
     add("--tta", choices=("flip",), help="flip: average the translations of each image and of its mirror image")
     metrics_help = "metrics besides L1, PSNR, SSIM and MS-SSIM: lpips,fid,kid or none; default: the training's"
     add("--metrics", metavar="LIST", help=metrics_help)

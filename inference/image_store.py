@@ -8,12 +8,14 @@ from torch import Tensor
 
 from configs.schema import Config
 from configs.stored_images import stored_forms
-from data.files.array_file import write_npy
+from data.files.array_file import write_npy_rows
 from data.files.image_files import read_rgb, write_png
-from data.files.png_file import write_png16
-from data.files.stored_images import StoredForm, read_stored
-from data.files.tiff_file import write_tiff
-from utils.atomic_file import path_in_errors
+from data.files.pixel_rows import Bands
+from data.files.png_file import write_png_rows
+from data.files.stored_images import ROW_SUFFIXES, StoredForm, read_stored, stored_rows
+from data.files.tiff_file import write_tiff_rows
+from inference.reduction import reduced, reduced_rows
+from utils.atomic_file import path_in_errors, replacing
 
 
 @dataclass(frozen=True)
@@ -35,15 +37,22 @@ class ImageStore:
             write_png(path, image)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        pixels = image.numpy()
         with path_in_errors(path):
-            match self.suffix:
-                case ".png":
-                    write_png16(path, pixels)
-                case ".npy":
-                    write_npy(path, pixels)
-                case _:
-                    write_tiff(path, pixels, like=source, scale=self.scale)
+            self._write_rows(path, Bands.of(image.numpy()), source)
+
+    def write_bands(self, path: Path, image: Bands, source: Path | None) -> None:
+        """Write an image that comes in bands, as `write`; the file appears under its name when it is complete."""
+        with replacing(path) as unfinished:
+            self._write_rows(unfinished, image, source)
+
+    def _write_rows(self, path: Path, image: Bands, source: Path | None) -> None:
+        match self.suffix:
+            case ".png":
+                write_png_rows(path, image)
+            case ".npy":
+                write_npy_rows(path, image)
+            case _:
+                write_tiff_rows(path, image, like=source, scale=self.scale)
 
     def read(self, path: Path) -> Tensor:
         """Read a translated image as it was written.
@@ -52,6 +61,18 @@ class ImageStore:
             DataError: the file is damaged, or of another form.
         """
         return read_rgb(path) if self.form is None else read_stored(path, self.form)
+
+    def read_reduced(self, path: Path) -> tuple[Tensor, tuple[int, int]]:
+        """Read a translated image, row by row where its format can be, and return it reduced, and its width and height.
+
+        Raises:
+            DataError: as `read`, or the file is too large to be read at once.
+        """
+        if self.form is None or path.suffix not in ROW_SUFFIXES:
+            image = self.read(path)
+            return reduced(image), (image.shape[2], image.shape[1])
+        with stored_rows(path, self.form) as rows:
+            return reduced_rows(rows), (rows.width, rows.height)
 
 
 def image_store(config: Config) -> ImageStore:

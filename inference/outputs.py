@@ -1,20 +1,25 @@
 """The results of test.py: images, a contact sheet, a gallery and metrics.json."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from configs.splits import HELD_BACK, TRAIN
 from data.batch import DataError, Sample
 from data.files.image_files import write_png
+from data.files.pixel_rows import Bands
+from data.files.size_guard import TooLargeError
 from data.layout import Layout
 from inference.contact_sheet import SHEET_WIDTH, SheetSample, contact_sheet, thumbnail
 from inference.image_store import ImageStore
 from inference.output_folder import INDEX, KINDS, METRICS, SHEET, gallery_image, is_foreign
+from inference.reduction import Reduction
 from metrics.constant_color import ConstantColorBaseline
 from metrics.evaluator import TITLES, Evaluator, Measurement, Summary, shown
 from metrics.segmentation import class_table
@@ -31,6 +36,10 @@ FEW_FOR_FID = 2048  # images: with fewer, the covariance of 2048 features does n
 SMALL = 16  # pixels of height or width
 MEASURED_ON = {TRAIN: "training samples", HELD_BACK: "samples held back from training"}  # by split
 GALLERY_WIDTH = 512  # pixels; browsers cannot open a page of thousands of large images
+
+
+Sizes = tuple[tuple[int, int], tuple[int, int]]
+"""Width and height of a translation, and those of its source."""
 
 
 @dataclass(frozen=True)
@@ -87,37 +96,73 @@ class Results:
     def add(self, sample: Sample, shown_source: Tensor, fake: Tensor) -> None:
         """Write a translated image and its images in the gallery; `shown_source` is (3, H, W) uint8."""
         self._record(sample, shown_source, fake)
-        files = self._layout.origin(self._indices[sample.name]).files  # the source comes first
-        self._store.write(self._file(sample.name), fake, next(iter(files), None))  # after its source: see is_foreign
+        # after its source in the gallery: see is_foreign
+        self._store.write(self._file(sample.name), fake, self._source_file(sample.name))
+
+    def add_in_bands(self, preview: Sample, shown_source: Tensor, sizes: Sizes, fake: Iterator[Tensor]) -> None:
+        """Write a translated image that is too large for the memory, and its images in the gallery.
+
+        preview: the sample, its source reduced, without a target. shown_source: (3, h, w) uint8, reduced too.
+        fake: the translation from top to bottom, as parts (C, h, W) of successive rows.
+        """
+        ((width, height), _), first = sizes, next(fake)
+        reduction = Reduction(height, width)
+
+        def parts() -> Iterator[np.ndarray]:
+            for part in chain([first], fake):
+                reduction.add(part)
+                yield part.numpy()
+
+        name = preview.name
+        write_png(self._output / gallery_image("source", name), thumbnail(shown_source, GALLERY_WIDTH))
+        image = Bands((len(first), height, width), first.numpy().dtype, parts())
+        self._store.write_bands(self._file(name), image, self._source_file(name))
+        self._record(preview, shown_source, reduction.image(), sizes)
+
+    def _source_file(self, name: str) -> Path | None:
+        """Return the file of a sample's source; None where it is drawn."""
+        return next(iter(self._layout.origin(self._indices[name]).files), None)
 
     def _file(self, name: str) -> Path:
         return self._output / f"{name}{self._store.suffix}"
 
-    def keep(self, sample: Sample, shown_source: Tensor) -> bool:
+    def keep(self, sample: Sample, shown_source: Tensor, sizes: Sizes | None = None) -> bool:
         """Record the existing image of a sample as its translation; one that test.py did not write is only counted.
+
+        sizes: where the source, and what is shown of it, is reduced.
 
         Returns whether there is nothing to translate: False if the image is incomplete, as a killed process leaves it.
 
         Raises:
-            DataError: the image does not have the size of the sample.
+            DataError: the image does not have the size of the sample, or is too large to be read at once.
         """
         file = self._file(sample.name)
         if is_foreign(self._output, sample.name, self._store.suffix):
             self._n_foreign += 1
             return True
         try:
-            kept = self._store.read(file)
+            if sizes:
+                kept, (width, height) = self._store.read_reduced(file)
+            else:
+                kept = self._store.read(file)
+                width, height = _size(kept)
+        except TooLargeError:
+            raise
         except DataError:
             return False
-        sizes = [f"{image.shape[2]}x{image.shape[1]}" for image in (kept, shown_source)]
-        if sizes[0] != sizes[1]:
+        expected = "{}x{}".format(*(sizes[0] if sizes else _size(shown_source)))
+        if f"{width}x{height}" != expected:
             self._n_resized += 1
-            raise DataError(f"{file}: is {sizes[0]}, expected {sizes[1]}. Remove it, or choose --existing replace.")
+            raise DataError(
+                f"{file}: is {width}x{height}, expected {expected}. Remove it, or choose --existing replace."
+            )
         self._n_kept += 1
-        self._record(sample, shown_source, kept)
+        self._record(sample, shown_source, kept, sizes)
         return True
 
-    def _record(self, sample: Sample, shown_source: Tensor, fake: Tensor) -> None:
+    def _record(self, sample: Sample, shown_source: Tensor, fake: Tensor, sizes: Sizes | None = None) -> None:
+        """Measure a translated image, and write its images in the gallery; sizes: where the images are reduced."""
+        size, source_size = sizes or (_size(fake), _size(sample.source))
         name = sample.name
         full = f"{name}{self._store.suffix}"
         shown_fake = self._show_target(fake, sample.target)
@@ -130,7 +175,7 @@ class Results:
             self._baseline.add(sample.source, self._evaluator.levels(sample.target))
         images = {}
         for kind, picture in pictures.items():
-            is_there = kind == "translated" and picture.shape[2] <= GALLERY_WIDTH and self._store.form is None
+            is_there = kind == "translated" and size[0] <= GALLERY_WIDTH and self._store.form is None
             images[kind] = full if is_there else gallery_image(kind, name)
             if not is_there:
                 write_png(self._output / images[kind], thumbnail(picture, GALLERY_WIDTH))
@@ -139,7 +184,6 @@ class Results:
         if name in self._on_sheet:
             heads = [kind for kind in KINDS[:3] if kind in pictures]
             on_sheet = SheetSample(name, {kind: thumbnail(pictures[kind], SHEET_WIDTH // 2) for kind in heads})
-        size, source_size = ((image.shape[2], image.shape[1]) for image in (fake, sample.source))
         self._records[name] = _Record(row, size, source_size, measured, on_sheet)
 
     def finish(self, world: World, title: str, origin: Mapping[str, Any]) -> None:
@@ -180,6 +224,10 @@ class Results:
             if self._evaluator.sets and len(measured) < 2:
                 names = ", ".join(TITLES[name] for name in self._evaluator.sets)
                 logger.warning("%s: not defined for a single image", names)
+
+
+def _size(image: Tensor) -> tuple[int, int]:
+    return image.shape[2], image.shape[1]
 
 
 def _warn_of_small(records: Sequence[_Record]) -> None:

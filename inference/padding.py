@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -73,6 +74,28 @@ def fitted(sample: Sample, preprocessing: Preprocessing, *, keeps_size: bool, so
     return PaddedSample(sample, *padded(sample, preprocessing.size_multiple, preprocessing.min_size, scale))
 
 
+@dataclass(frozen=True)
+class Padding:
+    """The positions in an image that each row and column of the padded one repeats, and the window of its translation.
+
+    window: of the image's translation in that of the padded one.
+    """
+
+    rows: Tensor
+    columns: Tensor
+    window: Window
+
+    @classmethod
+    def of(cls, height: int, width: int, size_multiple: int, min_size: int, scale: float = 1.0) -> Self:
+        """Return the padding of an image by reflection; the arguments are those of `padded`."""
+        sides = [max(min_size, -(-side // size_multiple) * size_multiple) for side in (height, width)]
+        unit = math.ceil(1 / scale)  # pixels of the source that are one of the translation
+        top, left = ((side - own) // 2 // unit * unit for side, own in zip(sides, (height, width), strict=True))
+        bottom, right = (start - (-own // unit * unit) for start, own in ((top, height), (left, width)))
+        window = Window(top, bottom, left, right).times(scale)
+        return cls(_reflected(height, top, sides[0]), _reflected(width, left, sides[1]), window)
+
+
 def padded(sample: Sample, size_multiple: int, min_size: int, scale: float = 1.0) -> tuple[Sample, Window]:
     """Return the sample with sides that are multiples of `size_multiple` and at least `min_size`, and its window.
 
@@ -84,16 +107,12 @@ def padded(sample: Sample, size_multiple: int, min_size: int, scale: float = 1.0
     the padded sample; sides that are no whole numbers are rounded up.
     """
     height, width = sample.source.shape[-2:]
-    sides = [max(min_size, -(-side // size_multiple) * size_multiple) for side in (height, width)]
-    unit = math.ceil(1 / scale)  # pixels of the source that are one of the translation
-    top, left = ((side - own) // 2 // unit * unit for side, own in zip(sides, (height, width), strict=True))
-    bottom, right = (start - (-own // unit * unit) for start, own in ((top, height), (left, width)))
-    window = Window(top, bottom, left, right).times(scale)
+    padding = Padding.of(height, width, size_multiple, min_size, scale)
     if scale != 1:
         sample = replace(sample, target=None, weights=None)
-    if sides == [height, width]:
-        return sample, window
-    rows, columns = _reflected(height, top, sides[0])[:, None], _reflected(width, left, sides[1])
+    rows, columns = padding.rows[:, None], padding.columns
+    if (len(rows), len(columns)) == (height, width):
+        return sample, padding.window
 
     def enlarged(image: Tensor | None) -> Tensor | None:
         return None if image is None else image[:, rows, columns]
@@ -106,7 +125,7 @@ def padded(sample: Sample, size_multiple: int, min_size: int, scale: float = 1.0
         features=enlarged(sample.features),
         weights=enlarged(sample.weights),
         source_images=enlarged(sample.source_images),
-    ), window
+    ), padding.window
 
 
 def _reflected(length: int, before: int, total: int) -> Tensor:

@@ -1,6 +1,7 @@
 """Translates batches with a generator, for test.py and for the validation of a training."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -10,9 +11,10 @@ from torch import Tensor, nn
 from data.batch import Batch, Sample
 from data.conditioning import Conditioning, images_to_uint8
 from inference.feature_sampler import FeatureSampler, image_seed
+from inference.image_parts import ImageParts
 from inference.pictures import picture, scaled_picture
 from inference.style_image import StyleImage
-from inference.tiling import TiledNetwork
+from inference.tiling import TiledNetwork, means_of_bands
 from inference.window import Window
 from models.feature_encoder import average_in_instances
 from models.noise_channels import draw_noise, takes_noise
@@ -104,19 +106,48 @@ class Predictor:
 
         With noise or tiles N must be 1.
         """
+        with self._drawn(batch.names):
+            fake = self._generate(batch)
+            if self.flips:
+                mirrored = self._generate(batch.mapped(lambda images: images.flip(-1)))
+                fake = (fake.float() + mirrored.flip(-1).float()) / 2
+        return self._finished(fake)
+
+    @torch.inference_mode()
+    def translate_in_bands(self, image: ImageParts) -> Iterator[Tensor]:
+        """Yield the translation from top to bottom, as parts (C, h, W) of successive rows, on the CPU.
+
+        Values are those of `translate`. There must be tiles.
+        """
+        assert self.tiles is not None
+        with self._drawn([image.name]):
+            fakes = self._bands(image, self.tiles)
+            if self.flips:
+                fakes = means_of_bands(fakes, self._bands(image.mirrored(), self.tiles), self.tiles.generator.folder)
+            for fake in fakes:
+                yield self._finished(fake)[0]
+
+    @property
+    def target_channels(self) -> int:
+        """Number of channels of a translation."""
+        return 3 if self.conditioning.target_is_rgb else self.conditioning.target_channels
+
+    @contextmanager
+    def _drawn(self, names: Sequence[str]) -> Iterator[None]:
+        """Set the generator's mode, and draw noise and styles for some images; afterwards it has its mode again."""
         was_training = self.generator.training
         self.generator.train(self.noise_seed is not None)
         if self.noise_seed is not None:
-            assert len(batch.names) == 1, batch.names
-            torch.manual_seed(image_seed(self.noise_seed, batch.names[0]))
-        seeds = [image_seed(self.seed, name) for name in batch.names]
+            assert len(names) == 1, names
+            torch.manual_seed(image_seed(self.noise_seed, names[0]))
+        seeds = [image_seed(self.seed, name) for name in names]
         draw_noise(self.generator, seeds)
         choose_styles(self.generator, seeds, self.style.style if self.style else None)
-        fake = self._generate(batch)
-        if self.flips:
-            mirrored = self._generate(batch.mapped(lambda images: images.flip(-1)))
-            fake = (fake.float() + mirrored.flip(-1).float()) / 2
+        yield
         self.generator.train(was_training)
+
+    def _finished(self, fake: Tensor) -> Tensor:
+        """Return a generator's output (N, C, H, W) as images, or values in the targets' range, on the CPU."""
         if self.conditioning.target_is_rgb:
             return images_to_uint8(fake).expand(-1, 3, -1, -1).cpu()  # grey as RGB
         values = self.conditioning.target_range
@@ -126,7 +157,8 @@ class Predictor:
         with self.precision.autocast():
             longest = max(batch.source.shape[-2:]) * max(1.0, self.conditioning.target_scale)
             if self.tiles is not None and longest > self.tiles.side:
-                return self._generate_tiled(batch, self.tiles)
+                image = ImageParts.of(batch)
+                return self.tiles.generator(self._reader(image, self.tiles), image.height, image.width)
             fake: Tensor = self.generator(*self._generator_inputs(batch.to(self.device)))
             return fake
 
@@ -137,15 +169,24 @@ class Predictor:
         features = self.feature_sampler(batch, self.conditioning.region_map(batch))
         return (torch.cat([condition, features], dim=1),)
 
-    def _generate_tiled(self, batch: Batch, tiles: Tiles) -> Tensor:
-        """Return the generator's output, computed tile by tile; layers are never in memory at full size."""
-        height, width = batch.source.shape[-2:]
-        whole = Window(0, height, 0, width)
-        features = self._instance_features(batch, tiles)
+    def _bands(self, image: ImageParts, tiles: Tiles) -> Iterator[Tensor]:
+        """Yield the generator's output, computed tile by tile; layers are never in memory at full size."""
+        bands: Iterator[Tensor] | None = None
+        while True:
+            with self.precision.autocast():  # not around the yield: it would be the caller's too
+                bands = bands or tiles.generator.bands(self._reader(image, tiles), image.height, image.width)
+                band = next(bands, None)
+            if band is None:
+                return
+            yield band
+
+    def _reader(self, image: ImageParts, tiles: Tiles) -> Callable[[Window], Tensor]:
+        """Return the function that returns the part of the generator's input inside a window."""
+        features = self._instance_features(image, tiles)
 
         def read(window: Window) -> Tensor:
-            seen = window.grown(1, whole)  # an edge between instances depends on the next pixel
-            part = batch.mapped(seen.cut).to(self.device)
+            seen = window.grown(1, image.window)  # an edge between instances depends on the next pixel
+            part = image.read(seen).to(self.device)
             condition = self.conditioning(part)
             if features is not None:
                 condition = torch.cat([condition, seen.cut(features).to(self.device)], dim=1)
@@ -153,20 +194,21 @@ class Predictor:
                 (condition,) = self.conditioning.generator_inputs(part, condition)
             return window.seen_from(seen).cut(condition)
 
-        return tiles.generator(read, height, width)
+        return read
 
-    def _instance_features(self, batch: Batch, tiles: Tiles) -> Tensor | None:
+    def _instance_features(self, image: ImageParts, tiles: Tiles) -> Tensor | None:
         """Return (1, C, H, W) sampled or encoded features on the CPU; None if there are none or precomputed ones."""
         if self.feature_sampler is not None:
+            batch = image.read(image.window)
             return self.feature_sampler(batch, self.conditioning.region_map(batch))
         if tiles.encoder is None:
             return None
 
         def read_target(window: Window) -> Tensor:
-            return self.conditioning.target(batch.mapped(window.cut).to(self.device))
+            return self.conditioning.target(image.read(window).to(self.device))
 
-        encoded = tiles.encoder(read_target, *batch.source.shape[-2:])
-        return average_in_instances(encoded, self.conditioning.region_map(batch))
+        encoded = tiles.encoder(read_target, image.height, image.width)
+        return average_in_instances(encoded, self.conditioning.region_map(image.read(image.window)))
 
     def show_source(self, sample: Sample) -> Tensor:
         """Return the source as (3, H, W) uint8 RGB, a label map in the colours of its classes.

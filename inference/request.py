@@ -43,6 +43,7 @@ class Request:
     existing: Existing = "refuse"
     frames: Path | None = None
     style: Path | None = None
+    max_pixels: int | None = None
 
     @property
     def keeps_sizes(self) -> bool:

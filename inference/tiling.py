@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import chain, pairwise
 from pathlib import Path
 
@@ -42,10 +43,10 @@ class TiledNetwork:
         overlap: int | None = None,
         scale: float = 1.0,
     ) -> None:
+        self.scale, self.folder = scale, folder
         self._image_stride = max(1, round(scale))
         size_multiple, min_size = size_multiple * self._image_stride, min_size * self._image_stride
         self._multiple = size_multiple
-        self._folder = folder
         has_instance_norm = any(isinstance(module, nn.InstanceNorm2d) for module in network.modules())
         in_one_sweep = overlap is not None and not has_instance_norm
         cut = cut_at_norms(network, at_batch_norms=not in_one_sweep, image_stride=self._image_stride)
@@ -72,9 +73,19 @@ class TiledNetwork:
         """The pixels of its neighbours that a tile must include in the stage that reaches farthest."""
         return max(stage.reach for stage in self._stages)
 
-    @torch.inference_mode()
     def __call__(self, read: Callable[[Window], Tensor], height: int, width: int) -> Tensor:
-        """Return the output (1, C, H, W) float32 on the CPU.
+        """Return the output (1, C, H, W) float32 on the CPU; the arguments are those of `bands`."""
+        output, top = torch.zeros(0), 0
+        for band in self.bands(read, height, width):
+            if not output.numel():
+                output = band.new_empty(*band.shape[:2], round(height * self.scale), band.shape[3])
+            output[:, :, top : top + band.shape[2]] = band
+            top += band.shape[2]
+        return output
+
+    @torch.inference_mode()
+    def bands(self, read: Callable[[Window], Tensor], height: int, width: int) -> Iterator[Tensor]:
+        """Yield the output from top to bottom, as parts (1, C, h, W) float32 on the CPU of successive rows.
 
         read: returns the part (1, C, h, w) of the network's input inside a window, which is in its own pixels.
         height, width: of the input.
@@ -90,18 +101,18 @@ class TiledNetwork:
                 for norm in tensor.norms:
                     norm.reset()
                     norm.add(made)
-                kept[tensor.name] = files.enter_context(TensorFile(self._folder, width // tensor.stride))
+                kept[tensor.name] = files.enter_context(TensorFile(self.folder, width // tensor.stride))
                 kept[tensor.name].write(whole.at(tensor.stride), made)
             for number, stage in enumerate(stages):
                 for name, stride in stage.writes.items():
-                    kept[name] = files.enter_context(TensorFile(self._folder, width // stride))
+                    kept[name] = files.enter_context(TensorFile(self.folder, width // stride))
                 for norm in chain.from_iterable(stage.norms.values()):
                     norm.reset()
-                for tile in self._tiles(whole):
+                for tile in chain.from_iterable(self._rows_of_tiles(whole)):
                     self._compute(stage, tile, read, kept, whole)
                 for name in kept.keys() - {name for later in self._stages[number + 1 :] for name in later.reads}:
                     kept.pop(name).close()
-            return self._last_sweep(last, read, kept, whole)
+            yield from (self._last_sweep if self._blended is None else self._blended_sweep)(last, read, kept, whole)
 
     def _compute(
         self, stage: Stage, tile: Window, read: Callable[[Window], Tensor], kept: dict[str, TensorFile], whole: Window
@@ -117,30 +128,64 @@ class TiledNetwork:
 
     def _last_sweep(
         self, stage: Stage, read: Callable[[Window], Tensor], kept: dict[str, TensorFile], whole: Window
-    ) -> Tensor:
-        """Compute the last stage over all tiles and return the output."""
+    ) -> Iterator[Tensor]:
+        """Compute the last stage, a row of tiles after the other."""
         (stride,) = stage.writes.values()
-        end = whole.at(stride)
-        result, weights = torch.zeros(0), torch.zeros(end.bottom, end.right if self._blended is not None else 0)
-        for tile in self._tiles(whole):
-            window = tile.grown(stage.reach if self._blended is None else self._blended, whole)
-            (made,) = stage.network(*_inputs(stage, window, read, kept))
-            made = made.float().cpu()
-            of_tile, of_window = tile.at(stride), window.at(stride)
-            if not result.numel():
-                result = torch.zeros(1, made.shape[1], end.bottom, end.right)
-            if self._blended is None:
-                of_tile.cut(result).copy_(of_tile.seen_from(of_window).cut(made))
-            else:
-                weight = _ramp(of_window, of_tile)
-                of_window.cut(result).add_(made * weight)
-                of_window.cut(weights).add_(weight)
-        return result if self._blended is None else result / weights
+        for row in self._rows_of_tiles(whole):
+            parts = []
+            for tile in row:
+                window = tile.grown(stage.reach, whole)
+                (made,) = stage.network(*_inputs(stage, window, read, kept))
+                parts.append(tile.seen_from(window).at(stride).cut(made).float().cpu())
+            yield torch.cat(parts, dim=3)
 
-    def _tiles(self, whole: Window) -> Iterator[Window]:
+    def _blended_sweep(
+        self, stage: Stage, read: Callable[[Window], Tensor], kept: dict[str, TensorFile], whole: Window
+    ) -> Iterator[Tensor]:
+        """Compute the only stage, a row of tiles after the other; pixels that the next row overlaps wait for it."""
+        assert self._blended is not None
+        (stride,) = stage.writes.values()
+        rows = [[(tile, tile.grown(self._blended, whole)) for tile in row] for row in self._rows_of_tiles(whole)]
+        tops = [row[0][1].at(stride).top for row in rows] + [whole.at(stride).bottom]
+        sums, weights = torch.zeros(0), torch.zeros(0)
+        for row, top, next_top in zip(rows, tops, tops[1:], strict=False):
+            before, weights_before = sums, weights
+            band = replace(row[0][1], right=whole.right).at(stride)
+            weights = torch.zeros(band.bottom - top, band.right)
+            for tile, window in row:
+                (made,) = stage.network(*_inputs(stage, window, read, kept))
+                if window is row[0][1]:
+                    sums = torch.zeros(1, made.shape[1], *weights.shape)
+                place = window.at(stride).seen_from(band)
+                weight = _ramp(window.at(stride), tile.at(stride))
+                place.cut(sums).add_(made.float().cpu() * weight)
+                place.cut(weights).add_(weight)
+            if before.numel():
+                sums[:, :, : before.shape[2]] += before
+                weights[: before.shape[2]] += weights_before
+            n_done = next_top - top
+            if n_done:
+                yield sums[:, :, :n_done] / weights[:n_done]
+            sums, weights = sums[:, :, n_done:], weights[n_done:]
+
+    def _rows_of_tiles(self, whole: Window) -> Iterator[list[Window]]:
         for top, bottom in _pieces(whole.bottom, self.tile, self._multiple):
-            for left, right in _pieces(whole.right, self.tile, self._multiple):
-                yield Window(top, bottom, left, right)
+            yield [Window(top, bottom, *ends) for ends in _pieces(whole.right, self.tile, self._multiple)]
+
+
+def means_of_bands(bands: Iterator[Tensor], mirrored: Iterator[Tensor], folder: Path) -> Iterator[Tensor]:
+    """Yield the means of an output and of that of the mirror image, mirrored; both come as from `TiledNetwork.bands`.
+
+    The first output is kept in a temporary file of `folder`, since a network computes one at a time.
+    """
+    first, top = next(bands), 0
+    with TensorFile(folder, first.shape[3]) as kept:
+        for band in chain([first], bands):
+            kept.write(Window(top, top := top + band.shape[2], 0, band.shape[3]), band)
+        top = 0
+        for band in mirrored:
+            window = Window(top, top := top + band.shape[2], 0, band.shape[3])
+            yield (kept.read(window) + band.flip(-1)) / 2
 
 
 def _inputs(

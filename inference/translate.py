@@ -1,19 +1,20 @@
 """The work of test.py: from a request to images, a contact sheet, a gallery and metrics, or to a video."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from tqdm import tqdm
 
 from configs import build
 from configs.label_maps import legend
-from configs.stored_images import stored_forms, value_ranges
+from configs.stored_images import stored_forms, trained_forms, value_ranges
 from data.batch import Batch, DataError
+from data.files.size_guard import pixels_allowed
 from data.layout import Layout
-from data.preprocessing import Preprocessing
 from inference.feature_sampler import sample_config
 from inference.image_store import image_store
 from inference.inputs import build_input, with_listed_inputs
+from inference.large_images import LargeImages
 from inference.load import LoadedGenerator
 from inference.origin_record import origin_of, record_origin
 from inference.output_folder import default_output, prepare_output
@@ -48,7 +49,8 @@ def translate(request: Request) -> None:
     Raises:
         UserError, OSError: a file, a folder or a setting cannot be used.
     """
-    with joined_world(request.device, timeout_s=LONGEST_WAIT_S, option="--device ") as world:
+    world_of_device = joined_world(request.device, timeout_s=LONGEST_WAIT_S, option="--device ")
+    with world_of_device as world, pixels_allowed(request.max_pixels):
         log_to_console(is_main=world.is_main)
         request = with_listed_inputs(request, world)
         if video := video_of(request):
@@ -122,18 +124,16 @@ def translate_all(
         warn_of_frames(layout)
     indices: Sequence[int] = range(world.rank, len(layout), world.size)
     problems: list[str] = []
+    source_form = trained_forms(config.data).get("source")
+    large = LargeImages(layout, predictor, preprocessing, results, values, source_form, keeps_sizes)
+    in_parts = {index for index in indices if large.are_read_in_parts(index)}
     if existing == "keep":
         there = [index for index in indices if (output / f"{layout.names[index]}{store.suffix}").exists()]
-        done = keep_all(results, predictor, layout, preprocessing, there, problems, keeps_sizes=keeps_sizes)
+        done = keep_all(large, there, in_parts, problems)
         indices = [index for index in indices if index not in done]
     hidden = None if world.is_main else True  # None: hidden where standard error is no terminal
     with tqdm(total=len(indices), unit="image", disable=hidden, dynamic_ncols=True) as progress:
-        for batch in read_batches(layout, preprocessing, indices, batch_size, problems, keeps_sizes=keeps_sizes):
-            fakes = predictor.translate(Batch.of([read.padded for read in batch]))
-            for read, fake in zip(batch, fakes, strict=True):
-                values.add(read.sample)
-                results.add(read.sample, predictor.show_source(read.sample), read.window.cut(fake))
-            progress.update(len(batch))
+        _translate_samples(large, indices, in_parts, batch_size, problems, progress.update)
     values.warn(world)
     results.finish(world, f"{loaded.name}: {output.name}", origin)
     all_problems = [problem for of_process in world.gather(problems) for problem in of_process]
@@ -141,25 +141,52 @@ def translate_all(
         raise DataError(*all_problems)
 
 
-def keep_all(
-    results: Results,
-    predictor: Predictor,
-    layout: Layout,
-    preprocessing: Preprocessing,
+def _translate_samples(
+    large: LargeImages,
     indices: Sequence[int],
+    in_parts: Collection[int],
+    batch_size: int,
     problems: list[str],
-    *,
-    keeps_sizes: bool,
-) -> set[int]:
+    count: Callable[[int], object],
+) -> None:
+    """Translate samples; those that are read in parts come last.
+
+    problems: collects the problems of samples that cannot be used. count: gets the numbers of those that are done.
+    """
+    layout, rule, predictor = large.layout, large.preprocessing, large.predictor
+    at_once = [index for index in indices if index not in in_parts]
+    for batch in read_batches(layout, rule, at_once, batch_size, problems, keeps_sizes=large.keeps_sizes):
+        if large.takes(batch[0]):
+            large.add_loaded(*batch)
+        else:
+            fakes = predictor.translate(Batch.of([read.padded for read in batch]))
+            for read, fake in zip(batch, fakes, strict=True):
+                large.values.add(read.sample)
+                large.results.add(read.sample, predictor.show_source(read.sample), read.window.cut(fake))
+        count(len(batch))
+    for index in (index for index in indices if index in in_parts):
+        try:
+            large.add(index)
+        except DataError as error:
+            problems += error.problems
+        count(1)
+
+
+def keep_all(large: LargeImages, indices: Sequence[int], in_parts: Collection[int], problems: list[str]) -> set[int]:
     """Record samples whose images exist; return all but those with an incomplete image.
 
+    in_parts: the samples that are read in parts.
     problems: collects the problems of samples and images that cannot be used.
     """
     done = set(indices)
     for index in indices:
         try:
-            sample = read_padded(layout, preprocessing, index, keeps_size=keeps_sizes).sample
-            if not results.keep(sample, predictor.show_source(sample)):
+            if index in in_parts:
+                is_done = large.keep(index)
+            else:
+                read = read_padded(large.layout, large.preprocessing, index, keeps_size=large.keeps_sizes)
+                is_done = large.results.keep(read.sample, large.predictor.show_source(read.sample))
+            if not is_done:
                 done.remove(index)
         except DataError as error:
             problems += error.problems
@@ -167,6 +194,8 @@ def keep_all(
 
 
 def _has_targets(layout: Layout) -> bool:
+    if kinds := layout.origin(0).kinds:  # its file may be too large to be read
+        return "target" in kinds
     try:
         return layout.read(0).target is not None
     except DataError:  # reported when the sample's turn comes

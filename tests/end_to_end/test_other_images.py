@@ -15,7 +15,7 @@ from configs.load import load_config
 from configs.unused_settings import unused_settings
 from data.batch import DataError
 from data.files.image_files import read_rgb
-from data.files.stored_images import StoredForm, read_stored
+from data.files.stored_images import StoredForm, StoredRows, read_stored
 from data.files.tiff_file import geo_tags
 from inference.pictures import picture
 from tests.conftest import save_image
@@ -71,7 +71,9 @@ def config(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     return make_pairs(tmp_path, suffix, save_tiff if suffix == ".tif" else save_npy)
 
 
-def test_16_bit_bands_become_heights_in_metres(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_16_bit_bands_become_heights_in_metres(
+    config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     run(config)
     shown = capsys.readouterr().out
     assert "sources        4 channels, values " in shown
@@ -86,8 +88,19 @@ def test_16_bit_bands_become_heights_in_metres(config: Path, capsys: pytest.Capt
 
     translate("--checkpoint", str(runs / "tiny"), "--output", str(folder / "out"))
     translate("--checkpoint", str(runs / "tiny"), "--output", str(folder / "tiled"), "--tile", "16")
+    arguments = ["--checkpoint", str(runs / "tiny"), "--input", str(folder / "pairs" / "test_A"), "--max-pixels", "99"]
+    with pytest.raises(UserError, match=r"40x32 pixels take .*, more than 99 pixels: .* --max-pixels 1280, .* --tile"):
+        translate(*arguments, "--output", str(folder / "refused"))
+    with monkeypatch.context() as patch:  # neither sources nor existing translations are ever in memory at once
+        patch.setattr(StoredRows, "read_whole", None)
+        for choice in ("refuse", "keep"):
+            translate(*arguments, "--output", str(folder / "parts"), "--tile", "16", "--existing", choice)
+    assert "kept         2 existing images" in capsys.readouterr().out
     for seed in (6, 7):
-        whole, tiled = (read_stored(folder / name / f"{seed}{suffix}", TARGET) for name in ("out", "tiled"))
+        whole, tiled, parts = (
+            read_stored(folder / name / f"{seed}{suffix}", TARGET) for name in ("out", "tiled", "parts")
+        )
+        assert torch.allclose(whole, parts, atol=0.05)
         assert (whole.shape, whole.dtype) == ((1, 32, 40), torch.float32)
         assert saved["target_range"][0] <= float(whole.min()) < float(whole.max()) <= saved["target_range"][1]
         assert torch.allclose(whole, tiled, atol=0.05)
@@ -97,7 +110,8 @@ def test_16_bit_bands_become_heights_in_metres(config: Path, capsys: pytest.Capt
     width = saved["target_range"][1] - saved["target_range"][0]
     assert metrics["mean"]["mae"] == pytest.approx(metrics["mean"]["l1"] * width, rel=0.02)
     if suffix == ".tif":
-        assert len(geo_tags(folder / "out" / "6.tif", 32, 40)) == len(GEO_TAGS)
+        for name in ("out", "parts"):
+            assert len(geo_tags(folder / name / "6.tif", 32, 40)) == len(GEO_TAGS)
     arguments = ["--checkpoint", str(runs / "tiny"), "--output", str(folder / "out"), "--existing", "keep"]
     with pytest.raises(DataError, match=r"translations of another origin \(data\.source_range\)"):
         translate(*arguments, "data.source_range=[0,1000]")

@@ -1,0 +1,176 @@
+"""Images larger than a tile are translated in parts as they are at once."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from data.batch import Batch, DataError
+from data.conditioning import Conditioning
+from data.files.image_files import read_rgb
+from data.files.stored_images import StoredForm, StoredRows, read_stored
+from data.files.tiff_file import geo_tags, write_tiff
+from data.preprocessing import Preprocessing
+from data.value_range import ValueRange
+from inference.image_store import ImageStore
+from inference.inputs import ListedImages
+from inference.large_images import LargeImages
+from inference.outputs import Results
+from inference.padding import read_padded
+from inference.predictor import Predictor, Tiles
+from inference.source_values import SourceValues
+from inference.tiling import TiledNetwork
+from metrics.evaluator import Evaluator
+from models.global_generator import GlobalGenerator
+from tests.conftest import save_image
+from tests.images import GEO_TAGS, bands, save_npy, tifffile
+from tests.inference.test_tiling import GLOBAL, lively
+from utils.precision import Precision
+
+FORM = StoredForm(3, "data.source_channels", is_8_bit=False)
+TILE = 16
+SIZE = (90, 61)  # of no multiples
+
+
+@pytest.fixture(scope="module")
+def network() -> nn.Module:
+    return lively(GlobalGenerator(**GLOBAL))
+
+
+def large_images(folder: Path, network: nn.Module, path: Path, suffix: str = ".tif", **options: Any) -> LargeImages:
+    """A file, translated to `folder`/out: by ranges, where it is not 8-bit RGB."""
+    stored = path.suffix != ".png"
+    values = ValueRange.of([0, 60000]) if stored else None
+    layout = ListedImages(
+        [path],
+        target_folder=None,
+        instance_folder=None,
+        feature_folder=None,
+        n_classes=0,
+        ignore_id=None,
+        forms={"source": FORM} if stored else {},
+    )
+    predictor = Predictor(
+        network,
+        Conditioning(0, instance_edges=False, source_range=values, target_range=values),
+        Precision("cpu", torch.float32, "O0"),
+        torch.device("cpu"),
+        torch.zeros(0, 3),
+        tiles=Tiles(TiledNetwork(network, tile=TILE, size_multiple=4, min_size=8, folder=folder), None),
+        target_dtype=torch.float32 if stored else torch.uint8,
+        **options,
+    )
+    rule = Preprocessing("none", 8, 8, 8, 8, flip=False, size_multiple=4, min_size=8)
+    store = ImageStore(FORM if stored else None, suffix)
+    results = Results(folder / "out", layout, Evaluator(), store, predictor.show_target)
+    source_form = FORM if stored else None
+    return LargeImages(layout, predictor, rule, results, SourceValues(values), source_form, keeps_sizes=True)
+
+
+def at_once(large: LargeImages) -> Tensor:
+    """The translation of the sample in memory, without tiles."""
+    read = read_padded(large.layout, large.preprocessing, 0, keeps_size=True)
+    translated = replace(large.predictor, tiles=None).translate(Batch.of([read.padded]))
+    return read.window.cut(translated[0])
+
+
+def pixels() -> np.ndarray:
+    return bands(0, *SIZE)[:3]
+
+
+def save_tiff(path: Path) -> Path:
+    options = {"compression": "zlib", "rowsperstrip": 7, "planarconfig": "contig", "extratags": GEO_TAGS}
+    tifffile().imwrite(path, pixels().transpose(1, 2, 0), photometric="minisblack", metadata=None, **options)
+    return path
+
+
+@pytest.mark.parametrize("flips", [False, True])
+def test_a_file_is_read_and_written_in_parts(
+    tmp_path: Path, network: nn.Module, monkeypatch: pytest.MonkeyPatch, flips: bool
+) -> None:
+    large = large_images(tmp_path, network, save_tiff(tmp_path / "x.tif"), flips=flips)
+    expected = at_once(large)
+    assert large.are_read_in_parts(0)
+    n_rows, read = list[int](), StoredRows.read
+
+    def recorded(rows: StoredRows, top: int, bottom: int) -> Tensor:
+        n_rows.append(bottom - top)
+        return read(rows, top, bottom)
+
+    monkeypatch.setattr("inference.reduction._ROWS", TILE)
+    monkeypatch.setattr(StoredRows, "read", recorded)
+    monkeypatch.setattr(StoredRows, "read_whole", None)
+    large.add(0)
+    assert max(n_rows) <= TILE + 2 * 4 + 2
+    written = read_stored_whole(tmp_path / "out" / "x.tif", monkeypatch)
+    assert written.shape == (3, *SIZE)
+    assert (written - expected).abs().max() < 60000 / 5000
+    assert len(geo_tags(tmp_path / "out" / "x.tif", *SIZE)) == len(GEO_TAGS)
+    assert read_rgb(tmp_path / "out" / "gallery" / "translated" / "x.png").shape == (3, *SIZE)
+    assert not list(tmp_path.glob("tmp*"))
+
+
+def read_stored_whole(path: Path, monkeypatch: pytest.MonkeyPatch) -> Tensor:
+    monkeypatch.undo()
+    return read_stored(path, FORM)
+
+
+def test_a_picture_in_memory_is_written_in_parts(tmp_path: Path, network: nn.Module) -> None:
+    save_image(tmp_path / "x.png", (pixels() >> 8).astype(np.uint8).transpose(1, 2, 0))
+    large = large_images(tmp_path, network, tmp_path / "x.png", ".png", flips=True)
+    assert not large.are_read_in_parts(0)
+    read = read_padded(large.layout, large.preprocessing, 0, keeps_size=True)
+    assert large.takes(read)
+    large.add_loaded(read)
+    difference = read_rgb(tmp_path / "out" / "x.png").int() - at_once(large).int()
+    assert difference.abs().max() <= 1
+
+
+def test_damage_is_found_before_the_work(tmp_path: Path, network: nn.Module) -> None:
+    with_nan = pixels().astype(np.float32)
+    with_nan[1, 88, 5] = np.nan
+    save_npy(tmp_path / "x.npy", with_nan)
+    large = large_images(tmp_path, network, tmp_path / "x.npy")
+    with pytest.raises(DataError, match=r"x\.npy: channel 2, row 88, column 5 holds nan"):
+        large.add(0)
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_is_left_of_an_interrupted_image(
+    tmp_path: Path, network: nn.Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_npy(tmp_path / "x.npy", pixels())
+    large = large_images(tmp_path, network, tmp_path / "x.npy", ".npy")
+    translated = Predictor.translate_in_bands
+
+    def interrupted(*arguments: Any) -> Iterator[Tensor]:
+        for number, band in enumerate(translated(*arguments)):
+            if number == 2:
+                assert (tmp_path / "out" / ".x.npy.writing").exists()
+                raise KeyboardInterrupt
+            yield band
+
+    monkeypatch.setattr(Predictor, "translate_in_bands", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        large.add(0)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["gallery"]
+
+
+def test_existing_translations_are_kept(tmp_path: Path, network: nn.Module) -> None:
+    save_npy(tmp_path / "x.npy", pixels())
+    large = large_images(tmp_path, network, tmp_path / "x.npy")
+    large.add(0)
+    written = tmp_path / "out" / "x.tif"
+    before = written.read_bytes()
+    assert large.keep(0)
+    assert written.read_bytes() == before
+    written.write_bytes(before[: len(before) // 2])
+    assert not large.keep(0)
+    write_tiff(written, np.zeros((3, 5, 6), np.float32))
+    with pytest.raises(DataError, match=r"x\.tif: is 6x5, expected 61x90\. Remove it"):
+        large.keep(0)
