@@ -10,6 +10,7 @@ from torch import Tensor, fx, nn
 from models.condition_reduction import ConditionReduction
 from models.noise_channels import NoiseChannels
 from models.style_stem import StyleStem
+from models.uniform_images import UniformToZeros
 from models.upsampled_convolution import UpsampledConv2d
 
 IMAGE = "image"
@@ -98,6 +99,9 @@ def cut_at_norms(network: nn.Module, *, at_batch_norms: bool, image_stride: int 
     """
     graph = _Tracer().trace(network)
     traced = fx.GraphModule(network, graph)
+    for node in [node for node in graph.nodes if _is_layer(node, traced, (UniformToZeros,))]:
+        node.replace_all_uses_with(node.all_input_nodes[0])  # a tile of one colour is no image of one
+        graph.erase_node(node)
     for name, norm in network.named_modules():
         if isinstance(norm, nn.InstanceNorm2d):
             assert not norm.affine, name
@@ -112,7 +116,8 @@ class _Tracer(fx.Tracer):
     """Traces a network down to its layers."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        layers = (nn.Conv2d, nn.ConvTranspose2d, nn.ReflectionPad2d, nn.InstanceNorm2d, *_REPEATED, *_WHOLE)
+        own = (UniformToZeros, *_REPEATED, *_WHOLE)
+        layers = (nn.Conv2d, nn.ConvTranspose2d, nn.ReflectionPad2d, nn.InstanceNorm2d, *own)
         return isinstance(m, layers) or super().is_leaf_module(m, module_qualified_name)
 
 

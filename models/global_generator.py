@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from models.blocks import Norm, Output, Padding, ResidualBlock, Upsample, make_down, make_head, make_stem, make_up
 from models.image_sides import ImageSides
 from models.scaled_width import n_doublings, widths_beyond
+from models.uniform_images import UniformToZeros
 
 
 class GlobalTrunk(nn.Module):
@@ -80,6 +81,7 @@ class GlobalGenerator(GlobalTrunk):
             scale=scale,
         )
         self.head = make_head(self.out_channels, out_channels, output)
+        self.uniform = UniformToZeros() if norm == "instance" else nn.Identity()
 
     @staticmethod
     def image_sides(*, n_downsamplings: int, scale: float = 1.0) -> ImageSides:
@@ -95,4 +97,4 @@ class GlobalGenerator(GlobalTrunk):
 
         The output is in [-1, 1], unless it is linear.
         """
-        return self.head(super().forward(source))
+        return self.head(super().forward(self.uniform(source)))

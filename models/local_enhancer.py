@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from models.blocks import Norm, Output, Padding, ResidualBlock, Upsample, make_down, make_head, make_stem, make_up
 from models.global_generator import GlobalTrunk
 from models.image_sides import ImageSides
+from models.uniform_images import UniformToZeros
 
 
 class EnhancerLevel(nn.Module):
@@ -76,6 +77,7 @@ class LocalEnhancer(nn.Module):
             for level in reversed(range(n_enhancers))
         )
         self.head = make_head(base_channels, out_channels, output)
+        self.uniform = UniformToZeros() if norm == "instance" else nn.Identity()
 
     @staticmethod
     def image_sides(*, n_downsamplings: int, n_enhancers: int) -> ImageSides:
@@ -93,7 +95,7 @@ class LocalEnhancer(nn.Module):
 
         The output is in [-1, 1], unless it is linear.
         """
-        pyramid = [source]
+        pyramid = [self.uniform(source)]
         for _ in self.enhancers:
             pyramid.append(F.avg_pool2d(pyramid[-1], kernel_size=3, stride=2, padding=1, count_include_pad=False))
         features = self.trunk(pyramid.pop())
