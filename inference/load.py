@@ -12,6 +12,7 @@ from configs import build
 from configs.image_sides import image_sides
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
+from configs.without_paths import without_paths
 from inference.original_folder import NetworkKind, original_file
 from inference.original_weights import original_generator, original_network
 from models.encoded_generator import EncodedGenerator
@@ -66,12 +67,15 @@ class LoadedGenerator:
         return self.file.resolve().parent.name if is_in_run else self.config.run.name
 
     def facts(self) -> dict[str, str]:
-        """Return the metadata of an exported file: settings and step as JSON, and the sizes that it accepts."""
+        """Return the metadata of an exported file: settings and step as JSON, and the sizes that it accepts.
+
+        Paths are left out: they mean nothing elsewhere, and a file may be published.
+        """
         sides = image_sides(self.config)
         return {
             "format": EXPORT_FORMAT,
             "format_version": EXPORT_VERSION if self.config.generator.scale == 1 else SCALED_EXPORT_VERSION,
-            "config": json.dumps(config_to_dict(self.config)),
+            "config": json.dumps(config_to_dict(without_paths(self.config))),
             "step": json.dumps(self.step),
             "size_multiple": str(sides.multiple),
             "min_size": str(sides.minimum),

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 IGNORED = "ignored"
 MAX_CLASSES = 1000
-_DATA_SETS = {"cityscapes": CITYSCAPES, "cmp_facades": CMP_FACADES}
+DATA_SETS = {"cityscapes": CITYSCAPES, "cmp_facades": CMP_FACADES}
 _EXPECTED = (
-    f"expected {', '.join(_DATA_SETS)}, or a YAML file of lines such as road: [128, 64, 128], and of "
+    f"expected {', '.join(DATA_SETS)}, or a YAML file of lines such as road: [128, 64, 128], and of "
     f"{IGNORED}: [[0, 0, 0]] for colours that no score counts"
 )
 
@@ -99,8 +99,8 @@ def read_label_colors(name: str, setting: str = "metrics.label_colors") -> Label
     Raises:
         ConfigError: there is no such file, or it does not map names to RGB colours.
     """
-    if name in _DATA_SETS:
-        return _of_data_set(name, _DATA_SETS[name])
+    if name in DATA_SETS:
+        return _of_data_set(name, DATA_SETS[name])
     path = Path(name).expanduser()
     if not path.is_file():
         raise ConfigError(f"{setting}: no such file: {path}; {_EXPECTED}")

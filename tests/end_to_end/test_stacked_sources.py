@@ -166,20 +166,17 @@ def test_features_and_edges_go_with_labels_and_images(config: Path) -> None:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_weights_and_tensors_are_exported_images_are_not(config: Path, stack: list[str]) -> None:
+def test_weights_are_exported_pages_are_not(config: Path, stack: list[str]) -> None:
     run(config, *stack)
-    folder = config.parent / "runs" / "tiny"
+    folder, root = config.parent / "runs" / "tiny", f"data.root={config.parent / 'pairs'}"
     export = program_main("tools.export")
     export(["--checkpoint", str(folder), "--format", "safetensors"])
-    export(["--checkpoint", str(folder), "--format", "pt2", "--conditioning", "outside"])
     results = []
     for file in (folder, folder / "generator.safetensors"):
         output = config.parent / f"of_{file.name}"
-        translate("--checkpoint", str(file), "--output", str(output), "--opt-level", "O0")
+        translate("--checkpoint", str(file), "--output", str(output), "--opt-level", "O0", root)
         results.append(read_rgb(output / "6.png"))
     assert torch.equal(*results)
-    with pytest.raises(UserError, match=r"takes sources of several folders; use --conditioning outside"):
-        export(["--checkpoint", str(folder), "--format", "pt2", "--output", str(folder / "other.pt2")])
     with pytest.raises(UserError, match=r"takes sources of several folders, which a page cannot show"):
         export(["--checkpoint", str(folder), "--format", "html"])
     if stack == LABELS_AND_HEIGHT:

@@ -77,6 +77,8 @@ def test_one_file_has_everything(tiny_run: Path, tmp_path: Path, archive: Path) 
     assert b"ONNX" not in parts["generator"][:4]
     assert b"InstanceNormalization" in parts["generator"]
     assert "http" not in page.replace("http.server", "")  # nothing from a network
+    for folder in (tiny_run.parent, Path.cwd()):
+        assert not any(str(folder).encode() in content for content in (page.encode(), *parts.values()))
     model = model_of(page)
     assert model["samples"] == ["facade_00000", "facade_00001"]
     assert model["sample_sizes"] == [[32, 32]] * 2

@@ -20,6 +20,7 @@ def exported(config: Path, *settings: str, family: str | None = None) -> dict[st
     (run_folder / "latest_net_G.pth").unlink(missing_ok=True)
     arguments = ["--checkpoint", str(run_folder), "--format", "original"]
     export.main([*arguments, *(["--family", family] if family else [])])
+    assert str(config.parent).encode() not in (run_folder / "latest_net_G.pth").read_bytes()
     return dict(torch.load(run_folder / "latest_net_G.pth", weights_only=True))
 
 

@@ -1,0 +1,42 @@
+"""The settings that an exported file holds: those of its run without the paths of the machine that trained it."""
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from configs.schema import Config
+from utils.label_colors import DATA_SETS
+
+ROOT = "."  # in place of data.root, which may not be empty
+_PATHS = {  # by section: what becomes its default
+    "run": ("root",),
+    "data": ("cache_folder",),
+    "loss": ("vgg_weights",),
+    "metrics": ("alexnet_weights", "inception_weights", "label_colors"),
+    "init": ("generator", "discriminator", "encoder"),
+}
+_FOLDERS = ("source_folder", "target_folder", "instance_folder", "feature_folder", "weight_folder")
+
+
+def without_paths(config: Config) -> Config:
+    """Return the settings without paths; names of folders within the data set stay, since its layout needs them."""
+    kept = {"label_colors"} if config.metrics.label_colors in DATA_SETS else set()
+    sections = {section: _defaults(getattr(config, section), {*keys} - kept) for section, keys in _PATHS.items()}
+    data = sections["data"]
+    within = {key: _name(getattr(data, key)) for key in _FOLDERS}
+    sections["data"] = replace(data, root=ROOT if data.root else "", **within)
+    return replace(config, **sections)
+
+
+def _defaults(section: Any, keys: set[str]) -> Any:
+    return replace(section, **{field.name: field.default for field in fields(section) if field.name in keys})
+
+
+def _name(folders: str | list[str] | None) -> Any:
+    """Return folders as they are named within the data set; of one that lies elsewhere the last part."""
+    if folders is None:
+        return None
+    if isinstance(folders, list):
+        return [_name(folder) for folder in folders]
+    path = Path(folders).expanduser()
+    return path.name if path.is_absolute() or ".." in path.parts else folders

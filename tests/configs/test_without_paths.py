@@ -1,0 +1,52 @@
+import json
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, cast, get_type_hints
+
+import torch
+
+from configs.load import config_from_dict, config_to_dict, load_config
+from configs.schema import Config
+from configs.without_paths import without_paths
+from inference.load import LoadedGenerator
+
+PLACE = "/home/somebody/place"
+NAMES = {  # texts that are no paths
+    "run.name",
+    "log.activations",
+    "data.target_files",
+    "data.validation_split",
+    "data.test_split",
+}
+
+
+def texts(section: type, prefix: str = "") -> list[str]:
+    """The settings that are texts."""
+    hints = get_type_hints(section)
+    found = []
+    for field in fields(cast(Any, section)):
+        kind, key = hints[field.name], f"{prefix}{field.name}"
+        if is_dataclass(kind):
+            found += texts(cast(type, kind), f"{key}.")
+        elif kind in (str, str | None):
+            found.append(key)
+    return found
+
+
+def test_no_setting_of_a_path_stays(tiny_config: Path) -> None:
+    """A new setting that is a text is a path or one of NAMES."""
+    known = ["data.layout=paired_folders", "data.n_classes=12", f"data.source_folder=[{PLACE}/a,{{split}}_b]"]
+    given = [f"{key}={PLACE}/x" for key in texts(Config) if key not in NAMES]
+    config = load_config(tiny_config, [*known, "data.source_channels=1", "features.n_channels=3", *given])
+    loaded = LoadedGenerator(tiny_config, config, 1, torch.nn.Identity())
+    assert PLACE not in json.dumps(loaded.facts())
+    data = without_paths(config).data
+    assert (data.root, data.source_folder, data.target_folder) == (".", ["a", "{split}_b"], "x")
+    assert config_from_dict(config_to_dict(without_paths(config)), "x") == without_paths(config)
+
+
+def test_names_within_the_data_set_and_of_known_colors_stay(tiny_config: Path) -> None:
+    config = load_config(tiny_config, ["data.target_folder=photos/{split}", "metrics.label_colors=cityscapes"])
+    kept = without_paths(config)
+    assert (kept.data.root, kept.data.target_folder) == ("", "photos/{split}")
+    assert kept.metrics.label_colors == "cityscapes"
