@@ -4,16 +4,14 @@
     model = pairgan.load("generator.onnx")
     model("photo.jpg").save("translated.png")
 
-python -m pairgan MODEL IN OUT does the same. Needs numpy, Pillow, and onnxruntime for .onnx or torch for .pt2 files.
+python -m pairgan MODEL IN OUT does the same. Needs numpy, Pillow and onnxruntime, and tifffile for TIFFs of bands.
 """
 
 import argparse
-import io
+import hashlib
 import json
+import math
 import os
-import re
-import warnings
-import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
@@ -26,23 +24,19 @@ from PIL import ExifTags, Image
 Device = Literal["auto", "cpu", "cuda"]
 ImageLike = str | os.PathLike[str] | Image.Image | np.ndarray
 Images = Iterable[ImageLike]
+Further = ImageLike | None
+Furthers = Images | None
+Translation = Any  # an Image.Image where translations are RGB images, otherwise an array
 Maps = dict[str, np.ndarray]
-Run = Callable[[Maps], np.ndarray]
 
 IMAGE_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "WEBP")
 MAX_PIXELS = 89_478_485  # Pillow's own limit: a file of a few bytes can expand to more than any memory holds
+MAX_SIDE = 4096  # that a network may need: the sides of smaller images are padded to it
 OWN_CLASSES = {"synthetic_facades": 12}  # of data sets whose settings do not hold their number
+BYTES, FLOATS, VALUES = "uint8", "float32 in [-1, 1]", "finite values"
+_TYPES: dict[str, tuple[type, ...]] = {BYTES: (np.uint8,), FLOATS: (np.floating,), VALUES: (np.integer, np.floating)}
+_DIGEST = b"rJ\n\x06sha256\x12@"  # begins the last entry of a file's metadata; 64 digits, of what is before, end it
 _UPRIGHT = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # EXIF's orientation: the Image.Transpose that undoes it
-_PLAIN = re.compile(r"\w+/\w+_config\.json|weights/weight_\d+|constants/tensor_\d+|sample_inputs/model\.pt")
-_TREE = r"""(?:\\"|["\s,:{}\[\]]|\d+|builtins\.(?:tuple|dict)|[a-z]+(?:_[a-z]+)*(?![\w.]))*+"""
-_STRINGS = {  # by key: all that the strings of a program may hold, since torch evaluates some of them
-    "expr_str": r"(?:Symbol\('\w+'|(?:Integer|Add|Mul|FloorDiv|CleanDiv|PythonMod|Max|Min)\(|-?\d+|\w+=True|[ ,)])*+",
-    "guards_code": r"(?:L\['\w+'\]\.size\(\)\[\d\]|\d+|\*(?!\*)|[=!<>]=|[<>%+(), /-]|\b(?:and|or|not|Max|Min|Mod)\b)*+",
-    "target": r"torch\.ops\.aten\.(?!from_file)(?:__or__|_?[a-z]\w*)\.[A-Za-z]\w*|_operator\.floordiv",
-    **dict.fromkeys(("in_spec", "out_spec"), _TREE),
-    **dict.fromkeys(("stack_trace", "nn_module_stack", "torch_fn", "torch_version"), r"(?s:.*)"),
-}
-_NAME = r"(?!torch\.|math\.|_operator\.)[A-Za-z_]\w*(?:\.\w+)*|"
 
 
 class _OneLineError(ValueError):
@@ -62,8 +56,8 @@ class ImageError(_OneLineError):
 class Model:
     """A trained generator of a file. Call it with an image; `batch` takes several. device: "cpu" or "cuda".
 
-    inputs: type and number of channels of the maps that it takes by name: "source"; "instances" if it takes them;
-        "features" if it takes them, uint8 as tools.precompute_features writes them, or float32.
+    inputs, output: type and number of channels of the maps that it takes by name, and of its translations. Images and
+        features of tools.precompute_features are uint8, values in any other unit float32, other features float32.
     n_classes: of its label maps, ids 0 .. n_classes-1; 0 for RGB images. ignore_id: of pixels without a class, or None.
     size_multiple, min_size: the sides of an image are padded to multiples of the first, and at least to the second.
     step: of the training; None for weights of pix2pixHD or pix2pix. settings: of the run, by section and name.
@@ -72,39 +66,42 @@ class Model:
     path: Path
     device: str
     inputs: Mapping[str, tuple[str, int]]
+    output: tuple[str, int]
     n_classes: int
     ignore_id: int | None
     size_multiple: int
     min_size: int
     step: int | None
     settings: Mapping[str, Any] = field(repr=False)
-    _run: Run = field(repr=False)
+    _run: Callable[[Maps], np.ndarray] = field(repr=False)
 
     def __call__(
-        self, source: ImageLike, instances: ImageLike | None = None, features: ImageLike | None = None
-    ) -> Image.Image:
-        """Return the translation of an image: RGB, of the image's size times the scale, upright by EXIF.
+        self, source: ImageLike, instances: Further = None, features: Further = None, source_images: Further = None
+    ) -> Translation:
+        """Return the translation of an image, of its size times the scale, upright by EXIF.
 
-        source: a path, a PIL image or an array: RGB (H, W, 3) uint8, or (H, W) class ids; instances: ids in such forms.
+        It is an RGB image, or values in the unit of the training targets: an array (C, H, W), as test.py writes .npy.
+        source: a path, a PIL image or an array: RGB (H, W, 3) uint8, (H, W) class ids, or values in the unit of the
+            training images, (C, H, W), (H, W, C) or (H, W); instances: ids, source_images: values, in such forms.
         features: uint8: a path, a PIL image or (H, W, 3) uint8, of any size; float32: (H, W, C) floats in [-1, 1].
         Raises ImageError if one is missing, cannot be read, is of another kind or size, or holds an id of no class.
         """
-        return self.batch([source], *(None if maps is None else [maps] for maps in (instances, features)))[0]
+        further = (None if maps is None else [maps] for maps in (instances, features, source_images))
+        return self.batch([source], *further)[0]
 
     def batch(
-        self, images: Images, instances: Images | None = None, features: Images | None = None
-    ) -> list[Image.Image]:
+        self, images: Images, instances: Furthers = None, features: Furthers = None, source_images: Furthers = None
+    ) -> list[Translation]:
         """Return the translations of several images in their order; each argument holds what __call__ takes.
 
         Images of one padded size are computed together: give as many as fit into memory. Errors are those of __call__.
         """
-        given = {"source": images, "instances": instances, "features": features}
+        given = {"source": images, "instances": instances, "features": features, "source_images": source_images}
         if any(isinstance(maps, str | os.PathLike | Image.Image) for maps in given.values()):
             raise ImageError("batch takes lists of images, not one image. Call the model with it instead.")
         lists = {kind: list(maps) for kind, maps in given.items() if maps is not None}
         if lists.keys() != self.inputs.keys():
-            wanted = " and ".join(self.inputs)
-            raise ImageError(f"{self.path.name} takes {wanted}, given: {', '.join(lists)}. Give those.")
+            raise ImageError(f"{self.path.name} takes {', '.join(self.inputs)}; given: {', '.join(lists)}. Give those.")
         n = len(lists["source"])
         if {len(maps) for maps in lists.values()} != {n}:
             raise ImageError(f"given: {', '.join(f'{len(lists[k])} {k}' for k in lists)}. Give one for each image.")
@@ -114,7 +111,7 @@ class Model:
             multiples = (-(-side // self.size_multiple) * self.size_multiple for side in sample["source"].shape[:2])
             groups.setdefault(tuple(max(self.min_size, side) for side in multiples), []).append((index, sample))
         unit = max(1, round(1 / (scale := self.settings.get("generator", {}).get("scale", 1))))
-        results: dict[int, Image.Image] = {}
+        results: dict[int, Translation] = {}
         for sides, samples in groups.items():
             try:
                 translated = self._run({k: np.stack([_padded(s[k], sides, unit) for _, s in samples]) for k in lists})
@@ -124,7 +121,8 @@ class Model:
             for (index, sample), pixels in zip(samples, translated, strict=True):
                 places = ((n, (m - n) // 2 // unit * unit) for n, m in zip(sample["source"].shape, sides, strict=False))
                 cut = (slice(int(start * scale), -int(-(start + n) * scale // 1)) for n, start in places)
-                results[index] = Image.fromarray(pixels[:, *cut].transpose(1, 2, 0))
+                own = np.ascontiguousarray(pixels[:, *cut])
+                results[index] = Image.fromarray(own.transpose(1, 2, 0)) if self.output == ("uint8", 3) else own
         return [results[index] for index in range(n)]
 
     def _sample(self, given: Mapping[str, ImageLike], end: str) -> Maps:
@@ -135,7 +133,10 @@ class Model:
             dtype, n_channels = self.inputs[kind]
             if kind == "source" and self.settings["data"].get("label_colors") and not isinstance(image, np.ndarray):
                 raise ImageError(f"{name}: give an (H, W) array of ids in label_colors' order. test.py takes files.")
-            pixels = _pixels(image, name, dtype, n_channels)
+            form = "ids" if n_channels == 1 else BYTES
+            form = (FLOATS if kind == "features" else VALUES) if dtype == "float32" else form
+            highest = max((self.settings["data"].get("source_range") or [0, 255])[1::2])
+            pixels = _pixels(image, name, form, n_channels, highest)
             if kind == "source" and self.n_classes:
                 is_ignored = pixels == self.ignore_id  # nowhere for None
                 wrong = np.argwhere(((pixels < 0) | (pixels >= self.n_classes)) & ~is_ignored)
@@ -157,26 +158,33 @@ class Model:
 
 
 def load(path: str | os.PathLike[str], device: Device = "auto") -> Model:
-    """Return the generator of a .onnx or .pt2 file that tools.export wrote, with its conditioning inside.
+    """Return the generator of a .onnx file that tools.export wrote, with its conditioning inside; it holds no code.
 
-    A .onnx file holds no code. A .pt2 file with pickles or libraries is refused, but torch's reader is not made for
-    crafted files: take .pt2 files only from those you trust.
-    device: auto takes a GPU where it works. Raises ModelError if the file, its package or the device cannot be used.
+    device: auto takes a GPU where it works. Raises ModelError if the file, onnxruntime or the device cannot be used.
     """
     file = Path(path)
     if device not in ("auto", "cpu", "cuda"):
         raise ModelError(f"device: {device!r} is unknown. Choose auto, cpu or cuda.")
-    if file.suffix not in (".onnx", ".pt2") or not file.is_file():
-        raise ModelError(f"{file}: no such .onnx or .pt2 file. Write it with python -m tools.export --format onnx.")
-    package, read = ("torch", _load_pt2) if file.suffix == ".pt2" else ("onnxruntime", _load_onnx)
+    if file.suffix != ".onnx" or not file.is_file():
+        raise ModelError(f"{file}: is missing, or no .onnx file. Write one with python -m tools.export --format onnx.")
     try:
-        return read(file, device)
+        _check_digest(file)
+        return _load_onnx(file, device)
     except ModelError:
         raise
     except ImportError as error:
-        raise ModelError(f"{file}: {package} is missing: {_line(error)}. Run pip install {package}.") from error
-    except Exception as error:  # onnxruntime's have no base of their own, torch's are of many libraries
-        raise ModelError(f"{file}: {package} cannot read it: {_line(error)}. Export it again.") from error
+        raise ModelError(f"{file}: onnxruntime is missing: {_line(error)}. Run pip install onnxruntime.") from error
+    except Exception as error:  # onnxruntime's have no base of their own
+        raise ModelError(f"{file}: onnxruntime cannot read it: {_line(error)}. Export it again.") from error
+
+
+def _check_digest(file: Path) -> None:
+    """Raise ModelError if a file is not as it was exported; those of earlier versions have no digest."""
+    content: Any = np.memmap(file, mode="r")
+    end = len(content) - len(_DIGEST) - 64
+    mark, digest = np.split(content[max(end, 0) :], [len(_DIGEST)])
+    if mark.tobytes() == _DIGEST and digest.tobytes() != hashlib.sha256(content[:end]).hexdigest().encode():
+        raise ModelError(f"{file}: has changed since its export. Copy or export it again, or remove its sha256.")
 
 
 def _load_onnx(file: Path, device: Device) -> Model:
@@ -187,74 +195,23 @@ def _load_onnx(file: Path, device: Device) -> Model:
     place = "cuda" if "CUDAExecutionProvider" in session.get_providers() else "cpu"  # it falls back by itself
     if device == "cuda" and place == "cpu":
         raise ModelError("device: onnxruntime cannot use a GPU. Install onnxruntime-gpu, or choose cpu.")
-    nodes = session.get_inputs()  # of types such as tensor(uint8)
-    inputs = {node.name: (node.type[7:-1].replace("float", "float32"), node.shape[1:2]) for node in nodes}
     facts = session.get_modelmeta().custom_metadata_map
-    return _model(file, facts, inputs, place, lambda maps: np.asarray(session.run(["translated"], maps)[0]))
-
-
-def _load_pt2(file: Path, device: Device) -> Model:
-    import torch
-    from torch.export.passes import move_to_device_pass
-
-    facts = _facts_without_code(file, lambda content: torch.load(io.BytesIO(content), weights_only=True))
-    program, place = torch.export.load(file), "cpu"
-    if device == "cuda" or (device == "auto" and torch.cuda.is_available()):
-        try:
-            torch.zeros(1, device="cuda").add_(1).item()  # the GPU may be too old for torch's kernels
-            program, place = move_to_device_pass(program, "cuda"), "cuda"
-        except (AssertionError, RuntimeError) as error:
-            if device == "cuda":
-                raise ModelError(f"device: torch cannot use a GPU: {_line(error)}. Choose cpu.") from error
-            warnings.warn(f"torch cannot use the GPU: {_line(error)}; using the CPU", stacklevel=3)
-    network = program.module()
-    run = torch.inference_mode()(lambda maps: network(**{n: torch.from_numpy(maps[n]).to(place) for n in maps}))
-    values = {n.name: n.meta["val"] for n in program.graph.nodes if n.name in program.graph_signature.user_inputs}
-    inputs = {name: (str(value.dtype).removeprefix("torch."), value.shape[1:2]) for name, value in values.items()}
-    return _model(file, facts, inputs, place, lambda maps: np.asarray(run(maps).cpu()))
-
-
-def _facts_without_code(file: Path, load_tensors: Callable[[bytes], object]) -> Mapping[str, str]:
-    """Return the metadata of a .pt2 file; raise an error if torch would unpickle or load a library."""
-    with zipfile.ZipFile(file) as archive:
-        records = [(info.filename.partition("/")[2].lower(), info) for info in archive.infolist()]
-        own = [info for name, info in records if name == "extra/pairgan.json"]
-        facts: dict[str, str] = json.loads(archive.read(own[0])) if own else {}
-        for name, info in records:
-            may_be_code = not name or (name.startswith("data/") and not _PLAIN.fullmatch(name[len("data/") :]))
-            if name.endswith("_config.json"):
-                may_be_code |= any(entry["use_pickle"] for entry in json.loads(archive.read(info))["config"].values())
-            may_be_code |= name.startswith("models/") and not _is_plain(json.loads(archive.read(info)))
-            if may_be_code:  # without a folder: of an older format, which is pickled
-                raise ModelError(f"{file}: {info.filename} may hold code. Export it again.")
-            if name.endswith(".pt"):
-                load_tensors(archive.read(info))
-    return facts
-
-
-def _is_plain(value: Any, key: str = "") -> bool:
-    """Return whether all strings of a program's JSON have the forms of _STRINGS. key: the nearest one above."""
-    if isinstance(value, dict):
-        return all(_is_plain(name) and _is_plain(part, name) for name, part in value.items())
-    if isinstance(value, list):
-        return all(_is_plain(part, key) for part in value)
-    return not isinstance(value, str) or re.fullmatch(_STRINGS.get(key, _NAME), value, re.ASCII) is not None
-
-
-def _model(file: Path, facts: Mapping[str, str], types: Mapping[str, Any], place: str, run: Run) -> Model:
-    """Return what the metadata and the inputs' types of a file describe."""
     found = f"{facts.get('format', 'another program')} {facts.get('format_version', '')}".strip()
-    if found not in ("pairgan-generator 1", "pairgan-generator 2"):
-        raise ModelError(f"{file}: is of {found}, expected pairgan-generator 1 or 2. Write it with tools.export.")
-    inputs = {name: (dtype, int(channels)) for name, (dtype, (channels,)) in types.items()}
-    if inputs["source"][0].startswith("float"):
+    if found not in [f"pairgan-generator {version}" for version in (1, 2, 3)]:
+        raise ModelError(f"{file}: is of {found}, expected pairgan-generator 1 to 3. Write it with tools.export.")
+    nodes = (*session.get_inputs(), *session.get_outputs())  # of types such as tensor(uint8)
+    inputs = {node.name: (node.type[7:-1].replace("float", "float32"), int(node.shape[1])) for node in nodes}
+    output = inputs.pop("translated")
+    if inputs["source"][0] == "float32" and found[-1] != "3":
         raise ModelError(f"{file}: was exported with --conditioning outside. Omit it, or use torch or onnxruntime.")
     settings, step = json.loads(facts["config"]), json.loads(facts["step"])
-    data, multiple, least = settings["data"], int(facts["size_multiple"]), int(facts["min_size"])
-    if multiple < 1 or least < 1:
-        raise ModelError(f"{file}: size_multiple {multiple}, min_size {least}, expected 1 or more. Export it again.")
+    data, scale = settings["data"], settings.get("generator", {}).get("scale", 1)
+    multiple, least = int(facts["size_multiple"]), int(facts["min_size"])
+    if not (1 <= multiple <= MAX_SIDE and 1 <= least <= MAX_SIDE and 0.25 <= scale <= 4):
+        raise ModelError(f"{file}: invalid size_multiple {multiple}, min_size {least}, scale {scale}. Export it again.")
     n_classes = OWN_CLASSES.get(data["layout"], data["n_classes"] or len({*data.get("label_colors", ())} - {"ignored"}))
-    return Model(file, place, inputs, n_classes, data["ignore_id"], multiple, least, step, settings, run)
+    run = lambda maps: np.asarray(session.run(["translated"], maps)[0])  # noqa: E731
+    return Model(file, place, inputs, output, int(n_classes), data["ignore_id"], multiple, least, step, settings, run)
 
 
 def _padded(pixels: np.ndarray, sides: tuple[int, ...], unit: int) -> np.ndarray:
@@ -264,47 +221,77 @@ def _padded(pixels: np.ndarray, sides: tuple[int, ...], unit: int) -> np.ndarray
     return np.ascontiguousarray(pixels[np.ix_(*positions)].transpose(2, 0, 1))
 
 
-def _pixels(image: ImageLike, name: str, dtype: str, n_channels: int) -> np.ndarray:
-    """Return (H, W, 3) uint8 RGB or (H, W) ids, read as test.py does, or (H, W, C) floats in [-1, 1]."""
-    if isinstance(image, np.ndarray) or dtype == "float32":
-        array, is_ids = np.asarray(image), n_channels == 1 and dtype != "float32"
-        allowed = {"float32": np.floating, "uint8": np.integer if is_ids else np.uint8}.get(dtype, np.integer)
-        is_fit = array.shape[2:] == (() if is_ids else (n_channels,)) and array.ndim > 1 and array.size > 0
-        if not is_fit or not np.issubdtype(array.dtype, allowed) or (dtype == "float32" and not abs(array).max() <= 1):
-            wanted = "(H, W) ids" if is_ids else f"(H, W, {n_channels}) {dtype}{' in [-1, 1]' * (dtype == 'float32')}"
-            raise ImageError(f"{name}: {type(image).__name__} {array.shape} {array.dtype}, expected array {wanted}.")
-        return array
+def _pixels(image: ImageLike, name: str, form: str, n_channels: int, highest: float) -> np.ndarray:
+    """Return (H, W) ids or (H, W, C) other values, read as test.py does. highest: of the values of the training."""
+    holds = {"ids": "ids", BYTES: "RGB" if n_channels == 3 else VALUES}.get(form, form)
+    pixels = image if isinstance(image, np.ndarray) else _read(image, name, holds)
+    if holds == VALUES:
+        pixels = pixels.transpose(1, 2, 0) if pixels.ndim == 3 and len(pixels) == n_channels else np.atleast_3d(pixels)
+    is_fit = pixels.ndim > 1 and pixels.shape[2:] == (() if form == "ids" else (n_channels,))
+    is_fit = is_fit and issubclass(pixels.dtype.type, _TYPES.get(form, np.integer))
+    is_fit = is_fit and 0 < math.prod(pixels.shape[:2]) <= MAX_PIXELS
+    if is_fit and form in (FLOATS, VALUES):
+        is_fit = bool(abs(pixels).max() <= 1 if form == FLOATS else np.isfinite(pixels).all())
+    if not is_fit:
+        wanted = "(H, W) ids" if form == "ids" else f"(H, W, {n_channels}) {form}"
+        raise ImageError(f"{name}: {type(image).__name__} {pixels.shape} {pixels.dtype}, expected array {wanted}.")
+    if form == VALUES and pixels.dtype == np.uint8 and highest > 255:
+        raise ImageError(f"{name}: holds 8 bits, the training images values up to {highest:g}. Give such values.")
+    return pixels
+
+
+def _read(image: Any, name: str, holds: str) -> np.ndarray:
+    """Return the pixels of a path or a PIL image. holds: "ids", "RGB" or VALUES."""
+    is_picture = isinstance(image, Image.Image)
     try:
-        with nullcontext(image) if isinstance(image, Image.Image) else Image.open(image, formats=IMAGE_FORMATS) as read:
-            return _decoded(read, n_channels)
-    except Exception as error:  # Pillow's decoders raise all kinds on damaged files
-        what = "{}." if isinstance(error, ImageError) else "cannot be read as an image: {}. Check the file."
+        suffix = "" if is_picture or holds != VALUES else Path(image).suffix.lower()
+        if suffix == ".npy":
+            return np.load(image, mmap_mode="r", allow_pickle=False)
+        if suffix in (".tif", ".tiff"):
+            import tifffile
+
+            return tifffile.imread(image, series=0)
+        with nullcontext(image) if is_picture else Image.open(image, formats=IMAGE_FORMATS) as read:
+            return _decoded(read, holds)
+    except Exception as error:  # decoders raise all kinds on damaged files
+        remedy = "Run pip install tifffile, or give an array" if isinstance(error, ImportError) else "Check the file"
+        what = "{}." if isinstance(error, ImageError) else f"cannot be read as an image: {{}}. {remedy}."
         raise ImageError(f"{name}: {what.format(_line(error))}") from error
 
 
-def _decoded(image: Image.Image, n_channels: int) -> np.ndarray:
-    kind, is_ids = image.format, n_channels == 1
-    if not 0 < image.width * image.height <= MAX_PIXELS:
-        raise ImageError(f"has {image.width * image.height} pixels, expected 1 to {MAX_PIXELS}. Make it smaller.")
-    if is_ids:  # as they were saved
-        if image.mode not in ("1", "L", "P", "I", "I;16", "I;16L", "I;16B"):
-            raise ImageError(f"holds {image.mode} pixels, expected an id per pixel. Save grey or palette PNG.")
-        if image.format in ("JPEG", "MPO") or image.info.get("compression") == "jpeg":  # the latter in TIFF
-            raise ImageError("JPEG changes ids when it compresses. Save the map as PNG.")
-        decoder, _, _, options = (getattr(image, "tile", None) or [("", None, 0, "")])[0]
-        raw = options if isinstance(options, tuple) else (options,)
-        if raw[-1] not in (255, 65535) if "ppm" in decoder else str(raw[0]).startswith(("L;2", "L;4", "L;I")):
-            raise ImageError("holds grey levels that Pillow rescales or inverts, not ids. Save it as 8- or 16-bit PNG.")
+def _decoded(image: Image.Image, holds: str) -> np.ndarray:
+    is_16_bit = image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM")  # 16-bit PGM
+    _check_picture(image, holds)
     image.load()
     with suppress(Exception):  # damaged metadata beside intact pixels; no orientation
         image = image.transpose(Image.Transpose(_UPRIGHT[image.getexif()[ExifTags.Base.Orientation].__index__()]))
-    if is_ids:
+    if holds == "ids":
         return np.asarray(image).astype(np.int32)
-    if image.mode.startswith("I;16") or (image.mode == "I" and kind == "PPM"):  # 16-bit PGM
+    if holds == VALUES:
+        return np.asarray(image).astype(np.uint16) if is_16_bit else np.array(image)
+    if is_16_bit:
         image = Image.fromarray((np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8))
-    if image.mode in ("I", "F"):
-        raise ImageError("holds more than 16 bits per pixel. Save it as 8- or 16-bit PNG.")
     return np.array(image.convert("RGB"))
+
+
+def _check_picture(image: Image.Image, holds: str) -> None:
+    """Raise ImageError if an opened image does not hold that."""
+    decoder, _, _, options = (getattr(image, "tile", None) or [("", None, 0, "")])[0]
+    raw = options if isinstance(options, tuple) else (options,)
+    is_changed = str(raw[0]).startswith(("LA;16", "RGB;16", "RGBA;16")) or image.mode in ("1", "P", "CMYK")
+    if not 0 < image.width * image.height <= MAX_PIXELS:
+        raise ImageError(f"has {image.width * image.height} pixels, expected 1 to {MAX_PIXELS}. Make it smaller")
+    if holds == "ids":  # as they were saved
+        if image.mode not in ("1", "L", "P", "I", "I;16", "I;16L", "I;16B"):
+            raise ImageError(f"holds {image.mode} pixels, expected an id per pixel. Save grey or palette PNG")
+        if image.format in ("JPEG", "MPO") or image.info.get("compression") == "jpeg":  # the latter in TIFF
+            raise ImageError("JPEG changes ids when it compresses. Save the map as PNG")
+        if raw[-1] not in (255, 65535) if "ppm" in decoder else str(raw[0]).startswith(("L;2", "L;4", "L;I")):
+            raise ImageError("holds grey levels that Pillow rescales or inverts, not ids. Save it as 8- or 16-bit PNG")
+    elif holds == "RGB" and image.mode in ("I", "F") and image.format != "PPM":
+        raise ImageError("holds more than 16 bits per pixel. Save it as 8- or 16-bit PNG")
+    elif holds == VALUES and is_changed:
+        raise ImageError(f"holds {raw[0] or image.mode} pixels, which Pillow converts. Give an array, .npy or TIFF")
 
 
 def _line(error: Exception) -> str:
@@ -312,29 +299,42 @@ def _line(error: Exception) -> str:
     return " ".join(text.partition("\n")[0].split()).rstrip(".")
 
 
+def _save(translated: Translation, path: Path, kind: str, name: str) -> None:
+    if kind == "PNG" and isinstance(translated, np.ndarray) and len(translated) == 1 and translated.dtype.kind == "u":
+        translated = Image.fromarray(translated[0])
+    if kind == "NPY":
+        with path.open("wb") as file:
+            np.save(file, np.asarray(translated))
+    elif isinstance(translated, Image.Image):
+        translated.save(path, kind, quality=95)
+    else:
+        raise ImageError(f"{name}: cannot hold {len(translated)} x {translated.dtype}. Choose one that ends in .npy.")
+
+
 def main() -> None:
     """Translate the image that the command line names; exit with code 2 after an error of the user."""
     parser = argparse.ArgumentParser("python -m pairgan", description="Translate images with an exported generator.")
     parser.error = lambda message: parser.exit(2, f"error: {message}; see --help\n")  # type: ignore[method-assign]
-    parser.add_argument("model", metavar="MODEL", help=".onnx or .pt2 file that tools.export wrote")
+    parser.add_argument("model", metavar="MODEL", help=".onnx file that tools.export wrote")
     parser.add_argument("source", metavar="IN", help="image or label map")
     parser.add_argument("output", metavar="OUT", type=Path, help="file of the result; an existing one is replaced")
-    for name in ("instance", "feature"):
-        parser.add_argument(f"--{name}s", metavar="FILE", help=f"{name} map")
+    for name in ("instances", "features", "source-images"):
+        parser.add_argument(f"--{name}", metavar="FILE", help="another map, for a model that takes it")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     given = parser.parse_args()
     output: Path = given.output
     unfinished = output.parent / f".{output.name}.writing"
     try:
-        kind = Image.registered_extensions().get(output.suffix.lower())
-        if kind not in IMAGE_FORMATS:
+        kind = {".npy": "NPY", **Image.registered_extensions()}.get(output.suffix.lower(), "")
+        if kind not in (*IMAGE_FORMATS, "NPY"):
             raise ImageError(f"{output}: no name of an image. Choose one that ends in .png.")
-        read = filter(None, (given.model, given.source, given.instances, given.features))
-        if output.exists() and any(Path(file).exists() and output.samefile(file) for file in read):
+        maps = (given.source, given.instances, given.features, given.source_images)
+        read = [Path(file) for file in (given.model, *maps) if file]
+        if output.exists() and any(file.exists() and output.samefile(file) for file in read):
             raise ImageError(f"{output}: is also read. Choose another OUT.")
-        translated = load(given.model, given.device)(given.source, given.instances, given.features)
+        translated = load(given.model, given.device)(*maps)
         output.parent.mkdir(parents=True, exist_ok=True)
-        translated.save(unfinished, kind, quality=95)
+        _save(translated, unfinished, kind, f"{output}")
         unfinished.replace(output)
     except KeyboardInterrupt:
         parser.exit(130)

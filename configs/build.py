@@ -92,7 +92,7 @@ def build_conditioning(config: Config) -> Conditioning:
 
 
 def beyond_8_bit(config: Config) -> str | None:
-    """Return what a generator takes or makes that no exported page or program, and no video holds; None without such.
+    """Return what a generator takes or makes that no exported page and no video holds; None without such.
 
     A phrase for messages, such as `translates images that are not 8-bit RGB`.
     """

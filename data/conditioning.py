@@ -158,6 +158,16 @@ class Conditioning:
         assert batch.target is not None
         return _to_float(batch.target, self.target_range, self.target_channels, clamps=self.target_is_bounded)
 
+    def pixels(self, images: Tensor, dtype: torch.dtype) -> Tensor:
+        """Return translations in [-1, 1], (N, target_channels, H, W), as files hold them.
+
+        These are (N, 3, H, W) uint8 RGB, grey ones with three equal channels, or values in the targets' range.
+        dtype: of the latter.
+        """
+        if self.target_is_rgb:
+            return images_to_uint8(images).expand(-1, 3, -1, -1)
+        return self.target_range.from_float(images, dtype) if self.target_range else images_to_uint8(images)
+
     def weights(self, batch: Batch) -> Tensor | None:
         """Return the weights of the target's pixels, (N, 1, H, W) float32 of at least 0; None where all are 1."""
         of_map = None if batch.weights is None else weights_to_float(batch.weights)

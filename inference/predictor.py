@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from data.batch import Batch, Sample
-from data.conditioning import Conditioning, images_to_uint8
+from data.conditioning import Conditioning
 from inference.feature_sampler import FeatureSampler, image_seed
 from inference.image_parts import ImageParts
 from inference.pictures import picture, scaled_picture
@@ -148,10 +148,7 @@ class Predictor:
 
     def _finished(self, fake: Tensor) -> Tensor:
         """Return a generator's output (N, C, H, W) as images, or values in the targets' range, on the CPU."""
-        if self.conditioning.target_is_rgb:
-            return images_to_uint8(fake).expand(-1, 3, -1, -1).cpu()  # grey as RGB
-        values = self.conditioning.target_range
-        return (values.from_float(fake, self.target_dtype) if values else images_to_uint8(fake)).cpu()
+        return self.conditioning.pixels(fake, self.target_dtype).cpu()
 
     def _generate(self, batch: Batch) -> Tensor:
         with self.precision.autocast():

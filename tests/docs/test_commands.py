@@ -46,6 +46,7 @@ NOT_RUN = {
     'python -m pip install --editable ".[export]"': "installs",
     'python -m pip install --editable ".[metrics]"': "installs",
     "python -m pairgan generator.onnx labels.png translated.png --instances instances.png": "in tests/pairgan",
+    "python -m pairgan generator.onnx bands.npy translated.npy": "in tests/end_to_end/test_other_images.py",
     'python -m pip install --editable ".[video]"': "installs",
     'python -m pip install --editable ".[tiff]"': "installs",
 }
@@ -101,7 +102,7 @@ MADE_BEFORE = {  # what the reader has made by then
         for command in commands(ROOT / "docs" / "examples.md")
         if run in command
     },
-    "generator.safetensors": "python -m tools.export --checkpoint runs/mine --format safetensors",
+    "generator.safetensors --input FOLDER": "python -m tools.export --checkpoint runs/mine --format safetensors",
 }
 LABEL_WEIGHTS = "labels/latest_net_G.pth"
 SPADE_WEIGHTS = {

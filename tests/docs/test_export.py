@@ -10,12 +10,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from configs import build
+from configs.load import load_config
+from inference.load import LoadedGenerator
 from tests.conftest import save_image
 from tests.docs.documents import ROOT
+from tests.images import bands, save_npy
 from tests.runs import program_main, run, translate
+from tools.export.file import export_program
 
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "export.md").read_text(encoding="utf-8"), re.DOTALL)
-THREE_LINES, LABELS, ONNX, PT2, SAFETENSORS, SAFETENSORS_ELSEWHERE = BLOCKS
+THREE_LINES, LABELS, BANDS, ONNX, PT2, SAFETENSORS, SAFETENSORS_ELSEWHERE = BLOCKS
 LARGE_WEIGHTS = "generator.init_gain=0.3"  # or every translation is grey, and agreement means nothing
 ROTATED = 6  # EXIF's orientation of a camera on its side
 
@@ -80,6 +85,21 @@ def test_a_label_map_is_translated_outside_of_the_project(tiny_config: Path) -> 
     (elsewhere / "instances" / "labels.png").hardlink_to(elsewhere / "instances.png")
     inputs = ("--input", str(elsewhere / "labels.png"), "--instances", str(elsewhere / "instances"))
     assert_translated_as_by_test_py(LABELS, elsewhere, run_folder, *inputs)
+
+
+def test_bands_are_translated_outside_of_the_project(tiny_config: Path) -> None:
+    data = ["data.layout=paired_folders", f"data.root={tiny_config.parent}", "data.instance_edges=false"]
+    channels = ["data.source_channels=4", "data.target_channels=1", "data.target_files=float32.npy"]
+    ranges = ["data.source_range=[0,60000]", "data.target_range=[-20,480]"]
+    config = load_config(tiny_config, [LARGE_WEIGHTS, *data, *channels, *ranges])
+    loaded = LoadedGenerator(tiny_config.parent / "x.pt", config, None, build.build_generator(config))
+    elsewhere = tiny_config.parent / "elsewhere"
+    save_npy(elsewhere / "bands.npy", bands(0))
+    export_program(loaded, elsewhere / "generator.onnx", "onnx", "float32", as_images=True)
+    run_elsewhere(BANDS, elsewhere)
+    found = np.load(elsewhere / "translated.npy")
+    assert (found.shape, found.dtype) == ((1, 32, 40), np.float32)
+    assert found.std() > 10
 
 
 def test_safetensors_are_read_by_this_project_and_elsewhere(tiny_run: Path, tmp_path: Path) -> None:

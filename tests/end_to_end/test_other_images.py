@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+import pairgan
 import training.measured_ranges
 from configs.load import load_config
 from configs.unused_settings import unused_settings
@@ -179,30 +180,37 @@ def test_a_run_of_an_earlier_version_stays_at_the_high_bytes(
     assert checkpoint(array_config, 2, "new")["config"]["data"]["target_files"] == "uint16.png"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--format", "pt2"], r"images that are not 8-bit RGB; use --conditioning outside"),
-        (["--format", "html"], r"images that are not 8-bit RGB, which a page cannot show"),
-    ],
-)
-def test_exports_of_images_are_refused(array_config: Path, arguments: list[str], message: str) -> None:
+def test_weights_and_programs_are_exported(
+    array_config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     run(array_config, "train.max_steps=2")
-    with pytest.raises(UserError, match=message):
-        program_main("tools.export")(["--checkpoint", str(array_config.parent / "runs" / "tiny"), *arguments])
-
-
-def test_weights_and_tensors_are_exported(array_config: Path) -> None:
-    run(array_config, "train.max_steps=2")
-    folder = array_config.parent / "runs" / "tiny"
-    program_main("tools.export")(["--checkpoint", str(folder), "--format", "pt2", "--conditioning", "outside"])
-    program_main("tools.export")(["--checkpoint", str(folder), "--format", "safetensors"])
+    folder, root = array_config.parent / "runs" / "tiny", array_config.parent / "pairs"
+    source = root / "test_A" / "6.npy"
+    export = ["--checkpoint", str(folder), "--format"]
+    with pytest.raises(UserError, match=r"are not 8-bit RGB, which a page cannot show\. Use --format onnx"):
+        program_main("tools.export")([*export, "html"])
+    for kind in ("safetensors", "onnx"):
+        program_main("tools.export")([*export, kind])
     results = []
     for file in (folder, folder / "generator.safetensors"):
         output = array_config.parent / f"of_{file.name}"
-        translate("--checkpoint", str(file), "--output", str(output), "--opt-level", "O0")
+        translate("--checkpoint", str(file), "--output", str(output), "--opt-level", "O0", f"data.root={root}")
         results.append(np.load(output / "6.npy"))
     assert np.abs(results[0] - results[1]).max() < 0.01
+
+    model, pixels = pairgan.load(folder / "generator.onnx", device="cpu"), np.load(source)
+    assert (model.inputs, model.output) == ({"source": ("float32", 4)}, ("float32", 1))
+    tifffile().imwrite(array_config.parent / "x.tif", pixels.transpose(1, 2, 0), photometric="minisblack")
+    for given in (source, pixels, pixels.transpose(1, 2, 0), array_config.parent / "x.tif"):
+        assert np.abs(model(given) - results[0]).max() < 0.01
+    arguments = ["pairgan", str(folder / "generator.onnx"), str(source)]
+    monkeypatch.setattr(sys, "argv", [*arguments, str(array_config.parent / "new.npy")])
+    pairgan.main()
+    assert np.array_equal(np.load(array_config.parent / "new.npy"), model(source))
+    monkeypatch.setattr(sys, "argv", [*arguments, str(array_config.parent / "new.png")])
+    with pytest.raises(SystemExit, match="2"):
+        pairgan.main()
+    assert "new.png: cannot hold 1 x float32. Choose one that ends in .npy." in capsys.readouterr().err
 
 
 def test_the_playground_shows_samples(config: Path) -> None:

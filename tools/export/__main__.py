@@ -51,7 +51,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     dtypes = "of weights and arithmetic; inputs and outputs keep their types; default: float32"
     add("--dtype", choices=("float32", "float16", "bfloat16"), help=dtypes)
     conditioning = (
-        "pt2, onnx: inside (default): inputs and outputs are 8-bit images, the file makes one-hot labels and edges; "
+        "pt2, onnx: inside (default): inputs and outputs are images, the file makes one-hot labels, edges and ranges; "
         "outside: inputs and outputs are the generator's tensors"
     )
     add("--conditioning", choices=("inside", "outside"), help=conditioning)

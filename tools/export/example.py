@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from configs import build
+from configs.stored_images import target_dtype
 from data.batch import Batch
-from data.conditioning import Conditioning, images_to_float, images_to_uint8
+from data.conditioning import Conditioning, images_to_float
 from data.value_range import ValueRange
 from inference.load import LoadedGenerator
 from tools.export.network import without_encoder
@@ -21,18 +22,20 @@ N_INSTANCES = 50
 class Example:
     """Inputs by their names in the exported file, and the generator's output in float32 arithmetic.
 
-    Images in uint8, or tensors in [-1, 1].
+    Images as files hold them, or tensors in [-1, 1].
+    level: 1/255 of the output's range, for each channel (C, 1, 1) or for all; of whole numbers at least 1.
     """
 
     inputs: dict[str, Tensor]
     expected: Tensor
+    level: Tensor | float = 2 / LEVELS
 
     def difference(self, found: Tensor) -> float:
         """Return the greatest difference from the expected output, in levels of 255; infinite if it is undefined."""
         if found.shape != self.expected.shape or found.dtype != self.expected.dtype:
             return float("inf")
-        difference = (found.double() - self.expected.double()).abs().max().nan_to_num(float("inf"))
-        return difference.item() * (1 if found.dtype == torch.uint8 else LEVELS / 2)
+        difference = (found.double() - self.expected.double()).abs() / self.level
+        return difference.max().nan_to_num(float("inf")).item()
 
 
 def random_batch(conditioning: Conditioning, n: int, height: int, width: int) -> Batch:
@@ -89,9 +92,18 @@ def make_example(loaded: LoadedGenerator, n: int, height: int, width: int, *, as
         "source": batch.source,
         "instances": batch.instances if conditioning.takes_edges_of_instances else None,
         "features": features,
+        "source_images": batch.source_images,
     }
     given = {name: tensor for name, tensor in inputs.items() if tensor is not None}
-    return Example(given, images_to_uint8(translated).expand(-1, 3, -1, -1))
+    expected = conditioning.pixels(translated, target_dtype(loaded.config.data))
+    return Example(given, expected, _level(conditioning.target_range, expected.dtype))
+
+
+def _level(values: ValueRange | None, dtype: torch.dtype) -> Tensor | float:
+    if values is None:
+        return 1.0
+    level = (torch.tensor(values.high) - torch.tensor(values.low)).view(-1, 1, 1) / LEVELS
+    return level if dtype.is_floating_point else level.clamp_min(1)
 
 
 def _features(conditioning: Conditioning, n_channels: int, batch: Batch) -> Tensor | None:

@@ -12,6 +12,7 @@ import torch
 
 from configs import build
 from configs.image_sides import image_sides
+from configs.stored_images import target_dtype
 from inference.load import LoadedGenerator, load_generator
 from inference.original_weights import encoder_file
 from models.encoded_generator import EncodedGenerator
@@ -29,6 +30,7 @@ Dtype = Literal["float32", "float16", "bfloat16"]
 # levels of 255 between the file and the generator in float32: one for rounding, more for the few bits of 30 layers
 TOLERANCES: dict[Dtype, float] = {"float32": 1, "float16": 4, "bfloat16": 32}
 MAX_ONNX_BYTES = 2**31  # of a protocol buffer
+VALUES_VERSION = "3"  # of programs whose images are not 8-bit RGB; readers of versions 1 and 2 would refuse or cut them
 
 
 class ExportError(CheckpointError):
@@ -49,17 +51,13 @@ def write_program(
 ) -> Example:
     """Write the generator, without its encoder, as a program; return an example of its inputs.
 
-    as_images: inputs and outputs are label ids or RGB images in uint8; otherwise the generator's float32 tensors.
+    as_images: inputs and outputs are label ids, RGB images in uint8, or values in their unit; otherwise the generator's
+        float32 tensors.
 
     Raises:
         ExportError: the program does not translate as the generator does, or is too large for its format.
         OSError: the file cannot be written.
     """
-    if as_images and (beyond := build.beyond_8_bit(loaded.config)):
-        raise ExportError(
-            f"{loaded.file}: {beyond}; use --conditioning outside, whose inputs and "
-            "outputs are float tensors, or --format safetensors"
-        )
     sides = image_sides(loaded.config)
     tensors = TensorTranslation(without_encoder(plain_copy(loaded).generator), sides, getattr(torch, dtype))
     n_bytes = sum(weight.nbytes for weight in tensors.state_dict().values())
@@ -67,7 +65,9 @@ def write_program(
         raise ExportError(
             f"{path}: {n_bytes:,} bytes of weights, an ONNX file holds 2 GiB; use --dtype float16 or --format pt2"
         )
-    network = ImageTranslation(tensors, build.build_conditioning(loaded.config)) if as_images else tensors
+    conditioning, dtype_of_values = build.build_conditioning(loaded.config), target_dtype(loaded.config.data)
+    network = ImageTranslation(tensors, conditioning, dtype_of_values) if as_images else tensors
+    facts = loaded.facts() | ({"format_version": VALUES_VERSION} if as_images and not conditioning.is_8_bit else {})
     examples = [make_example(loaded, n, *size, as_images=as_images) for n, size in _check_sizes(loaded)]
     write, read = (write_pt2, open_pt2) if kind == "pt2" else (write_onnx, open_onnx)
 
@@ -77,7 +77,7 @@ def write_program(
 
     _write_checked(
         path,
-        lambda file: write(trace(network, examples[0].inputs), file, loaded.facts()),
+        lambda file: write(trace(network, examples[0].inputs), file, facts),
         difference,
         TOLERANCES[dtype],
     )

@@ -73,8 +73,7 @@ def _check(loaded: LoadedGenerator, *, in_folder: bool) -> None:
         )
     if beyond := build.beyond_8_bit(loaded.config):
         raise ExportError(
-            f"{loaded.file}: {beyond}, which a page cannot show. Use --format "
-            "safetensors, or --format onnx --conditioning outside."
+            f"{loaded.file}: {beyond}, which a page cannot show. Use --format onnx, which pairgan.py runs."
         )
     n_bytes = sum(weight.nbytes for weight in loaded.generator.state_dict().values())
     if n_bytes > MAX_BYTES_IN_PAGE and not in_folder:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from data.batch import Batch
-from data.conditioning import Conditioning, images_to_float, images_to_uint8
+from data.conditioning import Conditioning, images_to_float
 from models.encoded_generator import EncodedGenerator
 from models.image_sides import ImageSides
 
@@ -31,27 +31,38 @@ class TensorTranslation(nn.Module):
 
 
 class ImageTranslation(nn.Module):
-    """A generator whose inputs and outputs are images as they lie in files."""
+    """A generator whose inputs and outputs are images as they lie in files.
 
-    def __init__(self, tensors: TensorTranslation, conditioning: Conditioning) -> None:
+    dtype: of its output, where targets are not 8-bit RGB.
+    """
+
+    def __init__(self, tensors: TensorTranslation, conditioning: Conditioning, dtype: torch.dtype) -> None:
         super().__init__()
         self.tensors = tensors
         self.conditioning = conditioning
+        self.dtype = dtype
 
-    def forward(self, source: Tensor, instances: Tensor | None = None, features: Tensor | None = None) -> Tensor:
-        """Return (N, 3, H, W) uint8 RGB images; grey ones have three equal channels.
+    def forward(
+        self,
+        source: Tensor,
+        instances: Tensor | None = None,
+        features: Tensor | None = None,
+        source_images: Tensor | None = None,
+    ) -> Tensor:
+        """Return (N, 3, H, W) uint8 RGB images, or (N, C, H, W) values in the targets' unit and type.
 
         source: (N, 3, H, W) uint8 RGB images, or (N, 1, H, W) class ids: uint8 for at most 255 classes, int32 for more;
-            an id that is no class is zero in every channel.
+            an id that is no class is zero in every channel. Or images that are not 8-bit RGB: (N, C, H, W) float32 in
+            their unit if they have a range, otherwise uint8.
         instances: (N, 1, H, W) int32 ids, if the generator takes their edges.
         features: (N, 3, H, W) uint8 if they are precomputed, (N, C, H, W) float32 in [-1, 1] if an encoder made them.
+        source_images: images beside class ids, in the forms of a source that is not 8-bit RGB.
         """
         self.tensors.sides.check(source)
-        parts = [self.conditioning(Batch((), source, instances, None))]
+        parts = [self.conditioning(Batch((), source, instances, None, source_images=source_images))]
         if features is not None:
             parts.append(images_to_float(features) if features.dtype == torch.uint8 else features)
-        translated = images_to_uint8(self.tensors(torch.cat(parts, dim=1)))
-        return translated.expand(-1, 3, -1, -1)
+        return self.conditioning.pixels(self.tensors(torch.cat(parts, dim=1)), self.dtype)
 
 
 def plain_weights(generator: nn.Module) -> dict[str, Tensor]:

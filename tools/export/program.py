@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
+from utils.digest import sha256_of_file
 from utils.torch_private import allow_sizes_of_one
 
 FACTS_NAME = "pairgan.json"  # in a .pt2 file: the description of the model as JSON
@@ -25,9 +26,12 @@ def trace(network: nn.Module, inputs: Mapping[str, Tensor]) -> ExportedProgram:
     traced = {name: tensor.repeat(2, 1, 2, 2) for name, tensor in inputs.items()}
     open_sizes = {0: Dim.DYNAMIC, 2: Dim.DYNAMIC, 3: Dim.DYNAMIC}
     with torch.no_grad(), allow_sizes_of_one():  # as the batch and a U-Net's innermost map often have
-        return torch.export.export(
+        program = torch.export.export(
             network, (), kwargs=traced, dynamic_shapes=dict.fromkeys(traced, open_sizes), strict=False
         )
+    for node in program.graph.nodes:
+        node.meta.pop("stack_trace", None)  # paths of this machine, which the file would hold
+    return program
 
 
 def write_pt2(program: ExportedProgram, path: Path, facts: Mapping[str, str]) -> None:
@@ -64,6 +68,16 @@ def write_onnx(program: ExportedProgram, path: Path, facts: Mapping[str, str]) -
             assert value.shape is not None  # instead of s38, 4*s39 and the like
             value.shape = onnx_ir.Shape(["batch", value.shape[1], f"{prefix}height", f"{prefix}width"])
     onnx_program.save(path, external_data=False)
+    _append_digest(path)
+
+
+def _append_digest(path: Path) -> None:
+    """Append the SHA-256 of an .onnx file to it, as one more entry of its metadata: protocol buffers add up."""
+    import onnx
+
+    entry = onnx.StringStringEntryProto(key="sha256", value=sha256_of_file(path))
+    with path.open("ab") as file:
+        file.write(onnx.ModelProto(metadata_props=[entry]).SerializeToString())
 
 
 def open_onnx(path: Path) -> Run:

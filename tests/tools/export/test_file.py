@@ -84,6 +84,7 @@ def test_a_program_translates_as_the_generator_in_sizes_that_it_never_saw(
     for kind, read in PROGRAMS:
         file = tiny_config.parent / f"generator.{kind}"
         export_program(loaded, file, kind, "float32", as_images=as_images)
+        assert_names_no_path(file.read_bytes(), tiny_config)
         translate_inputs = read(file)
         for example in examples:
             assert example.expected.float().std() > (10 if as_images else 0.1)  # or agreement would mean nothing
@@ -93,6 +94,12 @@ def test_a_program_translates_as_the_generator_in_sizes_that_it_never_saw(
                 assert (found != example.expected).float().mean() < 0.01
             else:
                 assert example.difference(found) < 0.1
+
+
+def assert_names_no_path(content: bytes, config: Path) -> None:
+    """Neither a folder of the settings, nor one of the program, as stack traces hold it."""
+    for folder in (config.parent, Path.cwd()):
+        assert str(folder).encode() not in content
 
 
 @pytest.mark.slow
@@ -259,6 +266,7 @@ def test_a_safetensors_file_translates_as_its_run(tiny_config: Path) -> None:
     run(tiny_config, "generator.spectral_norm=true", "train.ema_decay=0.5")
     folder = tiny_config.parent / "runs" / "tiny"
     export.main(["--checkpoint", str(folder), "--format", "safetensors"])
+    assert_names_no_path((folder / "generator.safetensors").read_bytes(), tiny_config)
     elsewhere = (folder / "generator.safetensors").rename(tiny_config.parent / "other.safetensors")
     outputs = [tiny_config.parent / name for name in ("of_run", "of_file")]
     for checkpoint, output in zip((folder, elsewhere), outputs, strict=True):

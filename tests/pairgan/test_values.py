@@ -1,0 +1,131 @@
+"""pairgan.py takes and returns images that are not 8-bit RGB in their units, as test.py does."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import pairgan
+from configs import build
+from configs.load import load_config
+from data.batch import Batch, Sample
+from data.files.png_file import write_png16
+from inference.load import LoadedGenerator
+from inference.padding import padded
+from inference.predictor import Predictor
+from tests.conftest import write_tiny_config
+from tests.pairgan.exported import LARGE_WEIGHTS, rng
+from tools.export.example import make_example
+from tools.export.file import export_program
+from utils.precision import choose_precision
+
+DATA = ["data.layout=paired_folders", "data.root=.", "data.instance_edges=false", LARGE_WEIGHTS]
+GREY_16 = ["data.source_channels=1", "data.source_range=[100,50000]", "data.target_channels=1"]
+GREY_16 += ["data.target_range=[0,60000]", "data.target_files=uint16.png"]
+STACK = ["data.source_folder=[{split}_label,{split}_depth]", "data.n_classes=3", "data.source_channels=2"]
+STACK += ["data.source_range=[0,9000,-1,1]"]
+BYTES = ["data.source_channels=4", "data.target_channels=2"]  # as an original's file, which knows no ranges
+
+
+def exported(folder: Path, settings: list[str]) -> tuple[LoadedGenerator, pairgan.Model]:
+    torch.manual_seed(0)
+    config = load_config(write_tiny_config(folder), [*DATA, *settings])
+    loaded = LoadedGenerator(folder / "checkpoint.pt", config, None, build.build_generator(config))
+    export_program(loaded, folder / "generator.onnx", "onnx", "float32", as_images=True)
+    return loaded, pairgan.load(folder / "generator.onnx", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def grey(tmp_path_factory: pytest.TempPathFactory) -> tuple[LoadedGenerator, pairgan.Model]:
+    return exported(tmp_path_factory.mktemp("grey"), GREY_16)
+
+
+def test_16_bit_files_are_translated_in_their_unit(
+    grey: tuple[LoadedGenerator, pairgan.Model], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded, model = grey
+    levels = rng.integers(0, 1 << 16, (21, 34), dtype=np.uint16)
+    Image.fromarray(levels).save(tmp_path / "x.png")
+    np.save(tmp_path / "x.npy", levels)
+    precision = choose_precision("O0", "auto", torch.device("cpu"))
+    predictor = Predictor(
+        loaded.generator,
+        build.build_conditioning(loaded.config),
+        precision,
+        torch.device("cpu"),
+        torch.empty(0, 3),
+        target_dtype=torch.uint16,
+    )
+    read = padded(Sample("x", torch.from_numpy(levels)[None], None, None), 4, 8)
+    wanted = read[1].cut(predictor.translate(Batch.of([read[0]]))[0]).numpy()
+    assert wanted.std() > 1000
+    assert (model.inputs, model.output) == ({"source": ("float32", 1)}, ("uint16", 1))
+    files = (tmp_path / "x.png", tmp_path / "x.npy")
+    for given in (levels, levels[None], levels[..., None], Image.fromarray(levels), *files):
+        found = model(given)
+        assert (found.shape, found.dtype) == (wanted.shape, np.uint16)
+        assert abs(found.astype(int) - wanted).max() < 20  # of 60,000
+    monkeypatch.setattr(sys, "argv", ["x", str(model.path), str(tmp_path / "x.png"), str(tmp_path / "new.png")])
+    pairgan.main()
+    assert np.array_equal(np.asarray(Image.open(tmp_path / "new.png")), model(levels)[0])
+
+
+def save_deep_colours(path: Path) -> None:
+    write_png16(path, np.zeros((3, 8, 8), np.uint16))
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (np.zeros((8, 8), np.uint8), r"source: holds 8 bits, the training images values up to 50000\. Give such"),
+        (np.full((8, 8), np.nan, np.float32), r"expected array \(H, W, 1\) finite values"),
+        (np.zeros((8, 8, 3), np.uint16), r"source: ndarray \(8, 8, 3\) uint16, expected array \(H, W, 1\)"),
+        (np.zeros((8, 8), complex), "complex128, expected"),
+        (np.zeros((0, 8), np.uint16), r"\(0, 8, 1\) uint16, expected"),
+        (Image.new("P", (8, 8)), "source: holds P pixels, which Pillow converts"),
+        ("missing.npy", r"missing\.npy: cannot be read as an image: No such file"),
+        (save_deep_colours, r"x\.png: holds RGB;16B pixels, which Pillow converts\. Give an array, \.npy or TIFF"),
+    ],
+)
+def test_other_values_are_refused_in_one_line(
+    grey: tuple[LoadedGenerator, pairgan.Model], tmp_path: Path, given: Any, problem: str
+) -> None:
+    if callable(given):
+        given(tmp_path / "x.png")
+        given = tmp_path / "x.png"
+    with pytest.raises(pairgan.ImageError, match=problem) as caught:
+        grey[1](given)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_tifffile_is_named(
+    grey: tuple[LoadedGenerator, pairgan.Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tifffile", None)
+    with pytest.raises(pairgan.ImageError, match=r"x\.tif: .*tifffile.*\. Run pip install tifffile, or give an array"):
+        grey[1]("x.tif")
+
+
+def test_channels_of_8_bits_are_bytes(tmp_path: Path) -> None:
+    loaded, model = exported(tmp_path, BYTES)
+    assert (model.inputs, model.output) == ({"source": ("uint8", 4)}, ("uint8", 2))
+    example = make_example(loaded, 2, 16, 24, as_images=True)
+    found = np.stack(model.batch(list(example.inputs["source"].numpy())))
+    assert example.difference(torch.from_numpy(found)) <= 1
+    with pytest.raises(pairgan.ImageError, match=r"uint16, expected array \(H, W, 4\) uint8"):
+        model(np.zeros((8, 8, 4), np.uint16))
+
+
+def test_images_beside_label_maps_are_another_map(tmp_path: Path) -> None:
+    loaded, model = exported(tmp_path, STACK)
+    assert model.inputs == {"source": ("uint8", 1), "source_images": ("float32", 2)}
+    example = make_example(loaded, 2, 16, 24, as_images=True)
+    labels, images = (example.inputs[kind].numpy() for kind in model.inputs)
+    translated = model.batch(list(labels[:, 0]), source_images=list(images))
+    found = torch.from_numpy(np.stack([np.asarray(image) for image in translated])).permute(0, 3, 1, 2)
+    assert example.expected.float().std() > 10
+    assert example.difference(found) <= 1
