@@ -5,11 +5,13 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from models.global_generator import GlobalGenerator
 from training.step_in_backward import LARGE, SteppingInBackward
 from training.trainable import TrainableNetwork, make_adam
+from utils.distributed import World
 
 
 def make_network(weight_decay: float = 0.0) -> TrainableNetwork:
@@ -59,6 +61,27 @@ def test_what_is_thawed_trains_on_in_the_same_optimizer() -> None:
     steps = {name: int(state["step"]) for name, state in trainable.state_dict()["optimizer"].items()}
     assert steps["stem.1.weight"] == 2
     assert steps["head.1.weight"] == 3
+
+
+def test_ddp_s_buckets_of_what_was_trained_before_are_freed_at_once() -> None:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        gc.disable()
+        network = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+        adam = make_adam(network, learning_rate=0.1, betas=(0.5, 0.999), weight_decay=0)
+        wrap = World(0, 2, torch.device("cpu")).wrap
+        scaler = torch.amp.GradScaler("cpu", enabled=False)
+        trainable = TrainableNetwork(network, network, wrap, adam, scaler, None)
+        for prefixes in (["0"], []):
+            trainable.backward(trainable.network(torch.ones(1, 2)).square().mean())
+            trainable.step()
+            earlier = weakref.ref(trainable.network)
+            trainable.freeze(prefixes)
+            assert earlier() is None
+    finally:
+        gc.enable()
+        del trainable
+        dist.destroy_process_group()
 
 
 def test_a_state_that_lacks_what_was_frozen_is_gone_on_with() -> None:
