@@ -1,4 +1,5 @@
 import json
+import logging
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 from inference.outputs import report_metrics
-from metrics.evaluator import Evaluator
+from metrics.evaluator import Evaluator, Summary
 
 
 def test_figures_that_are_not_finite_are_null(tmp_path: Path) -> None:
@@ -19,3 +20,12 @@ def test_figures_that_are_not_finite_are_null(tmp_path: Path) -> None:
     report = json.loads((tmp_path / "metrics.json").read_text(), parse_constant=pytest.fail)
     assert report["images"] == {"good": good.figures, "bad": dict.fromkeys(good.figures)}
     assert report["mean"]["l1"] is None
+
+
+@pytest.mark.parametrize(("baseline", "comparison"), [(0.1, "100.0% above"), (0.4, "50.0% below")])
+def test_a_generator_is_compared_with_the_best_constant_colour(
+    baseline: float, comparison: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    report_metrics({}, Summary({"l1": 0.2}, {}, {}), baseline, {"origin": {}}, tmp_path)
+    assert f"of the best constant colour; the generator is {comparison}" in caplog.text

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from configs.load import load_config
+from configs.unused_settings import unused_settings
 from data.side_by_side import SideBySide
 from data.subset import Subset
 from tests.conftest import save_image
@@ -25,6 +26,9 @@ def test_the_plan_warns_of_names_that_begin_alike_unless_groups_are_named(tiny_c
         "validation     2 of 2 training samples held back by train.validation_share=0.5"
     ]
     in_groups = load_config(tiny_config, ["train.validation_share=0.5", "train.validation_group=p[0-9]+"])
+    assert "train.validation_group=p[0-9]+" not in unused_settings(in_groups)
+    alone = load_config(tiny_config, ["train.validation_group=p[0-9]+"])
+    assert "train.validation_group=p[0-9]+" in unused_settings(alone)
     (line,) = describe_validation(in_groups, whole, 2)
     assert line.endswith(", 2 of 3 groups of train.validation_group=p[0-9]+")
     each = load_config(tiny_config, ["train.validation_share=0.5", "train.validation_group=.*"])
