@@ -203,17 +203,27 @@ def _has_screen() -> bool:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Serve the page according to the command line, until a signal stops it."""
+    """Serve the page according to the command line, until a signal stops it; a second one does not wait."""
     arguments = parse_arguments(argv)
     log_to_console(is_main=True)
-    with playground(arguments) as server:
-        logger.info("playground   %s", server.url)
-        logger.info("             Ctrl-C stops it")
-        with until_signal():
-            if not arguments.no_browser and _has_screen():
-                webbrowser.open(server.url)
-            server.serve_forever(poll_interval=0.2)
+    try:
+        with playground(arguments) as server:
+            serve(server, opens_browser=not arguments.no_browser and _has_screen())
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        sys.stderr.flush()
+        os._exit(128 + signal.SIGINT)  # Python itself would wait for the thread that translates
     logger.info("stopped")
+
+
+def serve(server: PlaygroundServer, *, opens_browser: bool) -> None:
+    """Answer until a signal comes."""
+    logger.info("playground   %s", server.url)
+    logger.info("             Ctrl-C stops it")
+    with until_signal():
+        if opens_browser:
+            webbrowser.open(server.url)
+        server.serve_forever(poll_interval=0.2)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """The server of the playground: the page, its samples and translations, for this machine alone."""
 
+import io
 import re
 import secrets
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
+from hashlib import sha256
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
@@ -15,6 +17,7 @@ from tools.playground import wire
 from tools.playground.description import Description
 from tools.playground.page import build_page
 from tools.playground.samples import Samples
+from tools.playground.socket_reader import SocketReader
 from tools.playground.stored_pictures import StoredPictures
 from tools.playground.translator import Translator
 from utils.cli import is_out_of_memory
@@ -28,6 +31,7 @@ MAX_SEED = 2**31 - 1
 BINARY = "application/octet-stream"
 TEXT = "text/plain; charset=utf-8"
 SILENCE_S = 60.0  # of a connection, after which it is closed
+REQUEST_S = 300.0  # in which a request must have come, and then its answer be taken: enough for ssh to a slow place
 PATIENCE_S = 2.0  # with the answers that are on their way when the server stops
 
 
@@ -49,6 +53,7 @@ class PlaygroundServer(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    request_queue_size = 128  # connections that wait; of more than the usual 5, the rest are reset
 
     def __init__(
         self,
@@ -61,6 +66,7 @@ class PlaygroundServer(ThreadingHTTPServer):
         translator: Translator,
         stored: StoredPictures | None = None,
     ) -> None:
+        self.model = sha256(description.to_json().encode()).hexdigest()[:16]
         nonce = secrets.token_urlsafe(16)
         self.page = build_page(description, "server_engine", nonce=nonce).encode()
         self.policy = (
@@ -90,6 +96,8 @@ class PlaygroundServer(ThreadingHTTPServer):
 
     def stop(self) -> None:
         """Stop listening and translating; the answers that are on their way are waited for."""
+        if self.translator.is_busy:
+            logger.info("stopping after this translation; Ctrl-C again stops at once")
         self.server_close()
         self.translator.close()
         with self._answered:
@@ -109,8 +117,18 @@ class Handler(BaseHTTPRequestHandler):
     server_version = "pairgan"
     sys_version = ""
     disable_nagle_algorithm = True  # or the end of an answer waits for the client's acknowledgement
-    wbufsize = -1
-    timeout = SILENCE_S
+
+    def setup(self) -> None:
+        """Read by a deadline; the standard library's own time limit begins again at each byte."""
+        super().setup()
+        self.rfile.close()
+        self._reader = SocketReader(self.connection, SILENCE_S)
+        self.rfile = io.BufferedReader(self._reader, 2**16)
+
+    def handle_one_request(self) -> None:
+        """Answer a request, which must come in time."""
+        self._reader.allow(REQUEST_S)
+        super().handle_one_request()
 
     def do_GET(self) -> None:
         """Answer with the page or a sample."""
@@ -136,6 +154,22 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(HTTPStatus.OK, BINARY, packed, {"X-Width": str(width), "X-Height": str(height)})
 
     def _post(self) -> None:
+        server = self.server
+        n_bytes, width, height, seed = self._announced()
+        body = self.rfile.read(n_bytes)
+        sample = wire.unpack(body, width, height, server.conditioning, server.ignore_id)
+        if server.stored:
+            sample = server.stored.find(sample)
+        translated = server.translator.translate(sample, seed)
+        self._answer(HTTPStatus.OK, BINARY, translated.permute(1, 2, 0).numpy().tobytes())
+
+    def _announced(self) -> tuple[int, int, int, int]:
+        """Return the bytes, width, height and seed of a picture to come; refuse one that cannot be translated.
+
+        Raises:
+            DataError: a picture of this size has another number of bytes.
+        """
+        n_bytes = self._length()
         address = urlsplit(self.path)
         if address.path != "/translate":
             raise RefusedError(HTTPStatus.NOT_FOUND, "there is nothing at this address")
@@ -143,20 +177,13 @@ class Handler(BaseHTTPRequestHandler):
             raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"expected a picture as {BINARY}")
         query = parse_qs(address.query)
         width, height, seed = (_number(query, name) for name in ("width", "height", "seed"))
-        body = self.rfile.read(self._length())
-        server = self.server
-        sample = wire.unpack(body, width, height, server.conditioning, server.ignore_id)
-        if server.stored:
-            sample = server.stored.find(sample)
-        translated = server.translator.translate(sample, seed)
-        self._answer(HTTPStatus.OK, BINARY, translated.permute(1, 2, 0).numpy().tobytes())
+        wire.check_size(n_bytes, width, height, self.server.conditioning)
+        return n_bytes, width, height, seed
 
     def _answer_or_refuse(self, answer: Callable[[], None]) -> None:
         """Answer a request of this origin; every error becomes an answer of one line."""
         try:
             self._check_origin()
-            if self.command == "POST":
-                self._length()
             answer()
         except RefusedError as refused:
             self._refuse(refused.status, refused.text)
@@ -201,13 +228,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def handle_expect_100(self) -> bool:
         """Refuse before the body is sent, where the client asks first."""
-        try:
-            self._check_origin()
-            self._length()
-        except RefusedError as refused:
-            self._refuse(refused.status, refused.text)
-            return False
-        return super().handle_expect_100()
+        may_send = []
+        self._answer_or_refuse(lambda: may_send.append(self._announced()))
+        return bool(may_send) and super().handle_expect_100()
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answer a malformed request in one line."""
@@ -230,7 +253,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _drain(self) -> None:
         """Read what a refused client still sends; otherwise it would see a broken connection instead of the answer."""
-        self.connection.settimeout(1)
+        self._reader.silence_s = 1
         left = MAX_DRAINED_BYTES
         while left > 0 and (data := self.rfile.read1(2**16)):
             left -= len(data)
@@ -247,12 +270,13 @@ class Handler(BaseHTTPRequestHandler):
             "X-Content-Type-Options": "nosniff",
             "Referrer-Policy": "no-referrer",
             "Cache-Control": "no-store",
+            "X-Model": self.server.model,
         }
         for name, value in {**own, **(headers or {})}.items():
             self.send_header(name, value)
+        self.connection.settimeout(REQUEST_S)  # of each of the two sends as a whole
         self.end_headers()
         self.wfile.write(body)
-        self.wfile.flush()
 
     def log_message(self, *_: object) -> None:
         """Print nothing for a request."""

@@ -1,6 +1,6 @@
 """Translates pictures one at a time, each as test.py translates a file of its own."""
 
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 
 from torch import Tensor
 
@@ -21,6 +21,12 @@ class Translator:
         self._preprocessing = preprocessing
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="translator")
         self._is_closed = False
+        self._newest: Future[Tensor] | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Return whether a picture is translated now, or waits."""
+        return self._newest is not None and not self._newest.done()
 
     def translate(self, sample: Sample, seed: int) -> Tensor:
         """Return (3, H, W) uint8 RGB to look at, of the size of the sample times the generator's scale.
@@ -32,7 +38,8 @@ class Translator:
         """
         if self._is_closed:
             raise CancelledError
-        return self._thread.submit(self._translate, sample, seed).result()
+        self._newest = turn = self._thread.submit(self._translate, sample, seed)
+        return turn.result()
 
     def _translate(self, sample: Sample, seed: int) -> Tensor:
         rule = self._preprocessing

@@ -2,16 +2,13 @@
 
 import http.client
 import json
-import os
 import re
-import signal
 import socket
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -20,15 +17,13 @@ import torch
 from PIL import Image
 
 from tests.conftest import save_image
-from tests.processes import start_program
-from tests.runs import run, translate, wait_for
+from tests.runs import run, translate
 from tests.tools.playground.requests import BINARY, ask, post
 from tests.tools.playground.serving import serving
-from tools.playground.__main__ import parse_arguments
+from tools.playground.__main__ import parse_arguments, playground
 from tools.playground.server import PlaygroundServer
 from tools.playground.translator import Translator
 from tools.playground.wire import MAX_BYTES
-from utils.errors import UserError
 
 N_CLASSES = 12  # of the synthetic facades
 
@@ -131,6 +126,7 @@ def test_the_page_requests_nothing_from_elsewhere(server: PlaygroundServer) -> N
         ("PUT", "/translate", b"x", BINARY, 501, "Unsupported method"),
         ("DELETE", "/", None, {}, 501, "Unsupported method"),
         ("POST", "/translate?width=8&height=8&seed=0", b"GIF89a", BINARY, 400, "8x8 has 512 bytes, found 6"),
+        ("POST", "/translate?width=8&height=8&seed=0", b"", BINARY | {"Content-Length": "60000000"}, 400, "60000000"),
         ("POST", "/translate?width=0&height=8&seed=0", b"", BINARY, 400, "0x8: expected sides of 1 to"),
         ("POST", "/translate?width=99999&height=1&seed=0", b"", BINARY, 400, "99999x1: expected sides"),
         ("POST", "/translate?width=-8&height=8&seed=0", b"", BINARY, 400, "width='-8': expected a whole number"),
@@ -200,6 +196,34 @@ def test_a_client_that_asks_first_is_refused_before_it_sends(server: PlaygroundS
     assert received.startswith(b"HTTP/1.1 413 ")
 
 
+def test_connections_wait_for_their_turn(tiny_run: Path) -> None:
+    arguments = parse_arguments(["--checkpoint", str(tiny_run), "--no-browser"])
+    with playground(arguments) as server, ExitStack() as connections:  # which answers none yet
+        for _ in range(100):
+            connections.enter_context(socket.create_connection(("127.0.0.1", server.server_port), timeout=5))
+
+
+@pytest.mark.parametrize("end_of_head", ["", "\r\n\r\n"])
+def test_no_byte_puts_off_the_deadline_of_a_request(
+    server: PlaygroundServer, monkeypatch: pytest.MonkeyPatch, end_of_head: str
+) -> None:
+    monkeypatch.setattr("tools.playground.server.REQUEST_S", 0.3)
+    head = f"POST /translate?width=8&height=8&seed=0 HTTP/1.1\r\nHost: 127.0.0.1:{server.server_port}\r\n"
+    head += f"Content-Length: 512\r\nContent-Type: {BINARY['Content-Type']}{end_of_head}"
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=0.05) as connection:
+        connection.sendall(head.encode())
+        for _ in range(200):
+            try:
+                connection.sendall(b"x")
+                if not connection.recv(1):
+                    return
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                return
+    pytest.fail("the connection is still open")
+
+
 @pytest.mark.parametrize("length", ["", "abc", "-5"])
 def test_a_body_needs_its_length(server: PlaygroundServer, length: str) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
@@ -261,7 +285,9 @@ def test_a_failed_translation_leaves_the_server_alive(
     assert post(server, *maps)[0] == 200
 
 
-def test_who_waits_when_it_stops_gets_an_answer(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_waits_when_it_stops_gets_an_answer(
+    tiny_run: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     begun, may_end = threading.Event(), threading.Event()
     original: Callable[..., torch.Tensor] = Translator._translate
 
@@ -281,54 +307,4 @@ def test_who_waits_when_it_stops_gets_an_answer(tiny_run: Path, monkeypatch: pyt
             threading.Timer(0.5, may_end.set).start()
         assert computed.result()[0] == 200
         assert waiting.result() == (503, b"The playground was stopped. Start it again: python -m tools.playground\n")
-
-
-def test_a_port_in_use_is_an_error_only_if_it_was_asked_for(server: PlaygroundServer, tiny_run: Path) -> None:
-    taken = str(server.server_port)
-    message = f"--port {taken}: Address already in use. Choose another, or leave it out"
-    with pytest.raises(UserError, match=message), serving("--checkpoint", str(tiny_run), "--port", taken):
-        pass
-    with serving("--checkpoint", str(tiny_run)) as second:
-        assert second.server_port != server.server_port
-
-
-def use_for_temporary_files(folder: Path) -> None:
-    tempfile.tempdir = str(folder)
-
-
-@pytest.mark.parametrize("signal_name", ["SIGINT", "SIGTERM"])
-def test_a_signal_stops_it_and_nothing_is_left(tiny_run: Path, tmp_path: Path, signal_name: str) -> None:
-    (tmp_path / "tmp").mkdir()
-    command = ["-m", "tools.playground", "--checkpoint", str(tiny_run), "--no-browser", "--tile", "16"]
-    process = start_program(command, tmp_path / "out", partial(use_for_temporary_files, tmp_path / "tmp"))
-    wait_for_text(tmp_path / "out", "Ctrl-C stops it")
-    assert process.pid is not None
-    os.kill(process.pid, getattr(signal, signal_name))
-    process.join(60)
-    assert process.exitcode == 0
-    assert (tmp_path / "out").read_text().endswith("stopped\n")
-    assert list((tmp_path / "tmp").iterdir()) == []
-
-
-def wait_for_text(path: Path, text: str) -> None:
-    wait_for(path)
-    deadline = time.monotonic() + 300
-    while text not in path.read_text():
-        assert time.monotonic() < deadline, path.read_text()
-        time.sleep(0.02)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--port", "70000"], "'70000' is not a whole number from 1 to 65535"),
-        (["--seed", "-1"], "'-1' is not a whole number from 0"),
-        (["--overlap", "8"], "--overlap needs --tile"),
-        (["--tile", "64", "--noise"], "--tile and --noise exclude each other"),
-    ],
-)
-def test_wrong_options(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_info:
-        parse_arguments(arguments)
-    assert exit_info.value.code == 2
-    assert message in capsys.readouterr().err
+    assert "stopping after this translation; Ctrl-C again stops at once" in caplog.text

@@ -1,0 +1,107 @@
+"""The command line of the playground: its options, its port, and how a signal stops it."""
+
+import os
+import re
+import signal
+import socket
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.processes import start_program
+from tests.runs import wait_for
+from tests.tools.playground.requests import BINARY
+from tests.tools.playground.serving import serving
+from tools.playground.__main__ import parse_arguments
+from tools.playground.translator import Translator
+from utils.errors import UserError
+
+
+def test_a_port_in_use_is_an_error_only_if_it_was_asked_for(tiny_run: Path) -> None:
+    with serving("--checkpoint", str(tiny_run)) as server:
+        taken = str(server.server_port)
+        message = f"--port {taken}: Address already in use. Choose another, or leave it out"
+        with pytest.raises(UserError, match=message), serving("--checkpoint", str(tiny_run), "--port", taken):
+            pass
+        with serving("--checkpoint", str(tiny_run)) as second:
+            assert second.server_port != server.server_port
+
+
+def use_for_temporary_files(folder: Path) -> None:
+    tempfile.tempdir = str(folder)
+
+
+@pytest.mark.parametrize("signal_name", ["SIGINT", "SIGTERM"])
+def test_a_signal_stops_it_and_nothing_is_left(tiny_run: Path, tmp_path: Path, signal_name: str) -> None:
+    (tmp_path / "tmp").mkdir()
+    command = ["-m", "tools.playground", "--checkpoint", str(tiny_run), "--no-browser", "--tile", "16"]
+    process = start_program(command, tmp_path / "out", partial(use_for_temporary_files, tmp_path / "tmp"))
+    wait_for_text(tmp_path / "out", "Ctrl-C stops it")
+    assert process.pid is not None
+    os.kill(process.pid, getattr(signal, signal_name))
+    process.join(60)
+    assert process.exitcode == 0
+    assert (tmp_path / "out").read_text().endswith("stopped\n")
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def translate_slowly(*_: object) -> None:
+    sys.stdout.write("begun\n")
+    sys.stdout.flush()
+    time.sleep(600)
+
+
+def make_slow(folder: Path) -> None:
+    use_for_temporary_files(folder)
+    Translator._translate = translate_slowly  # type: ignore[assignment, method-assign]
+
+
+def test_a_second_signal_does_not_wait_for_the_translation(tiny_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    out = tmp_path / "out"
+    command = ["-m", "tools.playground", "--checkpoint", str(tiny_run), "--no-browser"]
+    process = start_program(command, out, partial(make_slow, tmp_path / "tmp"))
+    wait_for_text(out, "Ctrl-C stops it")
+    port = re.search(r"http://127\.0\.0\.1:(\d+)/", out.read_text())
+    assert port is not None
+    assert process.pid is not None
+    with socket.create_connection(("127.0.0.1", int(port[1])), timeout=60) as connection:
+        head = f"POST /translate?width=8&height=8&seed=0 HTTP/1.1\r\nHost: 127.0.0.1:{port[1]}\r\n"
+        head += f"Content-Length: 512\r\nContent-Type: {BINARY['Content-Type']}\r\n\r\n"
+        connection.sendall(head.encode() + bytes(512))
+        wait_for_text(out, "begun")
+        os.kill(process.pid, signal.SIGINT)
+        wait_for_text(out, "stopping after this translation; Ctrl-C again stops at once")
+        os.kill(process.pid, signal.SIGINT)
+        process.join(60)
+    assert process.exitcode == 130
+    assert out.read_text().endswith("interrupted\n")
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def wait_for_text(path: Path, text: str) -> None:
+    wait_for(path)
+    deadline = time.monotonic() + 300
+    while text not in path.read_text():
+        assert time.monotonic() < deadline, path.read_text()
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--port", "70000"], "'70000' is not a whole number from 1 to 65535"),
+        (["--seed", "-1"], "'-1' is not a whole number from 0"),
+        (["--overlap", "8"], "--overlap needs --tile"),
+        (["--tile", "64", "--noise"], "--tile and --noise exclude each other"),
+    ],
+)
+def test_wrong_options(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        parse_arguments(arguments)
+    assert exit_info.value.code == 2
+    assert message in capsys.readouterr().err
