@@ -1,8 +1,10 @@
 """The page in a real browser: what a user does on it, and what it shows."""
 
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -31,11 +33,8 @@ class Opened:
 
     def pixels(self, canvas: str) -> np.ndarray:
         """Return the (H, W, 3) levels of a canvas, by its id."""
-        levels = self.page.locator(f"#{canvas}").evaluate(
-            "canvas => [canvas.height, canvas.width, "
-            "...canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data]"
-        )
-        return np.array(levels[2:], np.uint8).reshape(levels[0], levels[1], 4)[..., :3]
+        address = self.page.locator(f"#{canvas}").evaluate("canvas => canvas.toDataURL('image/png')")
+        return np.array(Image.open(BytesIO(b64decode(address.partition(",")[2]))).convert("RGB"))
 
     def choose(self, name: str) -> None:
         """Choose a tool, or an entry of the palette, by its text."""

@@ -133,31 +133,59 @@ def test_one_can_draw_by_keyboard(browser: Browser, facades: Trained, tmp_path: 
     assert (rows.min(), rows.max(), columns.min(), columns.max()) == (32, 33, 32, 36)
 
 
-def test_one_can_draw_by_touch_on_a_small_screen(browser: Browser, facades: Trained) -> None:
-    with serving("--checkpoint", str(facades.run)) as server:
-        context = browser.new_context(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
-        page = context.new_page()
-        page.goto(server.url)
-        expect(page.locator("#status")).to_have_text("ready")
-        assert page.evaluate_handle("document.documentElement.scrollWidth").json_value() == 360
-        one = Opened(page)
-        before = one.pixels("source")
-        page.get_by_text("door", exact=True).tap()
-        page.locator("#source").tap(position={"x": 40, "y": 60})
-        one.wait()
-        assert (one.pixels("source") != before).any()
-        context.close()
-
-
-def test_a_server_that_stopped_is_a_message(browser: Browser, facades: Trained) -> None:
-    with serving("--checkpoint", str(facades.run)) as server:
+def test_a_server_that_comes_back_translates_what_is_drawn(browser: Browser, facades: Trained) -> None:
+    command = ("--checkpoint", str(facades.run))
+    with serving(*command) as server:
         context = browser.new_context()
         page = context.new_page()
+        one = Opened(page)
         page.goto(server.url)
-        expect(page.locator("#status")).to_have_text("ready")
+        one.wait()
+        first = one.pixels("result")
     page.locator("#clear").click()
-    assert "Start it again: python -m tools.playground" in Opened(page).message()
+    assert "Start it again: python -m tools.playground" in one.message()
+    expect(page.locator("#status")).to_have_text("no connection")
+    expect(page.locator("#stale")).to_be_visible()
+    with serving(*command, "--port", str(server.server_port)):
+        one.wait()
+        expect(page.locator("#message")).to_be_hidden()
+        expect(page.locator("#stale")).to_be_hidden()
+        assert (one.pixels("result") != first).any()
+    with serving(*command, "--port", str(server.server_port), "--seed", "1"):
+        page.locator("#undo").click()
+        expect(page.locator("#message span")).to_contain_text("started with another model or other options. Reload")
     context.close()
+
+
+def test_a_replaced_picture_comes_back_by_undo_and_a_drawing_after_a_reload(
+    browser: Browser, facades: Trained, engine: str
+) -> None:
+    with page_of(browser, facades, engine) as page:
+        undo, redo = page.page.locator("#undo"), page.page.locator("#redo")
+        expect(undo).to_be_disabled()
+        expect(redo).to_be_disabled()
+        page.page.locator("summary").click()
+        page.page.locator("#instances").select_option("stroke")
+        page.choose("door")
+        page.drag((10, 10), (30, 12))
+        page.drag((10, 14), (30, 16))
+        drawn, translated = page.pixels("source"), page.pixels("result")
+        page.page.locator("#width").fill("20")
+        page.page.locator("#new").click()
+        expect(page.source).to_have_attribute("width", "20")
+        page.page.locator("#samples").select_option(index=2)
+        expect(page.source).to_have_attribute("width", str(SIZE))
+        undo.click()
+        expect(page.source).to_have_attribute("width", "20")
+        undo.click()
+        page.wait()
+        assert np.array_equal(page.pixels("source"), drawn)
+        expect(redo).to_be_enabled()
+        page.page.reload()
+        page.wait()
+        assert np.array_equal(page.pixels("source"), drawn)
+        assert np.array_equal(page.pixels("result"), translated)  # by its instances, too
+        expect(undo).to_be_disabled()
 
 
 def test_the_time_of_a_stroke_is_shown(browser: Browser, facades: Trained) -> None:
@@ -221,12 +249,12 @@ def test_two_fingers_draw_apart(browser: Browser, facades: Trained) -> None:
         assert box is not None
         touch = context.new_cdp_session(page)
         points = [
-            {"x": box["x"] + 20, "y": box["y"] + 20, "id": 0},
-            {"x": box["x"] + 400, "y": box["y"] + 400, "id": 1},
+            {"x": box["x"] + share * box["width"], "y": box["y"] + share * box["height"], "id": number}
+            for number, share in enumerate((0.1, 0.8))
         ]
         touch.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": points})
         for step in range(5):
-            moved = [{**point, "x": float(point["x"]) + 8 * step} for point in points]
+            moved = [{**point, "x": point["x"] + 8 * step} for point in points]
             touch.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": moved})
         touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
         one.wait()

@@ -71,6 +71,30 @@ def save_cut_off(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:200])
 
 
+def save_without_pixels(path: Path, side: int) -> None:
+    """Save a grey PNG of 8 bits that has a size and no pixels."""
+    header = b"IHDR" + side.to_bytes(4, "big") * 2 + bytes([8, 0, 0, 0, 0])
+    data = b"IDAT" + zlib.compress(b"")
+    content = b"\x89PNG\r\n\x1a\n"
+    for chunk in (header, data):
+        content += (len(chunk) - 4).to_bytes(4, "big") + chunk + zlib.crc32(chunk).to_bytes(4, "big")
+    path.write_bytes(content)
+
+
+def test_a_label_map_is_not_made_smaller_silently(browser: Browser, facades: Trained, tmp_path: Path) -> None:
+    save_image(tmp_path / "large.png", np.zeros((100, 128), np.uint8))
+    save_image(tmp_path / "instances.png", np.zeros((100, 128), np.uint16))
+    save_without_pixels(tmp_path / "huge.png", 20000)
+    with page_of(browser, facades, "server") as page:
+        page.drop(tmp_path / "large.png")
+        message = page.page.locator("#message span")
+        expect(message).to_contain_text("large.png: 128x100 was made smaller, to 64x50")
+        page.page.locator("#instances-file").set_input_files(tmp_path / "instances.png")
+        expect(message).to_contain_text("First open the label map that it belongs to, with a longest side of 128.")
+        page.drop(tmp_path / "huge.png")
+        expect(message).to_contain_text("huge.png: is 20000x20000, more than the 89478485 pixels")
+
+
 @pytest.mark.parametrize(
     ("name", "make", "message"),
     [
@@ -111,6 +135,7 @@ def test_photographs_are_dropped_drawn_on_and_saved(
     save_image(tmp_path / "photo.png", photo)
     save_image(tmp_path / "large.png", np.zeros((60, 120, 3), np.uint8))
     (tmp_path / "broken.png").write_bytes(b"x")
+    save_without_pixels(tmp_path / "huge.png", 20000)
     with page_of(browser, photos, engine) as page:
         assert page.pixels("source").shape == (40, 48, 3)  # the sample of the test split
         page.drop(tmp_path / "photo.png")
@@ -128,6 +153,9 @@ def test_photographs_are_dropped_drawn_on_and_saved(
         expect(page.page.locator("#source")).to_have_attribute("width", "48")  # the longest side of the training
         page.wait()
         assert page.pixels("source").shape == (24, 48, 3)
+        assert "large.png: 120x60 was made smaller, to 48x24" in page.message()
+        page.drop(tmp_path / "huge.png")
+        expect(page.page.locator("#message span")).to_contain_text("huge.png: is 20000x20000, more than the 89478485")
     expected = translated_by_test_py(photos, source, None, tmp_path)
     assert expected.std() > 10
     assert abs(found - expected).max() <= 1
@@ -135,6 +163,7 @@ def test_photographs_are_dropped_drawn_on_and_saved(
 
 def test_the_camera_is_translated_continuously(browser: Browser, photos: Trained, engine: str) -> None:
     with page_of(browser, photos, engine) as page:
+        drawn = page.pixels("source")
         button = page.page.locator("#camera")
         button.click()
         expect(button).to_have_attribute("aria-pressed", "true")
@@ -149,6 +178,10 @@ def test_the_camera_is_translated_continuously(browser: Browser, photos: Trained
         still = page.pixels("source")
         page.page.wait_for_timeout(300)
         assert np.array_equal(page.pixels("source"), still)
+        page.page.locator("#undo").click()
+        page.wait()
+        assert np.array_equal(page.pixels("source"), drawn)
+        expect(page.page.locator("#undo")).to_be_disabled()
 
 
 def test_a_sample_that_cannot_be_read_leaves_a_page_that_works(browser: Browser, photos: Trained) -> None:

@@ -4,6 +4,7 @@ import { Camera } from "camera";
 import { DrawingBoard } from "drawing_board";
 import { openEngine } from "engine";
 import { pictureOf, readInstances, readPicture } from "image_file";
+import { keepDrawing, keptDrawing } from "kept_drawing";
 import { LiveTranslation } from "live_translation";
 import { Palette } from "palette";
 import { Picture } from "picture";
@@ -17,7 +18,9 @@ const camera = new Camera(stopCamera);
 
 const palette = new Palette(get("values"), get("color"), model);
 const view = new ResultView(
-  { result: get("result"), over: get("over"), slider: get("slider"), time: get("time") }, palette.colorOf);
+  {
+    section: get("translation"), result: get("result"), over: get("over"), slider: get("slider"), time: get("time"),
+  }, palette.colorOf);
 const strip = new Strip(get("strip"), job => {
   get("seed").value = job.seed;
   open(() => job.picture.copy());
@@ -30,7 +33,11 @@ const board = new DrawingBoard(get("source"), get("cursor"), {
     strokeIsInstance: get("instances").value === "stroke",
   }),
   colors: palette.colorOf,
-  onChange: translate,
+  onChange: () => {
+    get("undo").disabled = !board.canUndo;
+    get("redo").disabled = !board.canRedo;
+    translate();
+  },
   onPick: value => {
     palette.choose(value);
     choose("brush");
@@ -43,6 +50,7 @@ let opening = 0; // the number of the newest picture that is opened: an older on
 
 function translate() {
   get("samples").value = ""; // the picture is no longer that sample
+  view.markStale(true);
   live?.request(() => ({ picture: board.picture.copy(), seed: seed() }));
 }
 
@@ -58,16 +66,23 @@ function seed() {
   return numberIn("seed", 0, 2147483647, 0);
 }
 
-function report(error, isOfTranslation = false) {
+/** Show a message. kind: "error", "note", or "translation" for an error that the next translation ends. */
+function say(text, kind) {
   get("message").hidden = false;
-  get("message").dataset.isOfTranslation = isOfTranslation;
-  get("message").firstChild.textContent = error.message;
+  get("message").dataset.kind = kind;
+  get("message").firstChild.textContent = text;
 }
 
 function show(image, job, milliseconds) {
-  if (get("message").dataset.isOfTranslation === "true") get("message").hidden = true;
+  if (get("message").dataset.kind === "translation") get("message").hidden = true;
   get("keep").disabled = get("download").disabled = false;
   view.show(image, job, milliseconds);
+  view.markStale(live.waiting !== null);
+}
+
+function reportTranslation(error) {
+  say(error.message, "translation");
+  if (error.isPassing) status("no connection");
 }
 
 /** Run what the user asked for; a problem becomes the message of the page. */
@@ -76,7 +91,7 @@ async function attempt(action) {
   try {
     await action();
   } catch (error) {
-    report(error);
+    say(error.message, "error");
   }
 }
 
@@ -96,18 +111,28 @@ function longest() {
 
 // --- pictures -------------------------------------------------------------------------------------------------------
 
-/** Show the picture that a function returns, unless another is opened meanwhile; return whether it is shown. */
+/** Replace the picture by that of a function, unless another is opened meanwhile; return whether it is shown. */
 async function open(read) {
   const turn = ++opening;
   const picture = await read();
   if (turn !== opening) return false;
   stopCamera();
-  board.show(picture);
+  board.replace(picture);
   return true;
 }
 
 async function openFile(file) {
-  if (file) await open(() => readPicture(file, model, longest()));
+  if (!file) return;
+  let read;
+  const isShown = await open(async () => {
+    read = await readPicture(file, model, longest());
+    return read.picture;
+  });
+  const { picture, width, height } = read;
+  if (!isShown || picture.values.length === width * height) return;
+  say(
+    `${file.name}: ${width}x${height} was made smaller, to ${picture.width}x${picture.height}. ` +
+    '"Longest side" below, under More, is for larger pictures.', "note");
 }
 
 async function openSample(index) {
@@ -131,11 +156,7 @@ async function openBlank() {
 /** Return a label map in the colours that files have, which may be others than those of the palette. */
 function coloredCanvas(picture) {
   const colorOf = new Map(model.file_colors.map(([color, id]) => [id, parseInt(color, 16)]));
-  const canvas = document.createElement("canvas");
-  [canvas.width, canvas.height] = [picture.width, picture.height];
-  const image = picture.toImageData(value => colorOf.get(value));
-  canvas.getContext("2d", { alpha: false }).putImageData(image, 0, 0);
-  return canvas;
+  return picture.toCanvas(value => colorOf.get(value));
 }
 
 async function save() {
@@ -162,6 +183,7 @@ async function toggleCamera() {
     return;
   }
   get("camera").setAttribute("aria-pressed", "true");
+  board.replace(board.picture); // the drawing, to which Undo returns; frames take its place
   requestAnimationFrame(showFrame);
 }
 
@@ -196,7 +218,7 @@ function prepareControls() {
   get("file").accept = hasClasses && !model.file_colors.length ? ".png,image/png" : "image/*";
   get("size").max = Math.max(64, Math.round(Math.max(model.width, model.height) / 8));
   get("seed").value = model.seed;
-  get("keep").disabled = get("download").disabled = true;
+  for (const id of ["undo", "redo", "keep", "download"]) get(id).disabled = true;
 }
 
 const clicks = {
@@ -245,6 +267,13 @@ function connectControls() {
     }
   });
   connectFiles();
+  addEventListener("pagehide", keep); // not on Android, where a page is hidden, and then ended
+  document.addEventListener("visibilitychange", keep);
+}
+
+/** Keep the drawing, to which a page that is loaded again returns. */
+function keep() {
+  if (board.picture && model.can_draw && !camera.isOn) keepDrawing(board.picture, get("samples").value, model);
 }
 
 /** Take the file of an input, which can then be chosen again. */
@@ -273,19 +302,38 @@ function connectFiles() {
 
 // --- start ----------------------------------------------------------------------------------------------------------
 
+/** Show the drawing that is kept, or the first sample. */
+async function openFirst() {
+  const kept = model.can_draw ? await keptDrawing(model) : null;
+  if (kept) {
+    board.replace(kept.picture);
+    get("samples").value = kept.sample;
+  } else if (model.samples.length) {
+    await openSample("0");
+  }
+}
+
 prepareControls();
 status("loading the network", true);
 let engine;
 await attempt(async () => {
   engine = await openEngine(model);
-  live = new LiveTranslation(job => engine.translate(job.picture, job.picture.instances, job.seed), {
-    onResult: show,
-    onError: error => report(error, true),
-    onBusy: busy => status(busy ? "translating" : "ready", busy),
-  });
-  connectControls();
-  document.querySelector("main").hidden = false;
-  if (model.can_draw) await openBlank(); // stays where the first sample cannot be read
-  if (model.samples.length) await openSample("0");
+  if (!engine.obstacle) {
+    live = new LiveTranslation(job => engine.translate(job.picture, job.picture.instances, job.seed), {
+      onResult: show,
+      onError: reportTranslation,
+      onBusy: busy => status(busy ? "translating" : "ready", busy),
+    });
+  }
+  await openFirst();
 });
-if (!live) status("failed");
+if (engine) {
+  if (model.can_draw && !board.picture) await openBlank();
+  connectControls();
+  document.body.classList.remove("loading");
+}
+if (!live) status(engine ? "no translations" : "failed");
+if (engine?.obstacle) {
+  get("translation").hidden = get("translation-bar").hidden = true;
+  say(engine.obstacle, "error");
+}

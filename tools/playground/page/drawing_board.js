@@ -2,6 +2,7 @@
 
 import { History } from "history";
 import { disc, line, rectangle } from "shapes";
+import { Change, Replacement } from "steps";
 
 const KEYBOARD = "keyboard"; // in place of a pointer's id
 
@@ -27,10 +28,16 @@ export class DrawingBoard {
     canvas.addEventListener("keydown", event => this.#key(event));
   }
 
-  /** Show another picture; there is nothing to undo then. */
+  /** Show another picture, as a step that can be undone unless it is the first. */
+  replace(picture) {
+    this.#end();
+    if (this.picture) this.history.add(new Replacement(this.picture));
+    this.show(picture);
+  }
+
+  /** Show another picture without a step, as the next frame of a film. */
   show(picture) {
     this.stroke = null;
-    this.history.clear();
     this.picture = picture;
     if (this.canvas.width !== picture.width || this.canvas.height !== picture.height) {
       [this.canvas.width, this.canvas.height] = [picture.width, picture.height];
@@ -46,20 +53,28 @@ export class DrawingBoard {
     this.#end();
     const before = this.picture.copy();
     change(this.picture);
-    this.history.add(this.picture.changeSince(before));
+    this.history.add(Change.between(before, this.picture));
     this.#changed();
+  }
+
+  get canUndo() {
+    return this.history.done.length > 0;
+  }
+
+  get canRedo() {
+    return this.history.undone.length > 0;
   }
 
   undo() {
     this.onEdit();
     this.#end();
-    if (this.history.undo(this.picture)) this.#changed();
+    if (this.canUndo) this.show(this.history.undo(this.picture));
   }
 
   redo() {
     this.onEdit();
     this.#end();
-    if (this.history.redo(this.picture)) this.#changed();
+    if (this.canRedo) this.show(this.history.redo(this.picture));
   }
 
   /** Paint the canvas before the browser shows its next frame, and report the change. */
@@ -143,7 +158,7 @@ export class DrawingBoard {
     const { before, id } = this.stroke;
     if (this.picture.instances && !this.settings().strokeIsInstance) this.picture.separateStroke(before, id);
     this.stroke = null;
-    this.history.add(this.picture.changeSince(before));
+    this.history.add(Change.between(before, this.picture));
     this.#changed();
   }
 

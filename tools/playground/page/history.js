@@ -1,26 +1,19 @@
-// The changes of a picture, to undo and redo.
+// The steps of a drawing (see steps.js), to undo and redo.
 
-const MAX_PIXELS = 2 ** 23; // of all changes, of which the oldest are forgotten
+const MAX_PIXELS = 2 ** 23; // of all steps, of which the oldest are forgotten
 
 export class History {
-  constructor() {
-    this.clear();
-  }
+  done = [];
+  undone = [];
 
-  clear() {
-    this.done = [];
-    this.undone = [];
-  }
-
-  /** Record a change, as of Picture.changeSince. */
-  add(change) {
-    if (!change) return;
-    this.done.push(change);
+  /** Record a step; null is none. */
+  add(step) {
+    if (!step) return;
+    this.done.push(step);
     this.undone = [];
     let pixels = 0;
     for (let at = this.done.length - 1; at >= 0; at--) {
-      const { left, top, right, bottom } = this.done[at].box;
-      pixels += (right - left) * (bottom - top);
+      pixels += this.done[at].nPixels;
       if (pixels > MAX_PIXELS && at < this.done.length - 1) {
         this.done.splice(0, at + 1);
         return;
@@ -28,21 +21,17 @@ export class History {
     }
   }
 
-  /** Undo the last change; return whether there was one. */
+  /** Undo the last step; return the picture that is shown then. */
   undo(picture) {
-    const change = this.done.pop();
-    if (!change) return false;
-    picture.apply(change.box, change.before);
-    this.undone.push(change);
-    return true;
+    const step = this.done.pop();
+    this.undone.push(step);
+    return step.undo(picture);
   }
 
-  /** Redo the last change that was undone; return whether there was one. */
+  /** Redo the last step that was undone; return the picture that is shown then. */
   redo(picture) {
-    const change = this.undone.pop();
-    if (!change) return false;
-    picture.apply(change.box, change.after);
-    this.done.push(change);
-    return true;
+    const step = this.undone.pop();
+    this.done.push(step);
+    return step.redo(picture);
   }
 }

@@ -1,18 +1,25 @@
 // Pictures from files that are chosen, dropped or pasted.
 
 import { Picture } from "picture";
-import { FileError, decodeIds } from "png";
+import { FileError, checkSize, decodeIds, readSize } from "png";
 
-/** Return a label map or an image as a Picture, made smaller where its longer side exceeds `longest` pixels. */
+/**
+ * Read a label map or an image, made smaller where its longer side exceeds `longest` pixels.
+ * Returns { picture, width, height }, with the sides in the file.
+ */
 export async function readPicture(file, model, longest) {
-  if (!model.classes.length) return readImage(file, longest, model.needs_instances);
+  if (!model.classes.length) {
+    const image = await openImage(file), { width, height } = image;
+    return { picture: pictureOf(image, width, height, longest, model.needs_instances), width, height };
+  }
   const ids = model.file_colors.length
     ? await readColored(file, model)
     : await decodeIds(await file.arrayBuffer(), file.name);
   check(ids, model, file.name);
-  const picture = resized(new Picture(ids.width, ids.height, ids.values), longest);
+  const { width, height, values } = ids;
+  const picture = resized(new Picture(width, height, values), longest);
   if (model.needs_instances) picture.separateInstances();
-  return picture;
+  return { picture, width, height };
 }
 
 /** Return the ids of an instance map for a picture. */
@@ -21,7 +28,7 @@ export async function readInstances(file, picture) {
   if (ids.width !== picture.width || ids.height !== picture.height) {
     throw new FileError(
       `${file.name}: is ${ids.width}x${ids.height}, the label map ${picture.width}x${picture.height}. ` +
-      "Open the label map that it belongs to first.");
+      `First open the label map that it belongs to, with a longest side of ${Math.max(ids.width, ids.height)}.`);
   }
   return Int32Array.from(ids.values);
 }
@@ -39,7 +46,9 @@ function check({ width, values }, model, name) {
 /** Return the ids of a label map that is drawn in the colours of the classes. */
 async function readColored(file, { file_colors: colors }) {
   const idOf = new Map(colors.map(([color, id]) => [parseInt(color, 16), id]));
-  const { width, height, values } = await readImage(file, Infinity, false);
+  const image = await openImage(file), { width, height } = image;
+  checkSize(file.name, width, height);
+  const { values } = pictureOf(image, width, height, Infinity, false);
   const at = values.findIndex(value => !idOf.has(value));
   if (at >= 0) {
     const color = [values[at] >> 16, (values[at] >> 8) & 255, values[at] & 255].join(", ");
@@ -50,14 +59,14 @@ async function readColored(file, { file_colors: colors }) {
   return { width, height, values: values.map(value => idOf.get(value)) };
 }
 
-async function readImage(file, longest, hasInstances) {
-  let image;
+async function openImage(file) {
   try {
-    image = await createImageBitmap(file, { colorSpaceConversion: "none" }); // upright by its EXIF
+    return await createImageBitmap(file, { colorSpaceConversion: "none" }); // upright by its EXIF
   } catch {
+    const size = readSize(await file.slice(0, 24).arrayBuffer());
+    if (size) checkSize(file.name, size.width, size.height);
     throw new FileError(`${file.name}: cannot be read as an image. Choose a PNG, JPEG or WebP file.`);
   }
-  return pictureOf(image, image.width, image.height, longest, hasInstances);
 }
 
 /** Return an image or a video's frame as a Picture of colours; what is transparent becomes white, as paper. */

@@ -4,13 +4,16 @@ import { piped } from "png";
 import { decode, rgbBytes, translatedSize } from "wire";
 
 const SCRIPT = { type: "text/javascript" };
+const NO_SIMD = "This browser has no WebAssembly SIMD, which the network needs: samples are shown without their " +
+  "translations. Open the page in a newer browser.";
 
+/** Return the engine; its `obstacle` says why it cannot translate, null where it can. */
 export async function openEngine(model) {
-  const [worker, runtime, wasm, generator] = await Promise.all(["worker", "runtime", "wasm", "generator"].map(part));
-  const ask = asking(new Worker(URL.createObjectURL(new Blob([worker], SCRIPT))));
-  await ask({ runtime: await dataAddress(runtime), wasm, generator }, [wasm.buffer, generator.buffer]);
   const form = { hasClasses: model.classes.length > 0, hasInstances: model.needs_instances };
+  const ask = hasSimd() ? await openNetwork() : null;
   return {
+    obstacle: ask ? null : NO_SIMD,
+
     /** Return the translation as an ImageData. source: a Picture. instances: Int32Array or null. */
     async translate(source, instances) {
       const { width, height } = source;
@@ -37,6 +40,20 @@ export async function openEngine(model) {
       return decode(bytes, width, height, form);
     },
   };
+}
+
+/** Return whether a module may have a function that returns a vector: (type (func (result v128))). */
+function hasSimd() {
+  const header = [0, ...[..."asm"].map(letter => letter.charCodeAt(0)), 1, 0, 0, 0];
+  return Boolean(globalThis.WebAssembly?.validate(new Uint8Array([...header, 1, 5, 1, 0x60, 0, 1, 0x7b])));
+}
+
+/** Return a function that asks the worker, in which the network is open. */
+async function openNetwork() {
+  const [worker, runtime, wasm, generator] = await Promise.all(["worker", "runtime", "wasm", "generator"].map(part));
+  const ask = asking(new Worker(URL.createObjectURL(new Blob([worker], SCRIPT))));
+  await ask({ runtime: await dataAddress(runtime), wasm, generator }, [wasm.buffer, generator.buffer]);
+  return ask;
 }
 
 /** Return the bytes of a part of the page: packed inside it, or a file beside it. */

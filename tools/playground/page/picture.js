@@ -1,47 +1,5 @@
 // A picture that is drawn on: a class or a colour in each pixel, and the instance that the pixel belongs to.
 
-/** Bounds of changed pixels: rows top to bottom - 1 and columns left to right - 1. */
-class Box {
-  constructor(left, top, right, bottom) {
-    Object.assign(this, { left, top, right, bottom });
-  }
-
-  static around(before, after, width, height) {
-    let [left, top, right, bottom] = [width, height, 0, 0];
-    for (let y = 0, at = 0; y < height; y++) {
-      for (let x = 0; x < width; x++, at++) {
-        if (before[at] === after[at]) continue;
-        left = Math.min(left, x);
-        right = Math.max(right, x + 1);
-        top = Math.min(top, y);
-        bottom = y + 1;
-      }
-    }
-    return new Box(left, top, right, bottom);
-  }
-
-  joined(other) {
-    return new Box(
-      Math.min(this.left, other.left), Math.min(this.top, other.top),
-      Math.max(this.right, other.right), Math.max(this.bottom, other.bottom),
-    );
-  }
-
-  get isEmpty() {
-    return this.right <= this.left;
-  }
-
-  cut(pixels, width) {
-    const rows = [];
-    for (let y = this.top; y < this.bottom; y++) rows.push(pixels.slice(y * width + this.left, y * width + this.right));
-    return rows;
-  }
-
-  paste(rows, pixels, width) {
-    rows.forEach((row, number) => pixels.set(row, (this.top + number) * width + this.left));
-  }
-}
-
 /**
  * values: (height * width) class ids, or colours as 0xRRGGBB.
  * instances: (height * width) ids, or null where the network takes none.
@@ -59,24 +17,6 @@ export class Picture {
 
   copy() {
     return new Picture(this.width, this.height, this.values.slice(), this.instances?.slice() ?? null);
-  }
-
-  /** The change from an earlier copy of the same size, to be undone and redone; null where there is none. */
-  changeSince(before) {
-    let box = Box.around(before.values, this.values, this.width, this.height);
-    if (this.instances) box = box.joined(Box.around(before.instances, this.instances, this.width, this.height));
-    if (box.isEmpty) return null;
-    const cut = picture => ({
-      values: box.cut(picture.values, this.width),
-      instances: picture.instances && box.cut(picture.instances, this.width),
-    });
-    return { box, before: cut(before), after: cut(this) };
-  }
-
-  /** Take over one side of a change, `before` or `after`. */
-  apply(box, part) {
-    box.paste(part.values, this.values, this.width);
-    if (this.instances) box.paste(part.instances, this.instances, this.width);
   }
 
   unusedInstance() {
@@ -165,5 +105,13 @@ export class Picture {
       pixels[at] = pixel;
     }
     return image;
+  }
+
+  /** The picture on a canvas, which makes an RGB PNG. */
+  toCanvas(colors) {
+    const canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [this.width, this.height];
+    canvas.getContext("2d", { alpha: false }).putImageData(this.toImageData(colors), 0, 0);
+    return canvas;
   }
 }

@@ -14,7 +14,7 @@ export class FileError extends Error {}
  */
 export async function decodeIds(buffer, name) {
   const bytes = new Uint8Array(buffer), view = new DataView(buffer);
-  if (!SIGNATURE.every((value, at) => bytes[at] === value)) {
+  if (!isPng(bytes)) {
     throw new FileError(`${name}: is no PNG. Save the label map as a PNG of class ids.`);
   }
   const { header, data } = chunks(bytes, view, name);
@@ -24,6 +24,24 @@ export async function decodeIds(buffer, name) {
   if (!inflated) damaged(name);
   const rows = unfiltered(inflated, rowBytes, height, Math.max(1, bits / 8), name);
   return { width, height, values: unpacked(rows, width, height, bits) };
+}
+
+function isPng(bytes) {
+  return SIGNATURE.every((value, at) => bytes[at] === value);
+}
+
+/** Return { width, height } by the first 24 bytes of a PNG, null for other files. */
+export function readSize(buffer) {
+  if (!isPng(new Uint8Array(buffer)) || buffer.byteLength < 24) return null;
+  const view = new DataView(buffer);
+  return { width: view.getUint32(16), height: view.getUint32(20) };
+}
+
+/** Throw FileError if a file has more pixels than a page can open. */
+export function checkSize(name, width, height) {
+  if (width * height <= MAX_PIXELS) return;
+  throw new FileError(
+    `${name}: is ${width}x${height}, more than the ${MAX_PIXELS} pixels that can be opened. Make it smaller.`);
 }
 
 function chunks(bytes, view, name) {
@@ -50,7 +68,8 @@ function readHeader(view, at, length, name) {
       `${name}: holds ${KINDS[kind]}, expected class ids. Make ids of colours with ` +
       "python -m tools.convert_data colors-to-ids FROM TO.");
   }
-  if (!width || !height || width * height > MAX_PIXELS) damaged(name);
+  if (!width || !height) damaged(name);
+  checkSize(name, width, height);
   const known = kind === GREY ? [1, 8, 16] : kind === PALETTE ? [1, 2, 4, 8] : [];
   if (!known.includes(bits)) throw new FileError(`${name}: has ${bits} bits a pixel. Save it as an 8- or 16-bit PNG.`);
   if (view.getUint8(at + 12)) throw new FileError(`${name}: is interlaced. Save it without interlacing.`);

@@ -2,8 +2,8 @@
 
 /** Shows the newest translation. */
 export class ResultView {
-  constructor({ result, over, slider, time }, colors) {
-    Object.assign(this, { result, over, slider, time, colors });
+  constructor({ section, result, over, slider, time }, colors) {
+    Object.assign(this, { section, result, over, slider, time, colors });
     result.getContext("2d", { alpha: false }); // which makes a download RGB
     this.job = null;
     slider.addEventListener("input", () => this.#slide());
@@ -22,10 +22,15 @@ export class ResultView {
     this.result.getContext("2d").putImageData(image, 0, 0);
     const over = this.over.getContext("2d");
     over.imageSmoothingEnabled = false; // a source of another size shows its pixels
-    over.drawImage(canvasOf(job.picture.toImageData(this.colors)), 0, 0, image.width, image.height);
+    over.drawImage(job.picture.toCanvas(this.colors), 0, 0, image.width, image.height);
     const isShort = milliseconds < 1000;
     this.time.textContent = isShort ? `${Math.round(milliseconds)} ms` : `${(milliseconds / 1000).toFixed(1)} s`;
     this.result.dispatchEvent(new CustomEvent("translated", { bubbles: true, detail: { milliseconds } }));
+  }
+
+  /** Mark the picture that is shown as that of another source than the one that is drawn, or as that one's. */
+  markStale(isStale) {
+    this.section.classList.toggle("stale", isStale && this.job !== null);
   }
 
   #slide() {
@@ -54,13 +59,6 @@ export class Strip {
     figure.append(copy, bar);
     this.element.prepend(figure);
   }
-}
-
-function canvasOf(image) {
-  const canvas = document.createElement("canvas");
-  [canvas.width, canvas.height] = [image.width, image.height];
-  canvas.getContext("2d").putImageData(image, 0, 0);
-  return canvas;
 }
 
 function button(text, title, onClick) {

@@ -2,7 +2,33 @@
 
 import { decode, encode, translatedSize } from "wire";
 
+const MODEL = "X-Model"; // the header with a digest of what the page was made for
+const OTHER_MODEL =
+  "The playground was started with another model or other options. Reload the page; it keeps drawings of this model.";
+
+/** The server is not there; it may come back. */
+class NoConnection extends Error {
+  isPassing = true;
+}
+
 export async function openEngine(model) {
+  let server = null; // which model it has, by its first answer
+
+  async function ask(address, options) {
+    let answer;
+    try {
+      answer = await fetch(address, options);
+    } catch {
+      throw new NoConnection("The playground does not answer. Start it again: python -m tools.playground");
+    }
+    const name = answer.headers.get(MODEL);
+    server ??= name;
+    if (name !== server) throw new Error(OTHER_MODEL);
+    if (answer.status === 503) throw new NoConnection(await answer.text());
+    if (!answer.ok) throw new Error(await answer.text());
+    return answer;
+  }
+
   const form = { hasClasses: model.classes.length > 0, hasInstances: model.needs_instances };
   return {
     /** Return the translation as an ImageData. source: a Picture. instances: Int32Array or null. */
@@ -24,17 +50,6 @@ export async function openEngine(model) {
       return decode(new Uint8Array(await answer.arrayBuffer()), width, height, form);
     },
   };
-}
-
-async function ask(address, options) {
-  let answer;
-  try {
-    answer = await fetch(address, options);
-  } catch {
-    throw new Error("The playground does not answer. Start it again: python -m tools.playground");
-  }
-  if (!answer.ok) throw new Error(await answer.text());
-  return answer;
 }
 
 function opaque(rgb, width, height) {
