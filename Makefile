@@ -8,6 +8,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
+PRODUCT := utils data models losses metrics configs inference training tools train.py test.py pairgan.py
 
 .PHONY: help setup demo test test-browser test-all check bench
 
@@ -43,6 +44,7 @@ check: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy .
+	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 $(PRODUCT)
 
 bench: $(INSTALLED)
 	$(BIN)/python -m bench.train_step

@@ -1,6 +1,5 @@
 """The stream of training batches, from a layout, its preprocessing and a sampler."""
 
-import signal
 import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
@@ -20,7 +19,8 @@ from data.layout import Layout, describe_sample
 from data.preprocessing import Preprocessing, place
 from data.sampler import SampleKey, TrainingSampler
 from data.worker_context import worker_context
-from data.worker_monitor import POLL_S, STOPPING_SIGNALS, CurrentSamples, WorkerMonitor
+from data.worker_monitor import POLL_S, CurrentSamples, WorkerMonitor
+from utils import signals
 
 # Loader processes return errors as values: raised there, they would arrive wrapped in a traceback.
 Loaded = Sample | DataError
@@ -184,10 +184,8 @@ def training_batches(
 
 
 def _ignore_signals(_worker: int) -> None:
-    """Ignore Ctrl-C and what else reaches a process group; those that came since the fork are dropped."""
-    for number in STOPPING_SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING_SIGNALS)
+    """Ignore Ctrl-C and what else reaches a process group: the parent handles it, and ends this process."""
+    signals.ignore(signals.STOPPING)
 
 
 @dataclass(frozen=True)

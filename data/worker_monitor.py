@@ -15,18 +15,17 @@ from typing import Generic, Self, TypeVar
 from torch.utils.data import DataLoader, get_worker_info
 
 from data.batch import LoadingError
-from utils.torch_private import loaders_without_signal_handler
+from utils import signals
+from utils.torch_private import is_loader_timeout, loaders_without_signal_handler
 
 T = TypeVar("T")
 
-# those that reach a whole process group: the parent handles them and ends its workers
-STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 POLL_S = 1.0  # the DataLoader's timeout, after which waiting can continue
 _REAPING_S = 5.0  # maximum time between the end of a process and its exit code
 _NOTHING = -1
 _HINTS = {
-    signal.SIGKILL: "often because the memory is full: lower data.workers or train.batch_size",
-    signal.SIGBUS: "often because the shared memory (/dev/shm) is full: enlarge it, or set data.workers=0",
+    "SIGKILL": "often because the memory is full: lower data.workers or train.batch_size",
+    "SIGBUS": "often because the shared memory (/dev/shm) is full: enlarge it, or set data.workers=0",
 }
 _HINT = "python -m tools.check_data finds files that cause this"
 
@@ -35,8 +34,8 @@ def describe_exit(exit_code: int, sample: str | None) -> str:
     """Return how a loader process ended, which sample it was reading, where that is known, and a remedy."""
     how, hint = f"ended with exit code {exit_code}", _HINT
     if exit_code < 0:
-        number = signal.Signals(-exit_code)
-        how, hint = f"was ended by {number.name}", _HINTS.get(number, _HINT)
+        name = signal.Signals(-exit_code).name
+        how, hint = f"was ended by {name}", _HINTS.get(name, _HINT)
     return f"a loader process {how}{f' while it read {sample}' if sample else ''}; {hint}"
 
 
@@ -87,12 +86,8 @@ class WorkerMonitor(Generic[T]):
         self._name_of = name_of
         self._timeout_s = timeout_s
         self._should_stop = should_stop
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING_SIGNALS)  # until the processes ignore them
-        try:
-            with loaders_without_signal_handler():
-                self._iterator: Iterator[T] | None = iter(loader)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        with signals.blocked(signals.STOPPING), loaders_without_signal_handler():  # until the processes ignore them
+            self._iterator: Iterator[T] | None = iter(loader)
         self._deadline_s = math.inf
         self._is_late = False
         self._ended = threading.Event()
@@ -135,7 +130,7 @@ class WorkerMonitor(Generic[T]):
             try:
                 batch = next(self._iterator)
             except (RuntimeError, OSError, EOFError) as error:
-                is_timeout = str(error).startswith("DataLoader timed out")
+                is_timeout = is_loader_timeout(error)
                 lost = self._lost(0 if is_timeout else _REAPING_S)
                 if self._is_late:
                     lost = (

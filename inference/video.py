@@ -44,6 +44,7 @@ from utils.digest import sha256_of_file
 from utils.distributed import World
 from utils.interrupts import deferred
 from utils.log import logger
+from utils.signals import available
 from utils.text import counted
 
 
@@ -226,7 +227,7 @@ def _signals_as_interrupts() -> Iterator[None]:
         sys.stderr.write("interrupted\n")
         sys.exit(128 + number)
 
-    kinds = [kind for kind in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(kind) is signal.SIG_DFL]
+    kinds = [kind for kind in available("SIGTERM", "SIGHUP") if signal.getsignal(kind) is signal.SIG_DFL]
     if threading.current_thread() is not threading.main_thread():
         kinds = []
     for kind in kinds:  # not those that nohup ignores

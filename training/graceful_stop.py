@@ -7,8 +7,7 @@ from typing import Self
 
 from utils.errors import Interrupted
 from utils.interrupts import deferred
-
-SIGNALS = [signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name)]
+from utils.signals import STOPPING
 
 
 class GracefulStop:
@@ -23,7 +22,7 @@ class GracefulStop:
         self._launcher = os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else None
 
     def __enter__(self) -> Self:
-        wanted = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]  # nohup's stay ignored
+        wanted = [number for number in STOPPING if signal.getsignal(number) != signal.SIG_IGN]  # nohup's stay ignored
         self._previous = {number: signal.signal(number, deferred(self._remember)) for number in wanted}
         return self
 

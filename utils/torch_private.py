@@ -1,8 +1,10 @@
-"""Private functions of torch that the project uses, each with a fallback for a torch without it.
+"""Private functions and texts of torch that the project uses, each with a fallback for a torch without it.
 
 tests/utils/test_torch_private.py fails, and names the function, when torch drops one.
 """
 
+import errno
+import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
@@ -10,6 +12,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 
 import torch
 from torch import Tensor
+
+from utils.signals import available
 
 
 def cpu_computes_in_bfloat16() -> bool:
@@ -72,9 +76,28 @@ def loaders_without_signal_handler() -> Iterator[None]:
 
     if hasattr(signal_handling, "_SIGCHLD_handler_set"):
         signal_handling._SIGCHLD_handler_set = True
-    handler = signal.getsignal(signal.SIGCHLD)
+    kinds = available("SIGCHLD") if threading.current_thread() is threading.main_thread() else ()
+    handlers = [(kind, signal.getsignal(kind)) for kind in kinds]
     try:
         yield
     finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGCHLD, handler or signal.SIG_DFL)
+        for kind, handler in handlers:
+            signal.signal(kind, handler or signal.SIG_DFL)
+
+
+def is_loader_timeout(error: Exception) -> bool:
+    """Return whether a DataLoader raised `error` because no batch came within its timeout.
+
+    The error has no class of its own. With another text a run would end at the first batch that takes so long.
+    """
+    return isinstance(error, RuntimeError) and str(error).startswith("DataLoader timed out")
+
+
+def is_system_error(error: Exception) -> bool:
+    """Return whether a file could not be read for a reason of the moment, such as too many open files.
+
+    torch has RuntimeErrors for some of them, which quote the system. Those of another text count as damage of the file.
+    """
+    quoted = (os.strerror(number) for number in (errno.EMFILE, errno.ENFILE, errno.ENOMEM))
+    is_quoted = isinstance(error, RuntimeError) and any(text in str(error) for text in quoted)
+    return is_quoted or isinstance(error, OSError | MemoryError)

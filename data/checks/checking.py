@@ -136,7 +136,7 @@ class _Worker:
     def __init__(self, check: Check) -> None:
         self._check = check
         self.connection, theirs = multiprocessing.Pipe()
-        self._process = multiprocessing.Process(target=_work, args=(check, theirs, os.getpid()), daemon=True)
+        self._process = multiprocessing.Process(target=_work, args=(check, theirs, _ORPHAN_S), daemon=True)
         self._process.start()
         theirs.close()
         self.assigned: deque[int] = deque()
@@ -180,11 +180,12 @@ class _Worker:
         return self._process.exitcode or 0
 
 
-def _work(check: Check, connection: Connection, parent: int) -> None:
+def _work(check: Check, connection: Connection, orphan_s: float) -> None:
+    parent = os.getppid()  # where the process was forked from a server, the server
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
     torch.set_num_threads(1)
     while True:
-        while not connection.poll(_ORPHAN_S):
+        while not connection.poll(orphan_s):
             if os.getppid() != parent:
                 return
         connection.send(check(connection.recv()))

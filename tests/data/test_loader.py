@@ -1,6 +1,8 @@
+import multiprocessing
 import os
 import subprocess
 import sys
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from data.loader import TrainingDataset, training_batches
 from data.preprocessing import Preprocessing
 from data.sampler import TrainingSampler
 from data.side_by_side import SideBySide
+from tests import processes  # noqa: F401 - its server forks at once
 from tests.conftest import save_image
 
 CROPS = Preprocessing(
@@ -57,6 +60,14 @@ def test_a_loader_process_stacks_into_memory_that_the_training_reads(monkeypatch
 
     monkeypatch.setattr(Batch, "of", checked)
     assert len(batches(facades(), 1, n_workers=1)) == 1  # a failed assertion in the process ends the stream
+
+
+@pytest.mark.parametrize("method", ["forkserver", pytest.param("spawn", marks=pytest.mark.slow)])
+def test_processes_that_are_not_forked_load_the_same(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    """macOS and Windows spawn processes, Python 3.14 forks them from a server."""
+    expected = batches(facades(), 3, n_workers=0)
+    monkeypatch.setattr(multiprocessing, "get_context", partial(multiprocessing.get_context, method))
+    assert_equal(batches(facades(), 3, n_workers=1), expected)
 
 
 def test_the_stream_can_start_at_any_batch() -> None:

@@ -23,9 +23,10 @@ from data.facades.dataset import SyntheticFacades
 from data.loader import TrainingDataset, training_batches
 from data.preprocessing import Preprocessing
 from data.sampler import TrainingSampler
-from data.worker_monitor import STOPPING_SIGNALS, StoppedWaiting
+from data.worker_monitor import StoppedWaiting
 from tests.conftest import TINY_CONFIG, save_image
 from tests.runs import assert_equal, checkpoint, run, without_config
+from utils import signals
 from utils.cli import run_entry_point
 
 pytestmark = pytest.mark.row(18)
@@ -215,7 +216,7 @@ def test_a_process_that_is_killed_while_it_reads_an_event_leaves_no_lock(monkeyp
         next(stream)
 
 
-@pytest.mark.parametrize("number", STOPPING_SIGNALS)
+@pytest.mark.parametrize("number", signals.STOPPING)
 def test_a_signal_to_a_process_that_has_just_been_forked_is_the_parents(
     monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:

@@ -1,13 +1,18 @@
 """Each private function of torch is there, and the project works without it."""
 
 import signal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 import torch._inductor.config
 import torch.fx.experimental._config
 from torch import nn
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
+from tests.limits import only_so_many_files
 from utils.precision import choose_precision
 from utils.torch_private import (
     allow_sizes_of_one,
@@ -15,6 +20,8 @@ from utils.torch_private import (
     cpu_computes_in_bfloat16,
     cpu_has_matrix_units,
     freeze_compiled_weights,
+    is_loader_timeout,
+    is_system_error,
     loaders_without_signal_handler,
 )
 
@@ -90,3 +97,30 @@ def test_a_dead_loader_process_interrupts_nothing(monkeypatch: pytest.MonkeyPatc
     with loaders_without_signal_handler():
         handling._set_SIGCHLD_handler()
     assert signal.getsignal(signal.SIGCHLD) is before
+
+
+def test_a_batch_that_is_late_is_told_from_other_errors() -> None:
+    iterator: Any = SimpleNamespace(_timeout=1.0, _try_get_data=lambda _timeout_s: (False, None))
+    with pytest.raises(RuntimeError) as caught:
+        _MultiProcessingDataLoaderIter._get_data(iterator)
+    assert is_loader_timeout(caught.value), f"torch {torch.__version__} has another text: {caught.value}"
+    assert not is_loader_timeout(RuntimeError("DataLoader worker (pid 1) exited unexpectedly"))
+
+
+@pytest.mark.parametrize("n_files", [0, 1])
+def test_too_many_open_files_are_no_damage_of_the_file(tmp_path: Path, n_files: int) -> None:
+    path = tmp_path / "x.pt"
+    torch.save({"x": torch.zeros(1)}, path)
+    with only_so_many_files(n_files), pytest.raises((OSError, RuntimeError)) as caught:
+        torch.load(path, mmap=True, weights_only=True)
+    assert is_system_error(caught.value), f"torch {torch.__version__} has another text: {caught.value}"
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(RuntimeError) as damaged:
+        torch.load(path, mmap=True, weights_only=True)
+    assert not is_system_error(damaged.value)
+
+
+def test_too_little_memory_is_no_damage_of_a_file() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        torch.zeros(2**60, dtype=torch.uint8)
+    assert is_system_error(caught.value), f"torch {torch.__version__} has another text: {caught.value}"

@@ -36,6 +36,7 @@ from utils.cli import ArgumentParser, run_entry_point, whole_number
 from utils.device import choose_device
 from utils.errors import ConfigError
 from utils.log import log_to_console, logger
+from utils.signals import available
 
 PORT = 8765
 
@@ -190,8 +191,8 @@ def until_signal() -> Iterator[None]:
 
     The handlers stay: a second signal interrupts what is done after the block.
     """
-    for kind in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if kind != signal.SIGHUP or signal.getsignal(kind) is not signal.SIG_IGN:
+    for kind in available("SIGINT", "SIGTERM", "SIGHUP"):
+        if kind.name != "SIGHUP" or signal.getsignal(kind) is not signal.SIG_IGN:
             signal.signal(kind, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
         yield
