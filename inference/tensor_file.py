@@ -1,7 +1,6 @@
 """A tensor in a temporary file, written and read by windows."""
 
 import errno
-import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,7 +41,7 @@ class TensorFile:
         rows = part[0].permute(1, 2, 0).contiguous().cpu().view(torch.uint8).numpy()
         try:
             for row, position in zip(rows, self._positions(window), strict=True):
-                os.pwrite(self._file.fileno(), row.data, position)
+                self._write_at(position, row.data)
         except OSError as error:
             if error.errno == errno.ENOSPC:
                 error.strerror = "no space left for the temporary files of --tile"
@@ -55,8 +54,27 @@ class TensorFile:
         part = torch.empty(height, width, len(self._like), dtype=self._like.dtype)
         rows = part.view(torch.uint8).numpy()
         for row, position in zip(rows, self._positions(window), strict=True):
-            os.preadv(self._file.fileno(), [row.data], position)
+            self._read_at(position, row.data)
         return part.to(self._like.device).permute(2, 0, 1)[None].contiguous()
+
+    def _write_at(self, position: int, left: memoryview) -> None:
+        """Write all bytes: a disk that is nearly full takes some of them, and refuses the next call."""
+        self._file.seek(position)
+        left = left.cast("B")
+        while left:
+            left = left[self._file.write(left) :]
+
+    def _read_at(self, position: int, left: memoryview) -> None:
+        """Read bytes until `left` is full; raise OSError where the file ends before."""
+        self._file.seek(position)
+        left = left.cast("B")
+        while left:
+            n_bytes = self._file.readinto(left)
+            if not n_bytes:
+                raise OSError(
+                    errno.EIO, "a temporary file of --tile is shorter than what was written", str(self._folder)
+                )
+            left = left[n_bytes:]
 
     def _positions(self, window: Window) -> Iterator[int]:
         """Yield the position of each row of a window in the file, in bytes."""
