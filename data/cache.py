@@ -15,6 +15,7 @@ import torch
 from data.batch import MAPS, Sample
 from data.layout import Layout, Origin
 from data.preprocessing import Preprocessing, place
+from utils.torch_private import is_system_error
 
 _FORMAT = 2  # of the files; part of the keys
 _NAMES = f"??/{'?' * 62}.pt*"  # of the files: their keys, SHA-256 in hexadecimal digits
@@ -79,9 +80,10 @@ class SampleCache:
             sample = Sample(name, **{kind: maps[kind] for kind in MAPS if kind in maps})  # earlier versions have fewer
         except FileNotFoundError:
             return None
-        except Exception:  # noqa: BLE001  a damaged file can raise anything; its sample is decoded again
-            with suppress(OSError):
-                path.unlink()
+        except Exception as error:  # noqa: BLE001  a damaged file can raise anything; its sample is decoded again
+            if not is_system_error(error):
+                with suppress(OSError):
+                    path.unlink()
             return None
         self._touch(path)
         return sample

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from utils.digest import sha256_of_file
 from utils.errors import UserError
+from utils.torch_private import is_system_error
 
 SILENCE_S = 10.0  # without data, after which a download has failed
 
@@ -119,5 +120,6 @@ def _read(path: Path, remedy: str) -> Weights:
     try:
         tensors = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file can make the unpickler raise anything
-        raise WeightsError(f"{path}: cannot be read as weights; {remedy}") from error
+        problem = "now; try again" if is_system_error(error) else f"as weights; {remedy}"
+        raise WeightsError(f"{path}: cannot be read {problem}") from error
     return Weights(path, tensors if isinstance(tensors, dict) else {}, remedy)

@@ -13,11 +13,13 @@ import data.map_reader
 from configs import build, sample_cache
 from configs.load import load_config
 from configs.schema import Config
+from data.batch import Sample
 from data.cache import CachedLayout, SampleCache
 from data.layout import Layout
 from data.loader import TrainingDataset
 from data.sampler import SampleKey
 from tests.conftest import save_image
+from tests.limits import only_so_many_files
 from tests.runs import assert_equal
 
 SETTINGS = ["data.layout=paired_folders", "data.n_classes=5", "data.flip=true"]
@@ -338,3 +340,11 @@ def test_room_is_left_to_batches_and_checkpoints(
     )
     layout.read(0)
     assert bool(list(tmp_path.rglob("*.pt"))) == is_kept
+
+
+def test_a_file_that_cannot_be_read_now_is_kept(tmp_path: Path) -> None:
+    cache, key = SampleCache(tmp_path, 2**30), "0" * 64
+    cache.keep(Sample("a", torch.zeros(1, 2, 2), None, None), by_content=key, by_state="1" * 64)
+    with only_so_many_files(1):
+        assert cache.read(key, "a") is None
+    assert cache.read(key, "a") is not None
