@@ -13,11 +13,16 @@ from training.json_lines import JsonLines
 from utils.gallery import Row, Swatch, write_gallery
 from utils.log import logger
 
+MOST_LATEST = 100  # validations that the page shows all of, and as many earlier ones at most
+
 
 class SamplePage:
-    """The page index.html of a folder: the samples of all validations, the latest first.
+    """The page index.html of a folder: the samples of the validations, the latest first.
 
-    A run that resumes from an earlier step continues it. A disk that fails costs the page, not the run.
+    Of a long run it shows the validations of `shown_steps`, so that writing and opening it does not take ever longer;
+    rows.jsonl and the images are of all. A run that resumes from an earlier step continues it. A disk that fails costs
+    the page, not the run.
+
     legend: the classes of label maps.
     can_draw: whether the playground takes the network, whose command the page shows then.
     """
@@ -42,6 +47,8 @@ class SamplePage:
 
     def write(self) -> None:
         """Write the page."""
+        steps = list(dict.fromkeys(row["step"] for row in self._rows.rows))
+        shown = frozenset(shown_steps(steps))
         rows = [
             Row(
                 f"{row['name']}, step {row['step']}",
@@ -49,18 +56,28 @@ class SamplePage:
                 metrics={"step": row["step"], **{TITLES.get(name, name): v for name, v in row["metrics"].items()}},
             )
             for row in reversed(self._rows.rows)
+            if row["step"] in shown
         ]
         run_folder = self._folder.parent
+        title = run_folder.name + (f", {len(shown)} of {len(steps)} validations" if len(shown) < len(steps) else "")
         command = shlex.join(["python", "-m", "tools.playground", "--checkpoint", str(run_folder)])
         with _forgiving_disk():
             write_gallery(
                 self._folder / "index.html",
                 rows,
-                run_folder.name,
+                title,
                 order="latest validation first",
                 command=command if self._can_draw else None,
                 legend=self._legend,
             )
+
+
+def shown_steps(steps: Sequence[int]) -> list[int]:
+    """Return the latest MOST_LATEST of the steps in order, and at most as many earlier ones at even distances."""
+    earlier, latest, stride = steps[:-MOST_LATEST], steps[-MOST_LATEST:], 1
+    while len(earlier) > MOST_LATEST * stride:
+        stride *= 2  # so that a step which is left out stays so
+    return [*earlier[::stride], *latest]
 
 
 @contextmanager
