@@ -1,10 +1,10 @@
 """Trained networks from files: checkpoints, exported .safetensors files, the originals' weight files."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
@@ -30,6 +30,7 @@ from models.unet_generator import UnetGenerator
 from utils.checkpoint import (
     MOST_NAMED,
     CheckpointError,
+    MissingCheckpointError,
     check_training_state,
     checkpoints_beside,
     is_training_state,
@@ -38,6 +39,8 @@ from utils.checkpoint import (
 from utils.checkpoint_folder import latest_file, newest_run
 from utils.log import logger
 from utils.safetensors_file import SUFFIX, read_safetensors
+
+T = TypeVar("T")
 
 EXPORT_FORMAT = "pairgan-generator"
 EXPORT_VERSION = "1"
@@ -52,6 +55,7 @@ class LoadedGenerator:
     config: its settings; for an original's file, those that follow from its shapes.
     step: the training step of the weights; None for an original's file, which does not hold it.
     weights: "average" for a moving average, otherwise "raw". An exported file counts as raw, whatever was exported.
+    sha256: of the file that was read, which a training may replace; None where nobody asked for it.
     """
 
     file: Path
@@ -59,6 +63,7 @@ class LoadedGenerator:
     step: int | None
     generator: nn.Module
     weights: str = "raw"
+    sha256: str | None = None
 
     @property
     def name(self) -> str:
@@ -119,6 +124,21 @@ def _runs_in(folder: Path) -> list[Path]:
     return sorted({folder / path.parts[0] for path in files})
 
 
+def load_from(checkpoint: Path | None, load: Callable[[Path], T], kind: NetworkKind = "generator") -> tuple[Path, T]:
+    """Return the file of `find_checkpoint_file`, and what `load` reads from it; the next one if a training deletes it.
+
+    Raises:
+        CheckpointError: there is none, or `load` raises it.
+    """
+    while True:
+        file = find_checkpoint_file(checkpoint, kind)
+        try:
+            return file, load(file)
+        except MissingCheckpointError:
+            if file.exists():  # it is another file that is missing
+                raise
+
+
 def load_generator(
     file: Path,
     overrides: Sequence[str] = (),
@@ -141,7 +161,7 @@ def load_generator(
     """
     if file.suffix == SUFFIX:
         return _load_exported(file, overrides)
-    state = read_weights_file(file)
+    state = read_weights_file(file, is_mapped=True)
     if not is_training_state(state):
         generator, config = original_generator(
             file,
@@ -174,7 +194,7 @@ def load_network(file: Path, kind: NetworkKind) -> nn.Module:
         CheckpointError, OriginalWeightsError, ConfigError: the file cannot be used, or holds another network.
     """
     is_exported = file.suffix == SUFFIX
-    state = {} if is_exported else read_weights_file(file)
+    state = {} if is_exported else read_weights_file(file, is_mapped=True)
     if is_exported or is_training_state(state):
         if kind == "discriminator":
             return _load_discriminator(file, state)

@@ -55,7 +55,7 @@ def generator_origin(loaded: LoadedGenerator, predictor: Predictor, *, keeps_siz
     return {
         "step": loaded.step,
         "checkpoint": str(loaded.file),
-        "checkpoint_sha256": sha256_of_file(loaded.file),
+        "checkpoint_sha256": loaded.sha256 or sha256_of_file(loaded.file),
         "weights": loaded.weights,
         "precision": f"{precision.opt_level} {precision.compute_dtype}".replace("torch.", ""),
         "resizing": "none" if keeps_sizes or data.preprocess == "none" else resizing,

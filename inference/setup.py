@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -13,7 +14,7 @@ from configs.stored_images import target_dtype
 from data.batch import DataError
 from data.layout import Layout
 from inference.feature_sampler import FeatureSampler, load_clusters, sample_config
-from inference.load import LoadedGenerator, find_checkpoint_file, load_generator
+from inference.load import LoadedGenerator, load_from, load_generator
 from inference.predictor import Predictor, Tiles
 from inference.request import Request
 from inference.style_image import StyleImage
@@ -23,9 +24,12 @@ from models.feature_encoder import FeatureConditionedGenerator
 from models.noise_channels import takes_noise
 from models.style_encoder import predicting_part
 from models.style_stem import takes_style
+from utils.atomic_file import unreplaced
 from utils.checkpoint import CheckpointError
 from utils.compilation import compiled, what_compiling_lacks
 from utils.cpu_memory import give_freed_memory_back, keep_freed_memory
+from utils.digest import sha256_of_file
+from utils.distributed import World
 from utils.errors import ConfigError
 from utils.log import logger
 from utils.precision import allow_tf32, choose_precision
@@ -40,21 +44,32 @@ def prepare_device(device: torch.device, request: Request) -> None:
     torch.backends.cudnn.benchmark = not request.keeps_sizes  # the search is repeated for each size
 
 
+def load_generator_together(request: Request, world: World) -> LoadedGenerator:
+    """Return what `load_requested_generator` of the main process does, on each: a training may save meanwhile."""
+    loaded = load_requested_generator(request) if world.is_main else None
+    file = world.gather(loaded.file if loaded else None)[0]
+    return loaded or load_requested_generator(replace(request, checkpoint=file))
+
+
 def load_requested_generator(request: Request) -> LoadedGenerator:
-    """Read the generator of --checkpoint and report its file.
+    """Read the generator of --checkpoint, with the SHA-256 of its file, and report that.
 
     Raises:
         CheckpointError, OriginalWeightsError, ConfigError: the file or an override cannot be used.
     """
-    file = find_checkpoint_file(request.checkpoint)
-    loaded = load_generator(
-        file,
-        request.overrides,
+    load = partial(
+        load_generator,
+        overrides=request.overrides,
         has_instances=request.instances is not None,
         n_features=_n_features_of_original(request),
         features_are_drawn=request.clusters is not None,
         raw_weights=request.weights == "raw",
     )
+
+    def load_with_digest(file: Path) -> LoadedGenerator:
+        return unreplaced(file, lambda: replace(load(file), sha256=sha256_of_file(file)))
+
+    file, loaded = load_from(request.checkpoint, load_with_digest)
     logger.info("checkpoint   %s", file)
     if loaded.step is None:
         _report_original(loaded)

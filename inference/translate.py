@@ -25,7 +25,7 @@ from inference.request import Existing, Request
 from inference.setup import (
     build_predictor,
     choose_feature_sampler,
-    load_requested_generator,
+    load_generator_together,
     pixels_of_one_size,
     prepare_device,
     report_features,
@@ -57,7 +57,7 @@ def translate(request: Request) -> None:
             translate_video(video, request, world)
             return
         prepare_device(world.device, request)
-        loaded = load_requested_generator(request)
+        loaded = load_generator_together(request, world)
         feature_sampler = choose_feature_sampler(loaded, request)
         style = encode_style(loaded, request.style)
         layout = build_input(loaded, feature_sampler, request)

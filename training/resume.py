@@ -1,6 +1,7 @@
 """Where a run starts: from a checkpoint, or with initial weights."""
 
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from configs.load import config_differences, config_from_dict
 from configs.schema import Config, TrainConfig
 from configs.splits import validation_split
 from data.fingerprint import difference
-from inference.load import find_checkpoint_file, load_network
+from inference.load import load_from, load_network
 from inference.original_folder import NetworkKind
 from models.weight_transfer import transfer_weights
 from training.best import can_be_compared, read_best, saved_score
@@ -202,8 +203,8 @@ def initialize_networks(training: Training) -> list[str]:
     for key, setting, network in files:
         if setting is None:
             continue
-        file = find_checkpoint_file(Path(setting).expanduser(), key)
-        transfer = transfer_weights(load_network(file, key), network.module)
+        file, loaded = load_from(Path(setting).expanduser(), partial(load_network, kind=key), key)
+        transfer = transfer_weights(loaded, network.module)
         network.load_weights(network.module.state_dict())
         if not transfer.loaded:
             raise ConfigError(

@@ -1,8 +1,11 @@
 """Writing files that other processes, and the next start after a crash, see complete or not at all."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 def temporary_path(path: Path) -> Path:
@@ -35,3 +38,30 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def unreplaced(path: Path, read: Callable[[], T]) -> T:
+    """Return what `read` makes of `path` and files beside it; again where another process has replaced it meanwhile.
+
+    Raises:
+        Exception: that of `read`, where the file has stayed.
+    """
+    while True:
+        before = _state(path)
+        try:
+            result = read()
+        except Exception:
+            if _state(path) == before:
+                raise
+        else:
+            if _state(path) in (before, None):  # what was read before it was deleted is valid
+                return result
+
+
+def _state(path: Path) -> tuple[int, ...] | None:
+    """Return what differs once a file has been replaced; None where there is none."""
+    if path.is_file():
+        with suppress(FileNotFoundError):
+            state = path.stat()
+            return state.st_ino, state.st_size, state.st_mtime_ns
+    return None

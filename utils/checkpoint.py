@@ -1,5 +1,6 @@
 """Checkpoint files: written so that no crash loses one, read without running code from them."""
 
+import errno
 import hashlib
 import json
 import os
@@ -7,17 +8,19 @@ import pickle
 import re
 import shutil
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
 import torch
 
 from utils import instants
-from utils.atomic_file import replacing
+from utils.atomic_file import path_in_errors, replacing, unreplaced
 from utils.digest import sha256_of_file
 from utils.errors import UserError
 from utils.pickle_contents import holds_code
+from utils.torch_private import is_system_error
 
 FORMAT = "pairgan-training"
 FORMAT_VERSION = 2
@@ -41,6 +44,10 @@ class CheckpointError(UserError):
 
 class DamagedCheckpointError(CheckpointError):
     """A file is not what was written; an earlier checkpoint can replace it."""
+
+
+class MissingCheckpointError(CheckpointError):
+    """There is no such file, perhaps no longer: a training deletes old checkpoints."""
 
 
 def manifest_path(path: Path) -> Path:
@@ -83,18 +90,26 @@ def write_weights_file(path: Path, state: dict[str, Any]) -> None:
     _write_atomically(path, lambda file: _serialize(state, file))
 
 
-def read_weights_file(path: Path) -> dict[str, Any]:
+def read_weights_file(path: Path, *, is_mapped: bool = False) -> dict[str, Any]:
     """Return the dict of tensors and plain types that torch.save wrote to `path`, on the CPU; no code in it is run.
+
+    is_mapped: leave the tensors of a checkpoint of this application in the file, of which the system reads those that
+        are used; they are not to be kept.
 
     Raises:
         CheckpointError: the file is missing, damaged, holds no dict, or holds other types.
     """
+    return unreplaced(path, lambda: _read(path, is_mapped=is_mapped))
+
+
+def _read(path: Path, *, is_mapped: bool) -> dict[str, Any]:
     is_verified = check_file(path)
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, MemoryError) as error:
-        raise CheckpointError(f"{path}: cannot be read now: {str(error) or 'too little memory'}; try again") from error
+        state = _load(path, is_mapped=is_mapped and zipfile.is_zipfile(path))
     except Exception as error:  # a damaged file can make the unpickler raise anything
+        if is_system_error(error):
+            reason = str(error) or "too little memory"
+            raise CheckpointError(f"{path}: cannot be read now: {reason}; try again") from error
         if isinstance(error, pickle.UnpicklingError) and holds_code(path):
             raise DamagedCheckpointError(
                 f"{path}: damaged or not a checkpoint: holds more than tensors and plain types, which could run code, "
@@ -109,6 +124,13 @@ def read_weights_file(path: Path) -> dict[str, Any]:
     if is_training_state(state) and not is_verified:
         _check_records(path)
     return cast(dict[str, Any], state)
+
+
+def _load(path: Path, *, is_mapped: bool) -> object:
+    state = torch.load(path, map_location="cpu", weights_only=True, mmap=is_mapped)
+    if is_mapped and not (isinstance(state, dict) and is_training_state(state)):
+        return _load(path, is_mapped=False)  # other programs write their files in place, while they may be mapped
+    return state
 
 
 def is_training_state(state: dict[str, Any]) -> bool:
@@ -149,7 +171,7 @@ def check_file(path: Path) -> bool:
     if path.is_dir():
         raise CheckpointError(f"{path}: a folder, not a checkpoint file; name a file in it")
     if not path.is_file():
-        raise CheckpointError(f"{path}: no such checkpoint file{checkpoints_beside(path)}")
+        raise MissingCheckpointError(f"{path}: no such checkpoint file{checkpoints_beside(path)}")
     is_verified = _matches_manifest(path)
     with path.open("rb") as file:
         beginning = file.read(64).lstrip()
@@ -245,9 +267,9 @@ def _matches_manifest(path: Path) -> bool:
 def _check_container(path: Path) -> None:
     """Raise DamagedCheckpointError unless a file is an uncompressed archive, as torch.save writes: no zip bomb."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with _archive(path) as archive:
             records = archive.infolist()
-    except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
+    except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
         raise DamagedCheckpointError(
             f"{path}: damaged or not a checkpoint: its directory cannot be read; {_remedy(path)}"
         ) from error
@@ -256,13 +278,25 @@ def _check_container(path: Path) -> None:
         raise DamagedCheckpointError(f"{path}: damaged or not a checkpoint: it is compressed; name another file")
 
 
+@contextmanager
+def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Open an archive; raise BadZipFile where the system refuses a position that only a damaged directory has."""
+    try:
+        with path_in_errors(path), zipfile.ZipFile(path) as archive:
+            yield archive
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # such as EIO and EMFILE, which are no damage
+            raise
+        raise zipfile.BadZipFile(error.strerror) from error
+
+
 def _check_records(path: Path) -> None:
     """Raise if a checkpoint does not match the checksums of its own records, for lack of a manifest."""
-    with zipfile.ZipFile(path) as archive:
-        try:
+    try:
+        with _archive(path) as archive:
             damaged = archive.testzip()
-        except (zipfile.BadZipFile, EOFError, OSError, ValueError) as error:
-            damaged = str(error)
+    except (zipfile.BadZipFile, EOFError, ValueError) as error:
+        damaged = str(error)
     if damaged:
         raise DamagedCheckpointError(f"{path}: damaged at {damaged}; use an earlier checkpoint of the run")
 
@@ -279,7 +313,9 @@ def _serialize(state: dict[str, Any], file: IO[bytes]) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Sync a folder, so that a rename in it survives a power cut."""
+    """Sync a folder, so that a rename in it survives a power cut; Windows opens no folders."""
+    if os.name == "nt":
+        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

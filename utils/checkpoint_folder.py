@@ -2,16 +2,19 @@
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from utils import instants
-from utils.atomic_file import temporary_path
+from utils.atomic_file import temporary_path, unreplaced
 from utils.checkpoint import (
     CheckpointError,
     DamagedCheckpointError,
+    MissingCheckpointError,
     check_file,
     load_checkpoint,
     manifest_path,
@@ -55,7 +58,8 @@ def newest_run(root: Path) -> Path | None:
     """
     written: dict[Path, float] = {}
     for path in root.glob("*/checkpoint-*.pt"):
-        written[path.parent] = max(path.stat().st_mtime, written.get(path.parent, 0))
+        with suppress(FileNotFoundError):  # a training has just deleted it
+            written[path.parent] = max(path.stat().st_mtime, written.get(path.parent, 0))
     newest = max(written, key=lambda folder: written[folder], default=None)
     if newest and len(written) > 1 and written[newest] > time.time() + CLOCKS_DIFFER_S:
         raise CheckpointError(f"{newest}: its checkpoints are dated in the future; name a run with --checkpoint")
@@ -71,9 +75,11 @@ def latest_valid(run_folder: Path, warn: Callable[[str], object]) -> LoadedCheck
         CheckpointError: all are damaged, or the latest valid one has a newer format.
     """
     damaged: list[Path] = []
-    for path in reversed(list_checkpoints(run_folder)):
+    for path in _latest_first(run_folder):
         try:
             return LoadedCheckpoint(path, load_checkpoint(path), damaged)
+        except MissingCheckpointError:
+            continue
         except DamagedCheckpointError as error:
             warn(f"skipped {error}")
             damaged.append(path)
@@ -91,23 +97,34 @@ def latest_file(run_folder: Path, warn: Callable[[str], object]) -> Path | None:
     Raises:
         CheckpointError: all are damaged.
     """
-    files = list_checkpoints(run_folder)
-    for path in reversed(files):
+    n_damaged = 0
+    for path in _latest_first(run_folder):
         try:
-            check_file(path)
+            unreplaced(path, partial(check_file, path))
             return path
+        except MissingCheckpointError:
+            continue
         except DamagedCheckpointError as error:
             warn(f"skipped {error}")
-    if files:
-        raise CheckpointError(f"{run_folder}: none of its {len(files)} checkpoints is valid; name another run")
+            n_damaged += 1
+    if n_damaged:
+        raise CheckpointError(f"{run_folder}: none of its {n_damaged} checkpoints is valid; name another run")
     return None
+
+
+def _latest_first(run_folder: Path) -> Iterator[Path]:
+    """Yield the checkpoints of a run from the highest step down, and those that a training writes meanwhile."""
+    seen: set[Path] = set()
+    while left := [path for path in list_checkpoints(run_folder) if path not in seen]:
+        seen.add(left[-1])
+        yield left[-1]
 
 
 def archive_damaged(damaged: list[Path]) -> None:
     """Rename damaged checkpoints to NAME.damaged, so that they are neither counted nor overwritten."""
     for path in damaged:
         manifest_path(path).unlink(missing_ok=True)
-        path.rename(path.with_name(f"{path.name}.damaged"))
+        path.replace(path.with_name(f"{path.name}.damaged"))
 
 
 def sweep(run_folder: Path) -> None:

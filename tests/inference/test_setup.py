@@ -1,12 +1,50 @@
+"""Generators for translation: their precision, and their files while a training writes checkpoints."""
+
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from tests.runs import translate
+from inference.origin_record import generator_origin
+from inference.request import Request
+from inference.setup import build_predictor, load_generator_together, load_requested_generator
+from tests.runs import checkpoint, translate, translation_script
+from utils.checkpoint import save_checkpoint
+from utils.checkpoint_folder import checkpoint_path
+from utils.digest import sha256_of_file
+from utils.distributed import World
+
+CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize(("level", "wanted"), [("O0", "ieee"), ("O2", "tf32")])
 def test_float32_is_no_tf32_at_o0(tiny_run: Path, tmp_path: Path, level: str, wanted: str) -> None:
     translate("--checkpoint", str(tiny_run), "--opt-level", level, "--output", str(tmp_path))
     assert torch.backends.cudnn.conv.fp32_precision == wanted  # type: ignore[attr-defined]
+
+
+def request(run_folder: Path) -> Request:
+    return Request(**vars(translation_script().parse_arguments(["--checkpoint", str(run_folder)])))
+
+
+def test_the_recorded_digest_is_that_of_the_file_that_was_read(trained_config: Path) -> None:
+    wanted = request(trained_config.parent / "runs" / "tiny")
+    loaded = load_requested_generator(wanted)
+    digest = sha256_of_file(loaded.file)
+    loaded.file.write_bytes(b"replaced")
+    predictor = build_predictor(loaded, None, CPU, wanted)
+    assert generator_origin(loaded, predictor, keeps_sizes=True)["checkpoint_sha256"] == digest
+
+
+def test_all_processes_read_the_checkpoint_of_the_main_one(
+    trained_config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_folder = trained_config.parent / "runs" / "tiny"
+    first, next_one = (checkpoint_path(run_folder, step) for step in (4, 5))
+    sent: list[Any] = []
+    monkeypatch.setattr(World, "gather", lambda _world, value: [*sent, value][:1])
+    sent.append(load_generator_together(request(run_folder), World(0, 2, CPU)).file)
+    save_checkpoint(next_one, checkpoint(trained_config, 4) | {"step": 5})
+    assert load_requested_generator(request(run_folder)).file == next_one
+    assert load_generator_together(request(run_folder), World(1, 2, CPU)).file == first

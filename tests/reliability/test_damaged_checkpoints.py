@@ -211,7 +211,11 @@ def test_a_damaged_manifest_does_not_cost_the_checkpoint(whole: Path, content: s
         load_checkpoint(whole)
 
 
-@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), MemoryError()])
+@pytest.mark.parametrize(
+    "error",
+    [OSError(5, "Input/output error"), MemoryError(), RuntimeError("unable to mmap: Cannot allocate memory (12)")],
+    ids=lambda error: type(error).__name__,
+)
 def test_what_cannot_be_read_now_is_not_taken_for_damaged(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:

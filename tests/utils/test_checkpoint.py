@@ -1,11 +1,22 @@
+import errno
 import os
+import zipfile
 from pathlib import Path
 
 import pytest
 import torch
 
-from utils.checkpoint import FORMAT_VERSION, CheckpointError, load_checkpoint, manifest_path, save_checkpoint
+from utils import checkpoint
+from utils.checkpoint import (
+    FORMAT_VERSION,
+    CheckpointError,
+    load_checkpoint,
+    manifest_path,
+    read_weights_file,
+    save_checkpoint,
+)
 from utils.checkpoint_folder import checkpoint_path, list_checkpoints, remove_old_checkpoints
+from utils.digest import sha256_of_file
 
 
 def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -127,3 +138,49 @@ def test_code_in_a_file_is_not_run(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError):
         load_checkpoint(tmp_path / "evil.pt")
     assert not (tmp_path / "executed").exists()
+
+
+def test_a_checkpoint_replaced_before_its_checksum_is_not_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "best.pt"
+    save_checkpoint(path, {"step": 1})
+
+    def replace_and_hash(file: Path) -> str:
+        monkeypatch.undo()
+        save_checkpoint(path, {"step": 2})
+        return sha256_of_file(file)
+
+    monkeypatch.setattr(checkpoint, "sha256_of_file", replace_and_hash)
+    assert load_checkpoint(path)["step"] == 2
+
+
+@pytest.mark.parametrize("has_manifest", [True, False])
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
+def test_an_archive_that_cannot_be_opened_now_is_not_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_manifest: bool, number: int
+) -> None:
+    path = checkpoint_path(tmp_path, 1)
+    save_checkpoint(path, {"step": 1})
+    if not has_manifest:
+        manifest_path(path).unlink()
+
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(zipfile, "ZipFile", fail)
+    with pytest.raises(OSError, match=os.strerror(number)) as caught:
+        load_checkpoint(path)
+    assert caught.value.filename == str(path)
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="mapped files are listed by Linux")
+def test_a_checkpoint_can_stay_in_its_file_and_the_file_of_another_program_does_not(tmp_path: Path) -> None:
+    path, other = checkpoint_path(tmp_path, 1), tmp_path / "latest_net_G.pth"
+    save_checkpoint(path, {"weight": torch.arange(1000.0)})
+    torch.save({"weight": torch.arange(1000.0)}, other)
+    states = [read_weights_file(file, is_mapped=True) for file in (path, other)]
+    assert all(torch.equal(state["weight"], torch.arange(1000.0)) for state in states)
+    maps = Path("/proc/self/maps").read_text()
+    assert str(path) in maps
+    assert str(other) not in maps

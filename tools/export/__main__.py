@@ -9,9 +9,12 @@ import errno
 import importlib.util
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-from inference.load import LoadedGenerator, find_checkpoint_file, load_generator, load_network
+from torch import nn
+
+from inference.load import LoadedGenerator, load_from, load_generator, load_network
 from inference.style_image import encode_style
 from models.originals.layer_names import OriginalWeightsError
 from models.style_stem import choose_styles
@@ -125,15 +128,12 @@ def write_originals(loaded: LoadedGenerator, output: Path, family: str | None) -
         write_original(network, path, families[path])
 
 
-def write_discriminator(file: Path, output: Path | None, family: str | None, *, may_exist: bool) -> None:
-    """Write the discriminator of a checkpoint in the format of an original.
+def write_discriminator(network: nn.Module, path: Path, family: str | None, *, may_exist: bool) -> None:
+    """Write a discriminator in the format of an original.
 
     Raises:
-        CheckpointError: the file holds no discriminator.
         OriginalWeightsError: the family has no such network.
     """
-    path = output or file.with_name("latest_net_D.pth")
-    network = load_network(file, "discriminator")
     check_output(path, is_folder=False, may_exist=may_exist)
     write_original(network, path, choose_family(network, family))
 
@@ -155,11 +155,13 @@ def main(argv: Sequence[str]) -> None:
     arguments = parse_arguments(argv)
     log_to_console(is_main=True)
     check_packages(arguments.format)
-    file = find_checkpoint_file(arguments.checkpoint, arguments.network)
     if arguments.network == "discriminator":
-        write_discriminator(file, arguments.output, arguments.family, may_exist=arguments.existing == "replace")
+        file, network = load_from(arguments.checkpoint, partial(load_network, kind="discriminator"), "discriminator")
+        path = arguments.output or file.with_name("latest_net_D.pth")
+        write_discriminator(network, path, arguments.family, may_exist=arguments.existing == "replace")
         return
-    loaded = load_generator(file, has_instances=arguments.instance_edges, raw_weights=arguments.weights == "raw")
+    load = partial(load_generator, has_instances=arguments.instance_edges, raw_weights=arguments.weights == "raw")
+    file, loaded = load_from(arguments.checkpoint, load)
     logger.info("checkpoint   %s", file)
     if style := encode_style(loaded, arguments.style):
         choose_styles(loaded.generator, [], style.style)

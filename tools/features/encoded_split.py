@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -14,7 +15,8 @@ from configs.schema import Config
 from data.batch import Batch
 from data.layout import Layout
 from data.loader import read_fixed
-from inference.load import find_checkpoint_file, load_generator, load_network
+from inference.load import load_from, load_generator, load_network
+from inference.original_folder import NetworkKind
 from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
 from models.originals.layer_names import OriginalWeightsError
 from utils.cli import OnlyOnce
@@ -94,7 +96,12 @@ def open_split(arguments: argparse.Namespace) -> EncodedSplit:
     Raises:
         ConfigError, CheckpointError, OriginalWeightsError, DataError: a file cannot be used, or has no encoder.
     """
-    file = find_checkpoint_file(arguments.checkpoint, "encoder" if arguments.config else "generator")
+    kind: NetworkKind = "encoder" if arguments.config else "generator"
+    _, split = load_from(arguments.checkpoint, partial(_open_split, arguments), kind)
+    return split
+
+
+def _open_split(arguments: argparse.Namespace, file: Path) -> EncodedSplit:
     if arguments.config is None:
         try:
             loaded = load_generator(file, arguments.overrides)
