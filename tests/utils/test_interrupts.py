@@ -27,7 +27,7 @@ except KeyboardInterrupt as error:
     [
         ["train.py", "--config", "configs/demo.yaml"],
         ["test.py"],
-        ["-m", "tools.check_data", "nowhere"],
+        ["-m", "tools.check_data", "configs"],
         ["-m", "tools.export"],
     ],
     ids=lambda program: program[-1],
