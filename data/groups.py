@@ -39,7 +39,7 @@ def shared_beginnings(first: Sequence[str], second: Sequence[str]) -> list[tuple
 def suggested_setting(name: str) -> str:
     """Return the setting that holds back samples whose names begin as `name`, as one group."""
     beginning = _BEGINNING.match(name)
-    pattern = re.sub(r"\d+", r"\\d+", re.escape(beginning[0] if beginning else name))
+    pattern = re.sub(r"\d+", r"\\d+", re.escape(beginning[0] if beginning else name)).replace(r"\ ", r"\s")
     return f"{KEY}={shlex.quote(pattern)}"
 
 

@@ -78,9 +78,13 @@ def can_be_compared(figure: str, state: Mapping[str, Any], measured_on: Mapping[
 
 
 def saved_score(state: Mapping[str, Any], figure: str, measured_on: Mapping[str, str]) -> float | None:
-    """Return the best score that a checkpoint holds, where it can be compared with those of this run."""
-    is_there = "best" in state and can_be_compared(figure, state, measured_on)
-    return float(state["best"]) if is_there else None
+    """Return the best score that a checkpoint holds, where it can be compared with those of this run.
+
+    It may be of another figure, though the checkpoint also records what this one is measured on, for the plateau.
+    """
+    if "best" not in state or not can_be_compared(figure, state, measured_on):
+        return None
+    return float(state["best"]) if state["config"]["checkpoint"]["best"] == figure else None
 
 
 def read_best(run_folder: Path) -> dict[str, Any]:

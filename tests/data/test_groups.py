@@ -2,6 +2,7 @@ import re
 import shlex
 
 import pytest
+import yaml
 
 from data.groups import groups_of, shared_beginnings, suggested_setting
 from utils.errors import ConfigError
@@ -46,9 +47,9 @@ def test_splits_share_a_beginning_that_stands_for_a_group(
     assert shared_beginnings(first, second) == expected
 
 
-@pytest.mark.parametrize("name", ["p001_slice03", "scan 7.b-2/12"])
+@pytest.mark.parametrize("name", ["p001_slice03", "scan 7.b-2/12", "patient 1 slice 3"])
 def test_the_suggested_setting_groups_what_begins_alike(name: str) -> None:
     (word,) = shlex.split(suggested_setting(name))
     key, _, pattern = word.partition("=")
     assert key == "train.validation_group"
-    assert groups_of([name, name + "5"], pattern) == [re.sub(r"\d+$", "", name)] * 2
+    assert groups_of([name, name + "5"], yaml.safe_load(pattern)) == [re.sub(r"\d+$", "", name)] * 2

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from configs.load import load_config
+from training.best import saved_score
 from training.setup import build_training
 from utils.distributed import World
 
@@ -47,3 +48,12 @@ def test_scores_of_classes_depend_on_their_colours(tiny_config: Path, tmp_path: 
 
 def test_nothing_is_digested_where_nothing_is_compared(tiny_config: Path) -> None:
     assert digests(tiny_config) == {}
+
+
+@pytest.mark.parametrize(("figure", "score"), [("psnr", 12.5), ("l1", None)])
+def test_a_score_is_of_its_figure_alone_though_a_plateau_is_measured_by_another(
+    figure: str, score: float | None
+) -> None:
+    measured_on = {"psnr": "digest", "l1": "another"}
+    state = {"best": 12.5, "measured_on": measured_on, "config": {"checkpoint": {"best": "psnr"}}}
+    assert saved_score(state, figure, measured_on) == score
