@@ -16,6 +16,7 @@ from configs.data_root import check_data_root
 from configs.load import load_config
 from utils.cli import TO_MEND, ArgumentParser, OnlyOnce, run_entry_point
 from utils.errors import ConfigError
+from utils.interrupts import handling_ctrl_c, leave_at_once
 from utils.log import log_to_console, logger
 
 MAX_SAMPLES = 200  # on a sheet, so that it can be opened
@@ -64,8 +65,9 @@ def main(argv: Sequence[str]) -> None:
     else:
         check_folder(Path(arguments.settings[0]).expanduser())
 
-    from tools.check_data.recognized_layout import data_set_in  # torch takes seconds
-    from tools.check_data.report import check, splits_of_config
+    with handling_ctrl_c(leave_at_once):
+        from tools.check_data.recognized_layout import data_set_in  # torch takes seconds
+        from tools.check_data.report import check, splits_of_config
 
     if config:
         splits = splits_of_config(config)
