@@ -23,7 +23,7 @@ from inference.window import Window
 class _LargeImage:
     """An image to translate.
 
-    preview: its name and its source, reduced. source_size: width and height of the source.
+    preview: its name and its sources, reduced. source_size: width and height of the source.
     padded: its parts, padded for the network. window: of its translation in that of the padded one.
     """
 
@@ -85,8 +85,14 @@ class LargeImages:
 
     def add_loaded(self, read: PaddedSample) -> None:
         """Translate a sample in memory."""
-        sample = read.sample
-        preview = Sample(sample.name, reduced(sample.source, is_ids=self.layout.n_classes > 0), None, None)
+        sample, images = read.sample, read.sample.source_images
+        preview = Sample(
+            sample.name,
+            reduced(sample.source, is_ids=self.layout.n_classes > 0),
+            None,
+            None,
+            source_images=None if images is None else reduced(images),
+        )
         height, width = sample.source.shape[-2:]
         self._translate(_LargeImage(preview, (width, height), ImageParts.of(Batch.of([read.padded])), read.window))
 

@@ -91,7 +91,7 @@ def test_translations_depend_on_each_folder(config: Path) -> None:
             save_image(flat / f"{seed}.png", np.full((32, 40), 3000, np.uint16))
         for output, depth in {"a": folders[1], "b": flat}.items():
             results = ["--output", str(config.parent / name / output), "--input", str(folders[0]), str(depth)]
-            translate("--checkpoint", str(config.parent / "runs" / name), *results)
+            translate("--checkpoint", str(config.parent / "runs" / name), "--tile", "16", *results)
         first, second = (read_rgb(config.parent / name / output / "6.png") for output in ("a", "b"))
         assert not torch.equal(first, second)
 
