@@ -37,6 +37,8 @@ def _name(folders: str | list[str] | None) -> Any:
     if folders is None:
         return None
     if isinstance(folders, list):
-        return [_name(folder) for folder in folders]
+        names = [_name(folder) for folder in folders]
+        are_distinct = len(set(names)) == len(names)  # a stack has each folder once; not so rgb/{split}, depth/{split}
+        return names if are_distinct else [f"{number}/{name}" for number, name in enumerate(names, 1)]
     path = Path(folders).expanduser()
     return path.name if path.is_absolute() or ".." in path.parts else folders

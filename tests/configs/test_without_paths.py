@@ -17,6 +17,7 @@ NAMES = {  # texts that are no paths
     "data.target_files",
     "data.validation_split",
     "data.test_split",
+    "train.validation_group",
 }
 
 
@@ -50,3 +51,9 @@ def test_names_within_the_data_set_and_of_known_colors_stay(tiny_config: Path) -
     kept = without_paths(config)
     assert (kept.data.root, kept.data.target_folder) == ("", "photos/{split}")
     assert kept.metrics.label_colors == "cityscapes"
+
+
+def test_folders_of_a_stack_that_end_alike_stay_apart(tiny_config: Path) -> None:
+    stack = f"data.source_folder=[{PLACE}/rgb/{{split}},{PLACE}/depth/{{split}}]"
+    given = ["data.layout=paired_folders", f"data.root={PLACE}", stack, "data.source_channels=4"]
+    assert without_paths(load_config(tiny_config, given)).data.source_folder == ["1/{split}", "2/{split}"]
