@@ -233,7 +233,7 @@ def _pixels(image: ImageLike, name: str, form: str, n_channels: int, highest: fl
     if is_fit and form in (FLOATS, VALUES):
         is_fit = bool(abs(pixels).max() <= 1 if form == FLOATS else np.isfinite(pixels).all())
     if not is_fit:
-        wanted = "(H, W) ids" if form == "ids" else f"(H, W, {n_channels}) {form}"
+        wanted = f"{'(H, W) ids' if form == 'ids' else f'(H, W, {n_channels}) {form}'} of 1 to {MAX_PIXELS} pixels"
         raise ImageError(f"{name}: {type(image).__name__} {pixels.shape} {pixels.dtype}, expected array {wanted}.")
     if form == VALUES and pixels.dtype == np.uint8 and highest > 255:
         raise ImageError(f"{name}: holds 8 bits, the training images values up to {highest:g}. Give such values.")
