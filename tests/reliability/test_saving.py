@@ -16,7 +16,7 @@ from tests import processes
 from tests.reliability.faults import Fault, kill_at, replacement, strike_at
 from tests.runs import assert_equal, checkpoint, run, without_config
 from training import checkpointing as saving
-from training import json_lines, launch, sample_page
+from training import launch, sample_page
 from utils import checkpoint as checkpoint_module
 from utils import instants
 from utils.checkpoint import load_checkpoint, manifest_path
@@ -188,13 +188,17 @@ def test_what_is_written_beside_does_not_end_the_run(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], what: str
 ) -> None:
     owner, name = {
-        "records": (json_lines, "_line"),
+        "records": (Path, "open"),
         "pictures": (sample_page, "write_png"),
         "page": (sample_page, "write_gallery"),
         "settings": (launch, "config_to_yaml"),
     }[what]
 
-    def full(*_: object, **__: object) -> None:
+    original = getattr(owner, name)
+
+    def full(*arguments: Any, **options: Any) -> Any:
+        if what == "records" and (arguments[0].name, arguments[1:]) != ("metrics.jsonl", ("a",)):
+            return original(*arguments, **options)
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(owner, name, full)
