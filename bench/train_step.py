@@ -22,7 +22,6 @@ from configs import build
 from configs.schema import Config
 from data.conditioning import images_to_float
 from losses.perceptual import PerceptualLoss
-from training.cuda_graph import WARM_UP_STEPS
 from training.update_setup import build_step, build_update
 from utils.device import choose_device
 from utils.distributed import World
@@ -46,8 +45,6 @@ OURS: dict[str, list[str]] = {
     "default": [],
     "default, compiled": ["train.compile=true"],
     "default, checkpointing": ["train.activation_checkpointing=true"],
-    "default, CUDA graph": ["train.cuda_graph=true"],
-    "default, compiled, CUDA graph": ["train.compile=true", "train.cuda_graph=true"],
 }
 CPU_SIDES = ["O0", "default", "default, checkpointing"]  # compiled sides on request: compiling takes a minute on a CPU
 GPU_SIDES = ["reference, autocast", *OURS]
@@ -94,7 +91,7 @@ def serve_step(case: Case, side: str, device: torch.device) -> None:
     torch.backends.cudnn.benchmark = True  # as in train.py and pix2pix
     if side not in REFERENCES:
         build.prepare_device(case.config(*settings_of(side)), device)
-    serve(lambda: make_side(case, side, device), device, warm_up=1 if device.type == "cpu" else WARM_UP_STEPS + 2)
+    serve(lambda: make_side(case, side, device), device, warm_up=1 if device.type == "cpu" else 5)
 
 
 def measure(case: Case, device: torch.device, repeats: int, sides: list[str]) -> list[dict[str, Any]]:

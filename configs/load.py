@@ -18,6 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from configs.class_weights import KEY as CLASS_WEIGHTS
 from configs.class_weights import read_class_weights
 from configs.recipe import BASE, Recipe, read_recipe
+from configs.removed_settings import REMOVED, without_removed
 from configs.schema import Config
 from configs.source_folders import read_source_folder
 from utils.errors import ConfigError
@@ -25,7 +26,6 @@ from utils.label_colors import read_color_table
 from utils.suggestion import did_you_mean
 from utils.yaml_file import parse_yaml, shortened
 
-REMOVED = {"loss.vgg_kept_gib": "features of targets are no longer kept"}
 SOURCE_FOLDER = "data.source_folder"
 READERS: dict[str, Callable[[object, str], object]] = {  # of settings whose value is another than what is written
     "data.label_colors": read_color_table,  # the name of a file is kept as its content
@@ -59,19 +59,9 @@ def config_of(recipe: Recipe, overrides: Sequence[str] = ()) -> Config:
 def config_from_dict(values: object, origin: str, overrides: Sequence[str] = ()) -> Config:
     """Return the Config that `config_to_dict` took apart, with overrides; `origin` names it in errors.
 
-    Settings of earlier versions that are no more are left out: checkpoints hold them.
+    Removed settings are left out: checkpoints hold them.
     """
-    return _resolve([(origin, _without_removed(values))], overrides)
-
-
-def _without_removed(values: object, prefix: str = "") -> object:
-    """Return nested settings without those that are no more; a damaged checkpoint may hold anything."""
-    if not isinstance(values, Mapping):
-        return values
-    named = {key: f"{prefix}{key}" for key in values}
-    return {
-        key: _without_removed(value, f"{named[key]}.") for key, value in values.items() if named[key] not in REMOVED
-    }
+    return _resolve([(origin, without_removed(values, origin))], overrides)
 
 
 def config_to_dict(config: Config) -> dict[str, Any]:
@@ -160,7 +150,7 @@ def _assign(config: DictConfig, key: str, value: object) -> str | None:
         if key == BASE:
             return f"{key} is no setting; write the line {key}: FILE in a YAML file"
         if key in REMOVED:
-            return f"{key} is no setting any more: {REMOVED[key]}; delete the line"
+            return f"{key} is no setting any more: {REMOVED[key].successor}; delete the line"
         return f"unknown key {shortened(key)}; {_known_keys(key)}"
     text = shortened(value)
     if "${" in str(value):

@@ -14,7 +14,6 @@ from configs.load import config_to_yaml
 from configs.schema import Config
 from configs.splits import HELD_BACK, has_split
 from data.batch import DataError
-from training.cuda_graph import WARM_UP_STEPS
 from training.disk_space import describe_shortage
 from training.graceful_stop import GracefulStop
 from training.log_file import Write, collected_messages, log_file
@@ -155,10 +154,9 @@ def dry_run(config: Config, world: World, options: ResumeOptions) -> None:
 def smoke(config: Config, world: World, stop: GracefulStop) -> None:
     """Make two steps, a validation, a checkpoint, and a step from it, in a folder that is removed.
 
-    With train.cuda_graph as many more as come before the graph. The folder is in run.root, or above it where that does
-    not exist: the only place that all machines of a run see.
+    The folder is in run.root, or above it where that does not exist: the only place that all machines of a run see.
     """
-    n_steps = WARM_UP_STEPS + 2 if config.train.cuda_graph else 2
+    n_steps = 2
     root = Path(config.run.root).expanduser()
     place = next(folder for folder in (root, *root.parents) if folder.is_dir())
     with TemporaryDirectory(prefix=".smoke-", dir=place) if world.is_main else nullcontext("") as own:

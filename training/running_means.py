@@ -11,7 +11,7 @@ from utils.distributed import World
 
 
 class RunningMeans:
-    """Sums and counts on the device, added to in place, as a CUDA graph can too; `flush` makes the one transfer.
+    """Sums and counts on the device, added to in place; `flush` makes the one transfer.
 
     A value that is not finite counts for no mean: one overflowing pass would hide all others of an interval.
     """

@@ -43,7 +43,7 @@ from training.run_state import LoopState, RunState
 from training.splits import Splits, open_splits
 from training.throughput import Throughput
 from training.update import AdversarialUpdate
-from training.update_setup import build_step, build_update, check_cuda_graph
+from training.update_setup import build_step, build_update
 from training.validation import Validation, check_module
 from training.validation_logits import ValidationLogits
 from utils.distributed import World
@@ -106,7 +106,6 @@ def build_training(config: Config, world: World, find_checkpoint: FindCheckpoint
     check_enough(layout, joint_batch_size)
     loop_state = LoopState(len(layout) // joint_batch_size, joint_batch_size)
     samples = read_validation_samples(config, splits) if world.is_main else []
-    check_cuda_graph(config, world)
     check_best(config, world.gather(len(samples))[0])
     evaluator = build.build_evaluator(config, world.device) if world.is_main else None
     update = build_update(config, world)

@@ -8,7 +8,6 @@ import torch
 
 from configs import build
 from data.batch import Batch
-from training.cuda_graph import WARM_UP_STEPS
 from training.setup import Training
 from training.update_setup import build_step
 
@@ -37,8 +36,7 @@ def time_steps(training: Training, batch: Batch) -> float:
     config, world, device = training.config, training.world, training.world.device
     step = build_step(config, training.update)
     batches = [[batch] * config.train.accumulation_steps] * config.train.discriminator_steps
-    for _ in range(WARM_UP_STEPS + 1 if config.train.cuda_graph else 1):
-        step(batches)
+    step(batches)
     durations_s: list[float] = []
     while len(durations_s) < MOST_STEPS:
         durations_s.append(_time(lambda: step(batches), device))

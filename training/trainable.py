@@ -167,10 +167,7 @@ class TrainableNetwork:
             return
         self._learning_rate = value
         for group in self.optimizer.param_groups:
-            if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(value)  # a CUDA graph reads it from there
-            else:
-                group["lr"] = value
+            group["lr"] = value
 
     def is_finite(self) -> bool:
         """Return whether weights, buffers and the optimizer's state are finite; waits for the device."""
@@ -213,25 +210,15 @@ class TrainableNetwork:
             self.compute_copy.load_state_dict(weights)
 
 
-def make_adam(
-    module: nn.Module,
-    *,
-    learning_rate: float,
-    betas: tuple[float, float],
-    weight_decay: float,
-    capturable: bool = False,
-) -> Adam:
+def make_adam(module: nn.Module, *, learning_rate: float, betas: tuple[float, float], weight_decay: float) -> Adam:
     """Return a fused Adam of all parameters; the weight decay, decoupled as AdamW's, spares biases and norms.
 
     Only the fused one leaves out an update by itself where gradients are broken, without the host asking (`step`).
-
-    capturable: whether a CUDA graph can make the step, with the learning rate in a tensor.
     """
     weights = [parameter for parameter in module.parameters() if parameter.dim() > 1]
     spared = [parameter for parameter in module.parameters() if parameter.dim() <= 1]
     groups = [{"params": weights, "weight_decay": weight_decay}, {"params": spared, "weight_decay": 0.0}]
-    lr = torch.tensor(learning_rate, device=weights[0].device) if capturable else learning_rate
-    return Adam(groups, lr=lr, betas=betas, decoupled_weight_decay=True, fused=True, capturable=capturable)
+    return Adam(groups, lr=learning_rate, betas=betas, decoupled_weight_decay=True, fused=True)
 
 
 def _begins_with(name: str, prefix: str) -> bool:

@@ -1,14 +1,14 @@
 """From a configuration to the update of both networks, and to what makes a step of it."""
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 
 from configs import build
 from configs.schema import Config
 from training.batches import ConditionedPasses, StepBatches
-from training.cuda_graph import CudaGraphs, CudaGraphStep, Step
 from training.image_pool import ImagePool
-from training.step_in_backward import SteppingInBackward
 from training.trainable import TrainableNetwork, Wrap, make_adam
 from training.update import AdversarialUpdate
 from utils.compilation import compiled
@@ -17,17 +17,14 @@ from utils.errors import ConfigError
 from utils.precision import Precision, allow_tf32, choose_precision
 
 
-def build_step(config: Config, update: AdversarialUpdate) -> Step:
+def build_step(config: Config, update: AdversarialUpdate) -> Callable[[StepBatches], None]:
     """Return what makes one update from the batches of a step: conditioning, then the update."""
     conditioning = build.build_conditioning(config)
 
     def step(batches: StepBatches) -> None:
         update.step([ConditionedPasses(group, conditioning) for group in batches])
 
-    if not config.train.cuda_graph:
-        return step
-    parameters = [parameter for network in update.networks.values() for parameter in network.module.parameters()]
-    return CudaGraphStep(step, CudaGraphs(), trained=lambda: [parameter.requires_grad for parameter in parameters])
+    return step
 
 
 def build_update(config: Config, world: World) -> AdversarialUpdate:
@@ -51,11 +48,9 @@ def build_update(config: Config, world: World) -> AdversarialUpdate:
     def wrap_generator(network: nn.Module) -> nn.Module:
         return world.wrap(compiled(network, world.device) if config.train.compile else network)
 
-    # the generator's backward pass goes through the discriminator's graph, whose weights have to stay until its end
-    kind = SteppingInBackward if steps_in_backward(config, world, precision) else TrainableNetwork
     return AdversarialUpdate(
-        generator=_make_trainable(kind, generator, config, world.device, precision, wrap_generator),
-        discriminator=_make_trainable(TrainableNetwork, discriminator, config, world.device, precision, world.wrap),
+        generator=_make_trainable(generator, config, world.device, precision, wrap_generator),
+        discriminator=_make_trainable(discriminator, config, world.device, precision, world.wrap),
         objective=objective,
         discriminator_objective=build.build_discriminator_objective(config),
         precision=precision,
@@ -66,17 +61,7 @@ def build_update(config: Config, world: World) -> AdversarialUpdate:
     )
 
 
-def steps_in_backward(config: Config, world: World, precision: Precision) -> bool:
-    """Return whether the generator does: where an update needs its own gradient alone, which one pass gives."""
-    is_measured = config.optimizer.max_gradient_norm is not None or config.log.gradient_norms
-    is_in_parts = world.size > 1 or config.train.accumulation_steps > 1
-    is_of_another = precision.make_scaler().is_enabled() or precision.keeps_master_weights
-    comes_at_once = config.train.compile or config.train.cuda_graph
-    return config.optimizer.step_in_backward and not (is_measured or is_in_parts or is_of_another or comes_at_once)
-
-
 def _make_trainable(
-    kind: type[TrainableNetwork],
     module: nn.Module,
     config: Config,
     device: torch.device,
@@ -86,7 +71,7 @@ def _make_trainable(
     module.to(device).to(memory_format=build.memory_format(config, device))
     settings = config.optimizer
     compute_copy = precision.compute_copy(module)
-    return kind(
+    return TrainableNetwork(
         module=module,
         compute_copy=compute_copy,
         wrap=wrap,
@@ -95,16 +80,8 @@ def _make_trainable(
             learning_rate=settings.learning_rate,
             betas=(settings.beta1, settings.beta2),
             weight_decay=settings.weight_decay,
-            capturable=config.train.cuda_graph,
         ),
         scaler=precision.make_scaler(),
         max_gradient_norm=settings.max_gradient_norm,
         measures_gradients=config.log.gradient_norms,
     )
-
-
-def check_cuda_graph(config: Config, world: World) -> None:
-    """Raise ConfigError where train.cuda_graph is on and cannot be."""
-    where = "without a GPU" if world.device.type != "cuda" else "with several processes" if world.size > 1 else ""
-    if config.train.cuda_graph and where:
-        raise ConfigError(f"train.cuda_graph is true, expected false {where}")

@@ -230,8 +230,7 @@ def is_out_of_memory(error: Exception) -> bool:
         return True
     if not isinstance(error, RuntimeError):
         return False
-    is_from_capture = isinstance(error.__context__, torch.OutOfMemoryError)  # of a CUDA graph
-    return is_from_capture or any(sign in str(error) for sign in _OUT_OF_MEMORY)
+    return any(sign in str(error) for sign in _OUT_OF_MEMORY)
 
 
 def _requested(error: Exception) -> str:

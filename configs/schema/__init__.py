@@ -70,9 +70,6 @@ class Config:
             require(
                 decay == 0, "train.ema_decay", decay, "0 with amp.opt_level=O3: its weights are too coarse to average"
             )
-        if self.train.cuda_graph and self.generator.dropout:
-            expected = "false with train.cuda_graph and generator.dropout: to draw the same twice asks the CPU"
-            require(not self.train.activation_checkpointing, "train.activation_checkpointing", True, expected)
         self._check_scale()
         self._check_features()
         self._check_pictures()

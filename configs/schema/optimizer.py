@@ -33,12 +33,6 @@ class OptimizerConfig:
     weight_decay: float = 0.0
     """Share of each convolution weight that a step at learning rate 1 takes away (AdamW, Loshchilov & Hutter 2019);
     biases and norms are spared."""
-    step_in_backward: bool = False
-    """Experimental. Update each large weight of the generator as soon as its gradient is there, and free that, instead
-    of keeping all gradients until the end of the backward pass: less memory, but an update that is not finite is left
-    out only from the first such gradient on, not completely. Without effect where an update needs all gradients, or
-    they come at once: with several processes, train.accumulation_steps, max_gradient_norm, log.gradient_norms,
-    float16's scaled gradients, amp.opt_level=O2, train.compile, train.cuda_graph."""
 
     def __post_init__(self) -> None:
         rates = {"learning_rate": self.learning_rate, "discriminator_learning_rate": self.discriminator_learning_rate}

@@ -45,11 +45,6 @@ class TrainConfig:
     compile: bool = False
     """Fuse the generator's layers with torch.compile, which takes up to a minute before the first step. A C++ compiler
     has to be there, on a GPU triton."""
-    cuda_graph: bool = False
-    """Experimental. Have the GPU repeat a step by itself (CUDA graph), without the CPU launching each kernel: for small
-    networks and images, where launching takes longer than computing. One process, no train.pool_size; images that
-    differ in size are stepped without the graph. Nothing else can use the memory that the step has taken of the
-    GPU's."""
     deterministic: bool = False
     """Use deterministic algorithms alone, so that on a GPU too a resumed run ends with the same bits; slower, and
     without cudnn_benchmark. An operation that has no deterministic algorithm is named once in a warning. On a CPU,
@@ -90,8 +85,6 @@ class TrainConfig:
         require(0 <= self.validation_share < 1, "train.validation_share", self.validation_share, "0 <= share < 1")
         self._check_group()
         require(0 <= self.ema_decay < 1, "train.ema_decay", self.ema_decay, "0 <= decay < 1")
-        if self.cuda_graph:
-            require(self.pool_size == 0, "train.pool_size", self.pool_size, "0 with train.cuda_graph")
 
     def _check_group(self) -> None:
         expected = "null, or a regular expression such as p[0-9]+"

@@ -199,15 +199,6 @@ def config_keys(values: dict[str, Any], prefix: str = "") -> list[str]:
     return keys
 
 
-def test_a_setting_of_an_earlier_version_is_left_out_of_a_checkpoint_and_refused_in_a_file(tiny_config: Path) -> None:
-    config = load_config(tiny_config)
-    saved = config_to_dict(config)
-    saved["loss"]["vgg_kept_gib"] = 1.0
-    assert config_from_dict(saved, "checkpoint.pt") == config
-    with pytest.raises(ConfigError, match=r"loss\.vgg_kept_gib is no setting any more: .*; delete the line"):
-        load_config(tiny_config, ["loss.vgg_kept_gib=1"])
-
-
 @pytest.mark.parametrize("values", [[1], "text", None, {"train": 5}])
 def test_settings_of_a_damaged_checkpoint_are_refused(values: Any) -> None:
     with pytest.raises(ConfigError, match=r"checkpoint\.pt: "):

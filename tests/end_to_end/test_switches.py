@@ -8,10 +8,7 @@ import torch
 
 from configs import build
 from configs.load import load_config
-from tests.runs import SPADE, STYLE, assert_equal, checkpoint, run, without_config
-from training.step_in_backward import SteppingInBackward
-from training.update_setup import build_update
-from utils.distributed import World
+from tests.runs import SPADE, assert_equal, checkpoint, run, without_config
 
 
 def trained(config: Path, *settings: str) -> dict[str, object]:
@@ -82,60 +79,3 @@ def test_activation_checkpointing_with_batch_norm_trains_alike(tiny_config: Path
 
 def test_how_much_is_loaded_ahead_changes_no_sample(tiny_config: Path) -> None:
     assert_equal(trained(tiny_config, "data.workers=1", "data.prefetch=3"), trained(tiny_config))
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        [],
-        ["train.retain_graph=false", "train.discriminator_steps=2", "train.pool_size=2"],
-        ["amp.opt_level=O1", "amp.dtype=bfloat16", "train.activation_checkpointing=true"],
-        ["amp.opt_level=O3", "amp.dtype=bfloat16"],
-        ["generator.spectral_norm=true", "optimizer.weight_decay=0.1", "train.ema_decay=0.9"],
-        ["features.n_channels=3", "features.base_channels=4", "features.n_downsamplings=1"],
-        ["generator.name=local", "train.freeze_global_epochs=1", "data.synthetic.train_samples=2"],
-        STYLE,
-    ],
-    ids=lambda settings: " ".join(settings) or "default",
-)
-def test_updates_within_the_backward_pass_train_alike(
-    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, settings: list[str]
-) -> None:
-    monkeypatch.setattr("training.step_in_backward.LARGE", 1)
-    early = trained(tiny_config, *settings, "optimizer.step_in_backward=true")
-    assert_equal(trained(tiny_config, *settings), early)
-
-
-@pytest.mark.parametrize(
-    ("settings", "steps_in_backward"),
-    [
-        ([], True),
-        (["amp.opt_level=O1", "amp.dtype=bfloat16"], True),
-        (["amp.opt_level=O3", "amp.dtype=float16"], True),
-        (["optimizer.step_in_backward=false"], False),
-        (["amp.opt_level=O1", "amp.dtype=float16"], False),
-        (["amp.opt_level=O2", "amp.dtype=bfloat16"], False),
-        (["optimizer.max_gradient_norm=1"], False),
-        (["log.gradient_norms=true"], False),
-        (["train.accumulation_steps=2"], False),
-        (["train.cuda_graph=true"], False),
-        (["train.compile=true"], False),
-    ],
-)
-def test_an_update_that_needs_all_gradients_waits_for_them(
-    tiny_config: Path, settings: list[str], steps_in_backward: bool
-) -> None:
-    config = load_config(tiny_config, ["optimizer.step_in_backward=true", *settings])
-    update = build_update(config, World(0, 1, torch.device("cpu")))
-    assert isinstance(update.generator, SteppingInBackward) == steps_in_backward
-    assert not isinstance(update.discriminator, SteppingInBackward)
-
-
-def test_an_update_waits_for_the_gradients_of_other_processes(
-    tiny_config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(World, "barrier", lambda _: None)
-    monkeypatch.setattr(World, "wrap", lambda _, network: network)
-    config = load_config(tiny_config, ["optimizer.step_in_backward=true"])
-    update = build_update(config, World(0, 2, torch.device("cpu")))
-    assert not isinstance(update.generator, SteppingInBackward)

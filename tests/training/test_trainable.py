@@ -1,7 +1,4 @@
 import copy
-import gc
-import weakref
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -9,7 +6,6 @@ import torch.distributed as dist
 from torch import nn
 
 from models.global_generator import GlobalGenerator
-from training.step_in_backward import LARGE, SteppingInBackward
 from training.trainable import TrainableNetwork, make_adam
 from utils.distributed import World
 
@@ -95,104 +91,6 @@ def test_a_state_that_lacks_what_was_frozen_is_gone_on_with() -> None:
         one.freeze([])
         step(one)
     torch.testing.assert_close(other.state_dict(), trainable.state_dict(), rtol=0, atol=0)
-
-
-def make_large_network(*, steps_in_backward: bool) -> TrainableNetwork:
-    torch.manual_seed(0)
-    network = nn.Sequential(nn.Linear(1024, 1024), nn.Tanh(), nn.Linear(1024, 1024), nn.Tanh(), nn.Linear(1024, 1))
-    assert network.get_parameter("0.weight").numel() >= LARGE
-    adam = make_adam(network, learning_rate=0.01, betas=(0.5, 0.999), weight_decay=0.1)
-    scaler = torch.amp.GradScaler("cpu", enabled=False)
-    kind = SteppingInBackward if steps_in_backward else TrainableNetwork
-    return kind(network, network, lambda module: module, adam, scaler, None)
-
-
-def large_loss(
-    trainable: TrainableNetwork, break_at: Callable[[torch.Tensor], torch.Tensor] = lambda x: x
-) -> torch.Tensor:
-    first, *others = trainable.network.children()
-    x = break_at(first(torch.linspace(-1, 1, 4 * 1024).view(4, 1024)))
-    for layer in others:
-        x = layer(x)
-    return x.square().mean()
-
-
-def test_an_update_within_the_backward_pass_is_the_same() -> None:
-    early, late = (make_large_network(steps_in_backward=is_early) for is_early in (True, False))
-    for number in range(3):
-        gradients_of_both = []
-        for trainable in (early, late):
-            before = trainable.module.get_parameter("0.weight").detach().clone()
-            trainable.backward(large_loss(trainable))
-            is_updated = not torch.equal(trainable.module.get_parameter("0.weight"), before)
-            assert is_updated == isinstance(trainable, SteppingInBackward)
-            gradients_of_both.append({n for n, p in trainable.module.named_parameters() if p.grad is not None})
-            trainable.step()
-        assert not {"0.weight", "2.weight"} & gradients_of_both[0]
-        assert len(gradients_of_both[1]) == 6
-        torch.testing.assert_close(early.state_dict(), late.state_dict(), rtol=0, atol=0)
-        assert int(early.state_dict()["optimizer"]["0.weight"]["step"]) == number + 1
-
-
-def test_within_the_backward_pass_nothing_is_updated_from_the_first_broken_gradient_on() -> None:
-    trainable = make_large_network(steps_in_backward=True)
-    before = parameters(trainable)
-
-    def break_gradient(x: torch.Tensor) -> torch.Tensor:
-        x.register_hook(lambda gradient: gradient * torch.nan)
-        return x
-
-    trainable.backward(large_loss(trainable, break_gradient))
-    trainable.step()
-    assert {"2.weight"} <= changed(trainable, before) <= {"2.weight", "2.bias", "4.weight", "4.bias"}
-    assert (int(trainable.skipped_steps), int(trainable.skipped_in_a_row)) == (1, 1)
-    before = parameters(trainable)
-    step_of = {name: int(state["step"]) for name, state in trainable.state_dict()["optimizer"].items()}
-    assert step_of["0.weight"] == 0
-    trainable.backward(large_loss(trainable))
-    trainable.step()
-    assert changed(trainable, before) == set(before)
-    assert (int(trainable.skipped_steps), int(trainable.skipped_in_a_row)) == (1, 0)
-    assert trainable.is_finite()
-
-
-def test_what_was_broken_stays_so_until_the_step_ends() -> None:
-    trainable = make_large_network(steps_in_backward=True)
-    before = parameters(trainable)
-    broken = trainable.module.get_parameter("2.weight").register_hook(lambda gradient: gradient * torch.nan)
-    trainable.backward(large_loss(trainable))
-    trainable.step()
-    broken.remove()
-    assert "0.weight" not in changed(trainable, before)  # whose own gradient was finite
-    assert int(trainable.skipped_steps) == 1
-
-
-def test_only_large_weights_have_an_update_of_their_own() -> None:
-    early, late = (make_large_network(steps_in_backward=is_early) for is_early in (True, False))
-    updates: list[int] = []
-    early.optimizer.register_step_post_hook(lambda *_: updates.append(1))
-    early.backward(large_loss(early))
-    assert len(updates) == 2
-    assert early.n_gradient_bytes == late.n_gradient_bytes - 4 * 2**20
-    assert late.n_gradient_bytes == 4 * sum(parameter.numel() for parameter in late.parameters)
-
-
-def test_a_loss_that_is_not_finite_updates_nothing_within_the_backward_pass() -> None:
-    trainable = make_large_network(steps_in_backward=True)
-    before = parameters(trainable)
-    trainable.backward(large_loss(trainable) + torch.inf)
-    trainable.step()
-    assert changed(trainable, before) == set()
-
-
-def test_a_player_that_updates_in_the_backward_pass_goes_when_nobody_holds_it() -> None:
-    trainable = make_large_network(steps_in_backward=True)
-    weight = weakref.ref(trainable.module.get_parameter("0.weight"))
-    trainable.backward(large_loss(trainable))
-    trainable.step()
-    del trainable
-    gc.collect()
-    assert weight() is None
 
 
 def test_weight_decay_shrinks_convolutions_and_spares_biases_and_norms() -> None:
