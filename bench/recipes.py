@@ -30,7 +30,7 @@ from configs import build
 from data import LAYOUTS
 from data.batch import Batch, Sample
 from data.files.image_files import read_rgb, write_jpeg
-from training.update_setup import build_step, build_update
+from training.methods import METHODS
 from utils.device import choose_device
 from utils.distributed import World
 from utils.image_grid import picture_table
@@ -46,7 +46,7 @@ def serve_steps(name: str, device: torch.device) -> None:
     build.prepare_device(config, device)
 
     def make() -> Any:
-        step = build_step(config, build_update(config, World(0, 1, device)))
+        step = METHODS[config.method.name](config, World(0, 1, device)).step
         batch = Batch.of([build.build_layout(config, "train", needs_targets=True).read(0)]).to(device)
         return lambda: step([[batch]])
 

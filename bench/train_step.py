@@ -22,7 +22,7 @@ from configs import build
 from configs.schema import Config
 from data.conditioning import images_to_float
 from losses.perceptual import PerceptualLoss
-from training.update_setup import build_step, build_update
+from training.methods import METHODS
 from utils.device import choose_device
 from utils.distributed import World
 from utils.precision import choose_precision
@@ -75,7 +75,7 @@ def make_side(case: Case, side: str, device: torch.device) -> Callable[[], objec
     config = case.config(*settings_of(side))
     batch = case.batch(device)
     if side not in REFERENCES:
-        step = build_step(config, build_update(config, World(0, 1, device)))
+        step = METHODS[config.method.name](config, World(0, 1, device)).step
         return lambda: step([[batch]])
     reference, conditioning = make_reference(config, device), build.build_conditioning(config)
     assert batch.target is not None

@@ -37,6 +37,7 @@ from utils.cpu_memory import keep_freed_memory
 from utils.determinism import use_deterministic_algorithms
 from utils.errors import ConfigError
 from utils.palette import label_colors
+from utils.precision import allow_tf32
 from utils.signatures import accepted
 from utils.torch_private import cpu_has_matrix_units
 
@@ -107,8 +108,9 @@ def _further_channels(data: DataConfig) -> int:
 
 
 def prepare_device(config: Config, device: torch.device) -> None:
-    """Choose how a GPU finds its algorithms, and keep the memory that a step on a CPU frees for the next one."""
+    """Choose a GPU's algorithms and their precision; keep the memory that a step on a CPU frees for the next one."""
     torch.backends.cudnn.benchmark = config.train.cudnn_benchmark
+    allow_tf32(config.amp.opt_level != "O0")
     use_deterministic_algorithms(config.train.deterministic)
     if device.type == "cpu":
         keep_freed_memory(gives_large_back=config.train.activation_checkpointing)

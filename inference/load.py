@@ -172,12 +172,14 @@ def load_generator(
             features_are_drawn=features_are_drawn,
         )
         return LoadedGenerator(file, config, None, generator)
-    check_training_state(state, file, needed_keys=["config", "step", "generator"])
+    check_training_state(state, file, needed_keys=["config", "step"])
     config = config_from_dict(state["config"], str(file), overrides)
-    weights = state["generator"]["network"]
-    is_average = "generator_average" in state and not raw_weights
+    name = config.method.translator
+    check_training_state(state, file, needed_keys=[f"networks.{name}"])
+    weights = state["networks"][name]
+    is_average = name in state["averages"] and not raw_weights
     if is_average:
-        averaged = state["generator_average"].items()
+        averaged = state["averages"][name].items()
         weights = {name.removeprefix("module."): value for name, value in averaged if name.startswith("module.")}
     generator = _with_weights(build.build_generator(config), weights, file)
     if is_average:
@@ -235,9 +237,9 @@ def _load_exported(file: Path, overrides: Sequence[str]) -> LoadedGenerator:
 
 
 def _load_discriminator(file: Path, state: dict[str, Any]) -> nn.Module:
-    check_training_state(state, file, needed_keys=["config", "discriminator"])
+    check_training_state(state, file, needed_keys=["config", "networks.discriminator"])
     config = config_from_dict(state["config"], str(file))
-    return _with_weights(build.build_discriminator(config), state["discriminator"]["network"], file)
+    return _with_weights(build.build_discriminator(config), state["networks"]["discriminator"], file)
 
 
 def _with_weights(network: nn.Module, weights: Mapping[str, Tensor], file: Path) -> nn.Module:

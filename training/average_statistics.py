@@ -82,13 +82,18 @@ class AverageStatistics:
 
 
 def build_average_statistics(
-    config: Config, world: World, layout: Layout, precision: Precision, average: AveragedModel | None
+    config: Config,
+    world: World,
+    layout: Layout,
+    precision: Precision,
+    average: AveragedModel,
+    conditioning: Conditioning,
 ) -> AverageStatistics | None:
-    """Return what estimates the statistics of an average; None without an average, or without batch norm in it.
+    """Return what estimates the statistics of an average; None without batch norm in it.
 
     layout: the training samples, over which those of the batches are spread evenly.
     """
-    if average is None or not batch_norms(average.module):
+    if not batch_norms(average.module):
         return None
     size = config.train.batch_size
     n_batches = min(N_BATCHES, len(layout) // (size * world.size))
@@ -98,7 +103,7 @@ def build_average_statistics(
         predicting_part(average.module),
         TrainingDataset(layout, build.build_preprocessing(config), config.run.seed, config.data.on_bad_sample),
         [[SampleKey(0, number * len(layout) // n_samples) for number in range(begin, begin + size)] for begin in own],
-        build.build_conditioning(config),
+        conditioning,
         precision,
         world.device,
     )

@@ -1,43 +1,16 @@
-"""The batches of each step: read, brought to the device, and conditioned when a pass needs them."""
+"""The batches of each step, read and brought to the device."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from data.batch import Batch
-from data.conditioning import Conditioning
 from data.device_transfer import DeviceTransfer
 from data.worker_monitor import StoppedWaiting
 from training.throughput import Throughput
-from training.update import ModelInputs
 
 StepBatches = Sequence[Sequence[Batch]]
 """uint8 batches on the device: those of each update of the discriminator, the last of which the generator shares."""
-
-
-@dataclass(frozen=True)
-class ConditionedPasses:
-    """The passes of one update; the float tensors of a pass are made when it comes, and live as long as it does."""
-
-    batches: Sequence[Batch]
-    conditioning: Conditioning
-
-    def __iter__(self) -> Iterator[ModelInputs]:
-        return (model_inputs(batch, self.conditioning) for batch in self.batches)
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-
-def model_inputs(batch: Batch, conditioning: Conditioning) -> ModelInputs:
-    """Return the float tensors that a batch of uint8 maps and ids stands for, on the batch's device."""
-    source = conditioning(batch)
-    return ModelInputs(
-        source=conditioning.of_discriminator(source),
-        target=conditioning.target(batch),
-        generator_inputs=conditioning.training_inputs(batch, source),
-        weights=conditioning.weights(batch),
-    )
 
 
 @dataclass(frozen=True)

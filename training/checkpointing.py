@@ -99,7 +99,7 @@ class CheckpointManager:
         return False
 
     def _save(self, step: int) -> None:
-        self._run_state.prepare()
+        self._run_state.settle_averages()
         random_states = self._world.gather(random_state(self._world.device))
         if not self._world.is_main:
             return

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from training.trainable import TrainableNetwork
+from training.trained_network import Role, TrainedNetwork
 from utils.errors import ConfigError
 
 
@@ -11,12 +11,12 @@ from utils.errors import ConfigError
 class Freezing:
     """Freezes parameters by the beginnings of their names.
 
-    always: prefixes by network. coarse_parts: of the generator, those that are frozen in the first `coarse_epochs`.
+    always: prefixes by role. coarse_parts: prefixes by network, which are frozen in the first `coarse_epochs`.
     """
 
-    networks: Mapping[str, TrainableNetwork]
-    always: Mapping[str, Sequence[str]]
-    coarse_parts: Sequence[str] = ()
+    networks: Mapping[str, TrainedNetwork]
+    always: Mapping[Role, Sequence[str]]
+    coarse_parts: Mapping[str, Sequence[str]] = field(default_factory=dict)
     coarse_epochs: int = 0
     _frozen: dict[str, list[str]] = field(init=False, default_factory=dict)
 
@@ -26,14 +26,14 @@ class Freezing:
         Raises:
             ConfigError: a network has no such part, or nothing would be left to train.
         """
-        first = list(self.coarse_parts) if epoch < self.coarse_epochs else []
-        frozen = {name: [*prefixes, *(first if name == "generator" else [])] for name, prefixes in self.always.items()}
-        for name, prefixes in frozen.items():
+        for name, network in self.networks.items():
+            coarse = self.coarse_parts.get(name, []) if epoch < self.coarse_epochs else []
+            prefixes = [*self.always.get(network.role, []), *coarse]
             if prefixes == self._frozen.get(name, []):
                 continue
             try:
-                self.networks[name].freeze(prefixes)
+                network.freeze(prefixes)
             except ValueError as error:
-                stage = " with train.freeze_global_epochs" if name == "generator" and first else ""
-                raise ConfigError(f"train.freeze_{name}{stage}: {error}") from error
-        self._frozen = frozen
+                stage = " with train.freeze_global_epochs" if coarse else ""
+                raise ConfigError(f"train.freeze_{network.role}{stage}: {error}") from error
+            self._frozen[name] = prefixes

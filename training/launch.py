@@ -21,7 +21,8 @@ from training.plan import check_samples, describe
 from training.resume import ResumeOptions, find_checkpoint_together, is_latest_of, resume_or_initialize
 from training.run_folder import archive_run
 from training.run_lock import run_lock
-from training.setup import Training, build_training, open_loop, run_folder
+from training.session import open_loop
+from training.setup import Training, build_training, run_folder
 from training.state_json import RunRecord, recorded_state, write_state
 from training.step_time import describe_time
 from utils.atomic_file import path_in_errors

@@ -1,10 +1,11 @@
 """The learning rate: a pure function of the epoch, or of the progress made."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from training.update import AdversarialUpdate
+from training.optimizer_group import OptimizerGroup
 
 Decay = Literal["linear", "linear_pix2pix", "step", "cosine"]
 
@@ -70,13 +71,12 @@ class Plateau:
 
 @dataclass(frozen=True)
 class LearningRateSchedule:
-    """Sets the learning rates of both networks.
+    """Sets the learning rates of optimizer groups.
 
-    generator, discriminator: the rates before the decay. plateau: in place of a decay by epochs; None without.
+    rates: of each group by its name, before the decay. plateau: in place of a decay by epochs; None without.
     """
 
-    generator: float
-    discriminator: float
+    rates: Mapping[str, float]
     decay: Decay
     constant_epochs: int
     decay_epochs: int
@@ -84,7 +84,7 @@ class LearningRateSchedule:
     plateau: Plateau | None = None
 
     def factor(self, epoch: int) -> float:
-        """Return the factor of both rates in `epoch`, from 0."""
+        """Return the factor of all rates in `epoch`, from 0."""
         if self.plateau:
             return self.plateau.factor
         return learning_rate_factor(
@@ -95,8 +95,8 @@ class LearningRateSchedule:
             step_epochs=self.step_epochs,
         )
 
-    def apply(self, update: AdversarialUpdate, epoch: int) -> None:
+    def apply(self, optimizers: Mapping[str, OptimizerGroup], epoch: int) -> None:
         """Set the rates of `epoch`."""
         factor = self.factor(epoch)
-        update.generator.learning_rate = factor * self.generator
-        update.discriminator.learning_rate = factor * self.discriminator
+        for name, group in optimizers.items():
+            group.learning_rate = factor * self.rates[name]

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 import torch
@@ -23,14 +23,12 @@ from data.files.image_files import count_other_files
 from data.layout import Layout
 from data.loader import Replacement
 from data.sampler import SampleKey
-from training.batches import model_inputs
 from training.disk_space import size
+from training.methods.method import Method
 from training.model_summary import table, watched_layers
 from training.setup import Training
 from training.splits import Splits, describe_validation
-from training.trainable import TrainableNetwork
-from training.translation import translate
-from training.update import AdversarialUpdate, ModelInputs
+from training.trained_network import TrainedNetwork
 from utils.errors import ConfigError
 from utils.text import counted
 
@@ -53,8 +51,8 @@ def describe(training: Training) -> list[str]:
     if isinstance(sample, Exception):
         raise sample
     check_size(config, sample)
-    counts = [f"{name:<14} {_count_parameters(network)}" for name, network in training.update.networks.items()]
-    precision = training.update.precision
+    counts = [f"{name:<14} {_count_parameters(network)}" for name, network in training.method.networks.items()]
+    precision = training.method.precision
     dtype = str(precision.compute_dtype).removeprefix("torch.")
     unused = unused_settings(config)
     return [
@@ -95,18 +93,18 @@ def check_samples(training: Training) -> CheckedSamples:
     Raises:
         ConfigError, DataError: a sample cannot be used, or is too small for the discriminator.
     """
-    config, update = training.config, training.update
+    config, method = training.config, training.method
     begin_s = time.perf_counter()
     samples, checked = _load_samples(training)
     n_checked = len(checked)
     loading_s = (time.perf_counter() - begin_s) / n_checked
     batch = Batch.of(samples).to(training.world.device)
-    networks, inputs = update.networks, model_inputs(batch, build.build_conditioning(config))
-    n_kept_bytes = activation_bytes(update, inputs)
+    networks = method.networks
+    n_kept_bytes = activation_bytes(method, batch)
     weights = sum(network.n_weight_bytes for network in networks.values())
     gradients = sum(network.n_gradient_bytes for network in networks.values())
     lines = [
-        *layer_tables(update, inputs),
+        *layer_tables(method, batch),
         f"memory         about {size(3 * weights + gradients + n_kept_bytes)}: {size(weights)} of weights, twice that "
         f"of moments, {size(gradients)} of gradients, {size(n_kept_bytes)} kept for the backward passes of a batch",
         f"checkpoint     about {size(training.run_state.n_bytes)}, {config.checkpoint.keep or 'all'} of them are kept",
@@ -145,21 +143,19 @@ def _load_samples(training: Training) -> tuple[list[Sample], dict[int, dict[str,
     return samples, channels
 
 
-@torch.no_grad()
-def layer_tables(update: AdversarialUpdate, inputs: ModelInputs) -> list[str]:
-    """Return both networks layer by layer, as lines: outputs, parameters and arithmetic of one pass."""
-    generator, discriminator = update.generator.compute_copy, update.discriminator.compute_copy
-    with update.precision.autocast():
-        with watched_layers(generator) as layers_of_generator:
-            fake = translate(generator, inputs.generator_inputs).fake
-        with watched_layers(discriminator) as layers_of_discriminator:
-            discriminator(inputs.source, fake)
-    return [*table("generator", layers_of_generator), *table("discriminator", layers_of_discriminator)]
+def layer_tables(method: Method, batch: Batch) -> list[str]:
+    """Return the networks layer by layer, as lines: outputs, parameters and arithmetic of one pass."""
+    with ExitStack() as stack:
+        watched = {
+            name: stack.enter_context(watched_layers(network.compute_copy)) for name, network in method.networks.items()
+        }
+        method.pass_once(batch)
+    return [line for name, layers in watched.items() for line in table(name, layers)]
 
 
-def activation_bytes(update: AdversarialUpdate, inputs: ModelInputs) -> int:
+def activation_bytes(method: Method, batch: Batch) -> int:
     """Compute the losses of a pass; return the bytes that are kept for the backward passes, without the weights."""
-    modules = [network.module for network in update.networks.values()]
+    modules = [network.module for network in method.networks.values()]
     known = {parameter.untyped_storage().data_ptr() for module in modules for parameter in module.parameters()}
     kept: dict[int, int] = {}
 
@@ -170,7 +166,7 @@ def activation_bytes(update: AdversarialUpdate, inputs: ModelInputs) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        losses = update.losses(inputs)  # alive until the sum, so that no memory is counted twice
+        losses = method.losses_of(batch)  # alive until the sum, so that no memory is counted twice
     n_bytes = sum(kept.values())
     del losses
     return n_bytes
@@ -269,7 +265,7 @@ def _samples_of_step(config: Config, n_processes: int) -> str:
     return f"{n_samples} sample{'s' if n_samples > 1 else ''} ({batches})"
 
 
-def _count_parameters(network: TrainableNetwork) -> str:
+def _count_parameters(network: TrainedNetwork) -> str:
     n_parameters = sum(parameter.numel() for parameter in network.module.parameters())
     n_trained = sum(parameter.numel() for parameter in network.parameters)
     return f"{n_parameters:>12,} parameters{f', {n_trained:,} of them trained' if n_trained < n_parameters else ''}"

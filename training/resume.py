@@ -17,7 +17,7 @@ from inference.original_folder import NetworkKind
 from models.weight_transfer import transfer_weights
 from training.best import can_be_compared, read_best, saved_score
 from training.setup import Training
-from training.trainable import TrainableNetwork
+from training.trained_network import Role
 from utils.checkpoint import CheckpointError, check_training_state, checkpoints_beside, load_checkpoint
 from utils.checkpoint_folder import LoadedCheckpoint, latest_valid, list_checkpoints
 from utils.distributed import World
@@ -194,13 +194,14 @@ def _restore_scores(training: Training, state: dict[str, Any], *, continues: boo
 def initialize_networks(training: Training) -> list[str]:
     """Start the networks of a new run from the weights that `init` names; return lines that list what was loaded."""
     report = []
-    init, update = training.config.init, training.update
-    files: list[tuple[NetworkKind, str | None, TrainableNetwork]] = [
-        ("generator", init.generator, update.generator),
-        ("encoder", init.encoder, update.generator),
-        ("discriminator", init.discriminator, update.discriminator),
+    init, networks = training.config.init, training.method.networks.values()
+    files: list[tuple[NetworkKind, str | None, Role]] = [
+        ("generator", init.generator, "generator"),
+        ("encoder", init.encoder, "generator"),
+        ("discriminator", init.discriminator, "discriminator"),
     ]
-    for key, setting, network in files:
+    chosen = [(key, setting, network) for key, setting, role in files for network in networks if network.role == role]
+    for key, setting, network in chosen:
         if setting is None:
             continue
         file, loaded = load_from(Path(setting).expanduser(), partial(load_network, kind=key), key)

@@ -15,12 +15,12 @@ from metrics.evaluator import Summary
 from metrics.segmentation import class_line
 from training.diagnostics import Diagnostics
 from training.json_lines import JsonLines
-from training.run_state import LoopState
+from training.loop_state import LoopState
+from training.optimizer_group import OptimizerGroup
 from training.sample_page import SamplePage
 from training.state_json import write_state
 from training.tensorboard import TensorBoardWriter
 from training.throughput import Lap
-from training.trainable import TrainableNetwork
 from utils.gallery import Swatch
 from utils.log import logger
 
@@ -75,7 +75,7 @@ class RunLog:
         state: LoopState,
         means: Mapping[str, float],
         lap: Lap,
-        networks: Mapping[str, TrainableNetwork],
+        optimizers: Mapping[str, OptimizerGroup],
         *,
         batches_per_step: int,
     ) -> None:
@@ -83,12 +83,12 @@ class RunLog:
         step = state.step
         epoch = (state.batches - 1) // state.batches_per_epoch + 1  # of the step just made, from 1
         images_per_s = lap.steps_per_s * state.joint_batch_size * batches_per_step
-        n_skipped = sum(int(network.skipped_steps) for network in networks.values())
+        n_skipped = sum(int(group.skipped_steps) for group in optimizers.values())
         scalars = {
             **means,
-            **{f"learning_rate/{name}": network.learning_rate for name, network in networks.items()},
-            **{f"amp/scale/{name}": network.scaler.get_scale() for name, network in networks.items()},
-            **{f"amp/skipped_steps/{name}": float(network.skipped_steps) for name, network in networks.items()},
+            **{f"learning_rate/{name}": group.learning_rate for name, group in optimizers.items()},
+            **{f"amp/scale/{name}": group.scaler.get_scale() for name, group in optimizers.items()},
+            **{f"amp/skipped_steps/{name}": float(group.skipped_steps) for name, group in optimizers.items()},
             "progress/epoch": float(epoch),
             "progress/images_per_s": images_per_s,
             "progress/waiting_for_data": lap.waiting_share,
@@ -125,7 +125,8 @@ class RunLog:
 
     def report_scalars(self, step: int, scalars: Mapping[str, float]) -> None:
         """Report figures by their tags, without a line of the log."""
-        self._write(step, {tag: value for tag, value in scalars.items() if math.isfinite(value)})
+        if finite := {tag: value for tag, value in scalars.items() if math.isfinite(value)}:
+            self._write(step, finite)
 
     def _write(self, step: int, scalars: Mapping[str, float], **texts: str) -> None:
         self.tensorboard.write_scalars(scalars, step)

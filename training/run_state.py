@@ -7,52 +7,14 @@ from typing import Any
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
-from training.augmentation_controller import AugmentationController
 from training.average_statistics import AverageStatistics
 from training.best import BestScore
 from training.finite import NotFiniteError, are_finite
+from training.loop_state import LoopState
 from training.lr_schedule import Plateau
+from training.methods.method import Method
 from training.random_state import restore_random_state
-from training.update import AdversarialUpdate
 from utils.distributed import World
-
-
-@dataclass
-class LoopState:
-    """How far a run has come.
-
-    batches_per_epoch: joint batches, those of all processes together, that an epoch has.
-    joint_batch_size: samples of such a batch.
-    step: updates made. batches: joint batches taken from the data.
-    """
-
-    batches_per_epoch: int
-    joint_batch_size: int
-    step: int = 0
-    batches: int = 0
-
-    @property
-    def epoch(self) -> int:
-        """The epoch of the next step, from 0."""
-        return self.batches // self.batches_per_epoch
-
-    def state_dict(self) -> dict[str, int]:
-        """Return the position as a checkpoint holds it: independent of batch size and number of processes."""
-        epoch, batches = divmod(self.batches, self.batches_per_epoch)
-        return {"step": self.step, "epoch": epoch, "samples_into_epoch": batches * self.joint_batch_size}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load what `state_dict` returned, with whatever batch size; TypeError where a value is no whole number."""
-        if not all(isinstance(state[key], int) for key in self.state_dict()):
-            raise TypeError("its step or its place in the data is no number")
-        # not more than an epoch holds, should the data set have become smaller
-        batches_into_epoch = min(state["samples_into_epoch"] // self.joint_batch_size, self.batches_per_epoch)
-        self.step = state["step"]
-        self.batches = state["epoch"] * self.batches_per_epoch + batches_into_epoch
-
-    def start_epoch(self, epoch: int) -> None:
-        """Move to the beginning of an epoch."""
-        self.batches = epoch * self.batches_per_epoch
 
 
 @dataclass
@@ -60,7 +22,8 @@ class RunState:
     """The stateful parts of a run.
 
     settings: the configuration as nested dicts. fingerprint: of the training split; None on other processes than the
-    main one. average, plateau, controller, average_statistics: None where the run has none.
+    main one. averages: of the weights of what translates, by the network's name; none where the run keeps none.
+    average_statistics: of the averages that have batch norm. plateau: None where the rates follow the epoch.
     measured_on: digests of what the figures of `best` and `plateau` are measured on, by figure; none on other processes
         than the main one.
     """
@@ -69,29 +32,36 @@ class RunState:
     settings: Mapping[str, Any]
     fingerprint: Tensor | None
     loop: LoopState
-    update: AdversarialUpdate
-    average: AveragedModel | None
+    method: Method
+    averages: Mapping[str, AveragedModel]
+    average_statistics: Sequence[AverageStatistics]
     plateau: Plateau | None
     best: BestScore
-    controller: AugmentationController | None = None
-    average_statistics: AverageStatistics | None = None
     measured_on: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def needed_keys(self) -> list[str]:
         """The keys that every checkpoint has."""
-        return [*self.loop.state_dict(), *self.update.networks, "random_states", "config"]
+        networks = [f"networks.{name}" for name in self.method.networks]
+        optimizers = [f"optimizers.{name}" for name in self.method.optimizers]
+        return [*self.loop.state_dict(), *networks, *optimizers, "random_states", "config"]
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of a checkpoint, about: weights, Adam's two moments, the average."""
-        weights = sum(network.n_weight_bytes for network in self.update.networks.values())
-        return 3 * weights + (self.update.generator.n_weight_bytes if self.average else 0)
+        """Bytes of a checkpoint, about: weights, Adam's two moments, averages."""
+        networks = self.method.networks
+        weights = sum(network.n_weight_bytes for network in networks.values())
+        return 3 * weights + sum(networks[name].n_weight_bytes for name in self.averages)
 
-    def prepare(self) -> None:
-        """Bring the average's statistics to its weights before a save, together with the other processes."""
-        if self.average_statistics:
-            self.average_statistics.estimate(self.loop.step)
+    def update_averages(self) -> None:
+        """Pull the averages towards the present weights."""
+        for name, average in self.averages.items():
+            average.update_parameters(self.method.networks[name].module)
+
+    def settle_averages(self) -> None:
+        """Bring the averages' statistics to their weights, together with the other processes, before they are used."""
+        for statistics in self.average_statistics:
+            statistics.estimate(self.loop.step)
 
     def state_dict(self, random_states: Sequence[Mapping[str, Tensor]]) -> dict[str, Any]:
         """Return everything that is needed to continue as if never stopped.
@@ -99,20 +69,20 @@ class RunState:
         random_states: those of all processes, by rank.
 
         Raises:
-            NotFiniteError: weights, moments or the average are not finite.
+            NotFiniteError: weights, moments or an average are not finite.
         """
         self._require_finite()
-        update = self.update
+        method = self.method
         return {
             **self.loop.state_dict(),
             "config": self.settings,
-            **{name: network.state_dict() for name, network in update.networks.items()},
+            "networks": {name: network.module.state_dict() for name, network in method.networks.items()},
+            "optimizers": {name: group.state_dict() for name, group in method.optimizers.items()},
+            "averages": {name: average.state_dict() for name, average in self.averages.items()},
+            "method": method.state_dict(),
             "random_states": list(random_states),
             "data": self.fingerprint,
-            **({"generator_average": self.average.state_dict()} if self.average else {}),
-            **({"pool": update.pool.state_dict()} if update.pool else {}),
             **({"plateau": self.plateau.state_dict()} if self.plateau else {}),
-            **({"augmentation": self.controller.state_dict()} if self.controller else {}),
             **({"best": self.best.value} if self.best.value is not None else {}),
             "measured_on": dict(self.measured_on),
         }
@@ -120,29 +90,30 @@ class RunState:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load what `state_dict` returned, whatever the number of processes that wrote it; `best` stays as it is.
 
-        A part that the checkpoint lacks starts as in a new run; an average starts from the generator's weights.
+        A part that the checkpoint lacks starts as in a new run; an average starts from its network's weights.
         """
         self.loop.load_state_dict(state)
-        update = self.update
-        for name, network in update.networks.items():
-            network.load_state_dict(state[name])
-        if self.average:
-            self.average.module.load_state_dict(state["generator"]["network"])
-            self.average.load_state_dict(state.get("generator_average", self.average.state_dict()))
+        for name, network in self.method.networks.items():
+            network.load_weights(state["networks"][name])
+        for name, group in self.method.optimizers.items():
+            group.load_state_dict(state["optimizers"][name])
+        for name, average in self.averages.items():
+            average.module.load_state_dict(state["networks"][name])
+            average.load_state_dict(state["averages"].get(name, average.state_dict()))
         if self.plateau and "plateau" in state:
             self.plateau.load_state_dict(state["plateau"])
-        if self.controller and "augmentation" in state:
-            self.controller.load_state_dict(state["augmentation"])
-        if update.pool:
-            update.pool.load_state_dict(state.get("pool", []), self.world.device)
+        self.method.load_state_dict(state["method"])
         if self.world.rank < len(state["random_states"]):
             restore_random_state(state["random_states"][self.world.rank], self.world.device)
 
     def _require_finite(self) -> None:
-        broken = [name for name, network in self.update.networks.items() if not network.is_finite()]
-        broken += ["average"] if self.average and not are_finite(self.average.state_dict().values()) else []
+        tensors = {name: [*network.module.state_dict().values()] for name, network in self.method.networks.items()}
+        for name, group in self.method.optimizers.items():
+            tensors.setdefault(name, []).extend(group.moments)
+        broken = [f"the {name}" for name, values in tensors.items() if not are_finite(values)]
+        broken += ["the average" for average in self.averages.values() if not are_finite(average.state_dict().values())]
         if broken:
             raise NotFiniteError(
-                f"step {self.loop.step}: the {' and the '.join(broken)} is not finite and is not saved; earlier "
+                f"step {self.loop.step}: {' and '.join(broken)} is not finite and is not saved; earlier "
                 "checkpoints stay. Lower optimizer.learning_rate, or use amp.opt_level=O0"
             )

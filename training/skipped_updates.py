@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from training.finite import NotFiniteError
-from training.trainable import TrainableNetwork
+from training.optimizer_group import OptimizerGroup
 
 CHECKED_EVERY_STEPS = 10  # a check waits for the device
 MAX_SKIPPED = 10  # updates left out in a row; so many cannot be a batch's fault
@@ -14,8 +14,8 @@ MAX_SKIPPED_SCALED = 50  # under float16, where a scale that is too high is foun
 class SkippedUpdates:
     """Counts the updates that were left out in a row, with the names of the samples that they were computed from."""
 
-    def __init__(self, networks: Mapping[str, TrainableNetwork]) -> None:
-        self._networks = networks
+    def __init__(self, optimizers: Mapping[str, OptimizerGroup]) -> None:
+        self._optimizers = optimizers
         self._recent_names: deque[str] = deque(maxlen=CHECKED_EVERY_STEPS)
 
     def record(self, names: str) -> None:
@@ -24,9 +24,9 @@ class SkippedUpdates:
 
     def error(self, step: int) -> NotFiniteError | None:
         """Return the error that ends the run where too many updates were left out; waits for the device."""
-        for name, network in self._networks.items():
-            has_scale, in_a_row = network.scaler.is_enabled(), int(network.skipped_in_a_row)
-            scale = network.scaler.get_scale()
+        for name, group in self._optimizers.items():
+            has_scale, in_a_row = group.scaler.is_enabled(), int(group.skipped_in_a_row)
+            scale = group.scaler.get_scale()
             if in_a_row < (MAX_SKIPPED_SCALED if has_scale else MAX_SKIPPED) and not (has_scale and scale < 1):
                 continue
             how = f", and its scale has fallen to {scale:g}" if has_scale else ""

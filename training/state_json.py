@@ -8,7 +8,7 @@ from pathlib import Path
 from signal import Signals
 from typing import Literal
 
-from training.run_state import LoopState
+from training.loop_state import LoopState
 from utils.atomic_file import replacing
 from utils.checkpoint_folder import latest_step
 from utils.errors import Interrupted

@@ -9,7 +9,6 @@ import torch
 from configs import build
 from data.batch import Batch
 from training.setup import Training
-from training.update_setup import build_step
 
 MOST_STEPS = 5
 ENOUGH_S = 5  # after which a step is not repeated
@@ -34,7 +33,7 @@ def describe_time(training: Training, batch: Batch, loading_s: float) -> list[st
 def time_steps(training: Training, batch: Batch) -> float:
     """Return the median of the seconds of a few steps with `batch`, after one that is not counted."""
     config, world, device = training.config, training.world, training.world.device
-    step = build_step(config, training.update)
+    step = training.method.step
     batches = [[batch] * config.train.accumulation_steps] * config.train.discriminator_steps
     step(batches)
     durations_s: list[float] = []

@@ -23,8 +23,8 @@ from utils.pickle_contents import holds_code
 from utils.torch_private import is_system_error
 
 FORMAT = "pairgan-training"
-FORMAT_VERSION = 2
-READABLE_VERSIONS = (1, 2)  # 1 has the optimizers' state by position, 2 by parameter name
+FORMAT_VERSION = 3
+READABLE_VERSIONS = (1, 2, 3)  # `upgrade` lists what differs
 
 MOST_NAMED = 8  # checkpoints in a message
 
@@ -123,7 +123,7 @@ def _read(path: Path, *, is_mapped: bool) -> dict[str, Any]:
         raise CheckpointError(f"{path}: not a checkpoint, but a {type(state).__name__}; name another file")
     if is_training_state(state) and not is_verified:
         _check_records(path)
-    return cast(dict[str, Any], state)
+    return upgrade(state) if is_training_state(state) else cast(dict[str, Any], state)
 
 
 def _load(path: Path, *, is_mapped: bool) -> object:
@@ -140,6 +140,8 @@ def is_training_state(state: dict[str, Any]) -> bool:
 
 def load_checkpoint(path: Path, needed_keys: Sequence[str] = ()) -> dict[str, Any]:
     """Return the state that `save_checkpoint` wrote, on the CPU.
+
+    needed_keys: such as `config`, and `networks.generator` for one within another.
 
     Raises:
         CheckpointError: the file is missing, damaged, not of this application, or lacks one of `needed_keys`.
@@ -158,9 +160,39 @@ def check_training_state(state: dict[str, Any], path: Path, needed_keys: Sequenc
             f"{path}: has format version {state.get('format_version')}, this version of the application reads "
             f"{' and '.join(map(str, READABLE_VERSIONS))}; update it"
         )
-    missing = [key for key in needed_keys if key not in state]
+    missing = [key for key in needed_keys if not _has(state, key)]
     if missing:
         raise CheckpointError(f"{path}: lacks {', '.join(missing)}; use another checkpoint of the run")
+
+
+def upgrade(state: dict[str, Any]) -> dict[str, Any]:
+    """Return a checkpoint's content as the present version writes it; a damaged one lacks what cannot be found.
+
+    Versions 1 and 2 have one entry for each of generator and discriminator, with weights, moments and scaler, and the
+    average, the pool and the augmentation beside them. Version 1 has the moments by position, which only the network
+    resolves.
+    """
+    if state.get("format_version") not in (1, 2):
+        return state
+    state = state | {"format_version": FORMAT_VERSION, "networks": {}, "optimizers": {}}
+    for name in ("generator", "discriminator"):
+        part = state.pop(name, None)
+        if isinstance(part, dict) and part.keys() >= {"network", "optimizer", "scaler", "skipped_steps"}:
+            state["networks"][name] = part["network"]
+            kept = {key: part[key] for key in ("scaler", "skipped_steps")}
+            state["optimizers"][name] = {"moments": {name: part["optimizer"]}, **kept}
+    state["averages"] = {"generator": state.pop("generator_average")} if "generator_average" in state else {}
+    state["method"] = {key: state.pop(key) for key in ("pool", "augmentation") if key in state}
+    return state
+
+
+def _has(state: object, key: str) -> bool:
+    """Return whether nested dicts have a key, whose levels dots separate."""
+    for part in key.split("."):
+        if not isinstance(state, dict) or part not in state:
+            return False
+        state = state[part]
+    return True
 
 
 def check_file(path: Path) -> bool:

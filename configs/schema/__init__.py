@@ -10,6 +10,7 @@ from configs.schema.augmentation import AUGMENTATIONS, AugmentationConfig
 from configs.schema.checks import require
 from configs.schema.data import DataConfig, SyntheticConfig
 from configs.schema.loss import LossConfig
+from configs.schema.method import MethodConfig
 from configs.schema.networks import DiscriminatorConfig, FeaturesConfig, GeneratorConfig, InitConfig, StyleConfig
 from configs.schema.optimizer import AmpConfig, OptimizerConfig
 from configs.schema.run import EXTRA_METRICS, CheckpointConfig, LogConfig, MetricsConfig, RunConfig
@@ -30,6 +31,7 @@ __all__ = [
     "InitConfig",
     "LogConfig",
     "LossConfig",
+    "MethodConfig",
     "MetricsConfig",
     "OptimizerConfig",
     "RunConfig",
@@ -46,6 +48,7 @@ class Config:
 
     run: RunConfig = field(default_factory=RunConfig)
     data: DataConfig = field(default_factory=DataConfig)
+    method: MethodConfig = field(default_factory=MethodConfig)
     generator: GeneratorConfig = field(default_factory=GeneratorConfig)
     features: FeaturesConfig = field(default_factory=FeaturesConfig)
     style: StyleConfig = field(default_factory=StyleConfig)

@@ -10,20 +10,30 @@ import torch
 
 from configs.build import build_generator_objective
 from configs.load import load_config
-from configs.schema import Config, DiscriminatorConfig, GeneratorConfig, LossConfig, StyleConfig, TrainConfig
+from configs.schema import (
+    Config,
+    DiscriminatorConfig,
+    GeneratorConfig,
+    LossConfig,
+    MethodConfig,
+    StyleConfig,
+    TrainConfig,
+)
 from configs.unused_settings import unused_settings
 from losses import GENERATOR_LOSSES
 from models import DISCRIMINATORS, GENERATORS
 from tests.runs import OASIS, checkpoint, run
+from training.methods import METHODS
 from utils.signatures import accepted, argument_names
 
 STYLE = {f"style_{item.name}" for item in fields(StyleConfig)}
 
 
 @pytest.mark.parametrize(
-    ("registry", "section"), [(GENERATORS, GeneratorConfig), (DISCRIMINATORS, DiscriminatorConfig)]
+    ("registry", "section"),
+    [(GENERATORS, GeneratorConfig), (DISCRIMINATORS, DiscriminatorConfig), (METHODS, MethodConfig)],
 )
-def test_names_of_networks_are_the_choices(registry: Mapping[str, object], section: type) -> None:
+def test_names_are_the_choices(registry: Mapping[str, object], section: type) -> None:
     assert set(registry) == set(get_args(get_type_hints(section)["name"]))
 
 
@@ -70,7 +80,7 @@ def test_a_loss_of_weight_0_is_not_made(tiny_config: Path, settings: list[str], 
 def test_each_loss_trains_alone_in_both_orders(tiny_config: Path, name: str, retain_graph: str) -> None:
     weights = [f"loss.{other}={int(other == name)}" for other in GENERATOR_LOSSES]
     run(tiny_config, *weights, f"train.retain_graph={retain_graph}", "train.max_steps=1")
-    assert checkpoint(tiny_config, 1)["generator"]["skipped_steps"] == 0
+    assert checkpoint(tiny_config, 1)["optimizers"]["generator"]["skipped_steps"] == 0
 
 
 @pytest.mark.parametrize(

@@ -37,16 +37,16 @@ def test_a_run_goes_on_from_it(file: Path, tmp_path: Path) -> None:
     before, after = load_checkpoint(file), go_on(file, tmp_path)
     assert after["step"] == 4
     for trainable in ("generator", "discriminator"):
-        weights = before[trainable]["network"]
+        weights = before["networks"][trainable]
         trained = [name for name in weights if "running" not in name and "num_batches" not in name]
         for name in trained:
-            assert torch.equal(after[trainable]["network"][name], weights[name]), name
-        states = before[trainable]["optimizer"]
+            assert torch.equal(after["networks"][trainable][name], weights[name]), name
+        states = before["optimizers"][trainable]["moments"][trainable]
         by_name = dict(zip(trained, states["state"].values(), strict=True)) if "state" in states else states
         for name, state in by_name.items():
             assert state["step"] == 3
-            moment = after[trainable]["optimizer"][name]["exp_avg_sq"]
-            assert after[trainable]["optimizer"][name]["step"] == 4
+            moment = after["optimizers"][trainable]["moments"][trainable][name]["exp_avg_sq"]
+            assert after["optimizers"][trainable]["moments"][trainable][name]["step"] == 4
             assert moment.shape == state["exp_avg_sq"].shape
             assert (moment >= 0.999 * state["exp_avg_sq"]).all(), name  # beta2 of what was there, and more
 

@@ -34,7 +34,7 @@ def distance(first: dict[str, Tensor], second: dict[str, Tensor]) -> float:
 
 def weights(config: Path, name: str, trainable: str) -> dict[str, Tensor]:
     state = load_checkpoint(checkpoint_path(config.parent / "runs" / name, STEPS))
-    return dict(state[trainable]["network"])
+    return dict(state["networks"][trainable])
 
 
 def test_torchrun_runs_the_program_in_two_processes(tiny_config: Path) -> None:

@@ -40,6 +40,6 @@ def test_validation_draws_nothing_that_training_would(tiny_config: Path, level: 
     precision = [f"amp.opt_level={level}", "amp.dtype=bfloat16"]
     run(tiny_config, *NOISE, *precision, "train.max_steps=4", "log.images_every_steps=1")
     run(tiny_config, *NOISE, *precision, "train.max_steps=4", "log.images_every_steps=4", "run.name=seldom")
-    often, seldom = (checkpoint(tiny_config, 4, name)["generator"]["network"] for name in ("tiny", "seldom"))
+    often, seldom = (checkpoint(tiny_config, 4, name)["networks"]["generator"] for name in ("tiny", "seldom"))
     for name, weight in often.items():
         assert torch.equal(weight, seldom[name]), name

@@ -16,7 +16,7 @@ SETTINGS = ["train.max_steps=6", "amp.dtype=bfloat16", "generator.norm=batch"]
 
 
 def weights(config: Path, name: str, step: int = 6) -> Tensor:
-    network = checkpoint(config, step, name)["generator"]["network"]
+    network = checkpoint(config, step, name)["networks"]["generator"]
     return torch.cat([value.float().flatten() for key, value in network.items() if "running" not in key])
 
 
@@ -36,16 +36,17 @@ def test_every_level_moves_the_weights_nearly_alike(tiny_config: Path) -> None:
 
 def test_master_weights_are_saved_in_float32_and_compute_in_the_low_precision(tiny_config: Path) -> None:
     run(tiny_config, *SETTINGS, "amp.opt_level=O2")
-    saved = checkpoint(tiny_config, 6)["generator"]
-    weight = saved["network"]["head.1.weight"]
-    assert weight.dtype == saved["optimizer"]["head.1.weight"]["exp_avg"].dtype == torch.float32
+    saved = checkpoint(tiny_config, 6)
+    weight = saved["networks"]["generator"]["head.1.weight"]
+    moments = saved["optimizers"]["generator"]["moments"]["generator"]
+    assert weight.dtype == moments["head.1.weight"]["exp_avg"].dtype == torch.float32
     assert not torch.equal(weight, weight.bfloat16().float())  # more than the low precision holds
 
     training = build_training(
         load_config(tiny_config, [*SETTINGS, "amp.opt_level=O2"]), World(0, 1, torch.device("cpu"))
     )
     restore(training, found(tiny_config, 6))
-    network = training.update.generator
+    network = training.method.networks["generator"]
     copied = network.compute_copy.get_parameter("head.1.weight")
     assert torch.equal(copied, weight.bfloat16())
     assert network.compute_copy.get_submodule("stem.2") is network.module.get_submodule("stem.2")
@@ -53,16 +54,17 @@ def test_master_weights_are_saved_in_float32_and_compute_in_the_low_precision(ti
 
 def test_o3_saves_the_low_precision(tiny_config: Path) -> None:
     run(tiny_config, *SETTINGS, "amp.opt_level=O3")
-    assert checkpoint(tiny_config, 6)["generator"]["network"]["head.1.weight"].dtype == torch.bfloat16
+    assert checkpoint(tiny_config, 6)["networks"]["generator"]["head.1.weight"].dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize(("first", "then"), [("O0", "O2"), ("O2", "O1"), ("O1", "O3"), ("O3", "O0")])
 def test_a_run_goes_on_at_another_level(tiny_config: Path, first: str, then: str, tmp_path: Path) -> None:
     run(tiny_config, *SETTINGS, f"amp.opt_level={first}")
     run(tiny_config, *SETTINGS, f"amp.opt_level={then}", "train.max_steps=8")
-    state = checkpoint(tiny_config, 8)["generator"]
-    assert state["network"]["head.1.weight"].dtype == (torch.bfloat16 if then == "O3" else torch.float32)
-    assert state["optimizer"]["head.1.weight"]["step"] == 8
+    state = checkpoint(tiny_config, 8)
+    weight = state["networks"]["generator"]["head.1.weight"]
+    assert weight.dtype == (torch.bfloat16 if then == "O3" else torch.float32)
+    assert state["optimizers"]["generator"]["moments"]["generator"]["head.1.weight"]["step"] == 8
     translate("--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--output", str(tmp_path / "out"))
 
 
@@ -70,7 +72,7 @@ def test_a_run_goes_on_at_another_level(tiny_config: Path, first: str, then: str
 def test_an_overflow_in_float16_skips_an_update_with_master_weights_too(tiny_config: Path, step: str) -> None:
     settings = ["amp.dtype=float16", "amp.opt_level=O2", step, "train.max_steps=3", "loss.l1=1e9"]
     run(tiny_config, *settings)
-    state = checkpoint(tiny_config, 3)["generator"]
+    state = checkpoint(tiny_config, 3)["optimizers"]["generator"]
     assert state["skipped_steps"] == 3
     assert state["scaler"]["scale"] < 65536
 
@@ -81,5 +83,5 @@ def test_frozen_parts_stay_in_both_copies(tiny_config: Path) -> None:
     run(tiny_config, *settings)
     before, after = checkpoint(tiny_config, 1, "start"), checkpoint(tiny_config, 6)
     name = "stem.1.weight"
-    assert torch.equal(before["generator"]["network"][name], after["generator"]["network"][name])
-    assert name not in after["generator"]["optimizer"]
+    assert torch.equal(before["networks"]["generator"][name], after["networks"]["generator"][name])
+    assert name not in after["optimizers"]["generator"]["moments"]["generator"]

@@ -232,10 +232,10 @@ def test_label_maps_are_translated_at_every_scale(tiny_config: Path, tmp_path: P
 
 def test_weights_of_another_scale_begin_a_run(tiny_config: Path) -> None:
     run(tiny_config, "train.max_steps=1", "run.name=first")
-    first = checkpoint(tiny_config, 1, "first")["generator"]["network"]
+    first = checkpoint(tiny_config, 1, "first")["networks"]["generator"]
     settings = ["generator.scale=2", "optimizer.learning_rate=0", "train.max_steps=1"]
     run(tiny_config, *settings, f"init.generator={tiny_config.parent / 'runs' / 'first'}")
-    second = checkpoint(tiny_config, 1)["generator"]["network"]
+    second = checkpoint(tiny_config, 1)["networks"]["generator"]
     assert second.keys() - first.keys() == {"ups.2.0.weight"}
     assert_equal(first, {name: second[name] for name in first})
     assert "init.generator  " in (run_of(tiny_config) / "log.txt").read_text()

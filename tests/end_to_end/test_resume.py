@@ -83,9 +83,9 @@ def test_an_average_can_begin_in_the_middle_of_a_run(tiny_config: Path) -> None:
     run(tiny_config, "train.max_steps=2")
     run(tiny_config, "train.max_steps=3", "train.ema_decay=0.5")
     state = checkpoint(tiny_config, 3)
-    assert state["generator_average"]["n_averaged"] == 1
+    assert state["averages"]["generator"]["n_averaged"] == 1
     name = "stem.1.weight"
-    assert torch.equal(state["generator_average"][f"module.{name}"], state["generator"]["network"][name])
+    assert torch.equal(state["averages"]["generator"][f"module.{name}"], state["networks"]["generator"][name])
 
 
 def test_another_seed_gives_another_run(trained_config: Path) -> None:
@@ -93,7 +93,7 @@ def test_another_seed_gives_another_run(trained_config: Path) -> None:
     run(trained_config, "run.seed=1", "run.name=other")
     first, second = checkpoint(trained_config, 4), checkpoint(trained_config, 4, "other")
     with pytest.raises(AssertionError, match="stem"):
-        assert_equal(first["generator"]["network"], second["generator"]["network"])
+        assert_equal(first["networks"]["generator"], second["networks"]["generator"])
 
 
 def test_only_the_newest_checkpoints_are_kept(tiny_config: Path) -> None:
@@ -180,7 +180,7 @@ def test_adam_settings_come_from_the_configuration_not_from_the_checkpoint(train
     settings = ["train.max_steps=5", "optimizer.beta1=0.25", "optimizer.weight_decay=0.5"]
     training = build_training(load_config(trained_config, settings), World(0, 1, torch.device("cpu")))
     restore(training, found(trained_config, 4))
-    weights, spared = training.update.generator.optimizer.param_groups
+    weights, spared = training.method.optimizers["generator"].optimizer.param_groups
     assert weights["betas"] == spared["betas"] == (0.25, 0.999)
     assert (weights["weight_decay"], spared["weight_decay"]) == (0.5, 0)
 
@@ -226,20 +226,21 @@ def test_two_stage_training_resumes_exactly_in_either_phase(tiny_config: Path, s
 
 def test_only_the_finest_enhancer_trains_in_the_first_stage_and_all_in_the_second(tiny_config: Path) -> None:
     run(tiny_config, *TWO_STAGES, "train.max_steps=5", "checkpoint.every_steps=1", "checkpoint.keep=0")
-    states = [checkpoint(tiny_config, step)["generator"] for step in (1, 3, 5)]
-    weights = [state["network"] for state in states]
+    states = [checkpoint(tiny_config, step) for step in (1, 3, 5)]
+    weights = [state["networks"]["generator"] for state in states]
+    moments = [state["optimizers"]["generator"]["moments"]["generator"] for state in states]
     in_first = {name for name in weights[0] if not torch.equal(weights[0][name], weights[1][name])}
     assert in_first == {name for name in weights[0] if name.startswith(("enhancers.1.", "head."))}
-    assert states[1]["optimizer"].keys() == in_first  # nothing was computed for the others
+    assert moments[1].keys() == in_first  # nothing was computed for the others
     assert all(not torch.equal(weights[1][name], weights[2][name]) for name in weights[0])
-    assert states[2]["optimizer"]["trunk.stem.1.weight"]["step"] == 2
-    assert states[2]["optimizer"]["head.1.weight"]["step"] == 5
+    assert moments[2]["trunk.stem.1.weight"]["step"] == 2
+    assert moments[2]["head.1.weight"]["step"] == 5
 
 
 def test_the_encoder_trains_in_the_first_stage_too(tiny_config: Path) -> None:
     features = ["features.n_channels=1", "features.n_downsamplings=2"]
     run(tiny_config, *TWO_STAGES, *features, "train.max_steps=2", "checkpoint.every_steps=1")
-    first, second = (checkpoint(tiny_config, step)["generator"]["network"] for step in (1, 2))
+    first, second = (checkpoint(tiny_config, step)["networks"]["generator"] for step in (1, 2))
     changed = {name for name in first if not torch.equal(first[name], second[name])}
     assert changed == {n for n in first if n.startswith(("generator.enhancers.1.", "generator.head.", "encoder."))}
 
@@ -249,7 +250,7 @@ def test_frozen_parts_of_either_network_stay(tiny_config: Path) -> None:
     run(tiny_config, *settings, "train.max_steps=2")
     first, second = checkpoint(tiny_config, 1), checkpoint(tiny_config, 2)
     for trainable, prefix in (("generator", "stem."), ("discriminator", "scales.1.")):
-        before, after = first[trainable]["network"], second[trainable]["network"]
+        before, after = first["networks"][trainable], second["networks"][trainable]
         same = {name for name in before if torch.equal(before[name], after[name])}
         assert same == {name for name in before if name.startswith(prefix)}
 
@@ -267,8 +268,8 @@ def test_a_plateau_lowers_the_rate_and_is_remembered(tiny_config: Path) -> None:
     assert checkpoint(tiny_config, 8, "whole")["plateau"]["factor"] == pytest.approx(0.2**3)  # after epochs 2, 3, 4
     training = build_training(load_config(tiny_config, settings), World(0, 1, torch.device("cpu")))
     restore(training, found(tiny_config, 8, "whole"))
-    training.schedule.apply(training.update, training.run_state.loop.epoch)
-    for network in training.update.networks.values():
+    training.schedule.apply(training.method.optimizers, training.run_state.loop.epoch)
+    for network in training.method.optimizers.values():
         assert network.learning_rate == pytest.approx(1e-12 * 0.2**3)
     run(tiny_config, *settings, "train.max_steps=5")
     run(tiny_config, *settings, "train.max_steps=8")

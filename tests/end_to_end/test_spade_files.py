@@ -100,7 +100,7 @@ def test_a_run_starts_from_the_files(tiny_config: Path, files: dict[str, Path], 
     settings += [f"data.root={label_data_set}", "data.n_classes=4", "data.ignore_id=4", "data.instance_edges=false"]
     settings += [f"init.generator={files['G']}", f"init.discriminator={files['D'].parent}", "optimizer.learning_rate=0"]
     run(tiny_config, *settings, "train.max_steps=1")
-    trained = checkpoint(tiny_config, 1)["generator"]["network"]
+    trained = checkpoint(tiny_config, 1)["networks"]["generator"]
     original = load_generator(files["G"]).generator
     for name, weight in original.named_parameters():
         assert torch.equal(trained[name], weight), name
@@ -199,7 +199,7 @@ def test_a_styled_run_starts_from_both_files_and_is_written_as_both(
     run(
         tiny_config, *settings, "optimizer.learning_rate=0", "train.max_steps=1", "generator.spectral_iteration=v_first"
     )
-    trained = checkpoint(tiny_config, 1)["generator"]["network"]
+    trained = checkpoint(tiny_config, 1)["networks"]["generator"]
     original = load_generator(with_encoder).generator
     for name, weight in original.named_parameters():
         assert torch.equal(trained[name], weight), name

@@ -317,7 +317,7 @@ def test_label_maps_in_colors_are_stacked_with_images(config: Path, capsys: pyte
     colors.write_text("floor: [10, 20, 30]\nwall: [200, 0, 0]\nsky: [0, 0, 250]\n")
     run(config, *LABELS_AND_HEIGHT[:2], f"data.label_colors={colors}", "run.name=colors")
     first, second = (checkpoint(config, 4, name) for name in ("ids", "colors"))
-    assert_equal(first["generator"], second["generator"])
+    assert_equal(first["networks"], second["networks"])
     assert "3 by colours: floor, wall, sky" in capsys.readouterr().out
 
 

@@ -121,16 +121,20 @@ def test_validation_draws_nothing_that_training_would(tiny_config: Path, level: 
     precision = [f"amp.opt_level={level}", "amp.dtype=bfloat16", "train.ema_decay=0.5"]
     run(tiny_config, *LIVELY, *precision, "train.max_steps=4", "log.images_every_steps=1")
     run(tiny_config, *LIVELY, *precision, "train.max_steps=4", "log.images_every_steps=4", "run.name=seldom")
-    often, seldom = (checkpoint(tiny_config, 4, name)["generator"]["network"] for name in ("tiny", "seldom"))
+    often, seldom = (checkpoint(tiny_config, 4, name)["networks"]["generator"] for name in ("tiny", "seldom"))
     assert_equal(often, seldom)
 
 
 def test_both_parts_are_trained_by_the_generators_optimizer(tiny_config: Path) -> None:
     run(tiny_config, *LIVELY, "checkpoint.every_steps=1")
-    first, second = (checkpoint(tiny_config, step)["generator"] for step in (1, 2))
-    moved = {name for name, weight in first["network"].items() if not torch.equal(weight, second["network"][name])}
+    states = [checkpoint(tiny_config, step) for step in (1, 2)]
+    first, second = (state["networks"]["generator"] for state in states)
+    moved = {name for name, weight in first.items() if not torch.equal(weight, second[name])}
     assert {"encoder.mean.bias", "encoder.log_variance.weight", "generator.stem.weight"} <= moved
-    assert "encoder.layers.0.0.parametrizations.weight.original" in second["optimizer"]
+    assert (
+        "encoder.layers.0.0.parametrizations.weight.original"
+        in states[1]["optimizers"]["generator"]["moments"]["generator"]
+    )
     lines = (tiny_config.parent / "runs" / "tiny" / "metrics.jsonl").read_text().splitlines()
     assert any("loss/G/kl_divergence" in line for line in lines)
 

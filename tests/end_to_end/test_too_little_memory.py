@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.runs import run
-from training.trainable import TrainableNetwork
+from training.optimizer_group import OptimizerGroup
 from utils.cli import run_entry_point
 
 
@@ -59,6 +59,6 @@ def test_too_little_memory_is_told_in_one_line(
 def test_too_little_memory_for_a_checkpoint_is_not_its_fault(
     trained_config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(TrainableNetwork, "load_state_dict", lambda *_: fill_the_gpu(None))
+    monkeypatch.setattr(OptimizerGroup, "load_state_dict", lambda *_: fill_the_gpu(None))
     with pytest.raises(torch.OutOfMemoryError):
         run(trained_config, "train.max_steps=8")

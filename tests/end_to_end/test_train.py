@@ -15,7 +15,6 @@ import pytest
 import torch
 
 import train
-from configs import build
 from configs.load import load_config
 from data.batch import Batch, DataError
 from data.loader import read_fixed
@@ -23,7 +22,6 @@ from models.originals.layer_names import OriginalWeightsError
 from models.originals.weights import import_original
 from tests.conftest import save_image
 from tests.runs import assert_equal, checkpoint, run
-from training.batches import model_inputs
 from training.plan import activation_bytes
 from training.setup import build_training
 from utils.checkpoint_folder import checkpoint_path
@@ -111,7 +109,7 @@ def test_a_new_run_starts_from_weights_of_the_originals_and_of_other_runs(
     assert "init.generator  12 tensors loaded from" in report
     assert "left: stem.1.weight; new: stem.1.weight" in report
     theirs = import_original(reference["pix2pixhd_global_label_edge"]["state_dict"]).network.state_dict()
-    ours = checkpoint(tiny_config, 1)["generator"]["network"]
+    ours = checkpoint(tiny_config, 1)["networks"]["generator"]
     assert torch.equal(ours["blocks.0.body.1.weight"], theirs["blocks.0.body.1.weight"])
 
     run_folder = tiny_config.parent / "runs" / "tiny"
@@ -119,7 +117,7 @@ def test_a_new_run_starts_from_weights_of_the_originals_and_of_other_runs(
     run(tiny_config, *settings, "train.max_steps=1", "optimizer.learning_rate=0")
     second = checkpoint(tiny_config, 1, "second")
     for trainable in ("generator", "discriminator"):
-        assert_equal(second[trainable]["network"], checkpoint(tiny_config, 1)[trainable]["network"])
+        assert_equal(second["networks"][trainable], checkpoint(tiny_config, 1)["networks"][trainable])
 
     with pytest.raises(OriginalWeightsError, match=r"latest_net_G\.pth: holds a GlobalGenerator, expected a discrimin"):
         run(tiny_config, f"init.discriminator={tiny_config.with_name('latest_net_G.pth')}", "run.name=third")
@@ -128,7 +126,7 @@ def test_a_new_run_starts_from_weights_of_the_originals_and_of_other_runs(
 def test_it_trains_without_instance_edges(tiny_config: Path) -> None:
     run(tiny_config, "data.instance_edges=false", "--dry-run")
     run(tiny_config, "data.instance_edges=false")
-    assert checkpoint(tiny_config, 4)["generator"]["network"]["stem.1.weight"].shape[1] == 12
+    assert checkpoint(tiny_config, 4)["networks"]["generator"]["stem.1.weight"].shape[1] == 12
 
 
 def test_the_defaults_train(tiny_config: Path) -> None:
@@ -247,8 +245,8 @@ def test_it_trains_and_goes_on_on_a_gpu(tiny_config: Path, dtype: str, retain_gr
     run(tiny_config, *settings, "data.workers=1", "train.max_steps=60")
     state = checkpoint(tiny_config, 60)
     for trainable in ("generator", "discriminator"):
-        assert all(weight.isfinite().all() for weight in state[trainable]["network"].values())
-        assert state[trainable]["skipped_steps"] < 30
+        assert all(weight.isfinite().all() for weight in state["networks"][trainable].values())
+        assert state["optimizers"][trainable]["skipped_steps"] < 30
 
 
 def test_a_trace_of_some_steps_is_written(tiny_config: Path) -> None:
@@ -296,8 +294,7 @@ def test_what_is_kept_for_the_backward_passes_grows_with_the_batch(tiny_config: 
         config = load_config(tiny_config, [f"train.batch_size={batch_size}"])
         training = build_training(config, World(0, 1, torch.device("cpu")))
         samples = [read_fixed(training.layout, training.preprocessing, index) for index in range(batch_size)]
-        inputs = model_inputs(Batch.of(samples), build.build_conditioning(config))
-        kept.append(activation_bytes(training.update, inputs))
+        kept.append(activation_bytes(training.method, Batch.of(samples)))
     assert kept[1] == pytest.approx(2 * kept[0], rel=0.1)
 
 

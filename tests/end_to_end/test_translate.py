@@ -100,7 +100,7 @@ def test_the_average_of_the_weights_is_used_unless_the_raw_ones_are_wanted(
     assert not torch.equal(pictures[""], pictures["--weights raw"])
     state = load_checkpoint(checkpoint_path(run_folder, 4))
     average = load_generator(checkpoint_path(run_folder, 4)).generator.state_dict()
-    assert torch.equal(average["stem.1.weight"], state["generator_average"]["module.stem.1.weight"])
+    assert torch.equal(average["stem.1.weight"], state["averages"]["generator"]["module.stem.1.weight"])
 
 
 def test_noise_is_drawn_by_seed_and_name_and_evaluation_has_none(

@@ -124,8 +124,8 @@ def test_weights_of_1_train_as_no_weights(config: Path, retain_graph: str) -> No
     more += ["data.weight_folder={split}_ones"]
     run(config, *settings(config, *more), f"run.name=ones_{retain_graph}")
     plain, weighted = (checkpoint(config, 2, f"{name}_{retain_graph}") for name in ("plain", "ones"))
-    for name, value in plain["generator"]["network"].items():
-        torch.testing.assert_close(weighted["generator"]["network"][name], value, rtol=0, atol=2e-5)
+    for name, value in plain["networks"]["generator"].items():
+        torch.testing.assert_close(weighted["networks"]["generator"][name], value, rtol=0, atol=2e-5)
     assert "l1_weighted" not in rows(config, f"plain_{retain_graph}")[-1]
 
 
@@ -176,7 +176,7 @@ def test_maps_of_one_batch_may_be_stored_in_several_types(config: Path) -> None:
             save_image(pairs / f"{split}_mixed" / path.name, weights.astype(np.uint16) * 257 if is_wide else weights)
     for name, folder in (("alike", "weight"), ("mixed", "mixed")):
         run(config, *settings(config, f"data.weight_folder={{split}}_{folder}", f"run.name={name}"))
-    assert_equal(checkpoint(config, 4, "mixed")["generator"], checkpoint(config, 4, "alike")["generator"])
+    assert_equal(checkpoint(config, 4, "mixed")["networks"], checkpoint(config, 4, "alike")["networks"])
 
 
 @pytest.mark.parametrize(

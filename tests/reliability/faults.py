@@ -15,7 +15,7 @@ from data.loader import TrainingDataset
 from models.global_generator import GlobalGenerator
 from training import checkpointing as saving
 from training.batches import BatchReader
-from training.trainable import TrainableNetwork
+from training.optimizer_group import OptimizerGroup
 from training.validation import Validation
 from utils import checkpoint, instants
 
@@ -24,8 +24,8 @@ PLACES: dict[str, tuple[Any, str]] = {
     "waiting for data": (BatchReader, "read_step"),
     "loading": (TrainingDataset, "__getitem__"),
     "forward": (GlobalGenerator, "forward"),
-    "backward": (TrainableNetwork, "backward"),
-    "step": (TrainableNetwork, "step"),
+    "backward": (OptimizerGroup, "backward"),
+    "step": (OptimizerGroup, "step"),
     "loss": (losses, "l1"),
     "validation": (Validation, "run"),
     "save": (saving, "save_checkpoint"),

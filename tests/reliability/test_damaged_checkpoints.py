@@ -18,7 +18,7 @@ pytestmark = pytest.mark.row(7)
 
 STATE = {
     "step": 3,
-    "generator": {"network": {"weight": torch.arange(500.0), "bias": torch.ones(7)}},
+    "networks": {"generator": {"weight": torch.arange(500.0), "bias": torch.ones(7)}},
     "config": {"a": 1},
 }
 
@@ -73,8 +73,8 @@ def test_without_a_manifest_no_flipped_bit_changes_what_is_loaded(
         except CheckpointError:
             n_found += 1
             continue
-        assert torch.equal(state["generator"]["network"]["weight"], torch.arange(500.0))
-        assert torch.equal(state["generator"]["network"]["bias"], torch.ones(7))
+        assert torch.equal(state["networks"]["generator"]["weight"], torch.arange(500.0))
+        assert torch.equal(state["networks"]["generator"]["bias"], torch.ones(7))
         assert state["step"] == 3
     assert n_found > 250
 
@@ -183,7 +183,7 @@ def test_nothing_is_half_loaded(tiny_config: Path) -> None:
     """Of a checkpoint whose discriminator does not fit, the generator is not taken for a start either."""
     run(tiny_config, "train.max_steps=2")
     state = checkpoint(tiny_config, 2)
-    state["discriminator"]["network"].popitem()
+    state["networks"]["discriminator"].popitem()
     path = checkpoint_path(tiny_config.parent / "runs" / "tiny", 2)
     save_checkpoint(path, {key: value for key, value in state.items() if not key.startswith("format")})
     with pytest.raises(CheckpointError, match="does not fit, or is ill-formed"):
@@ -233,12 +233,13 @@ def test_what_cannot_be_read_now_is_not_taken_for_damaged(
 
 
 ILL_FORMED: dict[str, object] = {
-    "generator": None,
+    "networks": None,
+    "optimizers": {"generator": {}, "discriminator": {}},
     "step": "x",
     "samples_into_epoch": None,
     "random_states": [{}],
     "data": "abc",
-    "generator_average": {},
+    "averages": {"generator": {}},
     "config": [1],
 }
 

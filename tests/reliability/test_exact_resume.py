@@ -10,8 +10,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tests.processes import torchrun
 from tests.runs import assert_equal, checkpoint, run, without_config
-from training.run_state import LoopState
-from training.update import AdversarialUpdate, Passes
+from training.loop_state import LoopState
+from training.methods.paired_update import PairedUpdate, Passes
 
 PRECISIONS = {
     "float32": ["amp.opt_level=O0"],
@@ -145,16 +145,16 @@ def test_the_steps_of_tensorboard_rise(tiny_config: Path, monkeypatch: pytest.Mo
     settings = ["log.every_steps=1", "checkpoint.every_steps=4"]
     if is_killed:
         with monkeypatch.context() as context:
-            n_steps, original = 0, AdversarialUpdate.step
+            n_steps, original = 0, PairedUpdate.step
 
-            def falls(self: AdversarialUpdate, groups: Sequence[Passes]) -> None:
+            def falls(self: PairedUpdate, groups: Sequence[Passes]) -> None:
                 nonlocal n_steps
                 n_steps += 1
                 if n_steps == 7:
                     raise MemoryError
                 original(self, groups)
 
-            context.setattr(AdversarialUpdate, "step", falls)
+            context.setattr(PairedUpdate, "step", falls)
             with pytest.raises(MemoryError):
                 run(tiny_config, *settings, "train.max_steps=100")
     else:

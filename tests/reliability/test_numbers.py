@@ -51,12 +51,12 @@ def test_no_update_is_made_from_it(tiny_config: Path, monkeypatch: pytest.Monkey
     original = getattr(owner, name)
     monkeypatch.setattr(owner, name, spoilt(original, value, range(3)))  # at most three terms of the first step
     run(tiny_config, "train.max_steps=3", "checkpoint.every_steps=1", "checkpoint.keep=0")
-    skipped = [checkpoint(tiny_config, 3)[network]["skipped_steps"] for network in ("generator", "discriminator")]
+    skipped = [group["skipped_steps"] for group in checkpoint(tiny_config, 3)["optimizers"].values()]
     assert max(skipped) >= 1
     for step in (1, 2, 3):
         state = checkpoint(tiny_config, step)
         for network in ("generator", "discriminator"):
-            assert are_finite(state[network]["network"].values())
+            assert are_finite(state["networks"][network].values())
 
 
 def test_a_loss_that_has_grown_by_an_infinite_constant_is_not_applied(
@@ -72,7 +72,7 @@ def test_a_loss_that_has_grown_by_an_infinite_constant_is_not_applied(
 
     monkeypatch.setattr(losses, "l1", shifted)
     run(tiny_config, "train.max_steps=3")
-    assert checkpoint(tiny_config, 3)["generator"]["skipped_steps"] == 1
+    assert checkpoint(tiny_config, 3)["optimizers"]["generator"]["skipped_steps"] == 1
 
 
 @pytest.mark.parametrize("retain_graph", ["true", "false"])
@@ -114,7 +114,7 @@ def test_all_updates_left_out_end_the_run_in_words_with_everything_saved(
     newest = list_checkpoints(tiny_config.parent / "runs" / "tiny")[-1]
     step = int(newest.stem.split("-")[1])
     assert step <= 20
-    assert_equal(checkpoint(tiny_config, step)["generator"]["network"], before["generator"]["network"])
+    assert_equal(checkpoint(tiny_config, step)["networks"]["generator"], before["networks"]["generator"])
     assert issubclass(NotFiniteError, UserError)
 
 
@@ -143,7 +143,7 @@ def test_a_scaler_that_looks_for_its_scale_is_left_in_peace(tiny_config: Path, m
     original = losses.l1
     monkeypatch.setattr(losses, "l1", spoilt(original, float("inf"), range(12)))
     run(tiny_config, "train.max_steps=20")
-    state = checkpoint(tiny_config, 20)["generator"]
+    state = checkpoint(tiny_config, 20)["optimizers"]["generator"]
     assert state["skipped_steps"] >= 1
     assert state["scaler"]["scale"] < 65536
 
@@ -155,12 +155,11 @@ def test_a_poisoned_checkpoint_is_not_written(tiny_config: Path, monkeypatch: py
     original = RunState.state_dict
 
     def poisoned(self: RunState, random_states: list[dict[str, Tensor]]) -> dict[str, Any]:
-        network = self.update.generator
-        assert self.average is not None
+        optimizer = self.method.optimizers["generator"].optimizer
         target = {
-            "weight": next(network.module.parameters()),
-            "moment": next(iter(network.optimizer.state.values()))["exp_avg"],
-            "average": next(self.average.module.parameters()),
+            "weight": next(self.method.networks["generator"].module.parameters()),
+            "moment": next(iter(optimizer.state.values()))["exp_avg"],
+            "average": next(self.averages["generator"].module.parameters()),
         }[where]
         target.data.view(-1)[0] = float("nan")
         return original(self, random_states)
@@ -178,5 +177,5 @@ def test_one_rank_s_numbers_leave_out_the_step_on_all(tiny_config: Path) -> None
     with torchrun(tiny_config, "train.max_steps=5", "log.every_steps=1", prepare=spoils) as processes:
         assert processes.wait_for_all() == 0, processes.said()
     state = checkpoint(tiny_config, 5)
-    assert state["generator"]["skipped_steps"] == 1
-    assert are_finite(state["generator"]["network"].values())
+    assert state["optimizers"]["generator"]["skipped_steps"] == 1
+    assert are_finite(state["networks"]["generator"].values())

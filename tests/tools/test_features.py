@@ -44,7 +44,7 @@ def pictures(folder: Path) -> dict[str, torch.Tensor]:
 
 def test_the_encoder_is_trained_with_the_generator(tiny_config: Path) -> None:
     run(tiny_config, *FEATURES, "checkpoint.every_steps=1")
-    first, second = (checkpoint(tiny_config, step)["generator"]["network"] for step in (1, 2))
+    first, second = (checkpoint(tiny_config, step)["networks"]["generator"] for step in (1, 2))
     encoder = [name for name in first if name.startswith("encoder.")]
     assert len(encoder) > 4
     assert all(not torch.equal(first[name], second[name]) for name in encoder)
@@ -160,8 +160,8 @@ def test_a_run_starts_from_the_originals_generator_and_encoder(
     printed = capfd.readouterr().out
     assert "init.encoder" in printed
     assert "new: none" in printed.partition("init.encoder")[2]
-    weights = checkpoint(tiny_config, 1, "started")["generator"]["network"]
-    assert_equal(weights, read_weights_file(checkpoint_path(folder_run, 2))["generator"]["network"])
+    weights = checkpoint(tiny_config, 1, "started")["networks"]["generator"]
+    assert_equal(weights, read_weights_file(checkpoint_path(folder_run, 2))["networks"]["generator"])
 
 
 def test_without_targets_or_clusters_the_remedy_is_named(
@@ -183,10 +183,10 @@ def test_the_encoder_of_a_run_is_taken_alone(tiny_config: Path, run_folder: Path
     other = run_folder.with_name("other")
     settings = [*FEATURES, f"init.generator={run_folder}", f"init.encoder={other}", "optimizer.learning_rate=0"]
     run(tiny_config, *settings, "train.max_steps=1", "run.name=both")
-    weights = checkpoint(tiny_config, 1, "both")["generator"]["network"]
+    weights = checkpoint(tiny_config, 1, "both")["networks"]["generator"]
     for name, value in weights.items():
         source = "other" if name.startswith("encoder.") else "tiny"
-        assert torch.equal(value, checkpoint(tiny_config, 2, source)["generator"]["network"][name]), name
+        assert torch.equal(value, checkpoint(tiny_config, 2, source)["networks"]["generator"][name]), name
     run(tiny_config, "run.name=plain")
     with pytest.raises(CheckpointError, match="its generator has no encoder"):
         run(tiny_config, *FEATURES, f"init.encoder={run_folder.with_name('plain')}", "run.name=new")

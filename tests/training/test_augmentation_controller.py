@@ -13,6 +13,7 @@ from configs.load import load_config
 from data.batch import Sample
 from tests.runs import OASIS, STYLE, checkpoint, run
 from training.augmentation_controller import AugmentationController, adjusted, change_by_plan
+from training.methods.paired import Paired
 from training.overfitting import Overfitting
 from training.setup import build_training
 from training.validation_logits import ValidationLogits
@@ -62,7 +63,9 @@ def test_overfitting_is_the_share_of_the_way_to_translated_images(
     fake: float,
     expected: float,
 ) -> None:
-    controller = build_training(load_config(tiny_config, SETTINGS), WORLD).run_state.controller
+    method = build_training(load_config(tiny_config, SETTINGS), WORLD).method
+    assert isinstance(method, Paired)
+    controller = method.controller
     assert controller is not None
     overfitting = controller.overfitting
     assert overfitting is not None
@@ -88,7 +91,7 @@ def test_a_run_adjusts_at_validations_logs_and_saves(tiny_config: Path, monkeypa
     assert found.keys() == expected.keys()
     for step, values in expected.items():
         assert found[step] == pytest.approx(values)
-    assert checkpoint(tiny_config, 9)["augmentation"]["probability"] == pytest.approx(2 * change)
+    assert checkpoint(tiny_config, 9)["method"]["augmentation"]["probability"] == pytest.approx(2 * change)
 
 
 @pytest.mark.parametrize("settings", [[], OASIS, STYLE, ["features.n_channels=3", "features.n_downsamplings=2"]])
@@ -101,18 +104,19 @@ def test_overfitting_is_measured_of_any_generator(tiny_config: Path, settings: l
 
 
 def test_the_augmentation_reads_the_probability_also_from_a_checkpoint(tiny_config: Path) -> None:
-    training = build_training(load_config(tiny_config, SETTINGS), WORLD)
-    controller = training.run_state.controller
+    method = build_training(load_config(tiny_config, SETTINGS), WORLD).method
+    assert isinstance(method, Paired)
+    controller = method.controller
     assert isinstance(controller, AugmentationController)
     images = torch.rand(50, 3, 8, 8)
-    assert torch.allclose(training.update.augmentation.draw(images).of_image(images), images, atol=1e-6)
+    assert torch.allclose(method.update.augmentation.draw(images).of_image(images), images, atol=1e-6)
     controller.load_state_dict({"probability": 1.0})
-    assert not torch.allclose(training.update.augmentation.draw(images).of_image(images), images, atol=1e-2)
+    assert not torch.allclose(method.update.augmentation.draw(images).of_image(images), images, atol=1e-2)
 
 
 def test_a_checkpoint_without_one_starts_the_control_at_zero(trained_config: Path) -> None:
     run(trained_config, *SETTINGS, "train.max_steps=5")
-    assert checkpoint(trained_config, 5)["augmentation"] == {"probability": 0.0}
+    assert checkpoint(trained_config, 5)["method"]["augmentation"] == {"probability": 0.0}
 
 
 def test_validation_samples_that_are_trained_on_are_refused(tiny_config: Path) -> None:

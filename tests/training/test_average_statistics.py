@@ -22,7 +22,8 @@ from models.style_encoder import predicting_part
 from models.style_stem import choose_styles
 from tests.runs import SPADE, STYLE, assert_equal, checkpoint, run
 from training.graceful_stop import GracefulStop
-from training.setup import build_training, open_loop
+from training.session import open_loop
+from training.setup import build_training
 from training.validation import Validation
 from utils.checkpoint_folder import checkpoint_path
 from utils.distributed import World
@@ -31,7 +32,7 @@ AVERAGED = ["generator.norm=batch", "train.ema_decay=0.9", "optimizer.learning_r
 
 
 def saved_statistics(config: Path, step: int, name: str = "tiny") -> dict[str, Tensor]:
-    averaged = checkpoint(config, step, name)["generator_average"]
+    averaged = checkpoint(config, step, name)["averages"]["generator"]
     return {key.removeprefix("module."): value for key, value in averaged.items() if "running_" in key}
 
 
@@ -41,7 +42,7 @@ def saved_statistics(config: Path, step: int, name: str = "tiny") -> dict[str, T
 def test_saved_statistics_are_those_of_the_averaged_weights(tiny_config: Path, settings: list[str]) -> None:
     run(tiny_config, *AVERAGED, *settings)
     saved = saved_statistics(tiny_config, 4)
-    trained = checkpoint(tiny_config, 4)["generator"]["network"]
+    trained = checkpoint(tiny_config, 4)["networks"]["generator"]
     config = load_config(tiny_config, [*AVERAGED, *settings])
     layout = build.build_layout(config, "train", needs_targets=True)
     dataset = TrainingDataset(layout, build.build_preprocessing(config), config.run.seed)
@@ -86,14 +87,14 @@ def test_the_training_does_not_depend_on_it(tiny_config: Path, network: list[str
     run(tiny_config, *settings, "run.name=with", *often)
     run(tiny_config, *settings, "run.name=without")
     states = [checkpoint(tiny_config, 4, name) for name in ("with", "without")]
-    for key in ("generator", "discriminator", "random_states", "samples_into_epoch"):
+    for key in ("networks", "optimizers", "random_states", "samples_into_epoch"):
         assert_equal(states[0][key], states[1][key])
 
 
 @pytest.mark.parametrize("settings", [["generator.norm=batch"], ["train.ema_decay=0.9"]])
 def test_there_is_none_without_batch_norm_or_an_average(tiny_config: Path, settings: list[str]) -> None:
     training = build_training(load_config(tiny_config, settings), World(0, 1, torch.device("cpu")))
-    assert training.run_state.average_statistics is None
+    assert training.run_state.average_statistics == []
 
 
 def test_samples_are_spread_over_the_split_and_shared_by_the_processes(
@@ -105,8 +106,7 @@ def test_samples_are_spread_over_the_split_and_shared_by_the_processes(
     config = load_config(tiny_config, [*AVERAGED, "train.batch_size=2", "data.synthetic.train_samples=200"])
     keys = []
     for rank in (0, 1):
-        statistics = build_training(config, World(rank, 2, torch.device("cpu"))).run_state.average_statistics
-        assert statistics is not None
+        (statistics,) = build_training(config, World(rank, 2, torch.device("cpu"))).run_state.average_statistics
         assert [len(batch) for batch in statistics.keys] == [2] * 20
         keys.append([[key.index for key in batch] for batch in statistics.keys])
     assert keys[0][:2] == [[0, 2], [10, 12]]

@@ -35,7 +35,7 @@ def make_training(config: Path, settings: list[str]) -> tuple[Training, Validati
 
 
 def state(training: Training) -> dict[str, Any]:
-    network = training.update.discriminator
+    network = training.method.networks["discriminator"]
     modes = {name: module.training for name, module in network.compute_copy.named_modules()}
     networks = {"module": network.module, "copy": network.compute_copy}
     states = {name: dict(module.state_dict()) for name, module in networks.items()}
@@ -52,10 +52,10 @@ def test_it_is_the_mean_that_training_would_report_and_changes_nothing(tiny_conf
     assert_equal(state(training), before)
 
     batch = Batch.of([sample])
-    discriminator = copy.deepcopy(training.update.discriminator.compute_copy)
+    discriminator = copy.deepcopy(training.method.networks["discriminator"].compute_copy)
     if "discriminator.spectral_norm=true" in settings:
         discriminator.eval()  # in training it would make a step of its power iteration first
-    with torch.no_grad(), training.update.precision.autocast():
+    with torch.no_grad(), training.method.precision.autocast():
         outputs = discriminator(logits.conditioning(batch), logits.conditioning.target(batch))
     expected = torch.stack([scale.logits.float().mean() for scale in outputs]).mean().item()
     assert found == pytest.approx(expected, rel=1e-5, abs=1e-6)

@@ -30,9 +30,10 @@ from tests.models.originals.spade_cases import (
     network_of,
     with_iteration,
 )
-from tests.training.test_update import make_objective
-from training.trainable import TrainableNetwork, make_adam
-from training.update import AdversarialUpdate, ModelInputs
+from tests.training.methods.test_paired_update import make_group, make_objective, make_paired_update
+from training.methods.paired_update import ModelInputs
+from training.optimizer_group import OptimizerGroup, make_adam
+from training.trained_network import Role
 from utils.precision import Precision
 
 TOLERANCE = 1e-9
@@ -53,7 +54,7 @@ class Setting:
     def adam(self, network: nn.Module, key: str) -> Adam:
         config = self.case["config"]
         betas = (config["beta1"], config["beta2"])
-        return make_adam(network, learning_rate=config[f"learning_rate_{key}"], betas=betas, weight_decay=0)
+        return make_adam([network], learning_rate=config[f"learning_rate_{key}"], betas=betas, weight_decay=0)
 
 
 def setting(reference: dict[str, Any], name: str) -> Setting:
@@ -151,21 +152,20 @@ def test_the_joint_update(reference: dict[str, Any], name: str) -> None:
     found = setting(reference, f"spade_training_kept_graph{name}")
     precision = Precision("cpu", torch.float32, "O0")
 
-    def trainable(network: nn.Module, key: str) -> TrainableNetwork:
-        scaler = precision.make_scaler()
-        return TrainableNetwork(network, network, lambda module: module, found.adam(network, key), scaler, None)
+    def group(module: nn.Module, role: Role, key: str) -> OptimizerGroup:
+        return make_group(module, role, precision.make_scaler(), adam=found.adam(module, key))
 
-    update = AdversarialUpdate(
-        generator=trainable(found.generator, "G"),
-        discriminator=trainable(found.discriminator, "D"),
+    update = make_paired_update(
+        group(found.generator, "generator", "G"),
+        group(found.discriminator, "discriminator", "D"),
         objective=make_objective({"adversarial": 1.0, "feature_matching": 10.0}, HINGE),
         discriminator_objective=DiscriminatorObjective(HINGE),
         precision=precision,
         joint_discrimination=True,
     )
     if found.case["config"]["discriminator_loss_factor"] == 1:  # ours is half of it
-        backward = update.discriminator.backward
-        update.discriminator.backward = (  # type: ignore[method-assign]
+        backward = update.optimizers["discriminator"].backward
+        update.optimizers["discriminator"].backward = (  # type: ignore[method-assign]
             lambda loss, *, retain_graph=False: backward(2 * loss, retain_graph=retain_graph)
         )
     losses = []

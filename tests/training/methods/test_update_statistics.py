@@ -6,18 +6,20 @@ from torch import Tensor, nn
 
 from models.running_statistics import running_statistics
 from tests.runs import assert_equal
-from tests.training.test_update import make_pair, make_update, update_of
-from training.update import AdversarialUpdate
+from tests.training.methods.test_paired_update import make_pair, make_update, update_of
+from training.finite import are_finite
+from training.methods.paired_update import PairedUpdate
 
 
-def make_batch_normed(*, retain_graph: bool) -> AdversarialUpdate:
+def make_batch_normed(*, retain_graph: bool) -> PairedUpdate:
     update = make_update(norm="batch", dtype=torch.float32)
     update.retain_graph = retain_graph
     return update
 
 
-def statistics(update: AdversarialUpdate) -> dict[str, list[Tensor]]:
-    return {name: [s.clone() for s in running_statistics(network.module)] for name, network in update.networks.items()}
+def statistics(update: PairedUpdate) -> dict[str, list[Tensor]]:
+    networks = {"generator": update.generator, "discriminator": update.discriminator}
+    return {name: [s.clone() for s in running_statistics(network.module)] for name, network in networks.items()}
 
 
 @pytest.mark.parametrize("retain_graph", [True, False])
@@ -32,7 +34,7 @@ def test_a_pass_that_overflows_leaves_no_trace(retain_graph: bool, place: str) -
     update.step([update_of(pairs) for pairs in groups[place]])
     after = statistics(update)
     assert_equal(after, before)
-    assert all(network.is_finite() for network in update.networks.values())
+    assert all(are_finite(group.moments) for group in update.optimizers.values())
     update.step([update_of([good])])
     assert all(
         not torch.equal(new, old)
@@ -48,7 +50,7 @@ def test_an_update_that_is_left_out_leaves_its_network_s_statistics_alone(
 ) -> None:
     update = make_batch_normed(retain_graph=retain_graph)
     before = statistics(update)
-    update.networks[broken].parameters[0].register_hook(lambda gradient: gradient * torch.nan)
+    update.optimizers[broken].parameters[0].register_hook(lambda gradient: gradient * torch.nan)
     update.step([update_of([make_pair(dtype=torch.float32)])])
     after = statistics(update)
     assert_equal(after[broken], before[broken])

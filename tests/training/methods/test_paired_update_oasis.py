@@ -36,20 +36,20 @@ from tests.models.originals.oasis_cases import (
 )
 from tests.models.originals.spade_cases import Weights, as_double, assert_close, assert_digests
 from tests.runs import OASIS, assert_equal, checkpoint, run, without_config
-from tests.training.test_augmented_update import POLICY, Recorded, record
-from tests.training.test_update import (
+from tests.training.methods.test_augmented_update import POLICY, Recorded, record
+from tests.training.methods.test_paired_update import (
     BOTH_ORDERS,
     Step,
     capture_gradients,
-    make_network,
+    make_group,
     make_scaler,
     make_update,
     reference_gradients,
     update_of,
 )
-from training.trainable import make_adam
-from training.update import AdversarialUpdate
-from training.update_setup import build_update
+from training.methods.paired import build_paired
+from training.methods.paired_update import PairedUpdate
+from training.optimizer_group import make_adam
 from utils.distributed import World
 from utils.errors import ConfigError
 
@@ -72,7 +72,7 @@ def test_the_generator_first(reference: dict[str, Any]) -> None:
     noise = generator.noise
     assert isinstance(noise, FixedNoise)
     adam_g, adam_d = (
-        make_adam(network, learning_rate=config[f"learning_rate_{key}"], betas=tuple(config["betas"]), weight_decay=0)
+        make_adam([network], learning_rate=config[f"learning_rate_{key}"], betas=tuple(config["betas"]), weight_decay=0)
         for network, key in ((generator, "G"), (discriminator, "D"))
     )
     average = original_state(generator, case)
@@ -122,12 +122,14 @@ def original_state(generator: nn.Module, case: dict[str, Any]) -> Weights:
     return state
 
 
-def make_oasis_update(*, labelmix: float = 10.0) -> AdversarialUpdate:
+def make_oasis_update(*, labelmix: float = 10.0) -> PairedUpdate:
     """An update whose sources are three channels of labels, and images of which OASIS's discriminator judges."""
     update = make_update()
     torch.manual_seed(0)
     discriminator = SegmentationDiscriminator(n_classes=2, base_channels=4, n_downsamplings=3).double()
-    update.discriminator = make_network(discriminator, make_scaler(update.precision), None, 2e-4)
+    group = make_group(discriminator, "discriminator", make_scaler(update.precision))
+    update.discriminator = group.networks["discriminator"]
+    update.optimizers = {**update.optimizers, "discriminator": group}
     update.discriminator_objective = SegmentationObjective(LOSS, labelmix)
     losses = {"adversarial": segmentation_loss(class_balance=True), "l1": GENERATOR_LOSSES["l1"]()}
     update.objective = GeneratorObjective(losses, {"adversarial": 1.0, "l1": 5.0})
@@ -159,7 +161,10 @@ def test_both_orders_give_the_gradients_of_plain_passes(
     update.augmentation = Augmentation(POLICY if is_augmented else ())
     recorded = record(update) if is_augmented else None
     source, target = make_pair()
-    d_gradients, g_gradients = capture_gradients(update.discriminator), capture_gradients(update.generator)
+    d_gradients, g_gradients = (
+        capture_gradients(update.optimizers["discriminator"]),
+        capture_gradients(update.optimizers["generator"]),
+    )
     step(update, update_of([(source, target)]))
 
     generator, discriminator = reference.generator.module, reference.discriminator.module.unet
@@ -171,10 +176,10 @@ def test_both_orders_give_the_gradients_of_plain_passes(
     labels = seen.of_source(source)[:, :2]
     terms = LOSS.fake(fakes), LOSS.real(reals, labels), labelmix_loss(mask, mixed=mixed, fake=fakes, real=reals)
     expected_d = reference_gradients(discriminator, 0.5 * (terms[0] + terms[1] + 10 * terms[2]))
-    if step is AdversarialUpdate.alternating_update:
+    if step is PairedUpdate.alternating_update:
         for name, parameter in discriminator.named_parameters():
             parameter.grad = expected_d[name].contiguous()
-        reference.discriminator.optimizer.step()
+        reference.optimizers["discriminator"].optimizer.step()
     seen = transform_of(recorded, -1)
     labels = seen.of_source(source)[:, :2]
     g_loss = LOSS.generator(discriminator(seen.of_image(fake)), labels) + 5 * (fake - target).abs().mean()
@@ -195,7 +200,7 @@ def test_without_labelmix_nothing_is_mixed(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_configuration_makes_this_update(tiny_config: Path) -> None:
-    update = build_update(load_config(tiny_config, OASIS), World(0, 1, torch.device("cpu")))
+    update = build_paired(load_config(tiny_config, OASIS), World(0, 1, torch.device("cpu"))).update
     assert isinstance(update.discriminator.module, SegmentationDiscriminator)
     assert update.discriminator_objective == SegmentationObjective(SegmentationLoss(class_balance=True), 10.0)
 
@@ -211,8 +216,8 @@ def test_runs_train_and_resume_exactly(tiny_config: Path, precision: list[str], 
     trained = checkpoint(tiny_config, 4, "all")
     assert_equal(without_config(trained), without_config(checkpoint(tiny_config, 4, "parts")))
     for name in ("generator", "discriminator"):
-        assert trained[name]["skipped_steps"] == 0
-        assert all(state["step"] == 4 for state in trained[name]["optimizer"].values())
+        assert trained["optimizers"][name]["skipped_steps"] == 0
+        assert all(state["step"] == 4 for state in trained["optimizers"][name]["moments"][name].values())
 
 
 @pytest.mark.parametrize(

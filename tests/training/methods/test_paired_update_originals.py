@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from losses.adversarial import AdversarialLoss
 from losses.objective import DiscriminatorObjective
 from models.originals.weights import import_original
-from tests.training.test_update import LSGAN, make_network, make_objective, update_of
-from training.update import AdversarialUpdate
+from tests.training.methods.test_paired_update import LSGAN, make_group, make_objective, make_paired_update, update_of
 from utils.precision import Precision
 
 
@@ -43,9 +42,9 @@ def test_three_steps_reproduce_the_originals_training(
         {"feature_matching": config["lambda_feat"]} if is_hd else {"l1": config["lambda_l1"]}
     )
     precision = Precision("cpu", torch.float32, "O0")
-    update = AdversarialUpdate(
-        generator=make_network(generator, precision.make_scaler(), None, config["lr"]),
-        discriminator=make_network(discriminator, precision.make_scaler(), None, config["lr"]),
+    update = make_paired_update(
+        make_group(generator, "generator", precision.make_scaler(), lr=config["lr"]),
+        make_group(discriminator, "discriminator", precision.make_scaler(), lr=config["lr"]),
         objective=make_objective(weights, adversarial),
         discriminator_objective=DiscriminatorObjective(adversarial),
         precision=precision,

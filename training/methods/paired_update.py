@@ -1,8 +1,8 @@
-"""The adversarial update: how generator and discriminator are trained against each other, pass by pass."""
+"""The adversarial update of pairs: how generator and discriminator are trained against each other, pass by pass."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -14,36 +14,13 @@ from losses.objective import GeneratorObjective
 from losses.pixel_weights import LossWeights
 from models.patch_discriminator import DiscriminatorOutput
 from training.image_pool import ImagePool
+from training.model_inputs import ModelInputs, Passes
+from training.optimizer_group import OptimizerGroup
 from training.running_means import RunningMeans
-from training.trainable import TrainableNetwork
+from training.trained_network import TrainedNetwork
 from training.translation import Translation, translate
 from utils.distributed import synchronized
 from utils.precision import Precision
-
-
-@dataclass(frozen=True)
-class ModelInputs:
-    """The float tensors of one pass.
-
-    source: (N, C, H, W) float32, the condition that the discriminator sees, of the target's size.
-    target: (N, 3 or 1, H, W) float32 in [-1, 1].
-    generator_inputs: the arguments of the generator: the source, and instance features or what they are encoded from,
-        or the image whose style is encoded.
-    weights: (N, 1, H, W) float32, of the target's pixels; None where all weigh the same.
-    """
-
-    source: Tensor
-    target: Tensor
-    generator_inputs: tuple[Tensor, ...]
-    weights: Tensor | None = None
-
-
-class Passes(Protocol):
-    """The passes of one update, whose gradients are averaged; an update may iterate over them twice."""
-
-    def __iter__(self) -> Iterator[ModelInputs]: ...
-    def __len__(self) -> int: ...
-
 
 Outputs = list[DiscriminatorOutput]
 """The discriminator's output at each scale."""
@@ -58,19 +35,21 @@ class Losses:
 
 
 @dataclass
-class AdversarialUpdate:
+class PairedUpdate:
     """An update of both networks, in one of two orders.
 
+    optimizers: groups "generator" and "discriminator", of these networks.
     joint_discrimination: whether real and translated images share a pass of the discriminator; not where its norm would
         mix their statistics.
-    retain_graph: whether one pass of the discriminator serves the losses of both networks.
+    retain_graph: whether one pass of the discriminator, whose graph is kept, serves the losses of both networks.
     augmentation: of the pairs that the discriminator sees; those that are compared share a transform.
     pool: earlier translations, some of which the discriminator is trained on in place of the present ones.
-    means: what `losses` and gradient norms were on average since the last report.
+    means: what losses and gradient norms were on average since the last report.
     """
 
-    generator: TrainableNetwork
-    discriminator: TrainableNetwork
+    generator: TrainedNetwork
+    discriminator: TrainedNetwork
+    optimizers: Mapping[str, OptimizerGroup]
     objective: GeneratorObjective
     discriminator_objective: DiscriminatorLosses
     precision: Precision
@@ -80,19 +59,11 @@ class AdversarialUpdate:
     pool: ImagePool | None = None
     means: RunningMeans = field(default_factory=RunningMeans)
 
-    @property
-    def networks(self) -> dict[str, TrainableNetwork]:
-        """Both networks by name."""
-        return {"generator": self.generator, "discriminator": self.discriminator}
-
-    @property
-    def device(self) -> torch.device:
-        """The device of both networks."""
-        return self.generator.skipped_steps.device
-
     def step(self, groups: Sequence[Passes]) -> None:
         """Update the generator from the last of `groups`, and the discriminator from each of them."""
-        with self.generator.undoing_statistics(), self.discriminator.undoing_statistics():
+        with ExitStack() as stack:
+            for group in self.optimizers.values():
+                stack.enter_context(group.undoing_statistics())
             for passes in groups[:-1]:
                 self.discriminator_update(passes)
             if self.retain_graph:
@@ -112,8 +83,8 @@ class AdversarialUpdate:
 
     def _joint_pass(self, inputs: ModelInputs, share: float) -> None:
         losses = self.losses(inputs)  # freed at the end, and with them the graph, before the next pass
-        self.discriminator.backward(losses.discriminator * share, retain_graph=True)
-        self.generator.backward(losses.generator * share)
+        self.optimizers["discriminator"].backward(losses.discriminator * share, retain_graph=True)
+        self.optimizers["generator"].backward(losses.generator * share)
 
     def losses(self, inputs: ModelInputs) -> Losses:
         """Return the losses of both networks, with the same weights and one pass of the discriminator."""
@@ -169,7 +140,7 @@ class AdversarialUpdate:
             transform = self.augmentation.draw(inputs.target)
             fake_outputs, target_outputs = self._discriminate(transform, shown, (inputs.source, inputs.target))
             loss = self._discriminator_loss(inputs, fake, transform, fake_outputs, target_outputs)
-        self.discriminator.backward(loss * share)
+        self.optimizers["discriminator"].backward(loss * share)
         return made
 
     def _generator_pass(self, inputs: ModelInputs, share: float, kept: Translation | None) -> None:
@@ -195,13 +166,11 @@ class AdversarialUpdate:
                 weights=LossWeights.of(inputs.weights, transform.of_source),
             )
             loss = self._generator_loss(translation)
-        self.generator.backward(loss * share)
+        self.optimizers["generator"].backward(loss * share)
 
     def _step(self, name: str) -> None:
-        network = self.networks[name]
-        network.step()
-        if network.gradient_norm is not None:
-            self.means.add({name: network.gradient_norm}, "gradient_norm/")
+        self.optimizers[name].step()
+        self.optimizers[name].report_norm(name, self.means)
 
     def _synchronized(self, passes: Passes) -> Iterator[ModelInputs]:
         """Yield each pass; the processes average their gradients in the last one."""

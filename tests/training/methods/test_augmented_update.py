@@ -11,7 +11,7 @@ from losses.augmentation import Augmentation, Transform, Translation
 from losses.feature_matching import match_features
 from losses.gradient_penalty import r1_penalty
 from tests.runs import checkpoint, run
-from tests.training.test_update import (
+from tests.training.methods.test_paired_update import (
     BOTH_ORDERS,
     LSGAN,
     OnlyEarlier,
@@ -24,8 +24,8 @@ from tests.training.test_update import (
     reference_gradients,
     update_of,
 )
-from training.update import AdversarialUpdate
-from training.update_setup import build_update
+from training.methods.paired import build_paired
+from training.methods.paired_update import PairedUpdate
 from utils.distributed import World
 
 POLICY = ("color", "translation", "cutout")
@@ -49,7 +49,7 @@ class Recorded:
         return [operation.rows.tolist() for operation in operations if isinstance(operation, Translation)]
 
 
-def record(update: AdversarialUpdate) -> Recorded:
+def record(update: PairedUpdate) -> Recorded:
     update.augmentation = recorded = Recorded()  # type: ignore[assignment]
     return recorded
 
@@ -65,12 +65,15 @@ def test_real_and_translated_images_share_the_draws_of_each_judgement(step: Step
     update, reference = (make_update(norm=norm, r1=0.7) for _ in range(2))  # type: ignore[arg-type]
     recorded = record(update)
     source, target = make_pair()
-    d_gradients, g_gradients = capture_gradients(update.discriminator), capture_gradients(update.generator)
+    d_gradients, g_gradients = (
+        capture_gradients(update.optimizers["discriminator"]),
+        capture_gradients(update.optimizers["generator"]),
+    )
     step(update, update_of([(source, target)]))
 
     generator, discriminator = reference.generator.module, reference.discriminator.module
     fake = generator(source)
-    is_first = step is AdversarialUpdate.alternating_update
+    is_first = step is PairedUpdate.alternating_update
     assert len(recorded.transforms) == (2 if is_first else 1)
     seen = recorded.transforms[0]
     moved = seen.of_source(source)
@@ -83,7 +86,7 @@ def test_real_and_translated_images_share_the_draws_of_each_judgement(step: Step
     if is_first:
         for name, parameter in discriminator.named_parameters():
             parameter.grad = expected_d[name].contiguous()  # fused Adam takes the strides to be the weight's
-        reference.discriminator.optimizer.step()
+        reference.optimizers["discriminator"].optimizer.step()
     seen = recorded.transforms[-1]
     moved = seen.of_source(source)
     outputs = discriminator(moved, seen.of_image(fake))
@@ -103,7 +106,7 @@ def test_real_and_translated_images_share_the_draws_of_each_judgement(step: Step
 @pytest.mark.parametrize("size", [32, 48])
 @pytest.mark.parametrize(
     "step",
-    [AdversarialUpdate.joint_update, AdversarialUpdate.alternating_update, AdversarialUpdate.discriminator_update],
+    [PairedUpdate.joint_update, PairedUpdate.alternating_update, PairedUpdate.discriminator_update],
 )
 def test_earlier_translations_take_the_draws_of_their_place(step: Step, size: int, norm: str) -> None:
     update, reference = (make_update(norm=norm) for _ in range(2))  # type: ignore[arg-type]
@@ -111,7 +114,7 @@ def test_earlier_translations_take_the_draws_of_their_place(step: Step, size: in
     source, target = make_pair()
     earlier = (torch.randn(2, 3, size, size).double(), torch.rand(2, 3, size, size).double())
     update.pool = OnlyEarlier(earlier)  # type: ignore[assignment]
-    gradients = capture_gradients(update.discriminator)
+    gradients = capture_gradients(update.optimizers["discriminator"])
     step(update, update_of([(source, target)]))
     seen, discriminator = recorded.transforms[0], reference.discriminator.module
     shown = seen.of_source(earlier[0]), seen.of_image(earlier[1])
@@ -126,7 +129,7 @@ def test_earlier_translations_take_the_draws_of_their_place(step: Step, size: in
 def test_the_adversarial_term_alone_reaches_every_weight_of_the_generator(step: Step) -> None:
     update = make_update(weights={"adversarial": 1.0})
     record(update)
-    gradients = capture_gradients(update.generator)
+    gradients = capture_gradients(update.optimizers["generator"])
     step(update, update_of([make_pair()]))
     assert set(gradients) == {name for name, _ in update.generator.module.named_parameters()}
     assert all(gradient.abs().max() > 0 for gradient in gradients.values())
@@ -164,7 +167,7 @@ def test_processes_draw_differently(tiny_config: Path, monkeypatch: pytest.Monke
     draws = []
     for rank in range(2):
         recorded = Recorded()
-        build_update(config, World(rank, 2, torch.device("cpu")))
+        build_paired(config, World(rank, 2, torch.device("cpu")))
         recorded.draw(torch.zeros(20, 3, 64, 64))
         draws += recorded.rows
     assert draws[0] != draws[1]
@@ -187,5 +190,6 @@ def test_runs_of_other_settings_train_too(tiny_config: Path, settings: list[str]
     run(tiny_config, SETTING, *settings, "train.max_steps=12")
     trained = checkpoint(tiny_config, 12)
     for name in ("generator", "discriminator"):
-        assert trained[name]["skipped_steps"] < 8  # float16's scale begins too high with and without augmentation
-        assert all(state["step"] > 0 for state in trained[name]["optimizer"].values())
+        # float16's scale begins too high with and without augmentation
+        assert trained["optimizers"][name]["skipped_steps"] < 8
+        assert all(state["step"] > 0 for state in trained["optimizers"][name]["moments"][name].values())

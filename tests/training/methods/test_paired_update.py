@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -14,13 +15,14 @@ from losses.objective import DiscriminatorObjective, GeneratorObjective
 from models.blocks import Norm
 from models.global_generator import GlobalGenerator
 from models.patch_discriminator import DiscriminatorOutput, MultiscalePatchDiscriminator
-from training.trainable import TrainableNetwork, make_adam
-from training.update import AdversarialUpdate, ModelInputs
+from training.methods.paired_update import ModelInputs, PairedUpdate
+from training.optimizer_group import OptimizerGroup, make_adam
+from training.trained_network import Role, TrainedNetwork
 from utils.precision import Precision
 
 Pair = tuple[Tensor, Tensor]
-Step = Callable[[AdversarialUpdate, Sequence[ModelInputs]], None]
-BOTH_ORDERS = pytest.mark.parametrize("step", [AdversarialUpdate.joint_update, AdversarialUpdate.alternating_update])
+Step = Callable[[PairedUpdate, Sequence[ModelInputs]], None]
+BOTH_ORDERS = pytest.mark.parametrize("step", [PairedUpdate.joint_update, PairedUpdate.alternating_update])
 LSGAN = AdversarialLoss("lsgan", "sum")
 WEIGHTS = {"adversarial": 1.0, "feature_matching": 10.0, "l1": 5.0}
 
@@ -36,11 +38,27 @@ def make_objective(weights: dict[str, float], adversarial: AdversarialLoss) -> G
     )
 
 
-def make_network(
-    network: nn.Module, scaler: torch.amp.GradScaler, max_norm: float | None, lr: float
-) -> TrainableNetwork:
-    adam = make_adam(network, learning_rate=lr, betas=(0.5, 0.999), weight_decay=0)
-    return TrainableNetwork(network, network, lambda module: module, adam, scaler, max_norm)
+def make_group(
+    module: nn.Module,
+    role: Role,
+    scaler: torch.amp.GradScaler,
+    *,
+    max_norm: float | None = None,
+    lr: float = 2e-4,
+    adam: torch.optim.Adam | None = None,
+) -> OptimizerGroup:
+    adam = adam or make_adam([module], learning_rate=lr, betas=(0.5, 0.999), weight_decay=0)
+    network = TrainedNetwork(module, module, lambda network: network, role)
+    return OptimizerGroup({role: network}, adam, scaler, max_norm)
+
+
+def make_paired_update(generator: OptimizerGroup, discriminator: OptimizerGroup, **parts: Any) -> PairedUpdate:
+    return PairedUpdate(
+        generator=generator.networks["generator"],
+        discriminator=discriminator.networks["discriminator"],
+        optimizers={"generator": generator, "discriminator": discriminator},
+        **parts,
+    )
 
 
 def make_scaler(precision: Precision) -> torch.amp.GradScaler:
@@ -59,14 +77,14 @@ def make_update(
     adversarial: AdversarialLoss = LSGAN,
     gradient_penalty: float = 0.0,
     r1: float = 0.0,
-) -> AdversarialUpdate:
+) -> PairedUpdate:
     torch.manual_seed(0)
     generator = GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1, norm=norm)
     discriminator = MultiscalePatchDiscriminator(source_channels=3, base_channels=4, n_layers=2, norm=norm)
     precision = Precision("cpu", compute_dtype, "O1")
-    return AdversarialUpdate(
-        generator=make_network(generator.to(dtype), make_scaler(precision), max_norm, lr),
-        discriminator=make_network(discriminator.to(dtype), make_scaler(precision), max_norm, lr),
+    return make_paired_update(
+        make_group(generator.to(dtype), "generator", make_scaler(precision), max_norm=max_norm, lr=lr),
+        make_group(discriminator.to(dtype), "discriminator", make_scaler(precision), max_norm=max_norm, lr=lr),
         objective=make_objective(weights, adversarial),
         discriminator_objective=DiscriminatorObjective(adversarial, gradient_penalty=gradient_penalty, r1=r1),
         precision=precision,
@@ -80,14 +98,16 @@ def make_pair(n: int = 2, dtype: torch.dtype = torch.float64) -> Pair:
     return source, target
 
 
-def capture_gradients(network: TrainableNetwork) -> dict[str, Tensor]:
-    """Fills with the gradients by name when the network's optimizer steps."""
+def capture_gradients(group: OptimizerGroup) -> dict[str, Tensor]:
+    """Fills with the gradients by name when the optimizer of one network steps."""
     gradients: dict[str, Tensor] = {}
+
+    (network,) = group.networks.values()
 
     def keep(*_: object) -> None:
         gradients.update({n: p.grad.clone() for n, p in network.module.named_parameters() if p.grad is not None})
 
-    network.optimizer.register_step_pre_hook(keep)
+    group.optimizer.register_step_pre_hook(keep)
     return gradients
 
 
@@ -109,7 +129,10 @@ def features(outputs: list[DiscriminatorOutput]) -> list[list[Tensor]]:
 def test_both_orders_give_the_gradients_of_three_plain_passes(step: Step, norm: Norm) -> None:
     update, reference = make_update(norm=norm), make_update(norm=norm)
     source, target = make_pair()
-    d_gradients, g_gradients = capture_gradients(update.discriminator), capture_gradients(update.generator)
+    d_gradients, g_gradients = (
+        capture_gradients(update.optimizers["discriminator"]),
+        capture_gradients(update.optimizers["generator"]),
+    )
     step(update, update_of([(source, target)]))
 
     generator, discriminator = reference.generator.module, reference.discriminator.module
@@ -119,10 +142,10 @@ def test_both_orders_give_the_gradients_of_three_plain_passes(step: Step, norm: 
         + LSGAN.discriminator(logits(discriminator(source, target)), is_real=True)
     )
     expected_d = reference_gradients(discriminator, d_loss)
-    if step is AdversarialUpdate.alternating_update:  # the generator is outputs by the discriminator after its step
+    if step is PairedUpdate.alternating_update:  # the generator is outputs by the discriminator after its step
         for name, parameter in discriminator.named_parameters():
             parameter.grad = expected_d[name].clone()
-        reference.discriminator.optimizer.step()
+        reference.optimizers["discriminator"].optimizer.step()
     outputs = discriminator(source, fake)
     with torch.no_grad():
         real_features = features(discriminator(source, target))
@@ -139,7 +162,7 @@ def test_both_orders_give_the_gradients_of_three_plain_passes(step: Step, norm: 
 @BOTH_ORDERS
 def test_the_adversarial_term_alone_reaches_every_weight_of_the_generator(step: Step) -> None:
     update = make_update(weights={"adversarial": 1.0})
-    gradients = capture_gradients(update.generator)
+    gradients = capture_gradients(update.optimizers["generator"])
     step(update, update_of([make_pair()]))
     assert set(gradients) == {name for name, _ in update.generator.module.named_parameters()}
     assert all(gradient.abs().max() > 0 for gradient in gradients.values())
@@ -148,9 +171,9 @@ def test_the_adversarial_term_alone_reaches_every_weight_of_the_generator(step: 
 @BOTH_ORDERS
 def test_one_step_moves_both_networks_and_leaves_no_gradient_behind(step: Step) -> None:
     update = make_update()
-    before = {name: [p.clone() for p in network.parameters] for name, network in update.networks.items()}
+    before = {name: [p.clone() for p in group.parameters] for name, group in update.optimizers.items()}
     step(update, update_of([make_pair()]))
-    for name, network in update.networks.items():
+    for name, network in update.optimizers.items():
         assert all(not torch.equal(p, old) for p, old in zip(network.parameters, before[name], strict=True))
         assert all(p.grad is None for p in network.parameters)
 
@@ -161,10 +184,10 @@ def test_accumulated_batches_equal_one_large_batch(step: Step) -> None:
     source, target = make_pair(4)
     step(accumulated, update_of([(source[:2], target[:2]), (source[2:], target[2:])]))
     step(joint, update_of([(source, target)]))
-    for name in joint.networks:
+    for name in joint.optimizers:
         torch.testing.assert_close(
-            accumulated.networks[name].module.state_dict(),
-            joint.networks[name].module.state_dict(),
+            accumulated.optimizers[name].networks[name].module.state_dict(),
+            joint.optimizers[name].networks[name].module.state_dict(),
             rtol=1e-7,
             atol=1e-9,
         )
@@ -173,7 +196,7 @@ def test_accumulated_batches_equal_one_large_batch(step: Step) -> None:
 @BOTH_ORDERS
 def test_gradients_are_clipped_after_they_are_unscaled(step: Step) -> None:
     update = make_update(dtype=torch.float32, compute_dtype=torch.float16, max_norm=0.25)
-    norms = {name: capture_gradients(network) for name, network in update.networks.items()}
+    norms = {name: capture_gradients(group) for name, group in update.optimizers.items()}
     step(update, update_of([make_pair(dtype=torch.float32)]))
     for gradients in norms.values():
         norm = torch.stack([gradient.norm() for gradient in gradients.values()]).norm()
@@ -186,12 +209,12 @@ def test_an_overflow_skips_that_optimizers_step_and_lowers_that_scale_alone(
     step: Step, poisoned: str, healthy: str
 ) -> None:
     update = make_update(dtype=torch.float32, compute_dtype=torch.float16)
-    before = {name: [p.clone() for p in network.parameters] for name, network in update.networks.items()}
-    first_scale = update.generator.scaler.get_scale()
-    handle = update.networks[poisoned].parameters[0].register_hook(lambda gradient: gradient * torch.inf)
+    before = {name: [p.clone() for p in group.parameters] for name, group in update.optimizers.items()}
+    first_scale = update.optimizers["generator"].scaler.get_scale()
+    handle = update.optimizers[poisoned].parameters[0].register_hook(lambda gradient: gradient * torch.inf)
     step(update, update_of([make_pair(dtype=torch.float32)]))
     handle.remove()
-    bad, good = update.networks[poisoned], update.networks[healthy]
+    bad, good = update.optimizers[poisoned], update.optimizers[healthy]
     assert bad.scaler.get_scale() == first_scale / 2
     assert good.scaler.get_scale() == first_scale
     assert int(bad.skipped_steps) == 1
@@ -208,14 +231,14 @@ def test_without_a_scaler_too_a_broken_gradient_changes_nothing(compute_dtype: t
     update = make_update(dtype=torch.float32, compute_dtype=compute_dtype)
     update.joint_update(update_of([make_pair(dtype=torch.float32)]))
     before = [parameter.clone() for parameter in update.generator.parameters]
-    optimizer_before = copy.deepcopy(update.generator.optimizer.state_dict())
+    optimizer_before = copy.deepcopy(update.optimizers["generator"].optimizer.state_dict())
     handle = update.generator.parameters[0].register_hook(lambda gradient: gradient * torch.nan)
     update.joint_update(update_of([make_pair(dtype=torch.float32)]))
     handle.remove()
-    assert int(update.generator.skipped_steps) == 1
-    assert int(update.discriminator.skipped_steps) == 0
+    assert int(update.optimizers["generator"].skipped_steps) == 1
+    assert int(update.optimizers["discriminator"].skipped_steps) == 0
     assert all(torch.equal(p, old) for p, old in zip(update.generator.parameters, before, strict=True))
-    torch.testing.assert_close(update.generator.optimizer.state_dict(), optimizer_before, rtol=0, atol=0)
+    torch.testing.assert_close(update.optimizers["generator"].optimizer.state_dict(), optimizer_before, rtol=0, atol=0)
 
 
 def test_a_sum_of_squares_that_overflows_is_no_broken_gradient() -> None:
@@ -224,7 +247,7 @@ def test_a_sum_of_squares_that_overflows_is_no_broken_gradient() -> None:
     handle = update.generator.parameters[0].register_hook(lambda gradient: gradient.sign() * 1e25)
     update.joint_update(update_of([make_pair(dtype=torch.float32)]))
     handle.remove()
-    assert int(update.generator.skipped_steps) == 0
+    assert int(update.optimizers["generator"].skipped_steps) == 0
     assert all(not torch.equal(p, old) for p, old in zip(update.generator.parameters[1:], before[1:], strict=True))
 
 
@@ -242,14 +265,14 @@ class OnlyEarlier:
 @pytest.mark.parametrize("size", [32, 48])
 @pytest.mark.parametrize(
     "step",
-    [AdversarialUpdate.joint_update, AdversarialUpdate.alternating_update, AdversarialUpdate.discriminator_update],
+    [PairedUpdate.joint_update, PairedUpdate.alternating_update, PairedUpdate.discriminator_update],
 )
 def test_the_discriminator_is_trained_on_what_the_pool_shows(step: Step, size: int, norm: Norm) -> None:
     update, reference = make_update(norm=norm), make_update(norm=norm)
     source, target = make_pair()
     earlier = (torch.randn(2, 3, size, size).double(), torch.rand(2, 3, size, size).double())
     update.pool = OnlyEarlier(earlier)  # type: ignore[assignment]
-    gradients = capture_gradients(update.discriminator)
+    gradients = capture_gradients(update.optimizers["discriminator"])
     step(update, update_of([(source, target)]))
     discriminator = reference.discriminator.module
     expected = 0.5 * (
@@ -277,7 +300,7 @@ def test_penalties_train_the_discriminator(step: Step, compute_dtype: torch.dtyp
             make_update(weights=weights, dtype=torch.float32, compute_dtype=compute_dtype, **penalty)  # type: ignore[arg-type]
             for penalty in ({}, settings)
         ]
-        plain, penalized = (capture_gradients(update.discriminator) for update in updates)
+        plain, penalized = (capture_gradients(update.optimizers["discriminator"]) for update in updates)
         for update in updates:
             step(update, update_of([make_pair(dtype=torch.float32)]))
         assert all(gradient.isfinite().all() for gradient in penalized.values())
@@ -286,7 +309,7 @@ def test_penalties_train_the_discriminator(step: Step, compute_dtype: torch.dtyp
 
 def test_extra_discriminator_steps_leave_the_generator_alone() -> None:
     update = make_update()
-    before = {name: [p.clone() for p in network.parameters] for name, network in update.networks.items()}
+    before = {name: [p.clone() for p in group.parameters] for name, group in update.optimizers.items()}
     update.discriminator_update(update_of([make_pair()]))
     assert all(torch.equal(p, old) for p, old in zip(update.generator.parameters, before["generator"], strict=True))
     pairs = zip(update.discriminator.parameters, before["discriminator"], strict=True)

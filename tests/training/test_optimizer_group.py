@@ -1,0 +1,144 @@
+"""Optimizer groups: one Adam, one GradScaler and one decision for all networks of a group."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from models.global_generator import GlobalGenerator
+from training.optimizer_group import OptimizerGroup, make_adam
+from training.trained_network import TrainedNetwork
+
+NAMES = ["first", "second"]
+
+
+def make_group(names: list[str] = NAMES[:1], weight_decay: float = 0.0) -> OptimizerGroup:
+    torch.manual_seed(0)
+    networks = {}
+    for name in names:
+        module = GlobalGenerator(in_channels=3, base_channels=2, n_downsamplings=1, n_blocks=12, norm="batch")
+        networks[name] = TrainedNetwork(module, module, lambda network: network, "generator")
+    modules = [network.module for network in networks.values()]
+    adam = make_adam(modules, learning_rate=0.1, betas=(0.5, 0.999), weight_decay=weight_decay)
+    return OptimizerGroup(networks, adam, torch.amp.GradScaler("cpu", enabled=False), None)
+
+
+def backward(group: OptimizerGroup) -> None:
+    outputs = [network.network(torch.ones(1, 3, 8, 8)).square().mean() for network in group.networks.values()]
+    group.backward(torch.stack(outputs).sum())
+
+
+def step(group: OptimizerGroup) -> None:
+    backward(group)
+    group.step()
+
+
+def parameters(group: OptimizerGroup, name: str = "first") -> dict[str, torch.Tensor]:
+    return {key: value.detach().clone() for key, value in group.networks[name].module.named_parameters()}
+
+
+def changed(group: OptimizerGroup, before: dict[str, torch.Tensor], name: str = "first") -> set[str]:
+    return {key for key, value in parameters(group, name).items() if not torch.equal(value, before[key])}
+
+
+def moments(group: OptimizerGroup) -> dict[str, Any]:
+    found: dict[str, Any] = group.state_dict()["moments"]["first"]
+    return found
+
+
+def test_frozen_parts_keep_their_weights_and_get_no_gradient() -> None:
+    group = make_group()
+    network = group.networks["first"]
+    network.freeze(["stem", "blocks.1", "head.1.bias"])
+    before = parameters(group)
+    backward(group)
+    without = {name for name, p in network.module.named_parameters() if p.grad is None}
+    group.step()
+    frozen = {name for name in before if name.startswith(("stem.", "blocks.1.")) or name == "head.1.bias"}
+    assert "blocks.10.body.1.weight" not in frozen  # whole words of the name
+    assert without == frozen
+    assert changed(group, before) == set(before) - frozen
+
+
+def test_parts_that_are_trained_again_continue_in_the_same_optimizer() -> None:
+    group = make_group()
+    optimizer = group.optimizer
+    step(group)
+    for prefixes in (["stem"], []):
+        group.networks["first"].freeze(prefixes)
+        step(group)
+    assert group.optimizer is optimizer
+    steps = {name: int(state["step"]) for name, state in moments(group).items()}
+    assert steps["stem.1.weight"] == 2
+    assert steps["head.1.weight"] == 3
+
+
+def test_a_state_that_lacks_what_was_frozen_is_resumed_from() -> None:
+    group, other = make_group(), make_group()
+    group.networks["first"].freeze(["stem"])
+    step(group)
+    state = copy.deepcopy(group.state_dict())
+    assert "stem.1.weight" not in state["moments"]["first"]
+    other.load_state_dict(state)
+    other.networks["first"].load_weights(group.networks["first"].module.state_dict())
+    for one in (group, other):
+        one.networks["first"].freeze([])
+        step(one)
+    torch.testing.assert_close(other.state_dict(), group.state_dict(), rtol=0, atol=0)
+    torch.testing.assert_close(parameters(other), parameters(group), rtol=0, atol=0)
+
+
+def test_two_networks_step_as_each_in_a_group_of_its_own() -> None:
+    both = make_group(NAMES)
+    alone = {name: make_group([name]) for name in NAMES}
+    for name, group in alone.items():
+        group.networks[name].load_weights(both.networks[name].module.state_dict())
+    for _ in range(2):
+        for group in (both, *alone.values()):
+            step(group)
+    for name, group in alone.items():
+        torch.testing.assert_close(parameters(both, name), parameters(group, name), rtol=0, atol=0)
+        torch.testing.assert_close(
+            both.state_dict()["moments"][name], group.state_dict()["moments"][name], rtol=0, atol=0
+        )
+
+
+def test_a_broken_gradient_of_one_network_leaves_out_the_update_of_the_whole_group() -> None:
+    group = make_group(NAMES)
+    before = {name: parameters(group, name) for name in NAMES}
+    handle = group.networks["second"].parameters[0].register_hook(lambda gradient: gradient * torch.nan)
+    step(group)
+    handle.remove()
+    assert int(group.skipped_steps) == int(group.skipped_in_a_row) == 1
+    assert not any(changed(group, before[name], name) for name in NAMES)
+    step(group)
+    assert (int(group.skipped_steps), int(group.skipped_in_a_row)) == (1, 0)
+    assert all(changed(group, before[name], name) for name in NAMES)
+
+
+def test_a_state_by_position_belongs_to_the_network_s_parameters_in_their_order() -> None:
+    group, other = make_group(NAMES), make_group(NAMES)
+    step(group)
+    state = copy.deepcopy(group.state_dict())
+    for name, by_name in state["moments"].items():
+        state["moments"][name] = {"param_groups": [], "state": dict(enumerate(by_name.values()))}
+    other.load_state_dict(state)
+    torch.testing.assert_close(other.state_dict(), group.state_dict(), rtol=0, atol=0)
+
+
+def test_weight_decay_shrinks_convolutions_and_leaves_biases_and_norms() -> None:
+    decayed, plain = make_group(weight_decay=0.5), make_group()
+    for group in (decayed, plain):
+        step(group)
+    start, after, shrunk = parameters(make_group()), parameters(plain), parameters(decayed)
+    for name, value in after.items():
+        # AdamW: what the step at learning rate 0.1 takes away beside the gradient's part
+        expected = -0.1 * 0.5 * start[name] if value.dim() > 1 else torch.zeros_like(value)
+        torch.testing.assert_close(shrunk[name] - value, expected, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("module", [nn.BatchNorm2d(2), nn.Conv2d(1, 1, 1, bias=False)])
+def test_networks_of_norms_alone_or_convolutions_alone_can_be_decayed(module: nn.Module) -> None:
+    make_adam([module], learning_rate=0.1, betas=(0.5, 0.999), weight_decay=0.1)

@@ -1,0 +1,125 @@
+"""The contract of a way to train: what the loop, checkpoints, plan and validation know of it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch.optim.swa_utils import AveragedModel
+
+from configs import build
+from configs.schema import Config
+from configs.stored_images import target_dtype
+from data.batch import Batch, Sample
+from data.conditioning import Conditioning
+from inference.predictor import Predictor
+from models.style_encoder import predicting_part
+from training.batches import StepBatches
+from training.loop_state import LoopState
+from training.optimizer_group import OptimizerGroup
+from training.running_means import RunningMeans
+from training.splits import Splits
+from training.trained_network import TrainedNetwork
+from training.validation import Validation, check_module
+from utils.distributed import World
+from utils.errors import ConfigError
+from utils.precision import Precision
+
+
+@dataclass(frozen=True)
+class Translator:
+    """A network that translates in one direction.
+
+    network: its name among the method's networks. conditioning: turns a batch into what it takes.
+    """
+
+    network: str
+    conditioning: Conditioning
+
+
+class Method(ABC):
+    """A way to train: networks by name, their optimizer groups, and the update that they make together.
+
+    progress: the figure of a validation by which progress is measured; lower is better.
+    networks: every trained network by the name that checkpoints have it under, in a fixed order.
+    optimizers: the optimizer groups by name; each trained network is in one of them.
+    translators: what translates, by direction, the default one first.
+    means: of losses and other scalars since the last report, by their tags.
+    """
+
+    progress: ClassVar[str]
+    networks: Mapping[str, TrainedNetwork]
+    optimizers: Mapping[str, OptimizerGroup]
+    translators: Mapping[str, Translator]
+    precision: Precision
+    means: RunningMeans
+
+    @property
+    def device(self) -> torch.device:
+        """The device of all networks."""
+        return next(iter(self.optimizers.values())).skipped_steps.device
+
+    @abstractmethod
+    def step(self, batches: StepBatches) -> None:
+        """Make one update from the batches of a step."""
+
+    @abstractmethod
+    def losses_of(self, batch: Batch) -> object:
+        """Return the losses of one pass, which keep alive what the backward passes need."""
+
+    @abstractmethod
+    def pass_once(self, batch: Batch) -> None:
+        """Make one pass of the `compute_copy` of each network, for the table of their layers."""
+
+    @abstractmethod
+    def build_validation(
+        self,
+        config: Config,
+        world: World,
+        splits: Splits,
+        samples: list[Sample],
+        state: LoopState,
+        averages: Mapping[str, AveragedModel],
+    ) -> Validation | None:
+        """Return the validation, of the averages where there are some; None on other processes than the main one.
+
+        samples: to validate with; none on other processes than the main one.
+
+        Raises:
+            ConfigError: a setting contradicts the data or the networks.
+        """
+
+    def adjust(self, step: int) -> Mapping[str, float]:
+        """Adjust what follows from validations, together with the other processes; return scalars by their tags."""
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what is neither a network, an optimizer nor random state, as plain types."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - most methods have no state
+        """Load what `state_dict` returned; what is not there starts as in a new run."""
+
+    def predictor(self, config: Config, averages: Mapping[str, AveragedModel]) -> Predictor:
+        """Return what translates in the default direction, by the average of the network where there is one.
+
+        Raises:
+            ConfigError: the network has no module of the name that log.activations gives.
+        """
+        translator = next(iter(self.translators.values()))
+        average = averages.get(translator.network)
+        network = predicting_part(average.module if average else self.networks[translator.network].module)
+        try:
+            check_module(network, config.log.activations)
+        except ValueError as error:
+            raise ConfigError(f"log.activations: {error}") from error
+        return Predictor(
+            generator=network,
+            conditioning=translator.conditioning,
+            precision=self.precision,
+            device=self.device,
+            colors=build.class_colors(config.data),
+            target_dtype=target_dtype(config.data),
+            show_channels=config.log.show_channels,
+        )

@@ -1,0 +1,60 @@
+"""From a configuration and modules to networks in training and their optimizer groups, alike for every method."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import nn
+
+from configs import build
+from configs.schema import Config
+from training.optimizer_group import OptimizerGroup, make_adam
+from training.trained_network import Role, TrainedNetwork, Wrap
+from utils.compilation import compiled
+from utils.distributed import World
+from utils.precision import Precision, choose_precision
+
+
+@dataclass(frozen=True)
+class NetworkBuilder:
+    """Puts networks on the device of `world`, in the precision and the memory layout of the settings."""
+
+    config: Config
+    world: World
+
+    @property
+    def precision(self) -> Precision:
+        """The precision in which the networks compute."""
+        return choose_precision(self.config.amp.opt_level, self.config.amp.dtype, self.world.device)
+
+    def generator(self, module: nn.Module) -> TrainedNetwork:
+        """Return a generator in training, compiled if the settings want that."""
+
+        def wrap(network: nn.Module) -> nn.Module:
+            return self.world.wrap(compiled(network, self.world.device) if self.config.train.compile else network)
+
+        return self._network(module, "generator", wrap)
+
+    def discriminator(self, module: nn.Module) -> TrainedNetwork:
+        """Return a discriminator in training."""
+        return self._network(module, "discriminator", self.world.wrap)
+
+    def group(self, networks: Mapping[str, TrainedNetwork]) -> OptimizerGroup:
+        """Return networks with an optimizer and a GradScaler of their own."""
+        settings = self.config.optimizer
+        return OptimizerGroup(
+            networks=networks,
+            optimizer=make_adam(
+                [network.module for network in networks.values()],
+                learning_rate=settings.learning_rate,
+                betas=(settings.beta1, settings.beta2),
+                weight_decay=settings.weight_decay,
+            ),
+            scaler=self.precision.make_scaler(),
+            max_gradient_norm=settings.max_gradient_norm,
+            measures_gradients=self.config.log.gradient_norms,
+        )
+
+    def _network(self, module: nn.Module, role: Role, wrap: Wrap) -> TrainedNetwork:
+        device = self.world.device
+        module.to(device).to(memory_format=build.memory_format(self.config, device))
+        return TrainedNetwork(module, self.precision.compute_copy(module), wrap, role)

@@ -1,0 +1,173 @@
+"""An optimizer group: one or more networks with one Adam, one GradScaler, and one decision to leave an update out."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.amp import GradScaler
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+from torch.optim import Adam
+
+from models.running_statistics import restore_broken, running_statistics
+from training.finite import all_finite
+from training.running_means import RunningMeans
+from training.trained_network import Role, TrainedNetwork
+
+
+@dataclass
+class OptimizerGroup:
+    """Networks that step together.
+
+    optimizer: of all their parameters; fused, so that it leaves out an update whose `found_inf` is set on the device.
+    skipped_steps: 0-d int64 on the device: updates left out because a gradient was not finite.
+    skipped_in_a_row: those since the latest update that was made.
+    gradient_norm: 0-d, that of the latest step before clipping, where it `measures_gradients`.
+    """
+
+    networks: Mapping[str, TrainedNetwork]
+    optimizer: Adam
+    scaler: GradScaler
+    max_gradient_norm: float | None
+    measures_gradients: bool = False
+    skipped_steps: Tensor = field(init=False)
+    skipped_in_a_row: Tensor = field(init=False)
+    gradient_norm: Tensor | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.skipped_steps = torch.zeros((), dtype=torch.int64, device=self.parameters[0].device)
+        self.skipped_in_a_row = torch.zeros_like(self.skipped_steps)
+        self._learning_rate = float(self.optimizer.param_groups[0]["lr"])
+
+    @property
+    def role(self) -> Role:
+        """The role that its networks have in common."""
+        return next(iter(self.networks.values())).role
+
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        """The parameters that are trained at present."""
+        return [parameter for network in self.networks.values() for parameter in network.parameters]
+
+    @contextmanager
+    def undoing_statistics(self) -> Iterator[None]:
+        """Give the running statistics of batch norm their former values at the end, where an update is left out.
+
+        Also where one of them is not finite: the updates of other groups make passes of these networks too.
+        """
+        statistics = [value for network in self.networks.values() for value in running_statistics(network.module)]
+        if not statistics:
+            yield
+            return
+        former, n_skipped = torch.cat(statistics), self.skipped_steps.clone()
+        yield
+        restore_broken(statistics, former, self.skipped_steps == n_skipped)
+
+    def backward(self, loss: Tensor, *, retain_graph: bool = False) -> None:
+        """Add the gradients of a 0-d loss to the parameters of these networks, and to no others.
+
+        Those of a loss that is not finite are NaN, though the loss may have grown by a constant alone.
+        """
+        loss = loss * torch.where(loss.detach().isfinite(), 1.0, torch.nan)
+        receivers = [parameter for network in self.networks.values() for parameter in network.receivers]
+        self.scaler.scale(loss).backward(retain_graph=retain_graph, inputs=receivers)
+
+    def step(self) -> None:
+        """Update the weights from the gathered gradients, or leave the update out where one of them is not finite.
+
+        The device decides that, in every precision, without asking the host. Other groups step all the same.
+        """
+        copied = [network for network in self.networks.values() if network.has_copy]
+        for network in copied:
+            network.receive_gradients()
+        self.scaler.unscale_(self.optimizer)
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        is_broken = all_finite(gradients).logical_not()
+        norm = get_total_norm(gradients) if self.measures_gradients or self.max_gradient_norm is not None else None
+        if self.max_gradient_norm is not None:
+            assert norm is not None
+            clip_grads_with_norm_(self.parameters, self.max_gradient_norm, norm)
+        self.gradient_norm = norm if self.measures_gradients else None
+        if not self.scaler.is_enabled():  # an enabled scaler sets the same attribute
+            self.optimizer.found_inf = is_broken.float()  # type: ignore[attr-defined]
+        self.scaler.step(self.optimizer)
+        self.optimizer.zero_grad(set_to_none=True)
+        for network in copied:
+            network.update_copy()
+        self.scaler.update()
+        self.skipped_steps += is_broken
+        self.skipped_in_a_row.add_(1).mul_(is_broken)
+
+    def report_norm(self, name: str, means: RunningMeans) -> None:
+        """Add the gradient norm of the latest step to `means`, by the group's name, where it is measured."""
+        if self.gradient_norm is not None:
+            means.add({name: self.gradient_norm}, "gradient_norm/")
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate of the next steps."""
+        return self._learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, value: float) -> None:
+        self._learning_rate = value
+        for group in self.optimizer.param_groups:
+            group["lr"] = value
+
+    @property
+    def moments(self) -> list[Tensor]:
+        """Adam's state."""
+        return [value for state in self.optimizer.state.values() for value in state.values()]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the moments by network and parameter, scaler and count of skipped steps, as plain types."""
+        return {
+            "moments": {name: self._moments_of(network) for name, network in self.networks.items()},
+            "scaler": self.scaler.state_dict(),
+            "skipped_steps": int(self.skipped_steps),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Load what `state_dict` returned, but for the settings: learning rate and betas stay as configured.
+
+        A scaler that only one of the two runs uses starts from its initial scale.
+        """
+        saved: dict[nn.Parameter, Any] = {}
+        for name, network in self.networks.items():
+            saved |= _by_parameter(network.module, state["moments"][name])
+        in_order = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+        by_position = {i: saved[parameter] for i, parameter in enumerate(in_order) if parameter in saved}
+        settings = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": by_position, "param_groups": settings})
+        if self.scaler.is_enabled() and state["scaler"]:  # the state of a disabled scaler is empty
+            self.scaler.load_state_dict(state["scaler"])
+        self.skipped_steps.fill_(state["skipped_steps"])
+
+    def _moments_of(self, network: TrainedNetwork) -> dict[str, Any]:
+        states = self.optimizer.state
+        named = network.module.named_parameters()
+        return {name: states[parameter] for name, parameter in named if parameter in states}
+
+
+def _by_parameter(module: nn.Module, moments: Mapping[str, Any]) -> dict[nn.Parameter, Any]:
+    """Return saved moments by the parameters that they belong to."""
+    named = dict(module.named_parameters())
+    if "param_groups" in moments:  # checkpoints of format version 1 have them by position
+        return {parameter: moments["state"][i] for i, parameter in enumerate(named.values()) if i in moments["state"]}
+    return {parameter: moments[name] for name, parameter in named.items() if name in moments}
+
+
+def make_adam(
+    modules: Sequence[nn.Module], *, learning_rate: float, betas: tuple[float, float], weight_decay: float
+) -> Adam:
+    """Return a fused Adam of all parameters; the weight decay, decoupled as AdamW's, leaves out biases and norms.
+
+    Only the fused one leaves out an update by itself where gradients are broken, without the host asking (`step`).
+    """
+    parameters = [parameter for module in modules for parameter in module.parameters()]
+    decayed = [parameter for parameter in parameters if parameter.dim() > 1]
+    others = [parameter for parameter in parameters if parameter.dim() <= 1]
+    groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
+    return Adam(groups, lr=learning_rate, betas=betas, decoupled_weight_decay=True, fused=True)

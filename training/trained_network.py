@@ -1,0 +1,107 @@
+"""A network in training: its weights, and what computes with them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+Role = Literal["generator", "discriminator"]
+Wrap = Callable[[nn.Module], nn.Module]
+
+
+@dataclass
+class TrainedNetwork:
+    """A network that is trained, perhaps in part.
+
+    module: the network; its weights are those that are saved.
+    compute_copy: computes in its place: the module itself, or a copy in a lower dtype that receives the weights of each
+        update (apex calls them model weights, and those of the module master weights).
+    wrap: turns `compute_copy` into `network`.
+    role: by which rates and frozen parts are set.
+    network: is called in training passes; under DDP it averages gradients over the processes.
+    parameters: those of the module that are trained at present.
+    receivers: those of `compute_copy`, which receive the gradients.
+    """
+
+    module: nn.Module
+    compute_copy: nn.Module
+    wrap: Wrap
+    role: Role
+    network: nn.Module = field(init=False)
+    parameters: list[nn.Parameter] = field(init=False)
+    receivers: list[nn.Parameter] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.freeze([])
+
+    def freeze(self, prefixes: Sequence[str]) -> None:
+        """Train from now on all but the parameters whose names begin with one of `prefixes`, in complete words.
+
+        No gradient is computed for the frozen ones. Their optimizer state stays until they are trained again.
+
+        Raises:
+            ValueError: no parameter has such a name, or none would be left.
+        """
+        names = [name for name, _ in self.module.named_parameters()]
+        for prefix in prefixes:
+            if not any(_begins_with(name, prefix) for name in names):
+                parts = ", ".join(dict.fromkeys(_part(name) for name in names))
+                raise ValueError(f"no parameter's name begins with {prefix!r}; the parts are {parts}")
+        for network in (self.module, self.compute_copy):
+            for name, parameter in network.named_parameters():
+                parameter.requires_grad_(not any(_begins_with(name, prefix) for prefix in prefixes))
+        self.parameters = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+        if not self.parameters:
+            raise ValueError("nothing would be left to train")
+        self.receivers = [parameter for parameter in self.compute_copy.parameters() if parameter.requires_grad]
+        self.network = self.wrap(self.compute_copy)  # DDP knows only what was trained when it wrapped
+
+    @property
+    def has_copy(self) -> bool:
+        """Whether a copy computes in the module's place."""
+        return self.compute_copy is not self.module
+
+    def receive_gradients(self) -> None:
+        """Move the gradients of a copy to the module, in the module's dtype."""
+        for ours, copied in zip(self.module.parameters(), self.compute_copy.parameters(), strict=True):
+            if copied is not ours and copied.grad is not None:
+                ours.grad, copied.grad = copied.grad.to(ours.dtype), None
+
+    @torch.no_grad()
+    def update_copy(self) -> None:
+        """Give a copy the module's weights, and the module what the copy's passes left in its buffers."""
+        for ours, copied in zip(self.module.parameters(), self.compute_copy.parameters(), strict=True):
+            if copied is not ours and ours.requires_grad:
+                copied.copy_(ours)
+        for kept, passed in zip(self.module.buffers(), self.compute_copy.buffers(), strict=True):
+            if passed is not kept:
+                kept.copy_(passed)
+
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Load the weights and buffers of a network of the module's form."""
+        self.module.load_state_dict(weights)
+        if self.has_copy:
+            self.compute_copy.load_state_dict(weights)
+
+    @property
+    def n_weight_bytes(self) -> int:
+        """Bytes of the module's parameters."""
+        return sum(parameter.numel() * parameter.element_size() for parameter in self.module.parameters())
+
+    @property
+    def n_gradient_bytes(self) -> int:
+        """Bytes of the gradients."""
+        return sum(parameter.numel() * parameter.element_size() for parameter in self.parameters)
+
+
+def _begins_with(name: str, prefix: str) -> bool:
+    return f"{name}.".startswith(f"{prefix.removesuffix('.')}.")
+
+
+def _part(name: str) -> str:
+    """Return the part of a network that a parameter belongs to: its module's name up to the first number."""
+    words = name.split(".")
+    numbers = [place for place, word in enumerate(words) if word.isdecimal()]
+    return ".".join(words[: numbers[0] + 1] if numbers and numbers[0] else words[:1])
