@@ -70,7 +70,8 @@ def train(
         state = training.run_state.loop
         if record:
             record.loop = state
-        if state.step >= training.total_steps:
+        is_own = found is not None and found.path.resolve().parent == training.folder.resolve()
+        if state.step >= training.total_steps and is_own:
             logger.info("finished at step %d; raise train.epochs or train.max_steps to train on", state.step)
             with log_file(path if training.folder.is_dir() else None, earlier):
                 return

@@ -53,6 +53,7 @@ class TrainingLoop:
             self.profiler.step()
             self.log.step_made()
             self._follow_up(skipped, is_last=state.step == total_steps, is_new_epoch=state.epoch > epoch)
+        training.checkpoints.save_with_retries(state.step)  # without a step too: a run may start from a finished one
 
     def _follow_up(self, skipped: SkippedUpdates, *, is_last: bool, is_new_epoch: bool) -> None:
         """Check, report, validate and save, as far as each is due after a step."""
@@ -69,9 +70,7 @@ class TrainingLoop:
                 plateau.update(training.world.gather(progress)[0])
         if is_validated:  # not at the end of a run as such: one that has more steps does not validate there
             self.log.report_scalars(step, training.method.adjust(step))
-        if is_last:
-            training.checkpoints.save_with_retries(step)
-        else:
+        if not is_last:
             training.checkpoints.save_if_due(step)
 
     def _check(self, skipped: SkippedUpdates) -> None:
