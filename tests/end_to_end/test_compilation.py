@@ -41,7 +41,7 @@ def test_a_compiled_generator_is_trained_to_the_same_weights(
     run(tiny_config, "run.name=compiled", "train.max_steps=2", "train.compile=true", *settings)
     eager, other = (checkpoint(tiny_config, 2, name) for name in ("eager", "compiled"))
     for name in ("generator", "discriminator"):
-        ours, theirs = eager[name]["network"], other[name]["network"]
+        ours, theirs = eager["networks"][name], other["networks"][name]
         assert ours.keys() == theirs.keys()  # no trace of the compiler in a checkpoint
         for key in ours:
             # Adam's first steps are the signs of the gradients: tiny ones can differ

@@ -120,7 +120,7 @@ def test_a_run_starts_from_the_files(tiny_config: Path, files: dict[str, Path], 
         "discriminator": load_network(files["D"], "discriminator"),
     }
     for key, original in originals.items():
-        trained = state[key]["network"]
+        trained = state["networks"][key]
         assert trained.keys() == original.state_dict().keys()
         for name, weight in original.named_parameters():
             assert torch.equal(trained[name], weight), name

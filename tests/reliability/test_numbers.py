@@ -95,7 +95,7 @@ def test_a_pass_that_overflows_poisons_neither_statistics_nor_figures(
     assert not any(value is None for record in records for value in record.values())
     states = [checkpoint(tiny_config, step) for step in (1, 2, 3)]
     for network in ("generator", "discriminator"):
-        weights = [state[network]["network"] for state in states]
+        weights = [state["networks"][network] for state in states]
         statistics = [{name: value for name, value in each.items() if "running_" in name} for each in weights]
         assert statistics[0]
         assert_equal(statistics[1], statistics[0])
