@@ -111,7 +111,7 @@ def test_files_and_classes_fit_the_readers_head() -> None:
     sources = product_sources()
     tests = {file.relative_to(ROOT).as_posix(): file.read_text() for file in (ROOT / "tests").rglob("*.py")}
     files = {path: len(text.splitlines()) for path, text in (sources | tests).items()}
-    assert {path: n_lines for path, n_lines in files.items() if n_lines > 350} == {}
+    assert {path: n_lines for path, n_lines in files.items() if n_lines > 400} == {}
     classes = {
         f"{path}:{node.name}": (node.end_lineno or 0) - node.lineno + 1
         for path, text in sources.items()
