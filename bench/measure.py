@@ -62,7 +62,7 @@ def forget_peak(device: torch.device) -> None:
 def peak_memory_bytes(device: torch.device) -> int:
     """Return the peak memory of this process since `forget_peak`: of the GPU, or the resident set on a CPU (Linux).
 
-    On a GPU it includes memory that torch reserves, as for a CUDA graph.
+    On a GPU it includes memory that torch reserves.
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device)

@@ -150,6 +150,8 @@ def _assign(config: DictConfig, key: str, value: object) -> str | None:
         if key == BASE:
             return f"{key} is no setting; write the line {key}: FILE in a YAML file"
         if key in REMOVED:
+            if REMOVED[key].is_default(value):  # as in the settings that a run has written
+                return None
             return f"{key} is no setting any more: {REMOVED[key].successor}; delete the line"
         return f"unknown key {shortened(key)}; {_known_keys(key)}"
     text = shortened(value)

@@ -1,4 +1,4 @@
-"""Settings of earlier versions that are no more: a configuration that sets one is refused, a checkpoint loads."""
+"""Removed settings of earlier versions: at a default they are left out, otherwise checkpoints load with a report."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,21 +9,25 @@ from utils.log import logger
 
 @dataclass(frozen=True)
 class Removed:
-    """A removed setting: its default, and the remedy or the reason for whoever set it."""
+    """A removed setting: the defaults that it has had, and the remedy or the reason for whoever set it."""
 
-    default: object
+    defaults: tuple[object, ...]
     successor: str
+
+    def is_default(self, value: object) -> bool:
+        """Return whether a value, as written in YAML or in a checkpoint, is a former default."""
+        return str(value).lower() in [str(default).lower() for default in self.defaults]
 
 
 REMOVED = {
-    "loss.vgg_kept_gib": Removed(0.0, "features of targets are no longer kept"),
-    "optimizer.step_in_backward": Removed(False, "train.activation_checkpointing=true saves memory"),
-    "train.cuda_graph": Removed(False, "train.compile=true fuses the generator's kernels"),
+    "loss.vgg_kept_gib": Removed((0.0,), "features of targets are no longer kept"),
+    "optimizer.step_in_backward": Removed((False, True), "train.activation_checkpointing=true saves memory"),
+    "train.cuda_graph": Removed((False,), "train.compile=true fuses the generator's kernels"),
 }
 
 
 def without_removed(values: object, origin: str, prefix: str = "") -> object:
-    """Return nested settings without the removed ones; report those that had another value than their default.
+    """Return nested settings without the removed ones; report those that had another value than a default.
 
     values: of a checkpoint, which may be damaged and hold anything. origin: names it in the report.
     """
@@ -34,8 +38,8 @@ def without_removed(values: object, origin: str, prefix: str = "") -> object:
         name = f"{prefix}{key}"
         if name not in REMOVED:
             kept[key] = without_removed(value, origin, f"{name}.")
-        elif value != REMOVED[name].default:
-            _report(f"{origin}: {name}={value} has no effect any more: {REMOVED[name].successor}")
+        elif not REMOVED[name].is_default(value):
+            _report(f"{origin}: {name} has no effect any more: {REMOVED[name].successor}")
     return kept
 
 

@@ -175,12 +175,12 @@ def load_generator(
     check_training_state(state, file, needed_keys=["config", "step"])
     config = config_from_dict(state["config"], str(file), overrides)
     name = config.method.translator
-    check_training_state(state, file, needed_keys=[f"networks.{name}"])
+    check_training_state(state, file, needed_keys=[f"networks.{name}", "averages"])
     weights = state["networks"][name]
     is_average = name in state["averages"] and not raw_weights
     if is_average:
         averaged = state["averages"][name].items()
-        weights = {name.removeprefix("module."): value for name, value in averaged if name.startswith("module.")}
+        weights = {key.removeprefix("module."): value for key, value in averaged if key.startswith("module.")}
     generator = _with_weights(build.build_generator(config), weights, file)
     if is_average:
         settle_spectral_norm(generator)

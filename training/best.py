@@ -62,10 +62,13 @@ def check_best(config: Config, n_samples: int) -> None:
         require(metrics.label_colors is not None, "checkpoint.best", best, expected)
 
 
-def compared_figures(config: Config) -> list[str]:
-    """Return the figures of which a run compares the values of several validations."""
+def compared_figures(config: Config, progress: str) -> list[str]:
+    """Return the figures of which a run compares the values of several validations.
+
+    progress: the figure by which the plateau of the learning rate is found.
+    """
     best = [] if config.checkpoint.best == "none" else [config.checkpoint.best]
-    return [*best, *(["l1"] if config.optimizer.decay == "plateau" else [])]
+    return [*best, *([progress] if config.optimizer.decay == "plateau" else [])]
 
 
 def can_be_compared(figure: str, state: Mapping[str, Any], measured_on: Mapping[str, str]) -> bool:

@@ -53,7 +53,7 @@ class TrainingLoop:
             self.profiler.step()
             self.log.step_made()
             self._follow_up(skipped, is_last=state.step == total_steps, is_new_epoch=state.epoch > epoch)
-        training.checkpoints.save_with_retries(state.step)  # without a step too: a run may start from a finished one
+        training.checkpoints.save_with_retries(state.step)  # where no step is left too: a run may begin finished
 
     def _follow_up(self, skipped: SkippedUpdates, *, is_last: bool, is_new_epoch: bool) -> None:
         """Check, report, validate and save, as far as each is due after a step."""
@@ -68,7 +68,7 @@ class TrainingLoop:
             progress = self._validate()
             if plateau and is_plateau_due:
                 plateau.update(training.world.gather(progress)[0])
-        if is_validated:  # not at the end of a run as such: one that has more steps does not validate there
+        if is_validated:  # never because a run ends: one that continues to more steps would differ from it
             self.log.report_scalars(step, training.method.adjust(step))
         if not is_last:
             training.checkpoints.save_if_due(step)

@@ -1,4 +1,4 @@
-"""The float tensors of a pass, made of a batch of uint8 maps and ids when the pass comes."""
+"""The float tensors of a pass. They are made of a batch of uint8 maps and ids just before the pass."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

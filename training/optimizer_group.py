@@ -43,7 +43,7 @@ class OptimizerGroup:
 
     @property
     def role(self) -> Role:
-        """The role that its networks have in common."""
+        """The role of its networks, which is one."""
         return next(iter(self.networks.values())).role
 
     @property
@@ -84,6 +84,7 @@ class OptimizerGroup:
             network.receive_gradients()
         self.scaler.unscale_(self.optimizer)
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        assert gradients, "a step comes after a backward pass"
         is_broken = all_finite(gradients).logical_not()
         norm = get_total_norm(gradients) if self.measures_gradients or self.max_gradient_norm is not None else None
         if self.max_gradient_norm is not None:

@@ -112,7 +112,7 @@ def check_same_networks(saved: Config, wanted: Config, path: Path) -> None:
     """Raise CheckpointError where a checkpoint's networks have another form; log other changed settings."""
     changes = config_differences(saved, wanted)
     for key, (old, new) in changes.items():
-        if key.startswith(("generator.", "discriminator.", "features.", "style.")) and ".init" not in key:
+        if key.startswith(("method.", "generator.", "discriminator.", "features.", "style.")) and ".init" not in key:
             raise CheckpointError(
                 f"{path} was trained with {key}={old}, now it is {new}: set it back, or start a new run with "
                 "--resume never or another run.name"
@@ -182,8 +182,8 @@ def _restore_scores(training: Training, state: dict[str, Any], *, continues: boo
         if best.value is None and any("best" in saved for saved in states):
             restarted.append("checkpoint.best")
     if plateau and "plateau" in state:
-        can_go_on = world.gather(can_be_compared("l1", state, measured_on))[0]  # the main process alone validates
-        if not can_go_on:
+        can_go_on = can_be_compared(training.method.progress, state, measured_on)
+        if not world.gather(can_go_on)[0]:  # the main process alone validates
             plateau.restart()
             restarted.append("optimizer.decay=plateau")
     if restarted:

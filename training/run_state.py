@@ -44,7 +44,7 @@ class RunState:
         """The keys that every checkpoint has."""
         networks = [f"networks.{name}" for name in self.method.networks]
         optimizers = [f"optimizers.{name}" for name in self.method.optimizers]
-        return [*self.loop.state_dict(), *networks, *optimizers, "random_states", "config"]
+        return [*self.loop.state_dict(), *networks, *optimizers, "averages", "method", "random_states", "config"]
 
     @property
     def n_bytes(self) -> int:

@@ -90,9 +90,10 @@ def build_training(config: Config, world: World, find_checkpoint: FindCheckpoint
     check_best(config, world.gather(len(samples))[0])
     method = METHODS[config.method.name](config, world)
     averages = make_averages(method, config.train.ema_decay)
-    with torch.random.fork_rng():  # networks of metrics draw weights before they load theirs
+    own_gpus = [world.device] if world.device.type == "cuda" else []
+    with torch.random.fork_rng(own_gpus):  # networks of metrics draw weights before they load theirs
         validation = method.build_validation(config, world, splits, samples, loop_state, averages)
-    schedule = build_schedule(config, method)
+    schedule, figures = build_schedule(config, method), compared_figures(config, method.progress)
     run_state = RunState(
         world=world,
         settings=config_to_dict(config),
@@ -103,7 +104,7 @@ def build_training(config: Config, world: World, find_checkpoint: FindCheckpoint
         average_statistics=build_statistics(config, world, layout, method, averages),
         plateau=schedule.plateau,
         best=BestScore(config.checkpoint.best),
-        measured_on={figure: validation.digest(figure) for figure in compared_figures(config)} if validation else {},
+        measured_on={figure: validation.digest(figure) for figure in figures} if validation else {},
     )
     folder, settings = run_folder(config), config.checkpoint
     training = Training(

@@ -18,9 +18,9 @@ class TrainedNetwork:
     module: the network; its weights are those that are saved.
     compute_copy: computes in its place: the module itself, or a copy in a lower dtype that receives the weights of each
         update (apex calls them model weights, and those of the module master weights).
-    wrap: turns `compute_copy` into `network`.
+    wrap: returns what is called in training passes: the copy, compiled or under DDP as the run has it.
     role: by which rates and frozen parts are set.
-    network: is called in training passes; under DDP it averages gradients over the processes.
+    network: what `wrap` returned.
     parameters: those of the module that are trained at present.
     receivers: those of `compute_copy`, which receive the gradients.
     """

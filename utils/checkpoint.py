@@ -24,7 +24,7 @@ from utils.torch_private import is_system_error
 
 FORMAT = "pairgan-training"
 FORMAT_VERSION = 3
-READABLE_VERSIONS = (1, 2, 3)  # `upgrade` lists what differs
+READABLE_VERSIONS = range(1, FORMAT_VERSION + 1)  # `upgrade` lists what differs
 
 MOST_NAMED = 8  # checkpoints in a message
 
@@ -158,7 +158,7 @@ def check_training_state(state: dict[str, Any], path: Path, needed_keys: Sequenc
     if state.get("format_version") not in READABLE_VERSIONS:
         raise CheckpointError(
             f"{path}: has format version {state.get('format_version')}, this version of the application reads "
-            f"{' and '.join(map(str, READABLE_VERSIONS))}; update it"
+            f"1 to {FORMAT_VERSION}; update it"
         )
     missing = [key for key in needed_keys if not _has(state, key)]
     if missing:

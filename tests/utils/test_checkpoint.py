@@ -14,6 +14,7 @@ from utils.checkpoint import (
     manifest_path,
     read_weights_file,
     save_checkpoint,
+    upgrade,
 )
 from utils.checkpoint_folder import checkpoint_path, list_checkpoints, remove_old_checkpoints
 from utils.digest import sha256_of_file
@@ -184,3 +185,24 @@ def test_a_checkpoint_can_stay_in_its_file_and_the_file_of_another_program_does_
     maps = Path("/proc/self/maps").read_text()
     assert str(path) in maps
     assert str(other) not in maps
+
+
+def test_parts_of_earlier_versions_find_their_places() -> None:
+    weights, moments = {"weight": torch.ones(1)}, {"weight": {"step": 2}}
+    network = {"network": weights, "optimizer": moments, "scaler": {}, "skipped_steps": 3}
+    old = {"format_version": 2, "step": 4, "generator": network, "discriminator": network}
+    more = {"generator_average": {"module.weight": 5}, "pool": [6], "augmentation": {"probability": 0.7}}
+    group = {"scaler": {}, "skipped_steps": 3}
+    expected = {
+        "format_version": FORMAT_VERSION,
+        "step": 4,
+        "networks": dict.fromkeys(("generator", "discriminator"), weights),
+        "optimizers": {name: {"moments": {name: moments}, **group} for name in ("generator", "discriminator")},
+    }
+    assert upgrade(old) == expected | {"averages": {}, "method": {}}
+    assert upgrade(old | more) == expected | {
+        "averages": {"generator": more["generator_average"]},
+        "method": {"pool": [6], "augmentation": {"probability": 0.7}},
+    }
+    assert upgrade(expected) is expected
+    assert upgrade({"format_version": 1, "generator": None})["networks"] == {}

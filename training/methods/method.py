@@ -66,7 +66,7 @@ class Method(ABC):
 
     @abstractmethod
     def losses_of(self, batch: Batch) -> object:
-        """Return the losses of one pass, which keep alive what the backward passes need."""
+        """Return the losses of one pass; as long as they live, so does what the backward passes need."""
 
     @abstractmethod
     def pass_once(self, batch: Batch) -> None:
