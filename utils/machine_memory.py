@@ -1,6 +1,7 @@
 """The memory of the machine."""
 
 import os
+import sys
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -13,8 +14,9 @@ _UNKNOWN = 2**33
 def memory_bytes() -> int:
     """Return the memory of the machine, or of the container where that has less; 8 GiB where nothing says how much."""
     amounts = []
-    with suppress(AttributeError, ValueError, OSError):  # no such function, or name, on this system
-        amounts.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    if sys.platform != "win32":
+        with suppress(ValueError, OSError):  # no such name on this system
+            amounts.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     for file in _LIMITS:
         with suppress(ValueError, OSError):  # "max": no limit
             amounts.append(int(Path(file).read_text()))
