@@ -39,6 +39,7 @@ class OptimizerGroup:
     def __post_init__(self) -> None:
         self.skipped_steps = torch.zeros((), dtype=torch.int64, device=self.parameters[0].device)
         self.skipped_in_a_row = torch.zeros_like(self.skipped_steps)
+        self._statistics = [value for network in self.networks.values() for value in running_statistics(network.module)]
         self._learning_rate = float(self.optimizer.param_groups[0]["lr"])
 
     @property
@@ -57,13 +58,12 @@ class OptimizerGroup:
 
         Also where one of them is not finite: the updates of other groups make passes of these networks too.
         """
-        statistics = [value for network in self.networks.values() for value in running_statistics(network.module)]
-        if not statistics:
+        if not self._statistics:
             yield
             return
-        former, n_skipped = torch.cat(statistics), self.skipped_steps.clone()
+        former, n_skipped = torch.cat(self._statistics), self.skipped_steps.clone()
         yield
-        restore_broken(statistics, former, self.skipped_steps == n_skipped)
+        restore_broken(self._statistics, former, self.skipped_steps == n_skipped)
 
     def backward(self, loss: Tensor, *, retain_graph: bool = False) -> None:
         """Add the gradients of a 0-d loss to the parameters of these networks, and to no others.

@@ -169,6 +169,11 @@ def test_a_run_can_start_from_another(trained_config: Path) -> None:
     ]
 
 
+def test_a_run_that_starts_from_a_finished_one_is_saved_where_it_starts(trained_config: Path) -> None:
+    run(trained_config, "--resume", str(trained_config.parent / "runs" / "tiny"), "run.name=other")
+    assert_equal(without_config(checkpoint(trained_config, 4, "other")), without_config(checkpoint(trained_config, 4)))
+
+
 def test_a_changed_batch_size_goes_on_at_the_same_place_of_the_epoch(tiny_config: Path) -> None:
     run(tiny_config, "train.max_steps=7")  # 5 samples make an epoch: 2 into the second
     run(tiny_config, "train.max_steps=8", "train.batch_size=2")
