@@ -31,7 +31,6 @@ def write_video(
     size: tuple[int, int] = (32, 48),
     rate: int = 24,
     sound: str | None = "aac",
-    layout: str = "mono",
     codec: str = "libx264",
     pix_fmt: str = "yuv420p",
     times_ms: Sequence[int] = (),
@@ -49,7 +48,7 @@ def write_video(
             video.set_display_rotation(rotation)
         base = Fraction(1, 1000) if times_ms else Fraction(1, rate)
         video.codec_context.time_base = base
-        audio: Any = output.add_stream(sound, rate=SOUND_RATE, layout=layout) if sound else None
+        audio: Any = output.add_stream(sound, rate=SOUND_RATE, layout="mono") if sound else None
         for number in range(n_frames):
             pixels = np.full((height, width, 3), level(number), np.uint8)
             pixels[: height // 4, : width // 4] = (220, 30, 30)

@@ -1,27 +1,30 @@
-"""Writing video files, with the sound of another one."""
+"""Writing video files, with a copy of the sound of another one."""
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from torch import Tensor
 
-from data.files.video_file import VideoFile
-from data.files.video_sound import SoundCopy
+from data.files.video_file import VideoFile, open_video
 
 if TYPE_CHECKING:
     from av import VideoFrame
+    from av.audio.stream import AudioStream
+    from av.container import OutputContainer
+    from av.packet import Packet
     from av.video.stream import VideoStream
 
 
 @dataclass(frozen=True)
 class _Container:
-    """A kind of file: ffmpeg's name of it, its encoder with options, and the encoder for sound that it cannot hold.
+    """A format of files: ffmpeg's name of it, and its encoder with options.
 
     even_sides: whether the encoder takes even sides only, because two by two pixels share a colour.
     """
@@ -29,19 +32,18 @@ class _Container:
     format: str
     encoder: str
     options: dict[str, str]
-    sound_encoder: str
     even_sides: bool
 
 
 _H264 = {"crf": "18", "preset": "medium"}  # 18: no visible loss, by the guide of ffmpeg
 _VP9 = {"crf": "24", "b": "0", "row-mt": "1", "deadline": "good", "cpu-used": "4"}
-_MP4 = _Container("mp4", "libx264", _H264, "aac", even_sides=True)
+_MP4 = _Container("mp4", "libx264", _H264, even_sides=True)
 _CONTAINERS = {
     ".mp4": _MP4,
     ".m4v": _MP4,
-    ".mov": _Container("mov", "libx264", _H264, "aac", even_sides=True),
-    ".mkv": _Container("matroska", "libx264", _H264, "aac", even_sides=True),
-    ".webm": _Container("webm", "libvpx-vp9", _VP9, "libopus", even_sides=False),
+    ".mov": _Container("mov", "libx264", _H264, even_sides=True),
+    ".mkv": _Container("matroska", "libx264", _H264, even_sides=True),
+    ".webm": _Container("webm", "libvpx-vp9", _VP9, even_sides=False),
 }
 WRITABLE_SUFFIXES = tuple(_CONTAINERS)
 """Suffixes of the files that can be written. AVI, which has no times of frames, is not among them."""
@@ -58,6 +60,85 @@ def av_errors_as_os_errors(path: Path) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
+class SoundCopy:
+    """Copies the sound tracks of a video file to an output, beside its frames. They are not encoded again.
+
+    problems: gets a line for a track that cannot be read to its end, or that the output's format cannot hold.
+    """
+
+    def __init__(self, path: Path, output: "OutputContainer", problems: list[str]) -> None:
+        self._path, self._output, self._problems = path, output, problems
+        self._input = open_video(path)
+        self._tracks: dict[int, AudioStream] = {}  # of the output, by the number of the stream in the source
+        self._packets: Iterator[Packet[AudioStream]] = iter(())
+        self._next: Packet[AudioStream] | None = None
+
+    def close(self) -> None:
+        """Close the source."""
+        self._input.close()
+
+    @property
+    def description(self) -> str:
+        """The sound of the output, such as "sound copied (aac)"."""
+        codecs = ", ".join(track.codec_context.codec.canonical_name for track in self._tracks.values())
+        return f"sound copied ({codecs})" if codecs else "no sound"
+
+    def add_streams(self) -> None:
+        """Add a stream to the output for each track; after that of the video, which players expect first."""
+        audio: tuple[Any, ...] = self._input.streams.audio  # a codec that av does not know has no context
+        streams: list[AudioStream] = [stream for stream in audio if stream.codec_context is not None]
+        for stream in streams:
+            if not _can_hold(self._output, stream):
+                codec = stream.codec_context.codec.canonical_name
+                self._problems.append(
+                    f"{self._path}: its sound ({codec}) does not fit into this format, and is left out; an --output "
+                    "that ends in .mkv holds it"
+                )
+                continue
+            track = self._tracks[stream.index] = self._output.add_stream_from_template(stream)
+            kept = {name: value for name, value in stream.metadata.items() if name in ("language", "title")}
+            track.metadata.update(kept)
+        if self._tracks:
+            self._packets = self._demuxed([stream for stream in streams if stream.index in self._tracks])
+            self._next = next(self._packets, None)
+
+    def copy_until(self, time_s: Fraction | None) -> None:
+        """Write the sound up to a time in seconds; None: to its end."""
+        while (packet := self._next) is not None:
+            stamp = packet.pts if packet.dts is None else packet.dts
+            if time_s is not None and (stamp or 0) * packet.time_base > time_s:
+                return
+            packet.stream = self._tracks[packet.stream.index]
+            self._output.mux(packet)
+            self._next = next(self._packets, None)
+
+    def _demuxed(self, streams: "list[AudioStream]") -> "Iterator[Packet[AudioStream]]":
+        from av import FFmpegError
+
+        try:
+            for packet in self._input.demux(*streams):
+                if packet.size:
+                    yield packet  # type: ignore[misc]  # of one of the streams
+        except FFmpegError:
+            self._problems.append(f"{self._path}: is damaged, and its sound cannot be read to its end")
+
+
+def _can_hold(output: "OutputContainer", stream: "AudioStream") -> bool:
+    """Return whether the format of an output takes a track as it is, by a header in memory."""
+    import av
+
+    trial = av.open(io.BytesIO(), "w", format=output.format.name)
+    try:
+        trial.add_stream_from_template(stream)
+        trial.start_encoding()
+    except (ValueError, av.FFmpegError):
+        return False
+    finally:
+        with suppress(ValueError, av.FFmpegError):
+            trial.close()
+    return True
+
+
 class VideoWriter:
     """Writes a video with the times, and a copy of the sound, of another one.
 
@@ -65,21 +146,21 @@ class VideoWriter:
 
     path: the file to write to, of any name. suffix: one of WRITABLE_SUFFIXES, which decides its format.
     source: the video whose frame rate, shape of pixels and sound are taken.
-    problems: gets a line for sound that cannot be read.
+    problems: gets a line for sound that cannot be read, or that the format cannot hold.
     """
 
     def __init__(self, path: Path, suffix: str, source: VideoFile, problems: list[str]) -> None:
         import av
 
         self._path = path
-        self._kind = _CONTAINERS[suffix.lower()]
+        self._container = _CONTAINERS[suffix.lower()]
         self._source = source
         self._durations: dict[int, int] = {}
-        options = {"movflags": "+faststart"} if self._kind.format in ("mp4", "mov") else {}
+        options = {"movflags": "+faststart"} if self._container.format in ("mp4", "mov") else {}
         with av_errors_as_os_errors(path):
-            self._output = av.open(f"file:{path}", "w", format=self._kind.format, options=options)
+            self._output = av.open(f"file:{path}", "w", format=self._container.format, options=options)
         self._stream: VideoStream | None = None
-        self.sound = SoundCopy(source.path, self._output, self._kind.sound_encoder, problems)
+        self.sound = SoundCopy(source.path, self._output, problems)
 
     def __enter__(self) -> Self:
         return self
@@ -112,7 +193,7 @@ class VideoWriter:
             OSError: the file cannot be written.
         """
         pixels = image.permute(1, 2, 0).contiguous().numpy()
-        if self._kind.even_sides and (image.shape[1] % 2 or image.shape[2] % 2):
+        if self._container.even_sides and (image.shape[1] % 2 or image.shape[2] % 2):
             pixels = np.pad(pixels, ((0, image.shape[1] % 2), (0, image.shape[2] % 2), (0, 0)), mode="edge")
         with av_errors_as_os_errors(self._path):
             self._stream = self._stream or self._started(*pixels.shape[:2])
@@ -123,8 +204,8 @@ class VideoWriter:
         """Return the stream of frames of a size; the sound's streams follow it."""
         from av.video.reformatter import ColorPrimaries, ColorRange, Colorspace, ColorTrc
 
-        options = dict(self._kind.options)
-        added = self._output.add_stream(self._kind.encoder, rate=self._source.rate, options=options)
+        options = dict(self._container.options)
+        added = self._output.add_stream(self._container.encoder, rate=self._source.rate, options=options)
         stream = cast("VideoStream", added)
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"  # which all players show
         context = stream.codec_context
