@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
 import torch
 
 import train
+from tests.conftest import write_tiny_config
 from utils.checkpoint import load_checkpoint
 from utils.checkpoint_folder import LoadedCheckpoint, checkpoint_path
 
@@ -97,3 +99,12 @@ def assert_equal(first: object, second: object, where: str = "state") -> None:
 
 def without_config(state: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in state.items() if key != "config"}
+
+
+@cache
+def uninterrupted() -> dict[str, Any]:
+    """The checkpoint of step 6 of a run of `tiny_config` that was never stopped; only to be read."""
+    with TemporaryDirectory() as folder:
+        config = write_tiny_config(Path(folder))
+        run(config, "train.max_steps=6")
+        return without_config(checkpoint(config, 6))

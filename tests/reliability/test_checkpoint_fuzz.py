@@ -52,7 +52,7 @@ def read_all(folder: Path, content: bytes, n_mutants: int) -> None:
         signal.alarm(0)
 
 
-@pytest.mark.parametrize("n_mutants", [100, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_mutants", [20, pytest.param(1000, marks=pytest.mark.slow)])
 def test_mutants_raise_what_is_documented(
     tmp_path: Path, record_property: Callable[[str, object], None], n_mutants: int
 ) -> None:

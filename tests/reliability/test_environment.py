@@ -240,18 +240,19 @@ def test_a_run_works_wherever_it_is_and_whatever_surrounds_it(
     ]
 
 
-def test_recipes_and_tools_work_from_any_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize("with_tool", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_recipes_and_tools_work_from_any_folder(tmp_path: Path, with_tool: bool) -> None:
     """As docs/training.md shows it, in a folder with packages of the same names, such as a clone of the originals."""
     for package in ("data", "models", "utils"):
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").touch()
     check = 'PYTHONPATH="$REPOSITORY" $PYTHON -P -m tools.check_data --config configs/demo.yaml'
     small = " ".join(f"data.synthetic.{split}_samples=1" for split in ("train", "val", "test"))
-    command = f'$PYTHON "$REPOSITORY/train.py" --config configs/demo.yaml --print-config && {check} {small}'
-    ended = in_shell(command, cwd=tmp_path)
+    command = '$PYTHON "$REPOSITORY/train.py" --config configs/demo.yaml --print-config'
+    ended = in_shell(f"{command} && {check} {small}" if with_tool else command, cwd=tmp_path)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.startswith("run:\n  name: demo\n")
-    assert ended.stdout.endswith("no problem in train, test, val\n")
+    assert ended.stdout.endswith("no problem in train, test, val\n") or not with_tool
 
 
 def test_a_name_that_an_ascii_system_cannot_write_is_told_in_one_line(tiny_config: Path) -> None:

@@ -96,6 +96,7 @@ FAULTS = {
     "hanging": (lambda: time.sleep(100), r"processes for 1 s; waited for sample \w of .*data\.timeout_s"),
     "stopped": (send(signal.SIGSTOP), r"processes for 1 s; waited for sample \w of .*data\.timeout_s"),
 }
+SHORT = {"exception", "segmentation fault", "killed", "hanging"}  # one of each way to fail
 
 
 def strike_at(monkeypatch: pytest.MonkeyPatch, fault: Callable[[], None]) -> None:
@@ -118,7 +119,9 @@ def run_program(monkeypatch: pytest.MonkeyPatch, config: Path) -> int:
     return run_entry_point(train.main)
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in SHORT)) for name in FAULTS]
+)
 def test_a_lost_process_ends_the_run_with_the_cause_and_the_run_can_go_on(
     config: Path,
     uninterrupted: dict[str, Any],

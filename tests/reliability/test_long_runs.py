@@ -21,7 +21,7 @@ def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("n_steps", "every"), [(90, 9), pytest.param(2000, 10, marks=pytest.mark.slow)])
 def test_memory_and_open_files_stay(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, n_steps: int, every: int, workers: int

@@ -58,9 +58,9 @@ def assert_stopped_together(config: Path, run: Torchrun, number: signal.Signals,
     ("fault", "number"),
     [
         (None, signal.SIGTERM),
-        (None, signal.SIGINT),
+        pytest.param(None, signal.SIGINT, marks=pytest.mark.slow),
         (Fault("forward", "SIGUSR1", call=7, rank=1), signal.SIGUSR1),
-        (Fault("save", "SIGTERM", call=1), signal.SIGTERM),
+        pytest.param(Fault("save", "SIGTERM", call=1), signal.SIGTERM, marks=pytest.mark.slow),
     ],
     ids=["SIGTERM to torchrun", "SIGINT to torchrun", "SIGUSR1 to one", "SIGTERM during a save"],
 )
@@ -105,7 +105,7 @@ def test_a_process_that_waits_for_data_is_not_waited_for(tiny_config: Path) -> N
 
 
 @pytest.mark.row(5)
-@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGUSR1, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
 def test_where_torchrun_itself_has_gone_its_processes_save_and_end(tiny_config: Path, number: signal.Signals) -> None:
     """It passes on no SIGUSR1, but ends of it."""
     with torchrun(tiny_config, *ENDLESS) as processes:
@@ -117,12 +117,12 @@ def test_where_torchrun_itself_has_gone_its_processes_save_and_end(tiny_config: 
 
 LOST = [
     Fault("forward", "SIGKILL", call=8, rank=1),
-    Fault("agreement", "SIGKILL", call=15, rank=1),
-    Fault("forward", "raise", call=8, rank=1),
     Fault("save", "SIGKILL", call=2, rank=0),
     *[
         pytest.param(fault, marks=pytest.mark.slow)
         for fault in (
+            Fault("agreement", "SIGKILL", call=15, rank=1),
+            Fault("forward", "raise", call=8, rank=1),
             Fault("forward", "SIGSTOP", call=8, rank=1),  # torchrun kills what does not react after 30 s
             Fault("forward", "SIGKILL", call=8, rank=0),
             Fault("agreement", "SIGKILL", call=15, rank=0),
@@ -173,14 +173,14 @@ def test_a_mistake_of_the_user_is_printed_once(
 
 @pytest.mark.row(6)
 def test_a_restart_goes_on_to_the_same_end(tiny_config: Path) -> None:
-    settings = ["train.max_steps=12", "checkpoint.every_steps=5", "data.synthetic.train_samples=12"]
+    settings = ["train.max_steps=8", "checkpoint.every_steps=5", "data.synthetic.train_samples=12"]
     dies_once = partial(inject_once, Fault("forward", "SIGKILL", call=8, rank=1), tiny_config.with_suffix(".struck"))
     with torchrun(tiny_config, *settings, prepare=dies_once, max_restarts=1) as processes:
         assert processes.wait_for_all() == 0, processes.said()
         assert "resuming from" in processes.said()
     with torchrun(tiny_config, *settings, "run.name=whole") as processes:
         assert processes.wait_for_all() == 0, processes.said()
-    assert_equal(without_config(checkpoint(tiny_config, 12)), without_config(checkpoint(tiny_config, 12, "whole")))
+    assert_equal(without_config(checkpoint(tiny_config, 8)), without_config(checkpoint(tiny_config, 8, "whole")))
 
 
 @pytest.mark.row(6)

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,11 @@ pytestmark = pytest.mark.row(9)
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("bench", "configs", "data", "inference", "losses", "metrics", "models", "tools", "training", "utils")
 SOURCES = sorted([*ROOT.glob("*.py"), *(path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))])
+
+
+@cache
+def trees() -> dict[Path, ast.AST]:
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
 
 
 def name_of(node: ast.expr) -> str:
@@ -162,8 +168,8 @@ RULES: dict[str, tuple[Callable[[ast.AST], Iterator[ast.AST]], list[str]]] = {
 def test_no_source_breaks_a_rule(rule: Callable[[ast.AST], Iterator[ast.AST]]) -> None:
     found = [
         f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}: {ast.unparse(node)}"
-        for path in SOURCES
-        for node in rule(ast.parse(path.read_text(encoding="utf-8")))
+        for path, tree in trees().items()
+        for node in rule(tree)
     ]
     assert found == []
 
