@@ -80,6 +80,8 @@ class SpectralNorm(nn.Module):
 
     @torch.no_grad()
     def _iterate(self, matrix: Tensor, n_iterations: int) -> None:
+        if matrix.is_meta:  # shapes alone, and torch takes long to find them
+            return
         for _ in range(n_iterations):
             if self._iteration == "v_first":
                 F.normalize(torch.mv(matrix.T, self._u), dim=0, eps=_EPS, out=self._v)
