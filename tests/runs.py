@@ -3,7 +3,7 @@
 import importlib.util
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
+import pytest
 import torch
 
 import train
@@ -108,3 +109,16 @@ def uninterrupted() -> dict[str, Any]:
         config = write_tiny_config(Path(folder))
         run(config, "train.max_steps=6")
         return without_config(checkpoint(config, 6))
+
+
+def assert_resumes_exactly(config: Path, *settings: str, stop: int, end: int) -> None:
+    """Check that a run that ends at step `stop` and goes on to `end` equals one that was never stopped."""
+    run(config, *settings, f"train.max_steps={end}", "run.name=whole")
+    run(config, *settings, f"train.max_steps={stop}")
+    run(config, *settings, f"train.max_steps={end}")
+    assert_equal(without_config(checkpoint(config, end)), without_config(checkpoint(config, end, "whole")))
+
+
+def with_slow(short: Iterable[Any], long: Iterable[Any]) -> list[Any]:
+    """Return cases for pytest.mark.parametrize, of which `long` are for make test-all."""
+    return [*short, *(pytest.param(case, marks=pytest.mark.slow) for case in long)]

@@ -72,6 +72,7 @@ def test_a_photograph_is_translated_outside_of_the_project(tiny_config: Path) ->
     assert_translated_as_by_test_py(onnx + pt2 + THREE_LINES, elsewhere, run_folder, *inputs)
 
 
+@pytest.mark.slow
 def test_a_label_map_is_translated_outside_of_the_project(tiny_config: Path) -> None:
     run_folder = trained(tiny_config)
     elsewhere = tiny_config.parent / "elsewhere"
@@ -87,6 +88,7 @@ def test_a_label_map_is_translated_outside_of_the_project(tiny_config: Path) -> 
     assert_translated_as_by_test_py(LABELS, elsewhere, run_folder, *inputs)
 
 
+@pytest.mark.slow
 def test_bands_are_translated_outside_of_the_project(tiny_config: Path) -> None:
     data = ["data.layout=paired_folders", f"data.root={tiny_config.parent}", "data.instance_edges=false"]
     channels = ["data.source_channels=4", "data.target_channels=1", "data.target_files=float32.npy"]

@@ -98,6 +98,7 @@ def test_a_split_a_folder_and_a_file_are_translated_alike(trained: Path, tmp_pat
     assert torch.equal(shown, read_rgb(folder / "e.png"))
 
 
+@pytest.mark.slow
 def test_an_exported_program_takes_ids(trained: Path, tmp_path: Path) -> None:
     ids = np.arange(32 * 64).reshape(32, 64) // 300 % 3
     source = tmp_path / "x.png"

@@ -23,7 +23,7 @@ from inference.output_folder import gallery_image
 from models.originals.layer_names import OriginalWeightsError
 from tests.conftest import save_image, write_tiny_config
 from tests.images import GEO_TAGS, bands, heights, tifffile
-from tests.runs import assert_equal, checkpoint, program_main, run, translate, without_config
+from tests.runs import assert_equal, checkpoint, program_main, run, translate, with_slow, without_config
 from tests.tools.playground.requests import post
 from tests.tools.playground.serving import serving
 from tests.videos import write_video
@@ -207,19 +207,23 @@ def test_check_data_finds_pairs_of_another_size(
 
 @pytest.mark.parametrize(
     "settings",
-    [
-        ["generator.scale=0.5"],
-        ["generator.scale=0.25", "generator.n_downsamplings=3", "generator.upsample=residual"],
-        ["generator.scale=2", "discriminator.norm=batch", "train.retain_graph=false", "train.pool_size=3"],
-        ["generator.scale=4", "loss.r1=1", "train.ema_decay=0.9", "train.accumulation_steps=2"],
-        ["generator.scale=2", "generator.name=unet", "generator.n_downsamplings=5", "generator.upsample=nearest"],
-        ["generator.scale=0.5", "generator.name=unet", "generator.n_downsamplings=5", "data.instance_edges=false"],
+    with_slow(
         [
-            *("generator.scale=2", "discriminator.name=segmentation", "discriminator.n_downsamplings=3"),
-            *("loss.gan_mode=segmentation", "loss.feature_matching=0", "loss.labelmix=5"),
+            ["generator.scale=0.25", "generator.n_downsamplings=3", "generator.upsample=residual"],
+            ["generator.scale=2", "generator.name=unet", "generator.n_downsamplings=5", "generator.upsample=nearest"],
+            [
+                *("generator.scale=2", "discriminator.name=segmentation", "discriminator.n_downsamplings=3"),
+                *("loss.gan_mode=segmentation", "loss.feature_matching=0", "loss.labelmix=5"),
+            ],
         ],
-        ["generator.scale=2", "data.cache=memory", "generator.name=global", "train.max_steps=5"],
-    ],
+        [
+            ["generator.scale=0.5"],
+            ["generator.scale=2", "discriminator.norm=batch", "train.retain_graph=false", "train.pool_size=3"],
+            ["generator.scale=4", "loss.r1=1", "train.ema_decay=0.9", "train.accumulation_steps=2"],
+            ["generator.scale=0.5", "generator.name=unet", "generator.n_downsamplings=5", "data.instance_edges=false"],
+            ["generator.scale=2", "data.cache=memory", "generator.name=global", "train.max_steps=5"],
+        ],
+    ),
 )
 def test_label_maps_are_translated_at_every_scale(tiny_config: Path, tmp_path: Path, settings: list[str]) -> None:
     run(tiny_config, "data.synthetic.height=64", "data.synthetic.width=64", *settings)
@@ -241,7 +245,7 @@ def test_weights_of_another_scale_begin_a_run(tiny_config: Path) -> None:
     assert "init.generator  " in (run_of(tiny_config) / "log.txt").read_text()
 
 
-@pytest.mark.parametrize("scale", [0.5, 2])
+@pytest.mark.parametrize("scale", with_slow([0.5], [2]))
 def test_smaller_pairs_of_files_take_the_way_of_the_larger(tmp_path: Path, scale: float) -> None:
     config = write_tiny_config(tmp_path)
     write_pairs(tmp_path / "pairs", scale)

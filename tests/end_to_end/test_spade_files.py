@@ -142,6 +142,10 @@ def test_styles_of_a_file_without_its_encoder_are_drawn(styled: Path, labels: Pa
         translate(*arguments, str(tmp_path / "styled"), "--style", str(tmp_path / "0" / "a.png"))
     with pytest.raises(ExportError, match=r"its style encoder is missing\. Put latest_net_E\.pth beside it"):
         export.main(["--checkpoint", str(styled), "--format", "safetensors"])
+
+
+@pytest.mark.slow
+def test_a_program_needs_no_encoder(styled: Path) -> None:
     export.main(["--checkpoint", str(styled), "--format", "pt2"])
 
 
