@@ -72,7 +72,7 @@ def test_the_judge_counts_pixels_of_all_images_together() -> None:
 
 
 def test_the_judge_learns_the_classes_of_real_photos(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench.judge, "N_STEPS", 30)
+    monkeypatch.setattr(bench.judge, "N_STEPS", 12)
     layout = SyntheticFacades.open("train", seed=0, train_samples=8, val_samples=1, test_samples=1, height=64, width=64)
     state = torch.get_rng_state()
     assert SyntheticFacades.own_classes is not None
