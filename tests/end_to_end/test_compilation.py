@@ -9,7 +9,7 @@ import torch
 
 from data.files.image_files import read_rgb
 from inference import setup
-from tests.runs import SPADE, checkpoint, run, translate
+from tests.runs import SPADE, checkpoint, run, translate, with_slow
 from utils.compilation import CompilerError, compiled, what_compiling_lacks
 from utils.errors import UserError
 
@@ -21,14 +21,15 @@ needs_compiler = pytest.mark.skipif(what_compiling_lacks(CPU) is not None, reaso
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "settings",
-    [
-        [],
-        ["train.retain_graph=false"],
-        ["train.activation_checkpointing=true"],
-        ["train.activation_checkpointing=true", "generator.spectral_norm=true"],
-        ["train.activation_checkpointing=true", "generator.norm=batch"],
-        SPADE,
-    ],
+    with_slow(
+        [[], ["train.activation_checkpointing=true", "generator.spectral_norm=true"]],
+        [
+            ["train.retain_graph=false"],
+            ["train.activation_checkpointing=true"],
+            ["train.activation_checkpointing=true", "generator.norm=batch"],
+            SPADE,
+        ],
+    ),
     ids=lambda settings: " ".join(settings) or "default",
 )
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch asks for it between graphs, and hides the warning
@@ -49,6 +50,7 @@ def test_a_compiled_generator_is_trained_to_the_same_weights(
 
 
 @needs_compiler
+@pytest.mark.slow
 def test_a_compiled_generator_translates_to_the_same_images(trained_config: Path, tmp_path: Path) -> None:
     for way in ("on", "off"):
         arguments = ["--checkpoint", str(trained_config.parent / "runs" / "tiny"), "--output", str(tmp_path / way)]

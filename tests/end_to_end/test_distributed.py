@@ -13,7 +13,7 @@ from torch import Tensor
 
 import train
 from tests.processes import PATIENCE_S, run_two, torchrun
-from tests.runs import OASIS, SPADE, assert_equal, checkpoint, without_config
+from tests.runs import OASIS, SPADE, assert_equal, checkpoint, with_slow, without_config
 from utils.checkpoint import load_checkpoint
 from utils.checkpoint_folder import checkpoint_path
 from utils.distributed import World, joined_world
@@ -37,6 +37,7 @@ def weights(config: Path, name: str, trainable: str) -> dict[str, Tensor]:
     return dict(state["networks"][trainable])
 
 
+@pytest.mark.slow
 def test_torchrun_runs_the_program_in_two_processes(tiny_config: Path) -> None:
     """As a user starts it; the other tests take torch's agent without the program around it."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py"]
@@ -55,16 +56,20 @@ def test_torchrun_runs_the_program_in_two_processes(tiny_config: Path) -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [
-        [],
-        ["train.retain_graph=false", "train.accumulation_steps=2"],
-        ["generator.name=local", "generator.n_enhancer_blocks=1", "train.freeze_global_epochs=1", *TWO_EPOCHS],
-        ["features.n_channels=2", "features.n_downsamplings=2"],
-        # with the default gain the activations are so small that the norms turn rounding noise into gradients
-        [*SPADE, "generator.init_gain=0.1", "train.activation_checkpointing=true"],
-        [*OASIS, "generator.noise_channels=0", "loss.labelmix=0", "loss.class_balance=false"],
-    ],
-    ids=["kept graph", "sequence", "two stages", "features", "spade", "oasis"],
+    with_slow(
+        [
+            [],
+            # with the default gain the activations are so small that the norms turn rounding noise into gradients
+            [*SPADE, "generator.init_gain=0.1", "train.activation_checkpointing=true"],
+        ],
+        [
+            ["train.retain_graph=false", "train.accumulation_steps=2"],
+            ["generator.name=local", "generator.n_enhancer_blocks=1", "train.freeze_global_epochs=1", *TWO_EPOCHS],
+            ["features.n_channels=2", "features.n_downsamplings=2"],
+            [*OASIS, "generator.noise_channels=0", "loss.labelmix=0", "loss.class_balance=false"],
+        ],
+    ),
+    ids=["kept graph", "spade", "sequence", "two stages", "features", "oasis"],
 )
 def test_two_processes_train_like_one_on_the_joint_batch(tiny_config: Path, settings: list[str]) -> None:
     common = [f"train.max_steps={STEPS}", "data.synthetic.train_samples=12", "optimizer.learning_rate=1e-3"]
@@ -79,6 +84,7 @@ def test_two_processes_train_like_one_on_the_joint_batch(tiny_config: Path, sett
         assert distance(two, one) < 0.05 * distance(half, one)
 
 
+@pytest.mark.slow
 def test_two_processes_recompute_batch_norm_to_the_same_bits(tiny_config: Path) -> None:
     """On GPUs the norms are SyncBatchNorm, which torch does not have on a CPU."""
     common = [f"train.max_steps={STEPS}", *SPADE, "generator.norm=batch", "data.synthetic.train_samples=12"]

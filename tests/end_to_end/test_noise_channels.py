@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from data.files.image_files import read_rgb
-from tests.runs import SPADE, checkpoint, run, translate
+from tests.runs import SPADE, checkpoint, run, translate, with_slow
 
 NOISE = [*SPADE, "generator.noise_channels=4", "generator.init=kaiming", "train.max_steps=2"]
 
@@ -35,7 +35,7 @@ def test_the_seed_decides(tiny_config: Path, tmp_path: Path) -> None:
         assert (tiled[number].int() - one[number].int()).abs().max() <= 1
 
 
-@pytest.mark.parametrize("level", ["O0", "O2"])
+@pytest.mark.parametrize("level", with_slow(["O2"], ["O0"]))
 def test_validation_draws_nothing_that_training_would(tiny_config: Path, level: str) -> None:
     precision = [f"amp.opt_level={level}", "amp.dtype=bfloat16"]
     run(tiny_config, *NOISE, *precision, "train.max_steps=4", "log.images_every_steps=1")

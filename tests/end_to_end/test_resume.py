@@ -13,7 +13,18 @@ import torch
 import train
 from configs.load import load_config
 from tests import processes
-from tests.runs import SPADE, STYLE, assert_equal, checkpoint, found, run, wait_for, without_config
+from tests.runs import (
+    SPADE,
+    STYLE,
+    assert_equal,
+    assert_resumes_exactly,
+    checkpoint,
+    found,
+    run,
+    wait_for,
+    with_slow,
+    without_config,
+)
 from training.lr_schedule import Plateau
 from training.resume import restore
 from training.setup import build_training
@@ -42,41 +53,39 @@ def test_six_steps_kill_and_six_more_equal_twelve(tiny_config: Path) -> None:
     assert_equal(without_config(checkpoint(tiny_config, 12)), without_config(checkpoint(tiny_config, 12, "whole")))
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        ["amp.opt_level=O1", "amp.dtype=float16"],
-        ["amp.opt_level=O1", "amp.dtype=bfloat16"],
-        ["amp.opt_level=O2", "generator.norm=batch", "train.ema_decay=0.5", "amp.dtype=float16"],
-        ["amp.opt_level=O2", "generator.spectral_norm=true", "amp.dtype=bfloat16"],
-        ["amp.opt_level=O3", "train.retain_graph=false", "amp.dtype=bfloat16"],
-        ["amp.opt_level=O3", "amp.dtype=float16"],
-        ["data.workers=1", "data.cache=memory"],
-        ["data.workers=1", "data.cache=memory", "data.augment.elastic=[0,0.1]", "data.augment.quarter_turns=true"],
-        ["train.accumulation_steps=2", "train.retain_graph=false"],
-        ["data.workers=2", "generator.norm=batch", "discriminator.norm=batch"],
-        ["train.ema_decay=0.5", "generator.norm=batch", "generator.spectral_norm=true"],
-        ["train.activation_checkpointing=true", "generator.spectral_norm=true", "discriminator.spectral_norm=inner"],
-        [*SPADE, "generator.noise_channels=3", "train.ema_decay=0.5"],
-        [*SPADE, "generator.spectral_iteration=v_first", "train.activation_checkpointing=true"],
-        [*SPADE, "generator.norm=batch", "train.batch_size=2", "train.activation_checkpointing=true"],
-        [*SPADE, "generator.norm=batch", "train.retain_graph=false", "data.instance_edges=false"],
-        [*SPADE, "amp.dtype=bfloat16", "amp.opt_level=O1"],
-        [*STYLE, "train.activation_checkpointing=true", "train.accumulation_steps=2"],
-        [*STYLE, "train.ema_decay=0.5", "train.discriminator_steps=2", "train.retain_graph=false"],
-        [*STYLE, "amp.dtype=bfloat16", "generator.noise_channels=2", "amp.opt_level=O1"],
-        [*STYLE, "amp.dtype=bfloat16", "generator.norm=batch", "amp.opt_level=O2"],
-        [*STYLE, "amp.dtype=bfloat16", "data.target_channels=1", "amp.opt_level=O3"],
-        [*SPADE, "amp.dtype=bfloat16", "generator.norm=batch", "amp.opt_level=O2"],
-        [*SPADE, "amp.dtype=bfloat16", "train.activation_checkpointing=true", "amp.opt_level=O3"],
-    ],
-    ids=lambda settings: settings[-1],
-)
+RESUMED = [
+    ["amp.opt_level=O2", "generator.norm=batch", "train.ema_decay=0.5", "amp.dtype=float16"],
+    ["amp.opt_level=O3", "train.retain_graph=false", "amp.dtype=bfloat16"],
+    ["data.workers=1", "data.cache=memory", "data.augment.elastic=[0,0.1]", "data.augment.quarter_turns=true"],
+    ["train.accumulation_steps=2", "train.retain_graph=false"],
+    ["train.activation_checkpointing=true", "generator.spectral_norm=true", "discriminator.spectral_norm=inner"],
+    [*SPADE, "generator.norm=batch", "train.batch_size=2", "train.activation_checkpointing=true"],
+    [*SPADE, "generator.noise_channels=3", "train.ema_decay=0.5"],
+    [*STYLE, "amp.dtype=bfloat16", "generator.noise_channels=2", "amp.opt_level=O1"],
+]
+ALSO_RESUMED = [
+    ["amp.opt_level=O1", "amp.dtype=float16"],
+    ["amp.opt_level=O1", "amp.dtype=bfloat16"],
+    ["amp.opt_level=O2", "generator.spectral_norm=true", "amp.dtype=bfloat16"],
+    ["amp.opt_level=O3", "amp.dtype=float16"],
+    ["data.workers=1", "data.cache=memory"],
+    ["data.workers=2", "generator.norm=batch", "discriminator.norm=batch"],
+    ["train.ema_decay=0.5", "generator.norm=batch", "generator.spectral_norm=true"],
+    [*SPADE, "generator.spectral_iteration=v_first", "train.activation_checkpointing=true"],
+    [*SPADE, "generator.norm=batch", "train.retain_graph=false", "data.instance_edges=false"],
+    [*SPADE, "amp.dtype=bfloat16", "amp.opt_level=O1"],
+    [*STYLE, "train.activation_checkpointing=true", "train.accumulation_steps=2"],
+    [*STYLE, "train.ema_decay=0.5", "train.discriminator_steps=2", "train.retain_graph=false"],
+    [*STYLE, "amp.dtype=bfloat16", "generator.norm=batch", "amp.opt_level=O2"],
+    [*STYLE, "amp.dtype=bfloat16", "data.target_channels=1", "amp.opt_level=O3"],
+    [*SPADE, "amp.dtype=bfloat16", "generator.norm=batch", "amp.opt_level=O2"],
+    [*SPADE, "amp.dtype=bfloat16", "train.activation_checkpointing=true", "amp.opt_level=O3"],
+]
+
+
+@pytest.mark.parametrize("settings", with_slow(RESUMED, ALSO_RESUMED), ids=lambda settings: settings[-1])
 def test_resume_is_exact(tiny_config: Path, settings: list[str]) -> None:
-    run(tiny_config, *settings, "train.max_steps=7", "run.name=whole")
-    run(tiny_config, *settings, "train.max_steps=3")
-    run(tiny_config, *settings, "train.max_steps=7")
-    assert_equal(without_config(checkpoint(tiny_config, 7)), without_config(checkpoint(tiny_config, 7, "whole")))
+    assert_resumes_exactly(tiny_config, *settings, stop=3, end=6)  # an epoch has 5 samples
 
 
 def test_an_average_can_begin_in_the_middle_of_a_run(tiny_config: Path) -> None:
@@ -156,9 +165,9 @@ def test_a_folder_of_other_files_is_not_moved(tiny_config: Path) -> None:
 
 
 def test_a_smaller_data_set_is_gone_on_with_in_the_next_epoch(tiny_config: Path) -> None:
-    run(tiny_config, "data.synthetic.train_samples=50", "train.max_steps=40")
-    run(tiny_config, "data.synthetic.train_samples=5", "train.max_steps=41", "--accept-changed-data")
-    state = checkpoint(tiny_config, 41)
+    run(tiny_config, "data.synthetic.train_samples=9", "train.max_steps=7")
+    run(tiny_config, "data.synthetic.train_samples=5", "train.max_steps=8", "--accept-changed-data")
+    state = checkpoint(tiny_config, 8)
     assert (state["epoch"], state["samples_into_epoch"]) == (1, 1)
 
 
@@ -190,43 +199,37 @@ def test_adam_settings_come_from_the_configuration_not_from_the_checkpoint(train
     assert (weights["weight_decay"], spared["weight_decay"]) == (0.5, 0)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        ["generator.name=local", "generator.n_enhancer_blocks=1", "data.synthetic.width=64"],
-        ["generator.name=unet", "generator.n_downsamplings=5", "generator.dropout=true", "generator.norm=batch"],
-        ["generator.upsample=residual", "generator.padding=reflect", "generator.spectral_norm=true"],
-        ["discriminator.name=pixel", "discriminator.norm=batch", "discriminator.spectral_norm=true"],
-        ["discriminator.n_scales=1", "discriminator.padding=1", "train.retain_graph=false", "loss.gan_mode=vanilla"],
-        ["loss.gan_mode=wgan", "loss.gradient_penalty=10", "train.discriminator_steps=2"],
-        ["loss.gan_mode=hinge", "loss.r1=1", "optimizer.discriminator_learning_rate=4e-4", "optimizer.decay=cosine"],
-        ["features.n_channels=2", "features.n_downsamplings=1", "train.ema_decay=0.5"],
-        ["features.n_channels=2", "features.n_downsamplings=1", *SPADE],
-        ["features.n_channels=1", "features.regions=labels", "features.n_downsamplings=4", "train.retain_graph=false"],
-        ["train.pool_size=2", "train.batch_size=2"],
-        ["train.pool_size=3", "train.retain_graph=false", "train.discriminator_steps=2"],
-        ["train.freeze_generator=[stem,blocks]", "train.freeze_discriminator=[scales.0]", "optimizer.weight_decay=0.1"],
-    ],
-    ids=lambda settings: settings[0],
-)
+NETWORKS_AND_LOSSES = [
+    ["generator.name=local", "generator.n_enhancer_blocks=1", "data.synthetic.width=64"],
+    ["generator.name=unet", "generator.n_downsamplings=5", "generator.dropout=true", "generator.norm=batch"],
+    ["generator.upsample=residual", "generator.padding=reflect", "generator.spectral_norm=true"],
+    ["discriminator.name=pixel", "discriminator.norm=batch", "discriminator.spectral_norm=true"],
+    ["loss.gan_mode=wgan", "loss.gradient_penalty=10", "train.discriminator_steps=2"],
+    ["features.n_channels=2", "features.n_downsamplings=1", "train.ema_decay=0.5"],
+    ["train.pool_size=3", "train.retain_graph=false", "train.discriminator_steps=2"],
+    ["train.freeze_generator=[stem,blocks]", "train.freeze_discriminator=[scales.0]", "optimizer.weight_decay=0.1"],
+]
+MORE_OF_THEM = [
+    ["discriminator.n_scales=1", "discriminator.padding=1", "train.retain_graph=false", "loss.gan_mode=vanilla"],
+    ["loss.gan_mode=hinge", "loss.r1=1", "optimizer.discriminator_learning_rate=4e-4", "optimizer.decay=cosine"],
+    ["features.n_channels=2", "features.n_downsamplings=1", *SPADE],
+    ["features.n_channels=1", "features.regions=labels", "features.n_downsamplings=4", "train.retain_graph=false"],
+    ["train.pool_size=2", "train.batch_size=2"],
+]
+
+
+@pytest.mark.parametrize("settings", with_slow(NETWORKS_AND_LOSSES, MORE_OF_THEM), ids=lambda settings: settings[0])
 def test_every_network_and_loss_trains_and_resumes_exactly(tiny_config: Path, settings: list[str]) -> None:
-    run(tiny_config, *settings, "--dry-run")
-    run(tiny_config, *settings, "train.max_steps=4", "run.name=whole")
-    run(tiny_config, *settings, "train.max_steps=2")
-    run(tiny_config, *settings, "train.max_steps=4")
-    assert_equal(without_config(checkpoint(tiny_config, 4)), without_config(checkpoint(tiny_config, 4, "whole")))
+    assert_resumes_exactly(tiny_config, *settings, stop=2, end=4)
 
 
 TWO_STAGES = ["generator.name=local", "data.synthetic.width=64", "generator.n_enhancers=2", "data.synthetic.height=64"]
 TWO_STAGES += ["generator.n_enhancer_blocks=1", "train.freeze_global_epochs=1", "data.synthetic.train_samples=3"]
 
 
-@pytest.mark.parametrize("stop", [2, 3, 4])
+@pytest.mark.parametrize("stop", with_slow([3], [2, 4]))
 def test_two_stage_training_resumes_exactly_in_either_phase(tiny_config: Path, stop: int) -> None:
-    run(tiny_config, *TWO_STAGES, "train.max_steps=5", "run.name=whole")
-    run(tiny_config, *TWO_STAGES, f"train.max_steps={stop}")
-    run(tiny_config, *TWO_STAGES, "train.max_steps=5")
-    assert_equal(without_config(checkpoint(tiny_config, 5)), without_config(checkpoint(tiny_config, 5, "whole")))
+    assert_resumes_exactly(tiny_config, *TWO_STAGES, stop=stop, end=5)
 
 
 def test_only_the_finest_enhancer_trains_in_the_first_stage_and_all_in_the_second(tiny_config: Path) -> None:
@@ -260,7 +263,7 @@ def test_frozen_parts_of_either_network_stay(tiny_config: Path) -> None:
         assert same == {name for name in before if name.startswith(prefix)}
 
 
-@pytest.mark.parametrize("dtypes", [("bfloat16", "float16"), ("float16", "bfloat16")])
+@pytest.mark.parametrize("dtypes", with_slow([("bfloat16", "float16")], [("float16", "bfloat16")]))
 def test_a_pool_is_gone_on_with_in_another_precision(tiny_config: Path, dtypes: tuple[str, str]) -> None:
     run(tiny_config, "train.pool_size=2", f"amp.dtype={dtypes[0]}", "amp.opt_level=O1", "train.max_steps=4")
     run(tiny_config, "train.pool_size=2", f"amp.dtype={dtypes[1]}", "amp.opt_level=O1", "train.max_steps=9")
@@ -300,7 +303,7 @@ def test_other_inputs_of_networks_are_named(trained_config: Path) -> None:
         run(trained_config, "data.instance_edges=false")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", with_slow([signal.SIGINT], [signal.SIGTERM]))
 def test_a_run_that_is_stopped_saves_itself_and_goes_on_exactly(tiny_config: Path, number: signal.Signals) -> None:
     settings = ["train.max_steps=100000", "data.workers=2", "log.every_steps=1", "log.images_every_steps=1"]
     process = processes.start(tiny_config, *settings, prepare=os.setsid)

@@ -19,7 +19,7 @@ from models.style_encoder import StyleConditionedGenerator
 from models.style_stem import choose_styles
 from tests.conftest import save_image
 from tests.processes import run_two
-from tests.runs import STYLE, assert_equal, checkpoint, program_main, run, translate, without_config
+from tests.runs import STYLE, assert_equal, checkpoint, program_main, run, translate, with_slow, without_config
 from tests.tools.playground.requests import post
 from tests.tools.playground.serving import serving
 from tests.videos import write_video
@@ -41,7 +41,7 @@ def photo(path: Path, size: tuple[int, int] = (40, 60), seed: int = 0) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("norm", ["instance", "batch"])
+@pytest.mark.parametrize("norm", with_slow(["instance"], ["batch"]))
 def test_the_seed_or_an_image_decides(tiny_config: Path, tmp_path: Path, norm: str) -> None:
     run(tiny_config, *LIVELY, f"generator.norm={norm}")
     arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--opt-level", "O0", "--output"]
@@ -116,7 +116,7 @@ def test_a_large_image_is_reduced_without_aliasing(tiny_config: Path, tmp_path: 
     assert encode_style(loaded, None) is None
 
 
-@pytest.mark.parametrize("level", ["O0", "O2"])
+@pytest.mark.parametrize("level", with_slow(["O2"], ["O0"]))
 def test_validation_draws_nothing_that_training_would(tiny_config: Path, level: str) -> None:
     precision = [f"amp.opt_level={level}", "amp.dtype=bfloat16", "train.ema_decay=0.5"]
     run(tiny_config, *LIVELY, *precision, "train.max_steps=4", "log.images_every_steps=1")
@@ -139,6 +139,7 @@ def test_both_parts_are_trained_by_the_generators_optimizer(tiny_config: Path) -
     assert any("loss/G/kl_divergence" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_a_heavy_divergence_brings_the_styles_to_the_prior(tiny_config: Path) -> None:
     distances = []
     for weight in (0, 10):
@@ -153,7 +154,7 @@ def test_a_heavy_divergence_brings_the_styles_to_the_prior(tiny_config: Path) ->
     assert distances[1] < 0.5 * distances[0]
 
 
-@pytest.mark.parametrize("level", ["O0", "O1"])
+@pytest.mark.parametrize("level", with_slow(["O1"], ["O0"]))
 def test_two_processes_resume_exactly(tiny_config: Path, level: str) -> None:
     common = ["--config", str(tiny_config), *LIVELY, f"amp.opt_level={level}", "amp.dtype=bfloat16"]
 
@@ -168,6 +169,7 @@ def test_two_processes_resume_exactly(tiny_config: Path, level: str) -> None:
     assert_equal(resumed, whole)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch asks for it between graphs, and hides the warning
 def test_a_compiled_generator_draws_the_same_styles(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
@@ -182,28 +184,33 @@ def test_a_compiled_generator_draws_the_same_styles(tiny_config: Path, monkeypat
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
 
 
-def test_a_program_has_the_mean_style_or_that_of_an_image(tiny_config: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", with_slow(["safetensors"], ["pt2"]))
+def test_an_export_has_the_style_of_an_image(tiny_config: Path, tmp_path: Path, kind: str) -> None:
+    """A program holds one style; weights hold the encoder."""
     run(tiny_config, *LIVELY, "generator.init_gain=0.3")
     folder, style = tiny_config.parent / "runs" / "tiny", photo(tmp_path / "style.png", seed=1)
-    export = program_main("tools.export")
-    common = ["--checkpoint", str(folder), "--format"]
-    export([*common, "pt2", "--output", str(tmp_path / "mean.pt2")])
-    export([*common, "pt2", "--output", str(tmp_path / "styled.pt2"), "--style", style])
-    export([*common, "safetensors", "--output", str(tmp_path / "weights.safetensors")])
-    programs = [torch.export.load(tmp_path / f"{name}.pt2").module() for name in ("mean", "styled")]
-    source = torch.arange(32 * 32).view(1, 1, 32, 32).remainder(12).to(torch.uint8)
-    instances = torch.zeros(1, 1, 32, 32, dtype=torch.int32)
-    mean, styled = (program(source=source, instances=instances).int() for program in programs)
-    assert (mean - styled).abs().max() > 1
-    save_image(tmp_path / "in" / "a.png", source[0, 0].numpy())
+    labels = np.arange(32 * 32).reshape(32, 32) % 12
+    save_image(tmp_path / "in" / "a.png", labels.astype(np.uint8))
     save_image(tmp_path / "instances" / "a.png", np.zeros((32, 32), np.uint16))
-    translate(
-        *("--checkpoint", str(tmp_path / "weights.safetensors"), "--input", str(tmp_path / "in"), "--opt-level", "O0"),
-        *("--instances", str(tmp_path / "instances"), "--style", style, "--output", str(tmp_path / "out")),
-    )
-    assert (read_rgb(tmp_path / "out" / "a.png").int() - styled[0]).abs().max() <= 1
-    with pytest.raises(SystemExit):
-        export([*common, "safetensors", "--output", str(tmp_path / "other.safetensors"), "--style", style])
+    inputs = ["--input", str(tmp_path / "in"), "--instances", str(tmp_path / "instances"), "--style", style]
+
+    def translated(file: Path, name: str) -> torch.Tensor:
+        translate("--checkpoint", str(file), *inputs, "--opt-level", "O0", "--output", str(tmp_path / name))
+        return read_rgb(tmp_path / name / "a.png").int()
+
+    wanted, export = translated(folder, "run"), program_main("tools.export")
+    arguments = ["--checkpoint", str(folder), "--format", kind, "--output", str(tmp_path / f"a.{kind}")]
+    if kind == "safetensors":
+        export(arguments)
+        found = translated(tmp_path / "a.safetensors", "file")
+        with pytest.raises(SystemExit):
+            export([*arguments, "--existing", "replace", "--style", style])
+    else:
+        export([*arguments, "--style", style])
+        program = torch.export.load(tmp_path / "a.pt2").module()
+        source = torch.from_numpy(labels).to(torch.uint8)[None, None]
+        (found,) = program(source=source, instances=torch.zeros(1, 1, 32, 32, dtype=torch.int32)).int()
+    assert (found - wanted).abs().max() <= 1
 
 
 @contextmanager

@@ -1,10 +1,9 @@
 """test.py translates a video: every frame, in order, with the times and the sound of the source."""
 
 import json
+import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from data.files.image_files import read_rgb, write_png
 from data.files.video_file import Frame, VideoFile
 from inference.predictor import Predictor
 from inference.setup import build_predictor
+from tests import processes
 from tests.conftest import save_image
 from tests.runs import translate, wait_for
 from tests.videos import level, sound_packets, train_on_images, write_video
@@ -262,14 +262,15 @@ def test_many_frames_are_worth_compiling(
 def test_an_interrupt_leaves_no_partial_video(run_folder: Path, tmp_path: Path, kind: signal.Signals) -> None:
     output, kept = tmp_path / "out", tmp_path / "frames"
     long = write_video(tmp_path / "long.mp4", n_frames=45, size=(256, 256), rate=1)
-    command = [sys.executable, "test.py", "--checkpoint", str(run_folder), "--input", str(long), "--device", "cpu"]
+    command = ["test.py", "--checkpoint", str(run_folder), "--input", str(long), "--device", "cpu"]
     command += ["--output", str(output / "b.mp4"), "--frames", str(kept)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        wait_for(kept / "000002.png")
-        process.send_signal(kind)
-        _, errors = process.communicate(timeout=100)
-    assert process.returncode == 128 + kind
-    assert errors.splitlines()[-1] == "interrupted"
+    process = processes.start_program(command, tmp_path / "said")
+    wait_for(kept / "000002.png")
+    assert process.pid is not None
+    os.kill(process.pid, kind)
+    process.join(processes.PATIENCE_S)
+    assert process.exitcode == 128 + kind
+    assert (tmp_path / "said").read_text().splitlines()[-1] == "interrupted"
     assert list(output.iterdir()) == []
     assert (kept / "000002.png").exists()
 
