@@ -3,50 +3,59 @@
 # make test-browser  the tests of the pages in chromium, if it is installed
 # make test-all  the tests with their long loops, and the table of docs/reliability.md (minutes)
 # make bench   measure training, translation and data on this machine, into bench/results (a CPU: about 10 minutes)
-# Each sets up .venv on its first call.  Another interpreter: make PYTHON=python3.13 demo
+# make setup      install into .venv what training, translation and the demo need
+# make setup-dev  install beside it what tests and checks need
+# Each target installs what it needs on its first call.  Another interpreter: make PYTHON=python3.13 demo
 
 PYTHON ?= python3
 BIN := .venv/bin
-INSTALLED := .venv/installed
+TRAIN := .venv/installed-train
+DEV := .venv/installed-dev
+# the packages of an extra, and of the tree pairgan.py alone; the constraints pin their versions
+INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
 PRODUCT := utils data models losses metrics configs inference training tools train.py test.py pairgan.py
 
-.PHONY: help setup demo test test-browser test-all check bench
+.PHONY: help setup setup-dev demo test test-browser test-all check bench
 
 help:  # the first target: plain make prints the targets
 	@sed -n 's/^# //p;/^$$/q' Makefile
 
-setup: $(INSTALLED)
+setup: $(TRAIN)
+setup-dev: $(DEV)
 
-# --editable installs the dependencies, and of the tree pairgan.py alone; the constraints pin their versions
-$(INSTALLED): pyproject.toml constraints.txt
+$(TRAIN): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --editable ".[dev]" --constraint constraints.txt
+	$(INSTALL) ".[train]"
 	touch $@
 
-demo: $(INSTALLED)
+$(DEV): $(TRAIN)
+	$(INSTALL) ".[dev]"
+	touch $@
+
+demo: $(TRAIN)
 	$(BIN)/python train.py --config configs/demo.yaml
 	$(BIN)/python test.py --checkpoint runs/demo --output results/demo
 	@echo
 	@echo "Pictures (source, translated, target):  results/demo/contact_sheet.png"
 	@echo "Curves and image grids:                 $(BIN)/tensorboard --logdir runs"
 
-test: $(INSTALLED)
+test: $(DEV)
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
-test-browser: $(INSTALLED)
+test-browser: $(DEV)
 	$(BIN)/python -m pytest -m browser
 
-test-all: $(INSTALLED)
+test-all: $(DEV)
 	$(BIN)/python -m pytest -m "" --ignore tests/reliability
 	$(BIN)/python -m pytest -m "" tests/reliability --write-table
 
-check: $(INSTALLED)
+check: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy .
 	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 $(PRODUCT)
 
-bench: $(INSTALLED)
+bench: $(TRAIN)
 	$(BIN)/python -m bench.train_step
 	$(BIN)/python -m bench.inference
 	$(BIN)/python -m bench.data

@@ -117,7 +117,18 @@ def test_settings_are_printed_and_the_file_is_written_on_request_alone(
 def test_make_prints_its_targets(command: list[str]) -> None:
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     (targets,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert {*re.findall(r"make ([a-z-]+)", printed), "help", "setup"} == set(targets.split())
+    assert {*re.findall(r"make ([a-z-]+)", printed), "help"} == set(targets.split())
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+@pytest.mark.parametrize(
+    ("target", "extras"),
+    [("demo", ["train"]), ("bench", ["train"]), ("test", ["train", "dev"]), ("check", ["train", "dev"])],
+)
+def test_a_target_installs_what_it_needs_alone(target: str, extras: list[str]) -> None:
+    command = ["make", "--dry-run", "--always-make", target]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert re.findall(r'--editable "\.\[(\w+)\]"', printed) == extras
 
 
 def test_every_module_among_the_tools_is_a_command() -> None:
