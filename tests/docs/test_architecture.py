@@ -1,0 +1,40 @@
+"""docs/architecture.md names files that exist, and its Python example runs."""
+
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.documents import ROOT
+
+PAGE, PICTURE = ROOT / "docs" / "architecture.md", ROOT / "docs" / "architecture.svg"
+NOT_THERE = {"training/methods/contrastive.py", "models/dense_generator.py", "data/store.py"}  # examples, and to come
+
+
+def test_the_files_that_the_page_names_exist() -> None:
+    named = set(
+        re.findall(r"`((?:[a-z_]+/)+(?:\w+\.(?:py|pt|yaml|md))?)(?:::?\w+)?`", PAGE.read_text(encoding="utf-8"))
+    )
+    assert len(named) > 30
+    assert not {path for path in named - NOT_THERE if not (ROOT / path).exists()}
+
+
+def test_the_files_that_the_picture_names_exist() -> None:
+    text = PICTURE.read_text(encoding="utf-8")
+    places = set(re.findall(r">((?:[a-z_]+/)+\w+\.py)<", text))
+    places |= {"".join(place) for place in re.findall(r">((?:[a-z_]+/)+)</text>\s*<text [^>]*>(\w+\.py)<", text)}
+    assert len(places) > 10
+    assert not {path for path in places - NOT_THERE if not (ROOT / path).exists()}
+
+
+def test_the_example_prints_the_losses_of_a_sample(
+    tiny_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["from_python", str(tiny_run)])
+    runpy.run_path(str(ROOT / "docs" / "from_python.py"), run_name="__main__")
+    name, *losses = capsys.readouterr().out.splitlines()[-1].split()
+    assert name == "facade_00000"
+    assert losses[::2][-1] == "total"
+    assert all(float(loss) > 0 for loss in losses[1::2])
