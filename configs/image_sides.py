@@ -5,7 +5,7 @@ import math
 from configs.schema import Config, require
 from configs.schema.data import SIZED_BY_CROP
 from models import GENERATORS
-from models.image_sides import ImageSides
+from models.generator import ImageSides
 from utils.signatures import accepted
 
 

@@ -15,13 +15,12 @@ from configs.schema import Config
 from configs.without_paths import without_paths
 from inference.original_folder import NetworkKind, original_file
 from inference.original_weights import original_generator, original_network
-from models.encoded_generator import EncodedGenerator
 from models.feature_encoder import FeatureEncoder
+from models.generator import EncodedGenerator
 from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer
 from models.originals.layer_names import OriginalWeightsError
-from models.patch_discriminator import MultiscalePatchDiscriminator
-from models.pixel_discriminator import PixelDiscriminator
+from models.patch_discriminator import MultiscalePatchDiscriminator, PixelDiscriminator
 from models.segmentation_discriminator import SegmentationDiscriminator
 from models.spade_generator import SpadeGenerator
 from models.spectral_norm import settle_spectral_norm

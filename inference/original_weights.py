@@ -10,13 +10,13 @@ from configs.load import config_differences, config_from_dict, config_to_dict
 from configs.schema import Config, DataConfig, FeaturesConfig, GeneratorConfig, RunConfig, StyleConfig
 from models.blocks import Norm
 from models.global_generator import GlobalGenerator
+from models.latent_inputs import StyleStem
 from models.local_enhancer import EnhancerLevel, LocalEnhancer
 from models.originals.layer_names import OriginalWeightsError
 from models.originals.weights import USUAL_SIZES, LeftOpen, import_original
 from models.spade_generator import SpadeGenerator
 from models.spectral_norm import spectral_norms
 from models.style_encoder import StyleConditionedGenerator, StyleEncoder
-from models.style_stem import StyleStem
 from models.unet_generator import UnetGenerator
 from utils.checkpoint import read_weights_file
 from utils.errors import ConfigError

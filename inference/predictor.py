@@ -17,8 +17,7 @@ from inference.style_image import StyleImage
 from inference.tiling import TiledNetwork, means_of_bands
 from inference.window import Window
 from models.feature_encoder import average_in_instances
-from models.noise_channels import draw_noise, takes_noise
-from models.style_stem import choose_styles, takes_style
+from models.latent_inputs import choose_styles, draw_noise, takes_noise, takes_style
 from utils.palette import colorize
 from utils.precision import Precision
 

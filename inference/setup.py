@@ -21,9 +21,8 @@ from inference.style_image import StyleImage
 from inference.tiling import TiledNetwork
 from models.feature_clusters import FILE_NAME
 from models.feature_encoder import FeatureConditionedGenerator
-from models.noise_channels import takes_noise
+from models.latent_inputs import takes_noise, takes_style
 from models.style_encoder import predicting_part
-from models.style_stem import takes_style
 from utils.atomic_file import unreplaced
 from utils.checkpoint import CheckpointError
 from utils.compilation import compiled, what_compiling_lacks

@@ -7,11 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from models.condition_reduction import ConditionReduction
-from models.noise_channels import NoiseChannels
-from models.style_stem import StyleStem
-from models.uniform_images import UniformToZeros
-from models.upsampled_convolution import UpsampledConv2d
+from models.latent_inputs import NoiseChannels, StyleStem
+from models.layers import UniformToZeros, UpsampledConv2d
+from models.spade_generator import ConditionReduction
 
 IMAGE = "image"
 _POINTWISE = {"cat", "add", "iadd", "mul", "dropout", "relu", "leaky_relu", "tanh"}  # functions of single pixels

@@ -12,8 +12,8 @@ from data.batch import Batch, DataError
 from data.files.image_files import read_rgb
 from inference.load import LoadedGenerator
 from inference.original_weights import encoder_file
+from models.latent_inputs import takes_style
 from models.style_encoder import SIDE, StyleConditionedGenerator
-from models.style_stem import takes_style
 from utils.errors import ConfigError
 
 

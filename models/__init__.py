@@ -5,11 +5,10 @@ from typing import Any, Protocol
 
 from torch import nn
 
+from models.generator import ImageSides
 from models.global_generator import GlobalGenerator
-from models.image_sides import ImageSides
 from models.local_enhancer import LocalEnhancer
-from models.patch_discriminator import MultiscalePatchDiscriminator
-from models.pixel_discriminator import PixelDiscriminator
+from models.patch_discriminator import MultiscalePatchDiscriminator, PixelDiscriminator
 from models.segmentation_discriminator import SegmentationDiscriminator
 from models.spade_generator import SpadeGenerator
 from models.unet_generator import UnetGenerator

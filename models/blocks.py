@@ -1,20 +1,20 @@
 """Building blocks of the generators and discriminators."""
 
+import math
 from typing import Literal
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.activation_checkpointing import Recomputable
-from models.instance_norm import InstanceNorm
-from models.reflection_padding import ReflectionPadding
-from models.upsampled_convolution import UpsampledConv2d
-from models.wide_convolution import WideConv2d
+from models.layers import InstanceNorm, ReflectionPadding, UpsampledConv2d, WideConv2d
 
 Norm = Literal["instance", "batch"]
 Upsample = Literal["transposed", "nearest", "bilinear", "residual"]
 Padding = Literal["zeros", "reflect"]
 Output = Literal["tanh", "linear"]
+
+_NARROWEST = 16  # channels of a convolution at a multiple of the source's sides, unless base_channels is less
 
 
 class Stage(Recomputable, nn.Sequential):
@@ -142,3 +142,14 @@ class ResidualUpsampling(nn.Module):
 
 def _padded_conv3(in_channels: int, out_channels: int) -> list[nn.Module]:
     return [ReflectionPadding(1), WideConv2d(in_channels, out_channels, kernel_size=3, bias=False)]
+
+
+def n_doublings(scale: float) -> int:
+    """Return how often the sides of a source are doubled; halvings are negative. `scale` is a power of 2."""
+    return round(math.log2(scale))
+
+
+def widths_beyond(base_channels: int, scale: float) -> list[int]:
+    """Return the channels after each doubling beyond the sides of the source: half of those before, down to 16."""
+    narrowest = min(base_channels, _NARROWEST)
+    return [max(base_channels // 2**level, narrowest) for level in range(1, n_doublings(scale) + 1)]

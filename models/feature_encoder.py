@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from models.blocks import Norm
-from models.encoded_generator import EncodedGenerator
+from models.generator import EncodedGenerator
 from models.global_generator import GlobalGenerator
 from utils.precision import at_least_float32
 

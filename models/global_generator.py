@@ -5,10 +5,21 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from models.blocks import Norm, Output, Padding, ResidualBlock, Upsample, make_down, make_head, make_stem, make_up
-from models.image_sides import ImageSides
-from models.scaled_width import n_doublings, widths_beyond
-from models.uniform_images import UniformToZeros
+from models.blocks import (
+    Norm,
+    Output,
+    Padding,
+    ResidualBlock,
+    Upsample,
+    make_down,
+    make_head,
+    make_stem,
+    make_up,
+    n_doublings,
+    widths_beyond,
+)
+from models.generator import ImageSides
+from models.layers import UniformToZeros
 
 
 class GlobalTrunk(nn.Module):

@@ -4,9 +4,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.blocks import Norm, Output, Padding, ResidualBlock, Upsample, make_down, make_head, make_stem, make_up
+from models.generator import ImageSides
 from models.global_generator import GlobalTrunk
-from models.image_sides import ImageSides
-from models.uniform_images import UniformToZeros
+from models.layers import UniformToZeros
 
 
 class EnhancerLevel(nn.Module):

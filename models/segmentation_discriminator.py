@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from models.layers import UpsampledConv2d
 from models.patch_discriminator import DiscriminatorOutput
-from models.upsampled_convolution import UpsampledConv2d
 
 
 class SegmentationDiscriminator(nn.Module):

@@ -1,15 +1,129 @@
-"""SPADE's generator, for label maps (Park et al. 2019)."""
+"""SPADE's generator, for label maps (Park et al. 2019, "Semantic image synthesis with SPADE")."""
 
 from itertools import pairwise
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from models.activation_checkpointing import Recomputable
 from models.blocks import Norm, Output, last_activation
-from models.condition_reduction import ConditionReduction
-from models.image_sides import ImageSides
-from models.noise_channels import NoiseChannels
-from models.spade_block import SpadeBlock
-from models.style_stem import StyleStem
+from models.generator import ImageSides
+from models.latent_inputs import NoiseChannels, StyleStem
+from models.layers import InstanceNorm
+
+
+class SpadeLayer(nn.Module):
+    """norm(x) * (1 + scale) + shift, with a scale and a shift of each pixel that two convolutions make of a condition.
+
+    The norm has no parameters (equation 1). Condition -> convolution, ReLU -> one convolution for the scale, one for
+    the shift; zeros around each.
+
+    hidden_channels: channels of the first convolution; 128 in SPADE.
+    kernel_size: odd, of the three convolutions.
+    """
+
+    def __init__(
+        self, channels: int, condition_channels: int, *, hidden_channels: int = 128, norm: Norm, kernel_size: int = 3
+    ) -> None:
+        super().__init__()
+        self.norm = InstanceNorm(channels) if norm == "instance" else nn.BatchNorm2d(channels, affine=False)
+        padding = kernel_size // 2
+        self.shared = nn.Sequential(
+            nn.Conv2d(condition_channels, hidden_channels, kernel_size, padding=padding), nn.ReLU(inplace=True)
+        )
+        self.scale = nn.Conv2d(hidden_channels, channels, kernel_size, padding=padding)
+        self.shift = nn.Conv2d(hidden_channels, channels, kernel_size, padding=padding)
+
+    def forward(self, x: Tensor, condition: Tensor) -> Tensor:
+        """Normalise x (N, channels, H, W) by a condition (N, condition_channels, H, W)."""
+        hidden = self.shared(condition)
+        return self.norm(x) * (1 + self.scale(hidden)) + self.shift(hidden)
+
+
+class ConditionReduction(nn.Module):
+    """Divides the sides of a condition by `factor`.
+
+    Channels of an image are averaged over their area; those of one-hot labels, edges, features and noise take the first
+    pixel of each square, the nearest one by torch's rule, so that labels stay one-hot (SPADE).
+
+    n_noise_channels, n_image_channels: the numbers of channels of noise and labels, and of an image behind them.
+    """
+
+    def __init__(self, factor: int, *, n_noise_channels: int = 0, n_image_channels: int = 0) -> None:
+        super().__init__()
+        self.factor = factor
+        self._image_begin = n_noise_channels
+        self._image_end = n_noise_channels + n_image_channels
+
+    @property
+    def takes_image(self) -> bool:
+        """Whether channels of the condition are those of an image."""
+        return self._image_begin != self._image_end
+
+    def forward(self, condition: Tensor) -> Tensor:
+        """Map (N, C, H, W) to (N, C, H / factor, W / factor); H and W are multiples of the factor."""
+        if self.factor == 1:
+            return condition
+        if not self.takes_image:
+            return self._nearest(condition)
+        noise, image, maps = condition.tensor_split((self._image_begin, self._image_end), dim=1)
+        parts = [self._nearest(noise)] if self._image_begin else []
+        parts.append(F.avg_pool2d(image, self.factor))
+        parts += [self._nearest(maps)] if maps.shape[1] else []
+        return torch.cat(parts, dim=1)
+
+    def _nearest(self, condition: Tensor) -> Tensor:
+        sides = [side // self.factor for side in condition.shape[2:]]
+        return F.interpolate(condition, size=sides, mode="nearest")
+
+
+class SpadeBlock(Recomputable):
+    """shortcut(x) + conv(LeakyReLU(spade(conv(LeakyReLU(spade(x)))))), figure 4 of Park et al. 2019.
+
+    The convolutions have min(in_channels, out_channels) channels between them. Where the numbers of channels differ,
+    the shortcut is a 1x1 convolution behind a SPADE layer without activation. Nothing follows the sum. The first
+    convolution has no bias, unlike SPADE's: the norm behind it subtracts it.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        condition_channels: int,
+        *,
+        hidden_channels: int = 128,
+        norm: Norm = "instance",
+    ) -> None:
+        super().__init__()
+
+        def spade(channels: int) -> SpadeLayer:
+            return SpadeLayer(channels, condition_channels, hidden_channels=hidden_channels, norm=norm)
+
+        middle = min(in_channels, out_channels)
+        self.norm1 = spade(in_channels)
+        self.conv1 = nn.Conv2d(in_channels, middle, kernel_size=3, padding=1, bias=False)
+        self.norm2 = spade(middle)
+        self.conv2 = nn.Conv2d(middle, out_channels, kernel_size=3, padding=1)
+        self.has_shortcut = in_channels != out_channels
+        if self.has_shortcut:
+            self.shortcut_norm = spade(in_channels)
+            self.shortcut = nn.Conv2d(in_channels, out_channels, kernel_size=1, bias=False)
+
+    def forward(self, x: Tensor, condition: Tensor) -> Tensor:
+        """Map x (N, in_channels, H, W) to (N, out_channels, H, W) by a condition (N, condition_channels, H, W)."""
+        return self.stored_or_recomputed(self._compute, x, condition)
+
+    def _compute(self, x: Tensor, condition: Tensor) -> Tensor:
+        inner = self.conv1(F.leaky_relu(self.norm1(x, condition), 0.2))
+        inner = self.conv2(F.leaky_relu(self.norm2(inner, condition), 0.2))
+        kept = self.shortcut(self.shortcut_norm(x, condition)) if self.has_shortcut else x
+        return kept + inner
+
+    def normed_convolutions(self) -> list[nn.Conv2d]:
+        """Return the convolutions that spectral norm takes in SPADE: all but those of the SPADE layers."""
+        return [self.conv1, self.conv2, *([self.shortcut] if self.has_shortcut else [])]
+
 
 _WIDEST = 5  # upsamplings from which on the width no longer grows
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from models.pair_convolution import PairConv2d
+from models.layers import PairConv2d
 from utils.precision import at_least_float32
 
 SpectralIteration = Literal["u_first", "v_first"]

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.blocks import Stage
-from models.encoded_generator import EncodedGenerator
-from models.instance_norm import InstanceNorm
+from models.generator import EncodedGenerator
+from models.layers import InstanceNorm
 from models.spade_generator import SpadeGenerator
 from utils.precision import at_least_float32
 

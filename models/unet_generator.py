@@ -6,9 +6,17 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from models.blocks import Norm, Output, Stage, last_activation, make_interpolation, make_norm
-from models.image_sides import ImageSides
-from models.scaled_width import n_doublings, widths_beyond
+from models.blocks import (
+    Norm,
+    Output,
+    Stage,
+    last_activation,
+    make_interpolation,
+    make_norm,
+    n_doublings,
+    widths_beyond,
+)
+from models.generator import ImageSides
 
 Upsample = Literal["transposed", "nearest", "bilinear"]
 

@@ -6,8 +6,8 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from models.encoded_generator import EncodedGenerator
 from models.feature_encoder import FeatureEncoder
+from models.generator import EncodedGenerator
 from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer
 from models.patch_discriminator import MultiscalePatchDiscriminator

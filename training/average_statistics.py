@@ -15,11 +15,10 @@ from data.layout import Layout
 from data.loader import TrainingDataset
 from data.sampler import SampleKey
 from inference.feature_sampler import image_seed
-from models.noise_channels import draw_noise
+from models.latent_inputs import choose_styles, draw_noise
 from models.running_statistics import batch_norms, estimating_statistics
 from models.spectral_norm import settle_spectral_norm
 from models.style_encoder import predicting_part
-from models.style_stem import choose_styles
 from utils.distributed import World
 from utils.precision import Precision
 

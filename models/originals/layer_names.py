@@ -9,8 +9,7 @@ from torch import nn
 from models.feature_encoder import FeatureEncoder
 from models.global_generator import GlobalGenerator, GlobalTrunk
 from models.local_enhancer import EnhancerLevel, LocalEnhancer
-from models.patch_discriminator import MultiscalePatchDiscriminator, PatchDiscriminator
-from models.pixel_discriminator import PixelDiscriminator
+from models.patch_discriminator import MultiscalePatchDiscriminator, PatchDiscriminator, PixelDiscriminator
 from models.unet_generator import UnetGenerator
 from utils.errors import UserError
 

@@ -11,12 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
-from models.condition_reduction import ConditionReduction
 from models.originals import spade
 from models.originals.layer_names import NoSuchNetworkError, OriginalWeightsError, Scheme
 from models.segmentation_discriminator import SegmentationDiscriminator
-from models.spade_block import SpadeBlock
-from models.spade_generator import SpadeGenerator
+from models.spade_generator import ConditionReduction, SpadeBlock, SpadeGenerator
 from models.spectral_norm import add_spectral_norm
 
 Weights = dict[str, Tensor]

@@ -10,8 +10,7 @@ from models.feature_encoder import FeatureEncoder
 from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer
 from models.originals.layer_names import Scheme, next_in_sequence, unet_prefix
-from models.patch_discriminator import MultiscalePatchDiscriminator
-from models.pixel_discriminator import PixelDiscriminator
+from models.patch_discriminator import MultiscalePatchDiscriminator, PixelDiscriminator
 from models.unet_generator import UnetGenerator
 
 Weights = dict[str, Tensor]

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from models.originals.layer_names import NoSuchNetworkError, OriginalWeightsError, Scheme
 from models.patch_discriminator import MultiscalePatchDiscriminator
-from models.spade_block import SpadeBlock
-from models.spade_generator import SpadeGenerator
+from models.spade_generator import SpadeBlock, SpadeGenerator
 from models.spectral_norm import add_spectral_norm
 from models.style_encoder import StyleEncoder
 

@@ -17,11 +17,11 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
+from models.layers import UpsampledConv2d
 from models.originals.layer_names import Layer, NoSuchNetworkError, OriginalWeightsError, Scheme, layers_of
 from models.originals.oasis import export_oasis, import_oasis, is_oasis, recognize_oasis
 from models.originals.sizes import BUILDERS, Weights
 from models.originals.spade import export_spade, import_spade, is_spade, recognize_spade
-from models.upsampled_convolution import UpsampledConv2d
 
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 

@@ -6,7 +6,7 @@ import pytest
 from configs.build import build_preprocessing
 from configs.image_sides import check_sizes, image_sides
 from configs.load import load_config
-from models.image_sides import ImageSides
+from models.generator import ImageSides
 from utils.errors import ConfigError
 
 ROOT_CONFIG = Path("configs/demo.yaml")

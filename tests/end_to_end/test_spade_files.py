@@ -10,11 +10,11 @@ import torch
 from data.files.image_files import read_rgb
 from inference.load import load_generator
 from inference.style_image import encode_style
+from models.latent_inputs import StyleStem
 from models.originals.layer_names import OriginalWeightsError
 from models.originals.weights import import_original
 from models.spade_generator import SpadeGenerator
 from models.spectral_norm import spectral_norms
-from models.style_stem import StyleStem
 from tests.conftest import save_image
 from tests.end_to_end.original_files import assert_written_back
 from tests.models.originals.spade_cases import weights_of

@@ -15,8 +15,8 @@ from data.files.image_files import read_rgb
 from inference.load import load_generator
 from inference.origin_record import RECORD
 from inference.style_image import encode_style
+from models.latent_inputs import choose_styles
 from models.style_encoder import StyleConditionedGenerator
-from models.style_stem import choose_styles
 from tests.conftest import save_image
 from tests.processes import run_two
 from tests.runs import STYLE, assert_equal, checkpoint, program_main, run, translate, with_slow, without_config

@@ -13,11 +13,10 @@ from inference.tiling import TiledNetwork
 from inference.window import Window
 from models.activation_checkpointing import enable_activation_checkpointing
 from models.global_generator import GlobalGenerator
+from models.latent_inputs import choose_styles, draw_noise
 from models.local_enhancer import LocalEnhancer
-from models.noise_channels import draw_noise
 from models.spade_generator import SpadeGenerator
 from models.spectral_norm import add_spectral_norm
-from models.style_stem import choose_styles
 from models.unet_generator import UnetGenerator
 from utils.precision import Precision
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from models.condition_reduction import ConditionReduction
+from models.spade_generator import ConditionReduction
 
 
 @pytest.mark.parametrize(("n_noise_channels", "n_image_channels"), [(0, 0), (2, 0), (0, 3), (2, 3), (0, 6), (3, 3)])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from models import GENERATORS
-from models.image_sides import ImageSides
+from models.generator import ImageSides
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from models import DISCRIMINATORS, GENERATORS
-from models.instance_norm import InstanceNorm
+from models.layers import InstanceNorm
 from models.style_encoder import StyleEncoder
 
 LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -1,6 +1,6 @@
 import torch
 
-from models.noise_channels import NoiseChannels, draw_noise, takes_noise
+from models.latent_inputs import NoiseChannels, draw_noise, takes_noise
 from models.spade_generator import SpadeGenerator
 
 

@@ -1,7 +1,7 @@
 import torch
 import torch.nn.functional as F
 
-from models.pair_convolution import PairConv2d
+from models.layers import PairConv2d
 from models.patch_discriminator import MultiscalePatchDiscriminator
 from models.spectral_norm import add_spectral_norm
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from models.blocks import Norm
-from models.pixel_discriminator import PixelDiscriminator
+from models.patch_discriminator import PixelDiscriminator
 
 
 @pytest.mark.parametrize("norm", get_args(Norm))

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from models import GENERATORS
-from models.reflection_padding import ReflectionPadding, reflect
+from models.layers import ReflectionPadding, reflect
 
 
 @pytest.mark.parametrize("padding", [1, 3])

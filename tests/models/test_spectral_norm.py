@@ -12,8 +12,7 @@ from torch.nn.utils import parametrizations
 from torch.nn.utils import spectral_norm as former_hook
 
 from models.global_generator import GlobalGenerator
-from models.patch_discriminator import MultiscalePatchDiscriminator
-from models.pixel_discriminator import PixelDiscriminator
+from models.patch_discriminator import MultiscalePatchDiscriminator, PixelDiscriminator
 from models.spectral_norm import SpectralNorm, add_spectral_norm, settle_spectral_norm, spectral_norms
 from tests.models.recomputed import assert_recomputed_alike
 from utils.precision import Precision

@@ -7,6 +7,7 @@ from torch import nn
 
 from configs.build import build_generator
 from configs.load import load_config
+from models.latent_inputs import StyleStem, choose_styles, takes_style
 from models.spade_generator import SpadeGenerator
 from models.style_encoder import (
     StyleConditionedGenerator,
@@ -15,7 +16,6 @@ from models.style_encoder import (
     StyleEncoder,
     predicting_part,
 )
-from models.style_stem import StyleStem, choose_styles, takes_style
 from tests.runs import STYLE
 
 

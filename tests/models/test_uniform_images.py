@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from models.global_generator import GlobalGenerator
+from models.layers import UniformToZeros
 from models.local_enhancer import LocalEnhancer
-from models.uniform_images import UniformToZeros
 
 NETWORKS = {"global": GlobalGenerator, "local": LocalEnhancer}
 

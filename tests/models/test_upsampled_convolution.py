@@ -3,8 +3,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from models.layers import Border, UpsampledConv2d
 from models.spectral_norm import SpectralNorm, add_spectral_norm, spectral_norms
-from models.upsampled_convolution import Border, UpsampledConv2d
 
 PADDING = {"reflect": "reflect", "zeros": "constant"}
 

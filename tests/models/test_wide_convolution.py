@@ -2,13 +2,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import models.wide_convolution
-from models.wide_convolution import WideConv2d
+import models.layers
+from models.layers import WideConv2d
 
 
 @pytest.fixture(autouse=True)
 def everything_is_wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models.wide_convolution, "WIDE_WEIGHTS", 0)
+    monkeypatch.setattr(models.layers, "WIDE_WEIGHTS", 0)
 
 
 def gradients(convolution: nn.Conv2d, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

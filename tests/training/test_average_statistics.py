@@ -15,11 +15,10 @@ from data.loader import TrainingDataset
 from data.sampler import SampleKey
 from inference.feature_sampler import image_seed
 from inference.load import load_generator
-from models.noise_channels import draw_noise
+from models.latent_inputs import choose_styles, draw_noise
 from models.running_statistics import batch_norms, estimating_statistics
 from models.spectral_norm import settle_spectral_norm
 from models.style_encoder import predicting_part
-from models.style_stem import choose_styles
 from tests.runs import SPADE, STYLE, assert_equal, checkpoint, run
 from training.graceful_stop import GracefulStop
 from training.session import open_loop

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from models.pair_convolution import PairConv2d
+from models.layers import PairConv2d
 from models.spectral_norm import add_spectral_norm
 from training.model_summary import Layer, table, watched_layers
 

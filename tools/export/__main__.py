@@ -16,8 +16,8 @@ from torch import nn
 
 from inference.load import LoadedGenerator, load_from, load_generator, load_network
 from inference.style_image import encode_style
+from models.latent_inputs import choose_styles
 from models.originals.layer_names import OriginalWeightsError
-from models.style_stem import choose_styles
 from tools.export.file import Dtype, export_program, export_weights
 from tools.export.html import export_page
 from tools.export.original_weights import choose_family, original_files, write_original

@@ -15,9 +15,8 @@ from configs.image_sides import image_sides
 from configs.stored_images import target_dtype
 from inference.load import LoadedGenerator, load_generator
 from inference.original_weights import encoder_file
-from models.encoded_generator import EncodedGenerator
-from models.image_sides import ImageSides
-from models.style_stem import copy_chosen_style, takes_style
+from models.generator import EncodedGenerator, ImageSides
+from models.latent_inputs import copy_chosen_style, takes_style
 from tools.export.example import LEVELS, Example, evaluate, generator_inputs, make_example
 from tools.export.network import ImageTranslation, TensorTranslation, plain_weights, without_encoder
 from tools.export.program import open_onnx, open_pt2, trace, write_onnx, write_pt2

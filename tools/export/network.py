@@ -8,8 +8,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from data.batch import Batch
 from data.conditioning import Conditioning, images_to_float
-from models.encoded_generator import EncodedGenerator
-from models.image_sides import ImageSides
+from models.generator import EncodedGenerator, ImageSides
 
 
 class TensorTranslation(nn.Module):

@@ -8,14 +8,13 @@ from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from inference.original_weights import encoder_file
-from models.encoded_generator import EncodedGenerator
 from models.feature_encoder import FeatureEncoder
+from models.generator import EncodedGenerator
 from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer
 from models.originals.layer_names import NoSuchNetworkError, OriginalWeightsError, Scheme
 from models.originals.weights import export_original, import_original
-from models.patch_discriminator import MultiscalePatchDiscriminator
-from models.pixel_discriminator import PixelDiscriminator
+from models.patch_discriminator import MultiscalePatchDiscriminator, PixelDiscriminator
 from models.segmentation_discriminator import SegmentationDiscriminator
 from models.spade_generator import SpadeGenerator
 from models.spectral_norm import spectral_norms

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from models.originals.spade import import_spade, original_name, our_name, recognize_spade
-from models.spade_block import SpadeBlock
+from models.spade_generator import SpadeBlock
 from models.spectral_norm import SpectralIteration, add_spectral_norm, spectral_norms
 
 Weights = dict[str, Tensor]

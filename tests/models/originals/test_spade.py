@@ -14,8 +14,7 @@ from losses.feature_matching import match_features
 from models.originals.spade import original_discriminator_name, original_name
 from models.originals.weights import export_original, import_original
 from models.patch_discriminator import DiscriminatorOutput
-from models.spade_generator import SpadeGenerator
-from models.spade_layer import SpadeLayer
+from models.spade_generator import SpadeGenerator, SpadeLayer
 from tests.models.originals.spade_cases import (
     as_double,
     assert_close,

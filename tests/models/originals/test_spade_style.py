@@ -10,11 +10,11 @@ from torch import Tensor
 
 from losses.kl_divergence import kl_divergence
 from losses.loss_inputs import LossInputs
+from models.latent_inputs import StyleStem
 from models.originals.layer_names import OriginalWeightsError
 from models.originals.spade import import_spade, original_encoder_name, original_name
 from models.originals.weights import export_original, import_original
 from models.style_encoder import StyleDistribution, StyleEncoder
-from models.style_stem import StyleStem
 from tests.models.originals.spade_cases import (
     as_double,
     assert_close,

@@ -1,0 +1,173 @@
+"""Layers that torch lacks, or computes slowly or wrongly."""
+
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class ReflectionPadding(nn.ReflectionPad2d):
+    """nn.ReflectionPad2d; under torch.use_deterministic_algorithms a GPU composes it of slices.
+
+    torch's own gradient of it adds atomically on a GPU, in an order that differs from run to run.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (N, C, H, W) to (N, C, H + 2 p, W + 2 p)."""
+        if x.is_cuda and torch.are_deterministic_algorithms_enabled():
+            return reflect(x, self.padding[0])
+        return super().forward(x)
+
+
+def reflect(x: Tensor, padding: int) -> Tensor:
+    """Return (N, C, H, W) with `padding` mirrored pixels on each side, without the pixels at the border twice."""
+    for dim in (-1, -2):
+        before, after = x.narrow(dim, 1, padding), x.narrow(dim, x.shape[dim] - 1 - padding, padding)
+        x = torch.cat([before.flip(dim), x, after.flip(dim)], dim=dim)
+    return x
+
+
+class InstanceNorm(nn.InstanceNorm2d):
+    """nn.InstanceNorm2d without parameters and running statistics, which trains on one image in the image's layout.
+
+    torch's own is batch norm of a view (1, N C, H, W) of a contiguous copy. On a CPU the gradient of a single image is
+    wrong, without a message, where the one that comes in is channels-last (torch 2.15). Batch norm of the image itself
+    gives the same values, and copies nothing.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise each channel of each image of x, (N, C, H, W); H W is at least 2."""
+        if not self.training or x.shape[2:].numel() == 1:
+            return super().forward(x)  # exporters know it; and it refuses a single pixel
+        if x.shape[0] > 1:
+            return F.instance_norm(x.flatten(2), eps=self.eps).view(x.shape)
+        if x.device.type == "cpu":
+            return _of_plain_strides(F.batch_norm(_of_plain_strides(x), None, None, training=True, eps=self.eps))
+        return F.batch_norm(x, None, None, training=True, eps=self.eps)
+
+
+def _of_plain_strides(image: Tensor) -> Tensor:
+    """Return a view of (1, C, H, W), in either direction, whose first stride is that of a new channels-last tensor.
+
+    By another one, which unsqueeze gives, torch's batch norm on a CPU takes channels-last for contiguous (torch 2.15).
+    """
+    return image.permute(0, 2, 3, 1).squeeze(0).unsqueeze(0).permute(0, 3, 1, 2)
+
+
+class UniformToZeros(nn.Module):
+    """Replaces each image that has one value in each channel by zeros, in evaluation; others stay as they are.
+
+    Reflection padding, a convolution and instance norm make zeros of both. With another value, though, the norm divides
+    the rounding errors of the convolution by their own size: the translation is noise, and another one in each runtime.
+    """
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return (N, C, H, W) in the dtype of the images."""
+        if self.training:
+            return images
+        varies = (images != images[..., :1, :1]).flatten(1).any(dim=1)
+        return images * varies.view(-1, 1, 1, 1)
+
+
+Border = Literal["reflect", "zeros"]
+
+
+class UpsampledConv2d(nn.Conv2d):
+    """Nearest-neighbour upsampling by 2, a border of one pixel, and a 3x3 convolution, computed as one.
+
+    Repeating pixels is a transposed convolution by a 2x2 kernel of ones. With the 3x3 kernel behind it, it is one by a
+    4x4 kernel, which takes 4 products for each output instead of 9 and never makes the enlarged image. Unlike a free
+    transposed convolution it leaves no checkerboard (Odena et al. 2016): its kernel is a sum of shifted 3x3 kernels.
+
+    border: of the enlarged image: its pixels mirrored, or zeros.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, *, border: Border = "reflect", bias: bool = False) -> None:
+        super().__init__(in_channels, out_channels, kernel_size=3, bias=bias)
+        self.border = border
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (N, in_channels, H, W) to (N, out_channels, 2 H, 2 W)."""
+        kernel = _merged(self.weight)
+        if self.border == "zeros":
+            return F.conv_transpose2d(x, kernel, self.bias, stride=2, padding=1)
+        # of the enlarged image, the pixel mirrored at the border repeats the one at the border
+        bordered = F.pad(x, (1, 1, 1, 1), mode="replicate")
+        return F.conv_transpose2d(bordered, kernel, self.bias, stride=2, padding=3)
+
+
+def _merged(kernel: Tensor) -> Tensor:
+    """Return (in_channels, out_channels, 4, 4) of a (out_channels, in_channels, 3, 3) kernel.
+
+    It is mirrored, as a transposed convolution wants it, and convolved with 2x2 ones.
+    """
+    along_a_side = kernel.new_ones(4, 3).tril().triu(-1).flip(0)
+    # of both sides at once, since one matrix product is faster than slices or pooling of many 3x3 images
+    merged = kernel.flatten(2) @ torch.kron(along_a_side, along_a_side).T
+    return merged.unflatten(2, (4, 4)).transpose(0, 1)
+
+
+WIDE_WEIGHTS = 2**23  # 1024 x 1024 x 3 x 3 has more; for smaller weights torch's own gradient is as fast
+
+
+class WideConv2d(nn.Conv2d):
+    """nn.Conv2d without padding, stride and bias, for the residual blocks at the lowest resolution.
+
+    On a CPU the gradient of a weight of at least WIDE_WEIGHTS elements is computed as one matrix product. In bfloat16
+    that is faster than torch's own gradient; in float32 it avoids torch's copies of the gradient in other layouts.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (N, in_channels, H, W) to (N, out_channels, H - k + 1, W - k + 1)."""
+        if x.device.type != "cpu" or not torch.is_grad_enabled() or self.weight.numel() < WIDE_WEIGHTS:
+            return super().forward(x)
+        dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else self.weight.dtype
+        with torch.autocast("cpu", enabled=False):
+            result: Tensor = _Convolution.apply(x.to(dtype), self.weight.to(dtype))
+        return result
+
+
+class _Convolution(torch.autograd.Function):
+    """A convolution with stride 1 and no padding, whose weight's gradient is one matrix product."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return F.conv2d(x, weight)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        (gradient,) = gradients
+        x, weight = ctx.saved_tensors
+        for_x = for_weight = None
+        if ctx.needs_input_grad[0]:
+            for_x = torch.ops.aten.convolution_backward(
+                gradient, x, weight, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True, False, False]
+            )[0]
+        if ctx.needs_input_grad[1]:
+            patches = F.unfold(x, weight.shape[2:]).transpose(0, 1).flatten(1)  # (C k k, N positions)
+            outputs = gradient.transpose(0, 1).flatten(1)  # (out_channels, N positions)
+            for_weight = (outputs @ patches.T).view_as(weight)
+        return for_x, for_weight
+
+
+class PairConv2d(nn.Conv2d):
+    """nn.Conv2d with zero padding over the channels of a source and an image, without concatenating them.
+
+    The source has most of the channels (36 against 3 on Cityscapes), needs no gradient, and is the same for real and
+    translated images. It is convolved once for both, and the backward pass goes through the image's channels alone.
+    """
+
+    def forward(self, source: Tensor, image: Tensor) -> Tensor:  # type: ignore[override]
+        """Map sources (N, C, H, W) and k images of each, (k N, in_channels - C, H, W), to (k N, out_channels, H', W').
+
+        The first N images are of the N sources, and so are the next N.
+        """
+        weight, n_channels = self.weight, source.shape[1]  # each access is a step of spectral norm's power iteration
+        of_source = F.conv2d(source, weight[:, :n_channels], self.bias, self.stride, self.padding)
+        of_image = F.conv2d(image, weight[:, n_channels:], None, self.stride, self.padding)
+        return (of_image.unflatten(0, (-1, len(source))) + of_source).flatten(0, 1)
