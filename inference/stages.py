@@ -2,20 +2,25 @@
 
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from models.latent_inputs import NoiseChannels, StyleStem
-from models.layers import UniformToZeros, UpsampledConv2d
-from models.spade_generator import ConditionReduction
+from models.layers import FullImageLayer, InTiles
+from utils.errors import UserError
 
 IMAGE = "image"
 _POINTWISE = {"cat", "add", "iadd", "mul", "dropout", "relu", "leaky_relu", "tanh"}  # functions of single pixels
-_REPEATED = (NoiseChannels, ConditionReduction)  # of the image alone and cheap: each stage makes its own
-_WHOLE = (StyleStem,)
 _BEFORE = -1  # in place of a stage, of what is computed before the first
+
+
+class NotInTilesError(UserError):
+    """A network cannot be computed tile by tile."""
+
+    def __init__(self, network: nn.Module, reason: str) -> None:
+        super().__init__(f"--tile: {type(network).__name__} cannot be computed in tiles: {reason}. Omit --tile.")
 
 
 class WholeImageNorm(nn.Module):
@@ -68,13 +73,13 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class WholeTensor:
-    """The map that a style becomes, (1, C, h, w): of the full image at once, since it depends on the sides alone.
+class FullImageTensor:
+    """A tensor (1, C, h, w) that depends on the sides of the full image alone, and is made for it at once.
 
-    name, stride, norms: as the tensors that a stage writes.
+    layer: makes it. name, stride, norms: as the tensors that a stage writes.
     """
 
-    stem: StyleStem
+    layer: FullImageLayer
     name: str
     stride: int
     norms: list[WholeImageNorm]
@@ -85,7 +90,7 @@ class CutNetwork:
     """The stages of a network in the order of computation, and what is computed for the full image before them."""
 
     stages: list[Stage]
-    whole: list[WholeTensor]
+    full_image: list[FullImageTensor]
 
 
 @torch.no_grad()
@@ -94,68 +99,149 @@ def cut_at_norms(network: nn.Module, *, at_batch_norms: bool, image_stride: int 
 
     at_batch_norms: whether to cut at batch norms too, which need no statistics; it makes the reach of a stage shorter.
     image_stride: pixels of the output that a pixel of the image becomes, in each direction; 1 where it becomes fewer.
+
+    Raises:
+        NotInTilesError: a layer needs more of the image than a tile, or it is not known how much.
     """
-    graph = _Tracer().trace(network)
-    traced = fx.GraphModule(network, graph)
-    for node in [node for node in graph.nodes if _is_layer(node, traced, (UniformToZeros,))]:
-        node.replace_all_uses_with(node.all_input_nodes[0])  # a tile of one colour is no image of one
+    try:
+        graph = _Tracer().trace(network)
+        traced = _Traced(network, graph)
+    except (TypeError, ValueError, RuntimeError) as error:
+        first, *_ = str(error).splitlines() or [""]
+        raise NotInTilesError(network, f"its layers depend on the image ({first})") from error
+    for node in [node for node in graph.nodes if traced.extent(node) == "left_out"]:
+        node.replace_all_uses_with(node.all_input_nodes[0])
         graph.erase_node(node)
     for name, norm in network.named_modules():
-        if isinstance(norm, nn.InstanceNorm2d):
-            assert not norm.affine, name
-            traced.set_submodule(name, WholeImageNorm(norm.eps))
+        if isinstance(norm, nn.InstanceNorm2d) and not (norm.affine or norm.track_running_stats):
+            traced.module.set_submodule(name, WholeImageNorm(norm.eps))
     cut_at = (WholeImageNorm, nn.BatchNorm2d) if at_batch_norms else (WholeImageNorm,)
-    plan = _plan(graph, traced, cut_at, image_stride)
-    stages = [_stage(number, plan, graph, traced) for number in range(max(plan.stage.values()) + 1)]
-    return CutNetwork(stages, [_whole(node, plan, traced) for node in graph.nodes if _is_layer(node, traced, _WHOLE)])
+    plan = _plan(traced, cut_at, image_stride)
+    return CutNetwork(
+        stages=[_stage(number, plan, traced) for number in range(max(plan.stage.values()) + 1)],
+        full_image=[
+            FullImageTensor(
+                cast(FullImageLayer, traced.layer(node)), node.name, plan.stride[node], traced.norms_behind(node)
+            )
+            for node in graph.nodes
+            if traced.extent(node) == "full_image"
+        ],
+    )
 
 
 class _Tracer(fx.Tracer):
     """Traces a network down to its layers."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        own = (UniformToZeros, *_REPEATED, *_WHOLE)
-        layers = (nn.Conv2d, nn.ConvTranspose2d, nn.ReflectionPad2d, nn.InstanceNorm2d, *own)
-        return isinstance(m, layers) or super().is_leaf_module(m, module_qualified_name)
+        return _in_tiles(m) is not None or super().is_leaf_module(m, module_qualified_name)
+
+
+class _Traced:
+    """A network as a graph of its layers, and how each of them is computed in tiles."""
+
+    def __init__(self, network: nn.Module, graph: fx.Graph) -> None:
+        self.network = network
+        self.graph = graph
+        self.module = fx.GraphModule(network, graph)
+
+    def layer(self, node: fx.Node) -> nn.Module | None:
+        """Return the layer of a node; None where it is a function or an input."""
+        return self.module.get_submodule(str(node.target)) if node.op == "call_module" else None
+
+    def extent(self, node: fx.Node) -> str:
+        """Return how much of the image a node is computed of at once; see InTiles."""
+        declared = getattr(self.layer(node), "in_tiles", InTiles())
+        assert isinstance(declared, InTiles)
+        return declared.extent
+
+    def norms_behind(self, node: fx.Node) -> list[WholeImageNorm]:
+        """Return the norms that need the statistics of a node's tensor."""
+        return [layer for user in node.users if isinstance(layer := self.layer(user), WholeImageNorm)]
+
+    def in_tiles(self, node: fx.Node) -> InTiles:
+        """Return how a node is computed in tiles.
+
+        Raises:
+            NotInTilesError: it is not known.
+        """
+        layer = self.layer(node)
+        found = _function_in_tiles(node) if layer is None else _in_tiles(layer)
+        if found is None:
+            name = str(getattr(node.target, "__name__", node.target))
+            what = name if layer is None else f"its layer {name} ({type(layer).__name__})"
+            raise NotInTilesError(self.network, f"{what} may need more of the image than a tile")
+        return found
+
+
+def _in_tiles(layer: nn.Module) -> InTiles | None:
+    """Return how a layer is computed in tiles: as it declares, or as it is known of torch's; None if it is unknown."""
+    if isinstance(declared := getattr(layer, "in_tiles", None), InTiles):
+        return declared
+    match layer:
+        case nn.Conv2d() if isinstance(layer.padding, tuple):
+            spans = [dilation * (size - 1) for dilation, size in zip(layer.dilation, layer.kernel_size, strict=True)]
+            return InTiles(max(spans) // 2, Fraction(layer.stride[0]))
+        case nn.ConvTranspose2d():
+            return InTiles(-(-(layer.kernel_size[0] - 1) // (2 * layer.stride[0])), 1 / Fraction(layer.stride[0]))
+        case nn.Upsample(mode="nearest" | "bilinear", scale_factor=int() | float() as factor):
+            return InTiles(int(layer.mode == "bilinear"), 1 / Fraction(factor))
+        # padding counts as part of the convolution that follows
+        case nn.ReflectionPad2d() | WholeImageNorm() | nn.BatchNorm2d() | nn.Dropout() | nn.Identity():
+            return InTiles()
+        case nn.InstanceNorm2d(affine=False, track_running_stats=False):
+            return InTiles()
+        case nn.ReLU() | nn.LeakyReLU() | nn.Tanh():
+            return InTiles()
+    return None
+
+
+def _function_in_tiles(node: fx.Node) -> InTiles | None:
+    """Return how a function is computed in tiles; None if it is unknown."""
+    match str(getattr(node.target, "__name__", node.target)), node.kwargs:
+        case "avg_pool2d", {"kernel_size": int(size), "stride": int(stride)}:
+            return InTiles(size // 2, Fraction(stride))
+        case "interpolate", {"mode": "nearest", "scale_factor": int() | float() as factor}:
+            return InTiles(stride=1 / Fraction(factor))
+        case name, _ if name in _POINTWISE and node.all_input_nodes:
+            return InTiles()
+    return None
 
 
 @dataclass
 class _Plan:
     """The stage of each node of a traced network, and its stride and its reach within the stage as in Stage."""
 
-    stage: dict[fx.Node, int] = field(default_factory=dict)
+    stage: dict[fx.Node, int]
     stride: dict[fx.Node, int] = field(default_factory=dict)
     reach: dict[fx.Node, int] = field(default_factory=dict)
 
 
-def _plan(graph: fx.Graph, traced: fx.GraphModule, cut_at: tuple[type[nn.Module], ...], image_stride: int) -> _Plan:
-    plan = _Plan(_stages_of_nodes(graph, traced, cut_at))
+def _plan(traced: _Traced, cut_at: tuple[type[nn.Module], ...], image_stride: int) -> _Plan:
+    plan = _Plan(_stages_of_nodes(traced, cut_at))
     for node, stage in plan.stage.items():
-        inputs = node.all_input_nodes
-        if not inputs:
-            assert node.op == "placeholder", node
+        if node.op == "placeholder":
+            if plan.stride and any(traced.extent(user) != "full_image" for user in node.users):
+                raise NotInTilesError(traced.network, f"it has a second input, {node.name}")
             plan.stride[node], plan.reach[node] = image_stride, 0
             continue
-        own_reach, resizing = _geometry(node, traced)
+        own, inputs = traced.in_tiles(node), node.all_input_nodes
         stride = plan.stride[inputs[0]]
         earlier = [plan.reach[i] for i in inputs if plan.stage[i] == stage]
-        plan.stride[node] = int(stride * resizing)
-        plan.reach[node] = own_reach * stride + max(earlier, default=0)
+        plan.stride[node] = int(stride * own.stride)
+        plan.reach[node] = own.reach * stride + max(earlier, default=0)
     return plan
 
 
-def _stages_of_nodes(
-    graph: fx.Graph, traced: fx.GraphModule, cut_at: tuple[type[nn.Module], ...]
-) -> dict[fx.Node, int]:
-    """Return the stage of each node: the earliest in which it can be computed; _BEFORE for whole tensors.
+def _stages_of_nodes(traced: _Traced, cut_at: tuple[type[nn.Module], ...]) -> dict[fx.Node, int]:
+    """Return the stage of each node: the earliest in which it can be computed; _BEFORE for tensors of the full image.
 
     Nodes of the first stage that only a later one uses are left to that one, which saves their file: scales and shifts
     of SPADE layers are made of the image alone.
     """
     stages: dict[fx.Node, int] = {}
-    cuts = {node: int(_is_layer(node, traced, cut_at)) for node in graph.nodes}
-    for node in graph.nodes:
-        if _is_layer(node, traced, _WHOLE):
+    cuts = {node: int(isinstance(traced.layer(node), cut_at)) for node in traced.graph.nodes}
+    for node in traced.graph.nodes:
+        if traced.extent(node) == "full_image":
             stages[node] = _BEFORE
         elif node.op != "output":
             stages[node] = max(0, max((stages[i] for i in node.all_input_nodes), default=0) + cuts[node])
@@ -166,57 +252,15 @@ def _stages_of_nodes(
     return stages
 
 
-def _is_layer(node: fx.Node, traced: fx.GraphModule, kinds: tuple[type[nn.Module], ...]) -> bool:
-    return node.op == "call_module" and isinstance(traced.get_submodule(str(node.target)), kinds)
-
-
-def _geometry(node: fx.Node, traced: fx.GraphModule) -> tuple[int, Fraction]:
-    """Return how far a node reaches, in pixels of its input, and by which factor it changes the stride."""
-    if node.op == "call_module":
-        return _layer_geometry(traced.get_submodule(str(node.target)))
-    name = str(getattr(node.target, "__name__", node.target))
-    if name == "avg_pool2d":
-        return int(node.kwargs["kernel_size"]) // 2, Fraction(int(node.kwargs["stride"]))  # type: ignore[arg-type]
-    if name == "interpolate":
-        assert node.kwargs["mode"] == "nearest", node
-        return 0, 1 / Fraction(int(node.kwargs["scale_factor"]))  # type: ignore[arg-type]
-    assert name in _POINTWISE, f"{name}: unknown reach"
-    return 0, Fraction(1)
-
-
-def _layer_geometry(layer: nn.Module) -> tuple[int, Fraction]:
-    match layer:
-        case ConditionReduction():
-            return 0, Fraction(layer.factor)
-        case UpsampledConv2d():
-            return 1, Fraction(1, 2)
-        case StyleStem():  # of a reduced condition
-            return 0, Fraction(1)
-        case nn.Conv2d():
-            return (layer.kernel_size[0] - 1) // 2, Fraction(layer.stride[0])
-        case nn.ConvTranspose2d():
-            return -(-(layer.kernel_size[0] - 1) // (2 * layer.stride[0])), 1 / Fraction(layer.stride[0])
-        case nn.Upsample():
-            return int(layer.mode != "nearest"), 1 / Fraction(int(layer.scale_factor))  # type: ignore[arg-type]
-        # padding counts as part of the convolution that follows
-        case (
-            nn.ReflectionPad2d() | WholeImageNorm() | nn.BatchNorm2d() | nn.Dropout() | NoiseChannels() | nn.Identity()
-        ):
-            return 0, Fraction(1)
-        case nn.ReLU() | nn.LeakyReLU() | nn.Tanh():
-            return 0, Fraction(1)
-    raise AssertionError(f"{type(layer).__name__}: unknown reach")
-
-
-def _stage(number: int, plan: _Plan, graph: fx.Graph, traced: fx.GraphModule) -> Stage:
-    nodes = _nodes_of_stage(number, plan, graph, traced)
+def _stage(number: int, plan: _Plan, traced: _Traced) -> Stage:
+    nodes = _nodes_of_stage(number, plan, traced)
     inputs = dict.fromkeys(i for node in nodes for i in node.all_input_nodes if i not in nodes)
-    result = next(node for node in graph.nodes if node.op == "output").all_input_nodes
+    result = next(node for node in traced.graph.nodes if node.op == "output").all_input_nodes
     outputs = [
-        n
-        for n in nodes
-        if n in result
-        or (any(plan.stage.get(user, 0) > number for user in n.users) and not _is_layer(n, traced, _REPEATED))
+        node
+        for node in nodes
+        if node in result
+        or (any(plan.stage.get(user, 0) > number for user in node.users) and traced.extent(node) != "every_stage")
     ]
     part = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {i: part.placeholder(i.name) for i in inputs}
@@ -227,32 +271,21 @@ def _stage(number: int, plan: _Plan, graph: fx.Graph, traced: fx.GraphModule) ->
     coarsest = max(plan.stride[node] for node in (*inputs, *nodes))
     reach = max(plan.reach[node] for node in nodes)
     return Stage(
-        network=fx.GraphModule(traced, part),
+        network=fx.GraphModule(traced.module, part),
         reads={IMAGE if i.op == "placeholder" else i.name: plan.stride[i] for i in inputs},
         writes={node.name: plan.stride[node] for node in outputs},
-        norms={node.name: _norms_of(node, traced) for node in outputs},
+        norms={node.name: traced.norms_behind(node) for node in outputs},
         reach=-(-reach // coarsest) * coarsest,
     )
 
 
-def _whole(node: fx.Node, plan: _Plan, traced: fx.GraphModule) -> WholeTensor:
-    stem = traced.get_submodule(str(node.target))
-    assert isinstance(stem, StyleStem)
-    return WholeTensor(stem, node.name, plan.stride[node], _norms_of(node, traced))
-
-
-def _nodes_of_stage(number: int, plan: _Plan, graph: fx.Graph, traced: fx.GraphModule) -> list[fx.Node]:
-    """Return the nodes that are computed in a stage, in their order, with those that each stage repeats."""
+def _nodes_of_stage(number: int, plan: _Plan, traced: _Traced) -> list[fx.Node]:
+    """Return the nodes that are computed in a stage, in their order, with those that each stage computes again."""
     chosen = {node for node, stage in plan.stage.items() if stage == number and node.op != "placeholder"}
     missing = [*chosen]
     while missing:
         inputs = set(missing.pop().all_input_nodes) - chosen
-        repeated = {node for node in inputs if _is_layer(node, traced, _REPEATED)}
+        repeated = {node for node in inputs if traced.extent(node) == "every_stage"}
         chosen |= repeated
         missing += repeated
-    return [node for node in graph.nodes if node in chosen]
-
-
-def _norms_of(node: fx.Node, traced: fx.GraphModule) -> list[WholeImageNorm]:
-    layers = [traced.get_submodule(str(user.target)) for user in node.users if user.op == "call_module"]
-    return [layer for layer in layers if isinstance(layer, WholeImageNorm)]
+    return [node for node in traced.graph.nodes if node in chosen]

@@ -50,7 +50,7 @@ class TiledNetwork:
         has_instance_norm = any(isinstance(module, nn.InstanceNorm2d) for module in network.modules())
         in_one_sweep = overlap is not None and not has_instance_norm
         cut = cut_at_norms(network, at_batch_norms=not in_one_sweep, image_stride=self._image_stride)
-        self._stages, self._whole = cut.stages, cut.whole
+        self._stages, self._full_image = cut.stages, cut.full_image
         self._blended: int | None = None
         if overlap is not None and in_one_sweep and overlap < self.reach:
             self._blended = -(-overlap // size_multiple) * size_multiple
@@ -96,8 +96,8 @@ class TiledNetwork:
         kept: dict[str, TensorFile] = {}
         *stages, last = self._stages
         with ExitStack() as files:
-            for tensor in self._whole:
-                made = tensor.stem.map(1, height // tensor.stride, width // tensor.stride)
+            for tensor in self._full_image:
+                made = tensor.layer.of_sides(1, height // tensor.stride, width // tensor.stride)
                 for norm in tensor.norms:
                     norm.reset()
                     norm.add(made)

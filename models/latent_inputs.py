@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from models.layers import InTiles
+
 _STREAM = 0x5354594C  # makes other seeds, so that styles are not the noise channels of the same images
 
 
@@ -17,6 +19,8 @@ class NoiseChannels(nn.Module):
 
     n_channels: number of these channels; with 0 the condition stays as it is.
     """
+
+    in_tiles = InTiles(extent="every_stage")
 
     def __init__(self, n_channels: int) -> None:
         super().__init__()
@@ -64,6 +68,8 @@ class StyleStem(nn.Linear):
     In prediction the style is that of the latest `draw` or `choose`, and 0, the mean of N(0, I), before the first.
     """
 
+    in_tiles = InTiles(extent="full_image")
+
     def __init__(self, style_channels: int, out_channels: int, *, height: int, width: int) -> None:
         super().__init__(style_channels, out_channels * height * width)
         self.height = height
@@ -76,9 +82,9 @@ class StyleStem(nn.Linear):
         style: (N, style_channels); None: that of the latest `draw` or `choose`.
         """
         n, _, height, width = condition.shape
-        return self.map(n, height, width, style)
+        return self.of_sides(n, height, width, style)
 
-    def map(self, n: int, height: int, width: int, style: Tensor | None = None) -> Tensor:
+    def of_sides(self, n: int, height: int, width: int, style: Tensor | None = None) -> Tensor:
         """Return (n, out_channels, height, width), as `forward`."""
         if style is None:
             style = self.weight.new_zeros(1, self.in_features) if self._style is None else self._style

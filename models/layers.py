@@ -1,10 +1,35 @@
 """Layers that torch lacks, or computes slowly or wrongly."""
 
-from typing import Any, Literal
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class InTiles:
+    """How a layer is computed for an image in tiles; a layer of ours declares it as its attribute `in_tiles`.
+
+    reach: how far beyond its own place a pixel of the output depends on the input, in pixels of the input.
+    stride: pixels of the input, along a side, for each of the output: 2 halves the sides, 1/2 doubles them.
+    extent: tile: from the tile's part of its input. every_stage: the same, of the image alone and so cheap that each
+        stage computes it again instead of reading it from a file. full_image: once, by the layer's `of_sides`, since it
+        depends on the sides of the image alone. left_out: not at all, as a check of images that no tile is.
+    """
+
+    reach: int = 0
+    stride: Fraction = Fraction(1)
+    extent: Literal["tile", "every_stage", "full_image", "left_out"] = "tile"
+
+
+class FullImageLayer(Protocol):
+    """A layer whose extent in tiles is the full image."""
+
+    def of_sides(self, n: int, height: int, width: int) -> Tensor:
+        """Return (n, C, height, width), the sides of the full image at the layer's stride."""
 
 
 class ReflectionPadding(nn.ReflectionPad2d):
@@ -65,6 +90,8 @@ class UniformToZeros(nn.Module):
     the rounding errors of the convolution by their own size: the translation is noise, and another one in each runtime.
     """
 
+    in_tiles = InTiles(extent="left_out")  # a tile of one colour is no image of one
+
     def forward(self, images: Tensor) -> Tensor:
         """Return (N, C, H, W) in the dtype of the images."""
         if self.training:
@@ -85,6 +112,8 @@ class UpsampledConv2d(nn.Conv2d):
 
     border: of the enlarged image: its pixels mirrored, or zeros.
     """
+
+    in_tiles = InTiles(reach=1, stride=Fraction(1, 2))
 
     def __init__(self, in_channels: int, out_channels: int, *, border: Border = "reflect", bias: bool = False) -> None:
         super().__init__(in_channels, out_channels, kernel_size=3, bias=bias)

@@ -1,5 +1,6 @@
 """SPADE's generator, for label maps (Park et al. 2019, "Semantic image synthesis with SPADE")."""
 
+from fractions import Fraction
 from itertools import pairwise
 
 import torch
@@ -10,7 +11,7 @@ from models.activation_checkpointing import Recomputable
 from models.blocks import Norm, Output, last_activation
 from models.generator import ImageSides
 from models.latent_inputs import NoiseChannels, StyleStem
-from models.layers import InstanceNorm
+from models.layers import InstanceNorm, InTiles
 
 
 class SpadeLayer(nn.Module):
@@ -55,6 +56,11 @@ class ConditionReduction(nn.Module):
         self.factor = factor
         self._image_begin = n_noise_channels
         self._image_end = n_noise_channels + n_image_channels
+
+    @property
+    def in_tiles(self) -> InTiles:
+        """See InTiles."""
+        return InTiles(stride=Fraction(self.factor), extent="every_stage")
 
     @property
     def takes_image(self) -> bool:

@@ -1,10 +1,13 @@
 """Networks are cut at their norms, whose statistics come from parts of an image."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from inference.stages import WholeImageNorm, cut_at_norms
+from inference.stages import NotInTilesError, WholeImageNorm, cut_at_norms
 
 
 def test_statistics_of_parts_are_those_of_the_whole() -> None:
@@ -15,6 +18,55 @@ def test_statistics_of_parts_are_those_of_the_whole() -> None:
     assert torch.allclose(norm(image), nn.InstanceNorm2d(5)(image), atol=1e-3)
 
 
-def test_an_unknown_layer_is_refused() -> None:
-    with pytest.raises(AssertionError, match="MaxPool2d: unknown reach"):
-        cut_at_norms(nn.Sequential(nn.MaxPool2d(2)), at_batch_norms=True)
+class Scaled(nn.Module):
+    """A convolution, and a value that another function makes of it."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(3, 3, 1)
+        self.weight = nn.Parameter(torch.ones(1))
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(self.convolution(x))
+
+
+class TwoInputs(Scaled):
+    def forward(self, x: Tensor, noise: Tensor) -> Tensor:  # type: ignore[override]
+        return self.convolution(x) + noise
+
+
+class OwnWeight(Scaled):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.convolution(x) * self.weight
+
+
+@pytest.mark.parametrize(
+    ("network", "reason"),
+    [
+        (
+            nn.Sequential(nn.Conv2d(3, 3, 1), nn.AdaptiveAvgPool2d(1)),
+            r"its layer 1 \(AdaptiveAvgPool2d\) may need more",
+        ),
+        (nn.Sequential(nn.InstanceNorm2d(3, affine=True)), r"its layer 0 \(InstanceNorm2d\) may"),
+        (nn.Sequential(nn.Upsample(size=4)), r"its layer 0 \(Upsample\) may"),
+        (nn.Sequential(nn.Upsample(scale_factor=2, mode="bicubic")), r"its layer 0 \(Upsample\) may"),
+        (Scaled(lambda x: x - x.mean((2, 3))), "mean may need more of the image than a tile"),
+        (Scaled(lambda x: F.interpolate(x, size=x.shape[2:])), "getattr may need"),
+        (Scaled(lambda x: F.avg_pool2d(x, 3)), "avg_pool2d may need"),
+        (Scaled(lambda x: x if x.sum() > 0 else -x), r"its layers depend on the image \(.*control flow\)"),
+        (Scaled(lambda x: x[: len(x)]), r"its layers depend on the image \(.*\)"),
+        (OwnWeight(lambda x: x), "weight may need"),
+        (TwoInputs(lambda x: x), "it has a second input, noise"),
+    ],
+)
+def test_what_may_need_more_than_a_tile_is_refused_in_one_line(network: nn.Module, reason: str) -> None:
+    with pytest.raises(
+        NotInTilesError, match=rf"^--tile: {type(network).__name__} cannot be .*: {reason}.*\. Omit --tile\.$"
+    ):
+        cut_at_norms(network, at_batch_norms=True)
+
+
+def test_a_dilated_convolution_reaches_farther() -> None:
+    network = nn.Sequential(nn.Conv2d(3, 3, 3, dilation=4, padding=4))
+    assert cut_at_norms(network, at_batch_norms=True).stages[0].reach == 4
