@@ -29,7 +29,6 @@ from models import DISCRIMINATORS, GENERATORS
 from models.activation_checkpointing import enable_activation_checkpointing
 from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
 from models.initialization import initialize
-from models.spade_generator import SpadeGenerator
 from models.spectral_norm import add_spectral_norm, normed_convolutions
 from models.style_encoder import StyleConditionedGenerator, StyleEncoder
 from utils.cores import usable_cores
@@ -205,11 +204,13 @@ def build_generator(config: Config) -> nn.Module:
     images |= {"n_label_channels": n_classes if n_further else 0}
     style = {f"style_{name}": value for name, value in vars(config.style).items()}
     values = vars(settings) | style | images
-    network = _with_weights(maker(**channels, **accepted(maker, values)), settings)
+    generator = maker(**channels, **accepted(maker, values))
+    _draw_weights(generator, settings)
+    network: nn.Module = generator
     if config.has_encoder:
-        network = FeatureConditionedGenerator(network, _build_encoder(config))
-    elif isinstance(network, SpadeGenerator) and config.style.channels:
-        network = StyleConditionedGenerator(network, _build_style_encoder(config))
+        network = FeatureConditionedGenerator(generator, _build_encoder(config))
+    elif config.style.channels:
+        network = StyleConditionedGenerator(generator, _build_style_encoder(config))
     if config.train.activation_checkpointing:
         enable_activation_checkpointing(network)
     return network
@@ -235,16 +236,15 @@ def _build_style_encoder(config: Config) -> StyleEncoder:
         style_channels=config.style.channels,
         base_channels=settings.base_channels,
     )
-    _with_weights(encoder, settings)
+    _draw_weights(encoder, settings)
     return encoder
 
 
-def _with_weights(network: nn.Module, settings: GeneratorConfig) -> nn.Module:
-    """Draw the initial weights of a network and add spectral norm as the settings want it, in place; return it."""
+def _draw_weights(network: nn.Module, settings: GeneratorConfig) -> None:
+    """Draw the initial weights of a network and add spectral norm as the settings want it, in place."""
     _initialize(network, settings, as_spade=settings.name == "spade", is_normed=settings.spectral_norm)
     if settings.spectral_norm:
         add_spectral_norm(network, iteration=settings.spectral_iteration)
-    return network
 
 
 def build_discriminator(config: Config) -> nn.Module:

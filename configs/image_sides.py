@@ -1,12 +1,13 @@
-"""The sizes of images that a configuration's generator takes, and those that the user asked for."""
+"""The sizes of images that a configuration's networks take, and those that the user asked for."""
 
 import math
 
 from configs.schema import Config, require
 from configs.schema.data import SIZED_BY_CROP
-from models import GENERATORS
+from models import DISCRIMINATORS, GENERATORS
 from models.generator import ImageSides
-from utils.signatures import accepted
+from utils.errors import ConfigError
+from utils.signatures import accepted, argument_names
 
 
 def image_sides(config: Config) -> ImageSides:
@@ -20,19 +21,27 @@ def image_sides(config: Config) -> ImageSides:
 
 
 def discriminated_side(config: Config) -> int:
-    """Return the shortest side, in pixels, of an image of which each scale of the discriminator sees something."""
-    discriminator = config.discriminator
-    match discriminator.name:
-        case "multiscale_patch":
-            return 2 ** (discriminator.n_scales - 1) + 1
-        case "segmentation":
-            return int(2**discriminator.n_downsamplings)
-        case "pixel":
-            return 1
+    """Return the shortest side, in pixels, of an image that the discriminator takes."""
+    discriminator = DISCRIMINATORS[config.discriminator.name]
+    return discriminator.least_side(**accepted(discriminator.least_side, vars(config.discriminator)))
+
+
+def check_discriminated(config: Config, name: str, side: int) -> None:
+    """Raise ConfigError where the shorter side of the image `name` is below `discriminated_side`."""
+    if side >= discriminated_side(config):
+        return
+    least_side = DISCRIMINATORS[config.discriminator.name].least_side
+    (key,) = argument_names(least_side)
+    value = getattr(config.discriminator, key)
+    enough = max((lower for lower in range(value) if least_side(**{key: lower}) <= side), default=0)
+    raise ConfigError(
+        f"discriminator.{key} is {value}, but the shorter side of {name} has {side} pixels, enough for {enough}: "
+        "lower it"
+    )
 
 
 def check_sizes(config: Config) -> None:
-    """Raise ConfigError where a size that the user asked for is none that the generator takes."""
+    """Raise ConfigError where the user asked for a size that the generator does not take."""
     sides, data = image_sides(config), config.data
     sizes: dict[str, int] = {}
     if data.preprocess in SIZED_BY_CROP:
@@ -49,7 +58,7 @@ def check_sizes(config: Config) -> None:
 
 
 def _check_reduction(config: Config) -> None:
-    """Raise ConfigError where the size of a reduced target would be no whole number."""
+    """Raise ConfigError where a side of a reduced target would not be a whole number."""
     data, multiple = config.data, math.ceil(1 / config.generator.scale)
     keys = {"resize_and_crop": ("load_width", "load_height"), "scale_width_and_crop": ("load_width",)}
     for key in keys.get(data.preprocess, ()):

@@ -12,7 +12,7 @@ from losses import GENERATOR_LOSSES
 from losses.adversarial import AdversarialLoss
 from losses.segmentation import SegmentationLoss
 from models import DISCRIMINATORS, GENERATORS
-from utils.signatures import argument_names
+from utils.signatures import accepted, argument_names
 
 _LAYOUTS = {name: layout.open for name, layout in LAYOUTS.items()}
 
@@ -87,11 +87,8 @@ def _unused_of_data(config: Config) -> list[str]:
 def _unused_of_networks(generator: GeneratorConfig, discriminator: DiscriminatorConfig) -> list[str]:
     unused = [f"generator.{name}" for name in not_taken(GENERATORS, [generator.name])]
     unused += [f"discriminator.{name}" for name in not_taken(DISCRIMINATORS, [discriminator.name])]
-    if (generator.name, generator.n_downsamplings) == ("unet", 5) or (generator.name, generator.n_blocks) == (
-        "global",
-        0,
-    ):
-        unused += ["generator.dropout"]  # there is no layer for it
+    without_effect = GENERATORS[generator.name].without_effect
+    unused += [f"generator.{name}" for name in without_effect(**accepted(without_effect, vars(generator)))]
     unused += [] if generator.spectral_norm else ["generator.spectral_iteration"]
     unused += [] if discriminator.spectral_norm != "none" else ["discriminator.spectral_iteration"]
     if generator.init == "kaiming" and generator.norm == "instance":  # batch norm's weights are drawn with the gain too

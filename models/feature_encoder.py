@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from models.blocks import Norm
-from models.generator import EncodedGenerator
+from models.generator import EncodedGenerator, Generator
 from models.global_generator import GlobalGenerator
 from utils.precision import at_least_float32
 
@@ -47,7 +47,7 @@ class FeatureConditionedGenerator(EncodedGenerator):
 
     encoder: FeatureEncoder
 
-    def __init__(self, generator: nn.Module, encoder: FeatureEncoder) -> None:
+    def __init__(self, generator: Generator, encoder: FeatureEncoder) -> None:
         super().__init__(generator, encoder)
 
     def forward(self, source: Tensor, image: Tensor, instances: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """What all generators share."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -22,15 +23,37 @@ class ImageSides:
                 )
 
 
+class Generator(nn.Module):
+    """A network that translates (N, in_channels, H, W) into (N, out_channels, scale * H, scale * W).
+
+    Its constructor has arguments of the names of the settings that it takes; the rules of these settings are below.
+    """
+
+    @staticmethod
+    def image_sides(*args: Any, **settings: Any) -> ImageSides:
+        """Return the sides that a network with these settings takes."""
+        raise NotImplementedError
+
+    @staticmethod
+    def without_effect(*args: Any, **settings: Any) -> Sequence[str]:
+        """Return the arguments that have no effect beside the settings that are named."""
+        return ()
+
+    @property
+    def coarse_parts(self) -> Sequence[str]:
+        """Prefixes of the names of the parameters that train.freeze_global_epochs freezes."""
+        return ()
+
+
 class EncodedGenerator(nn.Module):
     """A generator, and the encoder that is trained with it; subclasses define what the one gets of the other."""
 
-    def __init__(self, generator: nn.Module, encoder: nn.Module) -> None:
+    def __init__(self, generator: Generator, encoder: nn.Module) -> None:
         super().__init__()
         self.generator = generator
         self.encoder = encoder
 
     @property
-    def coarse_parts(self) -> list[str]:
-        """Prefixes of the names of the parameters below the finest enhancer; the generator must have enhancers."""
-        return [f"generator.{prefix}" for prefix in cast(list[str], self.generator.coarse_parts)]
+    def coarse_parts(self) -> Sequence[str]:
+        """Prefixes of names, as those of the generator."""
+        return [f"generator.{prefix}" for prefix in self.generator.coarse_parts]

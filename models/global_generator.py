@@ -1,6 +1,7 @@
 """pix2pixHD's global generator, which with 2 downsamplings is pix2pix's ResNet generator."""
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 
 from torch import Tensor, nn
@@ -18,7 +19,7 @@ from models.blocks import (
     n_doublings,
     widths_beyond,
 )
-from models.generator import ImageSides
+from models.generator import Generator, ImageSides
 from models.layers import UniformToZeros
 
 
@@ -53,7 +54,7 @@ class GlobalTrunk(nn.Module):
         return self.ups(self.blocks(self.downs(self.stem(source))))
 
 
-class GlobalGenerator(GlobalTrunk):
+class GlobalGenerator(GlobalTrunk, Generator):
     """Encoder, residual blocks, decoder (Wang et al. 2018, section 3.1; Johnson et al. 2016).
 
     A 7x7 stem, `n_downsamplings` strided convolutions that double the channels, `n_blocks` residual blocks,
@@ -102,6 +103,11 @@ class GlobalGenerator(GlobalTrunk):
         """
         multiple = 2**n_downsamplings
         return ImageSides(multiple, minimum=max(2 * multiple, math.ceil(4 / scale)))
+
+    @staticmethod
+    def without_effect(*, n_blocks: int) -> Sequence[str]:
+        """Return dropout where there is no block for it."""
+        return () if n_blocks else ("dropout",)
 
     def forward(self, source: Tensor) -> Tensor:
         """Translate (N, in_channels, H, W) into (N, out_channels, scale * H, scale * W); `image_sides` bounds H and W.

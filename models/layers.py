@@ -191,11 +191,13 @@ class PairConv2d(nn.Conv2d):
     translated images. It is convolved once for both, and the backward pass goes through the image's channels alone.
     """
 
-    def forward(self, source: Tensor, image: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(self, source: Tensor | None, image: Tensor) -> Tensor:  # type: ignore[override]
         """Map sources (N, C, H, W) and k images of each, (k N, in_channels - C, H, W), to (k N, out_channels, H', W').
 
-        The first N images are of the N sources, and so are the next N.
+        The first N images are of the N sources, and so are the next N. Without a source, C is 0.
         """
+        if source is None:
+            return super().forward(image)
         weight, n_channels = self.weight, source.shape[1]  # each access is a step of spectral norm's power iteration
         of_source = F.conv2d(source, weight[:, :n_channels], self.bias, self.stride, self.padding)
         of_image = F.conv2d(image, weight[:, n_channels:], None, self.stride, self.padding)

@@ -1,10 +1,12 @@
 """pix2pixHD's coarse-to-fine generator, a global generator with local enhancers."""
 
+from collections.abc import Sequence
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.blocks import Norm, Output, Padding, ResidualBlock, Upsample, make_down, make_head, make_stem, make_up
-from models.generator import ImageSides
+from models.generator import Generator, ImageSides
 from models.global_generator import GlobalTrunk
 from models.layers import UniformToZeros
 
@@ -33,7 +35,7 @@ class EnhancerLevel(nn.Module):
         return self.up(self.blocks(self.down(self.stem(source)) + coarse))
 
 
-class LocalEnhancer(nn.Module):
+class LocalEnhancer(Generator):
     """A global generator at the lowest resolution, and enhancers that each double it (Wang et al. 2018, section 3.1).
 
     base_channels: width of the finest level; the trunk has 2**n_enhancers times as many.
@@ -86,7 +88,7 @@ class LocalEnhancer(nn.Module):
         return ImageSides(multiple, minimum=2 * multiple)
 
     @property
-    def coarse_parts(self) -> list[str]:
+    def coarse_parts(self) -> Sequence[str]:
         """Prefixes of the names of the parameters below the finest enhancer."""
         return ["trunk", *(f"enhancers.{number}" for number in range(len(self.enhancers) - 1))]
 

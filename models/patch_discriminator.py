@@ -27,7 +27,7 @@ class DiscriminatorOutput(NamedTuple):
         ]
 
 
-def discriminate(layers: nn.ModuleList, head: nn.Module, source: Tensor, image: Tensor) -> DiscriminatorOutput:
+def discriminate(layers: nn.ModuleList, head: nn.Module, source: Tensor | None, image: Tensor) -> DiscriminatorOutput:
     """Apply `layers`, of which the first begins with a PairConv2d, and `head` to images and their sources."""
     convolution, activation = cast(nn.Sequential, layers[0])
     features = [activation(convolution(source, image))]
@@ -71,8 +71,8 @@ class PatchDiscriminator(nn.Module):
         self.layers = nn.ModuleList([first, *inner])
         self.head = _conv4(widths[-1], 1, stride=1, padding=padding, bias=True)
 
-    def forward(self, source: Tensor, image: Tensor) -> DiscriminatorOutput:
-        """Score images and their sources, which have in_channels together."""
+    def forward(self, source: Tensor | None, image: Tensor) -> DiscriminatorOutput:
+        """Score images and their sources, which have in_channels together, or images alone."""
         return discriminate(self.layers, self.head, source, image)
 
 
@@ -80,6 +80,8 @@ class MultiscalePatchDiscriminator(nn.Module):
     """One PatchGAN for each level of an image pyramid (Wang et al. 2018, section 3.2).
 
     With one scale and padding 1 it is pix2pix's 70x70 PatchGAN.
+
+    source_channels: 0 for a discriminator that sees the image alone, as CycleGAN's and CUT's.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class MultiscalePatchDiscriminator(nn.Module):
         max_channels: int = 512,
     ) -> None:
         super().__init__()
+        self.source_channels = source_channels
         self.scales = nn.ModuleList(
             PatchDiscriminator(
                 in_channels=source_channels + image_channels,
@@ -108,16 +111,22 @@ class MultiscalePatchDiscriminator(nn.Module):
         )
         self.pool = nn.AvgPool2d(kernel_size=3, stride=2, padding=1, count_include_pad=False)
 
+    @staticmethod
+    def least_side(*, n_scales: int) -> int:
+        """Return the shortest side of an image that each scale sees something of."""
+        return 2 ** (n_scales - 1) + 1
+
     def forward(self, source: Tensor, image: Tensor) -> list[DiscriminatorOutput]:
         """Score `image`, (k N, image_channels, H, W) in [-1, 1]: k translations of each `source`, (N, C, H, W).
 
-        Returns the output of each scale, the full resolution first.
+        With source_channels 0, `source` is not used. Returns the output of each scale, the full resolution first.
         """
+        seen = source if self.source_channels else None
         outputs = []
         for level, scale in enumerate(self.scales):
             if level:
-                source, image = self.pool(source), self.pool(image)
-            outputs.append(scale(source, image))
+                seen, image = None if seen is None else self.pool(seen), self.pool(image)
+            outputs.append(scale(seen, image))
         return outputs
 
 
@@ -129,12 +138,15 @@ class PixelDiscriminator(nn.Module):
     """1x1 convolutions, which score the colour of each pixel by itself (Isola et al. 2017, section 6.1.2).
 
     As in pix2pix, the last convolution has a bias with instance norm and none with batch norm.
+
+    source_channels: 0 for a discriminator that sees the image alone.
     """
 
     def __init__(
         self, *, source_channels: int, image_channels: int = 3, base_channels: int = 64, norm: Norm = "batch"
     ) -> None:
         super().__init__()
+        self.source_channels = source_channels
         self.layers = nn.ModuleList(
             [
                 nn.Sequential(
@@ -150,9 +162,14 @@ class PixelDiscriminator(nn.Module):
         )
         self.head = nn.Conv2d(2 * base_channels, 1, kernel_size=1, bias=norm == "instance")
 
+    @staticmethod
+    def least_side() -> int:
+        """Return the shortest side of an image that is seen."""
+        return 1
+
     def forward(self, source: Tensor, image: Tensor) -> list[DiscriminatorOutput]:
         """Score `image`, (k N, image_channels, H, W) in [-1, 1]: k translations of each `source`, (N, C, H, W).
 
-        Returns the output of one scale, the full resolution.
+        With source_channels 0, `source` is not used. Returns the output of one scale, the full resolution.
         """
-        return [discriminate(self.layers, self.head, source, image)]
+        return [discriminate(self.layers, self.head, source if self.source_channels else None, image)]

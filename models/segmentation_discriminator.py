@@ -33,8 +33,13 @@ class SegmentationDiscriminator(nn.Module):
         widths = [min(base_channels * 2 ** (level // 2), max_channels) for level in range(2, n_downsamplings + 2)]
         self.unet = SegmentationUnet([image_channels, *widths], min(base_channels, max_channels), n_classes + 1)
 
+    @staticmethod
+    def least_side(*, n_downsamplings: int) -> int:
+        """Return the shortest side of an image that leaves a pixel at the lowest resolution."""
+        return int(2**n_downsamplings)
+
     def forward(self, source: Tensor, image: Tensor) -> list[DiscriminatorOutput]:
-        """Classify the pixels of `image`, (k N, image_channels, H, W) in [-1, 1]; `source` is not looked at.
+        """Classify the pixels of `image`, (k N, image_channels, H, W) in [-1, 1]; `source` is not used.
 
         Returns one output without features. Its logits are (k N, 1 + n_classes, H, W), channel 0 of which is that of
         translated images.

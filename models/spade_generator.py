@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from models.activation_checkpointing import Recomputable
 from models.blocks import Norm, Output, last_activation
-from models.generator import ImageSides
+from models.generator import Generator, ImageSides
 from models.latent_inputs import NoiseChannels, StyleStem
 from models.layers import InstanceNorm, InTiles
 
@@ -134,7 +134,7 @@ class SpadeBlock(Recomputable):
 _WIDEST = 5  # upsamplings from which on the width no longer grows
 
 
-class SpadeGenerator(nn.Module):
+class SpadeGenerator(Generator):
     """A decoder of the condition, which enters at each resolution by way of the SPADE layers.
 
     A convolution of the condition at 2**-n_upsamplings of its sides, then SPADE blocks with upsamplings between them,

@@ -12,9 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.blocks import Stage
-from models.generator import EncodedGenerator
+from models.generator import EncodedGenerator, Generator
 from models.layers import InstanceNorm
-from models.spade_generator import SpadeGenerator
 from utils.precision import at_least_float32
 
 SIDE = 256  # pixels, to which images are resized: the Linear layers fix it
@@ -83,16 +82,15 @@ class StyleEncoder(nn.Module):
 
 
 class StyleConditionedGenerator(EncodedGenerator):
-    """SPADE's generator with the encoder of its style.
+    """A generator that takes a style, (source, style) -> image, with the encoder of the style.
 
     Only training calls it as a whole: in prediction the style is another image's, or drawn from N(0, I), and the
     generator is called by itself.
     """
 
-    generator: SpadeGenerator
     encoder: StyleEncoder
 
-    def __init__(self, generator: SpadeGenerator, encoder: StyleEncoder) -> None:
+    def __init__(self, generator: Generator, encoder: StyleEncoder) -> None:
         super().__init__(generator, encoder)
 
     def forward(self, source: Tensor, image: Tensor) -> StyledImages:

@@ -1,5 +1,6 @@
 """pix2pix's U-Net generator."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal
 
@@ -16,12 +17,12 @@ from models.blocks import (
     n_doublings,
     widths_beyond,
 )
-from models.generator import ImageSides
+from models.generator import Generator, ImageSides
 
 Upsample = Literal["transposed", "nearest", "bilinear"]
 
 
-class UnetGenerator(nn.Module):
+class UnetGenerator(Generator):
     """Encoder and decoder with a skip connection at every resolution (Isola et al. 2017, section 6.1.1).
 
     n_downsamplings: strided convolutions, at least 5, and as many upsamplings; 8 is pix2pix's unet_256, 7 its unet_128.
@@ -87,6 +88,11 @@ class UnetGenerator(nn.Module):
         """Return the sides that the generator takes; no norm or reflection needs a second pixel at the lowest level."""
         multiple = 2**n_downsamplings
         return ImageSides(multiple, minimum=multiple)
+
+    @staticmethod
+    def without_effect(*, n_downsamplings: int) -> Sequence[str]:
+        """Return dropout where there is no level for it."""
+        return ("dropout",) if n_downsamplings == 5 else ()
 
     def forward(self, source: Tensor) -> Tensor:
         """Translate (N, in_channels, H, W) into (N, out_channels, scale * H, scale * W); `image_sides` bounds H and W.

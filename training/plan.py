@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from configs import build, sample_cache
-from configs.image_sides import discriminated_side
+from configs.image_sides import check_discriminated
 from configs.label_maps import class_table
 from configs.schema import Config
 from configs.splits import TRAIN
@@ -193,20 +193,11 @@ def check_palettes(config: Config, splits: Splits) -> None:
 
 
 def check_size(config: Config, sample: Sample) -> None:
-    """Raise ConfigError where nothing would be left of a sample at the lowest resolution of a network."""
+    """Raise ConfigError where a sample is too small for the discriminator or for VGG19."""
     images = sample.source if sample.target is None else sample.target
     name = sample.name if sample.target is None else f"the target of {sample.name}"
-    side, discriminator = min(images.shape[-2:]), config.discriminator
-    if side < discriminated_side(config) and discriminator.name == "segmentation":
-        raise ConfigError(
-            f"discriminator.n_downsamplings is {discriminator.n_downsamplings}, but the shorter side of {name} "
-            f"has {side} pixels, enough for {side.bit_length() - 1}: lower it"
-        )
-    if side < discriminated_side(config):
-        raise ConfigError(
-            f"discriminator.n_scales is {discriminator.n_scales}, but the shorter side of {name} has {side} "
-            f"pixels, enough for {(side - 1).bit_length()} scales: lower it"
-        )
+    side = min(images.shape[-2:])
+    check_discriminated(config, name, side)
     if config.loss.vgg and side < VGG_MIN_SIDE:
         raise ConfigError(
             f"loss.vgg is {config.loss.vgg:g}, but the shorter side of {name} has {side} pixels, and VGG19 "

@@ -1,6 +1,6 @@
 """From a configuration to the parts of a run, and from these to its loop."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -171,10 +171,10 @@ def build_schedule(config: Config, method: Method) -> LearningRateSchedule:
 def build_freezing(config: Config, method: Method) -> Freezing:
     """Return what freezes parts of the networks."""
     train = config.train
-    coarse_parts: dict[str, list[str]] = {}
+    coarse_parts: dict[str, Sequence[str]] = {}
     if train.freeze_global_epochs:
         modules = {name: network.module for name, network in method.networks.items()}
-        coarse_parts = {name: getattr(module, "coarse_parts", []) for name, module in modules.items()}
+        coarse_parts = {name: getattr(module, "coarse_parts", ()) for name, module in modules.items()}
     return Freezing(
         networks=method.networks,
         always={"generator": train.freeze_generator, "discriminator": train.freeze_discriminator},

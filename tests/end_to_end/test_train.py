@@ -207,7 +207,7 @@ def test_it_trains_on_pix2pixhds_folders(tiny_config: Path, label_data_set: Path
         (["run.root=/proc/none"], "/proc/none"),
         (
             ["discriminator.n_scales=6"],
-            "the shorter side of the target of facade_00000 has 32 pixels, enough for 5 scales: lower it",
+            "the shorter side of the target of facade_00000 has 32 pixels, enough for 5: lower it",
         ),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",

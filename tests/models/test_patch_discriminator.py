@@ -1,7 +1,12 @@
+from functools import partial
+from typing import get_args
+
 import pytest
 import torch
 
-from models.patch_discriminator import MultiscalePatchDiscriminator
+from models import DISCRIMINATORS
+from models.blocks import Norm
+from models.patch_discriminator import MultiscalePatchDiscriminator, PixelDiscriminator
 
 ORIGINAL_PARAMETERS = {2: 5_603_202, 3: 8_404_803}  # by number of scales, 39 channels
 BIASES_BEFORE_NORMS = 128 + 256 + 512  # of each scale
@@ -31,3 +36,49 @@ def test_chunks_are_the_outputs_of_the_first_and_the_last_images() -> None:
         for half, alone in zip(joint.chunk(2), (alone_first, alone_last), strict=True):
             torch.testing.assert_close(half.logits, alone.logits)
             torch.testing.assert_close(half.features, alone.features)
+
+
+@pytest.mark.parametrize("norm", get_args(Norm))
+def test_each_pixel_is_scored_by_itself(norm: Norm) -> None:
+    discriminator = PixelDiscriminator(source_channels=3, base_channels=4, norm=norm).eval()
+    source, image = torch.randn(2, 3, 8, 10), torch.randn(2, 3, 8, 10)
+    (output,) = discriminator(source, image)
+    assert output.logits.shape == (2, 1, 8, 10)
+    assert len(output.features) == 2
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(MultiscalePatchDiscriminator, n_scales=1),
+        partial(MultiscalePatchDiscriminator, n_scales=2),
+        PixelDiscriminator,
+    ],
+)
+def test_without_channels_of_a_source_the_image_is_scored_alone(make: partial[MultiscalePatchDiscriminator]) -> None:
+    torch.manual_seed(0)
+    alone = make(source_channels=0, image_channels=3, base_channels=4)
+    of_both = make(source_channels=2, image_channels=1, base_channels=4)
+    of_both.load_state_dict(alone.state_dict())
+    image = torch.randn(2, 3, 32, 40)
+    for found, expected in zip(alone(torch.randn(1, 5, 7, 9), image), of_both(image[:, :2], image[:, 2:]), strict=True):
+        torch.testing.assert_close(found.logits, expected.logits)
+        torch.testing.assert_close(found.features, expected.features)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "others"),
+    [
+        ("multiscale_patch", {"n_scales": 3}, {"source_channels": 3, "n_layers": 1}),
+        ("multiscale_patch", {"n_scales": 1}, {"source_channels": 3, "n_layers": 1}),
+        ("pixel", {}, {"source_channels": 3}),
+        ("segmentation", {"n_downsamplings": 3}, {"n_classes": 2}),
+    ],
+)
+def test_something_is_seen_of_an_image_of_the_least_side(
+    name: str, settings: dict[str, int], others: dict[str, int]
+) -> None:
+    network = DISCRIMINATORS[name](**settings, **others, base_channels=2).eval()
+    side = DISCRIMINATORS[name].least_side(**settings)
+    image = torch.zeros(1, 3, side, side)
+    assert all(output.logits.numel() for output in network(image, image))

@@ -9,6 +9,7 @@ import pytest
 from configs.image_sides import image_sides
 from configs.schema import Config, DiscriminatorConfig, GeneratorConfig, StyleConfig
 from models import DISCRIMINATORS, GENERATORS
+from utils.signatures import argument_names
 
 
 def test_the_names_are_those_of_the_schema() -> None:
@@ -23,7 +24,8 @@ def test_a_generators_arguments_are_settings_of_its_section(name: str) -> None:
     assert {"in_channels", "out_channels"} < arguments
     of_style = {f"style_{setting.name}" for setting in fields(StyleConfig)}
     assert arguments - {"in_channels", "out_channels", "n_image_channels", "n_label_channels"} <= settings | of_style
-    assert inspect.signature(GENERATORS[name].image_sides).parameters.keys() <= arguments
+    for rule in (GENERATORS[name].image_sides, GENERATORS[name].without_effect):
+        assert argument_names(rule) <= arguments
 
 
 @pytest.mark.parametrize("name", DISCRIMINATORS)
@@ -32,6 +34,7 @@ def test_a_discriminators_arguments_are_settings_of_its_section(name: str) -> No
     arguments = inspect.signature(DISCRIMINATORS[name]).parameters.keys()
     assert "image_channels" in arguments
     assert arguments - {"source_channels", "image_channels", "n_classes"} <= settings
+    assert argument_names(DISCRIMINATORS[name].least_side) <= arguments
 
 
 @pytest.mark.parametrize("n_downsamplings", [5, 6])
