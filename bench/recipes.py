@@ -112,7 +112,7 @@ class Run:
         return {title: mean[key] for title, key in FIGURES.items()} | {"gap of D": self._overfitting()}
 
     def _overfitting(self) -> float:
-        """Return (real - validation) / (real - fake) of D's mean logits, as `training.overfitting`, at the end."""
+        """Return (real - validation) / (real - fake) of D's mean logits, as `Overfitting` does, at the end."""
         logged = [json.loads(line) for line in (self.root / self.name / "metrics.jsonl").read_text().splitlines()]
         found = {key: value for line in logged for key, value in line.items() if key.startswith("logits/D/")}
         real, fake, validation = (found[f"logits/D/{name}"] for name in ("real", "fake", "validation"))

@@ -1,11 +1,14 @@
 """The probability of augmentation, controlled by how far the discriminator overfits."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from training.overfitting import Overfitting
+from data.batch import Batch, Sample
+from inference.predictor import Predictor
+from training.validation_logits import ValidationLogits
 from utils.distributed import World
 
 MOST = 0.8  # above it the generator begins to draw augmented images (Karras et al. 2020, section 2.2)
@@ -25,6 +28,31 @@ def adjusted(probability: float, overfitting: float, *, target: float, change: f
 def change_by_plan(steps: int, planned_steps: float) -> float:
     """Return by how much the probability changes after `steps` of the planned ones."""
     return min(steps / (RAMP_SHARE * planned_steps), MOST_CHANGE)
+
+
+@dataclass(frozen=True)
+class Overfitting:
+    """Measures how far the discriminator overfits: r_v of Karras et al. 2020, section 3.1, equation 1.
+
+    predictor: of the generator that is trained. train, validation: samples of either split, with targets.
+    """
+
+    logits: ValidationLogits
+    predictor: Predictor
+    train: Sequence[Sample]
+    validation: Sequence[Sample]
+
+    def measure(self, step: int) -> float:
+        """Return (real - validation) / (real - fake) of mean logits.
+
+        It is 0 where the discriminator takes new pairs for real ones, and 1 where it takes them for translations. It is
+        also 0 where training pairs do not look more real than translations, and NaN where all samples are too small.
+        The random state of the training does not change.
+        """
+        fakes = [replace(sample, target=self.predictor.translate(Batch.of([sample]))[0]) for sample in self.train]
+        means = [self.logits.mean(samples, step) for samples in (self.train, self.validation, fakes)]
+        real, validation, fake = (math.nan if mean is None else mean for mean in means)
+        return 0.0 if real <= fake else (real - validation) / (real - fake)
 
 
 @dataclass

@@ -1,16 +1,21 @@
-"""The batches of each step, read and brought to the device."""
+"""The batches of each step: read from the data set or a cache of it, and brought to the device."""
 
-from collections.abc import Iterator, Sequence
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 
+from configs import build, sample_cache
 from data.batch import Batch
 from data.device_transfer import DeviceTransfer
+from data.loader import training_batches
+from data.sampler import TrainingSampler
 from data.worker_monitor import StoppedWaiting
+from training.graceful_stop import GracefulStop
+from training.methods.method import StepBatches
+from training.setup import Training
 from training.throughput import Throughput
-
-StepBatches = Sequence[Sequence[Batch]]
-"""uint8 batches on the device: those of each update of the discriminator, the last of which the generator shares."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,44 @@ class BatchReader:
         with self.throughput.waiting():
             batches = list(islice(self.stream, self.accumulation_steps))
         return [self.transfer(batch) for batch in batches]
+
+
+@contextmanager
+def open_batches(training: Training, stop: GracefulStop) -> Iterator[BatchReader]:
+    """Read the batches of a run from its present position on; waiting for them ends where `stop` has a signal.
+
+    At the end, what data.cache=memory holds is removed.
+    """
+    config, world = training.config, training.world
+    sampler = TrainingSampler(
+        n_samples=len(training.layout),
+        batch_size=config.train.batch_size,
+        seed=config.run.seed,
+        rank=world.rank,
+        world_size=world.size,
+        first_batch=training.run_state.loop.batches,
+    )
+    stream = training_batches(
+        training.dataset(sample_cache.build_training_layout(config, training.layout, training.folder)),
+        sampler,
+        n_workers=build.count_workers(config.data, world.local_size),
+        pin_memory=world.device.type == "cuda",
+        prefetch=config.data.prefetch,
+        timeout_s=config.data.timeout_s,
+        should_stop=lambda: stop.poll() != 0,
+    )
+    with ExitStack() as stack:
+        folder = sample_cache.cache_folder(config, training.folder)
+        if folder and config.data.cache == "memory":
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)  # also files that another process still reads
+        stack.enter_context(closing(stream))
+        yield BatchReader(
+            stream=stream,
+            transfer=DeviceTransfer(world.device, has_stream=config.train.async_upload),
+            throughput=Throughput(),
+            discriminator_steps=config.train.discriminator_steps,
+            accumulation_steps=config.train.accumulation_steps,
+        )
 
 
 def sample_names(batches: StepBatches) -> str:

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from training.best import BEST, archive_best
-from training.random_state import random_state
-from training.run_state import RunState
+from training.run_state import RunState, random_state
 from utils.checkpoint import save_checkpoint
 from utils.checkpoint_folder import checkpoint_path, remove_old_checkpoints
 from utils.distributed import World
@@ -99,7 +98,7 @@ class CheckpointManager:
         return False
 
     def _save(self, step: int) -> None:
-        self._run_state.settle_averages()
+        self._run_state.estimate_statistics()
         random_states = self._world.gather(random_state(self._world.device))
         if not self._world.is_main:
             return

@@ -11,10 +11,10 @@ _LOW_SCALE = 64.0  # GradScaler begins at 65536
 class Diagnostics:
     """Looks at each report; gives a hint once, and again when its cause has passed and come back.
 
-    gan_mode: the adversarial loss; wgan's logits have no bounds and are ignored.
+    gan_mode: the adversarial loss, if the method has one; wgan's logits have no bounds and are ignored.
     """
 
-    def __init__(self, gan_mode: str) -> None:
+    def __init__(self, gan_mode: str = "") -> None:
         self._won = _WON.get(gan_mode)
         self._n_won = 0
         self._low: set[str] = set()

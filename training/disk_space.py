@@ -1,4 +1,4 @@
-"""The room that a run's checkpoints need, checked before the first step."""
+"""The disk space that a run's checkpoints need, checked before the first step."""
 
 import shutil
 from contextlib import suppress
@@ -11,7 +11,7 @@ from utils.errors import ConfigError
 
 
 def describe_shortage(training: Training, *, continues: bool) -> list[str]:
-    """Return a line of the plan where the disk is too small for all checkpoints; nothing where it is large enough.
+    """Return a line where the disk is too small for all checkpoints of the run; nothing where it is large enough.
 
     continues: whether the checkpoints in the run's folder are the run's own, of which old ones are deleted.
 
@@ -20,7 +20,8 @@ def describe_shortage(training: Training, *, continues: bool) -> list[str]:
     """
     folder, n_bytes = training.folder, training.run_state.n_bytes
     free = free_bytes(folder)
-    if free is None:
+    is_finished = training.run_state.loop.step >= training.total_steps
+    if free is None or is_finished or not training.world.is_main:
         return []
     if free < n_bytes:
         raise ConfigError(

@@ -18,7 +18,7 @@ class GracefulStop:
 
     def __init__(self) -> None:
         self.signal_number: int | None = None
-        self._is_patient = False
+        self._is_deferred = False
         self._launcher = os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else None
 
     def __enter__(self) -> Self:
@@ -32,9 +32,9 @@ class GracefulStop:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
-    def be_patient(self) -> None:
-        """Only remember signals from now on; before, when there is nothing to save, one stops the run at once."""
-        self._is_patient = True
+    def stop_between_steps(self) -> None:
+        """From now on, leave it to the loop to save and stop; before, a signal ends the run at once."""
+        self._is_deferred = True
 
     def poll(self) -> int:
         """Return the number of the signal that came, SIGTERM where torchrun has died without its processes, or 0."""
@@ -46,7 +46,7 @@ class GracefulStop:
         is_second_ctrl_c = number == self.signal_number == signal.SIGINT
         if self.signal_number is None:
             self.signal_number = number
-        if not self._is_patient:
+        if not self._is_deferred:
             raise Interrupted(number)
         if is_second_ctrl_c:
             raise KeyboardInterrupt

@@ -1,16 +1,19 @@
 """The training loop."""
 
 import math
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import NoReturn
 
-from training.batches import BatchReader, sample_names
+from configs import build
+from configs.label_maps import legend
+from training.batches import BatchReader, open_batches, sample_names
 from training.graceful_stop import GracefulStop
+from training.not_finite import CHECKED_EVERY_STEPS, SkippedUpdates
 from training.profiler import Profiler
 from training.run_log import RunLog
 from training.setup import Training
-from training.skipped_updates import CHECKED_EVERY_STEPS, SkippedUpdates
-from training.throughput import Throughput
 from utils.errors import Interrupted
 
 
@@ -21,7 +24,6 @@ class TrainingLoop:
     training: Training
     batches: BatchReader
     log: RunLog
-    throughput: Throughput
     profiler: Profiler
 
     def run(self, stop: GracefulStop) -> None:
@@ -33,13 +35,13 @@ class TrainingLoop:
         """
         training, method, state = self.training, self.training.method, self.training.run_state.loop
         total_steps, skipped = training.total_steps, SkippedUpdates(method.optimizers)
-        self.throughput.start(state.step)
+        self.batches.throughput.start(state.step)
         while state.step < total_steps:
             epoch = state.epoch
             training.freezing.apply(epoch)
-            training.schedule.apply(method.optimizers, epoch)
+            training.run_state.schedule.apply(method.optimizers, epoch)
             batches = self.batches.read_step()
-            # here no step is under way, and all processes come by in the same step: a signal can come at any moment
+            # between two steps, all processes learn together whether any of them has a signal to stop
             if signal_number := training.world.all_reduce_max(stop.poll()):
                 self._leave(signal_number)
             assert batches is not None, "waiting ends for a signal alone"
@@ -51,14 +53,14 @@ class TrainingLoop:
 
             skipped.record(sample_names(batches))
             self.profiler.step()
-            self.log.step_made()
+            self.log.advance_bar()
             self._follow_up(skipped, is_last=state.step == total_steps, is_new_epoch=state.epoch > epoch)
-        training.checkpoints.save_with_retries(state.step)  # where no step is left too: a run may begin finished
+        training.checkpoints.save_with_retries(state.step)  # also a run that began with no step left
 
     def _follow_up(self, skipped: SkippedUpdates, *, is_last: bool, is_new_epoch: bool) -> None:
         """Check, report, validate and save, as far as each is due after a step."""
         training, settings, step = self.training, self.training.config.log, self.training.run_state.loop.step
-        plateau, is_validated = training.schedule.plateau, step % settings.images_every_steps == 0
+        plateau, is_validated = training.run_state.schedule.plateau, step % settings.images_every_steps == 0
         if is_last or step % CHECKED_EVERY_STEPS == 0:
             self._check(skipped)
         if is_last or step % settings.every_steps == 0:
@@ -68,7 +70,7 @@ class TrainingLoop:
             progress = self._validate()
             if plateau and is_plateau_due:
                 plateau.update(training.world.gather(progress)[0])
-        if is_validated:  # never because a run ends: one that continues to more steps would differ from it
+        if is_validated:  # not because a run ends: it may continue later, and must be as if it had not ended
             self.log.report_scalars(step, training.method.adjust(step))
         if not is_last:
             training.checkpoints.save_if_due(step)
@@ -84,7 +86,7 @@ class TrainingLoop:
         """Report the means since the last report: the one transfer of losses from device to host."""
         training, method, state = self.training, self.training.method, self.training.run_state.loop
         means = method.means.flush(training.world)
-        lap = self.throughput.lap(state.step)
+        lap = self.batches.throughput.lap(state.step)
         self.log.report(state, means, lap, method.optimizers, batches_per_step=training.config.batches_per_step)
 
     def _validate(self) -> float:
@@ -93,7 +95,7 @@ class TrainingLoop:
         Returns the figure by which progress is measured; NaN on the other processes.
         """
         training = self.training
-        training.run_state.settle_averages()
+        training.run_state.estimate_statistics()
         if training.validation is None:
             return math.nan
         figures = training.validation.run(self.log, training.run_state.loop.step)
@@ -106,3 +108,26 @@ class TrainingLoop:
         self.training.checkpoints.save_with_retries(step)
         self.training.world.barrier()  # torchrun ends all once one has ended: the main process has to have saved
         raise Interrupted(signal_number, step or None)
+
+
+@contextmanager
+def open_loop(training: Training, stop: GracefulStop) -> Iterator[TrainingLoop]:
+    """Open the loop of a run that continues at its present state, with its data, its log and its profiler."""
+    config, world, validation = training.config, training.world, training.validation
+    classes = legend(config.data, validation.evaluator.label_colors if validation else None)
+    log = RunLog(
+        training.folder if world.is_main else None,
+        training.run_state.loop.step + 1,
+        training.total_steps,
+        training.method.diagnostics,
+        classes,
+        can_draw=build.build_conditioning(config).further_channels == 0,
+    )
+    for statistics in training.run_state.average_statistics:
+        statistics.read()
+    profiler = Profiler(training.folder / "trace.json.gz", config.train.profile_steps if world.is_main else 0)
+    with ExitStack() as stack:
+        stack.enter_context(log)
+        batches = stack.enter_context(open_batches(training, stop))
+        stack.enter_context(closing(profiler))
+        yield TrainingLoop(training, batches, log, profiler)

@@ -1,13 +1,14 @@
-"""The float tensors of a pass. They are made of a batch of uint8 maps and ids just before the pass."""
+"""The float tensors of a training pass: its inputs, made of a batch just before it, and the images of the generator."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from data.batch import Batch
 from data.conditioning import Conditioning
+from models.style_encoder import StyledImages, StyleDistribution
 
 
 @dataclass(frozen=True)
@@ -57,3 +58,17 @@ def model_inputs(batch: Batch, conditioning: Conditioning) -> ModelInputs:
         generator_inputs=conditioning.training_inputs(batch, source),
         weights=conditioning.weights(batch),
     )
+
+
+@dataclass(frozen=True)
+class TranslatedImages:
+    """Translated images (N, C, H, W) in [-1, 1], and the distributions of their styles where an encoder gives them."""
+
+    fake: Tensor
+    style: StyleDistribution | None = None
+
+
+def translate(generator: nn.Module, inputs: tuple[Tensor, ...]) -> TranslatedImages:
+    """Return the translation that a generator makes of its arguments."""
+    made = generator(*inputs)
+    return TranslatedImages(made.images, made.style) if isinstance(made, StyledImages) else TranslatedImages(made)

@@ -37,16 +37,15 @@ class ResumeOptions:
     accepts_changed_data: bool = False
 
 
-def resume_or_initialize(training: Training, options: ResumeOptions) -> tuple[LoadedCheckpoint | None, list[str]]:
-    """Bring the networks to where the run starts.
+def start(training: Training, found: LoadedCheckpoint | None, *, accepts_changed_data: bool) -> list[str]:
+    """Bring a run to where it starts: to a checkpoint, or with new networks to the weights that `init` names.
 
-    Returns the checkpoint, if there is one, and lines that list the weights that a new run starts from.
+    Returns lines that list those weights.
     """
-    found = find_checkpoint_together(training.folder, options.source, training.world)
     if found is None:
-        return None, initialize_networks(training)
-    restore(training, found, accepts_changed_data=options.accepts_changed_data)
-    return found, []
+        return initialize_networks(training)
+    restore(training, found, accepts_changed_data=accepts_changed_data)
+    return []
 
 
 def find_checkpoint_together(run_folder: Path, source: str, world: World) -> LoadedCheckpoint | None:
@@ -161,6 +160,11 @@ def _moved_between_sides(before: TrainConfig, now: TrainConfig) -> str:
     return ""
 
 
+def continues_in(folder: Path, source: str, found: LoadedCheckpoint | None) -> bool:
+    """Return whether a run continues what its folder holds, and does not start from elsewhere."""
+    return source == "auto" or (found is not None and is_latest_of(folder, found))
+
+
 def is_latest_of(run_folder: Path, found: LoadedCheckpoint) -> bool:
     """Return whether a checkpoint is the latest valid one of a run, which continues there; others start a run there."""
     valid = [path for path in list_checkpoints(run_folder) if path not in found.damaged]
@@ -173,7 +177,7 @@ def _restore_scores(training: Training, state: dict[str, Any], *, continues: boo
     continues: whether the folder's best.pt, which may be newer than the checkpoint `state`, is of the run.
     """
     run_state, world = training.run_state, training.world
-    best, plateau, measured_on = run_state.best, run_state.plateau, run_state.measured_on
+    best, plateau, measured_on = run_state.best, run_state.schedule.plateau, run_state.measured_on
     restarted = []
     if world.is_main and best.figure != "none":
         states = [state, *([read_best(training.folder)] if continues else [])]
@@ -192,27 +196,32 @@ def _restore_scores(training: Training, state: dict[str, Any], *, continues: boo
 
 
 def initialize_networks(training: Training) -> list[str]:
-    """Start the networks of a new run from the weights that `init` names; return lines that list what was loaded."""
-    report = []
-    init, networks = training.config.init, training.method.networks.values()
+    """Start the networks of a new run from the weights that `init` names; return lines that list what was loaded.
+
+    A file is loaded into each network of its role.
+    """
+    init, report = training.config.init, list[str]()
     files: list[tuple[NetworkKind, str | None, Role]] = [
         ("generator", init.generator, "generator"),
         ("encoder", init.encoder, "generator"),
         ("discriminator", init.discriminator, "discriminator"),
     ]
-    chosen = [(key, setting, network) for key, setting, role in files for network in networks if network.role == role]
-    for key, setting, network in chosen:
+    for key, setting, role in files:
         if setting is None:
             continue
         file, loaded = load_from(Path(setting).expanduser(), partial(load_network, kind=key), key)
-        transfer = transfer_weights(loaded, network.module)
-        network.load_weights(network.module.state_dict())
-        if not transfer.loaded:
-            raise ConfigError(
-                f"init.{key}: nothing of {file} has a place in this {key}; it holds {transfer.left[0]}, …"
-            )
-        counts = f"{len(transfer.loaded)} tensors loaded from {file}"
-        report.append(f"init.{key}  {counts}; left: {_some(transfer.left)}; new: {_some(transfer.new)}")
+        for name, network in training.method.networks.items():
+            if network.role != role:
+                continue
+            transfer = transfer_weights(loaded, network.module)
+            network.load_weights(network.module.state_dict())
+            if not transfer.loaded:
+                raise ConfigError(
+                    f"init.{key}: nothing of {file} has a place in this {key}; it holds {transfer.left[0]}, …"
+                )
+            where = "" if name in (key, role) else f" into {name}"
+            counts = f"{len(transfer.loaded)} tensors loaded from {file}{where}"
+            report.append(f"init.{key}  {counts}; left: {_some(transfer.left)}; new: {_some(transfer.new)}")
     return report
 
 

@@ -1,20 +1,148 @@
-"""The folder of a run: config.yaml, log.txt, TensorBoard's events, checkpoints."""
+"""The folder of a run: its lock, state.json, config.yaml, and what happens to a run that is there already."""
 
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from signal import Signals
+from typing import Literal
+
+from filelock import FileLock, Timeout
+
+from configs.load import config_to_yaml
+from configs.schema import Config
+from training.loop_state import LoopState
+from utils.atomic_file import path_in_errors, replacing
+from utils.checkpoint_folder import archive_damaged, latest_step, sweep
+from utils.errors import ConfigError, Interrupted, UserError
+from utils.log import logger
+
+STATE_FILE = "state.json"
+
+State = Literal["running", "finished", "stopped", "failed"]
 
 
-def archive_run(run_folder: Path) -> Path | None:
+class RunLockedError(UserError):
+    """Another process trains in the folder."""
+
+
+@dataclass
+class RunRecord:
+    """The content of state.json. loop: how far the run has come; None before that is known."""
+
+    loop: LoopState | None = None
+
+
+def run_folder(config: Config) -> Path:
+    """Return where a run's files go."""
+    return Path(config.run.root).expanduser() / config.run.name
+
+
+@contextmanager
+def run_lock(folder: Path) -> Iterator[None]:
+    """Hold the lock of a run, a file beside its folder, which the system releases when the process ends in any way.
+
+    Raises:
+        RunLockedError: another process holds it.
+        OSError: the folder above cannot be made or written to.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder.with_name(f".{folder.name}.lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise RunLockedError(
+            f"{folder}: another process is training this run: wait for it, or choose another run.name"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def recorded_state(folder: Path) -> Iterator[RunRecord]:
+    """Write to state.json how the run within ended, whether it came to its loop or not.
+
+    A signal that stops it before there is a folder makes one, so that a script restarts it.
+    """
+    record = RunRecord()
+
+    def step() -> int:
+        return record.loop.step if record.loop else latest_step(folder)
+
+    try:
+        yield record
+    except Interrupted as error:
+        write_state(folder, "stopped", step(), signal=Signals(error.signal_number).name)
+        raise
+    except BaseException as error:
+        if folder.is_dir():
+            first_line = str(error).partition("\n")[0]
+            write_state(folder, "failed", step(), reason=f"{type(error).__name__}: {first_line}")
+        raise
+    write_state(folder, "finished", step())
+
+
+def write_state(folder: Path, state: State, step: int, *, signal: str | None = None, reason: str | None = None) -> None:
+    """Write state.json, for scripts that restart runs; it is complete at any time. A failing disk costs the file alone.
+
+    step: the latest one that was made. signal: the name of the one that stopped the run. reason: why it failed.
+    """
+    path = folder / STATE_FILE
+    text = json.dumps({"state": state, "step": step, "signal": signal, "reason": reason}) + "\n"
+    try:
+        with replacing(path) as unfinished:
+            unfinished.write_text(text, encoding="utf-8")
+    except OSError as error:
+        try:
+            with path.open("r+", encoding="utf-8") as file:  # on a full disk, the present file still has its space
+                file.write(text)
+                file.truncate()
+        except OSError:
+            logger.warning("%s not written: %s", STATE_FILE, error)
+
+
+def write_settings(folder: Path, config: Config) -> None:
+    """Write config.yaml for people to read; a checkpoint holds the settings too, so a failing disk ends no run."""
+    path = folder / "config.yaml"
+    try:
+        with path_in_errors(path):
+            path.write_text(config_to_yaml(config), encoding="utf-8")
+    except OSError as error:
+        logger.warning("not written: %s", error)
+
+
+def prepare_folder(folder: Path, damaged: Sequence[Path], *, continues: bool) -> None:
+    """Make the folder of a run, and remove incomplete files of a killed run from it.
+
+    damaged: checkpoints of the run that could not be read, which are renamed. continues: whether the run continues the
+        one in the folder; otherwise that one is archived.
+    """
+    try:
+        archived = None if continues else archive_run(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        sweep(folder)
+        archive_damaged(list(damaged) if continues else [])
+    except OSError as error:
+        raise ConfigError(f"run.root, run.name: cannot make or write to {folder}: {error.strerror}") from error
+    if archived:
+        logger.info("the run that was in %s is kept in %s", folder, archived)
+
+
+def archive_run(folder: Path) -> Path | None:
     """Rename a run, so that a new one can take its name and nothing is lost; return its new place, None without a run.
 
     Raises:
         FileExistsError: the folder holds files, but no run.
     """
-    if not run_folder.is_dir() or not any(run_folder.iterdir()):
+    if not folder.is_dir() or not any(folder.iterdir()):
         return None
-    if not any((run_folder / name).exists() for name in ("config.yaml", "log.txt", "state.json")):
-        raise FileExistsError(17, "it holds files that are not of a run", str(run_folder))
+    if not any((folder / name).exists() for name in ("config.yaml", "log.txt", STATE_FILE)):
+        raise FileExistsError(17, "it holds files that are not of a run", str(folder))
     number = 1
-    while (aside := run_folder.with_name(f"{run_folder.name}.{number}")).exists():
+    while (aside := folder.with_name(f"{folder.name}.{number}")).exists():
         number += 1
-    run_folder.rename(aside)
+    folder.rename(aside)
     return aside

@@ -17,8 +17,8 @@ from training.diagnostics import Diagnostics
 from training.json_lines import JsonLines
 from training.loop_state import LoopState
 from training.optimizer_group import OptimizerGroup
+from training.run_folder import write_state
 from training.sample_page import SamplePage
-from training.state_json import write_state
 from training.tensorboard import TensorBoardWriter
 from training.throughput import Lap
 from utils.gallery import Swatch
@@ -30,7 +30,7 @@ METRICS_FILE = "metrics.jsonl"
 class RunLog:
     """The log of one session of a run, from `first_step` to `total_steps`; in a process without folder it is silent.
 
-    gan_mode: the adversarial loss, whose bounds the hints know.
+    diagnostics: of the method, which gives hints where its figures show that it is stuck.
     legend, can_draw: for the page of validation samples, as SamplePage takes them.
     """
 
@@ -39,7 +39,7 @@ class RunLog:
         folder: Path | None,
         first_step: int,
         total_steps: int,
-        gan_mode: str,
+        diagnostics: Diagnostics,
         legend: Sequence[Swatch] = (),
         *,
         can_draw: bool = True,
@@ -48,7 +48,7 @@ class RunLog:
         self._folder = folder
         self._metrics = JsonLines(folder / METRICS_FILE, first_step) if folder else None
         self.page = SamplePage(folder / "web", first_step, legend, can_draw=can_draw) if folder else None
-        self._diagnostics = Diagnostics(gan_mode)
+        self._diagnostics = diagnostics
         self._total_steps = total_steps
         has_bar = folder is not None and sys.stderr.isatty()
         self._bar = tqdm(total=total_steps, initial=first_step - 1, unit="step", disable=not has_bar, leave=False)
@@ -66,7 +66,7 @@ class RunLog:
         self._stack.close()
         self.tensorboard.close()
 
-    def step_made(self) -> None:
+    def advance_bar(self) -> None:
         """Move the bar."""
         self._bar.update()
 

@@ -4,16 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
-from training.average_statistics import AverageStatistics
+from training.averages import AverageStatistics
 from training.best import BestScore
-from training.finite import NotFiniteError, are_finite
 from training.loop_state import LoopState
-from training.lr_schedule import Plateau
+from training.lr_schedule import LearningRateSchedule
 from training.methods.method import Method
-from training.random_state import restore_random_state
+from training.not_finite import NotFiniteError, are_finite
 from utils.distributed import World
 
 
@@ -23,9 +23,9 @@ class RunState:
 
     settings: the configuration as nested dicts. fingerprint: of the training split; None on other processes than the
     main one. averages: of the weights of what translates, by the network's name; none where the run keeps none.
-    average_statistics: of the averages that have batch norm. plateau: None where the rates follow the epoch.
-    measured_on: digests of what the figures of `best` and `plateau` are measured on, by figure; none on other processes
-        than the main one.
+    average_statistics: of the averages that have batch norm. schedule: of the learning rates, whose plateau is saved.
+    measured_on: digests of what the figures of `best` and the plateau are measured on, by figure; none on other
+        processes than the main one.
     """
 
     world: World
@@ -35,7 +35,7 @@ class RunState:
     method: Method
     averages: Mapping[str, AveragedModel]
     average_statistics: Sequence[AverageStatistics]
-    plateau: Plateau | None
+    schedule: LearningRateSchedule
     best: BestScore
     measured_on: Mapping[str, str] = field(default_factory=dict)
 
@@ -58,8 +58,8 @@ class RunState:
         for name, average in self.averages.items():
             average.update_parameters(self.method.networks[name].module)
 
-    def settle_averages(self) -> None:
-        """Bring the averages' statistics to their weights, together with the other processes, before they are used."""
+    def estimate_statistics(self) -> None:
+        """Estimate the statistics of the averages for their present weights, together with the other processes."""
         for statistics in self.average_statistics:
             statistics.estimate(self.loop.step)
 
@@ -82,7 +82,7 @@ class RunState:
             "method": method.state_dict(),
             "random_states": list(random_states),
             "data": self.fingerprint,
-            **({"plateau": self.plateau.state_dict()} if self.plateau else {}),
+            **({"plateau": self.schedule.plateau.state_dict()} if self.schedule.plateau else {}),
             **({"best": self.best.value} if self.best.value is not None else {}),
             "measured_on": dict(self.measured_on),
         }
@@ -100,8 +100,8 @@ class RunState:
         for name, average in self.averages.items():
             average.module.load_state_dict(state["networks"][name])
             average.load_state_dict(state["averages"].get(name, average.state_dict()))
-        if self.plateau and "plateau" in state:
-            self.plateau.load_state_dict(state["plateau"])
+        if self.schedule.plateau and "plateau" in state:
+            self.schedule.plateau.load_state_dict(state["plateau"])
         self.method.load_state_dict(state["method"])
         if self.world.rank < len(state["random_states"]):
             restore_random_state(state["random_states"][self.world.rank], self.world.device)
@@ -117,3 +117,18 @@ class RunState:
                 f"step {self.loop.step}: {' and '.join(broken)} is not finite and is not saved; earlier "
                 "checkpoints stay. Lower optimizer.learning_rate, or use amp.opt_level=O0"
             )
+
+
+def random_state(device: torch.device) -> dict[str, Tensor]:
+    """Return the state of torch's generator of the CPU and, on a GPU, of the device's."""
+    state = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        state["cuda"] = torch.cuda.get_rng_state(device)
+    return state
+
+
+def restore_random_state(state: Mapping[str, Tensor], device: torch.device) -> None:
+    """Restore what `random_state` returned; a generator that it lacks is left alone."""
+    torch.set_rng_state(state["cpu"])
+    if device.type == "cuda" and "cuda" in state:
+        torch.cuda.set_rng_state(state["cuda"], device)

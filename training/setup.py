@@ -1,11 +1,10 @@
-"""From a configuration to the parts of a run, and from these to its loop."""
+"""From a configuration to the parts of a run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch.optim.swa_utils import AveragedModel
 
 from configs import build
 from configs.load import config_to_dict
@@ -15,25 +14,25 @@ from data.fingerprint import fingerprint
 from data.layout import Layout, check_enough
 from data.loader import TrainingDataset, read_fixed_samples
 from data.preprocessing import Preprocessing
-from training.average_statistics import AverageStatistics, build_average_statistics
+from training.averages import build_average_statistics, make_averages
 from training.best import BestScore, check_best, compared_figures
 from training.checkpointing import CheckpointManager
-from training.ema import make_average
 from training.freezing import Freezing
 from training.loop_state import LoopState
 from training.lr_schedule import LearningRateSchedule, Plateau
-from training.measured_ranges import FindCheckpoint, settle_pixels
 from training.methods import METHODS
 from training.methods.method import Method
+from training.run_data import Splits, open_data
+from training.run_folder import run_folder
 from training.run_state import RunState
-from training.splits import Splits, open_splits
 from training.validation import Validation
+from utils.checkpoint_folder import LoadedCheckpoint
 from utils.distributed import World
 
 
 @dataclass(frozen=True)
 class Training:
-    """The parts of a run, before it starts; nothing is written yet.
+    """The parts of a run, which its loop uses; those that change and are saved belong to `run_state`.
 
     validation: None on other processes than the main one.
     """
@@ -43,12 +42,15 @@ class Training:
     folder: Path
     splits: Splits
     preprocessing: Preprocessing
-    method: Method
     run_state: RunState
     validation: Validation | None
-    schedule: LearningRateSchedule
     freezing: Freezing
     checkpoints: CheckpointManager
+
+    @property
+    def method(self) -> Method:
+        """The way to train, with the networks."""
+        return self.run_state.method
 
     @property
     def layout(self) -> Layout:
@@ -68,20 +70,15 @@ class Training:
         return TrainingDataset(layout, self.preprocessing, self.config.run.seed, self.config.data.on_bad_sample)
 
 
-def run_folder(config: Config) -> Path:
-    """Return where a run's files go."""
-    return Path(config.run.root).expanduser() / config.run.name
+def build_training(config: Config, world: World, found: LoadedCheckpoint | None = None) -> Training:
+    """Build everything and check the data; nothing is written or loaded yet.
 
-
-def build_training(config: Config, world: World, find_checkpoint: FindCheckpoint = lambda: None) -> Training:
-    """Build everything and check the data; nothing is written yet.
-
-    find_checkpoint: as for `settle_pixels`, by which the configuration is completed.
+    found: the checkpoint that the run will resume from, which has the ranges of images where `config` has none.
 
     Raises:
         UserError, OSError: a setting, the data or a weights file cannot be used.
     """
-    config, splits = settle_pixels(config, open_splits(config), world, find_checkpoint)
+    config, splits = open_data(config, world, found)
     layout = splits.train
     joint_batch_size = config.train.batch_size * world.size
     check_enough(layout, joint_batch_size)
@@ -93,7 +90,7 @@ def build_training(config: Config, world: World, find_checkpoint: FindCheckpoint
     own_gpus = [world.device] if world.device.type == "cuda" else []
     with torch.random.fork_rng(own_gpus):  # networks of metrics draw weights before they load theirs
         validation = method.build_validation(config, world, splits, samples, loop_state, averages)
-    schedule, figures = build_schedule(config, method), compared_figures(config, method.progress)
+    figures = compared_figures(config, method.progress)
     run_state = RunState(
         world=world,
         settings=config_to_dict(config),
@@ -101,8 +98,8 @@ def build_training(config: Config, world: World, find_checkpoint: FindCheckpoint
         loop=loop_state,
         method=method,
         averages=averages,
-        average_statistics=build_statistics(config, world, layout, method, averages),
-        plateau=schedule.plateau,
+        average_statistics=build_average_statistics(config, world, layout, method, averages),
+        schedule=build_schedule(config, method),
         best=BestScore(config.checkpoint.best),
         measured_on={figure: validation.digest(figure) for figure in figures} if validation else {},
     )
@@ -113,10 +110,8 @@ def build_training(config: Config, world: World, find_checkpoint: FindCheckpoint
         folder=folder,
         splits=splits,
         preprocessing=build.build_preprocessing(config),
-        method=method,
         run_state=run_state,
         validation=validation,
-        schedule=schedule,
         freezing=build_freezing(config, method),
         checkpoints=CheckpointManager(folder, world, run_state, every_steps=settings.every_steps, keep=settings.keep),
     )
@@ -129,24 +124,6 @@ def read_validation_samples(config: Config, splits: Splits) -> list[Sample]:
     layout = splits.open_validation(config)
     preprocessing = build.build_preprocessing(config)
     return read_fixed_samples(layout, preprocessing, config.n_validation_samples, config.data.on_bad_sample)
-
-
-def make_averages(method: Method, decay: float) -> dict[str, AveragedModel]:
-    """Return an average of each network that translates, by its name; none where the decay is 0."""
-    names = {translator.network for translator in method.translators.values()} if decay else set()
-    return {name: make_average(network.module, decay) for name, network in method.networks.items() if name in names}
-
-
-def build_statistics(
-    config: Config, world: World, layout: Layout, method: Method, averages: Mapping[str, AveragedModel]
-) -> list[AverageStatistics]:
-    """Return what estimates the statistics of the averages that have batch norm."""
-    conditionings = {translator.network: translator.conditioning for translator in method.translators.values()}
-    found = [
-        build_average_statistics(config, world, layout, method.precision, average, conditionings[name])
-        for name, average in averages.items()
-    ]
-    return [statistics for statistics in found if statistics]
 
 
 def build_schedule(config: Config, method: Method) -> LearningRateSchedule:

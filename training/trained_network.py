@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-Role = Literal["generator", "discriminator"]
+Role = Literal["generator", "discriminator", "projection"]
 Wrap = Callable[[nn.Module], nn.Module]
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import pairgan
-import training.measured_ranges
+import training.run_data
 from configs.load import load_config
 from configs.unused_settings import unused_settings
 from data.batch import DataError
@@ -168,7 +168,7 @@ def test_a_run_of_an_earlier_version_stays_at_the_high_bytes(
         save_image(pairs / "train_A" / f"{seed}.png", bands(seed)[3])
         save_image(pairs / "train_B" / f"{seed}.png", bands(seed)[0])
     with monkeypatch.context() as patch:  # earlier versions read every image as 8-bit RGB
-        patch.setattr(training.measured_ranges, "undecided_sides", lambda *_: [])
+        patch.setattr(training.run_data, "undecided_sides", lambda *_: [])
         run(array_config, "data.source_channels=1", "run.name=whole")
         run(array_config, "data.source_channels=1", "train.max_steps=2")
     capsys.readouterr()

@@ -276,7 +276,7 @@ def test_a_plateau_lowers_the_rate_and_is_remembered(tiny_config: Path) -> None:
     assert checkpoint(tiny_config, 8, "whole")["plateau"]["factor"] == pytest.approx(0.2**3)  # after epochs 2, 3, 4
     training = build_training(load_config(tiny_config, settings), World(0, 1, torch.device("cpu")))
     restore(training, found(tiny_config, 8, "whole"))
-    training.schedule.apply(training.method.optimizers, training.run_state.loop.epoch)
+    training.run_state.schedule.apply(training.method.optimizers, training.run_state.loop.epoch)
     for network in training.method.optimizers.values():
         assert network.learning_rate == pytest.approx(1e-12 * 0.2**3)
     run(tiny_config, *settings, "train.max_steps=5")
@@ -285,7 +285,8 @@ def test_a_plateau_lowers_the_rate_and_is_remembered(tiny_config: Path) -> None:
     other = load_config(tiny_config, [*settings, "data.validation_split=test"])  # whose L1 cannot be compared
     training = build_training(other, World(0, 1, torch.device("cpu")))
     restore(training, found(tiny_config, 8, "whole"))
-    assert training.schedule.plateau == Plateau(patience=0, factor=checkpoint(tiny_config, 8)["plateau"]["factor"])
+    factor = checkpoint(tiny_config, 8)["plateau"]["factor"]
+    assert training.run_state.schedule.plateau == Plateau(patience=0, factor=factor)
 
 
 def test_other_networks_than_the_checkpoints_are_refused_and_nothing_is_lost(

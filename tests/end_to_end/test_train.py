@@ -22,7 +22,7 @@ from models.originals.layer_names import OriginalWeightsError
 from models.originals.weights import import_original
 from tests.conftest import save_image
 from tests.runs import assert_equal, checkpoint, run
-from training.plan import activation_bytes
+from training.dry_run import activation_bytes
 from training.setup import build_training
 from utils.checkpoint_folder import checkpoint_path
 from utils.cli import run_entry_point

@@ -16,7 +16,7 @@ from models.global_generator import GlobalGenerator
 from tests.processes import torchrun
 from tests.reliability.faults import Fault, inject
 from tests.runs import assert_equal, checkpoint, run
-from training.finite import NotFiniteError, are_finite
+from training.not_finite import NotFiniteError, are_finite
 from training.run_state import RunState
 from utils.checkpoint_folder import list_checkpoints
 from utils.errors import UserError

@@ -7,7 +7,7 @@ import pytest
 from tests import processes
 from tests.reliability.test_saving import wait_until
 from tests.runs import checkpoint, run
-from training.run_lock import RunLockedError
+from training.run_folder import RunLockedError
 from utils.checkpoint_folder import list_checkpoints
 from utils.errors import UserError
 

@@ -12,9 +12,8 @@ import torch
 from configs.load import load_config
 from data.batch import Sample
 from tests.runs import OASIS, STYLE, checkpoint, run
-from training.augmentation_controller import AugmentationController, adjusted, change_by_plan
+from training.augmentation_controller import AugmentationController, Overfitting, adjusted, change_by_plan
 from training.methods.paired import Paired
-from training.overfitting import Overfitting
 from training.setup import build_training
 from training.validation_logits import ValidationLogits
 from utils.distributed import World

@@ -10,7 +10,7 @@ import train
 from configs.load import load_config
 from tests.runs import run
 from training.disk_space import count_more_files, free_bytes
-from training.resume import ResumeOptions, resume_or_initialize
+from training.resume import find_checkpoint, restore
 from training.setup import Training, build_training
 from utils.cli import run_entry_point
 from utils.distributed import World
@@ -41,7 +41,9 @@ def test_files_of_a_new_run_are_counted(tiny_config: Path, settings: list[str], 
 
 def test_what_a_run_has_already_is_not_counted_again(trained_config: Path) -> None:
     training = built(trained_config, "train.max_steps=100", "checkpoint.every_steps=10")
-    resume_or_initialize(training, ResumeOptions())
+    found = find_checkpoint(training.folder, "auto")
+    assert found
+    restore(training, found)
     assert count_more_files(training, continues=True) == 3
     assert count_more_files(training, continues=False) == 4
 

@@ -1,6 +1,7 @@
 """Optimizer groups: one Adam, one GradScaler and one decision for all networks of a group."""
 
 import copy
+import math
 from typing import Any
 
 import pytest
@@ -8,7 +9,8 @@ import torch
 from torch import nn
 
 from models.global_generator import GlobalGenerator
-from training.optimizer_group import OptimizerGroup, make_adam
+from tests.models.test_instance_norm import ON_GPU
+from training.optimizer_group import OptimizerGroup, all_finite, make_adam
 from training.trained_network import TrainedNetwork
 
 NAMES = ["first", "second"]
@@ -142,3 +144,14 @@ def test_weight_decay_shrinks_convolutions_and_leaves_biases_and_norms() -> None
 @pytest.mark.parametrize("module", [nn.BatchNorm2d(2), nn.Conv2d(1, 1, 1, bias=False)])
 def test_networks_of_norms_alone_or_convolutions_alone_can_be_decayed(module: nn.Module) -> None:
     make_adam([module], learning_rate=0.1, betas=(0.5, 0.999), weight_decay=0.1)
+
+
+@pytest.mark.parametrize("device", ["cpu", ON_GPU])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_the_largest_numbers_are_finite_and_one_nan_is_found(device: str, dtype: torch.dtype) -> None:
+    largest = torch.finfo(dtype).max
+    for value in (largest, -largest, math.nan, math.inf, -math.inf):
+        for place in (0, 70_000, 99_999):
+            tensors = [torch.full((size,), largest, dtype=dtype, device=device) for size in (3, 100_000, 1)]
+            tensors[1][place] = value
+            assert bool(all_finite(tensors)) is math.isfinite(value), (value, place)

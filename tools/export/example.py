@@ -12,7 +12,7 @@ from data.conditioning import Conditioning, images_to_float
 from data.value_range import ValueRange
 from inference.load import LoadedGenerator
 from tools.export.network import without_encoder
-from training.translation import translate
+from training.model_inputs import translate
 
 LEVELS = 255
 N_INSTANCES = 50

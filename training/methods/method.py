@@ -1,7 +1,7 @@
 """The contract of a way to train: what the loop, checkpoints, plan and validation know of it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,16 +15,19 @@ from data.batch import Batch, Sample
 from data.conditioning import Conditioning
 from inference.predictor import Predictor
 from models.style_encoder import predicting_part
-from training.batches import StepBatches
+from training.diagnostics import Diagnostics
 from training.loop_state import LoopState
 from training.optimizer_group import OptimizerGroup
+from training.run_data import Splits
 from training.running_means import RunningMeans
-from training.splits import Splits
 from training.trained_network import TrainedNetwork
 from training.validation import Validation, check_module
 from utils.distributed import World
 from utils.errors import ConfigError
 from utils.precision import Precision
+
+StepBatches = Sequence[Sequence[Batch]]
+"""uint8 batches on the device: those of each update of the discriminator, the last of which the generator shares."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class Method(ABC):
     optimizers: the optimizer groups by name; each trained network is in one of them.
     translators: what translates, by direction, the default one first.
     means: of losses and other scalars since the last report, by their tags.
+    diagnostics: gives hints where the reported scalars show that the training is stuck.
     """
 
     progress: ClassVar[str]
@@ -54,6 +58,7 @@ class Method(ABC):
     translators: Mapping[str, Translator]
     precision: Precision
     means: RunningMeans
+    diagnostics: Diagnostics
 
     @property
     def device(self) -> torch.device:

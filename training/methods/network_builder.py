@@ -8,7 +8,7 @@ from torch import nn
 from configs import build
 from configs.schema import Config
 from training.optimizer_group import OptimizerGroup, make_adam
-from training.trained_network import Role, TrainedNetwork, Wrap
+from training.trained_network import Role, TrainedNetwork
 from utils.compilation import compiled
 from utils.distributed import World
 from utils.precision import Precision, choose_precision
@@ -26,17 +26,15 @@ class NetworkBuilder:
         """The precision in which the networks compute."""
         return choose_precision(self.config.amp.opt_level, self.config.amp.dtype, self.world.device)
 
-    def generator(self, module: nn.Module) -> TrainedNetwork:
-        """Return a generator in training, compiled if the settings want that."""
+    def network(self, module: nn.Module, role: Role) -> TrainedNetwork:
+        """Return a network in training; a generator is compiled if the settings want that."""
+        device, is_compiled = self.world.device, role == "generator" and self.config.train.compile
+        module.to(device).to(memory_format=build.memory_format(self.config, device))
 
         def wrap(network: nn.Module) -> nn.Module:
-            return self.world.wrap(compiled(network, self.world.device) if self.config.train.compile else network)
+            return self.world.wrap(compiled(network, device) if is_compiled else network)
 
-        return self._network(module, "generator", wrap)
-
-    def discriminator(self, module: nn.Module) -> TrainedNetwork:
-        """Return a discriminator in training."""
-        return self._network(module, "discriminator", self.world.wrap)
+        return TrainedNetwork(module, self.precision.compute_copy(module), wrap, role)
 
     def group(self, networks: Mapping[str, TrainedNetwork]) -> OptimizerGroup:
         """Return networks with an optimizer and a GradScaler of their own."""
@@ -53,8 +51,3 @@ class NetworkBuilder:
             max_gradient_norm=settings.max_gradient_norm,
             measures_gradients=self.config.log.gradient_norms,
         )
-
-    def _network(self, module: nn.Module, role: Role, wrap: Wrap) -> TrainedNetwork:
-        device = self.world.device
-        module.to(device).to(memory_format=build.memory_format(self.config, device))
-        return TrainedNetwork(module, self.precision.compute_copy(module), wrap, role)

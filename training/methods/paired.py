@@ -16,17 +16,15 @@ from data.batch import Batch, Sample
 from data.conditioning import Conditioning
 from data.loader import read_fixed_samples
 from models.style_encoder import predicting_part
-from training.augmentation_controller import AugmentationController, change_by_plan
-from training.batches import StepBatches
+from training.augmentation_controller import AugmentationController, Overfitting, change_by_plan
+from training.diagnostics import Diagnostics
 from training.image_pool import ImagePool
 from training.loop_state import LoopState
-from training.methods.method import Method, Translator
+from training.methods.method import Method, StepBatches, Translator
 from training.methods.network_builder import NetworkBuilder
 from training.methods.paired_update import Losses, PairedUpdate
-from training.model_inputs import ConditionedPasses, model_inputs
-from training.overfitting import Overfitting
-from training.splits import Splits
-from training.translation import translate
+from training.model_inputs import ConditionedPasses, model_inputs, translate
+from training.run_data import Splits
 from training.validation import Validation
 from training.validation_logits import ValidationLogits
 from utils.distributed import World
@@ -45,6 +43,7 @@ class Paired(Method):
 
     update: PairedUpdate
     conditioning: Conditioning
+    diagnostics: Diagnostics
     controller: AugmentationController | None = None
 
     def __post_init__(self) -> None:
@@ -119,7 +118,7 @@ def build_paired(config: Config, world: World) -> Paired:
     with world.main_first():
         objective = build.build_generator_objective(config, world.device)
     torch.manual_seed(config.run.seed + world.rank)  # noise differs by process
-    generator, discriminator = builder.generator(modules[0]), builder.discriminator(modules[1])
+    generator, discriminator = builder.network(modules[0], "generator"), builder.network(modules[1], "discriminator")
     update = PairedUpdate(
         generator=generator,
         discriminator=discriminator,
@@ -135,7 +134,7 @@ def build_paired(config: Config, world: World) -> Paired:
         augmentation=build.build_augmentation(config, world.device),
         pool=ImagePool(config.train.pool_size) if config.train.pool_size else None,
     )
-    return Paired(update, build.build_conditioning(config))
+    return Paired(update, build.build_conditioning(config), Diagnostics(config.loss.gan_mode))
 
 
 def build_validation(

@@ -14,11 +14,10 @@ from losses.objective import GeneratorObjective
 from losses.pixel_weights import LossWeights
 from models.patch_discriminator import DiscriminatorOutput
 from training.image_pool import ImagePool
-from training.model_inputs import ModelInputs, Passes
+from training.model_inputs import ModelInputs, Passes, TranslatedImages, translate
 from training.optimizer_group import OptimizerGroup
 from training.running_means import RunningMeans
 from training.trained_network import TrainedNetwork
-from training.translation import Translation, translate
 from utils.distributed import synchronized
 from utils.precision import Precision
 
@@ -122,7 +121,7 @@ class PairedUpdate:
         accumulation is there to save.
         """
         keeps_graph = len(passes) == 1
-        kept: Translation | None = None
+        kept: TranslatedImages | None = None
         for inputs in self._synchronized(passes):
             made = self._discriminator_pass(inputs, share=1 / len(passes), keeps_graph=keeps_graph)
             kept = made if keeps_graph else None
@@ -131,7 +130,7 @@ class PairedUpdate:
             self._generator_pass(inputs, share=1 / len(passes), kept=kept)
         self._step("generator")
 
-    def _discriminator_pass(self, inputs: ModelInputs, share: float, keeps_graph: bool) -> Translation:
+    def _discriminator_pass(self, inputs: ModelInputs, share: float, keeps_graph: bool) -> TranslatedImages:
         with self.precision.autocast():
             with torch.set_grad_enabled(keeps_graph):
                 made = translate(self.generator.network, inputs.generator_inputs)
@@ -143,7 +142,7 @@ class PairedUpdate:
         self.optimizers["discriminator"].backward(loss * share)
         return made
 
-    def _generator_pass(self, inputs: ModelInputs, share: float, kept: Translation | None) -> None:
+    def _generator_pass(self, inputs: ModelInputs, share: float, kept: TranslatedImages | None) -> None:
         # The bare discriminator: its own gradients are not wanted, so no process waits for them.
         discriminator = self.discriminator.compute_copy
         transform = self.augmentation.draw(inputs.target)

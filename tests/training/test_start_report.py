@@ -9,7 +9,8 @@ from configs.unused_settings import unused_settings
 from data.side_by_side import SideBySide
 from data.subset import Subset
 from tests.conftest import save_image
-from training.splits import HELD_BACK, Splits, describe_validation
+from training.run_data import HELD_BACK, Splits
+from training.start_report import describe_validation
 
 
 def test_the_plan_warns_of_names_that_begin_alike_unless_groups_are_named(tiny_config: Path, tmp_path: Path) -> None:

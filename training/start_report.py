@@ -1,12 +1,6 @@
-"""The checks and the plan that are printed before a run starts."""
+"""The lines that are printed before a run starts: its networks, data, steps, and settings without effect."""
 
-import time
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from contextlib import suppress
 
 from configs import build, sample_cache
 from configs.image_sides import check_discriminated
@@ -15,30 +9,28 @@ from configs.schema import Config
 from configs.splits import TRAIN
 from configs.stored_images import describe_pixels
 from configs.unused_settings import unused_settings
-from data.bad_samples import BadSamples
-from data.batch import Batch, DataError, Sample
+from data.batch import DataError, Sample
 from data.checks.palettes import label_maps, palette_problems
-from data.checks.transparency import channels_of_images, dropped_transparency
 from data.files.image_files import count_other_files
+from data.groups import groups_of, shared_beginnings, suggested_setting
 from data.layout import Layout
-from data.loader import Replacement
 from data.sampler import SampleKey
+from data.subset import smallest_share
 from training.disk_space import size
-from training.methods.method import Method
-from training.model_summary import table, watched_layers
+from training.run_data import Splits
 from training.setup import Training
-from training.splits import Splits, describe_validation
 from training.trained_network import TrainedNetwork
 from utils.errors import ConfigError
 from utils.text import counted
 
-CHECKED_SAMPLES = 100  # by --dry-run; and palettes of label maps, by each start
+CHECKED_SAMPLES = 100  # of each split, whose palettes are compared
 LISTED_CLASSES = 40
+USUAL_SHARE = 0.05  # of train.validation_share
 VGG_MIN_SIDE = 16  # pixels, which four poolings make one
 
 
 def describe(training: Training) -> list[str]:
-    """Return the plan as lines: networks, data, steps.
+    """Return lines on what the run trains, on which data, and for how long.
 
     Raises:
         ConfigError, DataError: the samples cannot be used.
@@ -74,106 +66,8 @@ def describe(training: Training) -> list[str]:
     ]
 
 
-@dataclass(frozen=True)
-class CheckedSamples:
-    """The findings of `check_samples`.
-
-    lines: the networks layer by layer, and the memory to expect. batch: the first samples, on the device.
-    loading_s: seconds that a sample took to be read and placed.
-    """
-
-    lines: list[str]
-    batch: Batch
-    loading_s: float
-
-
-def check_samples(training: Training) -> CheckedSamples:
-    """Load up to CHECKED_SAMPLES training samples from all over the data set, and compute the losses of a batch.
-
-    Raises:
-        ConfigError, DataError: a sample cannot be used, or is too small for the discriminator.
-    """
-    config, method = training.config, training.method
-    begin_s = time.perf_counter()
-    samples, checked = _load_samples(training)
-    n_checked = len(checked)
-    loading_s = (time.perf_counter() - begin_s) / n_checked
-    batch = Batch.of(samples).to(training.world.device)
-    networks = method.networks
-    n_kept_bytes = activation_bytes(method, batch)
-    weights = sum(network.n_weight_bytes for network in networks.values())
-    gradients = sum(network.n_gradient_bytes for network in networks.values())
-    lines = [
-        *layer_tables(method, batch),
-        f"memory         about {size(3 * weights + gradients + n_kept_bytes)}: {size(weights)} of weights, twice that "
-        f"of moments, {size(gradients)} of gradients, {size(n_kept_bytes)} kept for the backward passes of a batch",
-        f"checkpoint     about {size(training.run_state.n_bytes)}, {config.checkpoint.keep or 'all'} of them are kept",
-        f"checked        {n_checked} of {len(training.layout)} training samples, networks and losses on a batch of "
-        "them: good",
-        *_describe_transparency(training.layout, checked),
-    ]
-    return CheckedSamples(lines, batch, loading_s)
-
-
-def _describe_transparency(layout: Layout, checked: Mapping[int, Mapping[str, int]]) -> list[str]:
-    """Return a line on the transparency that samples lose; nothing where they have none."""
-    files = [dropped_transparency(layout, index, n_channels)[:1] for index, n_channels in checked.items()]
-    paths = [path for of_sample in files for path in of_sample]
-    have = "has" if len(paths) == 1 else "have"
-    return (
-        [f"transparency   is dropped, which {len(paths)} of these samples {have}, such as {paths[0]}"] if paths else []
-    )
-
-
-def _load_samples(training: Training) -> tuple[list[Sample], dict[int, dict[str, int]]]:
-    """Load samples from all over the data set; return a batch of them, and the channels of all by index."""
-    dataset, batch_size = training.dataset(training.layout), training.config.train.batch_size
-    n_samples = len(training.layout)
-    indices = range(0, n_samples, -(-n_samples // max(CHECKED_SAMPLES, batch_size)))
-    samples, bad_samples = list[Sample](), BadSamples(n_samples)
-    channels: dict[int, dict[str, int]] = {}
-    for index in indices:
-        loaded = dataset[SampleKey(epoch=0, index=index)]
-        if isinstance(loaded, Exception):
-            raise loaded
-        bad_samples.add(loaded.replaces if isinstance(loaded, Replacement) else [])
-        check_size(training.config, loaded)
-        samples += [loaded] if len(samples) < batch_size else []
-        channels[index] = channels_of_images(loaded)
-    return samples, channels
-
-
-def layer_tables(method: Method, batch: Batch) -> list[str]:
-    """Return the networks layer by layer, as lines: outputs, parameters and arithmetic of one pass."""
-    with ExitStack() as stack:
-        watched = {
-            name: stack.enter_context(watched_layers(network.compute_copy)) for name, network in method.networks.items()
-        }
-        method.pass_once(batch)
-    return [line for name, layers in watched.items() for line in table(name, layers)]
-
-
-def activation_bytes(method: Method, batch: Batch) -> int:
-    """Compute the losses of a pass; return the bytes that are kept for the backward passes, without the weights."""
-    modules = [network.module for network in method.networks.values()]
-    known = {parameter.untyped_storage().data_ptr() for module in modules for parameter in module.parameters()}
-    kept: dict[int, int] = {}
-
-    def keep(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in known:
-            kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        losses = method.losses_of(batch)  # alive until the sum, so that no memory is counted twice
-    n_bytes = sum(kept.values())
-    del losses
-    return n_bytes
-
-
 def check_palettes(config: Config, splits: Splits) -> None:
-    """Raise DataError where label maps of any splits have different palettes, as far as CHECKED_SAMPLES of each show.
+    """Raise DataError where label maps have different palettes, in CHECKED_SAMPLES samples of each split.
 
     Raises:
         DataError: palettes differ, or the validation split cannot be used.
@@ -260,3 +154,48 @@ def _count_parameters(network: TrainedNetwork) -> str:
     n_parameters = sum(parameter.numel() for parameter in network.module.parameters())
     n_trained = sum(parameter.numel() for parameter in network.parameters)
     return f"{n_parameters:>12,} parameters{f', {n_trained:,} of them trained' if n_trained < n_parameters else ''}"
+
+
+def describe_validation(config: Config, splits: Splits, n_samples: int) -> list[str]:
+    """Return lines on the validation samples, with warnings where their figures would mislead."""
+    share, best = config.train.validation_share, config.checkpoint.best
+    line = f"validation     {counted(n_samples, 'sample')} of {splits.validation}"
+    if splits.held_back:
+        return [
+            f"validation     {n_samples} of {counted(len(splits.held_back), 'training sample')} held back by "
+            f"train.validation_share={share:g}{_groups(config, splits.train, splits.held_back)}",
+            *([] if config.train.validation_group else _shared(splits.train, splits.held_back)),
+        ]
+    if splits.validation != TRAIN:
+        return [f"{line}; train.validation_share has no effect" if share else line]
+    usual = max(USUAL_SHARE, smallest_share(splits.train))
+    remedy = f"add a split val, or hold samples back: train.validation_share={usual:g}"
+    if config.data.validation_split:
+        remedy = "name another data.validation_split, or leave it out"
+    return [
+        f"{line}, which are trained on: {remedy}",
+        *([f"warning        checkpoint.best={best} chooses by training samples"] if best != "none" else []),
+    ]
+
+
+def _groups(config: Config, train: Layout, held_back: Layout) -> str:
+    """Return how many groups are held back, of how many; empty without train.validation_group."""
+    pattern = config.train.validation_group
+    if pattern is None:
+        return ""
+    held, rest = (len(set(groups_of(layout.names, pattern))) for layout in (held_back, train))
+    each = ": each sample is one" if held + rest == len(held_back) + len(train) else ""
+    return f", {held} of {held + rest} groups of train.validation_group={pattern}{each}"
+
+
+def _shared(train: Layout, held_back: Layout) -> list[str]:
+    """Return a warning where names of both sides begin alike, as the slices of a patient do."""
+    shared = shared_beginnings(train.names, held_back.names)
+    if not shared:
+        return []
+    (ours, theirs), *others = shared
+    more = f", and {counted(len(others), 'other beginning')}" if others else ""
+    return [
+        f"warning        training and held-back names begin alike: {ours} and {theirs}{more}; if these are of one "
+        f"patient or scene, {suggested_setting(ours)} keeps them on one side"
+    ]

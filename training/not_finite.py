@@ -1,14 +1,27 @@
-"""Training that produces updates which are not finite, one after the other, is ended."""
+"""Numbers that are not finite, and the end of a training that produces nothing else."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from training.finite import NotFiniteError
+import torch
+from torch import Tensor
+
 from training.optimizer_group import OptimizerGroup
+from utils.errors import UserError
 
 CHECKED_EVERY_STEPS = 10  # a check waits for the device
 MAX_SKIPPED = 10  # updates left out in a row; so many cannot be a batch's fault
 MAX_SKIPPED_SCALED = 50  # under float16, where a scale that is too high is found by leaving updates out
+
+
+class NotFiniteError(UserError):
+    """Training has produced NaN or infinity, and continuing would not mend it."""
+
+
+def are_finite(tensors: Iterable[Tensor]) -> bool:
+    """Return whether no floating-point tensor holds NaN or infinity; waits for the device."""
+    checks = [tensor.isfinite().all() for tensor in tensors if tensor.is_floating_point()]
+    return not checks or bool(torch.stack([check.cpu() for check in checks]).all())
 
 
 class SkippedUpdates:

@@ -7,10 +7,21 @@ import torch
 from configs.load import load_config
 from data.batch import Batch
 from data.loader import read_fixed
-from training import step_time
+from training import dry_run
+from training.dry_run import describe_time, duration, layer_tables
 from training.setup import build_training
-from training.step_time import describe_time, duration
 from utils.distributed import World
+
+
+@pytest.mark.parametrize("retain_graph", ["true", "false"])
+def test_each_layer_is_listed_once(tiny_config: Path, retain_graph: str) -> None:
+    config = load_config(tiny_config, [f"train.retain_graph={retain_graph}"])
+    training = build_training(config, World(0, 1, torch.device("cpu")))
+    batch = Batch.of([read_fixed(training.layout, training.preprocessing, 0)])
+    lines = layer_tables(training.method, batch)
+    sums = [int(line.split()[2].replace(",", "")) for line in lines if line.startswith("in all")]
+    networks = training.method.networks.values()
+    assert sums == [sum(weight.numel() for weight in network.module.parameters()) for network in networks]
 
 
 @pytest.mark.parametrize(
@@ -41,7 +52,7 @@ def test_a_duration_has_its_two_largest_units(seconds: float, text: str) -> None
 def test_loading_counts_where_it_takes_longer(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, settings: list[str], loading_s: float, expected: str
 ) -> None:
-    monkeypatch.setattr(step_time, "time_steps", lambda *_: 0.25)
+    monkeypatch.setattr(dry_run, "time_steps", lambda *_: 0.25)
     config = load_config(tiny_config, ["train.max_steps=1000", *settings])
     training = build_training(config, World(0, 1, torch.device("cpu")))
     batch = Batch.of([read_fixed(training.layout, training.preprocessing, 0)])

@@ -11,8 +11,8 @@ import train
 from data.batch import DataError
 from tests.reliability.faults import PLACES, Fault, replacement
 from tests.runs import run
-from training import launch, state_json
-from training.state_json import STATE_FILE, write_state
+from training import launch, run_folder
+from training.run_folder import STATE_FILE, write_state
 from utils.checkpoint import CheckpointError
 from utils.cli import run_entry_point
 
@@ -77,7 +77,7 @@ def test_a_full_disk_has_room_for_the_state_that_replaces_another(
         raise OSError(28, "No space left on device")
 
     write_state(tmp_path, "failed", 1, reason="a long story")
-    monkeypatch.setattr(state_json, "replacing", full)
+    monkeypatch.setattr(run_folder, "replacing", full)
     write_state(tmp_path, "running", 2)
     assert json.loads((tmp_path / STATE_FILE).read_text())["step"] == 2
     assert not caplog.text

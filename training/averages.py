@@ -1,11 +1,11 @@
-"""Statistics of batch norm that belong to the averaged weights of the generator."""
+"""Moving averages of the weights of networks that translate, and the statistics of batch norm that belong to them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import nn
-from torch.optim.swa_utils import AveragedModel
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from configs import build
 from configs.schema import Config
@@ -19,10 +19,22 @@ from models.latent_inputs import choose_styles, draw_noise
 from models.running_statistics import batch_norms, estimating_statistics
 from models.spectral_norm import settle_spectral_norm
 from models.style_encoder import predicting_part
+from training.methods.method import Method
 from utils.distributed import World
 from utils.precision import Precision
 
 N_BATCHES = 20  # a running mean with batch norm's momentum of 0.1 has the variance of one of 19
+
+
+def make_average(network: nn.Module, decay: float) -> AveragedModel:
+    """Return a copy of `network` that `update_parameters` pulls towards it: weights are averaged, statistics copied.
+
+    The vectors of spectral norm are copied too; before the average is used, models.spectral_norm settles them.
+    Its count of updates stays on the CPU, where asking for it keeps no device waiting.
+    """
+    average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(decay))
+    average.requires_grad_(False)
+    return average
 
 
 @dataclass
@@ -47,7 +59,7 @@ class AverageStatistics:
     _step: int | None = field(init=False, default=None)
 
     def read(self) -> None:
-        """Read the batches into memory, before training: no save is to depend on the data set.
+        """Read the batches into memory before training, so that saving works even when the data set cannot be read.
 
         Raises:
             DataError: a sample cannot be used.
@@ -80,29 +92,34 @@ class AverageStatistics:
         return Batch.of(samples)
 
 
+def make_averages(method: Method, decay: float) -> dict[str, AveragedModel]:
+    """Return an average of each network that translates, by its name; none where the decay is 0."""
+    names = {translator.network for translator in method.translators.values()} if decay else set()
+    return {name: make_average(network.module, decay) for name, network in method.networks.items() if name in names}
+
+
 def build_average_statistics(
-    config: Config,
-    world: World,
-    layout: Layout,
-    precision: Precision,
-    average: AveragedModel,
-    conditioning: Conditioning,
-) -> AverageStatistics | None:
-    """Return what estimates the statistics of an average; None without batch norm in it.
+    config: Config, world: World, layout: Layout, method: Method, averages: Mapping[str, AveragedModel]
+) -> list[AverageStatistics]:
+    """Return what estimates the statistics of the averages that have batch norm.
 
     layout: the training samples, over which those of the batches are spread evenly.
     """
-    if not batch_norms(average.module):
-        return None
-    size = config.train.batch_size
+    size, translators = config.train.batch_size, method.translators.values()
+    conditionings = {translator.network: translator.conditioning for translator in translators}
     n_batches = min(N_BATCHES, len(layout) // (size * world.size))
     n_samples = n_batches * size * world.size
-    own = [(batch * world.size + world.rank) * size for batch in range(n_batches)]
-    return AverageStatistics(
-        predicting_part(average.module),
-        TrainingDataset(layout, build.build_preprocessing(config), config.run.seed, config.data.on_bad_sample),
-        [[SampleKey(0, number * len(layout) // n_samples) for number in range(begin, begin + size)] for begin in own],
-        conditioning,
-        precision,
-        world.device,
-    )
+    begins = [(batch * world.size + world.rank) * size for batch in range(n_batches)]
+    keys = [[SampleKey(0, n * len(layout) // n_samples) for n in range(begin, begin + size)] for begin in begins]
+    return [
+        AverageStatistics(
+            predicting_part(average.module),
+            TrainingDataset(layout, build.build_preprocessing(config), config.run.seed, config.data.on_bad_sample),
+            keys,
+            conditionings[name],
+            method.precision,
+            world.device,
+        )
+        for name, average in averages.items()
+        if batch_norms(average.module)
+    ]

@@ -1,0 +1,204 @@
+"""--dry-run: checks that write nothing, with the layers of the networks, the memory and the time that a run takes."""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from configs import build
+from configs.downloads import downloads, without_downloads
+from configs.schema import Config
+from data.bad_samples import BadSamples
+from data.batch import Batch, Sample
+from data.checks.transparency import channels_of_images, dropped_transparency
+from data.layout import Layout
+from data.loader import Replacement
+from data.sampler import SampleKey
+from training.disk_space import describe_shortage, size
+from training.methods.method import Method
+from training.model_summary import table, watched_layers
+from training.resume import ResumeOptions, continues_in, find_checkpoint_together, start
+from training.run_folder import run_folder
+from training.setup import Training, build_training
+from training.start_report import check_size, describe
+from utils.distributed import World
+from utils.log import logger
+
+CHECKED_SAMPLES = 100
+MOST_STEPS = 5
+ENOUGH_S = 5  # after which a step is not repeated
+
+
+def dry_run(config: Config, world: World, options: ResumeOptions) -> None:
+    """Check everything and print what would be done, and how long it takes; nothing is written or downloaded."""
+    build.prepare_device(config, world.device)
+    missing = downloads(config)
+    found = find_checkpoint_together(run_folder(config), options.source, world)
+    training = build_training(without_downloads(config), world, found)
+    training = replace(training, config=replace(config, data=training.config.data))
+    initialized = start(training, found, accepts_changed_data=options.accepts_changed_data)
+    shortage = describe_shortage(training, continues=continues_in(training.folder, options.source, found))
+    for line in [*describe(training), *initialized, *shortage, *(file.announcement for file in missing)]:
+        logger.info(line)
+    checked = check_samples(training)
+    for line in checked.lines:
+        logger.info(line)
+    for line in describe_time(training, checked.batch, checked.loading_s):
+        logger.info(line)
+
+
+@dataclass(frozen=True)
+class CheckedSamples:
+    """The findings of `check_samples`.
+
+    lines: the networks layer by layer, and the memory to expect. batch: the first samples, on the device.
+    loading_s: seconds that a sample took to be read and placed.
+    """
+
+    lines: list[str]
+    batch: Batch
+    loading_s: float
+
+
+def check_samples(training: Training) -> CheckedSamples:
+    """Load up to CHECKED_SAMPLES training samples from all over the data set, and compute the losses of a batch.
+
+    Raises:
+        ConfigError, DataError: a sample cannot be used, or is too small for the discriminator.
+    """
+    config, method = training.config, training.method
+    begin_s = time.perf_counter()
+    samples, checked = _load_samples(training)
+    n_checked = len(checked)
+    loading_s = (time.perf_counter() - begin_s) / n_checked
+    batch = Batch.of(samples).to(training.world.device)
+    networks = method.networks
+    n_kept_bytes = activation_bytes(method, batch)
+    weights = sum(network.n_weight_bytes for network in networks.values())
+    gradients = sum(network.n_gradient_bytes for network in networks.values())
+    lines = [
+        *layer_tables(method, batch),
+        f"memory         about {size(3 * weights + gradients + n_kept_bytes)}: {size(weights)} of weights, twice that "
+        f"of moments, {size(gradients)} of gradients, {size(n_kept_bytes)} kept for the backward passes of a batch",
+        f"checkpoint     about {size(training.run_state.n_bytes)}, {config.checkpoint.keep or 'all'} of them are kept",
+        f"checked        {n_checked} of {len(training.layout)} training samples, networks and losses on a batch of "
+        "them: good",
+        *_describe_transparency(training.layout, checked),
+    ]
+    return CheckedSamples(lines, batch, loading_s)
+
+
+def _describe_transparency(layout: Layout, checked: Mapping[int, Mapping[str, int]]) -> list[str]:
+    """Return a line on the transparency that samples lose; nothing where they have none."""
+    files = [dropped_transparency(layout, index, n_channels)[:1] for index, n_channels in checked.items()]
+    paths = [path for of_sample in files for path in of_sample]
+    have = "has" if len(paths) == 1 else "have"
+    return (
+        [f"transparency   is dropped, which {len(paths)} of these samples {have}, such as {paths[0]}"] if paths else []
+    )
+
+
+def _load_samples(training: Training) -> tuple[list[Sample], dict[int, dict[str, int]]]:
+    """Load samples from all over the data set; return a batch of them, and the channels of all by index."""
+    dataset, batch_size = training.dataset(training.layout), training.config.train.batch_size
+    n_samples = len(training.layout)
+    indices = range(0, n_samples, -(-n_samples // max(CHECKED_SAMPLES, batch_size)))
+    samples, bad_samples = list[Sample](), BadSamples(n_samples)
+    channels: dict[int, dict[str, int]] = {}
+    for index in indices:
+        loaded = dataset[SampleKey(epoch=0, index=index)]
+        if isinstance(loaded, Exception):
+            raise loaded
+        bad_samples.add(loaded.replaces if isinstance(loaded, Replacement) else [])
+        check_size(training.config, loaded)
+        samples += [loaded] if len(samples) < batch_size else []
+        channels[index] = channels_of_images(loaded)
+    return samples, channels
+
+
+def layer_tables(method: Method, batch: Batch) -> list[str]:
+    """Return the networks layer by layer, as lines: outputs, parameters and arithmetic of one pass."""
+    with ExitStack() as stack:
+        watched = {
+            name: stack.enter_context(watched_layers(network.compute_copy)) for name, network in method.networks.items()
+        }
+        method.pass_once(batch)
+    return [line for name, layers in watched.items() for line in table(name, layers)]
+
+
+def activation_bytes(method: Method, batch: Batch) -> int:
+    """Compute the losses of a pass; return the bytes that are kept for the backward passes, without the weights."""
+    modules = [network.module for network in method.networks.values()]
+    known = {parameter.untyped_storage().data_ptr() for module in modules for parameter in module.parameters()}
+    kept: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in known:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        losses = method.losses_of(batch)  # alive until the sum, so that no memory is counted twice
+    n_bytes = sum(kept.values())
+    del losses
+    return n_bytes
+
+
+def describe_time(training: Training, batch: Batch, loading_s: float) -> list[str]:
+    """Return a line of the plan: how long the remaining steps take. The networks are changed by some steps.
+
+    batch: on the device. loading_s: seconds that a sample takes to be read and placed.
+    """
+    config, n_steps = training.config, training.total_steps - training.run_state.loop.step
+    if n_steps <= 0:
+        return []
+    computing_s = time_steps(training, batch)
+    n_workers = build.count_workers(config.data, training.world.local_size)
+    waiting_s = 0.0 if config.data.cache != "none" else loading_s * len(batch.names) * config.batches_per_step
+    step_s = max(computing_s, waiting_s / n_workers) if n_workers else computing_s + waiting_s
+    limit = ", most of it loading" if step_s > 2 * computing_s else ""
+    return [f"time           about {duration(n_steps * step_s)} ({step_s:.2g} s a step{limit})"]
+
+
+def time_steps(training: Training, batch: Batch) -> float:
+    """Return the median of the seconds of a few steps with `batch`, after one that is not counted."""
+    config, world, device = training.config, training.world, training.world.device
+    step = training.method.step
+    batches = [[batch] * config.train.accumulation_steps] * config.train.discriminator_steps
+    step(batches)
+    durations_s: list[float] = []
+    while len(durations_s) < MOST_STEPS:
+        durations_s.append(_time(lambda: step(batches), device))
+        if world.all_reduce_max(int(sum(durations_s) > ENOUGH_S)):  # each process has to make as many
+            break
+    return statistics.median(durations_s)
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in its two largest units: 45 s, 12 min, 2 h 10 min, 3 days 4 h."""
+    minutes, hours = round(seconds / 60), round(seconds / 3600)
+    if round(seconds) < 60:
+        return f"{max(1, round(seconds))} s"
+    if minutes < 60:
+        return f"{minutes} min"
+    if hours < 48:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{hours // 24} days {hours % 24} h"
+
+
+def _time(work: Callable[[], None], device: torch.device) -> float:
+    _wait_for(device)
+    begin_s = time.perf_counter()
+    work()
+    _wait_for(device)
+    return time.perf_counter() - begin_s
+
+
+def _wait_for(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -1,0 +1,88 @@
+"""The data of a run: the samples that it is trained on and validated with, and the ranges of their values."""
+
+from dataclasses import dataclass, replace
+
+from configs import build
+from configs.load import config_from_dict
+from configs.measured_ranges import undecided_sides, with_measured_ranges
+from configs.schema import Config
+from configs.splits import HELD_BACK, TRAIN, divided, validation_split
+from data.groups import groups_of
+from data.layout import Layout
+from data.subset import smallest_share
+from utils.checkpoint_folder import LoadedCheckpoint
+from utils.distributed import World
+from utils.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The training samples, and where those of the validations come from.
+
+    validation: name of their split: TRAIN where they are trained on too, HELD_BACK where train.validation_share keeps
+        them out of training.
+    held_back: those samples; None in the other cases.
+    """
+
+    train: Layout
+    validation: str
+    held_back: Layout | None = None
+
+    def open_validation(self, config: Config) -> Layout:
+        """Return the layout that the validation samples are read from.
+
+        Raises:
+            DataError: a folder of the validation split is missing, or a file has no partner.
+        """
+        if self.validation == TRAIN:
+            return self.train
+        return self.held_back or build.build_layout(config, self.validation, needs_targets=True)
+
+
+def open_splits(config: Config) -> Splits:
+    """Return the splits of a run.
+
+    Raises:
+        DataError: a folder is missing or empty, or a file has no partner.
+        ConfigError: train.validation_share holds back no sample, or all; or train.validation_group finds no group.
+    """
+    train, share = build.build_layout(config, TRAIN, needs_targets=True), config.train.validation_share
+    own, group = validation_split(config), config.train.validation_group
+    if own or not share:
+        return Splits(train, own or TRAIN)
+    rest, held_back = divided(config, train)
+    if not len(rest) or not len(held_back):
+        which, remedy = ("every", "lower it")
+        if not len(held_back):
+            which, remedy = ("no", f"raise it to {smallest_share(train, group):g} or more")
+        drawn = f"sample of {len(train)}" if group is None else f"group of {len(set(groups_of(train.names, group)))}"
+        raise ConfigError(f"train.validation_share is {share:g}, which holds back {which} {drawn}: {remedy}")
+    return Splits(rest, HELD_BACK, held_back)
+
+
+def open_data(config: Config, world: World, found: LoadedCheckpoint | None) -> tuple[Config, Splits]:
+    """Return the splits of a run, and the configuration with the ranges of images that are not 8-bit RGB.
+
+    found: the checkpoint that the run resumes from. Its ranges are kept, so that a data set that has changed does not
+        change the values that the networks take. A new run measures them.
+
+    Raises:
+        DataError, ConfigError: see `open_splits`; or a file cannot be used.
+    """
+    splits = open_splits(config)
+    sides = undecided_sides(config.data, splits.train)
+    if not world.gather(bool(sides))[0]:
+        return config, splits
+    data = config.data
+    if found:
+        saved = config_from_dict(found.state.get("config"), str(found.path)).data
+        data = replace(
+            data,
+            source_range=data.source_range or saved.source_range,
+            target_range=data.target_range or saved.target_range,
+            target_files=data.target_files or saved.target_files,
+        )
+    else:
+        data = world.gather(with_measured_ranges(config, splits.train, sides).data if world.is_main else None)[0]
+    config = replace(config, data=data)
+    return config, open_splits(config)
