@@ -119,7 +119,7 @@ def main(argv: Sequence[str]) -> None:
         from inference.request import Request  # imports torch, which takes seconds
         from inference.translate import translate
 
-    translate(Request(**vars(arguments)))
+    translate(Request.of(vars(arguments)))
 
 
 if __name__ == "__main__":

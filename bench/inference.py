@@ -25,7 +25,7 @@ from data.batch import Batch
 from data.conditioning import images_to_uint8
 from inference.inputs import build_input
 from inference.load import load_generator
-from inference.request import Request
+from inference.request import ComputeOptions, DrawingOptions, InputOptions
 from inference.setup import build_predictor
 from inference.translate import translate_all
 from utils.checkpoint import save_checkpoint
@@ -124,29 +124,10 @@ def plain_loop(case: Case, device: torch.device, folder: Path) -> Work:
 
 def program(side: str, device: torch.device, folder: Path) -> Work:
     """Return the translation as test.py does it with a loaded generator."""
-    request = Request(
-        checkpoint=checkpoint_path(folder, 1),
-        input=(folder / "labels",),
-        instances=folder / "instances",
-        targets=None,
-        features=None,
-        clusters=None,
-        feature_maps=None,
-        noise=False,
-        seed=0,
-        split=None,
-        output=folder / side,
-        weights="ema",
-        opt_level=level_of(side),
-        dtype="auto",
-        compile="off",
-        batch_size=1,
-        device="cuda" if device.type == "cuda" else "cpu",
-        overrides=(),
-    )
     loaded = load_generator(checkpoint_path(folder, 1))
-    predictor = build_predictor(loaded, None, device, request, compiles=side == COMPILED)
-    layout = build_input(loaded, None, request)
+    compute = ComputeOptions(opt_level=level_of(side))
+    predictor = build_predictor(loaded, device, compute, DrawingOptions(), compiles=side == COMPILED)
+    layout = build_input(loaded, None, InputOptions([folder / "labels"], instances=folder / "instances"))
     return lambda: translate_all(loaded, predictor, layout, folder / side, batch_size=1)
 
 

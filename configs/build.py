@@ -91,14 +91,14 @@ def build_conditioning(config: Config) -> Conditioning:
     )
 
 
-def beyond_8_bit(config: Config) -> str | None:
+def beyond_8_bit(data: DataConfig, conditioning: Conditioning) -> str | None:
     """Return what a generator takes or makes that no exported page and no video holds; None without such.
 
     A phrase for messages, such as `translates images that are not 8-bit RGB`.
     """
-    if config.data.is_stacked:
+    if data.is_stacked:
         return "takes sources of several folders"
-    return None if build_conditioning(config).is_8_bit else "translates images that are not 8-bit RGB"
+    return None if conditioning.is_8_bit else "translates images that are not 8-bit RGB"
 
 
 def _further_channels(data: DataConfig) -> int:

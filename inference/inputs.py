@@ -20,10 +20,10 @@ from data.layout import Layout, Origin, PairingError
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
 from data.stacked_sources import further_kinds
-from inference.feature_sampler import FeatureSampler, sample_config
 from inference.joined_pictures import without_joined_pictures
 from inference.load import LoadedGenerator
-from inference.request import Request
+from inference.request import InputOptions
+from inference.sampling import FeatureSampler, sampled
 from models.feature_encoder import FeatureConditionedGenerator
 from utils.distributed import World
 from utils.label_colors import LabelColors
@@ -32,16 +32,16 @@ from utils.text import counted
 STANDARD_INPUT = Path("-")
 
 
-def with_listed_inputs(request: Request, world: World) -> Request:
+def with_listed_inputs(request: InputOptions, world: World) -> InputOptions:
     """Return the request with the paths from standard input in place of `-`; the main process reads them for all.
 
     Raises:
         DataError: standard input holds no path.
     """
-    if STANDARD_INPUT not in request.input:
+    if STANDARD_INPUT not in request.paths:
         return request
     (listed, *_) = world.gather(read_list() if world.is_main else [])
-    return replace(request, input=[*(path for path in request.input if path != STANDARD_INPUT), *listed])
+    return replace(request, paths=[*(path for path in request.paths if path != STANDARD_INPUT), *listed])
 
 
 def read_list() -> list[Path]:
@@ -56,15 +56,15 @@ def read_list() -> list[Path]:
     return paths
 
 
-def build_input(loaded: LoadedGenerator, feature_sampler: FeatureSampler | None, request: Request) -> Layout:
+def build_input(loaded: LoadedGenerator, feature_sampler: FeatureSampler | None, request: InputOptions) -> Layout:
     """Return the samples to translate: those of --input, or a split of the data set that the generator was trained on.
 
     Raises:
         DataError: a folder is missing or empty, a file lacks a partner, or the generator needs maps that are not named.
     """
-    config = sample_config(loaded.config, feature_sampler)
-    conditioning = build.build_conditioning(config)
-    if request.input:
+    loaded = sampled(loaded, feature_sampler)
+    config, conditioning = loaded.config, loaded.conditioning
+    if request.paths:
         can_take_labels = feature_sampler is not None and not conditioning.instance_edges
         _check_maps_are_named(request, config, conditioning, can_take_labels=can_take_labels)
         layout = _named_input(request, config, conditioning)
@@ -81,7 +81,7 @@ def build_input(loaded: LoadedGenerator, feature_sampler: FeatureSampler | None,
 
 
 def _check_maps_are_named(
-    request: Request, config: Config, conditioning: Conditioning, *, can_take_labels: bool
+    request: InputOptions, config: Config, conditioning: Conditioning, *, can_take_labels: bool
 ) -> None:
     """Raise DataError unless --input is accompanied by the other maps that the generator needs."""
     if build.reads_instances(config) and request.instances is None:
@@ -94,16 +94,16 @@ def _check_maps_are_named(
         )
 
 
-def _named_input(request: Request, config: Config, conditioning: Conditioning) -> Layout:
+def _named_input(request: InputOptions, config: Config, conditioning: Conditioning) -> Layout:
     """Return the samples of --input; in a single folder, partners may have other endings of their names."""
     instances, forms = request.instances if conditioning.needs_instances else None, trained_forms(config.data)
     features = request.feature_maps if conditioning.features == "precomputed" else None
     makes_instances = conditioning.needs_instances and instances is None
     label_maps = label_map_settings(config.data, needs_instances=makes_instances)
-    first, *others = request.input
+    first, *others = request.paths
     is_stacked = config.data.is_stacked
     if is_stacked:
-        _check_stack(request.input, config.data.source_folder)
+        _check_stack(request.paths, config.data.source_folder)
     if _is_folder(first) and (is_stacked or not others):
         return PairedFolders(
             source_folder=first,
@@ -117,7 +117,7 @@ def _named_input(request: Request, config: Config, conditioning: Conditioning) -
             **label_maps,
         )
     return ListedImages(
-        [first] if is_stacked else request.input,
+        [first] if is_stacked else request.paths,
         further_files=others if is_stacked else [],
         target_folder=request.targets,
         instance_folder=instances,

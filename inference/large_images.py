@@ -10,13 +10,12 @@ from data.batch import Batch, DataError, Sample
 from data.files.stored_images import ROW_SUFFIXES, StoredForm, stored_rows
 from data.layout import Layout
 from data.preprocessing import Preprocessing
-from inference.image_parts import ImageParts
+from inference.image_store import reduced, reduced_rows
 from inference.outputs import Results, Sizes
 from inference.padding import PaddedSample, Padding
-from inference.predictor import Predictor
-from inference.reduction import reduced, reduced_rows
+from inference.predictor import ImageParts, Predictor
 from inference.source_values import SourceValues
-from inference.window import Window
+from inference.windows import Window
 
 
 @dataclass(frozen=True)

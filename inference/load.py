@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from configs.image_sides import image_sides
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
 from configs.without_paths import without_paths
+from data.conditioning import Conditioning
 from inference.original_folder import NetworkKind, original_file
 from inference.original_weights import original_generator, original_network
 from models.feature_encoder import FeatureEncoder
@@ -48,6 +50,22 @@ OF_OTHER_PROGRAMS = (".pt2", ".onnx")
 
 
 @dataclass(frozen=True)
+class OriginalInputs:
+    """The input channels of an original's generator beside its source, which its file does not tell apart.
+
+    has_instances: whether one of them holds the instance edges. n_features: how many hold instance features.
+    features_are_drawn: whether these are sampled from clusters; otherwise they are precomputed maps.
+    """
+
+    has_instances: bool = False
+    n_features: int = 0
+    features_are_drawn: bool = False
+
+
+SOURCE_ALONE = OriginalInputs()
+
+
+@dataclass(frozen=True)
 class LoadedGenerator:
     """A generator with its weights, on the CPU.
 
@@ -69,6 +87,11 @@ class LoadedGenerator:
         """The name of the run, or of an original's file."""
         is_in_run = self.step is not None and self.file.suffix != SUFFIX
         return self.file.resolve().parent.name if is_in_run else self.config.run.name
+
+    @cached_property
+    def conditioning(self) -> Conditioning:
+        """The maps that the generator is conditioned on."""
+        return build.build_conditioning(self.config)
 
     def facts(self) -> dict[str, str]:
         """Return the metadata of an exported file: settings and step as JSON, and the sizes that it accepts.
@@ -142,18 +165,14 @@ def load_generator(
     file: Path,
     overrides: Sequence[str] = (),
     *,
-    has_instances: bool = False,
-    n_features: int = 0,
-    features_are_drawn: bool = False,
+    original: OriginalInputs = SOURCE_ALONE,
     raw_weights: bool = False,
 ) -> LoadedGenerator:
     """Read a generator from a checkpoint, an exported .safetensors file or an original's file.
 
     overrides: `section.key=value` in place of the file's settings.
     raw_weights: of a checkpoint, the weights as trained, not their moving average.
-    has_instances: of an original's file, whether one of the input channels holds the instance edges.
-    n_features: of an original's file, how many of the input channels hold instance features.
-    features_are_drawn: whether those features are sampled from clusters; otherwise they are precomputed maps.
+    original: the inputs of the generator of an original's file.
 
     Raises:
         CheckpointError, OriginalWeightsError, ConfigError: the file or an override cannot be used.
@@ -162,14 +181,7 @@ def load_generator(
         return _load_exported(file, overrides)
     state = read_weights_file(file, is_mapped=True)
     if not is_training_state(state):
-        generator, config = original_generator(
-            file,
-            state,
-            overrides,
-            has_instances=has_instances,
-            n_features=n_features,
-            features_are_drawn=features_are_drawn,
-        )
+        generator, config = original_generator(file, state, overrides, **vars(original))
         return LoadedGenerator(file, config, None, generator)
     check_training_state(state, file, needed_keys=["config", "step"])
     config = config_from_dict(state["config"], str(file), overrides)

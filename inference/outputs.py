@@ -17,9 +17,8 @@ from data.files.pixel_rows import Bands
 from data.files.size_guard import TooLargeError
 from data.layout import Layout
 from inference.contact_sheet import SHEET_WIDTH, SheetSample, contact_sheet, thumbnail
-from inference.image_store import ImageStore
+from inference.image_store import ImageStore, Reduction
 from inference.output_folder import INDEX, KINDS, METRICS, SHEET, gallery_image, is_foreign
-from inference.reduction import Reduction
 from metrics.constant_color import ConstantColorBaseline
 from metrics.evaluator import TITLES, Evaluator, Measurement, Summary, shown
 from metrics.segmentation import class_table

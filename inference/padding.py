@@ -11,7 +11,7 @@ from torch import Tensor
 from data.batch import DataError, Sample
 from data.layout import Layout
 from data.preprocessing import Preprocessing, place
-from inference.window import Window
+from inference.windows import Window
 
 
 @dataclass(frozen=True)

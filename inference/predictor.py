@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Self
 
 import torch
@@ -10,12 +11,12 @@ from torch import Tensor, nn
 
 from data.batch import Batch, Sample
 from data.conditioning import Conditioning
-from inference.feature_sampler import FeatureSampler, image_seed
-from inference.image_parts import ImageParts
+from data.files.stored_images import StoredRows
+from inference.padding import Padding
 from inference.pictures import picture, scaled_picture
-from inference.style_image import StyleImage
+from inference.sampling import FeatureSampler, StyleImage, image_seed
 from inference.tiling import TiledNetwork, means_of_bands
-from inference.window import Window
+from inference.windows import Window
 from models.feature_encoder import average_in_instances
 from models.latent_inputs import choose_styles, draw_noise, takes_noise, takes_style
 from utils.palette import colorize
@@ -37,6 +38,53 @@ class Tiles:
     def side(self) -> int:
         """The side of a tile, in pixels of the source or of its translation, whichever is larger."""
         return self.generator.tile
+
+
+@dataclass(frozen=True)
+class ImageParts:
+    """An image of sides that a network accepts.
+
+    read: returns the maps inside a window, as a batch of one.
+    """
+
+    name: str
+    height: int
+    width: int
+    read: Callable[[Window], Batch]
+
+    @classmethod
+    def of(cls, batch: Batch) -> Self:
+        """Return an image that is in memory, as a batch of one."""
+        (name,) = batch.names
+        height, width = batch.source.shape[-2:]
+        return cls(name, height, width, lambda window: batch.mapped(window.cut))
+
+    @classmethod
+    def of_rows(cls, name: str, rows: StoredRows, padding: Padding) -> Self:
+        """Return a source in an open file, padded as it is read; the rows of the last part stay in memory."""
+        read_rows: Callable[[int, int], Tensor] = lru_cache(maxsize=1)(rows.read)
+
+        def read(window: Window) -> Batch:
+            places, columns = padding.rows[window.top : window.bottom], padding.columns[window.left : window.right]
+            first = int(places.min())
+            source = read_rows(first, int(places.max()) + 1)[:, (places - first)[:, None], columns]
+            return Batch((name,), source[None], None, None)
+
+        return cls(name, len(padding.rows), len(padding.columns), read)
+
+    @property
+    def window(self) -> Window:
+        """The window of all pixels."""
+        return Window(0, self.height, 0, self.width)
+
+    def mirrored(self) -> Self:
+        """Return the mirror image."""
+
+        def read(window: Window) -> Batch:
+            other = replace(window, left=self.width - window.right, right=self.width - window.left)
+            return self.read(other).mapped(lambda images: images.flip(-1))
+
+        return replace(self, read=read)
 
 
 @dataclass(frozen=True)

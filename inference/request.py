@@ -1,54 +1,105 @@
-"""The options of test.py as one typed object."""
+"""The options of a translation, divided by what they concern; each field is the option of test.py of that name."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
 from utils.precision import OptLevel
+from utils.signatures import accepted
 
 Existing = Literal["refuse", "replace", "keep"]
 
 
 @dataclass(frozen=True)
-class Request:
-    """The images to translate, the generator and the settings; each field is the option of test.py of that name.
+class GeneratorOptions:
+    """The generator, by default of the newest run, and the settings that replace its own."""
 
-    None and an empty `input` stand for the option's default.
+    checkpoint: Path | None = None
+    weights: Literal["ema", "raw"] = "ema"
+    overrides: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class InputOptions:
+    """The images to translate, by default the test split, and the maps beside them.
+
+    paths: of the option --input.
     """
 
-    checkpoint: Path | None
-    input: Sequence[Path]
-    instances: Path | None
-    targets: Path | None
-    features: Literal["sampled", "given"] | None
-    clusters: Path | None
-    feature_maps: Path | None
-    noise: bool
-    seed: int
-    split: str | None
-    output: Path | None
-    weights: Literal["ema", "raw"]
-    opt_level: OptLevel | None
-    dtype: Literal["auto", "float16", "bfloat16"]
-    compile: Literal["auto", "on", "off"]
-    batch_size: int
-    device: Literal["auto", "cpu", "cuda"]
-    overrides: Sequence[str]
-    size: Literal["own", "trained"] | None = None
+    paths: Sequence[Path] = ()
+    split: str | None = None
+    instances: Path | None = None
+    targets: Path | None = None
+    feature_maps: Path | None = None
+    side: Literal["A", "B", "none"] | None = None
+
+
+@dataclass(frozen=True)
+class DrawingOptions:
+    """The instance features, noise and style of each image: drawn by a seed, or of an image."""
+
+    features: Literal["sampled", "given"] | None = None
+    clusters: Path | None = None
+    noise: bool = False
+    seed: int = 0
+    style: Path | None = None
+
+
+@dataclass(frozen=True)
+class ComputeOptions:
+    """How translations are computed, and on what."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    opt_level: OptLevel | None = None
+    dtype: Literal["auto", "float16", "bfloat16"] = "auto"
+    compile: Literal["auto", "on", "off"] = "auto"
+    batch_size: int = 1
     tile: int | None = None
     overlap: int | None = None
     tta: Literal["flip"] | None = None
-    side: Literal["A", "B", "none"] | None = None
-    existing: Existing = "refuse"
-    frames: Path | None = None
-    style: Path | None = None
     max_pixels: int | None = None
 
-    @property
-    def keeps_sizes(self) -> bool:
-        """Whether images are translated at their own size: by default those of --input, unless an override sets one."""
-        if self.size is not None:
-            return self.size == "own"
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """Where results are written, and what happens to existing ones.
+
+    path: of the option --output.
+    """
+
+    path: Path | None = None
+    existing: Existing = "refuse"
+    frames: Path | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """All options of test.py.
+
+    keeps_sizes: whether images are translated at their own size.
+    """
+
+    generator: GeneratorOptions = GeneratorOptions()
+    input: InputOptions = InputOptions()
+    drawing: DrawingOptions = DrawingOptions()
+    compute: ComputeOptions = ComputeOptions()
+    output: OutputOptions = OutputOptions()
+    keeps_sizes: bool = False
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Self:
+        """Return the request of the options of test.py, by name.
+
+        Images keep their sizes by default where --input names them, unless an override sets a size.
+        """
         sizing = ("data.preprocess=", "data.load_", "data.crop_")
-        return bool(self.input) and not any(override.startswith(sizing) for override in self.overrides)
+        keeps_sizes = bool(options["input"]) and not any(word.startswith(sizing) for word in options["overrides"])
+        return cls(
+            GeneratorOptions(**accepted(GeneratorOptions, options)),
+            InputOptions(paths=options["input"], **accepted(InputOptions, options)),
+            DrawingOptions(**accepted(DrawingOptions, options)),
+            ComputeOptions(**accepted(ComputeOptions, options)),
+            OutputOptions(path=options["output"], **accepted(OutputOptions, options)),
+            keeps_sizes=keeps_sizes if options["size"] is None else options["size"] == "own",
+        )

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from inference.stages import IMAGE, Stage, cut_at_norms
-from inference.tensor_file import TensorFile
-from inference.window import Window
+from inference.windows import TensorFile, Window
 
 
 class TiledNetwork:

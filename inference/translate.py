@@ -1,6 +1,7 @@
 """The work of test.py: from a request to images, a contact sheet, a gallery and metrics, or to a video."""
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tqdm import tqdm
@@ -11,21 +12,21 @@ from configs.stored_images import stored_forms, trained_forms, value_ranges
 from data.batch import Batch, DataError
 from data.files.size_guard import pixels_allowed
 from data.layout import Layout
-from inference.feature_sampler import sample_config
 from inference.image_store import image_store
 from inference.inputs import build_input, with_listed_inputs
 from inference.large_images import LargeImages
 from inference.load import LoadedGenerator
-from inference.origin_record import origin_of, record_origin
-from inference.output_folder import default_output, prepare_output
+from inference.output_folder import default_output, origin_of, prepare_output, record_origin
 from inference.outputs import Results
 from inference.padding import read_batches, read_padded
 from inference.predictor import Predictor
 from inference.request import Existing, Request
+from inference.sampling import encode_style, sampled
 from inference.setup import (
     build_predictor,
     choose_feature_sampler,
     load_generator_together,
+    original_inputs,
     pixels_of_one_size,
     prepare_device,
     report_features,
@@ -34,7 +35,6 @@ from inference.setup import (
     with_tiles,
 )
 from inference.source_values import SourceValues, warn_of_frames
-from inference.style_image import encode_style
 from inference.video import translate_video, video_of
 from metrics.evaluator import Evaluator
 from utils.distributed import World, joined_world
@@ -49,34 +49,47 @@ def translate(request: Request) -> None:
     Raises:
         UserError, OSError: a file, a folder or a setting cannot be used.
     """
-    world_of_device = joined_world(request.device, timeout_s=LONGEST_WAIT_S, option="--device ")
-    with world_of_device as world, pixels_allowed(request.max_pixels):
+    world_of_device = joined_world(request.compute.device, timeout_s=LONGEST_WAIT_S, option="--device ")
+    with world_of_device as world, pixels_allowed(request.compute.max_pixels):
         log_to_console(is_main=world.is_main)
-        request = with_listed_inputs(request, world)
+        request = replace(request, input=with_listed_inputs(request.input, world))
         if video := video_of(request):
             translate_video(video, request, world)
             return
-        prepare_device(world.device, request)
-        loaded = load_generator_together(request, world)
-        feature_sampler = choose_feature_sampler(loaded, request)
-        style = encode_style(loaded, request.style)
-        layout = build_input(loaded, feature_sampler, request)
-        output = request.output or default_output(loaded, request)
-        prepare_output(output, layout, request.existing, image_store(loaded.config).suffix)
-        report_sizes(loaded, request)
-        compiles = should_compile(loaded, lambda: pixels_of_one_size(layout, request), world.device, request)
-        predictor = build_predictor(loaded, feature_sampler, world.device, request, style=style, compiles=compiles)
-        report_features(loaded, predictor, request)
-        predictor = with_tiles(predictor, loaded, request, output)
+        given, drawing, compute = request.input, request.drawing, request.compute
+        prepare_device(world.device, is_of_one_size=not request.keeps_sizes)
+        has_feature_maps = given.feature_maps is not None
+        original = original_inputs(
+            drawing.clusters, has_instances=given.instances is not None, has_feature_maps=has_feature_maps
+        )
+        loaded = load_generator_together(request.generator, original, world)
+        feature_sampler = choose_feature_sampler(loaded, drawing)
+        style = encode_style(loaded, drawing.style)
+        layout = build_input(loaded, feature_sampler, given)
+        output = request.output.path or default_output(loaded, given)
+        prepare_output(output, layout, request.output.existing, image_store(loaded.config).suffix)
+        report_sizes(loaded, keeps_sizes=request.keeps_sizes)
+        compiles = should_compile(
+            loaded,
+            lambda: pixels_of_one_size(layout, keeps_sizes=request.keeps_sizes),
+            world.device,
+            compute,
+            has_noise=drawing.noise,
+        )
+        predictor = build_predictor(
+            loaded, world.device, compute, drawing, feature_sampler=feature_sampler, style=style, compiles=compiles
+        )
+        report_features(loaded, predictor, drawing, given)
+        predictor = with_tiles(predictor, loaded, compute, output)
         translate_all(
             loaded,
             predictor,
             layout,
             output,
-            request.batch_size,
-            split=None if request.input else request.split or loaded.config.data.test_split,
+            compute.batch_size,
+            split=None if given.paths else given.split or loaded.config.data.test_split,
             keeps_sizes=request.keeps_sizes,
-            existing=request.existing,
+            existing=request.output.existing,
             world=world,
         )
 
@@ -106,7 +119,7 @@ def translate_all(
             keep are of another origin.
     """
     world = world or World(0, 1, predictor.device)
-    config = sample_config(loaded.config, predictor.feature_sampler)
+    config = sampled(loaded, predictor.feature_sampler).config
     has_targets = _has_targets(layout)
     store = image_store(config)
     origin = origin_of(loaded, predictor, layout, split=split, keeps_sizes=keeps_sizes) if world.is_main else {}

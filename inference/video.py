@@ -2,33 +2,40 @@
 
 import errno
 import os
+import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
 from configs import build
-from configs.schema import Config
 from data.batch import Batch, DataError, Sample
+from data.files.image_files import read_rgb, write_png
 from data.files.video_file import Frame, VideoFile, is_video, require_av
 from data.files.video_writer import WRITABLE_SUFFIXES, VideoWriter
 from data.preprocessing import Preprocessing
-from inference.frame_folder import FrameFolder
-from inference.load import LoadedGenerator
-from inference.origin_record import generator_origin
-from inference.output_folder import default_output
+from inference.load import SOURCE_ALONE, LoadedGenerator
+from inference.output_folder import (
+    as_recorded,
+    default_output,
+    generator_origin,
+    other_origin,
+    read_record,
+    write_record,
+)
 from inference.padding import PaddedSample, fitted
 from inference.predictor import Predictor
-from inference.request import Request
+from inference.request import InputOptions, OutputOptions, Request
+from inference.sampling import encode_style
 from inference.setup import (
     build_predictor,
     load_requested_generator,
@@ -38,7 +45,6 @@ from inference.setup import (
     should_compile,
     with_tiles,
 )
-from inference.style_image import encode_style
 from utils.atomic_file import replacing
 from utils.digest import sha256_of_file
 from utils.distributed import World
@@ -47,6 +53,9 @@ from utils.log import logger
 from utils.signals import available
 from utils.text import counted
 
+FRAMES_RECORD = "origin.json"
+_FRAME = re.compile(r"\d{6,}\.png")
+
 
 def video_of(request: Request) -> Path | None:
     """Return the video that a request translates; None where it translates images.
@@ -54,10 +63,11 @@ def video_of(request: Request) -> Path | None:
     Raises:
         DataError: a video is one of several inputs, or --frames is given without a video.
     """
-    videos = [path for path in request.input if is_video(path)]
-    if videos and len(request.input) > 1:
-        raise DataError(f"--input: {videos[0]} is one of {len(request.input)} inputs. Translate each video by itself.")
-    if request.frames and not videos:
+    paths = request.input.paths
+    videos = [path for path in paths if is_video(path)]
+    if videos and len(paths) > 1:
+        raise DataError(f"--input: {videos[0]} is one of {len(paths)} inputs. Translate each video by itself.")
+    if request.output.frames and not videos:
         raise DataError("--frames: keeps the frames of a video. Name a video with --input, or remove --frames.")
     return videos[0] if videos else None
 
@@ -72,41 +82,48 @@ def translate_video(path: Path, request: Request, world: World) -> None:
     _check_request(path, request, world)
     require_av(f"--input {path}")
     video = VideoFile(path)
-    prepare_device(world.device, request)
-    loaded = load_requested_generator(request)
+    drawing, compute, wanted = request.drawing, request.compute, request.output
+    prepare_device(world.device, is_of_one_size=not request.keeps_sizes)
+    loaded = load_requested_generator(request.generator, SOURCE_ALONE)
     _check_generator(path, loaded)
-    style = encode_style(loaded, request.style)
-    output = request.output or _default_output(loaded, request)
-    _prepare_output(output, path, request)
-    report_sizes(loaded, request)
-    compiles = should_compile(loaded, lambda: (video.n_frames or 0) * video.height * video.width, world.device, request)
-    predictor = build_predictor(loaded, None, world.device, request, style=style, compiles=compiles)
-    report_features(loaded, predictor, request)
-    predictor = with_tiles(predictor, loaded, request, output.parent)
+    style = encode_style(loaded, drawing.style)
+    output = wanted.path or _default_output(path, loaded, request.input)
+    _prepare_output(output, path, wanted)
+    report_sizes(loaded, keeps_sizes=request.keeps_sizes)
+    compiles = should_compile(
+        loaded,
+        lambda: (video.n_frames or 0) * video.height * video.width,
+        world.device,
+        compute,
+        has_noise=drawing.noise,
+    )
+    predictor = build_predictor(loaded, world.device, compute, drawing, style=style, compiles=compiles)
+    report_features(loaded, predictor, drawing, request.input)
+    predictor = with_tiles(predictor, loaded, compute, output.parent)
     folder = None
-    if request.frames:
+    if wanted.frames:
         origin = generator_origin(loaded, predictor, keeps_sizes=request.keeps_sizes)
-        draws = request.noise or predictor.takes_seed
+        draws = drawing.noise or predictor.takes_seed
         origin |= {"video_sha256": sha256_of_file(path), "noise_name": path.stem if draws else None}
-        folder = FrameFolder(request.frames, origin, replaces=request.existing == "replace")
+        folder = FrameFolder(wanted.frames, origin, replaces=wanted.existing == "replace")
     preprocessing = build.build_preprocessing(loaded.config)
-    translation = Translation(video, predictor, preprocessing, request.batch_size, request.keeps_sizes, folder)
-    _write(translation, output)
+    _write(VideoTranslation(video, predictor, preprocessing, compute.batch_size, request.keeps_sizes, folder), output)
 
 
 def _check_request(path: Path, request: Request, world: World) -> None:
     """Raise DataError for options that do not apply to a video."""
+    given, drawing = request.input, request.drawing
     refused = {
-        "--targets": request.targets,
-        "--instances": request.instances,
-        "--feature-maps": request.feature_maps,
-        "--features": request.features,
-        "--clusters": request.clusters,
-        f"--side {request.side}": request.side in ("A", "B"),
+        "--targets": given.targets,
+        "--instances": given.instances,
+        "--feature-maps": given.feature_maps,
+        "--features": drawing.features,
+        "--clusters": drawing.clusters,
+        f"--side {given.side}": given.side in ("A", "B"),
     }
-    if given := next((option for option, is_given in refused.items() if is_given), None):
-        raise DataError(f"--input {path}: {given} does not apply to a video. Remove it.")
-    if request.existing == "keep":
+    if option := next((option for option, is_given in refused.items() if is_given), None):
+        raise DataError(f"--input {path}: {option} does not apply to a video. Remove it.")
+    if request.output.existing == "keep":
         raise DataError(
             f"--input {path}: --existing keep does not apply to a video, which is written as a whole. Keep its "
             "translated frames with --frames DIR."
@@ -117,28 +134,25 @@ def _check_request(path: Path, request: Request, world: World) -> None:
 
 def _check_generator(path: Path, loaded: LoadedGenerator) -> None:
     """Raise DataError unless the generator needs RGB images alone."""
-    config: Config = loaded.config
-    conditioning = build.build_conditioning(config)
-    lacking = None
+    conditioning, lacking = loaded.conditioning, None
     if conditioning.n_classes:
         lacking = "translates label maps, which a video cannot hold: its compression changes ids"
-    elif conditioning.needs_instances or config.features.n_channels:
+    elif conditioning.needs_instances or conditioning.features != "none":
         lacking = "also needs instance maps or features of each image, which a video does not hold"
     else:
-        lacking = build.beyond_8_bit(config)
+        lacking = build.beyond_8_bit(loaded.config.data, conditioning)
     if lacking:
         raise DataError(f"--input {path}: {loaded.file} {lacking}. Translate a folder of images with --input DIR.")
 
 
-def _default_output(loaded: LoadedGenerator, request: Request) -> Path:
+def _default_output(path: Path, loaded: LoadedGenerator, given: InputOptions) -> Path:
     """Return results/RUN/CLIP_stepSTEP with the suffix of the input, or .mp4 where that cannot be written."""
-    (path,) = request.input
     suffix = path.suffix if path.suffix.lower() in WRITABLE_SUFFIXES else ".mp4"
-    folder = default_output(loaded, request)
+    folder = default_output(loaded, given)
     return folder.with_name(folder.name + suffix)
 
 
-def _prepare_output(output: Path, path: Path, request: Request) -> None:
+def _prepare_output(output: Path, path: Path, wanted: OutputOptions) -> None:
     """Create the folder of the output.
 
     Raises:
@@ -147,19 +161,66 @@ def _prepare_output(output: Path, path: Path, request: Request) -> None:
     """
     if output.suffix.lower() not in WRITABLE_SUFFIXES or output.is_dir():
         known = ", ".join(WRITABLE_SUFFIXES)
-        keeping = "" if request.frames else "; --frames DIR keeps the frames"
+        keeping = "" if wanted.frames else "; --frames DIR keeps the frames"
         raise DataError(f"--output: {output} is no name of a video. Choose one that ends in {known}{keeping}.")
     if output.exists() and output.samefile(path):
         raise DataError(f"--output: {output} is the input. Choose another --output.")
-    if output.exists() and request.existing != "replace":
+    if output.exists() and wanted.existing != "replace":
         raise DataError(f"--output: {output} already exists. Choose another --output, or --existing replace.")
     output.parent.mkdir(parents=True, exist_ok=True)
     if not os.access(output.parent, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(output.parent))
 
 
+class FrameFolder:
+    """Translated frames as PNG files, by their number in the video from 1: 000001.png. All are of one origin.
+
+    origin: what made the frames, as JSON. replaces: whether frames of another origin, if recorded, are deleted.
+
+    Raises:
+        DataError: the folder holds frames of another origin, or of one that is not recorded, and they have to stay.
+        OSError: the folder cannot be written to.
+    """
+
+    def __init__(self, folder: Path, origin: Mapping[str, Any], *, replaces: bool) -> None:
+        self._folder = folder
+        if folder.exists() and not folder.is_dir():
+            raise DataError(f"--frames: {folder} is a file. Choose another --frames.")
+        folder.mkdir(parents=True, exist_ok=True)
+        record = as_recorded(origin)
+        present = [path for path in folder.iterdir() if _FRAME.fullmatch(path.name)]
+        recorded = read_record(folder / FRAMES_RECORD) if present else record
+        if recorded != record:
+            if not replaces or not recorded:  # without a record they may be anything, such as photographs
+                found = f"{counted(len(present), 'frame')} of {other_origin(record, recorded)}"
+                remedy = "Choose another --frames, or --existing replace." if recorded else "Choose another --frames."
+                raise DataError(f"--frames: {folder} holds {found}. {remedy}")
+            for path in present:
+                path.unlink()
+        write_record(record, folder / FRAMES_RECORD)
+
+    def read(self, number: int, height: int, width: int) -> Tensor | None:
+        """Return frame `number`, (3, H, W) uint8; None if it is not there, not intact or of another size."""
+        path = self._path(number)
+        if not path.exists():
+            return None
+        try:
+            image = read_rgb(path)
+        except DataError:
+            return None
+        return image if image.shape[1:] == (height, width) else None
+
+    def write(self, number: int, image: Tensor) -> None:
+        """Write frame `number`, (3, H, W) uint8, atomically."""
+        with replacing(self._path(number)) as unfinished:
+            write_png(unfinished, image)
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{number:06d}.png"
+
+
 @dataclass
-class Translation:
+class VideoTranslation:
     """Translates the frames of a video, `batch_size` together.
 
     keeps_sizes: whether frames keep their size, or get that of `preprocessing`.
@@ -239,7 +300,7 @@ def _signals_as_interrupts() -> Iterator[None]:
             signal.signal(kind, signal.SIG_DFL)
 
 
-def _write(translation: Translation, output: Path) -> None:
+def _write(translation: VideoTranslation, output: Path) -> None:
     """Write the translated video, and report it.
 
     Raises:

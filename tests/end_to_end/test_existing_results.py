@@ -11,7 +11,7 @@ import torch
 from data.batch import DataError
 from data.files.image_files import read_rgb
 from data.paired_folders import PairedFolders
-from inference.origin_record import record_origin
+from inference.output_folder import record_origin
 from tests.conftest import save_image
 from tests.runs import translate
 from utils.checkpoint import load_checkpoint, save_checkpoint

@@ -72,9 +72,9 @@ def test_networks_of_label_maps_translate_no_video(tiny_run: Path, clip: Path) -
 
 
 def test_one_process_translates_a_video(arguments: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    request = Request(**vars(translation_script().parse_arguments(arguments)))
+    request = Request.of(vars(translation_script().parse_arguments(arguments)))
     with pytest.raises(DataError, match=r"one process translates a video\. Start test.py without"):
-        video.translate_video(request.input[0], request, World(0, 2, torch.device("cpu")))
+        video.translate_video(request.input.paths[0], request, World(0, 2, torch.device("cpu")))
 
 
 def test_without_the_package_av_one_line_names_the_command(

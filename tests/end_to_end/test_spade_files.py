@@ -9,7 +9,7 @@ import torch
 
 from data.files.image_files import read_rgb
 from inference.load import load_generator
-from inference.style_image import encode_style
+from inference.sampling import encode_style
 from models.latent_inputs import StyleStem
 from models.originals.layer_names import OriginalWeightsError
 from models.originals.weights import import_original

@@ -13,8 +13,8 @@ import torch
 from data.batch import DataError
 from data.files.image_files import read_rgb
 from inference.load import load_generator
-from inference.origin_record import RECORD
-from inference.style_image import encode_style
+from inference.output_folder import RECORD
+from inference.sampling import encode_style
 from models.latent_inputs import choose_styles
 from models.style_encoder import StyleConditionedGenerator
 from tests.conftest import save_image

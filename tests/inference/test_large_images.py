@@ -102,7 +102,7 @@ def test_a_file_is_read_and_written_in_parts(
         n_rows.append(bottom - top)
         return read(rows, top, bottom)
 
-    monkeypatch.setattr("inference.reduction._ROWS", TILE)
+    monkeypatch.setattr("inference.image_store._ROWS", TILE)
     monkeypatch.setattr(StoredRows, "read", recorded)
     monkeypatch.setattr(StoredRows, "read_whole", None)
     large.add(0)

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 import torch
 
-from inference.origin_record import generator_origin
-from inference.request import Request
+from inference.load import SOURCE_ALONE
+from inference.output_folder import generator_origin
+from inference.request import ComputeOptions, DrawingOptions, GeneratorOptions
 from inference.setup import build_predictor, load_generator_together, load_requested_generator
-from tests.runs import checkpoint, translate, translation_script
+from tests.runs import checkpoint, translate
 from utils.checkpoint import save_checkpoint
 from utils.checkpoint_folder import checkpoint_path
 from utils.digest import sha256_of_file
@@ -24,16 +25,12 @@ def test_float32_is_no_tf32_at_o0(tiny_run: Path, tmp_path: Path, level: str, wa
     assert torch.backends.cudnn.conv.fp32_precision == wanted  # type: ignore[attr-defined]
 
 
-def request(run_folder: Path) -> Request:
-    return Request(**vars(translation_script().parse_arguments(["--checkpoint", str(run_folder)])))
-
-
 def test_the_recorded_digest_is_that_of_the_file_that_was_read(trained_config: Path) -> None:
-    wanted = request(trained_config.parent / "runs" / "tiny")
-    loaded = load_requested_generator(wanted)
+    options = GeneratorOptions(trained_config.parent / "runs" / "tiny")
+    loaded = load_requested_generator(options, SOURCE_ALONE)
     digest = sha256_of_file(loaded.file)
     loaded.file.write_bytes(b"replaced")
-    predictor = build_predictor(loaded, None, CPU, wanted)
+    predictor = build_predictor(loaded, CPU, ComputeOptions(), DrawingOptions())
     assert generator_origin(loaded, predictor, keeps_sizes=True)["checkpoint_sha256"] == digest
 
 
@@ -42,9 +39,9 @@ def test_all_processes_read_the_checkpoint_of_the_main_one(
 ) -> None:
     run_folder = trained_config.parent / "runs" / "tiny"
     first, next_one = (checkpoint_path(run_folder, step) for step in (4, 5))
-    sent: list[Any] = []
+    options, sent = GeneratorOptions(run_folder), list[Any]()
     monkeypatch.setattr(World, "gather", lambda _world, value: [*sent, value][:1])
-    sent.append(load_generator_together(request(run_folder), World(0, 2, CPU)).file)
+    sent.append(load_generator_together(options, SOURCE_ALONE, World(0, 2, CPU)).file)
     save_checkpoint(next_one, checkpoint(trained_config, 4) | {"step": 5})
-    assert load_requested_generator(request(run_folder)).file == next_one
-    assert load_generator_together(request(run_folder), World(1, 2, CPU)).file == first
+    assert load_requested_generator(options, SOURCE_ALONE).file == next_one
+    assert load_generator_together(options, SOURCE_ALONE, World(1, 2, CPU)).file == first

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from inference.tiling import TiledNetwork
-from inference.window import Window
+from inference.windows import Window
 from models.activation_checkpointing import enable_activation_checkpointing
 from models.global_generator import GlobalGenerator
 from models.latent_inputs import choose_styles, draw_noise

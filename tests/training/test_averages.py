@@ -14,8 +14,8 @@ from configs.load import load_config
 from data.batch import Batch
 from data.loader import TrainingDataset
 from data.sampler import SampleKey
-from inference.feature_sampler import image_seed
 from inference.load import load_generator
+from inference.sampling import image_seed
 from models.latent_inputs import choose_styles, draw_noise
 from models.running_statistics import batch_norms, estimating_statistics
 from models.spectral_norm import settle_spectral_norm

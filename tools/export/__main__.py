@@ -14,8 +14,8 @@ from pathlib import Path
 
 from torch import nn
 
-from inference.load import LoadedGenerator, load_from, load_generator, load_network
-from inference.style_image import encode_style
+from inference.load import LoadedGenerator, OriginalInputs, load_from, load_generator, load_network
+from inference.sampling import encode_style
 from models.latent_inputs import choose_styles
 from models.originals.layer_names import OriginalWeightsError
 from tools.export.file import Dtype, export_program, export_weights
@@ -160,7 +160,11 @@ def main(argv: Sequence[str]) -> None:
         path = arguments.output or file.with_name("latest_net_D.pth")
         write_discriminator(network, path, arguments.family, may_exist=arguments.existing == "replace")
         return
-    load = partial(load_generator, has_instances=arguments.instance_edges, raw_weights=arguments.weights == "raw")
+    load = partial(
+        load_generator,
+        original=OriginalInputs(has_instances=arguments.instance_edges),
+        raw_weights=arguments.weights == "raw",
+    )
     file, loaded = load_from(arguments.checkpoint, load)
     logger.info("checkpoint   %s", file)
     if style := encode_style(loaded, arguments.style):

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from configs import build
 from configs.stored_images import target_dtype
 from data.batch import Batch
 from data.conditioning import Conditioning, images_to_float
@@ -65,7 +64,7 @@ def random_batch(conditioning: Conditioning, n: int, height: int, width: int) ->
 
 def generator_inputs(loaded: LoadedGenerator, n: int, height: int, width: int) -> tuple[Tensor, ...]:
     """Return random arguments of the generator, which calls its encoder itself if it has one."""
-    conditioning = build.build_conditioning(loaded.config)
+    conditioning = loaded.conditioning
     batch = random_batch(conditioning, n, height, width)
     return conditioning.training_inputs(batch, conditioning(batch))
 
@@ -78,7 +77,7 @@ def evaluate(generator: nn.Module, *inputs: Tensor) -> Tensor:
 
 def make_example(loaded: LoadedGenerator, n: int, height: int, width: int, *, as_images: bool) -> Example:
     """Return an example of images (`as_images`), or of the tensors that the generator takes and returns."""
-    conditioning = build.build_conditioning(loaded.config)
+    conditioning = loaded.conditioning
     batch = random_batch(conditioning, n, height, width)
     features = _features(conditioning, loaded.config.features.n_channels, batch)
     parts = [conditioning(batch)]

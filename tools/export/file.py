@@ -64,7 +64,7 @@ def write_program(
         raise ExportError(
             f"{path}: {n_bytes:,} bytes of weights, an ONNX file holds 2 GiB; use --dtype float16 or --format pt2"
         )
-    conditioning, dtype_of_values = build.build_conditioning(loaded.config), target_dtype(loaded.config.data)
+    conditioning, dtype_of_values = loaded.conditioning, target_dtype(loaded.config.data)
     network = ImageTranslation(tensors, conditioning, dtype_of_values) if as_images else tensors
     facts = loaded.facts() | ({"format_version": VALUES_VERSION} if as_images and not conditioning.is_8_bit else {})
     examples = [make_example(loaded, n, *size, as_images=as_images) for n, size in _check_sizes(loaded)]

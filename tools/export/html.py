@@ -71,7 +71,7 @@ def _check(loaded: LoadedGenerator, *, in_folder: bool) -> None:
         raise ExportError(
             f"{loaded.file}: takes instance features, which a page cannot draw. Use python -m tools.playground."
         )
-    if beyond := build.beyond_8_bit(loaded.config):
+    if beyond := build.beyond_8_bit(loaded.config.data, loaded.conditioning):
         raise ExportError(
             f"{loaded.file}: {beyond}, which a page cannot show. Use --format onnx, which pairgan.py runs."
         )
@@ -85,7 +85,7 @@ def _check(loaded: LoadedGenerator, *, in_folder: bool) -> None:
 
 def _describe(loaded: LoadedGenerator, n_samples: int, split: str | None) -> tuple[Description, Mapping[str, bytes]]:
     """Return the description of the page, and its samples by the names of their parts."""
-    conditioning = build.build_conditioning(loaded.config)
+    conditioning = loaded.conditioning
     split = split if n_samples else None
     samples = open_samples(loaded.config, split, has_data_set=loaded.step is not None and n_samples > 0)
     description = describe(

@@ -15,17 +15,17 @@ from functools import partial
 from pathlib import Path
 
 from configs.label_maps import ignored_id
-from inference.feature_sampler import sample_config
-from inference.request import Request
+from inference.request import ComputeOptions, DrawingOptions, GeneratorOptions, InputOptions
+from inference.sampling import encode_style, sampled
 from inference.setup import (
     build_predictor,
     choose_feature_sampler,
     load_requested_generator,
+    original_inputs,
     prepare_device,
     report_features,
     with_tiles,
 )
-from inference.style_image import encode_style
 from tools.playground.description import describe
 from tools.playground.samples import open_samples
 from tools.playground.server import MAX_SEED, PlaygroundServer
@@ -37,6 +37,7 @@ from utils.device import choose_device
 from utils.errors import ConfigError
 from utils.log import log_to_console, logger
 from utils.signals import available
+from utils.signatures import accepted
 
 PORT = 8765
 
@@ -81,35 +82,6 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
-def request_of(arguments: argparse.Namespace) -> Request:
-    """Return the options in the form of test.py's; the page is where sources and instances come from."""
-    from_page = Path("page")
-    return Request(
-        checkpoint=arguments.checkpoint,
-        input=[],
-        instances=from_page if arguments.instance_edges else None,
-        targets=None,
-        features=None,
-        clusters=arguments.clusters,
-        feature_maps=None,
-        noise=arguments.noise,
-        seed=arguments.seed,
-        split=arguments.split,
-        output=None,
-        weights=arguments.weights,
-        opt_level=arguments.opt_level,
-        dtype=arguments.dtype,
-        compile="off",
-        batch_size=1,
-        device=arguments.device,
-        overrides=arguments.overrides,
-        size="own",
-        tile=arguments.tile,
-        overlap=arguments.overlap,
-        style=arguments.style,
-    )
-
-
 @contextmanager
 def playground(arguments: argparse.Namespace) -> Iterator[PlaygroundServer]:
     """Load a generator and yield the server of its page, which listens and does not answer yet.
@@ -117,13 +89,18 @@ def playground(arguments: argparse.Namespace) -> Iterator[PlaygroundServer]:
     Raises:
         UserError: the checkpoint cannot be used, the generator takes what a page cannot draw, or the port is in use.
     """
-    request = request_of(arguments)
-    device = choose_device(arguments.device, option="--device ")
-    prepare_device(device, request)
-    loaded = load_requested_generator(request)
-    feature_sampler = choose_feature_sampler(loaded, request)
-    style = encode_style(loaded, request.style)
-    predictor = build_predictor(loaded, feature_sampler, device, request, style=style)
+    options = vars(arguments)
+    drawing = DrawingOptions(**accepted(DrawingOptions, options))
+    compute = ComputeOptions(**accepted(ComputeOptions, options))
+    device = choose_device(compute.device, option="--device ")
+    prepare_device(device, is_of_one_size=False)
+    loaded = load_requested_generator(
+        GeneratorOptions(**accepted(GeneratorOptions, options)),
+        original_inputs(drawing.clusters, has_instances=arguments.instance_edges),
+    )
+    feature_sampler = choose_feature_sampler(loaded, drawing)
+    style = encode_style(loaded, drawing.style)
+    predictor = build_predictor(loaded, device, compute, drawing, feature_sampler=feature_sampler, style=style)
     conditioning = predictor.conditioning
     if feature_sampler is None and conditioning.features != "none":
         raise ConfigError(
@@ -135,9 +112,9 @@ def playground(arguments: argparse.Namespace) -> Iterator[PlaygroundServer]:
             f"{loaded.file}: takes images beside label maps, which a page cannot draw. Translate folders: "
             f"python test.py --checkpoint {loaded.file} --input LABELS IMAGES."
         )
-    report_features(loaded, predictor, request)
-    config = sample_config(loaded.config, feature_sampler)
-    samples = open_samples(config, request.split, has_data_set=loaded.step is not None)
+    report_features(loaded, predictor, drawing, InputOptions())
+    config = sampled(loaded, feature_sampler).config
+    samples = open_samples(config, arguments.split, has_data_set=loaded.step is not None)
     stored = None if conditioning.source_is_drawn else StoredPictures(samples, predictor.show_channels)
     if stored and not samples.names:
         raise ConfigError(
@@ -155,7 +132,7 @@ def playground(arguments: argparse.Namespace) -> Iterator[PlaygroundServer]:
     )
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pairgan-")))  # of --tile
-        predictor = with_tiles(predictor, loaded, request, folder)
+        predictor = with_tiles(predictor, loaded, compute, folder)
         translator = Translator(predictor, samples.preprocessing)  # which the server closes
         make_server = partial(
             PlaygroundServer,

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from inference.tensor_file import TensorFile
-from inference.window import Window
+from inference.windows import TensorFile, Window
 
 WHOLE = Window(0, 4, 0, 6)
 PART = torch.arange(2 * 4 * 6.0).view(1, 2, 4, 6)

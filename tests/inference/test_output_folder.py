@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from configs.load import load_config
-from inference.origin_record import settings_of
+from inference.output_folder import settings_of
 
 
 def test_settings_that_change_translations_are_recorded(tmp_path: Path) -> None:

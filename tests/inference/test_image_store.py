@@ -1,12 +1,12 @@
 import pytest
 import torch
 
-from inference.reduction import Reduction, reduced
+from inference.image_store import Reduction, reduced
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.float32])
 def test_bands_are_reduced_to_means(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("inference.reduction._PIXELS", 35 * 22 // 9)
+    monkeypatch.setattr("inference.image_store._PIXELS", 35 * 22 // 9)
     image = (torch.arange(2 * 35 * 22) % 251).reshape(2, 35, 22)
     reduction = Reduction(35, 22)
     for band in image.to(dtype).split([1, 17, 2, 15], dim=1):
@@ -23,5 +23,5 @@ def test_bands_are_reduced_to_means(dtype: torch.dtype, monkeypatch: pytest.Monk
 def test_small_images_and_ids_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     ids = torch.arange(30, dtype=torch.int32).view(1, 5, 6)
     assert torch.equal(reduced(ids.to(torch.uint8)), ids.to(torch.uint8))
-    monkeypatch.setattr("inference.reduction._PIXELS", 7)
+    monkeypatch.setattr("inference.image_store._PIXELS", 7)
     assert torch.equal(reduced(ids, is_ids=True), ids[:, ::2, ::2])

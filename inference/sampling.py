@@ -1,4 +1,4 @@
-"""Instance features sampled from clusters, in place of those of a target (Wang et al. 2018, section 3.4)."""
+"""Instance features that are drawn from clusters, and the style of an image: conditions beside the source."""
 
 import zlib
 from dataclasses import dataclass, replace
@@ -6,12 +6,18 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from configs.schema import Config
-from data.batch import Batch
+from data.batch import Batch, DataError
+from data.files.image_files import read_rgb
+from inference.load import LoadedGenerator
+from inference.original_weights import encoder_file
 from models.feature_clusters import FeatureClusters
+from models.latent_inputs import takes_style
+from models.style_encoder import SIDE, StyleConditionedGenerator
 from utils.checkpoint import CheckpointError, read_weights_file
+from utils.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -64,9 +70,45 @@ def load_clusters(file: Path) -> FeatureClusters:
         raise CheckpointError(f"{file}: {error}") from error
 
 
-def sample_config(config: Config, feature_sampler: FeatureSampler | None) -> Config:
-    """Return the settings to read samples with: where features are sampled, instance maps but no feature maps."""
+def sampled(loaded: LoadedGenerator, feature_sampler: FeatureSampler | None) -> LoadedGenerator:
+    """Return a generator with the settings that samples are read with: sampled features need instance maps alone."""
     if feature_sampler is None:
-        return config
+        return loaded
     # no encoder runs, so that its n_downsamplings, 1 or more, may not restrict the sizes of images
-    return replace(config, features=replace(config.features, origin="encoded", n_downsamplings=1))
+    features = replace(loaded.config.features, origin="encoded", n_downsamplings=1)
+    return replace(loaded, config=replace(loaded.config, features=features))
+
+
+@dataclass(frozen=True)
+class StyleImage:
+    """An image and its style, (1, style_channels) float32 on the CPU."""
+
+    file: Path
+    style: Tensor
+
+
+@torch.inference_mode()
+def encode_style(loaded: LoadedGenerator, file: Path | None) -> StyleImage | None:
+    """Return the mean of an image's styles, in float32; None without a file.
+
+    The encoder sees 256x256 pixels, to which an image of any size is reduced with antialiasing.
+
+    Raises:
+        ConfigError: the generator has no style, or no encoder.
+        DataError: the image cannot be read.
+    """
+    if file is None:
+        return None
+    network = loaded.generator
+    if not takes_style(network):
+        raise ConfigError(f"--style: {loaded.file} was trained without a style (style.channels=0). Remove the option.")
+    if not isinstance(network, StyleConditionedGenerator):
+        beside = encoder_file(loaded.file)
+        raise ConfigError(f"--style: {loaded.file} holds no encoder. Put {beside.name} beside it, or use --seed.")
+    try:
+        image = read_rgb(file)[None]
+    except DataError as error:
+        raise DataError(f"--style: {error}") from error
+    target = loaded.conditioning.target(Batch((file.stem,), image, None, image))
+    reduced = F.interpolate(target, size=(SIDE, SIDE), mode="bilinear", align_corners=False, antialias=True)
+    return StyleImage(file, network.encoder.eval()(reduced).mean)
