@@ -66,12 +66,27 @@ def reads_instances(config: Config) -> bool:
     return build_conditioning(config).needs_instances and not config.data.makes_instances
 
 
-def build_conditioning(config: Config) -> Conditioning:
-    """Return what the networks are conditioned on.
+def translator_name(config: Config, direction: str | None = None) -> str:
+    """Return the name of the network that translates in a direction; None: in the method's default one.
 
     Raises:
-        ConfigError: loss.class_weights names a class that there is not.
+        ConfigError: the method trains no translator for it.
     """
+    translators = config.method.translators
+    chosen = direction or config.method.default_direction
+    if chosen not in translators:
+        known = ", ".join(translators)
+        raise ConfigError(f"direction {chosen}: method.name={config.method.name} trains {known}. Choose one of these.")
+    return translators[chosen]
+
+
+def build_conditioning(config: Config, direction: str | None = None) -> Conditioning:
+    """Return what the networks of a direction are conditioned on; None: the method's default direction.
+
+    Raises:
+        ConfigError: loss.class_weights names a class that there is not, or the method has no such direction.
+    """
+    translator_name(config, direction)
     ranges, n_classes, table = value_ranges(config.data), number_of_classes(config.data), class_table(config.data)
     return Conditioning(
         n_classes=n_classes,
@@ -193,11 +208,14 @@ def count_workers(data: DataConfig, processes_per_machine: int) -> int:
     return max(1, min(8, usable_cores() // (2 * processes_per_machine)))
 
 
-def build_generator(config: Config) -> nn.Module:
-    """Return the generator, with its encoder if it has one; weights come from torch's global random generator."""
+def build_generator(config: Config, direction: str | None = None) -> nn.Module:
+    """Return the generator of a direction, with its encoder if it has one; see `build_conditioning`.
+
+    Weights come from torch's global random generator.
+    """
     settings = config.generator
     maker = GENERATORS[settings.name]
-    in_channels = build_conditioning(config).channels + config.features.n_channels
+    in_channels = build_conditioning(config, direction).channels + config.features.n_channels
     channels = {"in_channels": in_channels, "out_channels": config.data.target_channels}
     n_classes, n_further = number_of_classes(config.data), _further_channels(config.data)
     images = {"n_image_channels": n_further if n_classes else config.data.source_channels}

@@ -51,7 +51,7 @@ OF_OTHER_PROGRAMS = (".pt2", ".onnx")
 
 @dataclass(frozen=True)
 class OriginalInputs:
-    """The input channels of an original's generator beside its source, which its file does not tell apart.
+    """The input channels of an original's generator beside its source, which are not named in its file.
 
     has_instances: whether one of them holds the instance edges. n_features: how many hold instance features.
     features_are_drawn: whether these are sampled from clusters; otherwise they are precomputed maps.
@@ -71,6 +71,7 @@ class LoadedGenerator:
 
     config: its settings; for an original's file, those that follow from its shapes.
     step: the training step of the weights; None for an original's file, which does not hold it.
+    direction: in which it translates; see `MethodConfig.translators`.
     weights: "average" for a moving average, otherwise "raw". An exported file counts as raw, whatever was exported.
     sha256: of the file that was read, which a training may replace; None where nobody asked for it.
     """
@@ -79,6 +80,7 @@ class LoadedGenerator:
     config: Config
     step: int | None
     generator: nn.Module
+    direction: str = "AtoB"
     weights: str = "raw"
     sha256: str | None = None
 
@@ -91,10 +93,10 @@ class LoadedGenerator:
     @cached_property
     def conditioning(self) -> Conditioning:
         """The maps that the generator is conditioned on."""
-        return build.build_conditioning(self.config)
+        return build.build_conditioning(self.config, self.direction)
 
     def facts(self) -> dict[str, str]:
-        """Return the metadata of an exported file: settings and step as JSON, and the sizes that it accepts.
+        """Return the metadata of an exported file: settings and step as JSON, direction, and accepted sizes.
 
         Paths are left out: they mean nothing elsewhere, and a file may be published.
         """
@@ -104,6 +106,7 @@ class LoadedGenerator:
             "format_version": EXPORT_VERSION if self.config.generator.scale == 1 else SCALED_EXPORT_VERSION,
             "config": json.dumps(config_to_dict(without_paths(self.config))),
             "step": json.dumps(self.step),
+            "direction": self.direction,
             "size_multiple": str(sides.multiple),
             "min_size": str(sides.minimum),
         }
@@ -165,12 +168,14 @@ def load_generator(
     file: Path,
     overrides: Sequence[str] = (),
     *,
+    direction: str | None = None,
     original: OriginalInputs = SOURCE_ALONE,
     raw_weights: bool = False,
 ) -> LoadedGenerator:
     """Read a generator from a checkpoint, an exported .safetensors file or an original's file.
 
     overrides: `section.key=value` in place of the file's settings.
+    direction: of a checkpoint, in which the generator translates; None for the default one of its method.
     raw_weights: of a checkpoint, the weights as trained, not their moving average.
     original: the inputs of the generator of an original's file.
 
@@ -185,23 +190,28 @@ def load_generator(
         return LoadedGenerator(file, config, None, generator)
     check_training_state(state, file, needed_keys=["config", "step"])
     config = config_from_dict(state["config"], str(file), overrides)
-    name = config.method.translator
+    name = build.translator_name(config, direction)
     check_training_state(state, file, needed_keys=[f"networks.{name}", "averages"])
     weights = state["networks"][name]
     is_average = name in state["averages"] and not raw_weights
     if is_average:
         averaged = state["averages"][name].items()
         weights = {key.removeprefix("module."): value for key, value in averaged if key.startswith("module.")}
-    generator = _with_weights(build.build_generator(config), weights, file)
+    generator = _with_weights(build.build_generator(config, direction), weights, file)
     if is_average:
         settle_spectral_norm(generator)
-    return LoadedGenerator(file, config, state["step"], generator, "average" if is_average else "raw")
+    of_average = "average" if is_average else "raw"
+    return LoadedGenerator(
+        file, config, state["step"], generator, direction or config.method.default_direction, of_average
+    )
 
 
-def load_network(file: Path, kind: NetworkKind) -> nn.Module:
+def load_network(file: Path, kind: NetworkKind, name: str | None = None) -> nn.Module:
     """Read one network from a checkpoint, an exported file or an original's file.
 
     A checkpoint's generator includes its encoder.
+
+    name: of the network among those of a checkpoint; None for the default of its method.
 
     Raises:
         CheckpointError, OriginalWeightsError, ConfigError: the file cannot be used, or holds another network.
@@ -210,8 +220,8 @@ def load_network(file: Path, kind: NetworkKind) -> nn.Module:
     state = {} if is_exported else read_weights_file(file, is_mapped=True)
     if is_exported or is_training_state(state):
         if kind == "discriminator":
-            return _load_discriminator(file, state)
-        generator = load_generator(file).generator
+            return _load_discriminator(file, state, name or "discriminator")
+        generator = load_generator(file, direction=_direction_of(file, state, name)).generator
         if kind == "generator":
             return generator
         if not isinstance(generator, EncodedGenerator):
@@ -244,13 +254,23 @@ def _load_exported(file: Path, overrides: Sequence[str]) -> LoadedGenerator:
     if not isinstance(settings, dict) or not isinstance(step, int | None):
         raise CheckpointError(f"{file}: its settings are damaged. Export it again.")
     config = config_from_dict(settings, str(file), overrides)
-    return LoadedGenerator(file, config, step, _with_weights(build.build_generator(config), weights, file))
+    direction = facts.get("direction", config.method.default_direction)  # files of earlier versions do not name it
+    generator = _with_weights(build.build_generator(config, direction), weights, file)
+    return LoadedGenerator(file, config, step, generator, direction)
 
 
-def _load_discriminator(file: Path, state: dict[str, Any]) -> nn.Module:
-    check_training_state(state, file, needed_keys=["config", "networks.discriminator"])
+def _direction_of(file: Path, state: dict[str, Any], name: str | None) -> str | None:
+    """Return the direction in which the network of a name translates; None for the default."""
+    if name is None or "config" not in state:
+        return None
+    translators = config_from_dict(state["config"], str(file)).method.translators
+    return next((direction for direction, network in translators.items() if network == name), None)
+
+
+def _load_discriminator(file: Path, state: dict[str, Any], name: str) -> nn.Module:
+    check_training_state(state, file, needed_keys=["config", f"networks.{name}"])
     config = config_from_dict(state["config"], str(file))
-    return _with_weights(build.build_discriminator(config), state["networks"]["discriminator"], file)
+    return _with_weights(build.build_discriminator(config), state["networks"][name], file)
 
 
 def _with_weights(network: nn.Module, weights: Mapping[str, Tensor], file: Path) -> nn.Module:

@@ -13,9 +13,13 @@ Existing = Literal["refuse", "replace", "keep"]
 
 @dataclass(frozen=True)
 class GeneratorOptions:
-    """The generator, by default of the newest run, and the settings that replace its own."""
+    """The generator, by default of the newest run, and the settings that replace its own.
+
+    direction: in which it translates; None for the default one of its method.
+    """
 
     checkpoint: Path | None = None
+    direction: str | None = None
     weights: Literal["ema", "raw"] = "ema"
     overrides: Sequence[str] = ()
 

@@ -56,7 +56,13 @@ def load_requested_generator(options: GeneratorOptions, original: OriginalInputs
     """
 
     def load(file: Path) -> LoadedGenerator:
-        return load_generator(file, options.overrides, original=original, raw_weights=options.weights == "raw")
+        return load_generator(
+            file,
+            options.overrides,
+            direction=options.direction,
+            original=original,
+            raw_weights=options.weights == "raw",
+        )
 
     def load_with_digest(file: Path) -> LoadedGenerator:
         return unreplaced(file, lambda: replace(load(file), sha256=sha256_of_file(file)))

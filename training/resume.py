@@ -198,7 +198,7 @@ def _restore_scores(training: Training, state: dict[str, Any], *, continues: boo
 def initialize_networks(training: Training) -> list[str]:
     """Start the networks of a new run from the weights that `init` names; return lines that list what was loaded.
 
-    A file is loaded into each network of its role.
+    A file is loaded into each network of its role: of a checkpoint, the network of the same name.
     """
     init, report = training.config.init, list[str]()
     files: list[tuple[NetworkKind, str | None, Role]] = [
@@ -209,10 +209,10 @@ def initialize_networks(training: Training) -> list[str]:
     for key, setting, role in files:
         if setting is None:
             continue
-        file, loaded = load_from(Path(setting).expanduser(), partial(load_network, kind=key), key)
         for name, network in training.method.networks.items():
             if network.role != role:
                 continue
+            file, loaded = load_from(Path(setting).expanduser(), partial(load_network, kind=key, name=name), key)
             transfer = transfer_weights(loaded, network.module)
             network.load_weights(network.module.state_dict())
             if not transfer.loaded:

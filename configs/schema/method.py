@@ -17,6 +17,6 @@ class MethodConfig:
         return {"AtoB": "generator"}
 
     @property
-    def translator(self) -> str:
-        """The name of the network that translates in the default direction."""
-        return next(iter(self.translators.values()))
+    def default_direction(self) -> str:
+        """The first direction of `translators`."""
+        return next(iter(self.translators))

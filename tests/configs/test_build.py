@@ -7,9 +7,132 @@ import torch
 
 from configs import build
 from configs.load import load_config
+from configs.schema import Config
+from models.encoded_generator import EncodedGenerator
+from models.spectral_norm import spectral_norms
+from tests.runs import OASIS, SPADE, STYLE
+from utils.errors import ConfigError
+
+CPU = torch.device("cpu")
+N_FACADES = 12  # classes of the embedded data set
+FOLDERS = ["data.layout=paired_folders", "data.root=.", "data.n_classes=5"]
+VALUES = ["data.layout=paired_folders", "data.root=.", "data.instance_edges=false", "data.source_channels=2"]
+VALUES += ["data.source_range=[0,1000]"]
+
+
+@pytest.fixture
+def config(tiny_config: Path, request: pytest.FixtureRequest) -> Config:
+    """The tiny configuration with the settings of the test's parameter."""
+    return load_config(tiny_config, getattr(request, "param", []))
 
 
 @pytest.mark.parametrize(("level", "wanted"), [("O0", "ieee"), ("O1", "tf32")])
 def test_float32_is_no_tf32_at_o0(tiny_config: Path, level: str, wanted: str) -> None:
-    build.prepare_device(load_config(tiny_config, [f"amp.opt_level={level}"]), torch.device("cpu"))
+    build.prepare_device(load_config(tiny_config, [f"amp.opt_level={level}"]), CPU)
     assert torch.backends.cudnn.conv.fp32_precision == wanted  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ([], {"n_classes": N_FACADES, "channels": N_FACADES + 1, "needs_instances": True, "is_8_bit": True}),
+        (["data.instance_edges=false"], {"channels": N_FACADES, "needs_instances": False}),
+        (["features.n_channels=2"], {"features": "encoded", "needs_instances": True}),
+        ([*FOLDERS, "features.n_channels=3", "features.origin=precomputed"], {"features": "precomputed"}),
+        (STYLE, {"encodes_style": True}),
+        (VALUES, {"n_classes": 0, "channels": 2, "source_is_rgb": False, "is_8_bit": False}),
+        (["data.target_channels=1"], {"target_channels": 1, "target_is_rgb": True}),
+        ([*FOLDERS, "generator.scale=2"], {"n_classes": 5, "target_scale": 2}),
+    ],
+    ids=["labels", "no edges", "encoder", "precomputed", "style", "values", "grey", "scale"],
+)
+def test_networks_are_conditioned_on_what_the_settings_name(
+    tiny_config: Path, settings: list[str], expected: dict[str, object]
+) -> None:
+    conditioning = build.build_conditioning(load_config(tiny_config, settings))
+    assert {name: getattr(conditioning, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "n_inputs"),
+    [
+        ([], "GlobalGenerator", N_FACADES + 1),
+        (["generator.name=unet", "generator.n_downsamplings=5"], "UnetGenerator", N_FACADES + 1),
+        (["generator.name=local", "generator.n_enhancers=1"], "LocalEnhancer", N_FACADES + 1),
+        (SPADE, "SpadeGenerator", N_FACADES + 1),
+        (OASIS, "SpadeGenerator", N_FACADES + 1),
+        (STYLE, "StyleConditionedGenerator", N_FACADES + 1),
+        (["features.n_channels=2"], "FeatureConditionedGenerator", N_FACADES + 1 + 2),
+        ([*FOLDERS, "features.n_channels=3", "features.origin=precomputed"], "GlobalGenerator", 5 + 1 + 3),
+    ],
+)
+def test_a_generator_takes_the_condition_and_the_features(
+    tiny_config: Path, settings: list[str], kind: str, n_inputs: int
+) -> None:
+    network = build.build_generator(load_config(tiny_config, settings))
+    assert type(network).__name__ == kind
+    inner = network.generator if isinstance(network, EncodedGenerator) else network
+    with torch.no_grad():
+        made = inner.eval()(torch.zeros(1, n_inputs, 32, 32))
+    assert made.shape == (1, 3, 32, 32)
+
+
+def test_weights_come_from_the_global_generator(config: Config) -> None:
+    networks = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        networks.append(torch.cat([weight.flatten() for weight in build.build_generator(config).parameters()]))
+    assert torch.equal(networks[0], networks[1])
+    assert not torch.equal(networks[0], networks[2])
+
+
+def test_spectral_norm_is_where_the_settings_want_it(tiny_config: Path) -> None:
+    for settings, wanted in (([], (False, False)), (SPADE, (True, True))):
+        config = load_config(tiny_config, settings)
+        networks = build.build_generator(config), build.build_discriminator(config)
+        assert tuple(bool(spectral_norms(network)) for network in networks) == wanted
+
+
+def test_a_direction_names_the_network_that_translates(config: Config) -> None:
+    assert build.translator_name(config) == build.translator_name(config, "AtoB") == "generator"
+    assert build.build_conditioning(config) == build.build_conditioning(config, "AtoB")
+    for part in (build.translator_name, build.build_conditioning, build.build_generator):
+        with pytest.raises(ConfigError, match=r"direction BtoA: method.name=paired trains AtoB\. Choose"):
+            part(config, "BtoA")
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ([], {"adversarial": 1, "l1": 10, "feature_matching": 10}),
+        (["loss.l1=0", "loss.feature_matching=0"], {"adversarial": 1}),
+    ],
+    indirect=["config"],
+)
+def test_losses_without_weight_are_not_built(config: Config, expected: dict[str, float]) -> None:
+    objective = build.build_generator_objective(config, CPU)
+    assert {name: objective.weights[name] for name in objective.losses} == expected
+
+
+def test_a_data_set_with_classes_of_its_own_takes_no_other_number(tiny_config: Path) -> None:
+    assert build.number_of_classes(load_config(tiny_config).data) == N_FACADES
+    with pytest.raises(ConfigError, match=f"data.n_classes is 7, synthetic_facades has {N_FACADES}: leave it out"):
+        build.number_of_classes(load_config(tiny_config, ["data.n_classes=7"]).data)
+
+
+def test_a_discriminator_that_learns_classes_sees_no_cut_pixels(tiny_config: Path) -> None:
+    with pytest.raises(ConfigError, match=r"augmentation.policy is .*cutout.*: cut pixels have no class"):
+        build.build_augmentation(load_config(tiny_config, [*OASIS, "augmentation.policy=[cutout]"]), CPU)
+
+
+def test_preprocessing_has_the_sides_of_the_generator(config: Config) -> None:
+    rule = build.build_preprocessing(config)
+    assert (rule.size_multiple, rule.mode) == (4, "none")
+    assert rule.min_size >= rule.size_multiple
+
+
+def test_workers_are_shared_by_the_processes_of_a_machine(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "usable_cores", lambda: 24)
+    fixed, automatic = (load_config(tiny_config, [f"data.workers={number}"]).data for number in (3, "auto"))
+    assert build.count_workers(fixed, 4) == 3
+    assert [build.count_workers(automatic, n) for n in (1, 4, 40)] == [8, 3, 1]

@@ -1,12 +1,136 @@
-"""A checkpoint is read while a training deletes old ones."""
+"""Networks from files: by direction and name, average or as trained, and while a training deletes old checkpoints."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
-from inference.load import load_from
+from configs import build
+from configs.load import config_to_dict, load_config
+from inference.load import LoadedGenerator, find_checkpoint_file, load_from, load_generator, load_network
+from tests.runs import assert_equal
 from utils.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from utils.checkpoint_folder import checkpoint_path
+from utils.errors import ConfigError
+from utils.safetensors_file import write_safetensors
+
+TENSORS = dict[str, torch.Tensor]
+
+
+@pytest.fixture
+def state(tiny_config: Path) -> dict[str, Any]:
+    """The content of a checkpoint: the average's weights are the trained ones plus 1."""
+    config = load_config(tiny_config)
+    trained = build.build_generator(config).state_dict()
+    return {
+        "format_version": 3,
+        "config": config_to_dict(config),
+        "step": 7,
+        "networks": {"generator": trained, "discriminator": build.build_discriminator(config).state_dict()},
+        "averages": {"generator": {f"module.{name}": value + 1 for name, value in trained.items()} | {"n_averaged": 3}},
+    }
+
+
+@pytest.fixture
+def file(state: dict[str, Any], tmp_path: Path) -> Path:
+    """The checkpoint of `state`."""
+    path = checkpoint_path(tmp_path / "run", 7)
+    path.parent.mkdir()
+    save_checkpoint(path, state)
+    return path
+
+
+def test_the_average_is_read_unless_the_trained_weights_are_wanted(file: Path, state: dict[str, Any]) -> None:
+    trained: TENSORS = state["networks"]["generator"]
+    average, raw = load_generator(file), load_generator(file, raw_weights=True)
+    assert (average.weights, raw.weights) == ("average", "raw")
+    assert_equal(raw.generator.state_dict(), trained)
+    assert_equal(average.generator.state_dict(), {name: value + 1 for name, value in trained.items()})
+    assert (average.step, average.name, average.direction) == (7, "run", "AtoB")
+
+
+def test_networks_are_read_by_kind_and_by_name(file: Path, state: dict[str, Any], tmp_path: Path) -> None:
+    discriminator = load_network(file, "discriminator")
+    assert_equal(discriminator.state_dict(), state["networks"]["discriminator"])
+    assert_equal(load_network(file, "discriminator", "discriminator").state_dict(), discriminator.state_dict())
+    assert_equal(load_network(file, "generator", "generator").state_dict(), load_generator(file).generator.state_dict())
+    with pytest.raises(CheckpointError, match=r"its generator has no encoder"):
+        load_network(file, "encoder")
+    with pytest.raises(CheckpointError, match=r"discriminator_A"):
+        load_network(file, "discriminator", "discriminator_A")
+    with pytest.raises(ConfigError, match=r"direction BtoA: method.name=paired trains AtoB\."):
+        load_generator(file, direction="BtoA")
+
+
+def test_an_exported_file_records_its_direction(file: Path, tmp_path: Path) -> None:
+    loaded = load_generator(file)
+    facts = loaded.facts()
+    assert facts["direction"] == "AtoB"
+    without = {name: value for name, value in facts.items() if name != "direction"}  # as earlier versions wrote it
+    for number, written in enumerate((facts, without)):
+        exported = tmp_path / f"{number}.safetensors"
+        write_safetensors(exported, loaded.generator.state_dict(), written)
+        again = load_generator(exported)
+        assert (again.direction, again.step, again.weights) == ("AtoB", 7, "raw")
+        assert_equal(again.generator.state_dict(), loaded.generator.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"format": "another"}, "holds weights, but no settings of this application"),
+        ({"format_version": "9"}, "has format version 9, this version of the application reads 1 and 2"),
+        ({"config": "{"}, "its settings cannot be read"),
+        ({"step": json.dumps("seven")}, "its settings are damaged"),
+        ({"direction": "BtoA"}, "direction BtoA: method.name=paired trains AtoB"),
+    ],
+    ids=lambda case: next(iter(case)) if isinstance(case, dict) else "",
+)
+def test_an_exported_file_that_cannot_be_used_is_refused(
+    file: Path, tmp_path: Path, changed: dict[str, str], message: str
+) -> None:
+    loaded = load_generator(file)
+    write_safetensors(tmp_path / "x.safetensors", loaded.generator.state_dict(), loaded.facts() | changed)
+    with pytest.raises((CheckpointError, ConfigError), match=message):
+        load_generator(tmp_path / "x.safetensors")
+
+
+def test_weights_that_do_not_fit_name_the_first(file: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"its weights do not fit its configuration: .*Remove overrides"):
+        load_generator(file, ["generator.base_channels=8"])
+
+
+def test_the_conditioning_of_a_generator_is_made_once(file: Path) -> None:
+    loaded = load_generator(file)
+    assert loaded.conditioning is loaded.conditioning
+    assert loaded.conditioning == build.build_conditioning(loaded.config)
+    other = replace(loaded, config=replace(loaded.config, data=replace(loaded.config.data, instance_edges=False)))
+    assert not other.conditioning.instance_edges
+
+
+@pytest.mark.parametrize(
+    ("file", "step", "expected"),
+    [("runs/me/checkpoint-1.pt", 1, "me"), ("x/me.safetensors", 1, "tiny"), ("x/latest_net_G.pth", None, "tiny")],
+)
+def test_results_have_the_name_of_the_run(tiny_config: Path, file: str, step: int | None, expected: str) -> None:
+    assert LoadedGenerator(Path(file), load_config(tiny_config), step, torch.nn.Identity()).name == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("gone", r"gone: no such checkpoint file\. Runs in .*: run\."),
+        ("generator.onnx", "a file for other programs"),
+        (".", r"holds no checkpoint, and no generator of an original\. Runs below it: .*run\."),
+    ],
+)
+def test_a_checkpoint_that_is_not_there_names_those_that_are(file: Path, name: str, message: str) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        find_checkpoint_file(file.parents[1] / name)
+    assert find_checkpoint_file(file.parent) == file
 
 
 def test_a_checkpoint_that_is_deleted_before_it_is_read_gives_way_to_the_next(tmp_path: Path) -> None:

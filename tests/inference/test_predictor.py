@@ -1,0 +1,139 @@
+"""Batches become images: by one generator, whose mode stays, with features and noise that depend on names alone."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from data.batch import Batch, Sample
+from data.conditioning import Conditioning
+from data.value_range import ValueRange
+from inference.predictor import ImageParts, Predictor
+from inference.sampling import FeatureSampler
+from inference.windows import Window
+from models.feature_clusters import FeatureClusters
+from models.noise_channels import NoiseChannels
+from utils.precision import Precision
+
+CPU = torch.device("cpu")
+RGB = Conditioning(0, instance_edges=False)
+LABELS = Conditioning(3, instance_edges=True)
+PICTURE = torch.arange(3 * 4 * 6, dtype=torch.uint8).view(1, 3, 4, 6) * 3
+NAMES = ("a", "b")
+
+
+class Seen(nn.Module):
+    """Returns the first three channels of its input, which it keeps, with its mode."""
+
+    def forward(self, source: Tensor) -> Tensor:
+        self.source, self.mode = source, self.training
+        return source[:, :3]
+
+
+class Drawn(nn.Module):
+    """Returns its noise, which comes before the source."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.noise = NoiseChannels(3)
+
+    def forward(self, source: Tensor) -> Tensor:
+        made: Tensor = self.noise(source)
+        return made[:, :3]
+
+
+def predictor(generator: nn.Module, conditioning: Conditioning = RGB, **options: Any) -> Predictor:
+    precision = Precision("cpu", torch.float32, "O0")
+    return Predictor(generator, conditioning, precision, CPU, torch.eye(3, dtype=torch.uint8) * 200, **options)
+
+
+def pictures(*names: str) -> Batch:
+    return Batch(names, PICTURE.expand(len(names), -1, -1, -1), None, None)
+
+
+@pytest.mark.parametrize("flips", [False, True])
+def test_a_generator_that_changes_nothing_gives_the_image_back(flips: bool) -> None:
+    assert torch.equal(predictor(Seen(), flips=flips).translate(pictures("a")), PICTURE)
+
+
+@pytest.mark.parametrize("noise_seed", [None, 0])
+@pytest.mark.parametrize("was_training", [False, True])
+def test_the_mode_is_that_of_the_noise_and_comes_back(noise_seed: int | None, was_training: bool) -> None:
+    generator = Seen().train(was_training)
+    predictor(generator, noise_seed=noise_seed).translate(pictures("a"))
+    assert generator.mode == (noise_seed is not None)
+    assert generator.training == was_training
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_dropout_depends_on_seed_and_name_alone(n: int) -> None:
+    by_seed = predictor(nn.Dropout(0.5), noise_seed=3)
+    first, other, again = (by_seed.translate(pictures(name)) for name in ("a", "b", "a"))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert not torch.equal(first, by_seed.with_seed(4).translate(pictures("a")))
+    if n > 1:
+        with pytest.raises(AssertionError):
+            by_seed.translate(pictures(*NAMES))
+
+
+def test_noise_channels_do_not_depend_on_the_other_images_of_a_batch() -> None:
+    by_seed = predictor(Drawn(), seed=1)
+    assert by_seed.takes_seed
+    together = by_seed.translate(pictures(*NAMES))
+    assert torch.equal(together[1:], by_seed.translate(pictures("b")))
+    assert not torch.equal(together[0], together[1])
+    assert not torch.equal(together, by_seed.with_seed(2).translate(pictures(*NAMES)))
+    assert not predictor(Seen(), seed=1).takes_seed
+
+
+def test_values_get_the_range_and_type_of_the_targets() -> None:
+    values = ValueRange.of([0, 1000])
+    conditioning = Conditioning(0, instance_edges=False, source_range=values, target_range=values)
+    image = torch.linspace(0, 1000, 72).view(1, 3, 4, 6)
+    batch = Batch(("a",), image, None, None)
+    for dtype in (torch.uint16, torch.float32):
+        made = predictor(Seen(), conditioning, target_dtype=dtype).translate(batch)
+        assert made.dtype == dtype
+        assert (made.float() - image).abs().max() <= 0.5
+
+
+def test_sampled_features_are_channels_behind_the_condition() -> None:
+    ids = torch.tensor([[0, 1, 1, 2]] * 4, dtype=torch.uint8)[None, None]
+    batch = Batch(("a",), ids, ids.int(), None)
+    clusters = FeatureClusters({number: torch.tensor([[float(number), -1.0]]) for number in range(3)})
+    sampler = FeatureSampler(clusters, seed=0, has_classes=True)
+    generator = Seen()
+    predictor(generator, replace(LABELS, features="encoded"), feature_sampler=sampler).translate(batch)
+    assert generator.source.shape == (1, 4 + 2, 4, 4)
+    assert torch.equal(generator.source[:, 4], ids[:, 0].float())
+    assert (generator.source[:, 5] == -1).all()
+
+
+def test_sources_are_shown_as_images_of_the_size_of_their_translation() -> None:
+    labels = Sample("a", torch.tensor([[[0, 1], [2, 0]]], dtype=torch.uint8), None, None)
+    shown = predictor(Seen(), LABELS).show_source(labels)
+    assert shown[:, 0, 0].tolist() == [200, 0, 0]
+    assert shown[:, 0, 1].tolist() == [0, 200, 0]
+    assert predictor(Seen(), replace(LABELS, target_scale=2)).show_source(labels).shape == (3, 4, 4)
+    picture = Sample("a", PICTURE[0], None, None)
+    assert torch.equal(predictor(Seen()).show_source(picture), PICTURE[0])
+
+
+def test_an_image_in_parts_has_the_pixels_of_the_whole() -> None:
+    image = ImageParts.of(pictures("a"))
+    window = Window(1, 3, 2, 5)
+    assert (image.height, image.width) == (4, 6)
+    assert torch.equal(image.read(image.window).source, PICTURE)
+    assert torch.equal(image.read(window).source, window.cut(PICTURE))
+    assert torch.equal(image.mirrored().read(window).source, window.cut(PICTURE.flip(-1)))
+
+
+def test_weights_of_pixels_are_those_of_their_classes() -> None:
+    sample = Sample("a", torch.tensor([[[0, 1]]], dtype=torch.uint8), torch.zeros(1, 1, 2, dtype=torch.int32), None)
+    assert predictor(Seen(), LABELS).weights(sample) is None
+    weights = predictor(Seen(), replace(LABELS, class_weights={1: 5.0})).weights(sample)
+    assert weights is not None
+    assert weights.flatten().tolist() == [1, 5]
