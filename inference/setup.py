@@ -14,7 +14,7 @@ from data.batch import DataError
 from data.layout import Layout
 from inference.load import LoadedGenerator, OriginalInputs, load_from, load_generator
 from inference.predictor import Predictor, Tiles
-from inference.request import ComputeOptions, DrawingOptions, GeneratorOptions, InputOptions
+from inference.request import ComputeOptions, DrawingOptions, GeneratorOptions, InputOptions, Request
 from inference.sampling import FeatureSampler, StyleImage, load_clusters, sampled
 from inference.tiling import TiledNetwork
 from models.feature_clusters import FILE_NAME
@@ -197,7 +197,31 @@ def build_predictor(
     )
 
 
-def report_sizes(loaded: LoadedGenerator, *, keeps_sizes: bool) -> None:
+def requested_predictor(
+    loaded: LoadedGenerator,
+    request: Request,
+    device: torch.device,
+    folder: Path,
+    count_pixels: Callable[[], int],
+    *,
+    feature_sampler: FeatureSampler | None = None,
+    style: StyleImage | None = None,
+) -> Predictor:
+    """Return the predictor of a request, and report its choices; raises as `build_predictor`.
+
+    folder: of temporary files. count_pixels: see `should_compile`.
+    """
+    drawing, compute = request.drawing, request.compute
+    _report_sizes(loaded, keeps_sizes=request.keeps_sizes)
+    compiles = should_compile(loaded, count_pixels, device, compute, has_noise=drawing.noise)
+    predictor = build_predictor(
+        loaded, device, compute, drawing, feature_sampler=feature_sampler, style=style, compiles=compiles
+    )
+    report_features(loaded, predictor, drawing, request.input)
+    return with_tiles(predictor, loaded, compute, folder)
+
+
+def _report_sizes(loaded: LoadedGenerator, *, keeps_sizes: bool) -> None:
     """Report that images keep their sizes, where the training had others."""
     data = loaded.config.data
     if keeps_sizes and data.preprocess != "none":

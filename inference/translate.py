@@ -23,16 +23,12 @@ from inference.predictor import Predictor
 from inference.request import Existing, Request
 from inference.sampling import encode_style, sampled
 from inference.setup import (
-    build_predictor,
     choose_feature_sampler,
     load_generator_together,
     original_inputs,
     pixels_of_one_size,
     prepare_device,
-    report_features,
-    report_sizes,
-    should_compile,
-    with_tiles,
+    requested_predictor,
 )
 from inference.source_values import SourceValues, warn_of_frames
 from inference.video import translate_video, video_of
@@ -56,7 +52,7 @@ def translate(request: Request) -> None:
         if video := video_of(request):
             translate_video(video, request, world)
             return
-        given, drawing, compute = request.input, request.drawing, request.compute
+        given, drawing = request.input, request.drawing
         prepare_device(world.device, is_of_one_size=not request.keeps_sizes)
         has_feature_maps = given.feature_maps is not None
         original = original_inputs(
@@ -68,25 +64,21 @@ def translate(request: Request) -> None:
         layout = build_input(loaded, feature_sampler, given)
         output = request.output.path or default_output(loaded, given)
         prepare_output(output, layout, request.output.existing, image_store(loaded.config).suffix)
-        report_sizes(loaded, keeps_sizes=request.keeps_sizes)
-        compiles = should_compile(
+        predictor = requested_predictor(
             loaded,
-            lambda: pixels_of_one_size(layout, keeps_sizes=request.keeps_sizes),
+            request,
             world.device,
-            compute,
-            has_noise=drawing.noise,
+            output,
+            lambda: pixels_of_one_size(layout, keeps_sizes=request.keeps_sizes),
+            feature_sampler=feature_sampler,
+            style=style,
         )
-        predictor = build_predictor(
-            loaded, world.device, compute, drawing, feature_sampler=feature_sampler, style=style, compiles=compiles
-        )
-        report_features(loaded, predictor, drawing, given)
-        predictor = with_tiles(predictor, loaded, compute, output)
         translate_all(
             loaded,
             predictor,
             layout,
             output,
-            compute.batch_size,
+            request.compute.batch_size,
             split=None if given.paths else given.split or loaded.config.data.test_split,
             keeps_sizes=request.keeps_sizes,
             existing=request.output.existing,

@@ -36,15 +36,7 @@ from inference.padding import PaddedSample, fitted
 from inference.predictor import Predictor
 from inference.request import InputOptions, OutputOptions, Request
 from inference.sampling import encode_style
-from inference.setup import (
-    build_predictor,
-    load_requested_generator,
-    prepare_device,
-    report_features,
-    report_sizes,
-    should_compile,
-    with_tiles,
-)
+from inference.setup import load_requested_generator, prepare_device, requested_predictor
 from utils.atomic_file import replacing
 from utils.digest import sha256_of_file
 from utils.distributed import World
@@ -82,24 +74,15 @@ def translate_video(path: Path, request: Request, world: World) -> None:
     _check_request(path, request, world)
     require_av(f"--input {path}")
     video = VideoFile(path)
-    drawing, compute, wanted = request.drawing, request.compute, request.output
+    drawing, wanted = request.drawing, request.output
     prepare_device(world.device, is_of_one_size=not request.keeps_sizes)
     loaded = load_requested_generator(request.generator, SOURCE_ALONE)
     _check_generator(path, loaded)
     style = encode_style(loaded, drawing.style)
     output = wanted.path or _default_output(path, loaded, request.input)
     _prepare_output(output, path, wanted)
-    report_sizes(loaded, keeps_sizes=request.keeps_sizes)
-    compiles = should_compile(
-        loaded,
-        lambda: (video.n_frames or 0) * video.height * video.width,
-        world.device,
-        compute,
-        has_noise=drawing.noise,
-    )
-    predictor = build_predictor(loaded, world.device, compute, drawing, style=style, compiles=compiles)
-    report_features(loaded, predictor, drawing, request.input)
-    predictor = with_tiles(predictor, loaded, compute, output.parent)
+    n_pixels = (video.n_frames or 0) * video.height * video.width
+    predictor = requested_predictor(loaded, request, world.device, output.parent, lambda: n_pixels, style=style)
     folder = None
     if wanted.frames:
         origin = generator_origin(loaded, predictor, keeps_sizes=request.keeps_sizes)
@@ -107,7 +90,8 @@ def translate_video(path: Path, request: Request, world: World) -> None:
         origin |= {"video_sha256": sha256_of_file(path), "noise_name": path.stem if draws else None}
         folder = FrameFolder(wanted.frames, origin, replaces=wanted.existing == "replace")
     preprocessing = build.build_preprocessing(loaded.config)
-    _write(VideoTranslation(video, predictor, preprocessing, compute.batch_size, request.keeps_sizes, folder), output)
+    batch_size, keeps_sizes = request.compute.batch_size, request.keeps_sizes
+    _write(VideoTranslation(video, predictor, preprocessing, batch_size, keeps_sizes, folder), output)
 
 
 def _check_request(path: Path, request: Request, world: World) -> None:

@@ -1,10 +1,13 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from torch.nn import Identity
 
 from configs.schema import Config, DataConfig, TrainConfig
 from configs.splits import HELD_BACK, check_has_split, divided, has_split, open_split
 from data.batch import DataError
+from inference.load import LoadedGenerator
 from tools.playground.samples import open_samples
 
 
@@ -23,16 +26,20 @@ def config_of(root: Path, share: float = 0.4, **data: str) -> Config:
     )
 
 
+def loaded_by(config: Config) -> LoadedGenerator:
+    return LoadedGenerator(Path("checkpoint.pt"), config, 1, Identity())
+
+
 def test_held_back_samples_are_a_split(root: Path) -> None:
     config = config_of(root)
     rest, held_back = divided(config, open_split(config, "train", needs_targets=False))
     names = open_split(config, HELD_BACK, needs_targets=False).names
-    assert names == held_back.names == open_samples(config, HELD_BACK, has_data_set=True).names
+    assert names == held_back.names == open_samples(loaded_by(config), HELD_BACK).names
     assert sorted([*names, *rest.names], key=int) == [str(number) for number in range(12)]
     with pytest.raises(DataError, match=r"has no split 'test'\. Choose --split train or --split held_back, or X\.$"):
         check_has_split(config, "test", "X")
     with pytest.raises(DataError, match=r"has no split 'test'\. Choose --split train or --split held_back\.$"):
-        open_samples(config, "test", has_data_set=True)
+        open_samples(loaded_by(config), "test")
 
 
 @pytest.mark.parametrize(("share", "folder"), [(0.0, "test"), (0.4, "val")])
@@ -54,7 +61,8 @@ def test_a_folder_of_that_name_is_the_split(root: Path) -> None:
 
 def test_the_missing_test_split_names_the_other(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "pairgan"):
-        assert open_samples(config_of(root), has_data_set=True).names == []
+        loaded = loaded_by(config_of(root))
+        assert open_samples(loaded).names == []
     assert "has no split 'test'. Choose --split train or --split held_back.\n" in caplog.text
     with pytest.raises(DataError, match="--split held_back: the file names no data set"):
-        open_samples(config_of(root), HELD_BACK, has_data_set=False)
+        open_samples(replace(loaded, step=None), HELD_BACK)

@@ -250,7 +250,7 @@ def test_many_frames_are_worth_compiling(
         compiled.append(compiles)
         return build_predictor(*positional, **named)
 
-    monkeypatch.setattr("inference.video.build_predictor", built)
+    monkeypatch.setattr("inference.setup.build_predictor", built)
     monkeypatch.setattr("inference.setup.what_compiling_lacks", lambda _: None)
     for least in (24 * 32 * 48, 24 * 32 * 48 + 1):
         monkeypatch.setattr("inference.setup.MIN_PIXELS_TO_COMPILE", least)

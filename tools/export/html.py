@@ -14,7 +14,7 @@ from tools.export.web_runtime import WASM, WEBGPU, runtime_files
 from tools.playground import wire
 from tools.playground.description import Description, describe
 from tools.playground.page import WORKER, build_page
-from tools.playground.samples import open_samples
+from tools.playground.samples import no_samples, open_samples
 from utils.atomic_file import replacing
 from utils.log import logger
 
@@ -85,12 +85,7 @@ def _check(loaded: LoadedGenerator, *, in_folder: bool) -> None:
 
 def _describe(loaded: LoadedGenerator, n_samples: int, split: str | None) -> tuple[Description, Mapping[str, bytes]]:
     """Return the description of the page, and its samples by the names of their parts."""
-    conditioning = loaded.conditioning
-    split = split if n_samples else None
-    samples = open_samples(loaded.config, split, has_data_set=loaded.step is not None and n_samples > 0)
-    description = describe(
-        loaded, conditioning, loaded.config, samples=[], sample_size=samples.size, takes_seed=False, seed=0
-    )
+    samples = open_samples(loaded, split) if n_samples else no_samples(loaded)
     names, sizes = list[str](), list[tuple[int, int]]()
     parts: dict[str, bytes] = {}
     for index, name in enumerate(samples.names):
@@ -101,12 +96,12 @@ def _describe(loaded: LoadedGenerator, n_samples: int, split: str | None) -> tup
         except DataError as error:
             logger.warning("left out     %s", error)
             continue
-        parts[f"sample-{len(names)}"] = wire.pack(sample, conditioning, ignored_id(loaded.config.data))
+        parts[f"sample-{len(names)}"] = wire.pack(sample, loaded.conditioning, ignored_id(loaded.config.data))
         names.append(name)
         sizes.append((sample.source.shape[-1], sample.source.shape[-2]))
     if names:
         logger.info("             %d of them are in the page; --samples 0 leaves them out", len(names))
-    return replace(description, samples=names, sample_sizes=sizes), parts
+    return replace(describe(loaded, samples), samples=names, sample_sizes=sizes), parts
 
 
 def _write(path: Path, content: bytes | str) -> None:

@@ -29,7 +29,6 @@ from inference.setup import (
 from tools.playground.description import describe
 from tools.playground.samples import open_samples
 from tools.playground.server import MAX_SEED, PlaygroundServer
-from tools.playground.stored_pictures import StoredPictures
 from tools.playground.translator import Translator
 from tools.playground.wire import MAX_SIDE
 from utils.cli import ArgumentParser, run_entry_point, whole_number
@@ -113,20 +112,16 @@ def playground(arguments: argparse.Namespace) -> Iterator[PlaygroundServer]:
             f"python test.py --checkpoint {loaded.file} --input LABELS IMAGES."
         )
     report_features(loaded, predictor, drawing, InputOptions())
-    config = sampled(loaded, feature_sampler).config
-    samples = open_samples(config, arguments.split, has_data_set=loaded.step is not None)
-    stored = None if conditioning.source_is_drawn else StoredPictures(samples, predictor.show_channels)
-    if stored and not samples.names:
+    reading = sampled(loaded, feature_sampler)
+    samples = open_samples(reading, arguments.split)
+    if not samples.are_drawn and not samples.names:
         raise ConfigError(
             f"{loaded.file}: takes images that are not 8-bit RGB, of which a page shows samples, and there are none. "
             f"Translate a folder: python test.py --checkpoint {loaded.file} --input DIR."
         )
     description = describe(
-        loaded,
-        conditioning,
-        config,
-        samples=samples.names,
-        sample_size=samples.size,
+        reading,
+        samples,
         takes_seed=feature_sampler is not None or arguments.noise or predictor.takes_seed,
         seed=arguments.seed,
     )
@@ -138,10 +133,9 @@ def playground(arguments: argparse.Namespace) -> Iterator[PlaygroundServer]:
             PlaygroundServer,
             description=description,
             conditioning=conditioning,
-            ignore_id=ignored_id(config.data),
+            ignore_id=ignored_id(loaded.config.data),
             samples=samples,
             translator=translator,
-            stored=stored,
         )
         server = open_at(arguments.port, make_server)
         stack.callback(server.stop)

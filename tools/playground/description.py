@@ -7,8 +7,8 @@ from configs import build
 from configs.image_sides import image_sides
 from configs.label_maps import ignored_id, named_classes
 from configs.schema import Config
-from data.conditioning import Conditioning
 from inference.load import LoadedGenerator
+from tools.playground.samples import Samples
 from tools.playground.wire import MAX_PIXELS
 from utils.errors import ConfigError
 from utils.label_colors import IGNORED, LabelColors, read_label_colors
@@ -67,25 +67,14 @@ class Description:
         return json.dumps(asdict(self)).replace("<", "\\u003c")
 
 
-def describe(
-    loaded: LoadedGenerator,
-    conditioning: Conditioning,
-    config: Config,
-    *,
-    samples: list[str],
-    sample_size: tuple[int, int] | None,
-    takes_seed: bool,
-    seed: int,
-) -> Description:
-    """Return the description of a generator.
-
-    config: the settings that samples are read with.
-    sample_size: height and width of the first sample; None without samples.
+def describe(loaded: LoadedGenerator, samples: Samples, *, takes_seed: bool = False, seed: int = 0) -> Description:
+    """Return the description of a generator, with the settings that samples are read with.
 
     Raises:
         ConfigError: metrics.label_colors names another number of classes.
     """
-    height, width = sample_size or _trained_size(config)
+    config, conditioning = loaded.config, loaded.conditioning
+    height, width = samples.size or _trained_size(config)
     sides = image_sides(config)
     step = "weights of pix2pixHD or pix2pix" if loaded.step is None else f"step {loaded.step}"
     return Description(
@@ -103,7 +92,7 @@ def describe(
         max_pixels=MAX_PIXELS,
         size_multiple=sides.multiple,
         min_size=sides.minimum,
-        samples=samples,
+        samples=samples.names,
         scale=config.generator.scale,
         file_colors=_file_colors(config.data.colors),
         can_draw=conditioning.source_is_drawn,
@@ -153,4 +142,4 @@ def _classes(config: Config) -> list[PageClass]:
     ignored = ignored_id(data)
     if ignored is None:
         return classes
-    return [kind for kind in classes if kind.id != ignored] + [PageClass(ignored, IGNORED, "000000")]
+    return [entry for entry in classes if entry.id != ignored] + [PageClass(ignored, IGNORED, "000000")]

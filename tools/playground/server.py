@@ -1,6 +1,5 @@
 """The server of the playground: the page, its samples and translations, for this machine alone."""
 
-import io
 import re
 import secrets
 import threading
@@ -17,8 +16,6 @@ from tools.playground import wire
 from tools.playground.description import Description
 from tools.playground.page import build_page
 from tools.playground.samples import Samples
-from tools.playground.socket_reader import SocketReader
-from tools.playground.stored_pictures import StoredPictures
 from tools.playground.translator import Translator
 from utils.cli import is_out_of_memory
 from utils.errors import UserError
@@ -26,12 +23,10 @@ from utils.log import logger
 
 ADDRESS = "127.0.0.1"
 HOST = re.compile(r"(127\.0\.0\.1|localhost)(:\d{1,5})?", re.ASCII | re.IGNORECASE)
-MAX_DRAINED_BYTES = 2**28  # of one that is refused: a client that still sends would not read the answer
 MAX_SEED = 2**31 - 1
 BINARY = "application/octet-stream"
 TEXT = "text/plain; charset=utf-8"
 SILENCE_S = 60.0  # of a connection, after which it is closed
-REQUEST_S = 300.0  # in which a request must have come, and then its answer be taken: enough for ssh to a slow place
 PATIENCE_S = 2.0  # with the answers that are on their way when the server stops
 
 
@@ -64,7 +59,6 @@ class PlaygroundServer(ThreadingHTTPServer):
         ignore_id: int | None,
         samples: Samples,
         translator: Translator,
-        stored: StoredPictures | None = None,
     ) -> None:
         self.model = sha256(description.to_json().encode()).hexdigest()[:16]
         nonce = secrets.token_urlsafe(16)
@@ -77,7 +71,6 @@ class PlaygroundServer(ThreadingHTTPServer):
         self.ignore_id = ignore_id
         self.samples = samples
         self.translator = translator
-        self.stored = stored
         self._answering = 0
         self._answered = threading.Condition()
         super().__init__((ADDRESS, port), Handler)
@@ -116,19 +109,8 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = "pairgan"
     sys_version = ""
+    timeout = SILENCE_S
     disable_nagle_algorithm = True  # or the end of an answer waits for the client's acknowledgement
-
-    def setup(self) -> None:
-        """Read by a deadline; the standard library's own time limit begins again at each byte."""
-        super().setup()
-        self.rfile.close()
-        self._reader = SocketReader(self.connection, SILENCE_S)
-        self.rfile = io.BufferedReader(self._reader, 2**16)
-
-    def handle_one_request(self) -> None:
-        """Answer a request, which must come in time."""
-        self._reader.allow(REQUEST_S)
-        super().handle_one_request()
 
     def do_GET(self) -> None:
         """Answer with the page or a sample."""
@@ -148,37 +130,23 @@ class Handler(BaseHTTPRequestHandler):
         number = re.fullmatch(r"/samples/(\d{1,6})", path, re.ASCII)
         if number is None:
             raise RefusedError(HTTPStatus.NOT_FOUND, "there is nothing at this address")
-        sample = (self.server.stored.show if self.server.stored else self.server.samples.read)(int(number[1]))
+        sample = self.server.samples.show(int(number[1]))
         height, width = sample.source.shape[-2:]
         packed = wire.pack(sample, self.server.conditioning, self.server.ignore_id)
         self._answer(HTTPStatus.OK, BINARY, packed, {"X-Width": str(width), "X-Height": str(height)})
 
     def _post(self) -> None:
-        server = self.server
-        n_bytes, width, height, seed = self._announced()
-        body = self.rfile.read(n_bytes)
-        sample = wire.unpack(body, width, height, server.conditioning, server.ignore_id)
-        if server.stored:
-            sample = server.stored.find(sample)
-        translated = server.translator.translate(sample, seed)
-        self._answer(HTTPStatus.OK, BINARY, translated.permute(1, 2, 0).numpy().tobytes())
-
-    def _announced(self) -> tuple[int, int, int, int]:
-        """Return the bytes, width, height and seed of a picture to come; refuse one that cannot be translated.
-
-        Raises:
-            DataError: a picture of this size has another number of bytes.
-        """
-        n_bytes = self._length()
-        address = urlsplit(self.path)
+        server, address = self.server, urlsplit(self.path)
+        body = self.rfile.read(self._length())
         if address.path != "/translate":
             raise RefusedError(HTTPStatus.NOT_FOUND, "there is nothing at this address")
         if self.headers.get_content_type() != BINARY:  # pages of other origins cannot send it without being asked
             raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"expected a picture as {BINARY}")
         query = parse_qs(address.query)
         width, height, seed = (_number(query, name) for name in ("width", "height", "seed"))
-        wire.check_size(n_bytes, width, height, self.server.conditioning)
-        return n_bytes, width, height, seed
+        sample = wire.unpack(body, width, height, server.conditioning, server.ignore_id)
+        translated = server.translator.translate(server.samples.source_of(sample), seed)
+        self._answer(HTTPStatus.OK, BINARY, translated.permute(1, 2, 0).numpy().tobytes())
 
     def _answer_or_refuse(self, answer: Callable[[], None]) -> None:
         """Answer a request of this origin; every error becomes an answer of one line."""
@@ -226,12 +194,6 @@ class Handler(BaseHTTPRequestHandler):
             )
         return int(text)
 
-    def handle_expect_100(self) -> bool:
-        """Refuse before the body is sent, where the client asks first."""
-        may_send = []
-        self._answer_or_refuse(lambda: may_send.append(self._announced()))
-        return bool(may_send) and super().handle_expect_100()
-
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answer a malformed request in one line."""
         self._refuse(HTTPStatus(code), message or HTTPStatus(code).phrase)
@@ -241,22 +203,8 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         try:
             self._answer(status, TEXT, f"{text}\n".encode(errors="backslashreplace"), {"Connection": "close"})
-            if self._has_body:
-                self._drain()
         except OSError:  # the client is gone
             return
-
-    @property
-    def _has_body(self) -> bool:
-        headers = getattr(self, "headers", None)  # none where the request's first line is malformed
-        return headers is not None and ("Content-Length" in headers or "Transfer-Encoding" in headers)
-
-    def _drain(self) -> None:
-        """Read what a refused client still sends; otherwise it would see a broken connection instead of the answer."""
-        self._reader.silence_s = 1
-        left = MAX_DRAINED_BYTES
-        while left > 0 and (data := self.rfile.read1(2**16)):
-            left -= len(data)
 
     def _answer(
         self, status: HTTPStatus, content_type: str, body: bytes, headers: dict[str, str] | None = None
@@ -274,7 +222,6 @@ class Handler(BaseHTTPRequestHandler):
         }
         for name, value in {**own, **(headers or {})}.items():
             self.send_header(name, value)
-        self.connection.settimeout(REQUEST_S)  # of each of the two sends as a whole
         self.end_headers()
         self.wfile.write(body)
 

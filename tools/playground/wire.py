@@ -18,29 +18,18 @@ MAX_BYTES = 2**26  # of a picture
 MAX_PIXELS = MAX_BYTES // 8  # of one with ids and instances
 
 
-def n_bytes(width: int, height: int, conditioning: Conditioning) -> int:
-    """Return the length of a picture in bytes."""
-    of_source = 4 if conditioning.n_classes else 3
-    return width * height * (of_source + 4 * int(conditioning.needs_instances))
-
-
-def check_size(length: int, width: int, height: int, conditioning: Conditioning) -> None:
-    """Raise DataError if a picture of this size is not allowed, or does not have `length` bytes."""
-    if not (0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE):
-        raise DataError(f"a picture of {width}x{height}: expected sides of 1 to {MAX_SIDE} pixels")
-    expected = n_bytes(width, height, conditioning)
-    if length != expected:
-        raise DataError(f"a picture of {width}x{height} has {expected} bytes, found {length}")
-
-
 def unpack(body: bytes, width: int, height: int, conditioning: Conditioning, ignore_id: int | None) -> Sample:
     """Return the picture as a sample.
 
     Raises:
         DataError: the bytes are none of this size, or a pixel is no class.
     """
-    check_size(len(body), width, height, conditioning)
+    if not (0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE):
+        raise DataError(f"a picture of {width}x{height}: expected sides of 1 to {MAX_SIDE} pixels")
     n_pixels, instances = width * height, None
+    expected = n_pixels * ((4 if conditioning.n_classes else 3) + 4 * int(conditioning.needs_instances))
+    if len(body) != expected:
+        raise DataError(f"a picture of {width}x{height} has {expected} bytes, found {len(body)}")
     if conditioning.needs_instances:
         instances = _ids(body[-4 * n_pixels :], height, width)
     if conditioning.n_classes:

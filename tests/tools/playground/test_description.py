@@ -8,22 +8,17 @@ import pytest
 
 from configs import build
 from configs.load import config_from_dict
-from configs.schema import Config
 from inference.load import LoadedGenerator
 from tests.tools.playground.test_page import description
 from tools.playground.description import Description, describe
+from tools.playground.samples import no_samples
 from utils.errors import ConfigError
 
 
 def described(values: dict[str, object], *overrides: str) -> Description:
     config = config_from_dict(values, "test", overrides)
-    return of_config(config)
-
-
-def of_config(config: Config) -> Description:
     loaded = LoadedGenerator(Path("run/x.pt"), config, 7, build.build_generator(config))
-    conditioning = build.build_conditioning(config)
-    return describe(loaded, conditioning, config, samples=[], sample_size=None, takes_seed=False, seed=0)
+    return describe(loaded, no_samples(loaded))
 
 
 def labels(n_classes: int, **others: object) -> dict[str, object]:
