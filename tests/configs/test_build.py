@@ -8,7 +8,7 @@ import torch
 from configs import build
 from configs.load import load_config
 from configs.schema import Config
-from models.encoded_generator import EncodedGenerator
+from models.generator import EncodedGenerator
 from models.spectral_norm import spectral_norms
 from tests.runs import OASIS, SPADE, STYLE
 from utils.errors import ConfigError

@@ -14,7 +14,7 @@ from inference.predictor import ImageParts, Predictor
 from inference.sampling import FeatureSampler
 from inference.windows import Window
 from models.feature_clusters import FeatureClusters
-from models.noise_channels import NoiseChannels
+from models.latent_inputs import NoiseChannels
 from utils.precision import Precision
 
 CPU = torch.device("cpu")
