@@ -33,8 +33,7 @@ def build_cached_layout(config: Config, layout: Layout, run_folder: Path) -> Cac
     folder = cache_folder(config, run_folder)
     if folder is None:
         return None
-    spare_share = 0.5 if config.data.cache == "memory" else 0.02
-    cache = SampleCache(folder, int(config.data.cache_gib * 2**30), spare_share)
+    cache = SampleCache(folder, spare_share=0.5 if config.data.cache == "memory" else 0.1)
     return CachedLayout(layout, build_preprocessing(config), cache)
 
 

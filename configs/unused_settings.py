@@ -75,8 +75,6 @@ def _unused_of_data(config: Config) -> list[str]:
     unused += ["data.augment.hue", "data.augment.jpeg_quality"] if "source" in forms else []
     unused += [] if forms else ["log.show_channels"]
     unused += ["data.on_bad_sample"] if data.layout == "synthetic_facades" else []
-    unused += ["data.timeout_s", "data.prefetch"] if data.workers == 0 else []
-    unused += ["data.cache_gib"] if data.cache == "none" else []
     unused += ["data.cache_folder"] if data.cache != "disk" else []
     unused += ["data.load_width"] if data.preprocess in ("crop", "none") else []
     unused += ["data.load_height"] if data.preprocess != "resize_and_crop" else []

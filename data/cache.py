@@ -32,13 +32,11 @@ class CacheEstimate:
 
     n_bytes: size of all samples.
     n_fitting: number of samples for which there is room.
-    lacks_space: whether the limit is the free space of the file system instead of the size of the cache.
     """
 
     n_samples: int
     n_bytes: int
     n_fitting: int
-    lacks_space: bool
 
 
 @dataclass
@@ -60,15 +58,13 @@ class SampleCache:
     never removed: of a data set that is too large, each would be removed before it is needed again.
 
     folder: created when the first sample is kept.
-    max_bytes: limit of the folder's size; processes that write at the same time may exceed it by a few samples.
-    spare_share: share of the file system that stays free for checkpoints, or for batches in shared memory.
+    spare_share: share of the file system that stays free for checkpoints, or for batches in shared memory. Processes
+        that write at the same time may take a few samples of it.
     """
 
-    def __init__(self, folder: Path, max_bytes: int, spare_share: float = 0.0) -> None:
+    def __init__(self, folder: Path, *, spare_share: float = 0.0) -> None:
         self._folder = folder
-        self._max_bytes = max_bytes
         self._spare_share = spare_share
-        self._held_bytes = 0
         self._unused: list[_File] = []  # the longest unused last
         self._writes = 0
 
@@ -111,8 +107,7 @@ class SampleCache:
             counted = {name for file in self._unused for name in file.names}
             in_use = sum(path.exists() and path not in counted for path in map(self._path, keys))
             n_fitting = min(n_fitting + in_use, n_samples)
-        lacks_space = self._held_bytes + self._free(sample_bytes) < self._max_bytes
-        return CacheEstimate(n_samples, n_samples * sample_bytes, n_fitting, lacks_space)
+        return CacheEstimate(n_samples, n_samples * sample_bytes, n_fitting)
 
     def _write(self, sample: Sample, content: Path, state: Path) -> None:
         """Write a file under the name of its content, or of its state where hard links are not supported."""
@@ -123,7 +118,6 @@ class SampleCache:
             with temporary.open("wb") as file:
                 torch.save({kind: getattr(sample, kind) for kind in MAPS}, file)
             self._touch(temporary)
-            self._held_bytes += temporary.stat().st_size
             try:
                 content.hardlink_to(temporary)
             except FileExistsError:  # another process was faster
@@ -138,14 +132,11 @@ class SampleCache:
         if self._writes % _RECOUNT_WRITES == 0:
             self._recount()
         self._writes += 1
-        while self._room(n_bytes) < n_bytes <= self._max_bytes and self._unused:
+        while self._room(n_bytes) < n_bytes and self._unused:
             self._remove(self._unused.pop())
         return self._room(n_bytes) >= n_bytes
 
     def _room(self, sample_bytes: int) -> int:
-        return min(self._max_bytes - self._held_bytes, self._free(sample_bytes))
-
-    def _free(self, sample_bytes: int) -> int:
         """Return the bytes of the file system that the cache may still take."""
         for folder in (self._folder, *self._folder.parents):  # the folder itself may not exist yet
             with suppress(OSError):
@@ -164,7 +155,6 @@ class SampleCache:
                     continue
                 file = files.setdefault(state.st_ino, _File(state.st_size, state.st_mtime_ns))
                 file.names += [] if is_writing else [path]
-        self._held_bytes = sum(file.n_bytes for file in files.values())
         unused = [file for file in files.values() if file.names and _age_s(file.used_ns) > _UNUSED_AFTER_S]
         self._unused = sorted(unused, key=lambda file: file.used_ns, reverse=True)
 
@@ -174,7 +164,6 @@ class SampleCache:
             if file.names[0].stat().st_mtime_ns == file.used_ns:
                 for name in file.names:
                     name.unlink(missing_ok=True)
-                self._held_bytes -= file.n_bytes
 
     def _touch(self, path: Path) -> None:
         """Record the use of a file in its modification time, at most once an hour.

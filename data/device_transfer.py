@@ -6,14 +6,11 @@ from data.batch import Batch
 
 
 class DeviceTransfer:
-    """Copies batches to a device.
+    """Copies batches to a device; to a GPU in a stream of its own, while it still computes the step before."""
 
-    has_stream: whether to copy to a GPU in a separate stream, while it still computes the step before.
-    """
-
-    def __init__(self, device: torch.device, *, has_stream: bool = True) -> None:
+    def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._stream = torch.cuda.Stream(device) if has_stream and device.type == "cuda" else None
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     def __call__(self, batch: Batch) -> Batch:
         """Return the batch on the device; the current stream waits for the copy. dtypes stay as they are."""

@@ -127,14 +127,12 @@ def training_batches(
     *,
     n_workers: int,
     pin_memory: bool,
-    prefetch: int = 2,
     timeout_s: float = 0.0,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Generator[Batch]:
     """Yield batches without end; closing the generator ends the loader processes.
 
     n_workers: number of loader processes; 0 loads in this process.
-    prefetch: number of batches that each loader process prepares ahead.
     timeout_s: maximum time for a batch from loader processes, in seconds; 0: no limit.
     should_stop: called every second while waiting for loader processes.
 
@@ -151,7 +149,6 @@ def training_batches(
         num_workers=n_workers,
         collate_fn=_collate,
         pin_memory=pin_memory,
-        prefetch_factor=prefetch if n_workers else None,
         timeout=POLL_S if n_workers else 0,
         worker_init_fn=_ignore_signals,
         multiprocessing_context=worker_context(processes) if n_workers else None,

@@ -34,7 +34,7 @@ _PLACES = ("step", "checkpoint", "folders")  # which change when files move, or 
 _MIXED = "mixed"  # whether the folder also holds translations of other origins, of other images
 _SECTIONS = ("data.", "generator.", "features.", "style.")  # whose settings change translations, except for:
 _WITHOUT_EFFECT = (
-    *("data.root", "data.workers", "data.prefetch", "data.timeout_s", "data.cache"),
+    *("data.root", "data.workers", "data.timeout_s", "data.cache"),
     *("data.flip", "data.augment.", "data.on_bad_sample", "data.validation_split", "data.weight_folder"),
     *("data.preprocess", "data.load_", "data.crop_", "data.test_split"),  # see "resizing", "split"
     "data.synthetic.",  # numbers of samples, and sizes, which an image that is kept must have

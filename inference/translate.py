@@ -33,10 +33,8 @@ from inference.setup import (
 from inference.source_values import SourceValues, warn_of_frames
 from inference.video import translate_video, video_of
 from metrics.evaluator import Evaluator
-from utils.distributed import World, joined_world
+from utils.distributed import LONGEST_WAIT_S, World, joined_world
 from utils.log import log_to_console
-
-LONGEST_WAIT_S = 24 * 3600.0  # of a process for the others, whose images may be larger
 
 
 def translate(request: Request) -> None:

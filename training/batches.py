@@ -61,7 +61,6 @@ def open_batches(training: Training, stop: GracefulStop) -> Iterator[BatchReader
         sampler,
         n_workers=build.count_workers(config.data, world.local_size),
         pin_memory=world.device.type == "cuda",
-        prefetch=config.data.prefetch,
         timeout_s=config.data.timeout_s,
         should_stop=lambda: stop.poll() != 0,
     )
@@ -72,7 +71,7 @@ def open_batches(training: Training, stop: GracefulStop) -> Iterator[BatchReader
         stack.enter_context(closing(stream))
         yield BatchReader(
             stream=stream,
-            transfer=DeviceTransfer(world.device, has_stream=config.train.async_upload),
+            transfer=DeviceTransfer(world.device),
             throughput=Throughput(),
             discriminator_steps=config.train.discriminator_steps,
             accumulation_steps=config.train.accumulation_steps,

@@ -29,7 +29,7 @@ from training.run_folder import (
 )
 from training.setup import Training, build_training
 from training.start_report import describe
-from utils.distributed import World, joined_world
+from utils.distributed import LONGEST_WAIT_S, World, joined_world
 from utils.errors import Interrupted
 from utils.log import log_to_console, logger
 from utils.versions import versions
@@ -39,7 +39,8 @@ Job = Literal["train", "dry-run", "smoke"]
 
 def launch(config: Config, options: ResumeOptions, job: Job = "train") -> None:
     """Join the processes of the run, and do the job."""
-    with joined_world(config.run.device, config.run.peer_timeout_s) as world:
+    peer_timeout_s = min(3 * config.data.timeout_s or LONGEST_WAIT_S, LONGEST_WAIT_S)
+    with joined_world(config.run.device, peer_timeout_s) as world:
         log_to_console(world.is_main)
         if job == "dry-run":
             dry_run(config, world, options)

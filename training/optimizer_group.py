@@ -24,14 +24,13 @@ class OptimizerGroup:
     optimizer: of all their parameters; fused, so that it leaves out an update whose `found_inf` is set on the device.
     skipped_steps: 0-d int64 on the device: updates left out because a gradient was not finite.
     skipped_in_a_row: those since the latest update that was made.
-    gradient_norm: 0-d, that of the latest step before clipping, where it `measures_gradients`.
+    gradient_norm: 0-d, that of the latest step before clipping, where gradients are clipped.
     """
 
     networks: Mapping[str, TrainedNetwork]
     optimizer: Adam
     scaler: GradScaler
     max_gradient_norm: float | None
-    measures_gradients: bool = False
     skipped_steps: Tensor = field(init=False)
     skipped_in_a_row: Tensor = field(init=False)
     gradient_norm: Tensor | None = field(init=False, default=None)
@@ -86,11 +85,9 @@ class OptimizerGroup:
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         assert gradients, "a step comes after a backward pass"
         is_broken = all_finite(gradients).logical_not()
-        norm = get_total_norm(gradients) if self.measures_gradients or self.max_gradient_norm is not None else None
         if self.max_gradient_norm is not None:
-            assert norm is not None
-            clip_grads_with_norm_(self.parameters, self.max_gradient_norm, norm)
-        self.gradient_norm = norm if self.measures_gradients else None
+            self.gradient_norm = get_total_norm(gradients)
+            clip_grads_with_norm_(self.parameters, self.max_gradient_norm, self.gradient_norm)
         if not self.scaler.is_enabled():  # an enabled scaler sets the same attribute
             self.optimizer.found_inf = is_broken.float()  # type: ignore[attr-defined]
         self.scaler.step(self.optimizer)

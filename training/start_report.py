@@ -135,9 +135,7 @@ def _describe_cache(training: Training, index: int) -> list[str]:
     outlook = cached.estimate(index)
     if outlook.n_fitting >= outlook.n_samples:
         return [f"cache          {data.cache}, about {size(outlook.n_bytes)}"]
-    remedy = f"raise data.cache_gib ({data.cache_gib:g} GiB)"
-    if outlook.lacks_space:
-        remedy = f"too little is free in {sample_cache.cache_folder(training.config, training.folder)}"
+    remedy = f"too little is free in {sample_cache.cache_folder(training.config, training.folder)}"
     return [f"cache          {data.cache}, about {outlook.n_fitting} of {outlook.n_samples} samples fit: {remedy}"]
 
 

@@ -61,13 +61,6 @@ class TensorBoardWriter:
             if writer:
                 writer.add_image(tag, image, step)
 
-    def write_histograms(self, prefix: str, values: Mapping[str, Tensor], step: int) -> None:
-        """Add the distribution of each tensor's values under the tags `prefix`/name."""
-        with self._forgiving() as writer:
-            if writer:
-                for name, value in values.items():
-                    writer.add_histogram(f"{prefix}/{name}", value.detach().float().cpu(), step)
-
     def close(self) -> None:
         """Write what is left."""
         with self._forgiving() as writer:

@@ -2,9 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,6 @@ class Validation:
     split: that of the samples. n_shown: how many samples are shown; the others are only measured.
     logits: computes the discriminator's mean output for the samples and their targets.
     activations: the name of a module of the generator whose output is shown too, or None.
-    histograms: networks by name, the distribution of whose weights is shown.
     is_of_average: whether the generator is a moving average, to whose weights the vectors of spectral norm, copied from
         the trained network, do not belong.
     """
@@ -40,7 +39,6 @@ class Validation:
     logits: ValidationLogits
     n_shown: int
     activations: str | None = None
-    histograms: Mapping[str, nn.Module] = field(default_factory=dict)
     is_of_average: bool = False
 
     def run(self, log: RunLog, step: int) -> dict[str, float]:
@@ -70,8 +68,6 @@ class Validation:
             log.page.write()
         summary = self.evaluator.summarize(measured)
         log.report_validation(step, summary, self.logits.mean(self.samples, step), self.split)
-        for name, network in self.histograms.items():
-            log.tensorboard.write_histograms(f"weights/{name}", dict(network.named_parameters()), step)
         return summary.figures
 
     def digest(self, figure: str) -> str:

@@ -19,6 +19,8 @@ from utils.device import choose_device
 from utils.errors import UserError
 from utils.rendezvous import fresh_store
 
+LONGEST_WAIT_S = 24 * 3600.0  # of a process for the others
+
 _SIGNS_OF_A_LOST_PEER = (  # in the RuntimeErrors of gloo, NCCL and the store
     "Connection closed by peer",
     "Connection reset by peer",

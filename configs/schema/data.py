@@ -119,21 +119,18 @@ class DataConfig:
     cache: Literal["none", "memory", "disk"] = "none"
     """Keep decoded and resized samples, as uint8, for later epochs: in the machine's memory until the run ends, or in
     data.cache_folder for later runs too. A sample is known by the bytes of its files: one that changes is read again,
-    one that is moved, copied or touched is not. A run that is killed leaves its memory to python -m
-    tools.clear_cache."""
+    one that is moved, copied or touched is not. Half of the shared memory (memory) or a tenth of the disk (disk) stays
+    free: when no more fits, samples that no run has used for a day are removed, and those without room are decoded
+    each time. The plan says how many fit. A run that is killed leaves its memory to python -m tools.clear_cache."""
     cache_folder: str = "~/.cache/pairgan"
     """disk: where. python -m tools.clear_cache empties it; another than the default with --folder."""
-    cache_gib: float = 16.0
-    """Most that is kept, in GiB. What no run has used for a day makes room, longest unused first; samples for which
-    there is none are decoded each time, and the plan says how many fit. Half of the shared memory (memory) and a
-    fiftieth of the disk (disk) stay free whatever it says."""
     on_bad_sample: Literal["error", "skip"] = "error"
     """Reaction to a training or validation sample that cannot be used. error: end the run. skip: another takes its
     place, and it is named once; more than 1 % of the samples, and more than 10, end the run all the same."""
     timeout_s: float = 600.0
-    """Longest that loader processes may take for a batch, in seconds, before the run ends. 0: for ever."""
-    prefetch: int = 2
-    """Batches that each loader process has ready."""
+    """Longest that loader processes may take for a batch, in seconds, before the run ends; 0: for ever. Under torchrun
+    a process waits three times as long for the others. Validation and saving, which the first one does alone, have to
+    fit in."""
     synthetic: SyntheticConfig = field(default_factory=SyntheticConfig)
     """Sizes of the embedded data set."""
     augment: PairAugmentationConfig = field(default_factory=PairAugmentationConfig)
@@ -142,10 +139,9 @@ class DataConfig:
     are. Section augmentation is another thing: it changes what the discriminator sees."""
 
     def __post_init__(self) -> None:
-        require_at_least(0, "data", n_classes=self.n_classes, ignore_id=self.ignore_id, cache_gib=self.cache_gib)
+        require_at_least(0, "data", n_classes=self.n_classes, ignore_id=self.ignore_id)
         self._check_label_maps()
         require_at_least(0, "data", timeout_s=self.timeout_s)
-        require_at_least(1, "data", prefetch=self.prefetch)
         check_side("source", self.source_channels, self.source_range, self.layout)
         check_side("target", self.target_channels, self.target_range, self.layout)
         if self.is_stacked:

@@ -29,7 +29,8 @@ class OptimizerConfig:
     beta2: float = 0.999
     """Decay of the mean of their squares."""
     max_gradient_norm: float | None = None
-    """Clip the norm of each network's gradients to this, after unscaling. Default: no clipping."""
+    """Clip the norm of each network's gradients to this, after unscaling, and report the norms before clipping; 1e9
+    only reports them. Default: neither."""
     weight_decay: float = 0.0
     """Share of each convolution weight that a step at learning rate 1 takes away (AdamW, Loshchilov & Hutter 2019);
     biases and norms are spared."""

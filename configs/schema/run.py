@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from configs.schema.checks import MOST, require, require_at_least
+from configs.schema.checks import require, require_at_least
 from utils.limits import MAX_CHANNELS
 
 EXTRA_METRICS = ("lpips", "fid", "kid")
@@ -21,9 +21,6 @@ class RunConfig:
     """Seed of the initial weights, the order of the samples and their augmentation."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto: a GPU where there is one."""
-    peer_timeout_s: float = 1800.0
-    """Under torchrun: seconds that a process waits for the others before it ends. Validation and saving, which the
-    first one does alone, have to fit in."""
 
     def __post_init__(self) -> None:
         is_folder_name = (
@@ -34,7 +31,6 @@ class RunConfig:
             and len(self.name.encode()) <= 200  # a file system takes 255, with what is put behind it
         )
         require(bool(is_folder_name), "run.name", repr(self.name), "a name that can be a folder, up to 200 bytes")
-        require(0 < self.peer_timeout_s <= MOST, "run.peer_timeout_s", self.peer_timeout_s, f"above 0, up to {MOST}")
         require(0 <= self.seed < 2**32, "run.seed", self.seed, "0 to 4294967295")
 
 
@@ -109,10 +105,6 @@ class LogConfig:
     show_channels: list[int] | None = None
     """The channels of images that are not 8-bit RGB that pictures show, counted from 1: [3,2,1] as red, green and blue,
     or [1] in grey. Default: the first three, or the first of fewer."""
-    gradient_norms: bool = False
-    """Report the norms of each network's gradients, before clipping."""
-    histograms: bool = False
-    """Whether to show the distribution of every weight, with the image grids."""
     activations: str | None = None
     """A module of the generator whose output is shown for the first sample, with the image grids: blocks.0. A name that
     is not there is answered with some that are."""

@@ -54,8 +54,6 @@ class TrainConfig:
     want it, and for VGG19 on CPUs with matrix units (AMX)."""
     cudnn_benchmark: bool = True
     """Have a GPU try which algorithm of each convolution is the fastest, when a size comes for the first time."""
-    async_upload: bool = True
-    """Bring batches to a GPU in a stream of their own, while it still computes the step before."""
     profile_steps: int = 0
     """Steps of which to write a trace of torch.profiler, after 10 others, to trace.json.gz in the run's folder, for
     ui.perfetto.dev. 0: none."""

@@ -160,7 +160,7 @@ def test_folders_that_are_shifted_against_each_other_are_observed(
 
 
 def test_a_cache_keeps_the_images_and_reads_files_of_earlier_versions(tmp_path: Path) -> None:
-    labels, cache = torch.ones(1, 4, 6, dtype=torch.uint8), SampleCache(tmp_path, 2**30)
+    labels, cache = torch.ones(1, 4, 6, dtype=torch.uint8), SampleCache(tmp_path)
     cache.keep(Sample("x", labels, None, None, source_images=labels.float()), by_content="a" * 64, by_state="b" * 64)
     kept = cache.read("b" * 64, "x")
     assert kept is not None

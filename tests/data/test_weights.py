@@ -176,7 +176,7 @@ def test_classes_of_a_smaller_source_weigh_the_pixels_of_its_target() -> None:
 def test_the_cache_keeps_weights_and_reads_files_that_have_none(tmp_path: Path) -> None:
     layout = save_pairs(tmp_path / "pairs")
     preprocessing = Preprocessing("none", 1, 1, 1, 1, flip=False, size_multiple=1, min_size=1)
-    cache = SampleCache(tmp_path / "cache", 2**30)
+    cache = SampleCache(tmp_path / "cache")
     for _ in range(2):
         kept = CachedLayout(layout, preprocessing, cache).read(0).weights
         assert kept is not None
@@ -188,7 +188,7 @@ def test_the_cache_keeps_weights_and_reads_files_that_have_none(tmp_path: Path) 
         n_classes=0,
         ignore_id=None,
     )
-    other = CachedLayout(plain, preprocessing, SampleCache(tmp_path / "other", 2**30))
+    other = CachedLayout(plain, preprocessing, SampleCache(tmp_path / "other"))
     assert other.read(0).weights is None
     files = list((tmp_path / "other").rglob("*.pt"))
     maps = torch.load(files[0], weights_only=True)

@@ -39,11 +39,10 @@ def test_a_folder_that_cannot_be_used_ends_in_one_line(
 
 
 @pytest.mark.parametrize(
-    ("overrides", "free_bytes", "line"),
+    ("free_bytes", "line"),
     [
-        ([], 2**40, r"about 0\.0 MiB"),
-        (["data.cache_gib=3.2e-5"], 2**40, r"about 2 of 3 samples fit: raise data\.cache_gib \(3\.2e-05 GiB\)"),
-        ([], 3 * 2**14, r"about 2 of 3 samples fit: too little is free in .*/cache/samples"),
+        (2**40, r"about 0\.0 MiB"),
+        (3 * 2**14, r"about 2 of 3 samples fit: too little is free in .*/cache/samples"),
     ],
 )
 def test_the_plan_reports_how_much_will_be_kept(
@@ -52,19 +51,13 @@ def test_the_plan_reports_how_much_will_be_kept(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
-    overrides: list[str],
     free_bytes: int,
     line: str,
 ) -> None:
     usage = SimpleNamespace(total=0, used=0, free=free_bytes)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     folder = tmp_path / "cache"
-    run(
-        tiny_config,
-        *settings(label_data_set, "data.cache=disk", f"data.cache_folder={folder}"),
-        *overrides,
-        "--dry-run",
-    )
+    run(tiny_config, *settings(label_data_set, "data.cache=disk", f"data.cache_folder={folder}"), "--dry-run")
     said = [said for said in capfd.readouterr().out.splitlines() if said.startswith("cache ")]
     assert len(said) == 1
     assert re.fullmatch(f"cache          disk, {line}", said[0])

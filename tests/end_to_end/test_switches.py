@@ -75,7 +75,3 @@ def test_activation_checkpointing_with_batch_norm_trains_alike(tiny_config: Path
     """Each norm counts a pass once, though it is computed twice."""
     plain = trained(tiny_config, *settings, "generator.norm=batch")
     assert_equal(trained(tiny_config, *settings, *RECOMPUTED), plain)
-
-
-def test_how_much_is_loaded_ahead_changes_no_sample(tiny_config: Path) -> None:
-    assert_equal(trained(tiny_config, "data.workers=1", "data.prefetch=3"), trained(tiny_config))

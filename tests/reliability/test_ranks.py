@@ -137,7 +137,7 @@ LOST = [
 @pytest.mark.row(6)
 @pytest.mark.parametrize("fault", LOST, ids=str)
 def test_the_loss_of_one_ends_all(tiny_config: Path, fault: Fault) -> None:
-    settings = [*ENDLESS, "log.images_every_steps=7", "run.peer_timeout_s=5"]
+    settings = [*ENDLESS, "log.images_every_steps=7", "data.timeout_s=2"]
     with torchrun(tiny_config, *settings, prepare=partial(inject, fault)) as processes:
         assert processes.wait_for_all() != 0
     assert newest_step(tiny_config) == 5

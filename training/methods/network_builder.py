@@ -49,5 +49,4 @@ class NetworkBuilder:
             ),
             scaler=self.precision.make_scaler(),
             max_gradient_norm=settings.max_gradient_norm,
-            measures_gradients=self.config.log.gradient_norms,
         )

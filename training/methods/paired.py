@@ -154,7 +154,6 @@ def build_validation(
         device=method.device,
         min_side=discriminated_side(config),
     )
-    histograms = {name: network.module for name, network in method.networks.items()} if config.log.histograms else {}
     return Validation(
         splits.validation,
         samples,
@@ -163,7 +162,6 @@ def build_validation(
         logits,
         n_shown=config.log.n_images,
         activations=config.log.activations,
-        histograms=histograms,
         is_of_average=bool(averages),
     )
 
