@@ -10,7 +10,7 @@ from configs.schema.augmentation import AUGMENTATIONS, AugmentationConfig
 from configs.schema.checks import require
 from configs.schema.data import DataConfig, SyntheticConfig
 from configs.schema.loss import LossConfig
-from configs.schema.method import MethodConfig
+from configs.schema.method import MethodConfig, check_method
 from configs.schema.networks import DiscriminatorConfig, FeaturesConfig, GeneratorConfig, InitConfig, StyleConfig
 from configs.schema.optimizer import AmpConfig, OptimizerConfig
 from configs.schema.run import EXTRA_METRICS, CheckpointConfig, LogConfig, MetricsConfig, RunConfig
@@ -65,6 +65,7 @@ class Config:
 
     def __post_init__(self) -> None:
         """Check what one section wants of another."""
+        check_method(self, self.method.name)
         level, decay = self.amp.opt_level, self.train.ema_decay
         if self.loss.gradient_penalty or self.loss.r1:
             expected = "O0 or O1 where loss.gradient_penalty or loss.r1 is set: their gradients need float32"

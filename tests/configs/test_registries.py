@@ -15,7 +15,6 @@ from configs.schema import (
     DiscriminatorConfig,
     GeneratorConfig,
     LossConfig,
-    MethodConfig,
     StyleConfig,
     TrainConfig,
 )
@@ -23,7 +22,6 @@ from configs.unused_settings import unused_settings
 from losses import GENERATOR_LOSSES
 from models import DISCRIMINATORS, GENERATORS
 from tests.runs import OASIS, checkpoint, run
-from training.methods import METHODS
 from utils.signatures import accepted, argument_names
 
 STYLE = {f"style_{item.name}" for item in fields(StyleConfig)}
@@ -31,7 +29,7 @@ STYLE = {f"style_{item.name}" for item in fields(StyleConfig)}
 
 @pytest.mark.parametrize(
     ("registry", "section"),
-    [(GENERATORS, GeneratorConfig), (DISCRIMINATORS, DiscriminatorConfig), (METHODS, MethodConfig)],
+    [(GENERATORS, GeneratorConfig), (DISCRIMINATORS, DiscriminatorConfig)],
 )
 def test_names_are_the_choices(registry: Mapping[str, object], section: type) -> None:
     assert set(registry) == set(get_args(get_type_hints(section)["name"]))
