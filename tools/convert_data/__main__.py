@@ -23,52 +23,42 @@ from tools.convert_data.colors import colors_to_ids
 from tools.convert_data.conversion import convert_all
 from tools.convert_data.instances import to_instances
 from tools.convert_data.layouts import to_folders, to_side_by_side
-from tools.convert_data.photo_settings import check_same_settings, read_photo_settings, write_photo_settings
-from tools.convert_data.photos import SPLITS, SUFFIXES, PhotoPairs, Source, from_photos, sources_of
+from tools.convert_data.photos import (
+    SPLITS,
+    SUFFIXES,
+    PhotoPairs,
+    Source,
+    check_same_settings,
+    from_photos,
+    read_photo_settings,
+    sources_of,
+    write_photo_settings,
+)
 from tools.convert_data.videos import from_videos
 from utils.cli import TO_MEND, ArgumentParser, run_entry_point, whole_number
 from utils.limits import TARGET_SCALES
 from utils.log import log_to_console, logger
 from utils.text import counted
 
+_COMMANDS = {
+    "to-folders": "pix2pix's images, A in the left half and B in the right, to SPLIT_A and SPLIT_B",
+    "to-side-by-side": "SPLIT_A and SPLIT_B to images of two halves",
+    "from-photos": "photographs to pairs: sources made of them in SPLIT_A, the photographs in SPLIT_B",
+    "from-video": "every N-th frame of videos to pairs, as from-photos, with train, val and test apart in time",
+    "source": "photographs to sources, as from-photos made them in the training pairs, for test.py to translate",
+    "colors-to-ids": "label maps drawn in colours to ids, and a YAML file of the colours, TO.yaml",
+    "to-instances": "label maps to instance maps: each connected part of a class is an instance",
+}
+_OF_PHOTOS = ("from-photos", "from-video")
+_OF_LABEL_MAPS = ("colors-to-ids", "to-instances")
+
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """Parse the command line."""
     parser = ArgumentParser(description="Convert data sets between layouts, photographs, videos, and label maps.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    helps = {
-        "to-folders": "pix2pix's images, A in the left half and B in the right, to SPLIT_A and SPLIT_B",
-        "to-side-by-side": "SPLIT_A and SPLIT_B to images of two halves",
-        "from-photos": "photographs to pairs: sources made of them in SPLIT_A, the photographs in SPLIT_B",
-        "from-video": "every N-th frame of videos to pairs, as from-photos, with train, val and test apart in time",
-        "source": "photographs to sources, as from-photos made them in the training pairs, for test.py to translate",
-        "colors-to-ids": "label maps drawn in colours to ids, and a YAML file of the colours, TO.yaml",
-        "to-instances": "label maps to instance maps: each connected part of a class is an instance",
-    }
-    by_name = {name: commands.add_parser(name, help=text, description=text) for name, text in helps.items()}
-    for name, command in by_name.items():
-        existing_help = "existing files; default: refuse, before anything is written"
-        command.add_argument("--existing", choices=("refuse", "keep", "replace"), default="refuse", help=existing_help)
-        if name == "source":
-            _add_source_arguments(command.add_argument)
-            continue
-        if name == "from-video":
-            command.add_argument("clips", type=_folder, nargs="+", metavar="CLIP", help="video to read")
-        else:
-            command.add_argument("origin", type=_folder, metavar="FROM", help="folder to read, with its subfolders")
-        command.add_argument("target", type=_folder, metavar="TO", help="folder to write to, outside FROM")
-        if name not in _OF_LABEL_MAPS:
-            format_help = f"jpeg: quality {JPEG_QUALITY}, colours at full resolution; default: %(default)s"
-            default = "jpeg" if name in _OF_PHOTOS else "png"
-            command.add_argument("--format", choices=tuple(SUFFIXES), default=default, help=format_help)
-    shares = {"from-photos": "drawn by the names, so that it stays when others are added", "from-video": "of each clip"}
-    for name in _OF_PHOTOS:
-        _add_photo_arguments(by_name[name].add_argument, shares[name])
-    every_help = "make a pair of every N-th frame; default: about one a second"
-    by_name["from-video"].add_argument("--every", type=whole_number(1, 1_000_000), metavar="N", help=every_help)
-    colors_help = "YAML file as metrics.label_colors takes it, or cityscapes or cmp_facades; default: found in the maps"
-    by_name["colors-to-ids"].add_argument("--colors", metavar="FILE", help=colors_help)
-    _add_instance_arguments(by_name["to-instances"].add_argument)
+    for name, text in _COMMANDS.items():
+        _add_arguments(name, commands.add_parser(name, help=text, description=text).add_argument)
     arguments = parser.parse_args(argv)
     if arguments.command in _OF_PHOTOS and arguments.val + arguments.test >= 1:
         parser.error(f"--val {arguments.val} and --test {arguments.test} leave nothing to train on")
@@ -77,37 +67,41 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
-_OF_PHOTOS = ("from-photos", "from-video")
-_OF_LABEL_MAPS = ("colors-to-ids", "to-instances")
+def _add_arguments(command: str, add: Callable[..., argparse.Action]) -> None:
+    existing_help = "existing files; default: refuse, before anything is written"
+    add("--existing", choices=("refuse", "keep", "replace"), default="refuse", help=existing_help)
+    if command == "source":
+        add("photos", type=_folder, nargs="+", metavar="PHOTO", help="photograph, or a folder of photographs")
+        add("--like", type=_folder, required=True, metavar="PAIRS", help="folder that from-photos has written")
+        add("--output", type=_folder, default=Path("sources"), metavar="FOLDER", help="default: %(default)s")
+        return
+    if command == "from-video":
+        add("clips", type=_folder, nargs="+", metavar="CLIP", help="video to read")
+    else:
+        add("origin", type=_folder, metavar="FROM", help="folder to read, with its subfolders")
+    add("target", type=_folder, metavar="TO", help="folder to write to, outside FROM")
+    if command in _OF_LABEL_MAPS:
+        _add_label_map_arguments(command, add)
+        return
+    format_help = f"jpeg: quality {JPEG_QUALITY}, colours at full resolution; default: %(default)s"
+    default = "jpeg" if command in _OF_PHOTOS else "png"
+    add("--format", choices=tuple(SUFFIXES), default=default, help=format_help)
+    if command in _OF_PHOTOS:
+        _add_photo_arguments(command, add)
 
 
-def _folder(text: str) -> Path:
-    if not text:  # as from an unset variable of a shell; Path("") is the current folder
-        raise argparse.ArgumentTypeError("empty, expected a folder")
-    return Path(text)
-
-
-def _add_source_arguments(add: Callable[..., argparse.Action]) -> None:
-    add("photos", type=_folder, nargs="+", metavar="PHOTO", help="photograph, or a folder of photographs")
-    add("--like", type=_folder, required=True, metavar="PAIRS", help="folder that from-photos has written")
-    add("--output", type=_folder, default=Path("sources"), metavar="FOLDER", help="default: %(default)s")
-
-
-def _add_instance_arguments(add: Callable[..., argparse.Action]) -> None:
+def _add_label_map_arguments(command: str, add: Callable[..., argparse.Action]) -> None:
+    if command == "colors-to-ids":
+        colors_help = "YAML file as metrics.label_colors takes it, or cityscapes or cmp_facades; default: found in the"
+        add("--colors", metavar="FILE", help=f"{colors_help} maps")
+        return
     classes_help = "classes to divide, by id or by name in --colors, as car,rider; default: all"
     add("--classes", type=_names, default=(), metavar="LIST", help=classes_help)
     colors_help = "colours of the classes, where maps are drawn in them, as data.label_colors; default: maps hold ids"
     add("--colors", metavar="FILE", help=colors_help)
 
 
-def _names(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.strip("[]").split(","))
-    if "" in names:
-        raise argparse.ArgumentTypeError(f"{text!r}, expected classes, such as car,rider")
-    return names
-
-
-def _add_photo_arguments(add: Callable[..., argparse.Action], shares: str) -> None:
+def _add_photo_arguments(command: str, add: Callable[..., argparse.Action]) -> None:
     add("--source", choices=get_args(Source), default="edges", help="source of the translation; default: edges")
     size_help = "largest length of the longer side, in pixels; larger photographs are resized; default: 1024"
     add("--size", type=whole_number(1, 100_000), default=1024, metavar="N", help=size_help)
@@ -115,9 +109,27 @@ def _add_photo_arguments(add: Callable[..., argparse.Action], shares: str) -> No
     add("--sigma", type=_number(0.3, 100), default=1.2, metavar="S", help=sigma_help)
     factor_help = "low_resolution, reduced: factor of the reduction; default: 4"
     add("--factor", type=whole_number(2, 1000), default=4, metavar="N", help=factor_help)
+    is_video = command == "from-video"
+    drawn = "of each clip" if is_video else "drawn by the names, so that it stays when others are added"
     for split in ("val", "test"):
-        help_text = f"share of {split}, {shares}; default: 0.1"
+        help_text = f"share of {split}, {drawn}; default: 0.1"
         add(f"--{split}", type=_number(0, 1), default=0.1, metavar="SHARE", help=help_text)
+    if is_video:
+        every_help = "make a pair of every N-th frame; default: about one a second"
+        add("--every", type=whole_number(1, 1_000_000), metavar="N", help=every_help)
+
+
+def _folder(text: str) -> Path:
+    if not text:  # as from an unset variable of a shell; Path("") is the current folder
+        raise argparse.ArgumentTypeError("empty, expected a folder")
+    return Path(text).expanduser()
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.strip("[]").split(","))
+    if "" in names:
+        raise argparse.ArgumentTypeError(f"{text!r}, expected classes, such as car,rider")
+    return names
 
 
 def _number(least: float, most: float) -> Callable[[str], float]:
@@ -133,99 +145,82 @@ def _number(least: float, most: float) -> Callable[[str], float]:
     return parse
 
 
-def convert_to_pairs(arguments: argparse.Namespace, target: Path) -> list[str]:
-    """Write the pairs of the command line; return the problems of what is left out.
+def convert_to_pairs(arguments: argparse.Namespace, problems: list[str]) -> list[str]:
+    """Write the pairs of the command line; return lines that sum them up.
+
+    problems: gets those of what is left out.
 
     Raises:
         DataError: the origin cannot be converted, or files exist.
     """
-    problems: list[str] = []
+    target: Path = arguments.target
     is_of_photos = arguments.command in _OF_PHOTOS
     if is_of_photos:
-        counts = _convert_photos(arguments, target, problems)
+        counts = _convert_photos(arguments, problems)
     else:
         convert = to_folders if arguments.command == "to-folders" else to_side_by_side
-        conversions = convert(_origin(arguments, target), target, SUFFIXES[arguments.format], problems)
-        counts, unusable = convert_all(conversions, arguments.existing)
-        problems += unusable
-    log_left_out(problems)
-    splits = dict.fromkeys((*SPLITS, *counts) if is_of_photos else sorted(counts))
+        conversions = convert(_origin(arguments), target, SUFFIXES[arguments.format], problems)
+        counts = convert_all(conversions, arguments.existing, problems)
+    splits = dict.fromkeys((*SPLITS, *counts)) if is_of_photos else sorted(counts)
     pairs_of_splits = ", ".join(f"{counted(counts[split], 'pair')} in {split}" for split in splits) or "no pair"
-    logger.info("%s: %s", target, pairs_of_splits)
+    lines = [f"{target}: {pairs_of_splits}"]
     if is_of_photos and counts:
         like = shlex.quote(str(target))
-        logger.info("the source of another photograph: python -m tools.convert_data source PHOTO --like %s", like)
-    if counts["train"]:
-        logger.info("to train on them: %s", training_command(arguments, target))
-    return problems
+        lines.append(f"the source of another photograph: python -m tools.convert_data source PHOTO --like {like}")
+    return lines + ([f"to train on them: {training_command(arguments)}"] if counts["train"] else [])
 
 
-def _convert_photos(arguments: argparse.Namespace, target: Path, problems: list[str]) -> Counter[str]:
+def _convert_photos(arguments: argparse.Namespace, problems: list[str]) -> Counter[str]:
     """Write pairs of photographs or of frames, and their settings; return the number of pairs of each split."""
+    target, existing = arguments.target, arguments.existing
     suffix = SUFFIXES[arguments.format]
     pairs = PhotoPairs(arguments.source, arguments.size, arguments.sigma, arguments.factor, suffix)
     shares = {"val": arguments.val, "test": arguments.test}
-    if arguments.existing == "keep":
+    if existing == "keep":
         check_same_settings(target, pairs)
     if arguments.command == "from-video":
-        clips = [clip.expanduser() for clip in arguments.clips]
         every = arguments.every
-        counts = from_videos(clips, target, arguments.existing, problems, pairs=pairs, shares=shares, every=every)
+        counts = from_videos(arguments.clips, target, existing, problems, pairs=pairs, shares=shares, every=every)
     else:
-        conversions = from_photos(_origin(arguments, target), target, problems, pairs=pairs, shares=shares)
-        counts, unusable = convert_all(conversions, arguments.existing)
-        problems += unusable
+        conversions = from_photos(_origin(arguments), target, problems, pairs=pairs, shares=shares)
+        counts = convert_all(conversions, existing, problems)
     if counts:
         write_photo_settings(target, pairs)
     return counts
 
 
-def _origin(arguments: argparse.Namespace, target: Path) -> Path:
+def _origin(arguments: argparse.Namespace) -> Path:
     """Return the folder to read; raise DataError if the one to write to lies within it."""
-    origin: Path = arguments.origin.expanduser()
+    origin, target = arguments.origin, arguments.target
     if target.resolve().is_relative_to(origin.resolve()):
         raise DataError(f"{target}: lies within {origin}, and would be read too the next time; choose another TO")
-    return origin
+    return Path(origin)
 
 
-def convert_label_maps(arguments: argparse.Namespace, target: Path) -> list[str]:
-    """Write ids or instances of label maps; return the problems of what is left out.
+def convert_to_sources(arguments: argparse.Namespace, problems: list[str]) -> list[str]:
+    """Write the sources of photographs; return lines that sum them up.
 
-    Raises:
-        DataError: there is no map, its colours are not those of classes, or files exist.
-        ConfigError: the file of colours cannot be used, or does not have one of the classes.
-    """
-    origin = _origin(arguments, target)
-    if arguments.command == "colors-to-ids":
-        return colors_to_ids(origin, target, arguments.colors, arguments.existing)
-    return to_instances(origin, target, arguments.classes, arguments.colors, arguments.existing)
-
-
-def convert_to_sources(arguments: argparse.Namespace) -> list[str]:
-    """Write the sources of photographs; return the problems of what is left out.
+    problems: gets those of what is left out.
 
     Raises:
         DataError: the settings of the pairs are missing, a photograph has no place, or files exist.
     """
-    pairs, output = read_photo_settings(arguments.like.expanduser()), arguments.output.expanduser()
-    problems: list[str] = []
-    conversions = sources_of([path.expanduser() for path in arguments.photos], output, problems, pairs)
-    counts, unusable = convert_all(conversions, arguments.existing)
-    problems += unusable
-    log_left_out(problems)
-    logger.info("%s: %s, made with %s", output, counted(counts[""], "source"), pairs.rule)
-    if counts[""]:
-        logger.info("to translate them: python test.py --checkpoint RUN --input %s", shlex.quote(str(output)))
-    return problems
+    pairs, output = read_photo_settings(arguments.like), arguments.output
+    conversions = sources_of(arguments.photos, output, problems, pairs)
+    n_sources = convert_all(conversions, arguments.existing, problems)[""]
+    command = f"to translate them: python test.py --checkpoint RUN --input {shlex.quote(str(output))}"
+    return [f"{output}: {counted(n_sources, 'source')}, made with {pairs.rule}"] + [command] * bool(n_sources)
 
 
-def training_command(arguments: argparse.Namespace, target: Path) -> str:
+def training_command(arguments: argparse.Namespace) -> str:
     """Return the command that trains on the result."""
     recipes = {"to-side-by-side": "side_by_side_256x256"} | dict.fromkeys(_OF_PHOTOS, "own_pairs_small")
     recipe = recipes.get(arguments.command, "paired_folders_256x256")
-    is_grey = arguments.command in _OF_PHOTOS and arguments.source == "grey"
-    settings = [f"data.root={target}", f"run.name={target.resolve().name}"] + ["data.source_channels=1"] * is_grey
-    if arguments.command in _OF_PHOTOS and arguments.source == "reduced":
+    source = arguments.source if arguments.command in _OF_PHOTOS else None
+    settings = [f"data.root={arguments.target}", f"run.name={arguments.target.resolve().name}"]
+    if source == "grey":
+        settings.append("data.source_channels=1")
+    if source == "reduced":
         settings += [f"generator.scale={arguments.factor}", "data.preprocess=crop"]
         settings += [f"data.crop_{side}={128 // arguments.factor}" for side in ("width", "height")]
     return shlex.join(["python", "train.py", "--config", f"configs/{recipe}.yaml", *settings])
@@ -235,23 +230,23 @@ def main(argv: Sequence[str]) -> None:
     """Convert a data set according to the command line; exit with code 2 if images could not be used."""
     arguments = parse_arguments(argv)
     log_to_console(is_main=True)
-    if arguments.command == "source":
-        problems = convert_to_sources(arguments)
-    else:
-        target = arguments.target.expanduser()
-        if arguments.command in _OF_LABEL_MAPS:
-            problems = convert_label_maps(arguments, target)
-            log_left_out(problems)
-        else:
-            problems = convert_to_pairs(arguments, target)
-    if problems:
-        raise SystemExit(TO_MEND)
-
-
-def log_left_out(problems: Sequence[str]) -> None:
-    """List the images that could not be used."""
+    problems, lines = list[str](), list[str]()
+    match arguments.command:
+        case "source":
+            lines = convert_to_sources(arguments, problems)
+        case "colors-to-ids":
+            problems = colors_to_ids(_origin(arguments), arguments.target, arguments.colors, arguments.existing)
+        case "to-instances":
+            origin, target, classes = _origin(arguments), arguments.target, arguments.classes
+            problems = to_instances(origin, target, classes, arguments.colors, arguments.existing)
+        case _:
+            lines = convert_to_pairs(arguments, problems)
     for problem in problems:
         logger.info("left out: %s", " ".join(problem.split()))
+    for line in lines:
+        logger.info("%s", line)
+    if problems:
+        raise SystemExit(TO_MEND)
 
 
 if __name__ == "__main__":

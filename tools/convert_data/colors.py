@@ -1,26 +1,53 @@
-"""Label maps that are drawn in colours, as ids."""
+"""Label maps that are drawn in colours, as ids; the colours that are found, and warnings of doubtful ones."""
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 import yaml
 from torch import Tensor
 
 from data.batch import DataError
 from data.color_coded import IGNORE_ID
-from data.files.image_files import find_images, read_rgb
-from tools.convert_data.color_counts import ColorCounts, channels, count_all
-from tools.convert_data.color_warnings import NEAR, color_warnings
+from data.files.image_files import find_images, has_transparent_pixels, read_rgb
 from tools.convert_data.conversion import Conversion, Existing, check_absent, convert_all
 from utils.atomic_file import replacing
+from utils.cores import usable_cores
 from utils.label_colors import IGNORED, LabelColors, read_label_colors
 from utils.log import logger
 from utils.text import counted
 
 _JPEG_SUFFIXES = (".jpg", ".jpeg")
+_AREA_SHARE = 1e-4  # of a map's pixels: areas of a colour that make it a class; blends at borders form none
+_NEAR = 40.0  # distance of two RGB colours: JPEG makes such shades of one at borders
+_SHADES = 8.0  # distance of neighbours in a gradient, and of what JPEG makes of an area
+_FEW_SHADES = 8  # classes
+_SHARE = 1e-3  # of all pixels, of a colour that may be a class
+_LARGE_SHARE = 0.1  # of all pixels, of colours that are not those of classes
 _LISTED = 3
+_REMEDY = "name it with --colors FILE if it is a class"
+
+
+@dataclass(frozen=True)
+class ColorCounts:
+    """The colours of maps, as 0xRRGGBB.
+
+    n_pixels: by colour. in_areas: colours of areas, which are classes. transparent: files with transparent pixels.
+    """
+
+    n_pixels: Counter[int]
+    in_areas: set[int]
+    transparent: list[Path] = field(default_factory=list)
+
+    def others(self, table: Tensor) -> Counter[int]:
+        """Return the counts of the colours that are not in `table`, (K, 3) uint8."""
+        known = {int.from_bytes(bytes(color)) for color in table.tolist()}
+        return Counter({color: n for color, n in self.n_pixels.items() if color not in known})
 
 
 def colors_to_ids(origin: Path, target: Path, colors_file: str | None, existing: Existing) -> list[str]:
@@ -46,7 +73,7 @@ def colors_to_ids(origin: Path, target: Path, colors_file: str | None, existing:
     if not counts.n_pixels:
         raise DataError(*problems)
     is_jpeg = any(path.suffix.lower() in _JPEG_SUFFIXES for path in maps.values())
-    colors = _named(colors_file) if colors_file else _found(counts, origin, NEAR if is_jpeg else 0.0)
+    colors = _named(colors_file) if colors_file else _found(counts, origin, _NEAR if is_jpeg else 0.0)
     conversions = [
         Conversion(name, "", (target / f"{name}.png",), partial(_read_as_ids, path, colors))
         for name, path in maps.items()
@@ -54,7 +81,7 @@ def colors_to_ids(origin: Path, target: Path, colors_file: str | None, existing:
     ]
     check_absent(conversions, existing)
     _write_table(table, colors)  # before the first map: what an interruption leaves has its colours
-    n_written, unusable = convert_all(conversions, existing)
+    n_written = convert_all(conversions, existing, problems)
     for line in _summary(counts, colors):
         logger.info("%s", line)
     for warning in color_warnings(counts, colors, is_jpeg=is_jpeg):
@@ -64,7 +91,7 @@ def colors_to_ids(origin: Path, target: Path, colors_file: str | None, existing:
     )
     ignored = f" data.ignore_id={IGNORE_ID}" if len(colors.rgb) > colors.n_classes else ""
     logger.info("to train on them: data.n_classes=%d%s; other splits: --colors %s", colors.n_classes, ignored, table)
-    return problems + unusable
+    return problems
 
 
 def _kept_colors(target: Path, table: Path, colors_file: str | None) -> str | None:
@@ -146,3 +173,120 @@ def _write_table(path: Path, colors: LabelColors) -> None:
     text = head + yaml.safe_dump(colors.table(), default_flow_style=None, sort_keys=False, allow_unicode=True)
     with replacing(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
+
+
+def count_all(paths: Iterable[Path]) -> tuple[ColorCounts, dict[Path, tuple[str, ...]]]:
+    """Return the colours of all maps, and the problems of those that cannot be read."""
+    total, unreadable = ColorCounts(Counter(), set()), dict[Path, tuple[str, ...]]()
+    paths = list(paths)
+    with ThreadPoolExecutor(usable_cores()) as executor:
+        for path, counts in zip(paths, executor.map(_count_or_error, paths), strict=True):
+            if isinstance(counts, DataError):
+                unreadable[path] = counts.problems
+                continue
+            total.n_pixels.update(counts.n_pixels)
+            total.in_areas.update(counts.in_areas)
+            total.transparent.extend(counts.transparent)
+    return total, unreadable
+
+
+def _count_or_error(path: Path) -> ColorCounts | DataError:
+    try:
+        counts = count_colors(read_rgb(path))
+        counts.transparent.extend([path] if has_transparent_pixels(path) else [])
+        return counts
+    except DataError as error:
+        return error
+
+
+def count_colors(picture: Tensor) -> ColorCounts:
+    """Return the colours of a (3, H, W) uint8 picture. A colour is in an area where 3x3 pixels have it."""
+    red, green, blue = picture.numpy().astype(np.int32)
+    pixels = red << 16 | green << 8 | blue
+    is_beside, is_below = pixels[:, 1:] == pixels[:, :-1], pixels[1:] == pixels[:-1]
+    row = is_beside[:, 1:] & is_beside[:, :-1]  # three equal pixels, centred
+    column = (is_below[1:] & is_below[:-1])[:, 1:-1]
+    centers = pixels[1:-1, 1:-1][row[2:] & row[1:-1] & row[:-2] & column]
+    least = _AREA_SHARE * pixels.size
+    in_areas = {color for color, n_pixels in _count(centers).items() if n_pixels >= least}
+    return ColorCounts(Counter(_count(pixels.ravel())), in_areas)
+
+
+def _count(colors: np.ndarray) -> dict[int, int]:
+    """Count (N,) colours by their runs, of which label maps have few."""
+    starts = np.flatnonzero(np.diff(colors, prepend=-1))
+    lengths = np.diff(starts, append=len(colors))
+    distinct, run_of = np.unique(colors[starts], return_inverse=True)
+    n_pixels = np.bincount(run_of, weights=lengths, minlength=len(distinct)).astype(np.int64)
+    return dict(zip(distinct.tolist(), n_pixels.tolist(), strict=True))
+
+
+def channels(colors: Sequence[int]) -> Tensor:
+    """Return (N, 3) uint8 RGB of colours."""
+    return torch.tensor([list(color.to_bytes(3)) for color in colors], dtype=torch.uint8).view(len(colors), 3)
+
+
+def color_warnings(counts: ColorCounts, colors: LabelColors, *, is_jpeg: bool) -> list[str]:
+    """Return a line for each way in which the nearest classes of pixels may not be those that were drawn.
+
+    is_jpeg: whether JPEG made shades of the colours that were drawn, of which there is no warning.
+    """
+    total = counts.n_pixels.total()
+    others = [color for color, _ in counts.others(colors.colors).most_common()]
+    far, near, n_other_pixels = list[str](), list[str](), 0
+    for color, distance, row in zip(others, *_nearest(others, colors), strict=True):
+        if distance <= (_SHADES if is_jpeg else 0):
+            continue
+        n_pixels = counts.n_pixels[color]
+        n_other_pixels += n_pixels
+        text = f"{channels([color])[0].tolist()} ({n_pixels / total:.2%}) into {_class(row, colors)}"
+        if distance > _NEAR and (n_pixels > _SHARE * total or color in counts.in_areas):
+            far.append(text)
+        elif color in counts.in_areas:
+            near.append(text)
+    lines = []
+    if far:
+        lines.append(f"{counted(len(far), 'colour')} far from all classes merged: {_listed(far)}; {_REMEDY}")
+    if near:
+        lines.append(f"{counted(len(near), 'colour')} of areas merged, being near: {_listed(near)}; {_REMEDY}")
+    if n_other_pixels > _LARGE_SHARE * total:
+        lines.append(f"{n_other_pixels / total:.0%} of the pixels have a colour that is not that of a class; {_REMEDY}")
+    if counts.transparent:
+        n_maps = counted(len(counts.transparent), "map")
+        lines.append(
+            f"{n_maps} with transparent pixels, such as {counts.transparent[0]}: they get the class of the colour that "
+            f"is stored beneath, often [0, 0, 0]; {_REMEDY}"
+        )
+    if (n_shades := _count_shades(colors)) >= _FEW_SHADES and 2 * n_shades > colors.n_classes:
+        lines.append(
+            f"{n_shades} of {colors.n_classes} classes are within {_SHADES:g} of another, as the shades of a gradient "
+            "are; name the classes with --colors FILE if they are fewer"
+        )
+    return lines
+
+
+def _nearest(found: Sequence[int], colors: LabelColors) -> tuple[list[float], list[int]]:
+    """Return the distance of the nearest of `colors` to each colour, and its row."""
+    table, distances, rows = colors.colors.double(), list[float](), list[int]()
+    for part in channels(found).double().split(2**14):
+        nearest = torch.cdist(part, table).min(dim=1)
+        distances += nearest.values.tolist()
+        rows += nearest.indices.tolist()
+    return distances, rows
+
+
+def _count_shades(colors: LabelColors) -> int:
+    """Return how many classes have a colour that another one almost has."""
+    table = colors.colors[: colors.n_classes].double()
+    distances = torch.cdist(table, table).fill_diagonal_(torch.inf)
+    return int((distances.amin(dim=1) <= _SHADES).sum())
+
+
+def _class(row: int, colors: LabelColors) -> str:
+    name = colors.names[row] if row < colors.n_classes else IGNORED
+    return f"{name} {colors.colors[row].tolist()}"
+
+
+def _listed(texts: Sequence[str]) -> str:
+    more = f" and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
+    return ", ".join(texts[:_LISTED]) + more

@@ -45,16 +45,17 @@ class Conversion:
     make: Callable[[], Sequence[Tensor]]
 
 
-def convert_all(conversions: Sequence[Conversion], existing: Existing) -> tuple[Counter[str], list[str]]:
-    """Make the images; return the number of pairs of each split, those kept included, and the problems of the others.
+def convert_all(conversions: Sequence[Conversion], existing: Existing, problems: list[str]) -> Counter[str]:
+    """Make the images; return the number of pairs of each split, those kept included.
+
+    problems: gets those of images that cannot be made.
 
     Raises:
         DataError: a file exists, and `existing` is refuse.
         OSError: a file cannot be written.
     """
     kept, to_do = kept_and_to_do(conversions, existing)
-    counts, problems = convert_each(to_do, len(to_do))
-    return counts + kept, problems
+    return kept + convert_each(to_do, len(to_do), problems)
 
 
 def kept_and_to_do(conversions: Sequence[Conversion], existing: Existing) -> tuple[Counter[str], list[Conversion]]:
@@ -64,27 +65,26 @@ def kept_and_to_do(conversions: Sequence[Conversion], existing: Existing) -> tup
         DataError: a file exists, and `existing` is refuse.
     """
     check_absent(conversions, existing)
-    kept = [c for c in conversions if existing == "keep" and all(_present(file) for file in c.files)]
-    kept_files = {conversion.files for conversion in kept}
-    to_do = [conversion for conversion in conversions if conversion.files not in kept_files]
-    return Counter(conversion.split for conversion in kept), to_do
+    is_kept = [existing == "keep" and all(_present(file) for file in c.files) for c in conversions]
+    kept = Counter(conversion.split for conversion, keep in zip(conversions, is_kept, strict=True) if keep)
+    return kept, [conversion for conversion, keep in zip(conversions, is_kept, strict=True) if not keep]
 
 
-def convert_each(conversions: Iterable[Conversion], total: int) -> tuple[Counter[str], list[str]]:
+def convert_each(conversions: Iterable[Conversion], total: int, problems: list[str]) -> Counter[str]:
     """Make the images of `total` conversions, which are taken when there is a free core, a few ahead of their images.
 
-    Returns the number of pairs that were made of each split, and the problems of the others.
+    Returns the number of pairs that were made of each split. problems: gets those of the others.
 
     Raises:
         OSError: a file cannot be written.
     """
-    counts, problems = Counter[str](), list[str]()
+    counts = Counter[str]()
     for done, (conversion, reasons) in enumerate(_converted(conversions), start=1):
         counts.update([] if reasons else [conversion.split])
         problems += reasons
         if done % _LOG_EVERY == 0:
             logger.info("%d of %d", done, total)
-    return counts, problems
+    return counts
 
 
 def check_absent(conversions: Sequence[Conversion], existing: Existing) -> None:
@@ -107,18 +107,13 @@ def _converted(conversions: Iterable[Conversion]) -> Iterator[tuple[Conversion, 
         for conversion in conversions:
             running[executor.submit(_convert, conversion)] = conversion
             if len(running) > 2 * usable_cores():
-                yield from _finished(running, wait(running, return_when=FIRST_COMPLETED).done)
-        yield from _finished(running, wait(running).done)
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    yield running.pop(future), future.result()
+        for future in wait(running).done:
+            yield running[future], future.result()
     finally:
         executor.shutdown(cancel_futures=True)
         torch.set_num_threads(n_torch_threads)
-
-
-def _finished(
-    running: dict[Future[tuple[str, ...]], Conversion], futures: Iterable[Future[tuple[str, ...]]]
-) -> Iterator[tuple[Conversion, tuple[str, ...]]]:
-    for future in futures:
-        yield running.pop(future), future.result()
 
 
 def _convert(conversion: Conversion) -> tuple[str, ...]:

@@ -48,19 +48,16 @@ def to_instances(
         Conversion(name, "", (target / f"{name}.png",), partial(_made, name, path, colors, divided, unseen, wide))
         for name, path in maps.items()
     ]
-    counts, unusable = convert_all(conversions, existing)
+    counts = convert_all(conversions, existing, problems)
     if unseen and existing != "keep":  # maps that are kept are not read
         listed = ", ".join(name for name in classes if _ids_of([name], colors) & unseen)
         logger.info("warning: --classes: in no map: %s", listed)
     if wide:
-        logger.info("%s: more than %d instances, written as 32-bit TIFF: %s", target, MOST_IN_16_BITS, _first(wide))
+        names = min(wide) + (f" and {len(wide) - 1} more" if len(wide) > 1 else "")
+        logger.info("%s: more than %d instances, written as 32-bit TIFF: %s", target, MOST_IN_16_BITS, names)
     logger.info("%s: %s", target, counted(counts[""], "instance map"))
     logger.info("to train with them: data.instance_edges=true; data.instances=connected makes them without files")
-    return problems + unusable
-
-
-def _first(names: Sequence[str]) -> str:
-    return min(names) + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+    return problems
 
 
 def _ids_of(classes: Sequence[str], colors: LabelColors | None) -> frozenset[int]:

@@ -1,12 +1,13 @@
-"""Pairs made of photographs: the photograph as the target, and a source derived from it."""
+"""Pairs made of photographs: the photograph as the target, and a source made of it by settings that are kept."""
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, get_args
 
+import yaml
 from torch import Tensor
 from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2 import functional as F
@@ -15,7 +16,9 @@ from data.batch import DataError
 from data.files.image_files import count_other_files, find_images, read_rgb
 from tools.convert_data.conversion import Conversion
 from tools.convert_data.edges import draw_edges
+from utils.atomic_file import replacing
 from utils.log import logger
+from utils.yaml_file import read_yaml
 
 Source = Literal["edges", "grey", "low_resolution", "reduced"]
 Suffix = Literal[".png", ".jpg"]
@@ -23,6 +26,11 @@ Suffix = Literal[".png", ".jpg"]
 SPLITS = ("train", "val", "test")
 SUFFIXES: dict[str, Suffix] = {"png": ".png", "jpeg": ".jpg"}
 """Suffixes of files by their format."""
+
+SETTINGS_FILE = "from_photos.yaml"
+"""How photographs became pairs, beside the pairs, for the sources of other photographs."""
+
+_HEAD = "# Settings of from-photos, which made these pairs; python -m tools.convert_data source reads them.\n"
 
 
 @dataclass(frozen=True)
@@ -168,6 +176,55 @@ def split_of(name: str, shares: dict[str, float]) -> str:
             return split
         position -= share
     return "train"
+
+
+def write_photo_settings(folder: Path, pairs: PhotoPairs) -> None:
+    """Write the settings of from-photos to the folder of its pairs."""
+    with replacing(folder / SETTINGS_FILE) as unfinished:
+        unfinished.write_text(_HEAD + yaml.safe_dump(asdict(pairs), sort_keys=False), encoding="utf-8")
+
+
+def read_photo_settings(folder: Path) -> PhotoPairs:
+    """Return the settings that made the pairs of a folder.
+
+    Raises:
+        DataError: they are not there, or not as from-photos writes them.
+        ConfigError: the file is not YAML.
+    """
+    path = folder / SETTINGS_FILE
+    remedy = "run from-photos again as before, with --existing keep"
+    if not path.is_file():
+        what = (
+            f"no such file, which from-photos leaves beside its pairs; {remedy}" if folder.is_dir() else "no such file"
+        )
+        raise DataError(f"{path}: {what}")
+    try:
+        return _parsed(read_yaml(path))
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{path}: not as from-photos writes it; delete it, and {remedy}") from error
+
+
+def _parsed(values: Any) -> PhotoPairs:
+    """Return the settings; raise KeyError, TypeError or ValueError where there are none."""
+    pairs = PhotoPairs(
+        values["source"], int(values["size"]), float(values["sigma"]), int(values["factor"]), values["suffix"]
+    )
+    is_known = pairs.source in get_args(Source) and pairs.suffix in SUFFIXES.values()
+    if not is_known or min(pairs.size, pairs.sigma, pairs.factor) <= 0:
+        raise ValueError(values)
+    return pairs
+
+
+def check_same_settings(folder: Path, pairs: PhotoPairs) -> None:
+    """Raise DataError where the pairs of a folder, to which others are to be added, were made with other settings."""
+    if not (folder / SETTINGS_FILE).is_file():
+        return
+    known = read_photo_settings(folder).rule
+    if known != pairs.rule:
+        raise DataError(
+            f"{folder}: its pairs were made with {known}, others would be with {pairs.rule}: use the same settings, "
+            "another TO, or --existing replace"
+        )
 
 
 def _resized(image: Tensor, height: int, width: int) -> Tensor:

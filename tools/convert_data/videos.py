@@ -12,8 +12,13 @@ from tqdm import tqdm
 from data.batch import DataError
 from data.files.video_file import VideoFile, require_av
 from tools.convert_data.conversion import Conversion, Existing, convert_each, kept_and_to_do
-from tools.convert_data.photo_settings import FILE, read_photo_settings
-from tools.convert_data.photos import PhotoPairs, check_one_split, present_in_splits
+from tools.convert_data.photos import (
+    SETTINGS_FILE,
+    PhotoPairs,
+    check_one_split,
+    present_in_splits,
+    read_photo_settings,
+)
 from utils.log import logger
 from utils.text import counted
 
@@ -90,9 +95,11 @@ def from_videos(
         n_frames = video.count_frames()
         chosen = list(TimeSplits(n_frames, step, video.rate, shares).chosen())
         _check_splits(video.path, Counter(split for _, split in chosen), shares, n_frames, step)
-        plan = {index: _planned(f"{name}_{index + 1:06d}", split, target, pairs) for index, split in chosen}
-        for conversion in plan.values():
-            check_one_split(conversion.name, conversion.split, present)
+        plan: dict[int, Conversion] = {}
+        for index, split in chosen:
+            frame = f"{name}_{index + 1:06d}"
+            check_one_split(frame, split, present)
+            plan[index] = Conversion(frame, split, pairs.files(target, split, frame), tuple)  # made when it is decoded
         planned.append((video, plan))
     if existing == "replace":
         _check_others(target, pairs, present, {c.name for _, plan in planned for c in plan.values()})
@@ -100,9 +107,7 @@ def from_videos(
     wanted = {conversion.name for conversion in to_do}
     with tqdm(total=len(wanted), unit="pair", disable=None, dynamic_ncols=True) as progress:
         conversions = _conversions(planned, wanted, pairs, problems, progress.update)
-        made, unusable = convert_each(conversions, len(wanted))
-    problems += unusable
-    return counts + made
+        return counts + convert_each(conversions, len(wanted), problems)
 
 
 def _opened(paths: Sequence[Path], problems: list[str]) -> dict[str, VideoFile]:
@@ -135,13 +140,8 @@ def _check_others(
 ) -> None:
     """Raise DataError where a folder keeps pairs, beside those that are replaced, of other settings."""
     others = {name for photos in present.values() for name in photos} - planned
-    if others and (target / FILE).is_file() and read_photo_settings(target).rule != pairs.rule:
+    if others and (target / SETTINGS_FILE).is_file() and read_photo_settings(target).rule != pairs.rule:
         raise DataError(f"{target}: holds {counted(len(others), 'pair')} made with other settings. Choose another TO.")
-
-
-def _planned(name: str, split: str, target: Path, pairs: PhotoPairs) -> Conversion:
-    """Return the conversion of a frame that is not decoded yet."""
-    return Conversion(name, split, pairs.files(target, split, name), tuple)
 
 
 def _conversions(

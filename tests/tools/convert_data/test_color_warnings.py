@@ -9,8 +9,7 @@ import torch
 from tests.conftest import save_image
 from tests.reliability.command_line import CommandLine
 from tools.convert_data import __main__ as convert_data
-from tools.convert_data.color_counts import ColorCounts, count_all, count_colors
-from tools.convert_data.color_warnings import color_warnings
+from tools.convert_data.colors import ColorCounts, color_warnings, count_all, count_colors
 from utils.label_colors import LabelColors
 
 BLACK_AND_BLUE = LabelColors("test", ("sky", "sea"), ((0, 0, 0), (0, 0, 200)))
