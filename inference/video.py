@@ -91,7 +91,7 @@ def translate_video(path: Path, request: Request, world: World) -> None:
         folder = FrameFolder(wanted.frames, origin, replaces=wanted.existing == "replace")
     preprocessing = build.build_preprocessing(loaded.config)
     batch_size, keeps_sizes = request.compute.batch_size, request.keeps_sizes
-    _write(VideoTranslation(video, predictor, preprocessing, batch_size, keeps_sizes, folder), output)
+    _write(FrameTranslator(video, predictor, preprocessing, batch_size, keeps_sizes, folder), output)
 
 
 def _check_request(path: Path, request: Request, world: World) -> None:
@@ -204,7 +204,7 @@ class FrameFolder:
 
 
 @dataclass
-class VideoTranslation:
+class FrameTranslator:
     """Translates the frames of a video, `batch_size` together.
 
     keeps_sizes: whether frames keep their size, or get that of `preprocessing`.
@@ -272,40 +272,40 @@ def _signals_as_interrupts() -> Iterator[None]:
         sys.stderr.write("interrupted\n")
         sys.exit(128 + number)
 
-    kinds = [kind for kind in available("SIGTERM", "SIGHUP") if signal.getsignal(kind) is signal.SIG_DFL]
+    numbers = [number for number in available("SIGTERM", "SIGHUP") if signal.getsignal(number) is signal.SIG_DFL]
     if threading.current_thread() is not threading.main_thread():
-        kinds = []
-    for kind in kinds:  # not those that nohup ignores
-        signal.signal(kind, deferred(end))
+        numbers = []
+    for number in numbers:  # not those that nohup ignores
+        signal.signal(number, deferred(end))
     try:
         yield
     finally:
-        for kind in kinds:
-            signal.signal(kind, signal.SIG_DFL)
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
-def _write(translation: VideoTranslation, output: Path) -> None:
+def _write(translator: FrameTranslator, output: Path) -> None:
     """Write the translated video, and report it.
 
     Raises:
         DataError: the source is damaged or cut off; the video of the rest is complete.
         OSError: a file cannot be written.
     """
-    video, n_frames = translation.video, 0
+    video, n_frames = translator.video, 0
     with (
         _signals_as_interrupts(),
         replacing(output) as unfinished,
-        VideoWriter(unfinished, output.suffix, video, translation.problems) as writer,
+        VideoWriter(unfinished, output.suffix, video, translator.problems) as writer,
         # None: hidden where standard error is no terminal
         tqdm(total=video.n_frames, unit="frame", disable=None, dynamic_ncols=True) as progress,
     ):
-        for frame, image in translation.frames():
+        for frame, image in translator.frames():
             writer.add(image, frame.time_s, frame.duration_s)
             n_frames += 1
             progress.update()
-    if translation.n_kept:
-        logger.info("kept         %s", counted(translation.n_kept, "existing frame"))
-    logger.info("translated   %s: %s", counted(n_frames - translation.n_kept, "frame"), output)
+    if translator.n_kept:
+        logger.info("kept         %s", counted(translator.n_kept, "existing frame"))
+    logger.info("translated   %s: %s", counted(n_frames - translator.n_kept, "frame"), output)
     logger.info("video        %s, %.6g frames/s, %s", writer.size, video.rate, writer.sound.description)
-    if translation.problems:
-        raise DataError(*translation.problems)
+    if translator.problems:
+        raise DataError(*translator.problems)

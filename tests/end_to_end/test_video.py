@@ -1,26 +1,32 @@
-"""test.py translates a video: every frame, in order, with the times and the sound of the source."""
+"""test.py translates a video: every frame, in order, with the times and the sound of the source, or refuses it."""
 
 import json
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from torch import Tensor
 
 from data.batch import Batch, DataError
 from data.files.image_files import read_rgb, write_png
 from data.files.video_file import Frame, VideoFile
+from inference import video
 from inference.predictor import Predictor
+from inference.request import Request
 from inference.setup import build_predictor
 from tests import processes
 from tests.conftest import save_image
-from tests.runs import translate, wait_for
+from tests.reliability.command_line import CommandLine
+from tests.runs import translate, translation_script, wait_for
 from tests.videos import level, sound_packets, train_on_images, write_video
+from utils.distributed import World
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +42,11 @@ def clip(tmp_path: Path) -> Path:
 @pytest.fixture
 def arguments(run_folder: Path, clip: Path) -> list[str]:
     return ["--checkpoint", str(run_folder), "--opt-level", "O0", "--input", str(clip)]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    return CommandLine(monkeypatch, capsys)
 
 
 @pytest.fixture
@@ -297,3 +308,53 @@ def test_a_full_disk_is_named(
         translate(*arguments, "--output", str(tmp_path / "b.mkv"))
     assert error.value.filename == str(tmp_path / "b.mkv")
     assert not (tmp_path / "b.mkv").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--targets", "x"], "--targets does not apply to a video. Remove it."),
+        (["--instances", "x"], "--instances does not apply to a video"),
+        (["--side", "A"], "--side A does not apply to a video"),
+        (["--features", "sampled"], "--features does not apply to a video"),
+        (["--existing", "keep"], "Keep its translated frames with --frames DIR."),
+        (["--input", "other.mp4"], "is one of 2 inputs. Translate each video by itself."),
+        (["--noise", "--batch-size", "2"], "--noise takes one image at a time"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_options_of_images_are_refused(
+    arguments: list[str], options: list[str], message: str, command: CommandLine
+) -> None:
+    (line,) = command.refusal(translation_script().main, *arguments, *options)
+    assert message in line
+
+
+def test_frames_are_of_a_video(run_folder: Path, tmp_path: Path, command: CommandLine) -> None:
+    save_image(tmp_path / "a.png", np.zeros((32, 32, 3), np.uint8))
+    given = ["--checkpoint", str(run_folder), "--frames", str(tmp_path / "frames")]
+    with pytest.raises(DataError, match=r"--frames: keeps the frames of a video\. Name a video with --input"):
+        translate(*given, "--input", str(tmp_path / "a.png"))
+    assert "--frames needs --input" in command.refusal(translation_script().main, *given)[0]
+
+
+def test_networks_of_label_maps_translate_no_video(tiny_run: Path, clip: Path) -> None:
+    with pytest.raises(DataError, match=r"translates label maps, which a video cannot hold: .* folder of images"):
+        translate("--checkpoint", str(tiny_run), "--input", str(clip))
+
+
+def test_one_process_translates_a_video(arguments: list[str]) -> None:
+    request = Request.of(vars(translation_script().parse_arguments(arguments)))
+    with pytest.raises(DataError, match=r"one process translates a video\. Start test.py without"):
+        video.translate_video(request.input.paths[0], request, World(0, 2, torch.device("cpu")))
+
+
+def test_without_the_package_av_one_line_names_the_command(
+    arguments: list[str], clip: Path, monkeypatch: pytest.MonkeyPatch, command: CommandLine
+) -> None:
+    monkeypatch.setitem(sys.modules, "av", None)
+    (line,) = command.refusal(translation_script().main, *arguments)
+    assert line == (
+        f"error: --input {clip}: reading video needs av, which is not installed: "
+        'python -m pip install --editable ".[video]"'
+    )

@@ -15,8 +15,8 @@ from models.feature_clusters import FILE_NAME, FeatureClusters
 from models.originals.weights import import_original
 from tests.runs import assert_equal, checkpoint, run, translate, without_config
 from tools import cluster_features, precompute_features
+from tools.encoded_split import EncodedSample
 from tools.export import __main__ as export
-from tools.features.encoded_split import EncodedSample
 from utils.checkpoint import CheckpointError, read_weights_file, write_weights_file
 from utils.checkpoint_folder import checkpoint_path
 from utils.errors import ConfigError

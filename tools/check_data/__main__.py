@@ -26,21 +26,15 @@ _SHEET = "augmented_samples.png"
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """Parse the command line."""
     parser = ArgumentParser(description="Report all problems of a data set at once.")
-    parser.add_argument(
-        "--config", type=Path, action=OnlyOnce, metavar="FILE", help="YAML file of the run that reads it"
-    )
-    parser.add_argument(
-        "--n-classes", type=int, metavar="N", help="number of classes of label maps, for FOLDER; default: any"
-    )
-    parser.add_argument(
-        "--show", type=int, default=0, metavar="N", help="write a sheet of N training samples, augmented as in training"
-    )
-    parser.add_argument(
-        "--sheet", type=Path, default=Path(_SHEET), metavar="FILE", help=f"of --show; default: {_SHEET}"
-    )
-    parser.add_argument(
-        "settings", nargs="*", metavar="FOLDER|section.key=value", help="data set, or settings of --config"
-    )
+    add = parser.add_argument
+    add("--config", type=Path, action=OnlyOnce, metavar="FILE", help="YAML file of the run that reads it")
+    classes_help = "number of classes of label maps, for FOLDER; default: any"
+    add("--n-classes", type=int, metavar="N", help=classes_help)
+    show_help = "write a sheet of N training samples, augmented as in training"
+    add("--show", type=int, default=0, metavar="N", help=show_help)
+    add("--sheet", type=Path, default=Path(_SHEET), metavar="FILE", help=f"of --show; default: {_SHEET}")
+    settings_help = "data set, or settings of --config"
+    add("settings", nargs="*", metavar="FOLDER|section.key=value", help=settings_help)
     arguments = parser.parse_intermixed_args(argv)
     if not 0 <= arguments.show <= MAX_SAMPLES:
         raise ConfigError(f"--show is {arguments.show}, expected a number from 1 to {MAX_SAMPLES}")

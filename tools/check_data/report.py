@@ -1,5 +1,6 @@
 """All problems of a data set at once, and the peculiarities that training accepts."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +25,6 @@ from data.layout import Layout, PairingError, check_enough
 from data.map_reader import GREY_LEVELS
 from data.stacked_sources import stack_files
 from tools.check_data.recognized_layout import ANY_CLASSES
-from tools.check_data.repeated_problems import without_repetition
 from tools.check_data.sample_sheet import training_sheet
 from utils.cores import usable_cores
 from utils.log import logger
@@ -35,6 +35,8 @@ _LISTED_RANGES = 8
 _LEVELS_APART = 8  # ids of classes lie nearer to each other than grey levels do
 _MUCH_OUTSIDE = 0.01  # of an image's values; percentiles leave a few outside
 _IMAGES = ("source", "source_images", "target")
+_FEW = 5  # samples, whose problems are listed one by one
+_PLACE = re.compile(r"\(row \d+, column \d+\)")
 
 
 def splits_of_config(config: Config) -> dict[str, bool]:
@@ -105,6 +107,23 @@ def problems_of_split(config: Config, split: str, *, needs_targets: bool, found:
                 yield from error.problems
 
 
+def without_repetition(problems: Mapping[str, Sequence[str]], n_samples: int) -> Iterator[str]:
+    """Yield problems; one that more than half of all samples have alike, as of a wrong setting, is yielded once.
+
+    problems: of the samples that have any, by name.
+    n_samples: number of all samples.
+    """
+    pairs = [(name, problem) for name, of_sample in problems.items() for problem in of_sample]
+    general = [_PLACE.sub("", problem.replace(f"/{name}.", "/.")) for name, problem in pairs]
+    counts, listed = Counter(general), set[str]()
+    for (_, problem), alike in zip(pairs, general, strict=True):
+        if counts[alike] <= max(_FEW, n_samples / 2):
+            yield problem
+        elif alike not in listed:
+            listed.add(alike)
+            yield f"{problem} (in {counts[alike]} of {n_samples} samples)"
+
+
 def _open_split(config: Config, split: str, *, needs_targets: bool) -> tuple[Layout | None, Sequence[str]]:
     """Return the complete samples of a split, None where there is none, and the problems of the others."""
     try:
@@ -161,29 +180,29 @@ def completed(config: Config, split: str) -> Config:
 
 
 def problems_of_types(layout: Layout, results: Sequence[Checked]) -> Iterator[str]:
-    """Yield a problem for each kind of images that are stored in several types."""
-    for kind in _IMAGES:
-        types = {checked.index: checked.types[kind] for checked in results if kind in checked.types}
+    """Yield a problem for each side whose images are stored in several types."""
+    for side in _IMAGES:
+        types = {checked.index: checked.types[side] for checked in results if side in checked.types}
         counts = Counter(types.values()).most_common()
         if len(counts) > 1:
             rare = next(index for index, dtype in types.items() if dtype == counts[-1][0])
             listed = ", ".join(f"{number} of {dtype}" for dtype, number in counts)
-            folder = layout.folders[1 if kind == "target" else 0]
-            stack = [] if kind == "target" else stack_files(layout, rare)
+            folder = layout.folders[1 if side == "target" else 0]
+            stack = [] if side == "target" else stack_files(layout, rare)
             where = ", ".join(str(path.parent) for path in stack) or str(folder)
             yield f"{where}: images of several types ({listed}), such as {layout.names[rare]}: store them alike"
 
 
-def describe_outside(layout: Layout, results: Sequence[Checked], kinds: Sequence[str] = _IMAGES) -> Iterator[str]:
-    """Yield a line for each kind of images of which some have many values outside the range, which is closed."""
-    for kind in kinds:
-        shares = {checked.index: checked.outside[kind] for checked in results if kind in checked.outside}
+def describe_outside(layout: Layout, results: Sequence[Checked], sides: Sequence[str] = _IMAGES) -> Iterator[str]:
+    """Yield a line for each side of which some images have many values outside the range, which is closed."""
+    for side in sides:
+        shares = {checked.index: checked.outside[side] for checked in results if side in checked.outside}
         far = {index: share for index, share in shares.items() if share > _MUCH_OUTSIDE}
         if far:
             worst = max(far, key=lambda index: far[index])
-            side = "target" if kind == "target" else "source"
+            what = "target" if side == "target" else "source"
             yield (
-                f"{counted(len(far), side)} of {len(shares)} with values outside data.{side}_range, which are clamped; "
+                f"{counted(len(far), what)} of {len(shares)} with values outside data.{what}_range, which are clamped; "
                 f"most of {layout.names[worst]}, {far[worst]:.1%}"
             )
 

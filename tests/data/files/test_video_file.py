@@ -1,7 +1,6 @@
 """Videos are read frame by frame and written with the times and the sound of their source."""
 
 import struct
-import sys
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 import torch
 
 from data.batch import DataError
-from data.files.video_file import Frame, VideoFile, is_video, require_av
+from data.files.video_file import Frame, VideoFile, is_video
 from data.files.video_writer import VideoWriter
 from tests.videos import level, sound_packets, write_video
 
@@ -243,9 +242,3 @@ def test_names_of_videos(tmp_path: Path) -> None:
     assert is_video(tmp_path / "A.MP4")
     assert not is_video(tmp_path / "a.png")
     assert not is_video(tmp_path / "folder.mp4")
-
-
-def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "av", None)
-    with pytest.raises(DataError, match=r"^--input clip\.mp4: reading video needs av, which is not installed: python"):
-        require_av("--input clip.mp4")

@@ -3,7 +3,6 @@ import multiprocessing
 import os
 import re
 import signal
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,41 +14,33 @@ from PIL import Image
 
 import data.map_reader
 from tests.conftest import save_image
+from tests.reliability.command_line import CommandLine
 from tools.check_data import __main__ as check_data
-from tools.check_data.report import describe_ids
-from utils.cli import run_entry_point
 
 RGB = np.full((32, 64, 3), 99, dtype=np.uint8)
 PARENT = os.getpid()
 
 
-def check(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
-    monkeypatch.setattr(sys, "argv", ["check_data", *map(str, arguments)])
-    try:
-        return run_entry_point(check_data.main)
-    except SystemExit as stopped:
-        return int(stopped.code or 0)
+def check(command: CommandLine, *arguments: object) -> tuple[int, list[str]]:
+    """Exit code and lines of standard output."""
+    code, out, _ = command.run(check_data.main, *map(str, arguments))
+    return code, out.splitlines()
 
 
-def test_a_good_data_set_has_no_problem(
-    label_data_set: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert check(monkeypatch, label_data_set, "--n-classes", 5) == 0
-    expected = "test: 1 sample\ntrain: 3 samples\nids 0 to 4, of data.n_classes=5\nno problem in test, train\n"
-    assert capsys.readouterr().out == expected
+def test_a_good_data_set_has_no_problem(label_data_set: Path, command: CommandLine) -> None:
+    expected = ["test: 1 sample", "train: 3 samples", "ids 0 to 4, of data.n_classes=5", "no problem in test, train"]
+    assert check(command, label_data_set, "--n-classes", 5) == (0, expected)
     assert not multiprocessing.active_children()
 
 
-def test_every_problem_of_every_split_is_told(
-    label_data_set: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_problem_of_every_split_is_reported(label_data_set: Path, command: CommandLine) -> None:
     root = label_data_set
     (root / "train_img" / "a.jpg").write_bytes(b"")
     (root / "train_inst" / "a.png").write_bytes(b"no image")
     (root / "train_img" / "b.jpg").unlink()
     save_image(root / "test_img" / "d.jpg", RGB[:16])
-    assert check(monkeypatch, root, "--n-classes", 4) == 2
-    *lines, last = capsys.readouterr().out.splitlines()
+    code, (*lines, last) = check(command, root, "--n-classes", 4)
+    assert code == 2
     problems = [line for line in lines if not re.match(r"\w+: \d+ samples?$|ids ", line)]
     assert last == f"{len(problems)} problems in test, train"
     expected = [
@@ -66,9 +57,7 @@ def test_every_problem_of_every_split_is_told(
     assert len(problems) == len(expected)
 
 
-def test_a_configuration_says_which_splits_and_sizes(
-    tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_configuration_says_which_splits_and_sizes(tiny_config: Path, tmp_path: Path, command: CommandLine) -> None:
     root = tmp_path / "pairs"
     for split in ("train", "val", "test"):
         save_image(root / f"{split}_A" / "x.png", RGB)
@@ -76,27 +65,26 @@ def test_a_configuration_says_which_splits_and_sizes(
     save_image(root / "train_A" / "y.png", RGB[:, :32])
     save_image(root / "train_B" / "y.png", RGB[:, :32])
     settings = ["data.layout=paired_folders", f"data.root={root}", "data.instance_edges=false"]
-    assert check(monkeypatch, "--config", tiny_config, *settings) == 0
-    assert capsys.readouterr().out.splitlines()[-1].startswith("no problem in train, test, val; ")
-    assert check(monkeypatch, "--config", tiny_config, *settings, "train.batch_size=2") == 2
-    assert "one batch holds images of different sizes (x 64x32, y 32x32)" in capsys.readouterr().out
     crops = ["data.preprocess=crop", "data.crop_width=64", "data.crop_height=32"]
-    assert check(monkeypatch, "--config", tiny_config, *settings, *crops) == 2
-    assert "y is 32x32, too small for a crop of 64x32" in capsys.readouterr().out
+    for options, wanted, message in (
+        ([], 0, "no problem in train, test, val; "),
+        (["train.batch_size=2"], 2, "one batch holds images of different sizes (x 64x32, y 32x32)"),
+        (crops, 2, "y is 32x32, too small for a crop of 64x32"),
+    ):
+        code, lines = check(command, "--config", tiny_config, *settings, *options)
+        assert (code, message in "\n".join(lines)) == (wanted, True)
 
 
 @pytest.mark.parametrize("is_split", [True, False])
-def test_images_that_hold_both_sides(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_split: bool
-) -> None:
+def test_images_that_hold_both_sides(tmp_path: Path, command: CommandLine, is_split: bool) -> None:
     folder = tmp_path / "train" if is_split else tmp_path
     save_image(folder / "x.png", RGB)
     save_image(folder / "odd.png", RGB[:, :31])
-    assert check(monkeypatch, tmp_path) == 2
-    out = capsys.readouterr().out
-    assert f"{folder / 'odd.png'}: is 31 pixels wide, expected two halves of equal width" in out
-    assert "each image is taken to hold both sides; tools.convert_data from-photos makes pairs of photographs" in out
-    assert out.splitlines()[-1].startswith(f"1 problem in {folder.name}; ")
+    code, lines = check(command, tmp_path)
+    assert code == 2
+    assert f"{folder / 'odd.png'}: is 31 pixels wide, expected two halves of equal width" in "\n".join(lines)
+    assert "each image is taken to hold both sides; tools.convert_data from-photos makes pairs of photographs" in lines
+    assert lines[-1].startswith(f"1 problem in {folder.name}; ")
 
 
 @pytest.mark.parametrize(
@@ -110,27 +98,20 @@ def test_images_that_hold_both_sides(
             "expected SPLIT_label and SPLIT_img, .* by data.source_folder=.split._X data.target_folder=.split._Y",
         ),
         (["{root}/train_A"], "train_A: is a side of pairs. Name the data set: .*"),
-        (
-            ["{root}/sides"],
-            "named by data.source_folder=images data.target_folder=masks",
-        ),
+        (["{root}/sides"], "named by data.source_folder=images data.target_folder=masks"),
         (["{root}/x.png"], "x.png: is a file, expected a folder"),
         (["--config", "{root}/missing.yaml"], "no such configuration file"),
     ],
 )
 def test_what_cannot_be_checked_ends_in_one_line(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    message: str,
+    tmp_path: Path, command: CommandLine, arguments: list[str], message: str
 ) -> None:
     (tmp_path / "x.png").touch()
     (tmp_path / "labels").mkdir()
     for folder in ("sides/images", "sides/masks", "train_A"):
         save_image(tmp_path / folder / "1.png", RGB)
-    assert check(monkeypatch, *(argument.format(root=tmp_path) for argument in arguments)) == 2
-    assert re.fullmatch(rf"error: .*{message}.*\n", capsys.readouterr().err)
+    (line,) = command.refusal(check_data.main, *(argument.format(root=tmp_path) for argument in arguments))
+    assert re.fullmatch(rf"error: .*{message}.*", line)
 
 
 def crash() -> None:
@@ -139,10 +120,7 @@ def crash() -> None:
 
 
 FAULTS: dict[str, tuple[Callable[[], object], str]] = {
-    "segmentation fault": (
-        crash,
-        "a loader process was ended by SIGSEGV while it",
-    ),
+    "segmentation fault": (crash, "a loader process was ended by SIGSEGV while it"),
     "killed": (lambda: os.kill(os.getpid(), signal.SIGKILL), "a loader process was ended by SIGKILL while it"),
     "exit": (lambda: os._exit(3), "a loader process ended with exit code 3 while it"),
     "hanging": (lambda: time.sleep(100), "takes more than 1 s; check that it can be read"),
@@ -152,11 +130,7 @@ FAULTS: dict[str, tuple[Callable[[], object], str]] = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_file_that_ends_its_process_is_named_and_the_others_are_checked(
-    tiny_config: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
+    tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: CommandLine, name: str
 ) -> None:
     fault, words = FAULTS[name]
     root, read_rgb = tmp_path / "pairs", data.map_reader.read_rgb
@@ -173,8 +147,8 @@ def test_a_file_that_ends_its_process_is_named_and_the_others_are_checked(
 
     monkeypatch.setattr(data.map_reader, "read_rgb", read)
     settings = ["data.layout=paired_folders", f"data.root={root}", "data.instance_edges=false", "data.timeout_s=1"]
-    assert check(monkeypatch, "--config", tiny_config, *settings) == 2
-    *lines, last = capsys.readouterr().out.splitlines()
+    code, (*lines, last) = check(command, "--config", tiny_config, *settings)
+    assert code == 2
     assert last.startswith("5 problems in train; ")
     lost = [line for line in lines if words in line]
     assert len(lost) == 3
@@ -185,14 +159,12 @@ def test_a_file_that_ends_its_process_is_named_and_the_others_are_checked(
     assert not multiprocessing.active_children()
 
 
-def test_names_that_are_no_text_and_lines_in_names_are_told_in_a_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_names_that_are_no_text_and_lines_in_names_are_reported_in_a_line(tmp_path: Path, command: CommandLine) -> None:
     (tmp_path / os.fsdecode(b"odd\xff\nname.png")).write_bytes(b"")
     save_image(tmp_path / "x.png", RGB)
     (tmp_path / "y.gif").touch()
-    assert check(monkeypatch, tmp_path) == 2
-    out = capfd.readouterr().out.splitlines()
+    code, out = check(command, tmp_path)
+    assert code == 2
     assert len([line for line in out if not line.startswith("warning: ")]) == 5
     assert out[2] == f"{tmp_path.name}: left out, being of other formats: 1 .gif"
     assert out[3].endswith(
@@ -201,39 +173,21 @@ def test_names_that_are_no_text_and_lines_in_names_are_told_in_a_line(
 
 
 @pytest.mark.parametrize("other", ["train_label/b.png", "test_label/d.png"])
-def test_palettes_that_differ_are_a_problem(
-    label_data_set: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], other: str
-) -> None:
+def test_palettes_that_differ_are_a_problem(label_data_set: Path, command: CommandLine, other: str) -> None:
     for number, name in enumerate(("train_label/a.png", other)):
         image = Image.open(label_data_set / name)
         image.putpalette([0, 0, 0, 40, 20, 10 * number, 80, 80, 80])
         image.save(label_data_set / name)
-    assert check(monkeypatch, label_data_set, "--n-classes", 5) == 2
-    (problem,) = [line for line in capsys.readouterr().out.splitlines() if "have different palettes" in line]
+    code, lines = check(command, label_data_set, "--n-classes", 5)
+    assert code == 2
+    (problem,) = [line for line in lines if "have different palettes" in line]
     assert all(str(label_data_set / name) in problem for name in ("train_label/a.png", other))
 
 
-def test_the_ids_that_occur_are_listed(
-    label_data_set: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_ids_that_occur_are_listed(label_data_set: Path, command: CommandLine) -> None:
     ids = np.arange(64 * 32).reshape(32, 64) % 34
     ids[0] = 255
     save_image(label_data_set / "train_label" / "a.png", ids.astype(np.uint8))
-    assert check(monkeypatch, label_data_set) == 0
-    assert "ids 0 to 33 and 255: data.n_classes=34 data.ignore_id=255\n" in capsys.readouterr().out
-    assert check(monkeypatch, label_data_set, "--n-classes", 35, "data.ignore_id=255") == 0
-    assert "ids 0 to 33 and 255, of data.n_classes=35 data.ignore_id=255\n" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("ids", "ignore_id", "line"),
-    [
-        ({0, 1, 5}, None, "ids 0 to 1 and 5: data.n_classes=6"),
-        ({*range(256)}, None, "ids 0 to 255: data.n_classes=256"),
-        ({3, 7, 9}, 9, "ids 3, 7 and 9: data.n_classes=8 data.ignore_id=9"),
-        ({*range(0, 40, 2)}, None, "ids 0, 2, 4, 6, 8, 10, 12, 12 more ranges and 38: data.n_classes=39"),
-        ({1, 2}, None, "ids 1 to 2, of data.n_classes=3"),
-    ],
-)
-def test_ids_in_a_line(ids: set[int], ignore_id: int | None, line: str) -> None:
-    assert describe_ids(ids, 3, ignore_id) == line
+    assert "ids 0 to 33 and 255: data.n_classes=34 data.ignore_id=255" in check(command, label_data_set)[1]
+    code, lines = check(command, label_data_set, "--n-classes", 35, "data.ignore_id=255")
+    assert (code, "ids 0 to 33 and 255, of data.n_classes=35 data.ignore_id=255" in lines) == (0, True)

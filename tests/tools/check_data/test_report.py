@@ -1,4 +1,6 @@
-from tools.check_data.repeated_problems import without_repetition
+import pytest
+
+from tools.check_data.report import describe_ids, without_repetition
 
 
 def missing(name: str, row: int = 0) -> str:
@@ -15,3 +17,17 @@ def test_problems_of_few_samples_and_of_a_minority_are_all_listed() -> None:
     for n, n_samples in ((5, 5), (6, 12)):
         problems = {str(k): [missing(str(k))] for k in range(n)}
         assert list(without_repetition(problems, n_samples)) == [missing(str(k)) for k in range(n)]
+
+
+@pytest.mark.parametrize(
+    ("ids", "ignore_id", "line"),
+    [
+        ({0, 1, 5}, None, "ids 0 to 1 and 5: data.n_classes=6"),
+        ({*range(256)}, None, "ids 0 to 255: data.n_classes=256"),
+        ({3, 7, 9}, 9, "ids 3, 7 and 9: data.n_classes=8 data.ignore_id=9"),
+        ({*range(0, 40, 2)}, None, "ids 0, 2, 4, 6, 8, 10, 12, 12 more ranges and 38: data.n_classes=39"),
+        ({1, 2}, None, "ids 1 to 2, of data.n_classes=3"),
+    ],
+)
+def test_ids_in_a_line(ids: set[int], ignore_id: int | None, line: str) -> None:
+    assert describe_ids(ids, 3, ignore_id) == line

@@ -66,28 +66,14 @@ class EncodedSplit:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `open_split`."""
-    add = parser.add_argument
-    add(
-        "--checkpoint",
-        type=Path,
-        metavar="RUN_OR_FILE",
-        help="run with an encoder, or pix2pixHD's latest_net_E.pth; default: newest in runs/",
-    )
-    add(
-        "--config",
-        type=Path,
-        action=OnlyOnce,
-        metavar="FILE",
-        help="configuration of the data set, if it is not the checkpoint's",
-    )
-    add("--split", default="train", metavar="NAME", help="default: train")
-    add("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    add(
-        "overrides",
-        nargs="*",
-        metavar="section.key=value",
-        help="settings that override the checkpoint's or the file's",
-    )
+    checkpoint_help = "run with an encoder, or pix2pixHD's latest_net_E.pth; default: newest in runs/"
+    parser.add_argument("--checkpoint", type=Path, metavar="RUN_OR_FILE", help=checkpoint_help)
+    config_help = "configuration of the data set, if it is not the checkpoint's"
+    parser.add_argument("--config", type=Path, action=OnlyOnce, metavar="FILE", help=config_help)
+    parser.add_argument("--split", default="train", metavar="NAME", help="default: train")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    overrides_help = "settings that override the checkpoint's or the file's"
+    parser.add_argument("overrides", nargs="*", metavar="section.key=value", help=overrides_help)
 
 
 def open_split(arguments: argparse.Namespace) -> EncodedSplit:
@@ -96,8 +82,8 @@ def open_split(arguments: argparse.Namespace) -> EncodedSplit:
     Raises:
         ConfigError, CheckpointError, OriginalWeightsError, DataError: a file cannot be used, or has no encoder.
     """
-    kind: NetworkKind = "encoder" if arguments.config else "generator"
-    _, split = load_from(arguments.checkpoint, partial(_open_split, arguments), kind)
+    network: NetworkKind = "encoder" if arguments.config else "generator"
+    _, split = load_from(arguments.checkpoint, partial(_open_split, arguments), network)
     return split
 
 
@@ -115,12 +101,8 @@ def _open_split(arguments: argparse.Namespace, file: Path) -> EncodedSplit:
         if not isinstance(network, FeatureEncoder):
             raise ConfigError(f"{file}: holds no encoder of instance features; name another --checkpoint")
         shape = [f"features.n_channels={network.n_features}", f"features.n_downsamplings={network.n_downsamplings}"]
-        shape += [
-            f"data.target_channels={network.in_channels}",
-            "features.origin=encoded",
-            "generator.name=global",
-            "generator.n_downsamplings=1",
-        ]
+        shape += [f"data.target_channels={network.in_channels}", "features.origin=encoded"]
+        shape += ["generator.name=global", "generator.n_downsamplings=1"]
         encoder, config, step = network, load_config(arguments.config, [*arguments.overrides, *shape]), None
     device = choose_device(arguments.device, option="--device ")
     allow_tf32(False)
