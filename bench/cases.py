@@ -1,5 +1,6 @@
 """The measured cases: configurations at full size and small, and batches for them."""
 
+import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from torchvision.models import vgg19
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
 from data.batch import Batch
+from losses.perceptual import VGG19
 
 N_CLASSES = 35
 SMALL = ["generator.base_channels=32", "generator.n_downsamplings=2", "generator.n_blocks=4"]
@@ -38,7 +40,8 @@ class Case:
             f"data.n_classes={N_CLASSES}",
             "data.instance_edges=true",
         ]
-        common += ["data.preprocess=none", f"loss.vgg_weights={random_vgg19()}", *self.settings, *settings]
+        common += ["data.preprocess=none", *self.settings, *settings]
+        use_random_vgg19()
         return config_from_dict(config_to_dict(Config()), self.name, common)
 
     def batch(self, device: torch.device) -> Batch:
@@ -51,13 +54,14 @@ class Case:
         return Batch(names, labels, labels.int(), photo).to(device)
 
 
-def random_vgg19() -> Path:
-    """Return a file of random weights in VGG19's shapes; speed does not depend on values."""
-    path = Path(tempfile.gettempdir()) / "pairgan_random_vgg19.pth"
+def use_random_vgg19() -> None:
+    """Make a torch cache with random weights in VGG19's shapes and use it; speed does not depend on values."""
+    os.environ["TORCH_HOME"] = str(Path(tempfile.gettempdir()) / "pairgan_bench_torch")
+    path = VGG19.cached
     if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
         torch.manual_seed(0)
         weights = {f"features.{key}": value for key, value in vgg19().features.state_dict().items()}
         partial = path.with_suffix(f".{torch.initial_seed()}")
         torch.save(weights, partial)
         partial.replace(path)
-    return path

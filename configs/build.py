@@ -1,7 +1,6 @@
 """From a configuration to its parts: the one place that turns settings into data, networks, losses and metrics."""
 
 from dataclasses import is_dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -347,13 +346,8 @@ def build_evaluator(config: Config, device: torch.device) -> Evaluator:
         ConfigError: a package for it is missing, or the file of the classes' colours cannot be used.
     """
     settings = config.metrics
-    weights = {key: _optional_path(value) for key, value in vars(settings).items() if key.endswith("_weights")}
-    evaluator = Evaluator.load(settings.extra, weights, settings.label_colors, device)
+    evaluator = Evaluator.load(settings.extra, settings.label_colors, device)
     if "target" not in stored_forms(config.data):
         return evaluator
     is_closed = config.generator.output == "tanh"
     return replace(evaluator, bounds=Bounds.of(config.data.target_range or EIGHT_BITS, are_closed=is_closed))
-
-
-def _optional_path(setting: str | None) -> Path | None:
-    return Path(setting).expanduser() if setting else None

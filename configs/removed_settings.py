@@ -19,12 +19,16 @@ class Removed:
         return str(value).lower() in [str(default).lower() for default in self.defaults]
 
 
+_FROM_CACHE = "is read from torch's cache, TORCH_HOME/hub/checkpoints; copy the file there by that name"
 REMOVED = {
     "data.cache_gib": Removed((16.0,), "a cache leaves a tenth of its disk free, or half of the shared memory"),
     "data.prefetch": Removed((2,), "each of data.workers has 2 batches ready"),
     "log.gradient_norms": Removed((False,), "optimizer.max_gradient_norm reports norms; 1e9 does not clip them"),
     "log.histograms": Removed((False,), "distributions of weights are no longer shown"),
+    "loss.vgg_weights": Removed((None, "null"), f"vgg19-dcbb9e9d.pth {_FROM_CACHE}"),
     "loss.vgg_kept_gib": Removed((0.0,), "features of targets are no longer kept"),
+    "metrics.alexnet_weights": Removed((None, "null"), f"alexnet-owt-7be5be79.pth {_FROM_CACHE}"),
+    "metrics.inception_weights": Removed((None, "null"), f"weights-inception-2015-12-05-6726825d.pth {_FROM_CACHE}"),
     "optimizer.step_in_backward": Removed((False, True), "train.activation_checkpointing=true saves memory"),
     "run.peer_timeout_s": Removed((1800.0,), "processes wait three times data.timeout_s for each other"),
     "train.async_upload": Removed((True,), "batches always have a stream of their own on a GPU"),

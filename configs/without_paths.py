@@ -11,8 +11,7 @@ ROOT = "."  # in place of data.root, which may not be empty
 _PATHS = {  # by section: what becomes its default
     "run": ("root",),
     "data": ("cache_folder",),
-    "loss": ("vgg_weights",),
-    "metrics": ("alexnet_weights", "inception_weights", "label_colors"),
+    "metrics": ("label_colors",),
     "init": ("generator", "discriminator", "encoder"),
 }
 _FOLDERS = ("source_folder", "target_folder", "instance_folder", "feature_folder", "weight_folder")

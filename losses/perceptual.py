@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import cast
 
 import torch
@@ -24,26 +23,21 @@ VGG19 = PretrainedFile(
     url=VGG19_Weights.IMAGENET1K_V1.url,
     what="loss.vgg needs VGG19's weights",
     megabytes=548,
-    setting="loss.vgg_weights",
     without="loss.vgg=0",
 )
 
 
-def vgg_loss(
-    *, vgg_weights: str | None, vgg_imagenet_normalization: bool, activation_checkpointing: bool
-) -> "PerceptualLoss":
+def vgg_loss(*, vgg_imagenet_normalization: bool, activation_checkpointing: bool) -> "PerceptualLoss":
     """Return the distance between VGG19's features, with pix2pixHD's layers and weights.
 
-    vgg_weights: file of torchvision's weights; None takes torchvision's download from torch's cache.
-    The other arguments are those of VGG19Features.
+    The arguments are those of VGG19Features.
 
     Raises:
         WeightsError: VGG19's weights are not available.
     """
-    weights = load_vgg19_weights(Path(vgg_weights).expanduser() if vgg_weights else None)
     return PerceptualLoss(
         VGG19Features(
-            weights,
+            load_vgg19_weights(),
             imagenet_normalization=vgg_imagenet_normalization,
             activation_checkpointing=activation_checkpointing,
         )
@@ -127,13 +121,13 @@ def imagenet_normalized(images: Tensor) -> Tensor:
     return torch.cat([((channel + 1) / 2 - mean) / std for channel, mean, std in channels], dim=1)
 
 
-def load_vgg19_weights(path: Path | None) -> Mapping[str, Tensor]:
-    """Return torchvision's state dict of VGG19, from a local file or from torch's cache, which is filled if need be.
+def load_vgg19_weights() -> Mapping[str, Tensor]:
+    """Return torchvision's state dict of VGG19 from torch's cache, which is filled if need be.
 
     Raises:
         WeightsError: the file cannot be read or is of another network, or the download fails.
     """
-    weights = VGG19.load(path)
+    weights = VGG19.load()
     with torch.device("meta"):
         layers = vgg19().features[: LAYERS[-1] + 1].state_dict()
     weights.require({f"features.{key}": value.shape for key, value in layers.items()})

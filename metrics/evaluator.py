@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Self
 
 import torch
@@ -88,12 +87,9 @@ class Evaluator:
     bounds: Bounds | None = None
 
     @classmethod
-    def load(
-        cls, extra: Collection[str], weights: Mapping[str, Path | None], label_colors: str | None, device: torch.device
-    ) -> Self:
+    def load(cls, extra: Collection[str], label_colors: str | None, device: torch.device) -> Self:
         """Return an evaluator of the optional metrics that `extra` names, with their networks on `device`.
 
-        weights: the networks' files by setting, "alexnet_weights"; None for that in torch's cache.
         label_colors: "cityscapes", "cmp_facades", a YAML file, or None where images are not label maps.
 
         Raises:
@@ -104,14 +100,10 @@ class Evaluator:
         pairs = {name: metric for name, metric in wanted.items() if isinstance(metric, PairMetric)}
         sets = {name: metric for name, metric in wanted.items() if isinstance(metric, SetMetric)}
         sources = {metric.features.name: metric.features for metric in sets.values()}
-
-        def file(setting: str | None) -> Path | None:
-            return weights[setting] if setting else None
-
         return cls(
-            comparisons={name: metric.load(file(metric.weights), device) for name, metric in pairs.items()},
+            comparisons={name: metric.load(device) for name, metric in pairs.items()},
             sets=sets,
-            feature_networks={name: source.load(file(source.weights), device) for name, source in sources.items()},
+            feature_networks={name: source.load(device) for name, source in sources.items()},
             label_colors=read_label_colors(label_colors) if label_colors else None,
         )
 

@@ -5,7 +5,6 @@ import io
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,7 +20,6 @@ INCEPTION = PretrainedFile(
     url="https://github.com/toshas/torch-fidelity/releases/download/v0.2.0/weights-inception-2015-12-05-6726825d.pth",
     what="fid and kid of metrics.extra need InceptionV3's weights",
     megabytes=91,
-    setting="metrics.inception_weights",
     without="leaving fid and kid out of metrics.extra",
 )
 N_FEATURES = 2048
@@ -32,8 +30,8 @@ KID_PROTOCOL = f"polynomial kernel of degree 3, {KID_SUBSETS} subsets of up to {
 class Inception:
     """InceptionV3 as FID is defined on it (Heusel et al. 2017): with TensorFlow's weights and resizing."""
 
-    def __init__(self, weights_path: Path | None, device: torch.device) -> None:
-        """Read the weights, from torch's cache where `weights_path` is None.
+    def __init__(self, device: torch.device) -> None:
+        """Read the weights from torch's cache.
 
         Raises:
             ConfigError: the package torch-fidelity is missing, or the installed torchmetrics has no InceptionV3.
@@ -43,7 +41,7 @@ class Inception:
             raise ConfigError(
                 'metrics.extra has fid or kid, which need the package torch-fidelity: pip install "torch-fidelity>=0.4"'
             )
-        weights = INCEPTION.load(weights_path)
+        weights = INCEPTION.load()
         weights.require({key: value.shape for key, value in weights.tensors.items() if _is_real(value)})
         # torch-fidelity unpickles its file of weights without checks: it gets a copy of what was read safely
         safe: Any = io.BytesIO()

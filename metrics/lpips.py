@@ -1,6 +1,5 @@
 """LPIPS: the perceptual distance of two images, by a network's activations (Zhang et al. 2018)."""
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,7 +14,6 @@ ALEXNET = PretrainedFile(
     url=AlexNet_Weights.IMAGENET1K_V1.url,
     what="lpips of metrics.extra needs AlexNet's weights",
     megabytes=233,
-    setting="metrics.alexnet_weights",
     without="leaving lpips out of metrics.extra",
 )
 MIN_SIDE = 32  # pixels, which AlexNet's last layer reduces to one
@@ -24,14 +22,14 @@ MIN_SIDE = 32  # pixels, which AlexNet's last layer reduces to one
 class Lpips:
     """LPIPS 0.1 with AlexNet; the weights of its linear layers are part of torchmetrics."""
 
-    def __init__(self, weights_path: Path | None, device: torch.device) -> None:
-        """Read AlexNet's weights, from torch's cache where `weights_path` is None.
+    def __init__(self, device: torch.device) -> None:
+        """Read AlexNet's weights from torch's cache.
 
         Raises:
             WeightsError: the weights cannot be read or downloaded.
             ConfigError: the installed torchmetrics has no LPIPS.
         """
-        weights = ALEXNET.load(weights_path)
+        weights = ALEXNET.load()
         network, trunk = lpips_network()
         weights.require({name: value.shape for name, value in trunk.items()})
         for name, value in trunk.items():

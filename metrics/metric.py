@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+
+from utils.pretrained import PretrainedFile
 
 
 class ImageComparison(Protocol):
@@ -65,12 +66,12 @@ class LabelMetric(Metric):
 class PairMetric(Metric):
     """A figure of each translated image and its target, which is computed where metrics.extra names it.
 
-    load: makes the comparison from its file of weights and a device; without a file (None), from torch's cache.
-    weights: the setting of section `metrics` that names the file; None where there are no weights.
+    load: makes the comparison on a device.
+    weights: the file that it reads from torch's cache; None where there is none.
     """
 
-    load: Callable[[Path | None, torch.device], ImageComparison]
-    weights: str | None = None
+    load: Callable[[torch.device], ImageComparison]
+    weights: PretrainedFile | None = None
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,8 @@ class FeatureSource:
     """
 
     name: str
-    load: Callable[[Path | None, torch.device], FeatureNetwork]
-    weights: str | None = None
+    load: Callable[[torch.device], FeatureNetwork]
+    weights: PretrainedFile | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

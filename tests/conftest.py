@@ -116,6 +116,21 @@ def label_data_set(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Torch's cache of published weights; empty."""
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
+    folder = tmp_path / "torch" / "hub" / "checkpoints"
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def cached_vgg19(hub: Path, vgg19_weights: dict[str, torch.Tensor]) -> None:
+    """Let torch's cache hold VGG19 with random weights."""
+    torch.save(vgg19_weights, hub / "vgg19-dcbb9e9d.pth")
+
+
 @pytest.fixture(scope="session")
 def vgg19_weights() -> dict[str, torch.Tensor]:
     """VGG19's convolutions in torchvision's names, random: its layers are right, its values mean nothing."""

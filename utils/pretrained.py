@@ -1,4 +1,4 @@
-"""Published weights: read from a local file or from torch's cache, downloaded if missing."""
+"""Published weights: read from torch's cache, downloaded if missing."""
 
 import socket
 from collections.abc import Mapping
@@ -54,14 +54,12 @@ class PretrainedFile:
     url: ends in the file's name, which ends in the first digits of its SHA-256.
     what: which setting needs which weights: "loss.vgg needs VGG19's weights".
     megabytes: size of the download.
-    setting: key that names a local file instead.
     without: setting that makes the weights unnecessary.
     """
 
     url: str
     what: str
     megabytes: int
-    setting: str
     without: str
 
     @property
@@ -82,14 +80,12 @@ class PretrainedFile:
             f"check does without by {self.without}"
         )
 
-    def load(self, path: Path | None) -> Weights:
-        """Read `path`, or if it is None the file in torch's cache, which is downloaded if missing.
+    def load(self) -> Weights:
+        """Read the file in torch's cache, which is downloaded if missing.
 
         Raises:
             WeightsError: the file cannot be read, or the download fails.
         """
-        if path is not None:
-            return _read(path, f"expected {self.name} in {self.setting}")
         cached = self.cached
         if not cached.is_file():
             try:
@@ -97,8 +93,8 @@ class PretrainedFile:
             except (OSError, RuntimeError, HTTPException) as error:
                 raise WeightsError(
                     f"{self.what}, {self.name} ({self.megabytes} MB), which are not in {cached.parent} and could not "
-                    f"be downloaded from {self.url} ({error}): copy that file there, or set {self.setting}=FILE, or do "
-                    f"without by {self.without}"
+                    f"be downloaded from {self.url} ({error}): copy that file there, or set the environment variable "
+                    f"TORCH_HOME to the folder of another cache, or do without by {self.without}"
                 ) from error
         return _read(cached, f"delete it, and it will be downloaded again from {self.url}")
 
@@ -115,8 +111,6 @@ def _download(url: str, path: Path) -> None:
 
 
 def _read(path: Path, remedy: str) -> Weights:
-    if not path.is_file():
-        raise WeightsError(f"{path}: no such file; {remedy}")
     try:
         tensors = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file can make the unpickler raise anything

@@ -38,9 +38,7 @@ class LossConfig:
     l1: float = weight(0.0)
     """Mean absolute difference of the pixels in [-1, 1]."""
     vgg: float = weight(10.0)
-    """L1 between VGG19 features; needs VGG19's weights (548 MB)."""
-    vgg_weights: str | None = None
-    """File of torchvision's VGG19 weights. Default: torchvision's download, kept in torch's cache."""
+    """L1 between VGG19 features; needs VGG19's weights (548 MB), downloaded into torch's cache."""
     vgg_imagenet_normalization: bool = False
     """Normalise VGG19's input by ImageNet's statistics, which pix2pixHD does not do."""
     class_weights: dict[str, float] = field(default_factory=dict)

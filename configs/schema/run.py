@@ -72,14 +72,8 @@ class MetricsConfig:
     n_samples: int | None = None
     """Validation samples that are measured each time; they stay in memory. Default: the log.n_images that are shown."""
     extra: list[str] = field(default_factory=list)
-    """More figures: lpips, fid, kid. Each needs a network's weights; fid and kid also the package torch-fidelity, and
-    thousands of images to mean what they mean elsewhere."""
-    alexnet_weights: str | None = None
-    """File of AlexNet's weights for lpips, torchvision's alexnet-owt-7be5be79.pth. Default: torch's cache, downloaded
-    where missing."""
-    inception_weights: str | None = None
-    """File of InceptionV3's weights for fid and kid, torch-fidelity's weights-inception-2015-12-05-6726825d.pth.
-    Default: torch's cache, downloaded where missing."""
+    """More figures: lpips, fid, kid. Each needs a network's weights, downloaded into torch's cache; fid and kid also
+    the package torch-fidelity, and thousands of images to mean what they mean elsewhere."""
     label_colors: str | None = None
     """Where photos are translated into label maps: the classes' colours, for pixel accuracy and mean IoU. cityscapes,
     cmp_facades, or a YAML file of lines such as road: [128, 64, 128]."""

@@ -87,17 +87,12 @@ def test_the_networks_are_the_originals_at_full_size(name: str) -> None:
         assert {key: tuple(value.shape) for key, value in weights.items()} == shapes
 
 
-def settings_of(recipe: Path, data_sets: dict[str, Path], vgg19_weights: dict[str, torch.Tensor]) -> list[str]:
+def settings_of(recipe: Path, data_sets: dict[str, Path]) -> list[str]:
     """Overrides that make a recipe small; its losses, updates and schedules stay."""
     config = load_config(recipe, ["data.root=/data"])
     layout = "halves" if config.data.layout == "side_by_side" else "labels" if config.data.n_classes else "folders"
     settings = [f"data.root={data_sets[layout]}", *SMALL, *SMALL_BY_PREPROCESS[config.data.preprocess]]
-    settings += SMALL_BY_GENERATOR[config.generator.name]
-    if config.loss.vgg:
-        weights = data_sets["halves"].parent / "vgg19.pth"
-        torch.save(vgg19_weights, weights)
-        settings += [f"loss.vgg_weights={weights}"]
-    return settings
+    return settings + SMALL_BY_GENERATOR[config.generator.name]
 
 
 # label maps are translated one way
@@ -111,15 +106,14 @@ def settings_of(recipe: Path, data_sets: dict[str, Path], vgg19_weights: dict[st
     ],
     ids=lambda value: value.stem if isinstance(value, Path) else value,
 )
-def test_it_trains_and_translates(
-    recipe: Path, direction: str, data_sets: dict[str, Path], vgg19_weights: dict[str, torch.Tensor], tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("cached_vgg19")
+def test_it_trains_and_translates(recipe: Path, direction: str, data_sets: dict[str, Path], tmp_path: Path) -> None:
     config = load_config(recipe, ["data.root=/data"])
-    settings = [*settings_of(recipe, data_sets, vgg19_weights), f"run.root={tmp_path / 'runs'}"]
+    settings = [*settings_of(recipe, data_sets), f"run.root={tmp_path / 'runs'}"]
     for part in ("generator", "discriminator"):  # a 1024p recipe begins with a run of the 512p one
         if getattr(config.init, part):
             first = Path("configs/pix2pixhd_512p.yaml")
-            begin = [*settings_of(first, data_sets, vgg19_weights), f"run.root={tmp_path / 'runs'}"]
+            begin = [*settings_of(first, data_sets), f"run.root={tmp_path / 'runs'}"]
             run(first, *begin, "generator.base_channels=4")
             settings += [f"init.{part}={tmp_path / 'runs' / 'pix2pixhd_512p'}"]
     run(recipe, *settings, f"data.direction={direction}")
@@ -131,30 +125,30 @@ def test_it_trains_and_translates(
     assert (tmp_path / "out" / "x.png").is_file()
 
 
-def test_features_of_a_512p_run_go_into_the_1024p_recipe(
-    data_sets: dict[str, Path], vgg19_weights: dict[str, torch.Tensor], tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("cached_vgg19")
+def test_features_of_a_512p_run_go_into_the_1024p_recipe(data_sets: dict[str, Path], tmp_path: Path) -> None:
     """The commands in the head of the recipe."""
     from tools import precompute_features
 
     first, second = (Path(f"configs/{name}.yaml") for name in ("pix2pixhd_512p_features", "pix2pixhd_1024p_24gb"))
     root = [f"run.root={tmp_path / 'runs'}"]
-    run(first, *settings_of(first, data_sets, vgg19_weights), *root, "generator.base_channels=4")
+    run(first, *settings_of(first, data_sets), *root, "generator.base_channels=4")
     before = str(tmp_path / "runs" / first.stem)
     precompute_features.main(["--checkpoint", before])
     settings = [f"init.generator={before}", f"init.discriminator={before}", "features.n_channels=3"]
     settings += ["features.origin=precomputed", "run.name=pix2pixhd_1024p_features", "data.validation_split=train"]
-    run(second, *settings_of(second, data_sets, vgg19_weights), *root, *settings)
+    run(second, *settings_of(second, data_sets), *root, *settings)
     assert (tmp_path / "runs" / "pix2pixhd_1024p_features" / "checkpoint-00000002.pt").is_file()
 
 
+@pytest.mark.usefixtures("cached_vgg19")
 def test_small_data_trains_on_label_maps_with_the_settings_in_its_head(
-    data_sets: dict[str, Path], vgg19_weights: dict[str, torch.Tensor], tmp_path: Path
+    data_sets: dict[str, Path], tmp_path: Path
 ) -> None:
     recipe = Path("configs/small_data.yaml")
     head = recipe.read_text().partition("# Label maps of K classes")[2].partition("# Numbers:")[0]
     shown = [setting.replace("=K", "=35") for setting in re.findall(r"[a-z_.]+=\w+", head)]
     assert "generator.name=spade" in shown
-    settings = [*settings_of(recipe, data_sets, vgg19_weights), f"data.root={data_sets['labels']}"]
+    settings = [*settings_of(recipe, data_sets), f"data.root={data_sets['labels']}"]
     run(recipe, *shown, *settings, "generator.hidden_channels=4", f"run.root={tmp_path / 'runs'}")
     assert (tmp_path / "runs" / "small_data" / "checkpoint-00000002.pt").is_file()

@@ -19,8 +19,6 @@ import train
 from configs.build import build_discriminator, build_generator
 from configs.load import load_config
 from inference.load import load_network
-from metrics.fid import INCEPTION
-from metrics.lpips import ALEXNET
 from models.originals.layer_names import Scheme
 from models.originals.oasis import original_discriminator_name
 from models.originals.weights import export_original
@@ -155,8 +153,8 @@ def trained_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("clip.mp4", "other.mp4"):
         write_video(folder / name, n_frames=40, size=(64, 64), rate=8)  # seconds enough for from-video
     (folder / "hub" / "checkpoints").mkdir(parents=True)
-    save_random_alexnet(folder / "hub" / "checkpoints" / ALEXNET.name)
-    save_random_inception(folder / "hub" / "checkpoints" / INCEPTION.name)
+    save_random_alexnet(folder / "hub" / "checkpoints")
+    save_random_inception(folder / "hub" / "checkpoints")
     translation_script()  # found from the repository
     before = Path.cwd()
     os.chdir(folder)

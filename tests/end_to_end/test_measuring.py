@@ -23,13 +23,19 @@ from utils.label_colors import read_label_colors
 
 
 @pytest.fixture(scope="session")
-def networks(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Settings that name random weights."""
-    folder = tmp_path_factory.mktemp("weights")
-    return [
-        f"metrics.alexnet_weights={save_random_alexnet(folder / 'alexnet.pth')}",
-        f"metrics.inception_weights={save_random_inception(folder / 'inception.pth')}",
-    ]
+def torch_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache of torch with random weights."""
+    folder = tmp_path_factory.mktemp("torch")
+    (folder / "hub" / "checkpoints").mkdir(parents=True)
+    save_random_alexnet(folder / "hub" / "checkpoints")
+    save_random_inception(folder / "hub" / "checkpoints")
+    return folder
+
+
+@pytest.fixture
+def networks(torch_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the cache of torch hold random weights."""
+    monkeypatch.setenv("TORCH_HOME", str(torch_home))
 
 
 def curves(run_folder: Path) -> dict[str, list[float]]:
@@ -43,9 +49,10 @@ def report(folder: Path) -> dict[str, Any]:
     return result
 
 
-def test_validation_measures_what_is_asked_for_and_keeps_the_best(tiny_config: Path, networks: list[str]) -> None:
+@pytest.mark.usefixtures("networks")
+def test_validation_measures_what_is_asked_for_and_keeps_the_best(tiny_config: Path) -> None:
     extra = ["metrics.extra=[lpips,kid]", "checkpoint.best=kid", "log.images_every_steps=1", "log.n_images=1"]
-    run(tiny_config, *networks, *extra, "metrics.n_samples=2", "train.max_steps=2")
+    run(tiny_config, *extra, "metrics.n_samples=2", "train.max_steps=2")
     folder = tiny_config.parent / "runs" / "tiny"
     measured = curves(folder)
     for name in ("l1", "psnr", "ssim", "ms_ssim", "sharpness", "lpips", "kid"):
@@ -76,10 +83,11 @@ def test_the_best_by_another_figure_or_split_is_looked_for_anew(
     assert restarted not in capfd.readouterr().out
 
 
-def test_metrics_json_says_how_the_figures_were_made(trained_config: Path, networks: list[str], tmp_path: Path) -> None:
+@pytest.mark.usefixtures("networks")
+def test_metrics_json_says_how_the_figures_were_made(trained_config: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     translate("--checkpoint", str(trained_config.parent / "runs" / "tiny"), "--metrics", "lpips,fid,kid",
-              "--output", str(out), *networks)  # fmt: skip
+              "--output", str(out))  # fmt: skip
     found = report(out)
     assert set(found["whole"]) == {"fid", "kid", "kid_deviation"}
     assert found["mean"]["lpips"] == pytest.approx(np.mean([image["lpips"] for image in found["images"].values()]))
@@ -97,16 +105,15 @@ def test_metrics_json_says_how_the_figures_were_made(trained_config: Path, netwo
 
 
 @pytest.mark.parametrize("measures", with_slow([["lpips"]], [["kid"], ["fid", "kid"]]), ids=str)
-def test_several_processes_measure_what_one_does(
-    tiny_config: Path, networks: list[str], tmp_path: Path, measures: list[str]
-) -> None:
+@pytest.mark.usefixtures("networks")
+def test_several_processes_measure_what_one_does(tiny_config: Path, tmp_path: Path, measures: list[str]) -> None:
     def with_two(*arguments: str) -> None:
         code, said = run_two(tmp_path / "two.out", *arguments)
         assert code == 0, said
 
     extra = f"metrics.extra=[{','.join(measures)}]"
     best = measures[-1]
-    with_two("train.py", "--config", str(tiny_config), *networks, extra, f"checkpoint.best={best}")
+    with_two("train.py", "--config", str(tiny_config), extra, f"checkpoint.best={best}")
     folder = tiny_config.parent / "runs" / "tiny"
     assert math.isfinite(curves(folder)[f"validation/{best}"][0])
     with_two("test.py", "--checkpoint", str(folder), "--output", str(tmp_path / "two"))
@@ -117,10 +124,11 @@ def test_several_processes_measure_what_one_does(
         assert one[kind] == pytest.approx(two[kind], rel=1e-3, abs=1e-6)
 
 
+@pytest.mark.usefixtures("networks")
 def test_a_run_that_measured_more_is_tested_by_the_same_unless_told_otherwise(
-    tiny_config: Path, networks: list[str], tmp_path: Path
+    tiny_config: Path, tmp_path: Path
 ) -> None:
-    run(tiny_config, *networks, "metrics.extra=[lpips]", "checkpoint.best=lpips")
+    run(tiny_config, "metrics.extra=[lpips]", "checkpoint.best=lpips")
     folder = str(tiny_config.parent / "runs" / "tiny")
     translate("--checkpoint", folder, "--output", str(tmp_path / "same"))
     translate("--checkpoint", folder, "--output", str(tmp_path / "none"), "--metrics", "none")
@@ -185,10 +193,11 @@ def test_wrong_settings_are_told(tiny_config: Path, settings: list[str], message
         run(tiny_config, *settings)
 
 
-def test_fid_of_a_single_sample_is_no_measure_of_the_best(tiny_config: Path, networks: list[str]) -> None:
+@pytest.mark.usefixtures("networks")
+def test_fid_of_a_single_sample_is_no_measure_of_the_best(tiny_config: Path) -> None:
     settings = ["metrics.extra=[fid]", "checkpoint.best=fid", "data.synthetic.val_samples=1"]
     with pytest.raises(ConfigError, match=r"checkpoint\.best is fid, expected one of a single image"):
-        run(tiny_config, *networks, *settings)
+        run(tiny_config, *settings)
 
 
 @pytest.mark.parametrize("every_steps", [1, 3])  # 3: the checkpoint of step 2 knows of no best
@@ -203,13 +212,13 @@ def test_the_best_of_a_step_that_is_lost_stays_the_best(tiny_config: Path, every
     assert load_checkpoint(folder / "best.pt")["best"] >= best
 
 
-def test_without_targets_no_network_is_asked_for(trained_config: Path, networks: list[str], tmp_path: Path) -> None:
+def test_without_targets_no_network_is_asked_for(trained_config: Path, hub: Path, tmp_path: Path) -> None:
     save_image(tmp_path / "in" / "a.png", np.zeros((40, 30), np.uint8))
     translate("--checkpoint", str(trained_config.parent / "runs" / "tiny"), "--input", str(tmp_path / "in"),
-              "--instances", str(tmp_path / "in"), "--output", str(tmp_path / "out"),
-              "--metrics", "lpips", "metrics.alexnet_weights=gone.pth")  # fmt: skip
+              "--instances", str(tmp_path / "in"), "--output", str(tmp_path / "out"), "--metrics", "lpips")  # fmt: skip
     assert (tmp_path / "out" / "a.png").exists()
     assert not (tmp_path / "out" / "metrics.json").exists()
+    assert list(hub.iterdir()) == []
 
 
 def test_weights_that_are_missing_end_in_one_line(
@@ -217,9 +226,11 @@ def test_weights_that_are_missing_end_in_one_line(
 ) -> None:
     capsys.readouterr()
     arguments = ["--checkpoint", str(trained_config.parent / "runs" / "tiny"), "--output", str(tmp_path / "out")]
-    arguments += ["--metrics", "lpips", f"metrics.alexnet_weights={tmp_path / 'missing.pth'}"]
+    arguments += ["--metrics", "lpips"]
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    monkeypatch.setattr("torch.hub.download_url_to_file", lambda *_, **__: (_ for _ in ()).throw(OSError("no route")))
     monkeypatch.setattr("sys.argv", ["test.py", *arguments])
     assert run_entry_point(translation_script().main) == 2
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
-    assert "missing.pth: no such file; expected alexnet-owt-7be5be79.pth in metrics.alexnet_weights" in line
+    assert "alexnet-owt-7be5be79.pth (233 MB), which are not in" in line
     assert not (tmp_path / "out" / "facade_00000.png").exists()

@@ -40,9 +40,9 @@ def test_a_run_leaves_its_configuration_log_events_and_checkpoint(tiny_config: P
     assert state["config"]["generator"]["base_channels"] == 4
 
 
-def test_images_too_small_for_vgg_are_told(tiny_config: Path, vgg19_weights: dict[str, torch.Tensor]) -> None:
-    torch.save(vgg19_weights, tiny_config.with_name("vgg19.pth"))
-    settings = ["loss.vgg=1", f"loss.vgg_weights={tiny_config.with_name('vgg19.pth')}", "data.preprocess=crop"]
+@pytest.mark.usefixtures("cached_vgg19")
+def test_images_too_small_for_vgg_are_told(tiny_config: Path) -> None:
+    settings = ["loss.vgg=1", "data.preprocess=crop"]
     sizes = ["data.crop_width=8", "data.crop_height=32"]
     with pytest.raises(
         ConfigError, match="shorter side of the target of facade_00000 has 8 pixels, and VGG19 needs 16"
@@ -137,11 +137,9 @@ def test_the_defaults_train(tiny_config: Path) -> None:
     assert checkpoint(tiny_config, 1, "defaults")["step"] == 1
 
 
-def test_it_trains_with_the_perceptual_loss_from_a_local_file(
-    tiny_config: Path, vgg19_weights: dict[str, torch.Tensor], capfd: pytest.CaptureFixture[str]
-) -> None:
-    torch.save(vgg19_weights, tiny_config.with_name("vgg19.pth"))
-    run(tiny_config, "loss.vgg=10", f"loss.vgg_weights={tiny_config.with_name('vgg19.pth')}", "train.max_steps=2")
+@pytest.mark.usefixtures("cached_vgg19")
+def test_it_trains_with_the_perceptual_loss(tiny_config: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run(tiny_config, "loss.vgg=10", "train.max_steps=2")
     assert " G/vgg " in capfd.readouterr().out
 
 
@@ -199,10 +197,6 @@ def test_it_trains_on_pix2pixhds_folders(tiny_config: Path, label_data_set: Path
         (["data.n_classes=3"], "data.n_classes is 3, synthetic_facades has 12: leave it out"),
         (["train.batch_size=6"], "the train split has 5 samples, fewer than train.batch_size x processes = 6"),
         (["data.validation_split=valid"], "synthetic_facades has no split 'valid', only train, val, test"),
-        (
-            ["loss.vgg=1", "loss.vgg_weights=nowhere.pth"],
-            "nowhere.pth: no such file; expected vgg19-dcbb9e9d.pth in loss.vgg_weights",
-        ),
         (["--resume", "nowhere"], "--resume nowhere: neither a checkpoint nor a run folder that holds one"),
         (["run.root=/proc/none"], "/proc/none"),
         (

@@ -7,17 +7,22 @@ import torch
 from torch_fidelity import feature_extractor_inceptionv3
 from torchvision.models import alexnet
 
+from metrics.fid import INCEPTION
+from metrics.lpips import ALEXNET
 
-def save_random_alexnet(path: Path) -> Path:
-    """Write a file in the format of torchvision's alexnet-owt-7be5be79.pth."""
+
+def save_random_alexnet(folder: Path) -> Path:
+    """Write a file as torchvision's alexnet-owt-7be5be79.pth into a folder; return it."""
+    path = folder / ALEXNET.name
     torch.manual_seed(0)
     state = {f"features.{key}": value for key, value in alexnet().features.state_dict().items()}
     torch.save(state, path)
     return path
 
 
-def save_random_inception(path: Path) -> Path:
-    """Write a file in the format of torch-fidelity's weights-inception-2015-12-05-6726825d.pth."""
+def save_random_inception(folder: Path) -> Path:
+    """Write a file as torch-fidelity's weights-inception-2015-12-05-6726825d.pth into a folder; return it."""
+    path = folder / INCEPTION.name
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(feature_extractor_inceptionv3, "load_state_dict_from_url", lambda *_, **__: {})
         patch.setattr(feature_extractor_inceptionv3.FeatureExtractorInceptionV3, "load_state_dict", lambda *_: None)

@@ -43,16 +43,16 @@ def test_the_mean_is_taken_of_each_metric() -> None:
 
 
 class Brightness:
-    def __init__(self, weights: Path | None, device: torch.device) -> None:
-        self.protocol: dict[str, Any] = {"weights": str(weights), "device": device.type}
+    def __init__(self, device: torch.device) -> None:
+        self.protocol: dict[str, Any] = {"device": device.type}
 
     def __call__(self, fake: Tensor, target: Tensor) -> float:
         return float((fake.float().mean() - target.float().mean()).abs())
 
 
 class MeanColor:
-    def __init__(self, weights: Path | None, device: torch.device) -> None:
-        self.protocol: dict[str, Any] = {"weights": str(weights), "device": device.type}
+    def __init__(self, device: torch.device) -> None:
+        self.protocol: dict[str, Any] = {"device": device.type}
 
     def __call__(self, image: Tensor) -> Tensor:
         return image.float().mean((1, 2))
@@ -64,19 +64,19 @@ def mean_distance(fakes: Tensor, targets: Tensor) -> SetScore:
 
 def test_a_metric_is_added_by_its_line_in_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     source = FeatureSource("colors", load=MeanColor)
-    pair = PairMetric("brightness", lower_is_better=True, load=Brightness, weights="color_weights")
+    pair = PairMetric("brightness", lower_is_better=True, load=Brightness)
     monkeypatch.setitem(METRICS, "brightness", pair)
     of_set = SetMetric("colours", lower_is_better=True, features=source, score=mean_distance, protocol="by hand")
     monkeypatch.setitem(METRICS, "colors", of_set)
     images = [noise_image(seed) for seed in range(4)]
-    evaluator = Evaluator.load(["colors", "brightness"], {"color_weights": Path("file")}, None, CPU)
+    evaluator = Evaluator.load(["colors", "brightness"], None, CPU)
     measured = [evaluator.measure(images[0], images[1]), evaluator.measure(images[2], images[3])]
     difference = abs(float(images[0].float().mean() - images[1].float().mean()))
     assert measured[0].figures["brightness"] == pytest.approx(difference)
     summary = evaluator.summarize(measured)
     assert summary.mean["brightness"] == pytest.approx(sum(m.figures["brightness"] for m in measured) / 2)
     assert summary.whole.keys() == {"colors", "colors_deviation"}
-    assert evaluator.protocol["brightness"] == {"weights": "file", "device": "cpu"}
+    assert evaluator.protocol["brightness"] == {"device": "cpu"}
     assert evaluator.protocol["colors"] == "by hand"
     assert evaluator.summarize(measured[:1]).whole == {}
 
@@ -96,12 +96,10 @@ def test_values_are_compared_in_their_range_and_in_their_unit() -> None:
     assert levels[:, 0].tolist() == [[0, 128, 255, 255]] * 3
 
 
-def test_optional_metrics_are_loaded_with_the_networks_that_they_share(tmp_path: Path) -> None:
-    weights: dict[str, Path | None] = {
-        "alexnet_weights": save_random_alexnet(tmp_path / "alexnet.pth"),
-        "inception_weights": save_random_inception(tmp_path / "inception.pth"),
-    }
-    evaluator = Evaluator.load(["kid", "fid", "lpips"], weights, "cmp_facades", CPU)
+def test_optional_metrics_are_loaded_with_the_networks_that_they_share(hub: Path) -> None:
+    save_random_alexnet(hub)
+    save_random_inception(hub)
+    evaluator = Evaluator.load(["kid", "fid", "lpips"], "cmp_facades", CPU)
     assert list(evaluator.feature_networks) == ["inception"]
     assert evaluator.label_colors is not None
     assert list(evaluator.sets) == ["fid", "kid"]
@@ -116,6 +114,6 @@ def test_optional_metrics_are_loaded_with_the_networks_that_they_share(tmp_path:
 
 
 def test_without_optional_metrics_no_weights_are_needed() -> None:
-    evaluator = Evaluator.load([], {}, None, CPU)
+    evaluator = Evaluator.load([], None, CPU)
     always = [name for name, metric in METRICS.items() if type(metric).__name__ == "Metric"]
     assert list(shown(evaluator.measure(noise_image(0), noise_image(1)).figures)) == always

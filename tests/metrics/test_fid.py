@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch_fidelity.feature_extractor_inceptionv3 import FeatureExtractorInceptionV3
 
-from metrics.fid import N_FEATURES, Inception, frechet_distance, kernel_distance
+from metrics.fid import INCEPTION, N_FEATURES, Inception, frechet_distance, kernel_distance
 from tests.metrics.networks import save_random_inception
 from utils.errors import ConfigError
 from utils.pretrained import WeightsError
@@ -49,9 +49,9 @@ def test_kid_is_the_same_at_each_call_and_leaves_the_random_state_alone() -> Non
     assert torch.rand(1) == expected
 
 
-def test_features_are_those_of_the_network_with_the_given_weights(tmp_path: Path) -> None:
-    file = save_random_inception(tmp_path / "inception.pth")
-    inception = Inception(file, CPU)
+def test_features_are_those_of_the_network_with_the_cached_weights(hub: Path) -> None:
+    file = save_random_inception(hub)
+    inception = Inception(CPU)
     image = torch.randint(0, 256, (3, 20, 30), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     found = inception(image)
     assert found.shape == (N_FEATURES,)
@@ -59,18 +59,19 @@ def test_features_are_those_of_the_network_with_the_given_weights(tmp_path: Path
     assert not torch.allclose(found, inception(255 - image), rtol=0.01)
     original = FeatureExtractorInceptionV3("inception-v3-compat", ["2048"], str(file))  # which resizes in the same way
     torch.testing.assert_close(found, original(image[None])[0][0], rtol=1e-4, atol=0)
-    state = torch.load(file, weights_only=True)
-    torch.save({key: value * 0 for key, value in state.items()}, tmp_path / "zeros.pth")
-    assert Inception(tmp_path / "zeros.pth", CPU)(image).abs().max() == 0
     assert inception.protocol["weights_sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
+    state = torch.load(file, weights_only=True)
+    torch.save({key: value * 0 for key, value in state.items()}, file)
+    assert Inception(CPU)(image).abs().max() == 0
 
 
-def test_damaged_weights_are_refused(tmp_path: Path) -> None:
-    state = torch.load(save_random_inception(tmp_path / "inception.pth"), weights_only=True)
+def test_damaged_weights_are_refused(hub: Path) -> None:
+    file = save_random_inception(hub)
+    state = torch.load(file, weights_only=True)
     state["Conv2d_1a_3x3.conv.weight"][0, 0, 0, 0] = torch.nan
-    torch.save(state, tmp_path / "nan.pth")
-    with pytest.raises(WeightsError, match=r"nan\.pth: its Conv2d_1a_3x3\.conv\.weight is damaged"):
-        Inception(tmp_path / "nan.pth", CPU)
+    torch.save(state, file)
+    with pytest.raises(WeightsError, match=r"825d\.pth: its Conv2d_1a_3x3\.conv\.weight is damaged"):
+        Inception(CPU)
 
 
 def test_kid_draws_subsets_of_large_sets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,10 +88,10 @@ def test_kid_seeds_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel_distance(features(0), features(1))
 
 
-def test_a_file_of_another_network_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    torch.save({"weight": torch.zeros(1)}, tmp_path / "other.pth")
-    with pytest.raises(WeightsError, match=r"other\.pth: holds no InceptionV3.*metrics\.inception_weights"):
-        Inception(tmp_path / "other.pth", CPU)
+def test_a_file_of_another_network_is_refused_with_the_remedy(hub: Path) -> None:
+    torch.save({"weight": torch.zeros(1)}, hub / INCEPTION.name)
+    with pytest.raises(WeightsError, match=r"825d\.pth: holds no InceptionV3.*; delete it"):
+        Inception(CPU)
 
 
 class Malicious:
@@ -102,17 +103,17 @@ class Malicious:
 
 
 @pytest.mark.parametrize("wrap", [lambda value: value, lambda value: {"fc.weight": value}], ids=["alone", "inside"])
-def test_a_malicious_file_runs_nothing(tmp_path: Path, wrap: object) -> None:
-    (tmp_path / "bad.pth").write_bytes(pickle.dumps(wrap(Malicious(tmp_path / "ran"))))  # type: ignore[operator]
-    with pytest.raises(WeightsError, match=r"bad\.pth: cannot be read as weights"):
-        Inception(tmp_path / "bad.pth", CPU)
-    torch.save(wrap(Malicious(tmp_path / "ran")), tmp_path / "bad.pth")  # type: ignore[operator]
-    with pytest.raises(WeightsError, match=r"bad\.pth: cannot be read as weights"):
-        Inception(tmp_path / "bad.pth", CPU)
+def test_a_malicious_file_runs_nothing(tmp_path: Path, hub: Path, wrap: object) -> None:
+    (hub / INCEPTION.name).write_bytes(pickle.dumps(wrap(Malicious(tmp_path / "ran"))))  # type: ignore[operator]
+    with pytest.raises(WeightsError, match=r"825d\.pth: cannot be read as weights"):
+        Inception(CPU)
+    torch.save(wrap(Malicious(tmp_path / "ran")), hub / INCEPTION.name)  # type: ignore[operator]
+    with pytest.raises(WeightsError, match=r"825d\.pth: cannot be read as weights"):
+        Inception(CPU)
     assert not (tmp_path / "ran").exists()
 
 
 def test_without_the_package_the_message_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r'fid or kid.* pip install "torch-fidelity'):
-        Inception(None, CPU)
+        Inception(CPU)

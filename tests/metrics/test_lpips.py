@@ -12,7 +12,7 @@ import torchmetrics.functional.image.lpips as torchmetrics_lpips
 from torch import Tensor
 from torchvision.models import alexnet
 
-from metrics.lpips import Lpips
+from metrics.lpips import ALEXNET, Lpips
 from tests.metrics.networks import save_random_alexnet
 from utils.pretrained import WeightsError
 
@@ -42,33 +42,34 @@ def by_the_formula(fake: Tensor, target: Tensor, weights_file: Path) -> float:
 
 
 @torch.no_grad()
-def test_it_is_the_papers_formula(tmp_path: Path) -> None:
-    file = save_random_alexnet(tmp_path / "alexnet.pth")
-    lpips = Lpips(file, CPU)
+def test_it_is_the_papers_formula(hub: Path) -> None:
+    file = save_random_alexnet(hub)
+    lpips = Lpips(CPU)
     found = lpips(noise_image(0), noise_image(1))
     assert found > 0
     assert found == pytest.approx(by_the_formula(noise_image(0), noise_image(1), file), rel=1e-3)
     assert lpips(noise_image(0), noise_image(0)) == 0
-    assert lpips.protocol["weights"] == "alexnet.pth"
+    assert lpips.protocol["weights"] == file.name
     assert lpips.protocol["weights_sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def test_tiny_images_have_a_distance_too(tmp_path: Path) -> None:
-    lpips = Lpips(save_random_alexnet(tmp_path / "alexnet.pth"), CPU)
+def test_tiny_images_have_a_distance_too(hub: Path) -> None:
+    save_random_alexnet(hub)
+    lpips = Lpips(CPU)
     assert lpips(noise_image(0, side=1), noise_image(1, side=1)) > 0
 
 
-def test_weights_of_another_network_are_refused_with_the_remedy(tmp_path: Path) -> None:
-    torch.save({"features.0.weight": torch.zeros(2)}, tmp_path / "other.pth")
-    with pytest.raises(WeightsError, match=r"other\.pth: holds no features\.0\.weight .* in metrics\.alexnet_weights"):
-        Lpips(tmp_path / "other.pth", CPU)
+def test_weights_of_another_network_are_refused_with_the_remedy(hub: Path) -> None:
+    torch.save({"features.0.weight": torch.zeros(2)}, hub / ALEXNET.name)
+    with pytest.raises(WeightsError, match=r"be79\.pth: holds no features\.0\.weight .*; delete it"):
+        Lpips(CPU)
 
 
-def test_damaged_weights_are_refused(tmp_path: Path) -> None:
-    state = torch.load(save_random_alexnet(tmp_path / "alexnet.pth"), weights_only=True)
-    torch.save({**state, "features.0.bias": torch.full((64,), torch.inf)}, tmp_path / "damaged.pth")
-    with pytest.raises(WeightsError, match=r"damaged\.pth: its features\.0\.bias is damaged: not finite numbers"):
-        Lpips(tmp_path / "damaged.pth", CPU)
+def test_damaged_weights_are_refused(hub: Path) -> None:
+    state = torch.load(save_random_alexnet(hub), weights_only=True)
+    torch.save({**state, "features.0.bias": torch.full((64,), torch.inf)}, hub / ALEXNET.name)
+    with pytest.raises(WeightsError, match=r"be79\.pth: its features\.0\.bias is damaged: not finite numbers"):
+        Lpips(CPU)
 
 
 def test_without_internet_access_the_message_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,6 +79,6 @@ def test_without_internet_access_the_message_names_the_remedy(tmp_path: Path, mo
     monkeypatch.setattr("torch.hub.get_dir", lambda: str(tmp_path))
     monkeypatch.setattr("torch.hub.download_url_to_file", fail)
     with pytest.raises(WeightsError) as error:
-        Lpips(None, CPU)
+        Lpips(CPU)
     assert "alexnet-owt-7be5be79.pth (233 MB)" in str(error.value)
-    assert "set metrics.alexnet_weights=FILE, or do without by leaving lpips out of metrics.extra" in str(error.value)
+    assert "TORCH_HOME to the folder of another cache, or do without by leaving lpips out of" in str(error.value)

@@ -1,9 +1,8 @@
 """The registry of metrics, and the configuration's names for them."""
 
-from dataclasses import fields
 from typing import get_args, get_type_hints
 
-from configs.schema import EXTRA_METRICS, CheckpointConfig, MetricsConfig
+from configs.schema import EXTRA_METRICS, CheckpointConfig
 from metrics import METRICS
 from metrics.evaluator import LOWER_IS_BETTER, OF_LABELS, OF_SETS, TITLES
 from metrics.metric import PairMetric, SetMetric
@@ -16,13 +15,6 @@ def test_the_best_checkpoint_is_chosen_by_a_metric_that_has_a_better_direction()
 
 def test_the_optional_metrics_are_those_of_metrics_extra() -> None:
     assert [name for name, metric in METRICS.items() if isinstance(metric, PairMetric | SetMetric)] == [*EXTRA_METRICS]
-
-
-def test_files_of_weights_are_settings() -> None:
-    settings = {setting.name for setting in fields(MetricsConfig)}
-    sources = [metric.features if isinstance(metric, SetMetric) else metric for metric in METRICS.values()]
-    named = {source.weights for source in sources if hasattr(source, "weights") and source.weights}
-    assert named == {name for name in settings if name.endswith("_weights")}
 
 
 def test_the_tables_are_derived() -> None:
