@@ -17,17 +17,8 @@ from configs.without_paths import without_paths
 from data.conditioning import Conditioning
 from inference.original_folder import NetworkKind, original_file
 from inference.original_weights import original_generator, original_network
-from models.feature_encoder import FeatureEncoder
 from models.generator import EncodedGenerator
-from models.global_generator import GlobalGenerator
-from models.local_enhancer import LocalEnhancer
-from models.originals.layer_names import OriginalWeightsError
-from models.patch_discriminator import MultiscalePatchDiscriminator, PixelDiscriminator
-from models.segmentation_discriminator import SegmentationDiscriminator
-from models.spade_generator import SpadeGenerator
 from models.spectral_norm import settle_spectral_norm
-from models.style_encoder import StyleEncoder
-from models.unet_generator import UnetGenerator
 from utils.checkpoint import (
     MOST_NAMED,
     CheckpointError,
@@ -227,15 +218,7 @@ def load_network(file: Path, kind: NetworkKind, name: str | None = None) -> nn.M
         if not isinstance(generator, EncodedGenerator):
             raise CheckpointError(f"{file}: its generator has no encoder")
         return generator.encoder
-    network = original_network(file, state)
-    expected: dict[str, tuple[type, ...]] = {
-        "generator": (GlobalGenerator, LocalEnhancer, UnetGenerator, SpadeGenerator),
-        "encoder": (FeatureEncoder, StyleEncoder),
-        "discriminator": (MultiscalePatchDiscriminator, PixelDiscriminator, SegmentationDiscriminator),
-    }
-    if not isinstance(network, expected[kind]):
-        raise OriginalWeightsError(f"{file}: holds a {type(network).__name__}, expected a {kind}")
-    return network
+    return original_network(file, state, kind).network
 
 
 def _load_exported(file: Path, overrides: Sequence[str]) -> LoadedGenerator:

@@ -2,11 +2,11 @@
 
 import re
 from pathlib import Path
-from typing import Literal
 
+from models.originals.format import Role
 from utils.log import logger
 
-NetworkKind = Literal["generator", "encoder", "discriminator"]
+NetworkKind = Role
 
 _LETTERS: dict[NetworkKind, tuple[str, ...]] = {  # in names of files; OASIS translates with EMA
     "generator": ("EMA", "G"),

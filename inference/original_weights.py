@@ -1,6 +1,6 @@
 """Networks from the weight files of pix2pixHD, pix2pix, SPADE and OASIS, which hold no settings: shapes give them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,18 +8,16 @@ from torch import nn
 
 from configs.load import config_differences, config_from_dict, config_to_dict
 from configs.schema import Config, DataConfig, FeaturesConfig, GeneratorConfig, RunConfig, StyleConfig
-from models.blocks import Norm
-from models.global_generator import GlobalGenerator
+from models import GENERATORS
+from models.generator import Generator
 from models.latent_inputs import StyleStem
-from models.local_enhancer import EnhancerLevel, LocalEnhancer
-from models.originals.layer_names import OriginalWeightsError
-from models.originals.weights import USUAL_SIZES, LeftOpen, import_original
-from models.spade_generator import SpadeGenerator
+from models.originals.format import OriginalWeightsError, Role
+from models.originals.weights import ImportedNetwork, import_original
 from models.spectral_norm import spectral_norms
 from models.style_encoder import StyleConditionedGenerator, StyleEncoder
-from models.unet_generator import UnetGenerator
 from utils.checkpoint import read_weights_file
 from utils.errors import ConfigError
+from utils.signatures import accepted
 
 _FIXED_BY_SHAPES = (
     "data.n_classes",
@@ -30,18 +28,25 @@ _FIXED_BY_SHAPES = (
     "generator.output",
     "style.channels",
 )
+_LEFT_OPEN = ("n_upsamplings", "noise_channels")  # by the shapes of SPADE's and OASIS's generators
 
 
-def original_network(file: Path, state: dict[str, Any], sizes: LeftOpen = USUAL_SIZES) -> nn.Module:
-    """Return the network whose weights an original's file holds; sizes as for `import_original`.
+def original_network(
+    file: Path, state: dict[str, Any], role: Role, chosen: Mapping[str, int] | None = None
+) -> ImportedNetwork:
+    """Return the network whose weights an original's file holds; chosen as for `import_original`.
 
     Raises:
-        OriginalWeightsError: they are the weights of no network of the originals.
+        OriginalWeightsError: they are the weights of no network of the originals, or of one of another role.
     """
     try:
-        return import_original(state, sizes).network
+        imported = import_original(state, chosen)
     except OriginalWeightsError as error:
         raise OriginalWeightsError(f"{file}: {error}") from error
+    if imported.format.role != role:
+        example = " (…_net_G.pth, …_EMA.pth)" if role == "generator" else ""
+        raise OriginalWeightsError(f"{file}: holds a {type(imported.network).__name__}, expected a {role}{example}")
+    return imported
 
 
 def original_generator(
@@ -52,61 +57,41 @@ def original_generator(
     has_instances: bool,
     n_features: int,
     features_are_drawn: bool,
-    sizes: LeftOpen = USUAL_SIZES,
 ) -> tuple[nn.Module, Config]:
     """Return the generator of an original's file, and the settings that follow from its shapes and `overrides`.
 
-    See `load_generator`; sizes as for `import_original`.
+    See `load_generator`.
     """
-    generator = original_network(file, state, sizes)
-    generator_config = _generator_config(file, generator)
-    channels, out_channels = _channels(file, generator, has_instances, n_features)
-    is_image = channels in (1, 3)  # any other number are one-hot labels
-    config = Config(
-        run=RunConfig(name=file.stem),
-        data=DataConfig(
-            layout="paired_folders",
-            root=".",
-            n_classes=0 if is_image else channels,
-            source_channels=channels if is_image else 3,
-            target_channels=out_channels,
-            instance_edges=has_instances,
-            preprocess="none",
-        ),
-        generator=generator_config,
-        style=_style_config(generator),
-        features=FeaturesConfig(n_channels=n_features, origin="encoded" if features_are_drawn else "precomputed"),
-    )
-    chosen = config_from_dict(config_to_dict(config), str(file), overrides)
-    wanted_sizes = LeftOpen(chosen.generator.n_upsamplings, chosen.generator.noise_channels)
-    if isinstance(generator, SpadeGenerator) and wanted_sizes not in (_sizes(generator), sizes):
-        return original_generator(
-            file,
-            state,
-            overrides,
-            has_instances=has_instances,
-            n_features=n_features,
-            features_are_drawn=features_are_drawn,
-            sizes=wanted_sizes,
+
+    def read(sizes: Mapping[str, int] | None = None) -> tuple[ImportedNetwork, Config, Config]:
+        """Return the network, the settings that follow from its shapes, and these with the overrides."""
+        imported = original_network(file, state, "generator", sizes)
+        data = _data_config(file, imported, has_instances, n_features)
+        features = FeaturesConfig(n_channels=n_features, origin="encoded" if features_are_drawn else "precomputed")
+        config = Config(
+            run=RunConfig(name=file.stem),
+            data=data,
+            generator=_generator_config(imported),
+            style=_style_config(imported),
+            features=features,
         )
-    for key, (fixed, wanted) in config_differences(config, chosen).items():
+        return imported, config, config_from_dict(config_to_dict(config), str(file), overrides)
+
+    imported, config, chosen = read()
+    wanted = {key: getattr(chosen.generator, key) for key in _LEFT_OPEN if key in imported.settings}
+    if wanted != {key: imported.settings[key] for key in wanted}:
+        imported, config, chosen = read(wanted)
+    for key, (fixed, other) in config_differences(config, chosen).items():
         if key in _FIXED_BY_SHAPES:
-            n_noise = generator_config.noise_channels
-            other = f", or change generator.noise_channels={n_noise}" if n_noise and key == "data.n_classes" else ""
+            n_noise = config.generator.noise_channels
+            remedy = f", or change generator.noise_channels={n_noise}" if n_noise and key == "data.n_classes" else ""
             raise ConfigError(
-                f"{file}: {key} is {fixed} by the shapes of its weights, not {wanted}. Remove the override{other}."
+                f"{file}: {key} is {fixed} by the shapes of its weights, not {other}. Remove the override{remedy}."
             )
     if chosen.data.is_stacked:
         folders = ", ".join(chosen.data.source_folder)
         raise ConfigError(f"{file}: takes sources of one folder, data.source_folder names {folders}. Name one of them.")
-    if isinstance(generator, SpadeGenerator) and isinstance(generator.stem, StyleStem):
-        _set_sides(file, generator.stem, chosen.style)
-        generator = _with_encoder(file, generator)
-    return generator, chosen
-
-
-def _sizes(generator: SpadeGenerator) -> LeftOpen:
-    return LeftOpen(generator.n_upsamplings, generator.noise.n_channels)
+    return _with_style(file, imported, chosen.style), chosen
 
 
 def encoder_file(file: Path) -> Path:
@@ -114,107 +99,64 @@ def encoder_file(file: Path) -> Path:
     return file.with_name(file.name.replace("_G.", "_E.") if "_G." in file.name else f"E_{file.name}")
 
 
-def _style_config(generator: nn.Module) -> StyleConfig:
-    stem = generator.stem if isinstance(generator, SpadeGenerator) else None
-    if not isinstance(stem, StyleStem):
-        return StyleConfig()
-    return StyleConfig(channels=stem.in_features, height=stem.height, width=stem.width)
+def _with_style(file: Path, imported: ImportedNetwork, style: StyleConfig) -> nn.Module:
+    """Return a generator, if it has a style with the sides of the settings and the encoder of the file beside its own.
 
-
-def _set_sides(file: Path, stem: StyleStem, style: StyleConfig) -> None:
-    """Give the map of the style the sides of the settings: the weights hold only its number of pixels."""
-    n_pixels = stem.height * stem.width
-    if style.height * style.width != n_pixels:
+    The weights hold only the number of pixels of the style's map.
+    """
+    generator = imported.network
+    assert isinstance(generator, Generator)
+    if "style_channels" not in imported.settings:
+        return generator
+    stem = generator.get_submodule("stem")
+    assert isinstance(stem, StyleStem)
+    if style.height * style.width != stem.height * stem.width:
         raise ConfigError(
             f"{file}: style.height={style.height} and style.width={style.width} are {style.height * style.width} "
-            f"pixels, its weights have {n_pixels}, for instance {stem.height} and {stem.width}. Change the overrides."
+            f"pixels, its weights have {stem.height * stem.width}, for instance {stem.height} and {stem.width}. "
+            "Change the overrides."
         )
     stem.height, stem.width = style.height, style.width
-
-
-def _with_encoder(file: Path, generator: SpadeGenerator) -> nn.Module:
-    """Return a generator with the style encoder of the file beside its own; as it is, where there is none."""
     beside = encoder_file(file)
     if not beside.is_file():
         return generator
-    encoder = original_network(beside, read_weights_file(beside))
-    assert isinstance(generator.stem, StyleStem)
-    form = (generator.stem.in_features, generator.base_channels)
-    if not isinstance(encoder, StyleEncoder) or (encoder.style_channels, encoder.base_channels) != form:
+    found = import_original(read_weights_file(beside))
+    encoder, expected = found.network, {key: imported.settings[key] for key in ("style_channels", "base_channels")}
+    if not isinstance(encoder, StyleEncoder) or not expected.items() <= found.settings.items():
         raise OriginalWeightsError(f"{beside}: is not the style encoder of {file}. Move it to another folder.")
     return StyleConditionedGenerator(generator, encoder)
 
 
-def _channels(file: Path, generator: nn.Module, has_instances: bool, n_features: int) -> tuple[int, int]:
-    """Return the numbers of channels of the source, without edges and features, and of the target."""
-    convolutions = [module for module in generator.modules() if isinstance(module, nn.Conv2d | nn.ConvTranspose2d)]
-    n_noise = generator.noise.n_channels if isinstance(generator, SpadeGenerator) else 0
-    channels = convolutions[0].in_channels - n_noise - int(has_instances) - n_features
-    out_channels = convolutions[-1].out_channels
+def _style_config(imported: ImportedNetwork) -> StyleConfig:
+    of_style = {key.removeprefix("style_"): value for key, value in imported.settings.items() if "style_" in key}
+    return StyleConfig(**of_style)
+
+
+def _data_config(file: Path, imported: ImportedNetwork, has_instances: bool, n_features: int) -> DataConfig:
+    """Return the settings of the data: the channels of the source, without edges and features, and of the target."""
+    channels = imported.settings["in_channels"] - int(has_instances) - n_features
+    out_channels = imported.settings["out_channels"]
     if channels < 1 or out_channels not in (1, 3):
         beside = " besides instance edges or features" if has_instances or n_features else ""
         raise OriginalWeightsError(
             f"{file}: translates {channels} channels{beside} into {out_channels}. Only label maps, RGB and grey images "
             "can be translated, and only into RGB or grey images."
         )
-    return channels, out_channels
-
-
-def _generator_config(file: Path, generator: nn.Module) -> GeneratorConfig:
-    match generator:
-        case GlobalGenerator():
-            return GeneratorConfig(
-                name="global",
-                base_channels=_first_convolution(generator).out_channels,
-                n_downsamplings=len(generator.downs),
-                n_blocks=len(generator.blocks),
-                norm=_norm(generator),
-                dropout=_has_dropout(generator),
-            )
-        case LocalEnhancer():
-            finest, trunk = generator.enhancers[-1], generator.trunk
-            assert isinstance(finest, EnhancerLevel)
-            return GeneratorConfig(
-                name="local",
-                base_channels=_first_convolution(finest).out_channels,
-                n_downsamplings=len(trunk.downs),
-                n_blocks=len(trunk.blocks),
-                n_enhancers=len(generator.enhancers),
-                n_enhancer_blocks=len(finest.blocks),
-                norm=_norm(generator),
-            )
-        case UnetGenerator():
-            return GeneratorConfig(
-                name="unet",
-                base_channels=_first_convolution(generator).out_channels,
-                n_downsamplings=len(generator.downs),
-                norm=_norm(generator),
-                dropout=_has_dropout(generator),
-            )
-        case SpadeGenerator():
-            return GeneratorConfig(
-                name="spade",
-                base_channels=generator.base_channels,
-                n_upsamplings=generator.n_upsamplings,
-                n_middle_blocks=generator.n_middle_blocks,
-                noise_channels=generator.noise.n_channels,
-                hidden_channels=generator.hidden_channels,
-                norm=_norm(generator),
-                spectral_norm=bool(spectral_norms(generator)),
-                spectral_iteration="v_first",
-            )
-    raise OriginalWeightsError(
-        f"{file}: holds a {type(generator).__name__}, expected a generator (…_net_G.pth, …_EMA.pth)"
+    is_image = channels in (1, 3)  # any other number are one-hot labels
+    return DataConfig(
+        layout="paired_folders",
+        root=".",
+        n_classes=0 if is_image else channels,
+        source_channels=channels if is_image else 3,
+        target_channels=out_channels,
+        instance_edges=has_instances,
+        preprocess="none",
     )
 
 
-def _first_convolution(network: nn.Module) -> nn.Conv2d:
-    return next(module for module in network.modules() if isinstance(module, nn.Conv2d))
-
-
-def _norm(network: nn.Module) -> Norm:
-    return "batch" if any(isinstance(module, nn.BatchNorm2d) for module in network.modules()) else "instance"
-
-
-def _has_dropout(network: nn.Module) -> bool:
-    return any(isinstance(module, nn.Dropout) for module in network.modules())
+def _generator_config(imported: ImportedNetwork) -> GeneratorConfig:
+    names: dict[type, Any] = {network: name for name, network in GENERATORS.items()}
+    settings = accepted(GeneratorConfig, imported.settings)
+    if spectral_norms(imported.network):
+        settings |= {"spectral_norm": True, "spectral_iteration": "v_first"}
+    return GeneratorConfig(name=names[imported.format.network], **settings)

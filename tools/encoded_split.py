@@ -18,7 +18,7 @@ from data.loader import read_fixed
 from inference.load import load_from, load_generator, load_network
 from inference.original_folder import NetworkKind
 from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
-from models.originals.layer_names import OriginalWeightsError
+from models.originals.format import OriginalWeightsError
 from utils.cli import OnlyOnce
 from utils.device import choose_device
 from utils.errors import ConfigError

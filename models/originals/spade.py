@@ -1,228 +1,100 @@
-"""Conversion of state dicts of SPADE's generator, discriminator and style encoder to networks of ours, and back.
+"""The networks of SPADE.
 
-Its files hold the weights under spectral norm undivided, with the vectors of the power iteration: `weight_orig`,
-`weight_u`, `weight_v`. Files of torch 0.4.1 to 1.0.0 hold the divided weight in place of `weight_v`.
+Its files hold the weights under spectral norm undivided, with the vectors of the power iteration.
 """
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from models.originals.layer_names import NoSuchNetworkError, OriginalWeightsError, Scheme
-from models.patch_discriminator import MultiscalePatchDiscriminator
+from models.originals.format import LayerNames, OriginalFormat, OriginalWeightsError, StateDict, first_fault
+from models.originals.pix2pix import patch_fault
+from models.patch_discriminator import MultiscalePatchDiscriminator, PatchDiscriminator
 from models.spade_generator import SpadeBlock, SpadeGenerator
-from models.spectral_norm import add_spectral_norm
+from models.spectral_norm import spectral_norms
 from models.style_encoder import StyleEncoder
-
-Weights = dict[str, Tensor]
 
 _CITYSCAPES_CHANNELS = 36  # labels and instance edges; its generator alone upsamples six times
 _BLOCKS = ("head_0", "G_middle_0", "G_middle_1", "up_0", "up_1", "up_2", "up_3", "up_4")
-SPECTRAL_NORM = {  # of the originals' hook, and ours
-    "weight_orig": "parametrizations.weight.original",
-    "weight_u": "parametrizations.weight.0._u",
-    "weight_v": "parametrizations.weight.0._v",
-}
-_PARTS = SPECTRAL_NORM | {
-    "norm_0": "norm1",
-    "norm_1": "norm2",
-    "norm_s": "shortcut_norm",
-    "conv_0": "conv1",
-    "conv_1": "conv2",
-    "conv_s": "shortcut",
-    "param_free_norm": "norm",
-    "mlp_shared": "shared",
-    "mlp_gamma": "scale",
-    "mlp_beta": "shift",
-}
-_ENDS = {"fc": "stem", "conv_img": "head.1"}
-_LINEAR = {"fc_mu": "mean", "fc_var": "log_variance"}
 _STYLE_CHANNELS = 256  # that SPADE's encoder fixes
 
 
-def recognize_spade(weights: Mapping[str, Tensor]) -> Scheme | None:
-    """Return which of SPADE's networks a state dict is of, None where it is of none."""
-    if "head_0.conv_0.weight_orig" in weights or "head_0.conv_0.weight" in weights:
-        return "spade"
-    if "fc_mu.weight" in weights:
-        return "spade_encoder"
-    return "spade_multiscale" if "discriminator_0.model0.0.weight" in weights else None
+def _generator_layers(network: SpadeGenerator) -> Iterator[LayerNames]:
+    yield LayerNames("stem", "fc")
+    for number, (block, original) in enumerate(zip(network.blocks, _BLOCKS, strict=False)):
+        yield from block_layers(cast(SpadeBlock, block), f"blocks.{number}.", f"{original}.")
+    yield LayerNames("head.1", "conv_img")
 
 
-def is_spade(scheme: Scheme) -> bool:
-    """Return whether a scheme is one of this module's."""
-    return scheme in ("spade", "spade_multiscale", "spade_encoder")
+def block_layers(block: SpadeBlock, ours: str, original: str, norm: str = "param_free_norm") -> Iterator[LayerNames]:
+    """Yield the layers of a block; ours, original: prefixes. norm: the original's name of the norm in a SPADE layer."""
+    norms = {"norm1": "norm_0", "norm2": "norm_1"} | ({"shortcut_norm": "norm_s"} if block.has_shortcut else {})
+    for our_layer, layer in norms.items():
+        yield LayerNames(f"{ours}{our_layer}.norm", f"{original}{layer}.{norm}")
+        yield LayerNames(f"{ours}{our_layer}.shared.0", f"{original}{layer}.mlp_shared.0")
+        yield LayerNames(f"{ours}{our_layer}.scale", f"{original}{layer}.mlp_gamma")
+        yield LayerNames(f"{ours}{our_layer}.shift", f"{original}{layer}.mlp_beta")
+    yield LayerNames(f"{ours}conv1", f"{original}conv_0", norm=f"{ours}norm2.norm")
+    yield LayerNames(f"{ours}conv2", f"{original}conv_1")
+    if block.has_shortcut:
+        yield LayerNames(f"{ours}shortcut", f"{original}conv_s")
 
 
-def import_spade(state: Mapping[str, Tensor], scheme: Scheme, n_upsamplings: int | None = None) -> nn.Module:
-    """Return the network of ours that computes the same as SPADE's with these weights.
-
-    n_upsamplings: of the generator, which the weights leave open between 5 and 6; None: 6 with the channels of
-        Cityscapes, otherwise 5.
-
-    Raises:
-        OriginalWeightsError, KeyError, ValueError, RuntimeError: the weights are not of such a network.
-    """
-    weights = with_v(state)
-    network: nn.Module
-    with torch.device("meta"):
-        match scheme:
-            case "spade":
-                network, name = _generator(weights, n_upsamplings), our_name
-            case "spade_encoder":
-                network, name = _encoder(weights), our_encoder_name
-            case _:
-                network, name = _discriminator(weights), our_discriminator_name
-    converted = {name(key): value for key, value in weights.items()}
-    load_generator_weights(network, converted)
-    return network
+def _discriminator_layers(network: MultiscalePatchDiscriminator) -> Iterator[LayerNames]:
+    for number, scale in enumerate(network.scales):
+        n_layers = len(cast(PatchDiscriminator, scale).layers)
+        for k in range(n_layers):
+            yield LayerNames(f"scales.{number}.layers.{k}.0", f"discriminator_{number}.model{k}.{'0.0' if k else '0'}")
+        yield LayerNames(f"scales.{number}.head", f"discriminator_{number}.model{n_layers}.0")
 
 
-def load_generator_weights(network: nn.Module, converted: Weights) -> None:
-    """Load weights by our names, in place; they may have biases before norms, and lack batch norm's counts."""
-    for block in [part for part in _block_names(network) if f"{part}.conv1.bias" in converted]:
-        bias = converted.pop(f"{block}.conv1.bias")  # the norm behind it subtracts it
-        if (mean := converted.get(f"{block}.norm2.norm.running_mean")) is not None:
-            converted[f"{block}.norm2.norm.running_mean"] = mean - bias
-    for key, value in network.state_dict().items():
-        if key.endswith("num_batches_tracked"):  # SPADE's norm does not count, nor do old files hold the count
-            converted.setdefault(key, torch.zeros((), dtype=value.dtype))
-    network.load_state_dict(converted, assign=True)
+def _encoder_layers(network: StyleEncoder) -> Iterator[LayerNames]:
+    for number in range(len(network.layers)):
+        yield LayerNames(f"layers.{number}.0", f"layer{number + 1}.0")
+    yield LayerNames("mean", "fc_mu")
+    yield LayerNames("log_variance", "fc_var")
 
 
-def export_spade(network: nn.Module) -> Weights:
-    """Return the state dict that SPADE would have of a network, on the CPU.
-
-    Raises:
-        OriginalWeightsError: SPADE has no such network.
-    """
-    state = {key: value.detach().cpu() for key, value in network.state_dict().items()}
-    _check_exportable(network)
-    names = {SpadeGenerator: original_name, StyleEncoder: original_encoder_name}
-    name = names.get(type(network), original_discriminator_name)
-    weights = {name(key, network): value for key, value in state.items()}
-    for block in _block_names(network):
-        weights[f"{_BLOCKS[int(block.split('.')[1])]}.conv_0.bias"] = torch.zeros(
-            state[f"{block}.conv1.parametrizations.weight.original"].shape[0]
-        )
-    return weights
+def weight(weights: StateDict, convolution: str) -> Tensor:
+    """Return the weight of a convolution, undivided where it has spectral norm."""
+    key = f"{convolution}.weight"
+    return weights[f"{key}_orig" if f"{key}_orig" in weights else key]
 
 
-def our_name(key: str) -> str:
-    """Return our name of a tensor of SPADE's generator."""
-    first, _, rest = key.partition(".")
-    if first in _ENDS:
-        return f"{_ENDS[first]}.{rest}"
-    if first not in _BLOCKS:
-        raise KeyError(f"{key} is unknown")
-    return ".".join([f"blocks.{_BLOCKS.index(first)}", *(_PARTS.get(part, part) for part in rest.split("."))])
-
-
-def original_name(key: str, _network: nn.Module | None = None) -> str:
-    """Return SPADE's name of a tensor of our generator."""
-    for original, ours in _ENDS.items():
-        if key.startswith(f"{ours}."):
-            return f"{original}{key.removeprefix(ours)}"
-    _, number, rest = key.split(".", 2)
-    for original, ours in _PARTS.items():
-        rest = re.sub(rf"(^|\.){re.escape(ours)}($|\.)", rf"\g<1>{original}\g<2>", rest)
-    return f"{_BLOCKS[int(number)]}.{rest}"
-
-
-def our_discriminator_name(key: str) -> str:
-    """Return our name of a tensor of SPADE's discriminator."""
-    match = re.fullmatch(r"discriminator_(\d+)\.model(\d+)\.(0\.0|0)\.(\w+)", key)
-    if match is None:
-        raise KeyError(f"{key} is unknown")
-    scale, number, place, tensor = match.groups()
-    is_last = place == "0" and number != "0"
-    layer = "head" if is_last else f"layers.{number}.0"
-    return f"scales.{scale}.{layer}.{_PARTS.get(tensor, tensor)}"
-
-
-def original_discriminator_name(key: str, network: nn.Module) -> str:
-    """Return SPADE's name of a tensor of our discriminator."""
-    _, scale, rest = key.split(".", 2)
-    tensor = next((theirs for theirs, ours in _PARTS.items() if rest.endswith(ours)), rest.rpartition(".")[2])
-    if rest.startswith("head."):
-        assert isinstance(network, MultiscalePatchDiscriminator)
-        n_layers = len(list(network.scales[int(scale)].get_submodule("layers").children()))
-        return f"discriminator_{scale}.model{n_layers}.0.{tensor}"
-    number = rest.split(".")[1]
-    return f"discriminator_{scale}.model{number}.{'0' if number == '0' else '0.0'}.{tensor}"
-
-
-def our_encoder_name(key: str) -> str:
-    """Return our name of a tensor of SPADE's style encoder."""
-    first, _, tensor = key.partition(".")
-    if first in _LINEAR:
-        return f"{_LINEAR[first]}.{tensor}"
-    match = re.fullmatch(r"layer([1-6])\.0\.(\w+)", key)
-    if match is None:
-        raise KeyError(f"{key} is unknown")
-    return f"layers.{int(match[1]) - 1}.0.{_PARTS.get(match[2], match[2])}"
-
-
-def original_encoder_name(key: str, _network: nn.Module | None = None) -> str:
-    """Return SPADE's name of a tensor of our style encoder."""
-    for original, ours in _LINEAR.items():
-        if key.startswith(f"{ours}."):
-            return f"{original}{key.removeprefix(ours)}"
-    _, number, _, tensor = key.split(".", 3)
-    theirs = next((theirs for theirs, ours in _PARTS.items() if tensor == ours), tensor)
-    return f"layer{int(number) + 1}.0.{theirs}"
-
-
-def with_v(state: Mapping[str, Tensor]) -> Weights:
-    """Return the weights with `weight_v` where an old file has the divided weight instead."""
-    weights = dict(state)
-    for key in [key for key in state if key.endswith(".weight_orig")]:
-        layer = key.removesuffix("_orig")
-        divided = weights.pop(layer, None)
-        if f"{layer}_v" in weights or divided is None:
-            continue
-        matrix, u = state[key].flatten(1), state[f"{layer}_u"]
-        v, sigma = matrix.T @ u, state[key].norm() / divided.norm()
-        # of that length, so that u W v is the sigma by which the file's weight was divided
-        weights[f"{layer}_v"] = F.normalize(v, dim=0) * (sigma / v.norm())
-    return weights
-
-
-def _generator(weights: Weights, n_upsamplings: int | None) -> SpadeGenerator:
-    is_normed = "head_0.conv_0.weight_orig" in weights
+def _generator_settings(weights: StateDict, chosen: Mapping[str, int]) -> dict[str, Any]:
+    if chosen.get("noise_channels"):
+        raise OriginalWeightsError(f"takes no noise: generator.noise_channels is 0, not {chosen['noise_channels']}")
     hidden_channels, condition_channels = weights["head_0.norm_0.mlp_shared.0.weight"].shape[:2]
-    most_channels = weights["head_0.conv_0.weight_orig" if is_normed else "head_0.conv_0.weight"].shape[0]
+    most_channels = weight(weights, "head_0.conv_0").shape[0]
     possible = [5, 6]
     if any(key.startswith("up_4.") for key in weights):
         possible = [7]
     elif condition_channels == _CITYSCAPES_CHANNELS:
         possible = [6, 5]
-    chosen = possible[0] if n_upsamplings is None else n_upsamplings
-    if chosen not in possible:
+    n_upsamplings = chosen.get("n_upsamplings", possible[0])
+    if n_upsamplings not in possible:
         expected = " or ".join(map(str, sorted(possible)))
-        raise OriginalWeightsError(f"has the weights of {expected} upsamplings, not {chosen}")
-    has_style = weights["fc.weight"].dim() == 2  # --use_vae
-    if not 16 <= most_channels <= weights["fc.weight"].shape[0]:
-        raise OriginalWeightsError(f"fc.weight has {weights['fc.weight'].shape[0]} outputs, head_0 {most_channels}")
-    height, width = _style_sides(weights["fc.weight"].shape[0] // most_channels)
-    generator = SpadeGenerator(
-        in_channels=condition_channels,
-        out_channels=weights["conv_img.weight"].shape[0],
-        base_channels=most_channels // 16,
-        n_upsamplings=chosen,
-        hidden_channels=hidden_channels,
-        style_channels=weights["fc.weight"].shape[1] if has_style else 0,
-        style_height=height,
-        style_width=width,
-        norm="batch" if "head_0.norm_0.param_free_norm.running_mean" in weights else "instance",
-    )
-    if is_normed:
-        add_spectral_norm(generator, iteration="v_first")
-    return generator
+        raise OriginalWeightsError(f"has the weights of {expected} upsamplings, not {n_upsamplings}")
+    n_outputs = weights["fc.weight"].shape[0]
+    if not 16 <= most_channels <= n_outputs:
+        raise OriginalWeightsError(f"fc.weight has {n_outputs} outputs, head_0 {most_channels}")
+    settings = {
+        "in_channels": condition_channels,
+        "out_channels": weights["conv_img.weight"].shape[0],
+        "base_channels": most_channels // 16,
+        "n_upsamplings": n_upsamplings,
+        "n_middle_blocks": 2,
+        "hidden_channels": hidden_channels,
+        "noise_channels": 0,
+        "norm": "batch" if "head_0.norm_0.param_free_norm.running_mean" in weights else "instance",
+    }
+    if weights["fc.weight"].dim() == 2:  # --use_vae
+        height, width = _style_sides(n_outputs // most_channels)
+        settings |= {"style_channels": weights["fc.weight"].shape[1], "style_height": height, "style_width": width}
+    return settings
 
 
 def _style_sides(n_pixels: int) -> tuple[int, int]:
@@ -231,48 +103,71 @@ def _style_sides(n_pixels: int) -> tuple[int, int]:
     return height, n_pixels // height
 
 
-def _encoder(weights: Weights) -> StyleEncoder:
-    is_normed = "layer1.0.weight_orig" in weights
-    base_channels, in_channels = weights["layer1.0.weight_orig" if is_normed else "layer1.0.weight"].shape[:2]
-    encoder = StyleEncoder(
-        in_channels=in_channels, style_channels=weights["fc_mu.weight"].shape[0], base_channels=base_channels
-    )
-    if is_normed:
-        add_spectral_norm(encoder, iteration="v_first")
-    return encoder
+def _encoder_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
+    base_channels, in_channels = weight(weights, "layer1.0").shape[:2]
+    style_channels = weights["fc_mu.weight"].shape[0]
+    return {"in_channels": in_channels, "style_channels": style_channels, "base_channels": base_channels}
 
 
-def _discriminator(weights: Weights) -> MultiscalePatchDiscriminator:
-    first = weights["discriminator_0.model0.0.weight"]
-    numbers = [re.fullmatch(r"discriminator_(\d+)\.model(\d+)\..*", key) for key in weights]
-    found = [(int(match[1]), int(match[2])) for match in numbers if match]
-    n_scales, n_layers = (max(numbers) for numbers in zip(*found, strict=True))
-    discriminator = MultiscalePatchDiscriminator(
-        source_channels=first.shape[1] - 3,
-        base_channels=first.shape[0],
-        n_layers=n_layers - 1,
-        n_scales=n_scales + 1,
-    )
-    if "discriminator_0.model1.0.0.weight_orig" in weights:
-        add_spectral_norm(discriminator, outer=False, iteration="v_first")
-    return discriminator
-
-
-def _block_names(network: nn.Module) -> Iterator[str]:
-    return (name for name, part in network.named_modules() if isinstance(part, SpadeBlock))
-
-
-def _check_exportable(network: nn.Module) -> None:
-    """Raise OriginalWeightsError where SPADE has no such network."""
-    checks: dict[str, Callable[[], bool]] = {
-        "n_upsamplings below 5": lambda: isinstance(network, SpadeGenerator) and network.n_upsamplings < 5,
-        "n_middle_blocks 1": lambda: isinstance(network, SpadeGenerator) and network.n_middle_blocks == 1,
-        "noise_channels": lambda: isinstance(network, SpadeGenerator) and network.noise.n_channels > 0,
-        "style.channels other than 256": lambda: (
-            isinstance(network, StyleEncoder) and network.style_channels != _STYLE_CHANNELS
-        ),
-        "no spectral_norm": lambda: not any("parametrizations" in key for key in network.state_dict()),
+def _discriminator_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
+    base_channels, in_channels = weights["discriminator_0.model0.0.weight"].shape[:2]
+    matches = [re.fullmatch(r"discriminator_(\d+)\.model(\d+)\..*", key) for key in weights]
+    n_scales, n_layers = (max(int(match[group]) for match in matches if match) for group in (1, 2))
+    return {
+        "source_channels": in_channels - 3,
+        "base_channels": base_channels,
+        "n_layers": n_layers - 1,
+        "n_scales": n_scales + 1,
     }
-    for fault, is_there in checks.items():
-        if is_there():
-            raise NoSuchNetworkError(fault)
+
+
+def _generator_fault(network: SpadeGenerator) -> str:
+    return first_fault(
+        {
+            "n_upsamplings below 5": network.n_upsamplings < 5,
+            "noise_channels": network.noise.n_channels > 0,
+            "no spectral_norm": not spectral_norms(network),
+        }
+    )
+
+
+def _encoder_fault(network: StyleEncoder) -> str:
+    return first_fault(
+        {
+            "style.channels other than 256": network.style_channels != _STYLE_CHANNELS,
+            "no spectral_norm": not spectral_norms(network),
+        }
+    )
+
+
+FORMATS: dict[str, OriginalFormat] = {
+    "spade": OriginalFormat(
+        families=("SPADE",),
+        role="generator",
+        network=SpadeGenerator,
+        recognizes=lambda weights: bool({"head_0.conv_0.weight_orig", "head_0.conv_0.weight"} & weights.keys()),
+        settings=_generator_settings,
+        layers=_generator_layers,
+        fault=_generator_fault,
+        is_of=lambda network: network.n_middle_blocks == 2,
+    ),
+    "spade_encoder": OriginalFormat(
+        families=("SPADE",),
+        role="encoder",
+        network=StyleEncoder,
+        recognizes=lambda weights: "fc_mu.weight" in weights,
+        settings=_encoder_settings,
+        layers=_encoder_layers,
+        fault=_encoder_fault,
+    ),
+    "spade_multiscale": OriginalFormat(
+        families=("SPADE",),
+        role="discriminator",
+        network=MultiscalePatchDiscriminator,
+        recognizes=lambda weights: "discriminator_0.model0.0.weight" in weights,
+        settings=_discriminator_settings,
+        layers=_discriminator_layers,
+        fault=patch_fault,
+        is_of=lambda network: bool(spectral_norms(network)),
+    ),
+}

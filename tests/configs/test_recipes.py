@@ -14,7 +14,7 @@ from models.originals.weights import export_original
 from tests.conftest import save_image
 from tests.runs import run, translate
 from tools import cluster_features
-from tools.export.original_weights import SCHEMES
+from tools.export.original_weights import scheme_of
 
 RECIPES = sorted(path for path in Path("configs").glob("*.yaml") if path.stem not in ("reference", "demo"))
 REFERENCE = Path(__file__).parents[1] / "reference"
@@ -76,11 +76,10 @@ def test_the_networks_are_the_originals_at_full_size(name: str) -> None:
     for network in (generator, discriminator):
         network.to_empty(device="cpu")
     bare = generator.get_submodule("generator") if config.has_encoder else generator
-    is_hd = name.startswith("pix2pixhd")
-    scheme = "spade_multiscale" if name.startswith("spade") else "multiscale" if is_hd else "patch"
+    has_biases = not name.startswith("pix2pix_")
     found = (
-        export_original(bare, SCHEMES[type(bare)], biases_before_norms=is_hd),
-        export_original(discriminator, scheme, biases_before_norms=is_hd),  # type: ignore[arg-type]
+        export_original(bare, scheme_of(bare), biases_before_norms=has_biases),
+        export_original(discriminator, scheme_of(discriminator), biases_before_norms=has_biases),
     )
     for weights, original in zip(found, NETWORKS[name], strict=True):
         shapes = {key: tuple(shape) for key, shape in ORIGINALS[original]["keys"].items()}

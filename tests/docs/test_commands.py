@@ -19,9 +19,8 @@ import train
 from configs.build import build_discriminator, build_generator
 from configs.load import load_config
 from inference.load import load_network
-from models.originals.layer_names import Scheme
-from models.originals.oasis import original_discriminator_name
-from models.originals.weights import export_original
+from models.originals.format import original_keys
+from models.originals.weights import FORMATS, export_original
 from tests.conftest import save_image
 from tests.docs.documents import DOCUMENTS, ROOT, commands, words
 from tests.images import bands, heights, save_npy
@@ -220,13 +219,14 @@ def train_stand_ins() -> None:
         config = load_config(Path(f"configs/{recipe}.yaml"), ["data.root=ROOT", *small])
         Path(folder).mkdir(parents=True)
         for letter, network in (("G", build_generator(config)), ("D", build_discriminator(config))):
-            scheme: Scheme = "spade" if letter == "G" else "spade_multiscale"
+            scheme = "spade" if letter == "G" else "spade_multiscale"
             torch.save(export_original(network, scheme, biases_before_norms=True), f"{folder}/latest_net_{letter}.pth")
     config = load_config(Path("configs/oasis_cityscapes.yaml"), ["data.root=ROOT", *small])
-    discriminator_state = build_discriminator(config).state_dict()  # narrower than OASIS's, which alone is exported
+    discriminator = build_discriminator(config)  # narrower than OASIS's, which alone is exported
+    keys = original_keys(discriminator, FORMATS["oasis_discriminator"].layers(discriminator))
     states = {
         "EMA": export_original(build_generator(config), "oasis", biases_before_norms=True),
-        "D": {original_discriminator_name(key): value for key, value in discriminator_state.items()},
+        "D": {keys[key]: value for key, value in discriminator.state_dict().items()},
     }
     for folder in OASIS_WEIGHTS:
         Path(folder).mkdir(parents=True)

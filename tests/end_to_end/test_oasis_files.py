@@ -8,7 +8,7 @@ import torch
 
 from inference.load import load_generator, load_network
 from models.initialization import initialize
-from models.originals.layer_names import OriginalWeightsError
+from models.originals.format import OriginalWeightsError
 from models.originals.weights import export_original
 from models.segmentation_discriminator import SegmentationDiscriminator
 from models.spade_generator import SpadeGenerator
@@ -35,7 +35,7 @@ def files(tmp_path: Path) -> dict[str, Path]:
         initialize(network, "xavier", 0.5)
         add_spectral_norm(network, outer=False, iteration="v_first")
         paths[name] = tmp_path / f"best_{name}.pth"
-        torch.save(export_original(network, scheme, biases_before_norms=True), paths[name])  # type: ignore[arg-type]
+        torch.save(export_original(network, scheme, biases_before_norms=True), paths[name])
     return paths
 
 

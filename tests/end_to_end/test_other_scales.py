@@ -20,7 +20,7 @@ from data.files.tiff_file import geo_tags
 from data.files.video_file import VideoFile
 from data.resizing import resize_image
 from inference.output_folder import gallery_image
-from models.originals.layer_names import OriginalWeightsError
+from models.originals.format import OriginalWeightsError
 from tests.conftest import save_image, write_tiny_config
 from tests.images import GEO_TAGS, bands, heights, tifffile
 from tests.runs import assert_equal, checkpoint, program_main, run, translate, with_slow, without_config

@@ -11,7 +11,7 @@ from data.files.image_files import read_rgb
 from inference.load import load_generator
 from inference.sampling import encode_style
 from models.latent_inputs import StyleStem
-from models.originals.layer_names import OriginalWeightsError
+from models.originals.format import OriginalWeightsError
 from models.originals.weights import import_original
 from models.spade_generator import SpadeGenerator
 from models.spectral_norm import spectral_norms

@@ -18,7 +18,7 @@ import train
 from configs.load import load_config
 from data.batch import Batch, DataError
 from data.loader import read_fixed
-from models.originals.layer_names import OriginalWeightsError
+from models.originals.format import OriginalWeightsError
 from models.originals.weights import import_original
 from tests.conftest import save_image
 from tests.runs import assert_equal, checkpoint, run

@@ -13,7 +13,7 @@ from data.batch import Batch, DataError
 from data.conditioning import Conditioning, images_to_uint8
 from data.files.image_files import read_rgb
 from data.paired_folders import PairedFolders
-from models.originals.layer_names import OriginalWeightsError
+from models.originals.format import OriginalWeightsError
 from tests.conftest import save_image
 from tests.runs import translation_script
 from utils.errors import ConfigError

@@ -17,7 +17,7 @@ from torch import nn
 from inference.load import LoadedGenerator, OriginalInputs, load_from, load_generator, load_network
 from inference.sampling import encode_style
 from models.latent_inputs import choose_styles
-from models.originals.layer_names import OriginalWeightsError
+from models.originals.format import OriginalWeightsError
 from tools.export.file import Dtype, export_program, export_weights
 from tools.export.html import export_page
 from tools.export.original_weights import choose_family, original_files, write_original

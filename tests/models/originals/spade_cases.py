@@ -5,9 +5,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from models.originals.spade import import_spade, original_name, our_name, recognize_spade
+from models.originals.format import original_keys
+from models.originals.oasis import unet_layers
+from models.originals.spade import block_layers
+from models.originals.weights import FORMATS, import_original
+from models.segmentation_discriminator import SegmentationUnet
 from models.spade_generator import SpadeBlock
 from models.spectral_norm import SpectralIteration, add_spectral_norm, spectral_norms
+from tools.export.original_weights import scheme_of
 
 Weights = dict[str, Tensor]
 _N_UPSAMPLINGS = {"normal": 5, "more": 6, "most": 7}
@@ -36,11 +41,8 @@ def with_divided_weights(weights: Weights) -> Weights:
 
 def network_of(weights: Weights, config: dict[str, Any]) -> nn.Module:
     """The network of ours with the weights of a generator or discriminator."""
-    scheme = recognize_spade(weights)
-    assert scheme is not None
-    n_upsamplings = _N_UPSAMPLINGS[config["num_upsampling_layers"]] if scheme == "spade" else None
-    network = import_spade(weights, scheme, n_upsamplings)
-    return network.requires_grad_()
+    name = config.get("num_upsampling_layers")
+    return import_original(weights, {"n_upsamplings": _N_UPSAMPLINGS[name]} if name else {}).network
 
 
 def with_iteration(network: nn.Module, iteration: SpectralIteration) -> nn.Module:
@@ -59,20 +61,29 @@ def block_of(case: dict[str, Any]) -> SpadeBlock:
         norm="batch" if "batch" in config["norm_G"] else "instance",
     ).double()
     add_spectral_norm(block, iteration="v_first")
-    weights = {block_name(key): value for key, value in as_double(case["state_dict"]).items()}
-    bias = weights.pop("conv1.bias")
-    if "norm2.norm.running_mean" in weights:
-        weights["norm2.norm.running_mean"] -= bias
-    block.load_state_dict(weights)
+    weights = as_double(case["state_dict"])
+    bias = weights["conv_0.bias"]
+    state = {ours: weights[original] for ours, original in original_names(block).items()}
+    if "norm2.norm.running_mean" in state:
+        state["norm2.norm.running_mean"] -= bias
+    block.load_state_dict(state)
     return block
 
 
-def block_name(key: str) -> str:
-    return our_name(f"head_0.{key}").removeprefix("blocks.0.")
+def original_names(network: nn.Module) -> dict[str, str]:
+    """The original's names of the tensors of a network, or of a part of one, by ours."""
+    match network:
+        case SpadeBlock():
+            return original_keys(network, block_layers(network, "", ""))
+        case SegmentationUnet():
+            return original_keys(network, unet_layers(network, ""))
+    return original_keys(network, FORMATS[scheme_of(network)].layers(network))
 
 
-def original_block_name(key: str) -> str:
-    return original_name(f"blocks.0.{key}").removeprefix("head_0.")
+def by_original_names(network: nn.Module, tensors: Weights) -> Weights:
+    """Tensors of a network by the names that the original has for them."""
+    names = original_names(network)
+    return {names[key]: value for key, value in tensors.items()}
 
 
 def probe(tensor: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from losses.adversarial import AdversarialLoss
 from losses.feature_matching import match_features
-from models.originals.spade import original_discriminator_name, original_name
 from models.originals.weights import export_original, import_original
 from models.patch_discriminator import DiscriminatorOutput
 from models.spade_generator import SpadeGenerator, SpadeLayer
@@ -19,11 +18,10 @@ from tests.models.originals.spade_cases import (
     as_double,
     assert_close,
     assert_gradients,
-    block_name,
     block_of,
+    by_original_names,
     gradients_of,
     network_of,
-    original_block_name,
     scalar,
     weights_of,
     with_divided_weights,
@@ -47,15 +45,16 @@ def test_layer(reference: dict[str, Any]) -> None:
         norm="instance",
         kernel_size=5,
     ).double()
-    layer.load_state_dict({block_name(f"norm_0.{key}")[6:]: value for key, value in case["state_dict"].items()})
+    weights, names = case["state_dict"], {"shared.0": "mlp_shared.0", "scale": "mlp_gamma", "shift": "mlp_beta"}
+    keys = {f"{ours}.{tensor}": f"{names[ours]}.{tensor}" for ours in names for tensor in ("weight", "bias")}
+    layer.load_state_dict({ours: weights[original] for ours, original in keys.items()})
     x, condition = (case["inputs"][name].double().requires_grad_() for name in ("x", "semantics"))
     output = layer(x, resized(condition, x))
     assert_close(output, case["output"])
     value = scalar([output])
     assert_close(value, case["eval"]["scalar"])
     value.backward()
-    names = {original_block_name(f"norm1.{name}")[7:]: grad for name, grad in gradients_of(layer).items()}
-    assert_gradients(names, case["eval"])
+    assert_gradients({keys[name]: gradient for name, gradient in gradients_of(layer).items()}, case["eval"])
     for name, tensor in (("x", x), ("semantics", condition)):
         assert tensor.grad is not None
         assert_close(tensor.grad, case["eval"]["input_gradients"][name], 1e-10)
@@ -73,16 +72,16 @@ def test_blocks(reference: dict[str, Any], name: str, mode: str) -> None:
     value = scalar([output])
     assert_close(value, recorded["scalar"])
     value.backward()
-    assert_gradients({original_block_name(key): grad for key, grad in gradients_of(block).items()}, recorded)
+    assert_gradients(by_original_names(block, gradients_of(block)), recorded)
     assert x.grad is not None
     assert_close(x.grad, recorded["input_gradients"]["x"], 1e-10)
     if mode == "train":
-        assert_state(block, recorded["state_after"], case["state_dict"], original_block_name)
+        assert_state(block, recorded["state_after"], case["state_dict"])
 
 
-def assert_state(network: nn.Module, expected: dict[str, Tensor], weights: dict[str, Tensor], named: Any) -> None:
+def assert_state(network: nn.Module, expected: dict[str, Tensor], weights: dict[str, Tensor]) -> None:
     """Compare the buffers that a pass has changed; the original's running mean contains conv_0's bias."""
-    state = {named(key): value for key, value in network.state_dict().items()}
+    state = by_original_names(network, network.state_dict())
     for key, value in expected.items():
         ours = state[key]
         if key.endswith("norm_1.param_free_norm.running_mean"):
@@ -108,9 +107,9 @@ def test_generators(reference: dict[str, Any], name: str) -> None:
         value = scalar([output])
         assert_close(value, recorded["scalar"])
         value.backward()
-        assert_gradients({original_name(key): grad for key, grad in gradients_of(network).items()}, recorded)
+        assert_gradients(by_original_names(network, gradients_of(network)), recorded)
     if "train" in case:
-        assert_state(network, case["train"]["state_after"], weights, original_name)
+        assert_state(network, case["train"]["state_after"], weights)
 
 
 def test_another_size(reference: dict[str, Any]) -> None:
@@ -143,13 +142,13 @@ def test_discriminator(reference: dict[str, Any], mode: str) -> None:
     value = scalar([layer for of_image in ours for scale in of_image for layer in scale])
     assert_close(value, recorded["scalar"])
     value.backward()
-    names = {original_discriminator_name(key, network): grad for key, grad in gradients_of(network).items()}
+    names = by_original_names(network, gradients_of(network))
     assert_gradients(names, recorded)
     for name, image in zip(("fake", "real"), images, strict=True):
         assert image.grad is not None
         assert_close(image.grad, recorded["input_gradients"][name], 1e-10)
     if mode == "train":
-        state = {original_discriminator_name(key, network): value for key, value in network.state_dict().items()}
+        state = by_original_names(network, network.state_dict())
         for key, expected in recorded["state_after"].items():
             assert_close(state[key], expected)
 

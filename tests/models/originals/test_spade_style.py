@@ -11,14 +11,14 @@ from torch import Tensor
 from losses.kl_divergence import kl_divergence
 from losses.loss_inputs import LossInputs
 from models.latent_inputs import StyleStem
-from models.originals.layer_names import OriginalWeightsError
-from models.originals.spade import import_spade, original_encoder_name, original_name
+from models.originals.format import OriginalWeightsError
 from models.originals.weights import export_original, import_original
 from models.style_encoder import StyleDistribution, StyleEncoder
 from tests.models.originals.spade_cases import (
     as_double,
     assert_close,
     assert_gradients,
+    by_original_names,
     gradients_of,
     network_of,
     scalar,
@@ -30,7 +30,7 @@ FULL_SIZE = json.loads((Path(__file__).parents[2] / "reference" / "spade_state_d
 @pytest.mark.parametrize("mode", ["eval", "train"])
 def test_encoder(reference: dict[str, Any], mode: str) -> None:
     case = reference["spade_encoder"]
-    network = import_spade(as_double(case["state_dict"]), "spade_encoder").requires_grad_().train(mode == "train")
+    network = import_original(as_double(case["state_dict"])).network.train(mode == "train")
     image = case["inputs"]["image"].double().requires_grad_()
     outputs = network(image)
     recorded = case[mode]
@@ -39,10 +39,10 @@ def test_encoder(reference: dict[str, Any], mode: str) -> None:
     value = scalar(list(outputs))
     assert_close(value, recorded["scalar"])
     value.backward()
-    assert_gradients({original_encoder_name(key): grad for key, grad in gradients_of(network).items()}, recorded)
+    assert_gradients(by_original_names(network, gradients_of(network)), recorded)
     assert image.grad is not None
     assert_close(image.grad, recorded["input_gradients"]["image"], 1e-10)
-    state = {original_encoder_name(key): value for key, value in network.state_dict().items()}
+    state = by_original_names(network, network.state_dict())
     for key, expected in recorded.get("state_after", {}).items():
         assert_close(state[key], expected)
 
@@ -56,7 +56,7 @@ def test_generator(reference: dict[str, Any]) -> None:
     value = scalar([output])
     assert_close(value, case["eval"]["scalar"])
     value.backward()
-    assert_gradients({original_name(key): grad for key, grad in gradients_of(network).items()}, case["eval"])
+    assert_gradients(by_original_names(network, gradients_of(network)), case["eval"])
     assert style.grad is not None
     assert_close(style.grad, case["eval"]["input_gradients"]["z"], 1e-10)
 

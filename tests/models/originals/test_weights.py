@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.originals.layer_names import OriginalWeightsError
+from models.originals.format import OriginalWeightsError
 from models.originals.weights import ImportedNetwork, export_original, import_original
 
 REFERENCE = Path(__file__).parents[2] / "reference"

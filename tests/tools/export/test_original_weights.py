@@ -6,7 +6,7 @@ import torch
 
 import train
 from inference.load import load_generator, load_network
-from models.originals.layer_names import OriginalWeightsError
+from models.originals.format import OriginalWeightsError
 from models.originals.weights import import_original
 from tests.runs import OASIS
 from tools.export import __main__ as export
@@ -113,8 +113,8 @@ def test_a_discriminator_is_written_and_read_again(tiny_config: Path, family: st
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (["discriminator.spectral_norm=all"], "the original has no such network: spectral_norm all"),
-        (["discriminator.padding=1"], "the original has no such network: padding 1"),
+        (["discriminator.spectral_norm=all"], "SPADE has no such network: spectral_norm all"),
+        (["discriminator.padding=1"], "SPADE has no such network: padding 1"),
         ([], "--family SPADE has no such discriminator, only pix2pixHD"),
     ],
 )

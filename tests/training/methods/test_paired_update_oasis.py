@@ -25,16 +25,13 @@ from losses.segmentation import (
     mask_of,
     segmentation_loss,
 )
-from models.originals.oasis import our_name
 from models.segmentation_discriminator import SegmentationDiscriminator
 from tests.models.originals.oasis_cases import (
     FixedNoise,
-    by_original_names,
     discriminator_of,
     generator_of,
-    our_unet_name,
 )
-from tests.models.originals.spade_cases import Weights, as_double, assert_close, assert_digests
+from tests.models.originals.spade_cases import Weights, as_double, assert_close, assert_digests, by_original_names
 from tests.runs import OASIS, assert_equal, checkpoint, run, without_config
 from tests.training.methods.test_augmented_update import POLICY, Recorded, record
 from tests.training.methods.test_paired_update import (
@@ -105,7 +102,7 @@ def test_the_generator_first(reference: dict[str, Any]) -> None:
         }
     assert_digests(original_state(generator, case), case["digests_after_G"], TOLERANCE)
     assert_digests(average, case["digests_after_EMA"], TOLERANCE)
-    state = by_original_names(discriminator.state_dict(), list(case["state_dict_D"]), our_unet_name)
+    state = by_original_names(discriminator, discriminator.state_dict())
     assert_digests(state, case["digests_after_D"], TOLERANCE)
     noise.z = case["batches"][0]["z_of_G_step"]
     assert_close(generator.eval()(sources[0])[..., ::2, ::2], case["output_afterwards"], TOLERANCE)
@@ -114,7 +111,7 @@ def test_the_generator_first(reference: dict[str, Any]) -> None:
 def original_state(generator: nn.Module, case: dict[str, Any]) -> Weights:
     """Tensors by the original's names, but for counters, which it does not count in one process."""
     biases = as_double(case["state_dict_G"])
-    state = by_original_names(generator.state_dict(), list(biases), our_name)
+    state = by_original_names(generator, generator.state_dict())
     state = {key: value.clone() for key, value in state.items() if not key.endswith("num_batches_tracked")}
     for key in [key for key in state if key.endswith("norm_1.first_norm.running_mean")]:
         # the original's contains the bias

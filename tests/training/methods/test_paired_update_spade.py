@@ -20,13 +20,13 @@ from losses.feature_matching import match_features
 from losses.kl_divergence import kl_divergence
 from losses.loss_inputs import LossInputs
 from losses.objective import DiscriminatorObjective
-from models.originals.spade import original_discriminator_name, original_encoder_name, original_name
 from models.style_encoder import StyleConditionedGenerator
 from tests.models.originals.spade_cases import (
     Weights,
     as_double,
     assert_close,
     assert_digests,
+    by_original_names,
     network_of,
     with_iteration,
 )
@@ -125,13 +125,8 @@ def test_the_generator_first_with_a_style_encoder(reference: dict[str, Any]) -> 
     losses = {"GAN": gan, "GAN_Feat": matching, "KLD": distance, "D_Fake": of_fake, "D_real": of_real}
     for name, value in case["losses"][0].items():
         assert_close(losses[name], value, TOLERANCE)
-    networks = {
-        "G": (generator, original_name),
-        "D": (discriminator, lambda key: original_discriminator_name(key, discriminator)),
-        "E": (encoder, original_encoder_name),
-    }
-    for key, (trained, name_of) in networks.items():
-        state = {name_of(name): value for name, value in trained.state_dict().items()}
+    for key, trained in {"G": generator, "D": discriminator, "E": encoder}.items():
+        state = by_original_names(trained, trained.state_dict())
         assert_digests(state, case[f"digests_after_{key}"], TOLERANCE)
 
 
@@ -192,17 +187,14 @@ def assert_trained(found: Setting, losses: list[Losses]) -> None:
     case = found.case
     for of_step, recorded in zip(losses, case["losses"], strict=True):
         assert of_step == pytest.approx({key: value.item() for key, value in recorded.items()}, rel=TOLERANCE)
-    state = {original_name(key): value for key, value in found.generator.state_dict().items()}
+    state = by_original_names(found.generator, found.generator.state_dict())
     for key in [key for key in state if key.endswith("norm_1.param_free_norm.running_mean")]:
         # the original's contains the bias
         state[key] = state[key] + found.biases[key.replace("norm_1.param_free_norm.running_mean", "conv_0.bias")]
     assert_digests(state, case["digests_after_G"], TOLERANCE)
     for key, value in case.get("running_statistics_after", {}).items():
         assert_close(state[key].double(), value.double(), TOLERANCE)
-    discriminator = found.discriminator
-    state = {
-        original_discriminator_name(key, discriminator): value for key, value in discriminator.state_dict().items()
-    }
+    state = by_original_names(found.discriminator, found.discriminator.state_dict())
     assert_digests(state, case["digests_after_D"], TOLERANCE)
     for key, value in case.get("state_after_D", {}).items():
         assert_close(state[key], value, TOLERANCE)
