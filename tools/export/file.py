@@ -54,7 +54,7 @@ def write_program(
         float32 tensors.
 
     Raises:
-        ExportError: the program does not translate as the generator does, or is too large for its format.
+        ExportError: the generator cannot be traced, its program translates otherwise, or is too large for its format.
         OSError: the file cannot be written.
     """
     sides = image_sides(loaded.config)
@@ -74,9 +74,15 @@ def write_program(
         run = read(file)
         return max(example.difference(run(example.inputs)) for example in examples)
 
+    try:
+        program = trace(network, examples[0].inputs)
+    except (RuntimeError, TypeError, ValueError) as error:
+        first, *_ = str(error).splitlines() or [""]
+        what = f"{type(tensors.generator).__name__} cannot be traced by torch.export ({first})"
+        raise ExportError(f"{path}: {what}. Use --format safetensors.") from error
     _write_checked(
         path,
-        lambda file: write(trace(network, examples[0].inputs), file, facts),
+        lambda file: write(program, file, facts),
         difference,
         TOLERANCES[dtype],
     )
