@@ -120,5 +120,6 @@ def assert_resumes_exactly(config: Path, *settings: str, stop: int, end: int) ->
 
 
 def with_slow(short: Iterable[Any], long: Iterable[Any]) -> list[Any]:
-    """Return cases for pytest.mark.parametrize, of which `long` are for make test-all."""
-    return [*short, *(pytest.param(case, marks=pytest.mark.slow) for case in long)]
+    """Return cases for pytest.mark.parametrize, of which `long` are for make test-all; a tuple has several values."""
+    values = (case if isinstance(case, tuple) else (case,) for case in long)
+    return [*short, *(pytest.param(*each, marks=pytest.mark.slow) for each in values)]

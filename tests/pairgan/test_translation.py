@@ -17,7 +17,7 @@ from data.files.image_files import IMAGE_FORMATS
 from inference.load import LoadedGenerator
 from tests.conftest import save_image, write_tiny_config
 from tests.pairgan.exported import INSTANCES, LABELS, LARGE_WEIGHTS, rng, trained
-from tests.runs import SPADE, STYLE, translate
+from tests.runs import SPADE, STYLE, translate, with_slow
 from tools.export.example import make_example
 from tools.export.file import export_program
 
@@ -87,7 +87,7 @@ def test_photographs_of_one_colour_are_translated_as_by_test_py(of_photos: Path,
         assert abs(pixels(model(source)) - pixels(wanted)).max() <= 1
 
 
-@pytest.mark.parametrize("settings", [SPADE, STYLE], ids=["spade", "style"])
+@pytest.mark.parametrize("settings", with_slow([SPADE], [STYLE]), ids=["spade", "style"])
 def test_spade_generators_translate(tmp_path: Path, settings: list[str]) -> None:
     torch.manual_seed(0)
     config = load_config(write_tiny_config(tmp_path), [*settings, "generator.init=kaiming"])
@@ -103,11 +103,11 @@ def test_spade_generators_translate(tmp_path: Path, settings: list[str]) -> None
 
 @pytest.mark.parametrize(
     "settings",
-    [
-        ["features.n_channels=2", "features.base_channels=4", "features.n_downsamplings=2"],
-        ["features.n_channels=3", "features.origin=precomputed", "data.layout=paired_folders", "data.root=.",
-         "data.n_classes=300"],
-    ],
+    with_slow(
+        [["features.n_channels=2", "features.base_channels=4", "features.n_downsamplings=2"]],
+        [["features.n_channels=3", "features.origin=precomputed", "data.layout=paired_folders", "data.root=.",
+          "data.n_classes=300"]],
+    ),
 )  # fmt: skip
 def test_features_are_a_third_input(tmp_path: Path, settings: list[str]) -> None:
     torch.manual_seed(0)

@@ -24,6 +24,9 @@ model("photo.png").save("translated.png")
 NAMES = "bench configs data inference losses metrics models tests tools torch train training utils"
 
 
+pytestmark = pytest.mark.slow  # pip makes an environment
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of an environment that has the wheel and what pip installs with `pairgan[onnx]`."""

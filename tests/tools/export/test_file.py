@@ -18,7 +18,7 @@ from inference.load import LoadedGenerator, find_checkpoint_file, load_generator
 from inference.predictor import Predictor
 from models.feature_encoder import FeatureConditionedGenerator
 from tests.processes import PATIENCE_S, start_program
-from tests.runs import SPADE, STYLE, assert_equal, run, translate
+from tests.runs import SPADE, STYLE, assert_equal, run, translate, with_slow
 from tools.export import __main__ as export
 from tools.export import file as exported_file
 from tools.export.example import Example, make_example
@@ -65,9 +65,7 @@ AS_TENSORS = [(settings, False) for settings in (KINDS[0], KINDS[5])]
 @pytest.mark.parametrize(
     ("settings", "as_images"),
     [
-        pytest.param(
-            *case, marks=[pytest.mark.slow] * (case not in (AS_IMAGES[0], AS_IMAGES[3], AS_IMAGES[7], AS_TENSORS[1]))
-        )
+        pytest.param(*case, marks=[pytest.mark.slow] * (case not in (AS_IMAGES[0], AS_TENSORS[1])))
         for case in (*AS_IMAGES, *AS_TENSORS)
     ],
     ids=lambda value: (" ".join(value[:1]) or "global") if isinstance(value, list) else "",
@@ -122,6 +120,7 @@ def test_an_exported_program_is_what_the_translator_does(tiny_config: Path) -> N
     assert torch.equal(predictor.translate(batch), example.expected)
 
 
+@pytest.mark.slow
 def test_more_than_255_classes_are_int32(tiny_config: Path) -> None:
     loaded = untrained(
         tiny_config, "data.layout=paired_folders", "data.root=.", "data.n_classes=300", "data.instance_edges=false"
@@ -137,7 +136,7 @@ def test_more_than_255_classes_are_int32(tiny_config: Path) -> None:
     [
         ("onnx", "float16", 2),
         pytest.param("pt2", "float16", 2, marks=pytest.mark.slow),
-        ("pt2", "bfloat16", 2),
+        pytest.param("pt2", "bfloat16", 2, marks=pytest.mark.slow),
     ],
 )
 def test_a_low_dtype_halves_the_weights_and_keeps_inputs_and_outputs(
@@ -154,6 +153,7 @@ def test_a_low_dtype_halves_the_weights_and_keeps_inputs_and_outputs(
     assert 0 < example.difference(translated) <= TOLERANCES[dtype]
 
 
+@pytest.mark.slow
 def test_a_generator_that_overflows_in_float16_is_refused(tiny_config: Path) -> None:
     unet = ["generator.name=unet", "generator.n_downsamplings=5", "generator.norm=batch", "generator.base_channels=16"]
     with pytest.raises(ExportError, match=r"try --dtype float32"):
@@ -166,7 +166,7 @@ def test_a_program_refuses_sides_that_the_generator_cannot_halve(tiny_config: Pa
         open_pt2(tiny_config.parent / "g.pt2")({"source": torch.zeros(1, 13, 16, 18)})
 
 
-@pytest.mark.parametrize("kind", ["pt2", "onnx", "safetensors"])
+@pytest.mark.parametrize("kind", with_slow(["safetensors"], ["pt2", "onnx"]))
 def test_what_translates_otherwise_is_removed(tiny_config: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run(tiny_config, "train.max_steps=1")
     plain = exported_file.plain_copy
@@ -189,7 +189,7 @@ def allow_small_files_alone() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_480, 20_480))
 
 
-@pytest.mark.parametrize("kind", ["pt2", "onnx", "safetensors"])
+@pytest.mark.parametrize("kind", with_slow(["safetensors"], ["pt2", "onnx"]))
 def test_a_full_disk_is_told_and_leaves_nothing(tiny_config: Path, kind: str) -> None:
     run(tiny_config, "train.max_steps=1", "generator.base_channels=16")
     output = tiny_config.parent / "exports" / f"generator.{kind}"

@@ -106,6 +106,7 @@ def test_a_folder_has_files_side_by_side(tiny_run: Path, tmp_path: Path, package
         export(tiny_run, tmp_path / "page", "--folder", "--web-runtime", str(package))
 
 
+@pytest.mark.slow
 def test_the_same_generator_gives_the_same_page(tiny_run: Path, tmp_path: Path, package: Path) -> None:
     for name in ("a", "b"):
         export(tiny_run, tmp_path / f"{name}.html", "--samples", "1", "--web-runtime", str(package))

@@ -32,7 +32,7 @@ from tests.models.originals.oasis_cases import (
     generator_of,
 )
 from tests.models.originals.spade_cases import Weights, as_double, assert_close, assert_digests, by_original_names
-from tests.runs import OASIS, assert_equal, checkpoint, run, without_config
+from tests.runs import OASIS, assert_equal, checkpoint, run, with_slow, without_config
 from tests.training.methods.test_augmented_update import POLICY, Recorded, record
 from tests.training.methods.test_paired_update import (
     BOTH_ORDERS,
@@ -202,8 +202,10 @@ def test_the_configuration_makes_this_update(tiny_config: Path) -> None:
     assert update.discriminator_objective == SegmentationObjective(SegmentationLoss(class_balance=True), 10.0)
 
 
-@pytest.mark.parametrize("retain_graph", ["true", "false"])
-@pytest.mark.parametrize("precision", [["amp.opt_level=O0"], ["amp.opt_level=O1", "amp.dtype=bfloat16"]], ids=" ".join)
+@pytest.mark.parametrize("retain_graph", with_slow(["true"], ["false"]))
+@pytest.mark.parametrize(
+    "precision", with_slow([["amp.opt_level=O1", "amp.dtype=bfloat16"]], [["amp.opt_level=O0"]]), ids=" ".join
+)
 def test_runs_train_and_resume_exactly(tiny_config: Path, precision: list[str], retain_graph: str) -> None:
     settings = [*OASIS, *precision, f"train.retain_graph={retain_graph}", "train.ema_decay=0.9"]
     settings += ["augmentation.policy=[color,translation]"]
