@@ -8,6 +8,7 @@ import re
 import subprocess
 import tarfile
 from base64 import b64decode
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ import numpy as np
 import pytest
 
 from data.batch import DataError
-from inference.load import load_generator
+from inference.load import LoadedGenerator, load_generator
 from tests.runs import program_main, run
 from tools.export import html, web_runtime
-from tools.export.file import ExportError
+from tools.export.example import Example
+from tools.export.file import ExportError, write_program
 from tools.export.web_runtime import WASM, WEBGPU, RuntimeFilesError, runtime_files
 
 CONTENT = {name: f"content of {name}".encode() for name in (*WASM, *WEBGPU)}
@@ -30,6 +32,27 @@ def _stand_in_runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name, content in CONTENT.items():
         monkeypatch.setitem(web_runtime.SHA512, name, hashlib.sha512(content).hexdigest())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@cache
+def program_of(run_root: str) -> list[tuple[Example, bytes]]:
+    """Return a list for the program of the run in a folder, which is written once for all pages."""
+    return []
+
+
+@pytest.fixture(autouse=True)
+def _one_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let pages of one run share its program, which takes seconds to write."""
+
+    def write(loaded: LoadedGenerator, path: Path, *arguments: Any, **options: Any) -> Example:
+        written = program_of(loaded.config.run.root)
+        if not written:
+            written.append((write_program(loaded, path, *arguments, **options), path.read_bytes()))
+        example, content = written[0]
+        path.write_bytes(content)
+        return example
+
+    monkeypatch.setattr(html, "write_program", write)
 
 
 @pytest.fixture
@@ -106,7 +129,6 @@ def test_a_folder_has_files_side_by_side(tiny_run: Path, tmp_path: Path, package
         export(tiny_run, tmp_path / "page", "--folder", "--web-runtime", str(package))
 
 
-@pytest.mark.slow
 def test_the_same_generator_gives_the_same_page(tiny_run: Path, tmp_path: Path, package: Path) -> None:
     for name in ("a", "b"):
         export(tiny_run, tmp_path / f"{name}.html", "--samples", "1", "--web-runtime", str(package))
