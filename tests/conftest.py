@@ -15,6 +15,7 @@ from PIL import Image
 from torchvision.models import vgg19
 
 import train
+from tests.reliability.command_line import CommandLine
 
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # more are processes, each of which imports torch
 torch.set_num_threads(1)  # tiny networks: more threads only wait for each other
@@ -92,6 +93,12 @@ def trained_config(tiny_config: Path, tiny_run: Path) -> Path:
     """`tiny_config` with a finished run of it, `runs/tiny`, that is the test's own."""
     shutil.copytree(tiny_run, tiny_config.parent / "runs" / "tiny")
     return tiny_config
+
+
+@pytest.fixture
+def command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    """Calls an entry point as the shell would."""
+    return CommandLine(monkeypatch, capsys)
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from data.files.tiff_file import geo_tags
 from inference.pictures import picture
 from tests.conftest import save_image
 from tests.images import GEO_TAGS, bands, heights, save_npy, tifffile
-from tests.runs import assert_equal, checkpoint, program_main, run, translate, without_config
+from tests.runs import assert_equal, assert_resumes_exactly, checkpoint, program_main, run, translate, without_config
 from tests.tools.playground.requests import ask, post
 from tests.tools.playground.serving import serving
 from tools.check_data import __main__ as check_data
@@ -119,10 +119,7 @@ def test_16_bit_bands_become_heights_in_metres(
 
 
 def test_a_resumed_run_is_the_same_bit_by_bit(config: Path) -> None:
-    run(config, "run.name=whole")
-    run(config, "train.max_steps=2")
-    run(config)
-    assert_equal(without_config(checkpoint(config, 4)), without_config(checkpoint(config, 4, "whole")))
+    assert_resumes_exactly(config, stop=2, end=4)
 
 
 def test_a_resumed_run_keeps_its_range_when_the_data_change(array_config: Path) -> None:

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import torch
 import train
 from configs.load import load_config
 from tests import processes
+from tests.reliability.command_line import CommandLine
 from tests.runs import (
     SPADE,
     STYLE,
@@ -30,7 +30,6 @@ from training.resume import restore
 from training.setup import build_training
 from utils.checkpoint import CheckpointError, load_checkpoint
 from utils.checkpoint_folder import checkpoint_path, list_checkpoints
-from utils.cli import run_entry_point
 from utils.distributed import World
 from utils.errors import ConfigError
 
@@ -263,10 +262,10 @@ def test_frozen_parts_of_either_network_stay(tiny_config: Path) -> None:
         assert same == {name for name in before if name.startswith(prefix)}
 
 
-@pytest.mark.parametrize("dtypes", with_slow([("bfloat16", "float16")], [("float16", "bfloat16")]))
-def test_a_pool_is_gone_on_with_in_another_precision(tiny_config: Path, dtypes: tuple[str, str]) -> None:
-    run(tiny_config, "train.pool_size=2", f"amp.dtype={dtypes[0]}", "amp.opt_level=O1", "train.max_steps=4")
-    run(tiny_config, "train.pool_size=2", f"amp.dtype={dtypes[1]}", "amp.opt_level=O1", "train.max_steps=9")
+@pytest.mark.parametrize(("first", "then"), with_slow([("bfloat16", "float16")], [("float16", "bfloat16")]))
+def test_a_pool_is_gone_on_with_in_another_precision(tiny_config: Path, first: str, then: str) -> None:
+    run(tiny_config, "train.pool_size=2", f"amp.dtype={first}", "amp.opt_level=O1", "train.max_steps=4")
+    run(tiny_config, "train.pool_size=2", f"amp.dtype={then}", "amp.opt_level=O1", "train.max_steps=8")
 
 
 def test_a_plateau_lowers_the_rate_and_is_remembered(tiny_config: Path) -> None:
@@ -290,12 +289,10 @@ def test_a_plateau_lowers_the_rate_and_is_remembered(tiny_config: Path) -> None:
 
 
 def test_other_networks_than_the_checkpoints_are_refused_and_nothing_is_lost(
-    trained_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    trained_config: Path, command_line: CommandLine
 ) -> None:
-    arguments = ["train.py", "--config", str(trained_config), "generator.n_blocks=3"]
-    monkeypatch.setattr(sys, "argv", arguments)
-    assert run_entry_point(train.main) == 2
-    assert "was trained with generator.n_blocks=1, now it is 3: set it back" in capfd.readouterr().err
+    (line,) = command_line.refusal(train.main, "--config", str(trained_config), "generator.n_blocks=3")
+    assert "was trained with generator.n_blocks=1, now it is 3: set it back" in line
     assert checkpoint(trained_config, 4)["step"] == 4
 
 

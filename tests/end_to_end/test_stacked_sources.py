@@ -14,7 +14,18 @@ from data.files.image_files import read_ids, read_rgb
 from data.files.stored_images import StoredForm, read_stored
 from tests.conftest import save_image
 from tests.images import save_npy
-from tests.runs import OASIS, SPADE, assert_equal, checkpoint, program_main, run, translate, without_config
+from tests.runs import (
+    OASIS,
+    SPADE,
+    assert_equal,
+    assert_resumes_exactly,
+    checkpoint,
+    program_main,
+    run,
+    translate,
+    with_slow,
+    without_config,
+)
 from tools.check_data import __main__ as check_data
 from utils.errors import ConfigError, UserError
 
@@ -38,6 +49,7 @@ COLORS_AND_DEPTH = ["data.source_folder=[{split}_rgb,{split}_depth]", "data.sour
 LABELS_AND_HEIGHT = ["data.source_folder=[{split}_label,{split}_depth]", "data.source_channels=1", "data.n_classes=3"]
 DEPTH = StoredForm(1, "", is_8_bit=False)
 STACKS = [pytest.param(COLORS_AND_DEPTH, id="colors and depth"), pytest.param(LABELS_AND_HEIGHT, id="labels, height")]
+SHORT = with_slow([LABELS_AND_HEIGHT], [COLORS_AND_DEPTH])
 
 
 @pytest.fixture
@@ -58,10 +70,7 @@ def config(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_stacked_sources_train_resume_and_translate(config: Path, stack: list[str]) -> None:
-    run(config, *stack, "run.name=whole")
-    run(config, *stack, "train.max_steps=2")
-    run(config, *stack)
-    assert_equal(without_config(checkpoint(config, 4)), without_config(checkpoint(config, 4, "whole")))
+    assert_resumes_exactly(config, *stack, stop=2, end=4)
     pairs, runs = config.parent / "pairs", config.parent / "runs" / "tiny"
     given = [str(pairs / name.format(split="test")) for name in stack[0].partition("=")[2][1:-1].split(",")]
     requests = {
@@ -111,7 +120,7 @@ def test_ranges_are_per_channel_and_those_of_8_bits_are_all_levels(
     assert "source images  1 channel of {split}_depth, values" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("stack", SHORT)
 def test_a_cache_augmentation_and_workers_change_nothing_but_the_draws(config: Path, stack: list[str]) -> None:
     cache = ["data.cache=disk", f"data.cache_folder={config.parent / 'cache'}"]
     augment = ["data.augment.rotation_degrees=[-20,20]", "data.augment.quarter_turns=true"]
@@ -122,7 +131,7 @@ def test_a_cache_augmentation_and_workers_change_nothing_but_the_draws(config: P
         assert_equal(without_config(checkpoint(config, 4, name)), without_config(checkpoint(config, 4, "plain")))
 
 
-@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("stack", SHORT)
 def test_targets_may_need_a_range_as_well(config: Path, stack: list[str]) -> None:
     for path in (config.parent / "pairs").glob("*_img/*.png"):
         save_npy(path.with_suffix(".npy"), read_rgb(path)[0].numpy().astype(np.float32) / 7)
@@ -131,7 +140,7 @@ def test_targets_may_need_a_range_as_well(config: Path, stack: list[str]) -> Non
     assert checkpoint(config, 2)["config"]["data"]["target_files"] == "float32.npy"
 
 
-@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("stack", SHORT)
 def test_weights_of_pixels_go_with_stacks(config: Path, stack: list[str]) -> None:
     for path in (config.parent / "pairs").glob("*_label/*.png"):
         weights = read_ids(path)[0].numpy().astype(np.uint8)
@@ -140,16 +149,15 @@ def test_weights_of_pixels_go_with_stacks(config: Path, stack: list[str]) -> Non
     more += ["loss.class_weights={0: 3, ignored: 0}"] if stack == LABELS_AND_HEIGHT else []
     more += ["data.augment.rotation_degrees=[-20,20]", "augmentation.policy=[translation]", "train.pool_size=2"]
     more += ["train.batch_size=2", "train.accumulation_steps=2", "train.ema_decay=0.9"]
-    run(config, *more, "run.name=whole")
-    run(config, *more, "train.max_steps=2")
-    run(config, *more, "data.workers=1")
-    assert_equal(without_config(checkpoint(config, 4)), without_config(checkpoint(config, 4, "whole")))
+    assert_resumes_exactly(config, *more, stop=2, end=4)
     translate("--checkpoint", str(config.parent / "runs" / "tiny"), "--output", str(config.parent / "out"))
     figures = json.loads((config.parent / "out" / "metrics.json").read_text())["mean"]
     assert figures["l1_weighted"] != figures["l1"]
 
 
-@pytest.mark.parametrize("generator", [SPADE, [*OASIS, "generator.n_upsamplings=2"]], ids=["spade", "oasis"])
+@pytest.mark.parametrize(
+    "generator", with_slow([[*OASIS, "generator.n_upsamplings=2"]], [SPADE]), ids=["oasis", "spade"]
+)
 def test_spade_generators_take_labels_with_images(config: Path, generator: list[str]) -> None:
     small = ["generator.n_upsamplings=2", "discriminator.n_downsamplings=2"]
     run(config, *LABELS_AND_HEIGHT, *generator, *small, "generator.base_channels=8")
@@ -165,7 +173,7 @@ def test_features_and_edges_go_with_labels_and_images(config: Path) -> None:
     assert (config.parent / "out" / "7.png").exists()
 
 
-@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("stack", SHORT)
 def test_weights_are_exported_pages_are_not(config: Path, stack: list[str]) -> None:
     run(config, *stack)
     folder, root = config.parent / "runs" / "tiny", f"data.root={config.parent / 'pairs'}"

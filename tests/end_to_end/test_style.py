@@ -1,4 +1,7 @@
-"""SPADE's generator with a style encoder: trained, translated with drawn and chosen styles, and exported."""
+"""SPADE's generator with a style encoder, or with noise channels: trained, and translated with what is drawn or chosen.
+
+Styles are exported too.
+"""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -19,7 +22,7 @@ from models.latent_inputs import choose_styles
 from models.style_encoder import StyleConditionedGenerator
 from tests.conftest import save_image
 from tests.processes import run_two
-from tests.runs import STYLE, assert_equal, checkpoint, program_main, run, translate, with_slow, without_config
+from tests.runs import SPADE, STYLE, assert_equal, checkpoint, program_main, run, translate, with_slow, without_config
 from tests.tools.playground.requests import post
 from tests.tools.playground.serving import serving
 from tests.videos import write_video
@@ -27,6 +30,7 @@ from utils.checkpoint import CheckpointError
 from utils.errors import ConfigError
 
 LIVELY = [*STYLE, "generator.init=kaiming", "train.max_steps=2"]
+NOISE = [*SPADE, "generator.noise_channels=4", "generator.init=kaiming", "train.max_steps=2"]
 
 
 def pictures(folder: Path) -> list[torch.Tensor]:
@@ -66,6 +70,23 @@ def test_the_seed_or_an_image_decides(tiny_config: Path, tmp_path: Path, norm: s
             assert (image[first] - image[second]).abs().max() <= 1, (first, second)
         for first, second in (("zero", "one"), ("zero", "dark"), ("bright", "dark")):
             assert (image[first] - image[second]).abs().max() > 1, (first, second)
+
+
+def test_the_seed_decides_on_noise(tiny_config: Path, tmp_path: Path) -> None:
+    run(tiny_config, *NOISE)
+    arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--opt-level", "O0", "--output"]
+    ways = {
+        "zero": [],
+        "again": ["--seed", "0", "--batch-size", "3"],
+        "one": ["--seed", "1"],
+        "tiled": ["--seed", "1", "--tile", "16"],
+    }
+    for name, options in ways.items():
+        translate(*arguments, str(tmp_path / name), *options)
+    for zero, again, one, tiled in zip(*(pictures(tmp_path / name) for name in ways), strict=True):
+        assert (zero - again).abs().max() <= 1
+        assert (zero - one).abs().max() > 1
+        assert (tiled - one).abs().max() <= 1
 
 
 def test_what_is_kept_has_one_style(tiny_config: Path, tmp_path: Path) -> None:
@@ -116,11 +137,13 @@ def test_a_large_image_is_reduced_without_aliasing(tiny_config: Path, tmp_path: 
     assert encode_style(loaded, None) is None
 
 
-@pytest.mark.parametrize("level", with_slow(["O2"], ["O0"]))
-def test_validation_draws_nothing_that_training_would(tiny_config: Path, level: str) -> None:
-    precision = [f"amp.opt_level={level}", "amp.dtype=bfloat16", "train.ema_decay=0.5"]
-    run(tiny_config, *LIVELY, *precision, "train.max_steps=4", "log.images_every_steps=1")
-    run(tiny_config, *LIVELY, *precision, "train.max_steps=4", "log.images_every_steps=4", "run.name=seldom")
+@pytest.mark.parametrize(
+    ("latent", "level"), with_slow([(LIVELY, "O2")], [(LIVELY, "O0"), (NOISE, "O2"), (NOISE, "O0")])
+)
+def test_validation_draws_nothing_that_training_would(tiny_config: Path, latent: list[str], level: str) -> None:
+    settings = [*latent, f"amp.opt_level={level}", "amp.dtype=bfloat16", "train.ema_decay=0.5", "train.max_steps=4"]
+    run(tiny_config, *settings, "log.images_every_steps=1")
+    run(tiny_config, *settings, "log.images_every_steps=4", "run.name=seldom")
     often, seldom = (checkpoint(tiny_config, 4, name)["networks"]["generator"] for name in ("tiny", "seldom"))
     assert_equal(often, seldom)
 

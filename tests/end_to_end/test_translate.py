@@ -1,9 +1,7 @@
 """test.py as a user runs it."""
 
 import json
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -18,31 +16,18 @@ from data.files.image_files import read_ids, read_rgb
 from inference.load import load_generator
 from inference.predictor import image_seed
 from tests.conftest import save_image
-from tests.runs import translation_script
+from tests.reliability.command_line import CommandLine
+from tests.runs import translate, translation_script
 from utils.checkpoint import CheckpointError, load_checkpoint
 from utils.checkpoint_folder import checkpoint_path
-from utils.cli import run_entry_point
-
-
-@pytest.fixture(scope="session")
-def cli() -> ModuleType:
-    return translation_script()
-
-
-@pytest.fixture
-def run_folder(tiny_config: Path) -> Path:
-    train.main(["--config", str(tiny_config)])
-    return tiny_config.parent / "runs" / "tiny"
 
 
 def pixels(folder: Path) -> dict[str, torch.Tensor]:
     return {path.stem: read_rgb(path).int() for path in folder.glob("facade_*.png")}
 
 
-def test_the_test_split_is_translated_with_names_sheet_and_metrics(
-    cli: ModuleType, run_folder: Path, tmp_path: Path
-) -> None:
-    cli.main(["--checkpoint", str(run_folder), "--output", str(tmp_path / "out")])
+def test_the_test_split_is_translated_with_names_sheet_and_metrics(tiny_run: Path, tmp_path: Path) -> None:
+    translate("--checkpoint", str(tiny_run), "--output", str(tmp_path / "out"))
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert names == [
         "contact_sheet.png",
@@ -63,11 +48,9 @@ def test_the_test_split_is_translated_with_names_sheet_and_metrics(
     assert report["step"] == 4
 
 
-def test_the_picture_is_what_the_generator_makes_of_the_source(
-    cli: ModuleType, run_folder: Path, tmp_path: Path
-) -> None:
-    cli.main(["--checkpoint", str(run_folder), "--output", str(tmp_path / "out"), "--opt-level", "O0"])
-    trained = load_generator(checkpoint_path(run_folder, 4))
+def test_the_picture_is_what_the_generator_makes_of_the_source(tiny_run: Path, tmp_path: Path) -> None:
+    translate("--checkpoint", str(tiny_run), "--output", str(tmp_path / "out"), "--opt-level", "O0")
+    trained = load_generator(checkpoint_path(tiny_run, 4))
     sample = SyntheticFacades(split="test", seed=0, n_samples=3, height=32, width=32).read(1)
     with torch.no_grad():
         fake = trained.generator.eval()(build.build_conditioning(trained.config)(Batch.of([sample])))
@@ -75,26 +58,22 @@ def test_the_picture_is_what_the_generator_makes_of_the_source(
 
 
 @pytest.mark.parametrize("level", [["O1"], ["O3"], ["O3", "--dtype", "float16"], ["O0", "--batch-size", "2"]])
-def test_every_precision_and_batch_size_gives_nearly_the_same(
-    cli: ModuleType, run_folder: Path, tmp_path: Path, level: list[str]
-) -> None:
-    arguments = ["--checkpoint", str(run_folder), "--output"]
-    cli.main([*arguments, str(tmp_path / "float32"), "--opt-level", "O0"])
-    cli.main([*arguments, str(tmp_path / "other"), "--opt-level", *level])
+def test_every_precision_and_batch_size_gives_nearly_the_same(tiny_run: Path, tmp_path: Path, level: list[str]) -> None:
+    arguments = ["--checkpoint", str(tiny_run), "--output"]
+    translate(*arguments, str(tmp_path / "float32"), "--opt-level", "O0")
+    translate(*arguments, str(tmp_path / "other"), "--opt-level", *level)
     exact, other = pixels(tmp_path / "float32"), pixels(tmp_path / "other")
     assert exact.keys() == other.keys()
     assert max((exact[name] - other[name]).abs().float().mean().item() for name in exact) < 1.5
     assert max((exact[name] - other[name]).abs().max().item() for name in exact) <= (16 if level[0] != "O0" else 1)
 
 
-def test_the_average_of_the_weights_is_used_unless_the_raw_ones_are_wanted(
-    cli: ModuleType, tiny_config: Path, tmp_path: Path
-) -> None:
+def test_the_average_of_the_weights_is_used_unless_the_raw_ones_are_wanted(tiny_config: Path, tmp_path: Path) -> None:
     train.main(["--config", str(tiny_config), "train.ema_decay=0.5"])
     run_folder = tiny_config.parent / "runs" / "tiny"
     pictures = {}
     for weights in ([], ["--weights", "ema"], ["--weights", "raw"]):
-        cli.main(["--checkpoint", str(run_folder), "--output", str(tmp_path / "out"), *weights])
+        translate("--checkpoint", str(run_folder), "--output", str(tmp_path / "out"), *weights)
         pictures[" ".join(weights)] = pixels(tmp_path / "out")["facade_00000"]
     assert torch.equal(pictures[""], pictures["--weights ema"])
     assert not torch.equal(pictures[""], pictures["--weights raw"])
@@ -103,14 +82,12 @@ def test_the_average_of_the_weights_is_used_unless_the_raw_ones_are_wanted(
     assert torch.equal(average["stem.1.weight"], state["averages"]["generator"]["module.stem.1.weight"])
 
 
-def test_noise_is_drawn_by_seed_and_name_and_evaluation_has_none(
-    cli: ModuleType, tiny_config: Path, tmp_path: Path
-) -> None:
+def test_noise_is_drawn_by_seed_and_name_and_evaluation_has_none(tiny_config: Path, tmp_path: Path) -> None:
     train.main(["--config", str(tiny_config), "generator.dropout=true", "generator.norm=batch"])
     run_folder = str(tiny_config.parent / "runs" / "tiny")
 
     def translated(name: str, *arguments: str) -> dict[str, torch.Tensor]:
-        cli.main(["--checkpoint", run_folder, "--output", str(tmp_path / name), "--opt-level", "O0", *arguments])
+        translate("--checkpoint", run_folder, "--output", str(tmp_path / name), "--opt-level", "O0", *arguments)
         return pixels(tmp_path / name)
 
     plain, noisy, again = translated("a"), translated("b", "--noise"), translated("c", "--noise")
@@ -128,30 +105,28 @@ def test_noise_is_drawn_by_seed_and_name_and_evaluation_has_none(
 
 
 def test_the_newest_run_is_translated_to_a_folder_of_its_name_by_default(
-    cli: ModuleType, tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train.main(["--config", str(tiny_config), "run.name=older"])
     train.main(["--config", str(tiny_config), "run.name=newer"])
     monkeypatch.chdir(tmp_path)
-    cli.main([])
+    translate()
     assert (tmp_path / "results" / "newer" / "test_step4" / "facade_00002.png").is_file()
 
 
-def test_a_folder_of_label_maps_is_translated_with_sub_folders_and_sizes(
-    cli: ModuleType, run_folder: Path, tmp_path: Path
-) -> None:
+def test_a_folder_of_label_maps_is_translated_with_sub_folders_and_sizes(tiny_run: Path, tmp_path: Path) -> None:
     for name, size in (("a", (32, 48)), ("b/c", (45, 32))):
         labels = np.random.default_rng(0).integers(0, 12, size, dtype=np.uint8)
         save_image(tmp_path / "in" / f"{name}.png", labels)
         save_image(tmp_path / "inst" / f"{name}.png", labels.astype(np.uint16))
-    arguments = ["--checkpoint", str(run_folder), "--input", str(tmp_path / "in"), "--batch-size", "4"]
-    cli.main([*arguments, "--instances", str(tmp_path / "inst"), "--output", str(tmp_path / "out")])
+    arguments = ["--checkpoint", str(tiny_run), "--input", str(tmp_path / "in"), "--batch-size", "4"]
+    translate(*arguments, "--instances", str(tmp_path / "inst"), "--output", str(tmp_path / "out"))
     assert read_rgb(tmp_path / "out" / "a.png").shape == (3, 32, 48)
     assert read_rgb(tmp_path / "out" / "b" / "c.png").shape == (3, 45, 32)
     assert not (tmp_path / "out" / "metrics.json").exists()
 
 
-def test_targets_of_a_folder_are_compared(cli: ModuleType, tiny_config: Path, tmp_path: Path) -> None:
+def test_targets_of_a_folder_are_compared(tiny_config: Path, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     for split in ("train", "test"):
         for name in ("x", "y"):
@@ -160,21 +135,21 @@ def test_targets_of_a_folder_are_compared(cli: ModuleType, tiny_config: Path, tm
     settings = ["data.layout=paired_folders", f"data.root={tmp_path}", "data.instance_edges=false"]
     train.main(["--config", str(tiny_config), *settings])
     arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--output"]
-    cli.main([*arguments, str(tmp_path / "by_split")])
+    translate(*arguments, str(tmp_path / "by_split"))
     folders = ["--input", str(tmp_path / "test_A"), "--targets", str(tmp_path / "test_B")]
-    cli.main([*arguments, str(tmp_path / "by_folder"), *folders])
+    translate(*arguments, str(tmp_path / "by_folder"), *folders)
     reports = [json.loads((tmp_path / name / "metrics.json").read_text()) for name in ("by_split", "by_folder")]
     assert [report["origin"].pop("split") for report in reports] == ["test", None]
     assert reports[0] == reports[1]
 
 
-def test_results_never_overwrite_what_they_are_made_of(cli: ModuleType, run_folder: Path, tmp_path: Path) -> None:
+def test_results_never_overwrite_what_they_are_made_of(tiny_run: Path, tmp_path: Path) -> None:
     labels = np.zeros((32, 32), dtype=np.uint8)
     for folder in ("in", "inst"):
         save_image(tmp_path / folder / "a.png", labels)
     arguments = [
         "--checkpoint",
-        str(run_folder),
+        str(tiny_run),
         "--input",
         str(tmp_path / "in"),
         "--instances",
@@ -186,31 +161,31 @@ def test_results_never_overwrite_what_they_are_made_of(cli: ModuleType, run_fold
         ("inst", "the folder"),
     ):
         with pytest.raises(DataError, match=f"output.*{output} is {where}"):
-            cli.main([*arguments, "--output", str(tmp_path / output)])
+            translate(*arguments, "--output", str(tmp_path / output))
     for folder in ("in", "inst"):
         save_image(tmp_path / folder / "contact_sheet.png", labels)
     with pytest.raises(DataError, match="contact_sheet is the name of the contact sheet"):
-        cli.main([*arguments, "--output", str(tmp_path / "out")])
+        translate(*arguments, "--output", str(tmp_path / "out"))
     assert read_ids(tmp_path / "in" / "a.png").eq(0).all()
 
 
-def test_the_data_set_itself_is_not_overwritten(cli: ModuleType, tiny_config: Path, label_data_set: Path) -> None:
+def test_the_data_set_itself_is_not_overwritten(tiny_config: Path, label_data_set: Path) -> None:
     settings = ["data.layout=paired_folders", f"data.root={label_data_set}", "data.n_classes=5"]
     train.main(["--config", str(tiny_config), *settings])
     arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--output"]
     with pytest.raises(DataError, match=r"test_label is the folder of the inputs"):
-        cli.main([*arguments, str(label_data_set / "test_label")])
+        translate(*arguments, str(label_data_set / "test_label"))
     links = label_data_set.parent / "links"
     for folder in ("test_label", "test_inst"):
         (links / folder).mkdir(parents=True)
         (links / folder / "d.png").symlink_to(label_data_set / folder / "d.png")
     folders = ["--input", str(links / "test_label"), "--instances", str(links / "test_inst")]
     with pytest.raises(DataError, match=r"would overwrite the input .*d\.png"):
-        cli.main([*arguments, str(label_data_set / "test_label"), *folders])
+        translate(*arguments, str(label_data_set / "test_label"), *folders)
 
 
 def test_two_freely_named_folders_have_no_test_split(
-    cli: ModuleType, tiny_config: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tiny_config: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for folder in ("edges", "shoes"):
         save_image(tmp_path / folder / "x.png", np.zeros((32, 32, 3), dtype=np.uint8))
@@ -218,28 +193,28 @@ def test_two_freely_named_folders_have_no_test_split(
     train.main(["--config", str(tiny_config), *settings, "data.source_folder=edges", "data.target_folder=shoes"])
     arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--output", str(tmp_path / "out")]
     with pytest.raises(DataError, match=r"has no split 'test'\. Choose --split train, or --input FOLDER"):
-        cli.main(arguments)
-    cli.main([*arguments, "--split", "train"])
+        translate(*arguments)
+    translate(*arguments, "--split", "train")
     assert (tmp_path / "out" / "x.png").is_file()
     assert "measured on  training samples, which show little of how new" in capfd.readouterr().out
     assert json.loads((tmp_path / "out" / "metrics.json").read_text())["measured_on"] == "training samples"
 
 
 def test_a_data_set_that_has_moved_is_found_by_an_override(
-    cli: ModuleType, tiny_config: Path, label_data_set: Path, tmp_path: Path
+    tiny_config: Path, label_data_set: Path, tmp_path: Path
 ) -> None:
     settings = ["data.layout=paired_folders", f"data.root={label_data_set}", "data.n_classes=5"]
     train.main(["--config", str(tiny_config), *settings])
     label_data_set.rename(tmp_path / "moved")
     run_folder = tiny_config.parent / "runs" / "tiny"
-    cli.main(["--checkpoint", str(run_folder), "--output", str(tmp_path / "out"), f"data.root={tmp_path / 'moved'}"])
+    translate("--checkpoint", str(run_folder), "--output", str(tmp_path / "out"), f"data.root={tmp_path / 'moved'}")
     assert (tmp_path / "out" / "d.png").is_file()
 
 
-def test_flags_that_need_others_are_refused(cli: ModuleType, capfd: pytest.CaptureFixture[str]) -> None:
+def test_flags_that_need_others_are_refused(capfd: pytest.CaptureFixture[str]) -> None:
     for arguments in (["--targets", "x"], ["--input", "x", "--split", "test"], ["--batch-size", "0"]):
         with pytest.raises(SystemExit, match="2"):
-            cli.main(arguments)
+            translate(*arguments)
     error = capfd.readouterr().err
     assert "--instances, --targets and --feature-maps need --input" in error
     assert "--split and --input exclude each other" in error
@@ -256,20 +231,20 @@ def test_flags_that_need_others_are_refused(cli: ModuleType, capfd: pytest.Captu
     ids=lambda value: value[-1] if isinstance(value, list) else "",
 )
 def test_a_path_without_an_option_names_the_option(
-    cli: ModuleType, capfd: pytest.CaptureFixture[str], arguments: list[str], option: str
+    capfd: pytest.CaptureFixture[str], arguments: list[str], option: str
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
-        cli.main(arguments)
+        translate(*arguments)
     assert f"{arguments[-1]} is no setting: did you mean {option}?" in capfd.readouterr().err
 
 
-def test_a_run_without_checkpoint_is_told(cli: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_without_checkpoint_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(CheckpointError, match=r"runs: no run with a checkpoint\. Train one first"):
-        cli.main([])
+        translate()
     (tmp_path / "empty").mkdir()
     with pytest.raises(CheckpointError, match=r"empty: the folder holds no checkpoint, .* Runs below it: none\.$"):
-        cli.main(["--checkpoint", "empty"])
+        translate("--checkpoint", "empty")
 
 
 @pytest.mark.parametrize(
@@ -284,21 +259,15 @@ def test_a_run_without_checkpoint_is_told(cli: ModuleType, tmp_path: Path, monke
         ),
         (["--checkpoint", "nowhere.pt"], "nowhere.pt: no such checkpoint file"),
         (["--checkpoint", "RUN/checkpoint-00000009.pt"], "RUN: checkpoint-00000004.pt"),
-        (["--checkpoint", "pyproject.toml"], "pyproject.toml: not a checkpoint, but text; name another file\n"),
+        (["--checkpoint", "pyproject.toml"], "pyproject.toml: not a checkpoint, but text; name another file"),
     ],
     ids=lambda value: value[-1] if isinstance(value, list) else "",
 )
 def test_a_mistake_ends_in_one_line_and_exit_code_2(
-    cli: ModuleType,
-    run_folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    arguments: list[str],
-    message: str,
+    tiny_run: Path, command_line: CommandLine, arguments: list[str], message: str
 ) -> None:
-    arguments = [argument.replace("RUN", str(run_folder)) for argument in arguments]
-    monkeypatch.setattr(sys, "argv", ["test.py", "--checkpoint", str(checkpoint_path(run_folder, 4)), *arguments])
-    assert run_entry_point(cli.main) == 2
-    error = capfd.readouterr().err
-    assert message.replace("RUN", str(run_folder)) in error
-    assert error.count("\n") == 1
+    arguments = [argument.replace("RUN", str(tiny_run)) for argument in arguments]
+    (line,) = command_line.refusal(
+        translation_script().main, "--checkpoint", str(checkpoint_path(tiny_run, 4)), *arguments
+    )
+    assert message.replace("RUN", str(tiny_run)) in line

@@ -1,7 +1,6 @@
 """test.py with files of pix2pixHD's and pix2pix's weights."""
 
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,18 +14,13 @@ from data.files.image_files import read_rgb
 from data.paired_folders import PairedFolders
 from models.originals.format import OriginalWeightsError
 from tests.conftest import save_image
-from tests.runs import translation_script
+from tests.runs import translate
 from utils.errors import ConfigError
-
-
-@pytest.fixture(scope="session")
-def cli() -> ModuleType:
-    return translation_script()
 
 
 @pytest.mark.parametrize(("name", "n_classes"), [("pix2pixhd_global_rgb", 0), ("pix2pixhd_global_label_edge", 5)])
 def test_a_file_of_the_originals_gives_the_originals_pictures(
-    cli: ModuleType, reference: dict[str, Any], tmp_path: Path, name: str, n_classes: int
+    reference: dict[str, Any], tmp_path: Path, name: str, n_classes: int
 ) -> None:
     case = reference[name]
     torch.save(case["state_dict"], tmp_path / "latest_net_G.pth")
@@ -42,7 +36,7 @@ def test_a_file_of_the_originals_gives_the_originals_pictures(
     if n_classes:
         save_image(tmp_path / "inst" / "x.png", rng.integers(0, 9, shape, dtype=np.uint16))
         arguments += ["--instances", str(tmp_path / "inst")]
-    cli.main([*arguments, "--output", str(tmp_path / "out")])
+    translate(*arguments, "--output", str(tmp_path / "out"))
 
     # the original's own way: ids -> one-hot and edges, or RGB in [-1, 1]; its biases before norms kept
     layout = PairedFolders(
@@ -80,14 +74,14 @@ def original_forward(weights: dict[str, torch.Tensor], x: torch.Tensor) -> torch
     return convolve(x, f"model.{4 + 6 * n_downs + n_blocks + 1}", 3).tanh()
 
 
-def test_other_weight_files_are_told(cli: ModuleType, reference: dict[str, Any], tmp_path: Path) -> None:
+def test_other_weight_files_are_told(reference: dict[str, Any], tmp_path: Path) -> None:
     torch.save(reference["pix2pixhd_discriminator_2"]["state_dict"], tmp_path / "latest_net_D.pth")
     torch.save({"conv.weight": torch.zeros(2, 3, 3, 3)}, tmp_path / "other.pth")
     torch.save(reference["pix2pixhd_global_rgb"]["state_dict"], tmp_path / "latest_net_G.pth")
     with pytest.raises(OriginalWeightsError, match=r"net_D\.pth: holds a MultiscalePatchDiscriminator"):
-        cli.main(["--checkpoint", str(tmp_path / "latest_net_D.pth"), "--input", "x"])
+        translate("--checkpoint", str(tmp_path / "latest_net_D.pth"), "--input", "x")
     with pytest.raises(OriginalWeightsError, match=r"other\.pth: expected .* found conv\.weight \[2, 3, 3, 3\]"):
-        cli.main(["--checkpoint", str(tmp_path / "other.pth"), "--input", "x"])
+        translate("--checkpoint", str(tmp_path / "other.pth"), "--input", "x")
     two = dict(reference["pix2pixhd_global_rgb"]["state_dict"])
     for key in ("model.19.weight", "model.19.bias"):
         two[key] = two[key][:2]
@@ -95,22 +89,20 @@ def test_other_weight_files_are_told(cli: ModuleType, reference: dict[str, Any],
     with pytest.raises(
         OriginalWeightsError, match=r"two_net_G\.pth: translates 3 channels into 2\. Only label maps, RGB and"
     ):
-        cli.main(["--checkpoint", str(tmp_path / "two_net_G.pth"), "--input", "x"])
+        translate("--checkpoint", str(tmp_path / "two_net_G.pth"), "--input", "x")
     with pytest.raises(
         ConfigError, match=r"latest_net_G\.pth: data\.n_classes is 0 by the shapes of its weights, not 4"
     ):
-        cli.main(["--checkpoint", str(tmp_path / "latest_net_G.pth"), "--input", "x", "data.n_classes=4"])
+        translate("--checkpoint", str(tmp_path / "latest_net_G.pth"), "--input", "x", "data.n_classes=4")
     with pytest.raises(
         ConfigError, match=r"generator\.scale is 1\.0 by the shapes of its weights, not 4\.0\. Remove the"
     ):
-        cli.main(["--checkpoint", str(tmp_path / "latest_net_G.pth"), "--input", "x", "generator.scale=4"])
+        translate("--checkpoint", str(tmp_path / "latest_net_G.pth"), "--input", "x", "generator.scale=4")
     with pytest.raises(DataError, match=r"latest_net_G\.pth: names no data set\. Name a folder"):
-        cli.main(["--checkpoint", str(tmp_path / "latest_net_G.pth")])
+        translate("--checkpoint", str(tmp_path / "latest_net_G.pth"))
 
 
-def test_an_original_for_grey_images_translates_them(
-    cli: ModuleType, reference: dict[str, Any], tmp_path: Path
-) -> None:
+def test_an_original_for_grey_images_translates_them(reference: dict[str, Any], tmp_path: Path) -> None:
     weights = dict(reference["pix2pixhd_global_rgb"]["state_dict"])
     weights["model.1.weight"] = weights["model.1.weight"].sum(dim=1, keepdim=True)
     for key in ("model.19.weight", "model.19.bias"):
@@ -119,7 +111,7 @@ def test_an_original_for_grey_images_translates_them(
     grey = np.random.default_rng(0).integers(0, 255, (32, 32), np.uint8)
     save_image(tmp_path / "in" / "x.png", grey)
     arguments = ["--checkpoint", str(tmp_path / "latest_net_G.pth"), "--input", str(tmp_path / "in")]
-    cli.main([*arguments, "--output", str(tmp_path / "out")])
+    translate(*arguments, "--output", str(tmp_path / "out"))
     source = torch.from_numpy(grey).view(1, 1, 32, 32).float() / 127.5 - 1
     expected = images_to_uint8(original_forward(weights, source))[0]
     found = read_rgb(tmp_path / "out" / "x.png")

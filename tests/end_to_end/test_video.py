@@ -45,11 +45,6 @@ def arguments(run_folder: Path, clip: Path) -> list[str]:
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
-    return CommandLine(monkeypatch, capsys)
-
-
-@pytest.fixture
 def negative(monkeypatch: pytest.MonkeyPatch) -> list[Batch]:
     """A network that makes the negative of each frame, and the list of the batches that it got."""
     batches: list[Batch] = []
@@ -324,18 +319,18 @@ def test_a_full_disk_is_named(
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_options_of_images_are_refused(
-    arguments: list[str], options: list[str], message: str, command: CommandLine
+    arguments: list[str], options: list[str], message: str, command_line: CommandLine
 ) -> None:
-    (line,) = command.refusal(translation_script().main, *arguments, *options)
+    (line,) = command_line.refusal(translation_script().main, *arguments, *options)
     assert message in line
 
 
-def test_frames_are_of_a_video(run_folder: Path, tmp_path: Path, command: CommandLine) -> None:
+def test_frames_are_of_a_video(run_folder: Path, tmp_path: Path, command_line: CommandLine) -> None:
     save_image(tmp_path / "a.png", np.zeros((32, 32, 3), np.uint8))
     given = ["--checkpoint", str(run_folder), "--frames", str(tmp_path / "frames")]
     with pytest.raises(DataError, match=r"--frames: keeps the frames of a video\. Name a video with --input"):
         translate(*given, "--input", str(tmp_path / "a.png"))
-    assert "--frames needs --input" in command.refusal(translation_script().main, *given)[0]
+    assert "--frames needs --input" in command_line.refusal(translation_script().main, *given)[0]
 
 
 def test_networks_of_label_maps_translate_no_video(tiny_run: Path, clip: Path) -> None:
@@ -350,10 +345,10 @@ def test_one_process_translates_a_video(arguments: list[str]) -> None:
 
 
 def test_without_the_package_av_one_line_names_the_command(
-    arguments: list[str], clip: Path, monkeypatch: pytest.MonkeyPatch, command: CommandLine
+    arguments: list[str], clip: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine
 ) -> None:
     monkeypatch.setitem(sys.modules, "av", None)
-    (line,) = command.refusal(translation_script().main, *arguments)
+    (line,) = command_line.refusal(translation_script().main, *arguments)
     assert line == (
         f"error: --input {clip}: reading video needs av, which is not installed: "
         'python -m pip install --editable ".[video]"'

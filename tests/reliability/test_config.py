@@ -81,15 +81,11 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
 
 @pytest.mark.parametrize(("content", "problems"), FILES.values(), ids=FILES.keys())
 def test_each_problem_of_a_file_is_told_in_a_line(
-    content: str | bytes,
-    problems: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    content: str | bytes, problems: list[str], tmp_path: Path, command_line: CommandLine
 ) -> None:
     path = tmp_path / "c.yaml"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    lines = CommandLine(monkeypatch, capsys).refusal(train.main, "--config", str(path), "--print-config")
+    lines = command_line.refusal(train.main, "--config", str(path), "--print-config")
     assert len(lines) == len(problems), lines
     for line, problem in zip(lines, problems, strict=True):
         assert re.search(problem, line), line
@@ -114,15 +110,11 @@ SOUND: dict[str, tuple[str | bytes, str]] = {
 
 @pytest.mark.parametrize(("content", "printed"), SOUND.values(), ids=SOUND.keys())
 def test_what_is_unusual_but_sound_is_read_as_it_looks(
-    content: str | bytes,
-    printed: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    content: str | bytes, printed: str, tmp_path: Path, command_line: CommandLine
 ) -> None:
     path = tmp_path / "c.yaml"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    code, out, err = CommandLine(monkeypatch, capsys).run(train.main, "--config", str(path), "--print-config")
+    code, out, err = command_line.run(train.main, "--config", str(path), "--print-config")
     assert (code, err) == (0, "")
     assert re.search(printed, out, re.DOTALL), out
 
@@ -152,15 +144,11 @@ OVERRIDES: dict[str, tuple[list[str], list[str]]] = {
 
 @pytest.mark.parametrize(("overrides", "problems"), OVERRIDES.values(), ids=OVERRIDES.keys())
 def test_each_problem_of_the_command_line_is_told_in_a_line(
-    overrides: list[str],
-    problems: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    overrides: list[str], problems: list[str], tmp_path: Path, command_line: CommandLine
 ) -> None:
     path = tmp_path / "c.yaml"
     path.write_text("{}")
-    lines = CommandLine(monkeypatch, capsys).refusal(train.main, "--config", str(path), "--print-config", *overrides)
+    lines = command_line.refusal(train.main, "--config", str(path), "--print-config", *overrides)
     assert len(lines) == len(problems), lines
     for line, problem in zip(lines, problems, strict=True):
         assert re.search(problem, line), line
@@ -178,17 +166,11 @@ def test_each_problem_of_the_command_line_is_told_in_a_line(
     ids=["the last wins", "after --", "equals sign in a value", "whole section", "list"],
 )
 def test_overrides_of_every_form_work(
-    overrides: list[str],
-    printed: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    overrides: list[str], printed: str, tmp_path: Path, command_line: CommandLine
 ) -> None:
     path = tmp_path / "c.yaml"
     path.write_text("{}")
-    code, out, err = CommandLine(monkeypatch, capsys).run(
-        train.main, "--config", str(path), "--print-config", *overrides
-    )
+    code, out, err = command_line.run(train.main, "--config", str(path), "--print-config", *overrides)
     assert (code, err) == (0, "")
     assert re.search(printed, out, re.DOTALL), out
 
@@ -217,7 +199,7 @@ def test_overrides_of_every_form_work(
     ],
 )
 def test_a_mistake_in_an_option_is_told_in_a_line(
-    tool: str, arguments: list[str], problem: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tool: str, arguments: list[str], problem: str, command_line: CommandLine
 ) -> None:
     main = {
         "train": train.main,
@@ -227,7 +209,7 @@ def test_a_mistake_in_an_option_is_told_in_a_line(
         "convert": convert_data.main,
         "export": export.main,
     }[tool]
-    lines = CommandLine(monkeypatch, capsys).refusal(main, *arguments)
+    lines = command_line.refusal(main, *arguments)
     assert len(lines) == 1
     assert re.search(problem, lines[0]), lines
 
@@ -245,7 +227,7 @@ def refuse_to_open(*_: object, **__: object) -> None:
     ],
 )
 def test_a_file_that_cannot_be_had_is_told(
-    kind: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    kind: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine
 ) -> None:
     (tmp_path / "demo.yaml").touch()
     path = tmp_path / "dmeo.yaml"
@@ -254,16 +236,14 @@ def test_a_file_that_cannot_be_had_is_told(
     elif kind == "unreadable":  # by monkeypatch, since root may read everything
         path.touch()
         monkeypatch.setattr(Path, "open", refuse_to_open)
-    lines = CommandLine(monkeypatch, capsys).refusal(train.main, "--config", str(path), "--print-config")
+    lines = command_line.refusal(train.main, "--config", str(path), "--print-config")
     assert len(lines) == 1
     assert re.search(problem, lines[0]), lines
 
 
-def test_more_problems_than_a_reader_bears_are_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_more_problems_than_a_reader_bears_are_counted(tmp_path: Path, command_line: CommandLine) -> None:
     path = tmp_path / "c.yaml"
     path.write_text("".join(f"key{number}: 1\n" for number in range(30)))
-    lines = CommandLine(monkeypatch, capsys).refusal(train.main, "--config", str(path), "--print-config")
+    lines = command_line.refusal(train.main, "--config", str(path), "--print-config")
     assert len(lines) == 11
     assert lines[-1] == "error: and 20 more"

@@ -26,11 +26,6 @@ ROOT = Path(__file__).parents[2]
 DEADLINE_S = 300.0  # the machine may be busy
 
 
-@pytest.fixture
-def command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
-    return CommandLine(monkeypatch, capsys)
-
-
 def refusal(command_line: CommandLine, config: Path, *overrides: str) -> str:
     lines = command_line.refusal(train.main, "--config", str(config), *overrides)
     assert len(lines) == 1, lines

@@ -1,8 +1,6 @@
 """Row 11: label maps whose pixels are no classes."""
 
-import io
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +14,8 @@ from data.checks.checking import Check
 from data.paired_folders import PairedFolders
 from data.preprocessing import Preprocessing
 from tests.conftest import save_image
-from tests.reliability.images import png
-from utils.cli import run_entry_point
+from tests.reliability.command_line import CommandLine
+from tests.reliability.images import encoded, png
 
 pytestmark = pytest.mark.row(11)
 
@@ -39,12 +37,6 @@ def palette(ids: np.ndarray) -> Image.Image:
     image.putpalette([200, 100, 50] * 256)
     image.putdata(ids.ravel().tolist())
     return image
-
-
-def encoded(image: Image.Image, image_format: str = "PNG") -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, format=image_format)
-    return buffer.getvalue()
 
 
 def layout_of(root: Path, content: bytes, ignore_id: int | None = None) -> PairedFolders:
@@ -120,19 +112,12 @@ def test_all_that_stands_against_a_label_is_told_together(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_training_ends_in_one_line(
-    tiny_config: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    workers: int,
-) -> None:
+def test_training_ends_in_one_line(tiny_config: Path, tmp_path: Path, command_line: CommandLine, workers: int) -> None:
     for name in "abcdef":
         save_image(tmp_path / "pairs" / "train_label" / f"{name}.png", IDS)
         save_image(tmp_path / "pairs" / "train_img" / f"{name}.png", np.zeros((32, 32, 3), dtype=np.uint8))
     (tmp_path / "pairs" / "train_label" / "f.png").write_bytes(encoded(with_id(200)))
     data = ["data.layout=paired_folders", f"data.root={tmp_path / 'pairs'}", "data.n_classes=4"]
     more = ["data.instance_edges=false", f"data.workers={workers}", "train.max_steps=6"]
-    monkeypatch.setattr(sys, "argv", ["train.py", "--config", str(tiny_config), *data, *more])
-    assert run_entry_point(train.main) == 2
-    assert re.fullmatch(rf"error: .*train_label/f\.png: {pixel(200)}.*\n", capsys.readouterr().err)
+    (line,) = command_line.refusal(train.main, "--config", str(tiny_config), *data, *more)
+    assert re.fullmatch(rf"error: .*train_label/f\.png: {pixel(200)}.*", line)

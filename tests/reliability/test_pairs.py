@@ -2,7 +2,6 @@
 
 import os
 import re
-import sys
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
@@ -20,8 +19,8 @@ from data.preprocessing import Preprocessing
 from data.sampler import SampleKey
 from data.side_by_side import SideBySide
 from tests.conftest import save_image
+from tests.reliability.command_line import CommandLine
 from tools.check_data import __main__ as check_data
-from utils.cli import run_entry_point
 
 pytestmark = pytest.mark.row(12)
 
@@ -114,7 +113,7 @@ UNMATCHED: dict[str, tuple[Callable[[Path], None], list[str]]] = {
 
 @pytest.mark.parametrize("name", UNMATCHED)
 def test_pairs_that_do_not_match_are_told_before_training(
-    tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+    tiny_config: Path, tmp_path: Path, command_line: CommandLine, name: str
 ) -> None:
     make, reasons = UNMATCHED[name]
     root = tmp_path / "pairs"
@@ -125,15 +124,12 @@ def test_pairs_that_do_not_match_are_told_before_training(
     assert all(re.search(reason, problem) for reason, problem in zip(reasons, error.value.problems, strict=True))
 
     settings = ["data.layout=paired_folders", f"data.root={root}", "data.instance_edges=false"]
-    monkeypatch.setattr(sys, "argv", ["train.py", "--config", str(tiny_config), *settings])
-    assert run_entry_point(train.main) == 2
-    assert capsys.readouterr().err.splitlines() == [f"error: {error.value}"]
+    assert command_line.refusal(train.main, "--config", str(tiny_config), *settings) == [f"error: {error.value}"]
     assert not (tmp_path / "runs" / "tiny").exists() or not list((tmp_path / "runs" / "tiny").glob("*.pt"))
 
-    with pytest.raises(SystemExit):
-        check_data.main(["--config", str(tiny_config), *settings])
-    out = capsys.readouterr().out.splitlines()
-    assert set(error.value.problems) <= set(out)
+    code, out, _ = command_line.run(check_data.main, "--config", str(tiny_config), *settings)
+    assert code == 2
+    assert set(error.value.problems) <= set(out.splitlines())
 
 
 def test_many_are_told_in_short_and_by_check_data_in_full(tmp_path: Path) -> None:
@@ -260,17 +256,12 @@ def test_halves_of_odd_width_and_names_that_come_twice(tmp_path: Path) -> None:
         SideBySide(folder=tmp_path, a_to_b=True)
 
 
-def test_fewer_samples_than_a_batch(
-    tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fewer_samples_than_a_batch(tiny_config: Path, tmp_path: Path, command_line: CommandLine) -> None:
     fill(tmp_path / "pairs")
     settings = ["data.layout=paired_folders", f"data.root={tmp_path / 'pairs'}", "data.instance_edges=false"]
-    monkeypatch.setattr(sys, "argv", ["train.py", "--config", str(tiny_config), *settings, "train.batch_size=4"])
-    assert run_entry_point(train.main) == 2
-    expected = (
-        r"error: the train split has 3 samples, fewer than train\.batch_size x processes = 4: lower train\.batch_size\n"
-    )
-    assert re.fullmatch(expected, capsys.readouterr().err)
+    (line,) = command_line.refusal(train.main, "--config", str(tiny_config), *settings, "train.batch_size=4")
+    expected = "the train split has 3 samples, fewer than train.batch_size x processes = 4: lower train.batch_size"
+    assert line == f"error: {expected}"
 
 
 def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
