@@ -1,7 +1,9 @@
-"""The measured cases: configurations at full size and small, and batches for them."""
+"""The measured cases: configurations at full size and small, and batches for them; the command lines that name them."""
 
+import argparse
 import os
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,13 +36,8 @@ class Case:
 
     def config(self, *settings: str) -> Config:
         """Return the configuration with further settings."""
-        common = [
-            "data.layout=paired_folders",
-            "data.root=.",
-            f"data.n_classes={N_CLASSES}",
-            "data.instance_edges=true",
-        ]
-        common += ["data.preprocess=none", *self.settings, *settings]
+        common = ["data.layout=paired_folders", "data.root=.", f"data.n_classes={N_CLASSES}", "data.preprocess=none"]
+        common += ["data.instance_edges=true", *self.settings, *settings]
         use_random_vgg19()
         return config_from_dict(config_to_dict(Config()), self.name, common)
 
@@ -52,6 +49,21 @@ class Case:
         photo = torch.randint(256, (size[0], 3, *size[2:]), dtype=torch.uint8, generator=generator)
         names = tuple(str(number) for number in range(self.batch_size))
         return Batch(names, labels, labels.int(), photo).to(device)
+
+
+def command_line(description: str | None, cases: Sequence[Case], serve: Sequence[str]) -> argparse.ArgumentParser:
+    """Return a parser of --device, --repeats, --case, and --serve, by which a benchmark starts processes of its own.
+
+    serve: names of the arguments of --serve.
+    """
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=description, formatter_class=raw)
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument("--repeats", type=int, default=3)
+    names = [case.name for case in cases]
+    parser.add_argument("--case", nargs="*", choices=names, metavar="NAME", help="default: all cases of the device")
+    parser.add_argument("--serve", nargs=len(serve), metavar=tuple(serve), help=argparse.SUPPRESS)
+    return parser
 
 
 def use_random_vgg19() -> None:

@@ -19,9 +19,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from bench.measure import median, median_ratio
-from bench.reference_loader import LabelMapFolders, SideBySideFiles, reference_batches
-from bench.report import write_report
+from bench.measure import median, median_ratio, write_report
+from bench.references import LabelMapFolders, SideBySideFiles, reference_batches
 from configs import build, sample_cache
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config

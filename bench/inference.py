@@ -3,7 +3,6 @@
 python -m bench.inference [--repeats N] [--case NAME …]
 """
 
-import argparse
 import sys
 import tempfile
 from pathlib import Path
@@ -14,11 +13,9 @@ import torch
 from PIL import Image
 from torch import nn
 
-from bench.cases import N_CLASSES, SPADE, Case
-from bench.comparison import Side, Workload, compare
-from bench.measure import Work, count_flop
-from bench.processes import serve
-from bench.report import write_report
+from bench.cases import N_CLASSES, SPADE, Case, command_line
+from bench.measure import Work, count_flop, write_report
+from bench.processes import Side, Workload, compare, serve
 from configs import build
 from configs.load import config_to_dict
 from data.batch import Batch
@@ -169,13 +166,8 @@ def flop_of_image(case: Case) -> int:
 
 def main() -> None:
     """Measure according to the command line, and write the report."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--repeats", type=int, default=3)
     cases = {case.name: case for case in [*CPU_CASES, *GPU_CASES]}
-    parser.add_argument("--case", nargs="*", choices=cases, metavar="NAME", help="default: all cases of the device")
-    parser.add_argument("--serve", nargs=4, metavar=("CASE", "SIDE", "DEVICE", "FOLDER"), help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments = command_line(__doc__, list(cases.values()), ("CASE", "SIDE", "DEVICE", "FOLDER")).parse_args()
     if arguments.serve:
         name, side, device_name, folder = arguments.serve
         serve_translation(cases[name], side, torch.device(device_name), Path(folder))

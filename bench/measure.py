@@ -1,14 +1,15 @@
-"""Timing in turns, of which the median counts, beside the speed that the machine reaches at a plain convolution."""
+"""Timing in turns, of which the median counts; the speed of a plain convolution; reports with the machine's facts."""
 
 import gc
+import json
 import platform
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +17,7 @@ import torchvision
 from torch.utils.flop_counter import FlopCounterMode
 
 Work = Callable[[], object]
+RESULTS = Path(__file__).parent / "results"
 
 
 def synchronize(device: torch.device) -> None:
@@ -104,29 +106,16 @@ def convolution_rate(device: torch.device, dtype: torch.dtype, *, repeats: int =
     return n_calls * 2 * weight.numel() * n_images * 64 * 64 / seconds
 
 
-@dataclass(frozen=True)
-class Surroundings:
-    """The machine, the versions and the commit of a measurement."""
-
-    device: str
-    threads: int
-    torch_version: str
-    torchvision_version: str
-    python_version: str
-    commit: str
-
-    @classmethod
-    def here(cls, device: torch.device) -> "Surroundings":
-        """Return those of this process."""
-        name = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
-        return cls(
-            device=name,
-            threads=torch.get_num_threads(),
-            torch_version=torch.__version__,
-            torchvision_version=torchvision.__version__,
-            python_version=platform.python_version(),
-            commit=_commit(),
-        )
+def surroundings(device: torch.device) -> dict[str, Any]:
+    """Return the machine, the versions and the commit of a measurement in this process."""
+    return {
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
+        "threads": torch.get_num_threads(),
+        "torch_version": torch.__version__,
+        "torchvision_version": torchvision.__version__,
+        "python_version": platform.python_version(),
+        "commit": _commit(),
+    }
 
 
 def _processor() -> str:
@@ -143,3 +132,44 @@ def _commit() -> str:
 
     changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/results", ":!*.md")
     return (git("rev-parse", "--short", "HEAD") or "unknown") + ("-dirty" if changed else "")
+
+
+def write_report(name: str, device: torch.device, rows: Sequence[dict[str, Any]], results: Path = RESULTS) -> Path:
+    """Write RESULTS/NAME_DEVICE.json, and print the rows as a Markdown table with the columns of the first row.
+
+    Earlier rows of the same device, versions and commit stay in the file, before these.
+    """
+    path = results / f"{name}_{device.type}.json"
+    if not rows:  # nothing fitted the device
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    here = surroundings(device)
+    earlier = json.loads(path.read_text()) if path.is_file() else {}
+    if earlier.get("surroundings") == here:
+        new = [_identity(row) for row in rows]
+        rows = [*(row for row in earlier["rows"] if _identity(row) not in new), *rows]
+    path.write_text(json.dumps({"surroundings": here, "rows": list(rows)}, indent=2) + "\n")
+    print(f"\n{name}: {here['device']}, torch {here['torch_version']}, commit {here['commit']}\n")
+    print(markdown_table(rows))
+    return path
+
+
+def _identity(row: dict[str, Any]) -> list[Any]:
+    """Return the values that identify a row: strings and integers, not the figures."""
+    return [value for value in row.values() if isinstance(value, str | int)]
+
+
+def markdown_table(rows: Sequence[dict[str, Any]]) -> str:
+    """Return rows of equal keys as a Markdown table."""
+    columns = list(rows[0])
+    lines = [columns, ["---"] * len(columns), *([_cell(row[column]) for column in columns] for row in rows)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _cell(value: object) -> str:
+    """Return a figure as text; of several runs, which are in a list, their mean and half of their range."""
+    if isinstance(value, list) and len(value) > 1:
+        return f"{statistics.mean(value):.3g} ± {(max(value) - min(value)) / 2:.1g}"
+    if isinstance(value, list):
+        return "".join(map(_cell, value))
+    return f"{value:.3g}" if isinstance(value, float) else "" if value is None else str(value)

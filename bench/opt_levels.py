@@ -11,8 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench.measure import median
-from bench.report import write_report
+from bench.measure import median, write_report
 from utils.device import choose_device
 
 

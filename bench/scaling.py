@@ -1,13 +1,12 @@
 """Growth of a training step's time and memory with pixels, batch size and processes.
 
-python -m bench.scaling [--repeats N]
+python -m bench.scaling [--repeats N] [--memory]
 
 Arithmetic grows with pixels times batch size, and time should grow with it. Memory is a constant for weights, gradients
 and Adam's moments, plus activations, which should grow by the same GiB for every further megapixel. Two processes that
-share the cores of one should train on as many images per second.
+share the cores of one should train on as many images per second. --memory measures steps at full size instead.
 """
 
-import argparse
 import os
 import subprocess
 import sys
@@ -18,10 +17,9 @@ from typing import Any
 
 import torch
 
-from bench.cases import SMALL, Case
-from bench.measure import count_flop, forget_cache, median, median_ratio
+from bench.cases import SMALL, Case, command_line
+from bench.measure import count_flop, forget_cache, median, median_ratio, write_report
 from bench.processes import Timed, time_processes
-from bench.report import write_report
 from bench.train_step import make_side, serve_step
 from utils.device import choose_device
 
@@ -30,6 +28,11 @@ SIZES = [(128, 128), (256, 256), (512, 512), (1024, 512)]
 CASES = [
     *(Case(f"{width}x{height}", height, width, settings=tuple(SMALL)) for width, height in SIZES),
     Case("256x256, batch 8", 256, 256, batch_size=8, settings=tuple(SMALL)),
+]
+LOCAL = ("generator.name=local", "generator.base_channels=32", "discriminator.n_scales=3")
+FULL_SIZE = [
+    *(Case(f"global, 1024x512, batch {n}", 512, 1024, batch_size=n) for n in (1, 2, 4)),
+    Case("local enhancer, 2048x1024, batch 1", 1024, 2048, settings=LOCAL),
 ]
 STEPS, ROUNDS = 20, 2
 
@@ -107,22 +110,43 @@ def process_rows(turns: dict[int, list[tuple[float, float]]]) -> list[dict[str, 
     ]
 
 
+def memory_row(case: Case, command: list[str]) -> dict[str, Any]:
+    """Return the peak memory of a case's step, without and with checkpointing; None where it does not fit the device.
+
+    command: to which the names of case and side are added.
+    """
+    case.config()  # makes the file of VGG's weights
+    row: dict[str, Any] = {"case": case.name}
+    for side in ("default", "default, checkpointing"):  # one after the other: both at once need the memory of both
+        try:
+            row[f"{side}: GiB"] = time_processes({side: [*command, case.name, side]}, repeats=1)[side].answer
+        except RuntimeError as error:
+            print(f"{case.name}, {side}: {error}", flush=True)
+            row[f"{side}: GiB"] = None
+    return row
+
+
 def main() -> None:
     """Measure according to the command line, and write the report."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--serve", metavar="CASE", help=argparse.SUPPRESS)
+    parser = command_line(__doc__, [*CASES, *FULL_SIZE], ("CASE", "SIDE"))
+    parser.add_argument("--memory", action="store_true", help="the peak of steps at full size, by size and batch")
     arguments = parser.parse_args()
     device = choose_device(arguments.device)
     if arguments.serve:
-        serve_step(next(case for case in CASES if case.name == arguments.serve), "default", device)
+        name, side = arguments.serve
+        serve_step(next(case for case in [*CASES, *FULL_SIZE] if case.name == name), side, device)
         return
+    chosen = [
+        case for case in (FULL_SIZE if arguments.memory else CASES) if case.name in (arguments.case or [case.name])
+    ]
     command = [sys.executable, "-m", "bench.scaling", "--device", device.type, "--serve"]
-    flop = {case.name: count_flop(make_side(case, "default", device)) for case in CASES}
+    if arguments.memory:
+        write_report("memory", device, [memory_row(case, command) for case in chosen])
+        return
+    flop = {case.name: count_flop(make_side(case, "default", device)) for case in chosen}
     forget_cache(device)
-    timed = time_cases({case.name: [*command, case.name] for case in CASES}, device, arguments.repeats)
-    write_report("scaling", device, growth_rows(timed, flop, CASES))
+    timed = time_cases({case.name: [*command, case.name, "default"] for case in chosen}, device, arguments.repeats)
+    write_report("scaling", device, growth_rows(timed, flop, chosen))
     if device.type == "cpu":
         turns: dict[int, list[tuple[float, float]]] = {1: [], 2: []}
         for _ in range(ROUNDS):

@@ -3,7 +3,6 @@
 python -m bench.train_step [--repeats N] [--case NAME …]
 """
 
-import argparse
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,13 +10,10 @@ from typing import Any
 
 import torch
 
-from bench.cases import SMALL, SPADE, Case
-from bench.comparison import Side, Workload, compare
-from bench.measure import count_flop
-from bench.processes import serve
-from bench.reference_spade import ReferenceSpadeUpdate
-from bench.reference_update import ReferenceUpdate
-from bench.report import write_report
+from bench.cases import SMALL, SPADE, Case, command_line
+from bench.measure import count_flop, write_report
+from bench.processes import Side, Workload, compare, serve
+from bench.references import ReferenceSpadeUpdate, ReferenceUpdate
 from configs import build
 from configs.schema import Config
 from data.conditioning import images_to_float
@@ -38,7 +34,7 @@ GPU_CASES = [
     Case("small 128x128", 128, 128, settings=tuple(SMALL)),
     *(Case(f"SPADE 512x256, batch {n}", 256, 512, batch_size=n, settings=tuple(SPADE)) for n in (1, 4)),
 ]
-REFERENCES = {"reference": "amp.opt_level=O0", "reference, autocast": "amp.opt_level=O1"}
+REFERENCES = {"reference": ["amp.opt_level=O0"], "reference, autocast": ["amp.opt_level=O1"]}
 OURS: dict[str, list[str]] = {
     **{level: [f"amp.opt_level={level}"] for level in ("O0", "O2", "O3")},
     **{f"{level}, compiled": [f"amp.opt_level={level}", "train.compile=true"] for level in ("O0", "O2", "O3")},
@@ -46,6 +42,7 @@ OURS: dict[str, list[str]] = {
     "default, compiled": ["train.compile=true"],
     "default, checkpointing": ["train.activation_checkpointing=true"],
 }
+SETTINGS = REFERENCES | OURS
 CPU_SIDES = ["O0", "default", "default, checkpointing"]  # compiled sides on request: compiling takes a minute on a CPU
 GPU_SIDES = ["reference, autocast", *OURS]
 
@@ -62,17 +59,12 @@ def make_reference(config: Config, device: torch.device) -> ReferenceUpdate | Re
     autocast_dtype = None if dtype == torch.float32 else dtype
     if config.generator.name == "spade":
         return ReferenceSpadeUpdate(generator, discriminator, network, autocast_dtype)
-    return ReferenceUpdate(generator, discriminator, network, config.loss.l1, autocast_dtype)
-
-
-def settings_of(side: str) -> list[str]:
-    """Return the settings of a side that differ from the case's."""
-    return [REFERENCES[side]] if side in REFERENCES else OURS[side]
+    return ReferenceUpdate(generator, discriminator, network, autocast_dtype, l1=config.loss.l1)
 
 
 def make_side(case: Case, side: str, device: torch.device) -> Callable[[], object]:
     """Return a step of a side, from the maps of a batch on the device to the updated weights."""
-    config = case.config(*settings_of(side))
+    config = case.config(*SETTINGS[side])
     batch = case.batch(device)
     if side not in REFERENCES:
         step = METHODS[config.method.name](config, World(0, 1, device)).step
@@ -90,7 +82,7 @@ def serve_step(case: Case, side: str, device: torch.device) -> None:
     """
     torch.backends.cudnn.benchmark = True  # as in train.py and pix2pix
     if side not in REFERENCES:
-        build.prepare_device(case.config(*settings_of(side)), device)
+        build.prepare_device(case.config(*SETTINGS[side]), device)
     serve(lambda: make_side(case, side, device), device, warm_up=1 if device.type == "cpu" else 5)
 
 
@@ -103,33 +95,19 @@ def measure(case: Case, device: torch.device, repeats: int, sides: list[str]) ->
     case.config()  # makes the file of VGG's weights, which takes memory that would count as a side's
     flop = case.batch_size * count_flop(make_side(replace(case, batch_size=1), "O0", device))
     command = [sys.executable, "-m", "bench.train_step", "--serve", case.name]
-    started = {
-        side: Side([*command, side, str(device)], dtype_of(case, side, device), not side.startswith("O0"))
-        for side in sides
-    }
+    started = {}
+    for side in sides:
+        precision = choose_precision(case.config(*SETTINGS[side]).amp.opt_level, "auto", device)
+        started[side] = Side([*command, side, str(device)], precision.compute_dtype, not side.startswith("O0"))
     return compare(Workload(case.name, case.batch_size, flop), started, device, repeats)
-
-
-def dtype_of(case: Case, side: str, device: torch.device) -> torch.dtype:
-    """Return the dtype in which a side computes."""
-    return choose_precision(case.config(*settings_of(side)).amp.opt_level, "auto", device).compute_dtype
 
 
 def main() -> None:
     """Measure according to the command line, and write the report."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--repeats", type=int, default=3)
     cases = {case.name: case for case in [*CPU_CASES, *GPU_CASES]}
-    parser.add_argument("--case", nargs="*", choices=cases, metavar="NAME", help="default: all cases of the device")
-    parser.add_argument(
-        "--side",
-        nargs="*",
-        choices=GPU_SIDES,
-        metavar="NAME",
-        help=f"sides beside the reference: {'; '.join(GPU_SIDES)}; default on a CPU: {'; '.join(CPU_SIDES)}",
-    )
-    parser.add_argument("--serve", nargs=3, metavar=("CASE", "SIDE", "DEVICE"), help=argparse.SUPPRESS)
+    parser = command_line(__doc__, list(cases.values()), ("CASE", "SIDE", "DEVICE"))
+    sides_help = f"sides beside the reference: {'; '.join(GPU_SIDES)}; default on a CPU: {'; '.join(CPU_SIDES)}"
+    parser.add_argument("--side", nargs="*", choices=GPU_SIDES, metavar="NAME", help=sides_help)
     arguments = parser.parse_args()
     if arguments.serve:
         name, side, device_name = arguments.serve

@@ -6,8 +6,16 @@ import torch
 import torch.nn.functional as F
 
 import bench.measure
-from bench.measure import count_flop, forget_peak, median, median_ratio, peak_memory_bytes, time_alternating
-from bench.report import markdown_table, write_report
+from bench.measure import (
+    count_flop,
+    forget_peak,
+    markdown_table,
+    median,
+    median_ratio,
+    peak_memory_bytes,
+    time_alternating,
+    write_report,
+)
 from utils.cpu_memory import give_freed_memory_back
 
 CPU = torch.device("cpu")

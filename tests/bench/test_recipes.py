@@ -9,9 +9,8 @@ from torch import Tensor, nn
 
 import bench.judge
 from bench.judge import Judge
-from bench.recipes import Run
-from bench.report import markdown_table
-from bench.small_recipes import RECIPES, config_of, epochs_of
+from bench.measure import markdown_table
+from bench.recipes import RECIPES, Run, config_of, epochs_of
 from configs import build
 from data.facades.dataset import SyntheticFacades
 

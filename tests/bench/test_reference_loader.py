@@ -12,7 +12,7 @@ from torch import Tensor
 
 import bench.data
 from bench.data import BANDS, PAIRED, SIDE_BY_SIDE, samples_per_s, sides_of, write_bands
-from bench.reference_loader import LabelMapFolders, Maps, SideBySideFiles, reference_batches
+from bench.references import LabelMapFolders, Maps, SideBySideFiles, reference_batches
 from configs import build
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config

@@ -2,7 +2,7 @@
 
 import torch
 
-from bench.reference_update import ReferenceUpdate
+from bench.references import ReferenceUpdate
 from tests.training.methods.test_paired_update import make_pair, make_update, update_of
 
 

@@ -3,12 +3,11 @@
 import pytest
 import torch
 
-import bench.comparison
 import bench.data
+import bench.processes
 from bench.cases import Case
-from bench.comparison import Side, Workload, compare
 from bench.inference import COMPILED, CPU_CASES, GPU_CASES, level_of, sides_of
-from bench.processes import Timed
+from bench.processes import Side, Timed, Workload, compare
 from bench.scaling import growth_rows, process_rows
 
 CPU = torch.device("cpu")
@@ -18,10 +17,10 @@ def test_sides_are_compared_with_the_first_and_with_the_higher_convolution_rate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rates = iter([4e12, 2e12])  # before and after
-    monkeypatch.setattr(bench.comparison, "convolution_rate", lambda *_: next(rates))
+    monkeypatch.setattr(bench.processes, "convolution_rate", lambda *_: next(rates))
     first, other = Timed([4.0, 40.0, 4.0], 2.0), Timed([1.0, 10.0, 2.0], 3.0)
     timed = [("reference", first, first), ("ours", other, first)]
-    monkeypatch.setattr(bench.comparison, "time_against_first", lambda *_: timed)
+    monkeypatch.setattr(bench.processes, "time_against_first", lambda *_: timed)
     sides = {name: Side([], torch.float32) for name in ("reference", "ours")}
     reference, ours = compare(Workload("x", n_images=8, flop=4 * 10**12), sides, CPU, repeats=3)
     assert ours == {

@@ -22,9 +22,10 @@ KEYS = set(settings_by_key(Config()))
 SECTIONS = {key.partition(".")[0] for key in KEYS}
 MODULES = [path.stem for path in (ROOT / "tools").glob("*.py") if "run_entry_point" in path.read_text()]
 MODULES += [f"{path.parent.name}.__main__" for path in (ROOT / "tools").glob("*/__main__.py")]
-OF_OTHERS = {  # options of torchrun, tensorboard, pip, git and http.server
+OF_OTHERS = {  # options of torchrun, tensorboard, pip, git, http.server and the bench
     *("--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--max-restarts"),
     *("--bind", "--directory"),
+    "--memory",  # of bench.scaling
     *("--signals-to-handle", "--logdir", "--editable", "--requeue", "--open-mode", "--signal", "--standalone"),
 }
 OF_FILES = {".md", ".py", ".yaml", ".txt", ".pt", ".pt2", ".onnx", ".safetensors", ".json", ".jsonl", ".png", ".html"}

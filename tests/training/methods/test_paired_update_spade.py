@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Adam
 
-from bench.reference_spade import ReferenceSpadeUpdate
+from bench.references import ReferenceSpadeUpdate
 from data.conditioning import instance_edges, one_hot
 from losses.adversarial import AdversarialLoss
 from losses.feature_matching import match_features

@@ -1,0 +1,230 @@
+"""Plain loaders and updates in the manner of the originals, with which this project is compared.
+
+Loaders: Pillow decodes and resizes, torchvision converts to floats, and a DataLoader with the same number of processes
+delivers them in the range of the networks, [-1, 1]. Samples are endless, so that the start of processes at a new epoch
+does not count. Updates: float32, contiguous, eager, Adam without fusion, on this project's networks, so that both sides
+compute the same.
+"""
+
+import random
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+import torchvision.transforms.functional as TF
+from PIL import Image
+from torch import Tensor, nn
+from torch.optim import Adam
+from torch.utils.data import DataLoader, Dataset, RandomSampler
+
+from losses.perceptual import LAYER_WEIGHTS
+from models.patch_discriminator import DiscriminatorOutput, MultiscalePatchDiscriminator, PatchDiscriminator
+
+Maps = dict[str, Tensor]
+Outputs = list[DiscriminatorOutput]
+
+FORMATS = ("PNG", "JPEG")
+
+
+class LabelMapFolders(Dataset[Maps]):
+    """pix2pixHD's folders at its `scale_width`: ROOT/train_label, train_inst, train_img, partners by sorted names."""
+
+    def __init__(self, root: Path, width: int) -> None:
+        folders = [root / f"train_{kind}" for kind in ("label", "inst", "img")]
+        self._samples = list(zip(*(sorted(folder.iterdir()) for folder in folders), strict=True))
+        self._width = width
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def __getitem__(self, index: int) -> Maps:
+        """Return label (1, H, W) float ids, inst (1, H, W) integer ids, image (3, H, W) in [-1, 1]."""
+        label, instances, photo = (Image.open(path, formats=FORMATS) for path in self._samples[index])
+        flips = random.random() < 0.5
+        return {
+            "label": TF.to_tensor(self._place(label, Image.Resampling.NEAREST, flips)) * 255,
+            "inst": TF.to_tensor(self._place(instances, Image.Resampling.NEAREST, flips)),
+            "image": _normalized(self._place(photo.convert("RGB"), Image.Resampling.BICUBIC, flips)),
+        }
+
+    def _place(self, image: Image.Image, resampling: Image.Resampling, flips: bool) -> Image.Image:
+        height = self._width * image.height // image.width
+        return _flipped(image.resize((self._width, height), resampling), flips)
+
+
+class SideBySideFiles(Dataset[Maps]):
+    """pix2pix's files at its `resize_and_crop`: each half resized to a square, cut to a smaller one."""
+
+    def __init__(self, folder: Path, load_size: int, crop_size: int) -> None:
+        self._paths = sorted(folder.iterdir())
+        self._load_size = load_size
+        self._crop_size = crop_size
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __getitem__(self, index: int) -> Maps:
+        """Return A and B, (3, H, W) in [-1, 1]."""
+        pair = Image.open(self._paths[index], formats=FORMATS).convert("RGB")
+        middle = pair.width // 2
+        halves = {"A": (0, 0, middle, pair.height), "B": (middle, 0, pair.width, pair.height)}
+        left, top = (random.randint(0, self._load_size - self._crop_size) for _ in range(2))
+        flips = random.random() < 0.5
+        box, size = (left, top, left + self._crop_size, top + self._crop_size), (self._load_size, self._load_size)
+        return {
+            name: _normalized(_flipped(pair.crop(half).resize(size, Image.Resampling.BICUBIC).crop(box), flips))
+            for name, half in halves.items()
+        }
+
+
+def reference_batches(dataset: Dataset[Any], n_samples: int, n_workers: int) -> Generator[Maps]:
+    """Yield batches of one sample in random order, without end. n_samples: of the data set."""
+    sampler = RandomSampler(dataset, num_samples=n_samples * 10**6)  # type: ignore[arg-type]
+    yield from DataLoader(dataset, sampler=sampler, num_workers=n_workers)
+
+
+def _flipped(image: Image.Image, flips: bool) -> Image.Image:
+    return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if flips else image
+
+
+def _normalized(image: Image.Image) -> Tensor:
+    return TF.normalize(TF.to_tensor(image), [0.5] * 3, [0.5] * 3)
+
+
+@dataclass
+class Networks:
+    """Networks and optimizers of an update. vgg: returns a list of features; None for no perceptual loss."""
+
+    generator: nn.Module
+    discriminator: nn.Module
+    vgg: nn.Module | None
+    autocast_dtype: torch.dtype | None = None
+    learning_rates: tuple[float, float] = (2e-4, 2e-4)
+    betas: tuple[float, float] = (0.5, 0.999)
+
+    def __post_init__(self) -> None:
+        settings: dict[str, Any] = {"betas": self.betas, "foreach": False, "fused": False}
+        of_generator, of_discriminator = self.learning_rates
+        self.generator_optimizer = Adam(self.generator.parameters(), lr=of_generator, **settings)
+        self.discriminator_optimizer = Adam(self.discriminator.parameters(), lr=of_discriminator, **settings)
+
+    def _autocast(self, device: torch.device) -> torch.autocast:
+        return torch.autocast(device.type, dtype=self.autocast_dtype, enabled=self.autocast_dtype is not None)
+
+    def _vgg_loss(self, fake: Tensor, target: Tensor) -> Tensor | None:
+        if self.vgg is None:
+            return None
+        pairs = zip(self.vgg(fake), self.vgg(target), LAYER_WEIGHTS, strict=True)
+        return 10 * torch.stack([weight * F.l1_loss(f, t.detach()) for f, t, weight in pairs]).sum()
+
+
+@dataclass
+class ReferenceUpdate(Networks):
+    """pix2pixHD's update: three passes of the discriminator, which gets source and image concatenated.
+
+    The generator's loss has gradients in the discriminator too.
+    """
+
+    l1: float = 0.0
+
+    def step(self, source: Tensor, target: Tensor) -> None:
+        """Update both networks on a source, (N, C, H, W), and a target, (N, 3, H, W)."""
+        with self._autocast(source.device):
+            fake = self.generator(source)
+            fake_for_d = self._discriminate(source, fake.detach())
+            real = self._discriminate(source, target)
+            fake_for_g = self._discriminate(source, fake)
+            d_loss = 0.5 * (_lsgan(fake_for_d, 0.0) + _lsgan(real, 1.0))
+            g_loss = _lsgan(fake_for_g, 1.0) + 10 * _feature_matching(fake_for_g, real, averages_layers=True)
+            if (vgg_loss := self._vgg_loss(fake, target)) is not None:
+                g_loss = g_loss + vgg_loss
+            if self.l1:
+                g_loss = g_loss + self.l1 * F.l1_loss(fake, target)
+        _step(self.generator_optimizer, g_loss)
+        _step(self.discriminator_optimizer, d_loss)
+
+    def _discriminate(self, source: Tensor, image: Tensor) -> Outputs:
+        """Return the discriminator's outputs for source and image, concatenated."""
+        x = torch.cat([source, image], dim=1)
+        outputs, discriminator = [], cast(MultiscalePatchDiscriminator, self.discriminator)
+        scales = cast(list[PatchDiscriminator], discriminator.scales)
+        for level, scale in enumerate(scales):
+            x = discriminator.pool(x) if level else x
+            (first, activation), *inner = cast(list[nn.Sequential], scale.layers)
+            joined = cast(nn.Conv2d, first)
+            features = [activation(F.conv2d(x, joined.weight, joined.bias, joined.stride, joined.padding))]
+            for layer in inner:
+                features.append(layer(features[-1]))
+            outputs.append(DiscriminatorOutput(features, scale.head(features[-1])))
+        return outputs
+
+
+@dataclass
+class ReferenceSpadeUpdate(Networks):
+    """SPADE's update: the generator steps first.
+
+    The discriminator then steps on a second translation, of the new generator (Park et al. 2019; a recorded training of
+    the original has the same losses and weights).
+    """
+
+    learning_rates: tuple[float, float] = (1e-4, 4e-4)
+    betas: tuple[float, float] = (0.0, 0.9)
+
+    def step(self, source: Tensor, target: Tensor) -> dict[str, Tensor]:
+        """Update both networks on a source, (N, C, H, W), and a target, (N, 3, H, W); return the losses, 0-d each."""
+        with self._autocast(source.device):
+            losses = self._generator_losses(source, target)
+        _step(self.generator_optimizer, torch.stack([*losses.values()]).sum())
+        with self._autocast(source.device):
+            of_discriminator = self._discriminator_losses(source, target)
+        _step(self.discriminator_optimizer, torch.stack([*of_discriminator.values()]).sum())
+        return losses | of_discriminator
+
+    def _generator_losses(self, source: Tensor, target: Tensor) -> dict[str, Tensor]:
+        fake = self.generator(source)
+        fakes, reals = self._discriminate(source, fake, target)
+        matching = 10 * _feature_matching(fakes, reals, averages_layers=False)
+        losses = {"GAN": -_mean(fakes, lambda logits: logits), "GAN_Feat": matching}
+        vgg_loss = self._vgg_loss(fake, target)
+        return losses if vgg_loss is None else losses | {"VGG": vgg_loss}
+
+    def _discriminator_losses(self, source: Tensor, target: Tensor) -> dict[str, Tensor]:
+        with torch.no_grad():
+            fake = self.generator(source)
+        fakes, reals = self._discriminate(source, fake, target)
+        return {
+            "D_Fake": _mean(fakes, lambda logits: F.relu(1 + logits)),
+            "D_real": _mean(reals, lambda logits: F.relu(1 - logits)),
+        }
+
+    def _discriminate(self, source: Tensor, fake: Tensor, real: Tensor) -> tuple[Outputs, Outputs]:
+        """Return the outputs for the fake and for the real images, which share a pass."""
+        scales = [scale.chunk(2) for scale in self.discriminator(source, torch.cat([fake, real]))]
+        return [fakes for fakes, _ in scales], [reals for _, reals in scales]
+
+
+def _lsgan(outputs: Outputs, aim: float) -> Tensor:
+    return torch.stack([F.mse_loss(scale.logits, torch.full_like(scale.logits, aim)) for scale in outputs]).sum()
+
+
+def _mean(outputs: Outputs, hinge: Callable[[Tensor], Tensor]) -> Tensor:
+    return torch.stack([hinge(scale.logits).mean() for scale in outputs]).mean()
+
+
+def _feature_matching(fakes: Outputs, reals: Outputs, *, averages_layers: bool) -> Tensor:
+    """Return the distance of the features, averaged over scales, and over layers (times 4) or summed over them."""
+    distances = [
+        F.l1_loss(fake, real.detach()) * (4 / len(of_fake.features) if averages_layers else 1) / len(fakes)
+        for of_fake, of_real in zip(fakes, reals, strict=True)
+        for fake, real in zip(of_fake.features, of_real.features, strict=True)
+    ]
+    return torch.stack(distances).sum()
+
+
+def _step(optimizer: Adam, loss: Tensor) -> None:
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
