@@ -8,7 +8,7 @@ from pathlib import Path
 
 from configs.original_options import OF_TRANSLATION, PAGE
 from utils.cli import ArgumentParser, run_entry_point, whole_number
-from utils.interrupts import handling_ctrl_c, leave_at_once
+from utils.signals import handling_ctrl_c, leave_at_once
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:

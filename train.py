@@ -6,7 +6,7 @@ from pathlib import Path
 
 from configs.original_options import OF_TRAINING, PAGE
 from utils.cli import ArgumentParser, OnlyOnce, run_entry_point
-from utils.interrupts import handling_ctrl_c, leave_at_once
+from utils.signals import handling_ctrl_c, leave_at_once
 
 
 def main(argv: Sequence[str]) -> None:

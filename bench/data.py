@@ -38,32 +38,16 @@ TURN_S = 0.4
 PAIRED = "paired_folders 2048x1024 -> 1024x512"
 SIDE_BY_SIDE = "side_by_side 2x 256x256 -> 286 -> 256"
 BANDS = "paired_folders 4 bands of 16 bits 512x512 -> 286 -> 256"
+CROPPED = ["data.preprocess=resize_and_crop", "data.load_width=286", "data.load_height=286"]
+CROPPED += ["data.crop_width=256", "data.crop_height=256"]
+FOLDERS = "data.layout=paired_folders"
+OF_BANDS = ["data.source_folder={split}_bands", "data.target_folder={split}_heights", "data.source_channels=4"]
+OF_BANDS += ["data.target_channels=1", "data.source_range=[0,65535]", "data.target_range=[0,255]"]
 SETTINGS = {
     "synthetic_facades 128x128": ["data.synthetic.height=128", "data.synthetic.width=128", "data.preprocess=none"],
-    PAIRED: [
-        "data.layout=paired_folders",
-        "data.n_classes=35",
-        "data.instance_edges=true",
-        "data.load_width=1024",
-    ],
-    SIDE_BY_SIDE: [
-        "data.layout=side_by_side",
-        "data.preprocess=resize_and_crop",
-        *(f"data.load_{side}=286" for side in ("width", "height")),
-        *(f"data.crop_{side}=256" for side in ("width", "height")),
-    ],
-    BANDS: [
-        "data.layout=paired_folders",
-        "data.source_folder={split}_bands",
-        "data.target_folder={split}_heights",
-        "data.source_channels=4",
-        "data.target_channels=1",
-        "data.source_range=[0,65535]",
-        "data.target_range=[0,255]",
-        "data.preprocess=resize_and_crop",
-        *(f"data.load_{side}=286" for side in ("width", "height")),
-        *(f"data.crop_{side}=256" for side in ("width", "height")),
-    ],
+    PAIRED: [FOLDERS, "data.n_classes=35", "data.instance_edges=true", "data.load_width=1024"],
+    SIDE_BY_SIDE: ["data.layout=side_by_side", *CROPPED],
+    BANDS: [FOLDERS, *OF_BANDS, *CROPPED],
 }
 REFERENCES: dict[str, Callable[[Path], LabelMapFolders | SideBySideFiles]] = {
     PAIRED: lambda root: LabelMapFolders(root, width=1024),
@@ -153,15 +137,10 @@ def samples_per_s(open_loader: OpenLoader, n_workers: int, turn_s: float) -> flo
 
 def rows_of(name: str, n_workers: int, speeds: dict[str, list[float]]) -> list[dict[str, Any]]:
     """Return a row for each side. speeds: samples per second, by turns."""
-    reference = speeds.get("reference")
+    first = speeds.get("reference")
     return [
-        {
-            "layout": name,
-            "side": side,
-            "workers": n_workers,
-            "samples/s": median(ours),
-            "times as fast": None if reference is None else median_ratio(ours, reference),
-        }
+        {"layout": name, "side": side, "workers": n_workers, "samples/s": median(ours)}
+        | {"times as fast": None if first is None else median_ratio(ours, first)}
         for side, ours in speeds.items()
     ]
 

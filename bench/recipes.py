@@ -136,7 +136,7 @@ def serve_steps(name: str, device: torch.device) -> None:
 
 
 def measure_steps(names: Sequence[str], device: torch.device, root: Path) -> dict[str, float]:
-    """Return the seconds of a training step of each recipe, which are kept in `root` for a measurement that goes on."""
+    """Return the seconds of a training step of each recipe; a measurement that is continued reads them from `root`."""
     kept = root / "step_seconds.json"
     if kept.is_file():
         return dict(json.loads(kept.read_text()))

@@ -70,20 +70,13 @@ def growth_rows(timed: dict[str, Timed], flop: dict[str, int], cases: Sequence[C
     rows: list[dict[str, Any]] = []
     for case in cases:
         seconds, peak_gib = timed[case.name].seconds, timed[case.name].answer
-        further_megapixels = megapixels(case) - megapixels(first)
-        further_gib = peak_gib - timed[first.name].answer
-        rows.append(
-            {
-                "case": case.name,
-                "s": median(seconds),
-                "GFLOP": flop[case.name] / 1e9,
-                "peak GiB": peak_gib,
-                "time grows by": median_ratio(seconds, timed[first.name].seconds),
-                "arithmetic grows by": flop[case.name] / flop[first.name],
-                "memory grows by": peak_gib / timed[first.name].answer,
-                "GiB per further megapixel": further_gib / further_megapixels if further_megapixels else None,
-            }
-        )
+        more_megapixels = megapixels(case) - megapixels(first)
+        more_gib = peak_gib - timed[first.name].answer
+        row = {"case": case.name, "s": median(seconds), "GFLOP": flop[case.name] / 1e9, "peak GiB": peak_gib}
+        row["time grows by"] = median_ratio(seconds, timed[first.name].seconds)
+        row["arithmetic grows by"] = flop[case.name] / flop[first.name]
+        row["memory grows by"] = peak_gib / timed[first.name].answer
+        rows.append(row | {"GiB per further megapixel": more_gib / more_megapixels if more_megapixels else None})
     return rows
 
 

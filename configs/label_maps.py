@@ -8,9 +8,8 @@ from torch import Tensor
 from configs.schema import DataConfig
 from data import LAYOUTS
 from data.layout import ClassTable
-from utils.class_colors import CITYSCAPES
 from utils.gallery import Swatch
-from utils.label_colors import IGNORED, LabelColors
+from utils.label_colors import CITYSCAPES, IGNORED, LabelColors
 from utils.palette import color_table
 
 

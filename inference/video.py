@@ -40,9 +40,8 @@ from inference.setup import load_requested_generator, prepare_device, requested_
 from utils.atomic_file import replacing
 from utils.digest import sha256_of_file
 from utils.distributed import World
-from utils.interrupts import deferred
 from utils.log import logger
-from utils.signals import available
+from utils.signals import available, deferred
 from utils.text import counted
 
 FRAMES_RECORD = "origin.json"

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from metrics import METRICS
 from metrics.bounds import Bounds
-from metrics.image_metrics import SSIM_WINDOW, image_metrics
+from metrics.image_metrics import SSIM_WINDOW, image_metrics, weighted_metrics
 from metrics.metric import (
     FeatureNetwork,
     ImageComparison,
@@ -22,7 +22,6 @@ from metrics.metric import (
     WeightedMetric,
 )
 from metrics.segmentation import ClassScore, LabelScores, confusion, label_scores
-from metrics.weighted_metrics import weighted_metrics
 from utils.label_colors import LabelColors, read_label_colors
 
 TITLES = {name: metric.title for name, metric in METRICS.items()}

@@ -1,5 +1,6 @@
-"""L1, PSNR, SSIM, MS-SSIM and gradients of a translated image and its target."""
+"""L1, PSNR, SSIM, MS-SSIM and gradients of a translated image and its target, some also with weights of pixels."""
 
+import math
 from dataclasses import dataclass
 from typing import cast
 
@@ -40,9 +41,7 @@ def image_metrics(fake: Tensor, target: Tensor) -> ImageMetrics:
 
     For SSIM, sides shorter than its window continue their edges.
     """
-    fake, target = (image.unsqueeze(0) for image in (fake, target))
-    if not fake.is_floating_point():
-        fake, target = fake.float() / 255, target.float() / 255
+    fake, target = _batch_of_floats(fake), _batch_of_floats(target)
     wide_fake, wide_target = (extended(image, SSIM_WINDOW) for image in (fake, target))
     weights = ms_ssim_weights(min(wide_fake.shape[-2:]))
     multiscale = multiscale_structural_similarity_index_measure(
@@ -83,3 +82,45 @@ def mean_gradient_magnitude(images: Tensor) -> Tensor:
     down = images[..., 1:, :-1] - images[..., :-1, :-1]
     magnitudes = (across.square() + down.square()).sqrt()
     return magnitudes.mean() if magnitudes.numel() else magnitudes.sum()  # 0 for a single row or column
+
+
+def weighted_metrics(fake: Tensor, target: Tensor, weights: Tensor) -> dict[str, float]:
+    """Return `l1_weighted`, `psnr_weighted` and `ssim_weighted`; nothing where all weights are 0.
+
+    Each is computed from a mean over the pixels, divided by the sum of the weights. SSIM of a pixel sees its window,
+    pixels of weight 0 in it included.
+
+    fake, target: (C, H, W) images, uint8 or float32 in [0, 1]. weights: (1, H, W) float32 of at least 0.
+    """
+    total = float(weights.double().sum())
+    if total == 0:
+        return {}
+    fake, target = _batch_of_floats(fake), _batch_of_floats(target)
+    shares = weights.double() / total
+    difference = fake - target
+    squared_error = _weighted_mean(difference.square(), shares)
+    return {
+        "l1_weighted": _weighted_mean(difference.abs(), shares),
+        "psnr_weighted": min(MAX_PSNR, -10 * math.log10(squared_error)) if squared_error > 0 else MAX_PSNR,
+        "ssim_weighted": _weighted_ssim(fake, target, shares),
+    }
+
+
+def _weighted_ssim(fake: Tensor, target: Tensor, shares: Tensor) -> float:
+    height, width = fake.shape[-2:]
+    wide_fake, wide_target = (extended(image, SSIM_WINDOW) for image in (fake, target))
+    result = structural_similarity_index_measure(wide_fake, wide_target, data_range=1.0, return_full_image=True)
+    similarity = cast(tuple[Tensor, Tensor], result)[1]
+    down, across = similarity.shape[-2] - height, similarity.shape[-1] - width
+    shares = F.pad(shares.unsqueeze(0), (0, across, 0, down), mode="replicate")[0]  # as `extended` repeats edges
+    return _weighted_mean(similarity, shares / shares.sum())
+
+
+def _weighted_mean(values: Tensor, shares: Tensor) -> float:
+    """Return the weighted mean of (1, C, H, W) values."""
+    return float((values.double().mean(dim=1) * shares).sum())
+
+
+def _batch_of_floats(image: Tensor) -> Tensor:
+    """Return a (C, H, W) image as (1, C, H, W) floats; uint8 in [0, 1]."""
+    return (image if image.is_floating_point() else image.float() / 255).unsqueeze(0)

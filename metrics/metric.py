@@ -54,7 +54,7 @@ class ValueMetric(Metric):
 
 @dataclass(frozen=True)
 class WeightedMetric(Metric):
-    """A figure in which pixels have weights, which is computed where they have (metrics.weighted_metrics)."""
+    """A figure in which pixels have weights, which is computed where they have (metrics.image_metrics)."""
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ from types import FrameType, TracebackType
 from typing import Self
 
 from utils.errors import Interrupted
-from utils.interrupts import deferred
-from utils.signals import STOPPING
+from utils.signals import STOPPING, deferred
 
 
 class GracefulStop:

@@ -14,7 +14,7 @@ from configs.load import config_to_yaml
 from configs.schema import Config
 from training.loop_state import LoopState
 from utils.atomic_file import path_in_errors, replacing
-from utils.checkpoint_folder import archive_damaged, latest_step, sweep
+from utils.checkpoint_folder import archive_damaged, latest_step, remove_incomplete_files
 from utils.errors import ConfigError, Interrupted, UserError
 from utils.log import logger
 
@@ -123,7 +123,7 @@ def prepare_folder(folder: Path, damaged: Sequence[Path], *, continues: bool) ->
     try:
         archived = None if continues else archive_run(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        sweep(folder)
+        remove_incomplete_files(folder)
         archive_damaged(list(damaged) if continues else [])
     except OSError as error:
         raise ConfigError(f"run.root, run.name: cannot make or write to {folder}: {error.strerror}") from error

@@ -15,7 +15,7 @@ from typing import IO, Any, cast
 
 import torch
 
-from utils import instants
+from utils import fault_points
 from utils.atomic_file import path_in_errors, replacing, unreplaced
 from utils.digest import sha256_of_file
 from utils.errors import UserError
@@ -269,11 +269,11 @@ def _write_atomically(
                 hashed = _HashedFile(file)
                 write(cast(IO[bytes], hashed))
                 file.flush()
-                instants.reached("written", path)
+                fault_points.reached("written", path)
                 os.fsync(file.fileno())
             before_it_counts()
-            instants.reached("synced", path)
-        instants.reached("renamed", path)
+            fault_points.reached("synced", path)
+        fault_points.reached("renamed", path)
         _sync_folder(path.parent)
     except OSError as error:
         free = shutil.disk_usage(path.parent).free

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from utils import instants
+from utils import fault_points
 from utils.atomic_file import temporary_path, unreplaced
 from utils.checkpoint import (
     CheckpointError,
@@ -127,7 +127,7 @@ def archive_damaged(damaged: list[Path]) -> None:
         path.replace(path.with_name(f"{path.name}.damaged"))
 
 
-def sweep(run_folder: Path) -> None:
+def remove_incomplete_files(run_folder: Path) -> None:
     """Delete incomplete files that a killed run left, and manifests without a checkpoint."""
     for path in run_folder.glob(temporary_path(Path("*")).name):
         path.unlink(missing_ok=True)
@@ -140,5 +140,5 @@ def remove_old_checkpoints(run_folder: Path, keep: int) -> None:
     """Delete all but the latest `keep` checkpoints, each after its manifest; 0 keeps all."""
     for path in list_checkpoints(run_folder)[:-keep] if keep else []:
         manifest_path(path).unlink(missing_ok=True)
-        instants.reached("unlisted", path)
+        fault_points.reached("unlisted", path)
         path.unlink()

@@ -10,18 +10,20 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
 
 from utils.errors import ConfigError, Interrupted, UserError
-from utils.first_failure import print_first
-from utils.interrupts import INTERRUPTED, deferred, handling_ctrl_c
+from utils.signals import INTERRUPTED, deferred, handling_ctrl_c
 from utils.suggestion import did_you_mean
+from utils.text import printable
 
 TO_MEND = 2  # exit code: the user has something to mend; Python exits with 1 after a fault of the program
 MAX_PROBLEMS = 10  # printed of one error
+PATIENCE_S = 1.0  # with the process that has failed; torchrun ends this one soon after
 _LESS_MEMORY = (
     "train with train.activation_checkpointing=true, smaller images (data.crop_width, data.load_width) or a smaller "
     "train.batch_size; translate with --tile 512 or a smaller --batch-size"
@@ -93,7 +95,7 @@ class ArgumentParser(argparse.ArgumentParser):
             problem += f"; here {here}" if here else ""
         else:
             problem = f"{message}; {self._hint(message, unknown, options)}"
-        print_first([f"error: {_printable(problem)}\n"])
+        print_first([_error_line(problem)])
         sys.exit(TO_MEND)
 
     def _unknown(self, message: str, options: Sequence[str]) -> list[str]:
@@ -204,8 +206,12 @@ def _flush_output() -> None:
 
 
 def _report(problems: Sequence[str], *, is_consequence: bool = False) -> int:
-    print_first([f"error: {_printable(problem)}\n" for problem in problems], is_consequence=is_consequence)
+    print_first([_error_line(problem) for problem in problems], is_consequence=is_consequence)
     return TO_MEND
+
+
+def _error_line(problem: str) -> str:
+    return f"error: {printable(' '.join(problem.split()))}\n"
 
 
 def _problems(error: UserError | OSError) -> list[str]:
@@ -239,6 +245,45 @@ def _requested(error: Exception) -> str:
     return f"{size[1]} more" if size else "enough"
 
 
-def _printable(text: str) -> str:
-    """Return `text` in one line, with control characters escaped: names of files may hold anything."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(text.split()))
+def print_first(lines: list[str], *, is_consequence: bool = False) -> None:
+    """Write lines to standard error, unless another process of this run on this machine has printed its error.
+
+    Under torchrun an error of the user usually occurs in every process, and one report is enough. torchrun ends all
+    processes as soon as one has ended, so the others wait here until the first has written its lines.
+
+    is_consequence: the error only reports that another process has failed. This process waits a second for that one to
+        print its own error, and does not count as the first.
+    """
+    folder = _shared_folder()
+    if folder is None:
+        _write(lines)
+        return
+    from filelock import FileLock  # of several processes alone
+
+    printed = folder / "error_printed"
+    deadline = time.monotonic() + (PATIENCE_S if is_consequence else 0)
+    while time.monotonic() < deadline and not printed.exists():
+        time.sleep(0.01)
+    try:
+        with FileLock(printed.with_suffix(".lock")):
+            if printed.exists():
+                return
+            _write(lines)
+            if not is_consequence:
+                printed.touch()
+    except OSError:
+        _write(lines)
+
+
+def _shared_folder() -> Path | None:
+    """Return the folder that torchrun makes for the processes of this start on this machine, None without one."""
+    file = os.environ.get("TORCHELASTIC_ERROR_FILE")  # FOLDER/attempt_N/LOCAL_RANK/error.json
+    if not file or int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return None
+    folder = Path(file).parents[1]
+    return folder if folder.is_dir() else None
+
+
+def _write(lines: list[str]) -> None:
+    sys.stderr.writelines(lines)
+    sys.stderr.flush()

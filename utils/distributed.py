@@ -3,12 +3,14 @@
 import gc
 import os
 import sys
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import torch
 import torch.distributed as dist
@@ -17,10 +19,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from utils.device import choose_device
 from utils.errors import UserError
-from utils.rendezvous import fresh_store
 
 LONGEST_WAIT_S = 24 * 3600.0  # of a process for the others
-
+_POLL_S = 0.02  # of the first process, for the others at the start
 _SIGNS_OF_A_LOST_PEER = (  # in the RuntimeErrors of gloo, NCCL and the store
     "Connection closed by peer",
     "Connection reset by peer",
@@ -126,7 +127,7 @@ def joined_world(device: str, timeout_s: float, option: str = "run.device=") -> 
         return
     timeout = timedelta(seconds=timeout_s)
     try:
-        store, rank, size = fresh_store(timeout)
+        store, rank, size = _fresh_store(timeout)
         dist.init_process_group(
             "nccl" if chosen.type == "cuda" else "gloo",
             store=store,
@@ -166,3 +167,38 @@ def synchronized(network: nn.Module, is_last: bool) -> AbstractContextManager[No
     if is_last or not isinstance(network, DistributedDataParallel):
         return nullcontext()
     return network.no_sync()
+
+
+def _fresh_store(timeout: timedelta) -> tuple[dist.Store, int, int]:
+    """Return a store that only this start of the processes shares, the rank and the number of processes.
+
+    torchrun's own store outlives a restart (torch 2.15) and still has addresses of processes that have ended. So the
+    first process draws a prefix, and hands it to every other process that asks with a random word of its own.
+
+    Raises:
+        RuntimeError: another process does not ask within `timeout`.
+    """
+    store, rank, size = next(dist.rendezvous("env://", timeout=timeout))
+    if rank == 0:
+        return dist.PrefixStore(_hand_out_prefix(store, size, timeout), store), rank, size
+    word = uuid4().hex
+    store.set(f"asks/{rank}", word)
+    store.wait([f"prefix/{word}"], timeout)
+    prefix = store.get(f"prefix/{word}").decode()
+    store.set(f"{prefix}/has/{rank}", "yes")
+    return dist.PrefixStore(prefix, store), rank, size
+
+
+def _hand_out_prefix(store: dist.Store, size: int, timeout: timedelta) -> str:
+    prefix = uuid4().hex
+    deadline = time.monotonic() + timeout.total_seconds()
+    waiting = set(range(1, size))
+    while waiting:
+        for rank in waiting:
+            if store.check([f"asks/{rank}"]):  # perhaps the word of a process that has ended: checked again below
+                store.set(f"prefix/{store.get(f'asks/{rank}').decode()}", prefix)
+        waiting = {rank for rank in waiting if not store.check([f"{prefix}/has/{rank}"])}
+        if waiting and time.monotonic() > deadline:
+            raise RuntimeError(f"Timed out waiting for processes {', '.join(map(str, sorted(waiting)))}")
+        time.sleep(_POLL_S if waiting else 0)
+    return prefix

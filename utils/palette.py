@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from utils.class_colors import CITYSCAPES
+from utils.label_colors import CITYSCAPES
 
 
 def color_table(colors: Iterable[str]) -> Tensor:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from data.batch import DataError
-from utils.machine_memory import memory_bytes
+from utils.machine import memory_bytes
 
 DECODED_BYTES = 4  # of a pixel that Pillow decodes
 _SHARE = 4  # reading takes several times the memory of the pixels

@@ -8,9 +8,21 @@ import torch
 from torch import Tensor
 
 from configs.schema import AUGMENTATIONS
-from losses.augmentation import OPERATIONS, Augmentation, Color, Cutout, Operation, Transform, Translation
+from losses.augmentation import (
+    OPERATIONS,
+    Augmentation,
+    Color,
+    Cutout,
+    Operation,
+    Transform,
+    Translation,
+    brightness,
+    contrast,
+    cut_out,
+    saturation,
+    translate,
+)
 from losses.feature_matching import match_features
-from losses.image_operations import brightness, contrast, cut_out, saturation, translate
 from models.patch_discriminator import MultiscalePatchDiscriminator
 
 CASES = pytest.mark.parametrize("name", ["diffaugment_0", "diffaugment_1"])

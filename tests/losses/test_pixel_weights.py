@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from losses.feature_distance import feature_distance
-from losses.feature_matching import feature_matching
+from losses.feature_matching import feature_distance, feature_matching
 from losses.loss_inputs import GeneratorLoss, LossInputs
 from losses.objective import GeneratorObjective
 from losses.perceptual import PerceptualLoss

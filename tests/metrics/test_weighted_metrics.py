@@ -5,8 +5,7 @@ import torch
 
 from metrics.bounds import Bounds
 from metrics.evaluator import Evaluator
-from metrics.image_metrics import image_metrics
-from metrics.weighted_metrics import weighted_metrics
+from metrics.image_metrics import image_metrics, weighted_metrics
 
 
 def noise(seed: int, height: int = 32, width: int = 24) -> torch.Tensor:

@@ -17,7 +17,7 @@ from training import checkpointing as saving
 from training.batches import BatchReader
 from training.optimizer_group import OptimizerGroup
 from training.validation import Validation
-from utils import checkpoint, instants
+from utils import checkpoint, fault_points
 
 # where a fault can strike -> the function at whose call it does
 PLACES: dict[str, tuple[Any, str]] = {
@@ -85,7 +85,7 @@ def inject(fault: Fault) -> None:
 
 
 def strike_at(instant: str, suffix: str, nth: int, strike: Callable[[], object]) -> Callable[[str, Path], None]:
-    """A replacement of `instants.reached`: it strikes the nth time that a file of a suffix reaches an instant."""
+    """A replacement of `fault_points.reached`: it strikes the nth time that a file of a suffix reaches a point."""
     calls = 0
 
     def reached(name: str, path: Path) -> None:
@@ -100,7 +100,7 @@ def strike_at(instant: str, suffix: str, nth: int, strike: Callable[[], object])
 def kill_at(instant: str, suffix: str, nth: int) -> None:
     """Have this process die, for processes of their own."""
     strike = strike_at(instant, suffix, nth, lambda: os.kill(os.getpid(), signal.SIGKILL))
-    instants.reached = strike  # type: ignore[assignment]
+    fault_points.reached = strike  # type: ignore[assignment]
 
 
 def inject_once(fault: Fault, struck: Path) -> None:

@@ -18,7 +18,7 @@ from tests.runs import assert_equal, checkpoint, run, uninterrupted, without_con
 from training import checkpointing as saving
 from training import launch, sample_page
 from utils import checkpoint as checkpoint_module
-from utils import instants
+from utils import fault_points
 from utils.checkpoint import load_checkpoint, manifest_path
 from utils.checkpoint_folder import checkpoint_path, latest_valid, list_checkpoints
 
@@ -144,7 +144,7 @@ def test_a_disk_that_fails_once_costs_nothing(
     else:  # as where the system's call fails that follows the instant
         instant = {"fsync": "written", "rename": "synced"}[place]
         fail = failing(errno, lambda: None, range(1))
-        monkeypatch.setattr(instants, "reached", strike_at(instant, ".pt", 1, fail))
+        monkeypatch.setattr(fault_points, "reached", strike_at(instant, ".pt", 1, fail))
     run(tiny_config, "train.max_steps=8", "checkpoint.every_steps=2")
     out = capfd.readouterr().out
     path = checkpoint_path(tiny_config.parent / "runs" / "tiny", 6)

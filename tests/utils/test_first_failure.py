@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from utils import first_failure
+from utils import cli
+from utils.cli import print_first
 from utils.distributed import PeerLostError
 from utils.errors import UserError
-from utils.first_failure import print_first
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def torchrun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "attempt_0" / "0").mkdir(parents=True)
     monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "attempt_0" / "0" / "error.json"))
     monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setattr(first_failure, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(cli, "PATIENCE_S", 0.05)
 
 
 @pytest.mark.usefixtures("torchrun")

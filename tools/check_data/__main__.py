@@ -16,8 +16,8 @@ from configs.data_root import check_data_root
 from configs.load import load_config
 from utils.cli import TO_MEND, ArgumentParser, OnlyOnce, run_entry_point
 from utils.errors import ConfigError
-from utils.interrupts import handling_ctrl_c, leave_at_once
 from utils.log import log_to_console, logger
+from utils.signals import handling_ctrl_c, leave_at_once
 
 MAX_SAMPLES = 200  # on a sheet, so that it can be opened
 _SHEET = "augmented_samples.png"

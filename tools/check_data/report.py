@@ -26,8 +26,8 @@ from data.map_reader import GREY_LEVELS
 from data.stacked_sources import stack_files
 from tools.check_data.recognized_layout import ANY_CLASSES
 from tools.check_data.sample_sheet import training_sheet
-from utils.cores import usable_cores
 from utils.log import logger
+from utils.machine import usable_cores
 from utils.text import counted
 
 _IGNORED_IDS = (255, 65535)  # as data sets mark pixels without a class

@@ -17,9 +17,9 @@ from data.color_coded import IGNORE_ID
 from data.files.image_files import find_images, has_transparent_pixels, read_rgb
 from tools.convert_data.conversion import Conversion, Existing, check_absent, convert_all
 from utils.atomic_file import replacing
-from utils.cores import usable_cores
 from utils.label_colors import IGNORED, LabelColors, read_label_colors
 from utils.log import logger
+from utils.machine import usable_cores
 from utils.text import counted
 
 _JPEG_SUFFIXES = (".jpg", ".jpeg")

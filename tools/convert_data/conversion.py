@@ -15,8 +15,8 @@ from data.batch import DataError
 from data.files.image_files import write_jpeg, write_png
 from data.files.png_file import write_png16
 from utils.atomic_file import replacing
-from utils.cores import usable_cores
 from utils.log import logger
+from utils.machine import usable_cores
 
 Existing = Literal["refuse", "keep", "replace"]
 

@@ -1,4 +1,4 @@
-"""The memory of the machine."""
+"""The cores and the memory of the machine."""
 
 import os
 import sys
@@ -21,3 +21,8 @@ def memory_bytes() -> int:
         with suppress(ValueError, OSError):  # "max": no limit
             amounts.append(int(Path(file).read_text()))
     return min(amounts, default=_UNKNOWN)
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
