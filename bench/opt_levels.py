@@ -18,12 +18,8 @@ from utils.device import choose_device
 def train(level: str, dtype: str, steps: int, root: Path) -> dict[str, Any]:
     """Train the demo in a process of its own, translate its test split, and return a row."""
     settings = [f"run.root={root}", f"run.name={level}", f"amp.opt_level={level}", f"amp.dtype={dtype}"]
-    settings += [
-        f"train.max_steps={steps}",
-        f"log.every_steps={max(1, steps // 10)}",
-        "checkpoint.every_steps=100000",
-        "checkpoint.keep=1",
-    ]
+    settings += [f"train.max_steps={steps}", f"log.every_steps={max(1, steps // 10)}"]
+    settings += ["checkpoint.every_steps=100000", "checkpoint.keep=1"]
     training = "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path('train.py', run_name='train')"
     peak = "import torch; from bench.measure import peak_memory_bytes; from utils.device import choose_device"
     script = f"{training}['main'](sys.argv[1:]); {peak}; print(peak_memory_bytes(choose_device('auto')))"

@@ -36,22 +36,11 @@ from utils.distributed import World
 from utils.image_grid import picture_table
 
 PAIRS = (125, 60)  # the demo's, and few
-N_TEST = 100
-DATA = [
-    "data.layout=synthetic_facades",
-    "data.root=.",
-    "data.test_split=test",
-    "data.n_classes=0",
-    "data.ignore_id=null",
-    "data.instance_edges=true",
-    "data.preprocess=none",
-    "data.flip=false",
-    "data.workers=1",
-    "data.synthetic.height=128",
-    "data.synthetic.width=128",
-    "data.synthetic.val_samples=24",
-    f"data.synthetic.test_samples={N_TEST}",
-]
+SIDE = 128
+DATA = ["data.layout=synthetic_facades", "data.root=.", "data.test_split=test", "data.n_classes=0", "data.workers=1"]
+DATA += ["data.ignore_id=null", "data.instance_edges=true", "data.preprocess=none", "data.flip=false"]
+DATA += [f"data.synthetic.height={SIDE}", f"data.synthetic.width={SIDE}", "data.synthetic.val_samples=24"]
+DATA += ["data.synthetic.test_samples=100"]
 LOGS = ["log.every_steps=50", "log.images_every_steps=1000000", "checkpoint.every_steps=1000000", "checkpoint.keep=1"]
 # one pair at a time, which batch norm does not suit
 BATCH = ["train.batch_size=1", "train.accumulation_steps=1", "generator.norm=instance", "discriminator.norm=instance"]
@@ -71,38 +60,27 @@ JUDGED_SEED = 1000  # of the house fronts that the judge is trained on, not thos
 FIGURES = {"L1": "l1", "SSIM": "ssim", "MS-SSIM": "ms_ssim", "sharpness": "sharpness"}
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """A file of configs/, and the settings that make it small."""
-
-    file: str
-    settings: Sequence[str]
-
-
-RECIPES = {
-    "pix2pix": Recipe(
+PIX2PIXHD = [*GLOBAL, *PATCH, *NO_VGG]
+# by name: a file of configs/, and the settings that make it small
+RECIPES: dict[str, tuple[str, list[str]]] = {
+    "pix2pix": (
         "pix2pix_facades",
         ["generator.base_channels=32", "generator.n_downsamplings=6", *PATCH, *PIX2PIXHD_RATES],
     ),
-    "pix2pixHD": Recipe("pix2pixhd_512p", [*GLOBAL, *PATCH, *NO_VGG, *PIX2PIXHD_RATES]),
-    "pix2pixHD, nearest": Recipe(
-        "pix2pixhd_512p", [*GLOBAL, *PATCH, *NO_VGG, *PIX2PIXHD_RATES, "generator.upsample=nearest"]
-    ),
-    "pix2pixHD+": Recipe("pix2pixhd_plus", [*GLOBAL, *PATCH, *NO_VGG, *TTUR, *AVERAGE]),
-    "small_data": Recipe("small_data", [*GLOBAL, *PATCH, *NO_VGG, *TTUR, *AVERAGE]),
-    "SPADE": Recipe("spade_ade20k", [*SPADE, *PATCH, *NO_VGG, *TTUR]),
-    "OASIS": Recipe(
-        "oasis_cityscapes",
-        [*SPADE, "generator.noise_channels=16", *UNET, *OASIS, *AVERAGE],
-    ),
-    "demo": Recipe("demo", []),
+    "pix2pixHD": ("pix2pixhd_512p", [*PIX2PIXHD, *PIX2PIXHD_RATES]),
+    "pix2pixHD, nearest": ("pix2pixhd_512p", [*PIX2PIXHD, *PIX2PIXHD_RATES, "generator.upsample=nearest"]),
+    "pix2pixHD+": ("pix2pixhd_plus", [*PIX2PIXHD, *TTUR, *AVERAGE]),
+    "small_data": ("small_data", [*PIX2PIXHD, *TTUR, *AVERAGE]),
+    "SPADE": ("spade_ade20k", [*SPADE, *PATCH, *NO_VGG, *TTUR]),
+    "OASIS": ("oasis_cityscapes", [*SPADE, "generator.noise_channels=16", *UNET, *OASIS, *AVERAGE]),
+    "demo": ("demo", []),
 }
 
 
 def settings_of(name: str, n_pairs: int, seed: int) -> list[str]:
     """Return the settings of a recipe on a number of training pairs that differ from its file's."""
     of_data = [*DATA, f"data.synthetic.train_samples={n_pairs}", f"run.seed={seed}"]
-    return [*of_data, *LOGS, *BATCH, *RECIPES[name].settings]
+    return [*of_data, *LOGS, *BATCH, *RECIPES[name][1]]
 
 
 def config_of(name: str, n_pairs: int, seed: int) -> Config:
@@ -112,7 +90,7 @@ def config_of(name: str, n_pairs: int, seed: int) -> Config:
 
 def recipe_file(name: str) -> Path:
     """Return the file that a recipe is made of."""
-    return Path("configs") / f"{RECIPES[name].file}.yaml"
+    return Path("configs") / f"{RECIPES[name][0]}.yaml"
 
 
 def epochs_of(name: str, n_pairs: int, n_steps: float) -> list[str]:

@@ -41,7 +41,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def unreplaced(path: Path, read: Callable[[], T]) -> T:
-    """Return what `read` makes of `path` and files beside it; again where another process has replaced it meanwhile.
+    """Return what `read` returns of `path` and files beside it; call it again if another process has replaced `path`.
 
     Raises:
         Exception: that of `read`, where the file has stayed.

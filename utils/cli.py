@@ -23,7 +23,7 @@ from utils.text import printable
 
 TO_MEND = 2  # exit code: the user has something to mend; Python exits with 1 after a fault of the program
 MAX_PROBLEMS = 10  # printed of one error
-PATIENCE_S = 1.0  # with the process that has failed; torchrun ends this one soon after
+PATIENCE_S = 1.0  # of waiting for the message of a process that has failed
 _LESS_MEMORY = (
     "train with train.activation_checkpointing=true, smaller images (data.crop_width, data.load_width) or a smaller "
     "train.batch_size; translate with --tile 512 or a smaller --batch-size"

@@ -21,7 +21,7 @@ from utils.device import choose_device
 from utils.errors import UserError
 
 LONGEST_WAIT_S = 24 * 3600.0  # of a process for the others
-_POLL_S = 0.02  # of the first process, for the others at the start
+_POLL_S = 0.02  # between two checks whether the other processes have asked for the store
 _SIGNS_OF_A_LOST_PEER = (  # in the RuntimeErrors of gloo, NCCL and the store
     "Connection closed by peer",
     "Connection reset by peer",

@@ -50,7 +50,7 @@ def _change_mask(how: str, numbers: Any) -> Any:
 
 
 def deferred(handle: Handler) -> Handler:
-    """Return a handler of signals that calls `handle` when no import is under way any more."""
+    """Return a handler of signals that calls `handle` at once, or after the import that is under way."""
 
     def handle_later(number: int, frame: FrameType | None) -> None:
         if not _is_importing(frame):
