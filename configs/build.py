@@ -1,5 +1,6 @@
 """From a configuration to its parts: the one place that turns settings into data, networks, losses and metrics."""
 
+from collections.abc import Callable
 from dataclasses import is_dataclass, replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from configs.image_sides import check_sizes, image_sides
 from configs.label_maps import class_table, label_map_settings
 from configs.schema import Config, DataConfig, DiscriminatorConfig, GeneratorConfig
 from configs.stored_images import EIGHT_BITS, stored_forms, value_ranges
-from data import LAYOUTS
+from data import LAYOUTS, data_set_folder
 from data.conditioning import Conditioning
 from data.layout import Layout
 from data.pair_augmentation import OF_RGB_SOURCES, PairAugmentation
@@ -36,7 +37,7 @@ from utils.errors import ConfigError
 from utils.machine import usable_cores
 from utils.palette import label_colors
 from utils.precision import allow_tf32
-from utils.signatures import accepted
+from utils.signatures import accepted, argument_names
 from utils.torch_private import cpu_has_matrix_units
 
 
@@ -145,8 +146,8 @@ def frozen_network_memory_format(config: Config, device: torch.device) -> torch.
 
 def has_split(data: DataConfig, split: str) -> bool:
     """Return whether the data set has the sources of a split."""
-    layout = LAYOUTS[data.layout]
-    return layout.has_split(split, **accepted(layout.has_split, _data_settings(data)))
+    has_split = LAYOUTS[data.layout].has_split
+    return has_split(split, **_layout_arguments(has_split, data))
 
 
 def build_layout(config: Config, split: str, *, needs_targets: bool) -> Layout:
@@ -156,7 +157,7 @@ def build_layout(config: Config, split: str, *, needs_targets: bool) -> Layout:
         DataError: a folder is missing or empty, or a file has no partner.
     """
     conditioning = build_conditioning(config)
-    values = _data_settings(config.data) | {
+    facts = {
         "seed": config.run.seed,
         "needs_targets": needs_targets,
         "needs_instances": conditioning.needs_instances,
@@ -164,17 +165,20 @@ def build_layout(config: Config, split: str, *, needs_targets: bool) -> Layout:
         "forms": stored_forms(config.data),
         "target_scale": config.generator.scale,
     }
-    values |= label_map_settings(config.data, needs_instances=conditioning.needs_instances)
+    facts |= label_map_settings(config.data, needs_instances=conditioning.needs_instances)
     layout = LAYOUTS[config.data.layout]
-    return layout.open(split, **accepted(layout.open, values))
+    return layout.open(split, **_layout_arguments(layout.open, config.data, **facts))
 
 
-def _data_settings(data: DataConfig) -> dict[str, Any]:
-    """Return the settings of section `data` and of the sections within it by the names of their fields."""
+def _layout_arguments(function: Callable[..., Any], data: DataConfig, **facts: Any) -> dict[str, Any]:
+    """Return the settings of section `data`, of the sections within it and the facts that a layout's function takes."""
     settings = vars(data)
     within = [vars(section) for section in settings.values() if is_dataclass(section)]
     values = {name: value for section in (settings, *within) for name, value in section.items()}
-    return values | {"n_classes": number_of_classes(data)}
+    values |= {"n_classes": number_of_classes(data), **facts}
+    if "root" in argument_names(function):
+        values["root"] = data_set_folder(data.root)
+    return accepted(function, values)
 
 
 def build_preprocessing(config: Config) -> Preprocessing:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -16,6 +15,7 @@ from data.files.stored_images import StoredForm, is_8_bit_rgb, read_stored
 from data.files.tiff_file import TIFF_SUFFIXES
 from data.layout import Layout
 from data.stacked_sources import fitting, read_part, stack_files
+from data.store import Blob, File
 from data.value_range import percentile_ranges
 
 Side = Literal["source", "target"]
@@ -39,7 +39,7 @@ def undecided_sides(data: DataConfig, layout: Layout) -> list[Side]:
     return ["source", *sides] if data.is_stacked and undecided["source"] else sides
 
 
-def _files(layout: Layout, index: int) -> dict[Side, Path]:
+def _files(layout: Layout, index: int) -> dict[Side, Blob]:
     """Return the files of images of sample `index`, without the label map and without a stack of several."""
     origin = layout.origin(index)
     files = dict(zip(origin.kinds, origin.files, strict=True))
@@ -104,9 +104,9 @@ def _channels_of_folders(config: Config, layout: Layout, *, skips_bad: bool) -> 
     """Return channels and type of the image of each folder of a stack, of the first sample that can be read."""
     form = replace(stored_forms(config.data)[config.data.source_images], is_8_bit=False)
     for index in range(len(layout)):
-        paths = stack_files(layout, index)
+        files = stack_files(layout, index)
         try:
-            images = fitting([read_part(path, form) for path in paths], paths, form)
+            images = fitting([read_part(file, form) for file in files], files, form)
         except DataError as error:
             if not skips_bad or isinstance(error, LoadingError) or index == len(layout) - 1:
                 raise
@@ -122,7 +122,7 @@ def with_data(config: Config, **settings: Any) -> Config:
 
 def _first_types(
     layout: Layout, forms: Mapping[Side, StoredForm], *, skips_bad: bool
-) -> tuple[dict[Side, torch.dtype], dict[Side, Path]]:
+) -> tuple[dict[Side, torch.dtype], dict[Side, Blob]]:
     """Return the types of the images of the first sample that can be read, and their files."""
     for index in range(len(layout)):
         files = _files(layout, index)
@@ -134,10 +134,10 @@ def _first_types(
     return {}, {}
 
 
-def _target_files(path: Path, dtype: torch.dtype, n_channels: int) -> str:
+def _target_files(file: File, dtype: torch.dtype, n_channels: int) -> str:
     """Return `data.target_files` for targets that are as a file is."""
     kind = str(dtype).removeprefix("torch.")
-    suffix = path.suffix.lower()
+    suffix = file.suffix.lower()
     if suffix in TIFF_SUFFIXES:
         return f"{kind}.tif"
     as_png = f"{kind}.png"

@@ -1,9 +1,11 @@
-"""Data sets: from layouts on disk, or drawn, to batches on the device."""
+"""Data sets: from the files of a layout, or drawn, to batches on the device."""
 
 from data.facades.dataset import SyntheticFacades
+from data.folder_store import FolderStore
 from data.layout import RegisteredLayout
 from data.paired_folders import PairedFolders
 from data.side_by_side import SideBySide
+from data.store import Folder, Store
 
 LAYOUTS: dict[str, type[RegisteredLayout]] = {
     "synthetic_facades": SyntheticFacades,
@@ -11,3 +13,15 @@ LAYOUTS: dict[str, type[RegisteredLayout]] = {
     "side_by_side": SideBySide,
 }
 """The layouts by the names that `data.layout` takes."""
+
+STORES: tuple[type[Store], ...] = (FolderStore,)
+"""The stores in the order in which `data_set_folder` tries them; the last one takes every `data.root`."""
+
+
+def data_set_folder(root: str) -> Folder:
+    """Return the folder of the data set that `data.root` names, in the first of STORES that takes it.
+
+    Raises:
+        DataError: there is no such data set.
+    """
+    return next(folder for store in STORES if (folder := store.opened(root)))

@@ -187,8 +187,8 @@ class CachedLayout:
     def __init__(self, layout: Layout, preprocessing: Preprocessing, cache: SampleCache) -> None:
         self.n_classes = layout.n_classes
         self.names: Sequence[str] = layout.names
-        self.folders: Sequence[Path] = layout.folders
-        self.files: Sequence[Path] = layout.files
+        self.folders = layout.folders
+        self.files = layout.files
         self._layout = layout
         self._preprocessing = preprocessing
         self._cache = cache

@@ -49,13 +49,11 @@ def _digests(layout: Layout) -> Iterator[tuple[int, str]]:
     for name in layout.names:
         yield _digest(f"name {name}"), f"sample {name}"
     for file in layout.files:
-        position, folder = next((i, folder) for i, folder in enumerate(layout.folders) if file.is_relative_to(folder))
-        relative = file.relative_to(folder).as_posix()
         try:
-            n_bytes = file.stat().st_size
+            n_bytes = file.size()
         except OSError as error:
             raise DataError(f"{file}: {error.strerror}") from error
-        yield _digest(f"file {position} {relative} {n_bytes}"), relative
+        yield _digest(f"file {layout.folders.index(file.folder)} {file.name} {n_bytes}"), file.name
 
 
 def _digest(text: str) -> int:

@@ -2,14 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
 
 from data.batch import DataError, Sample
-from utils.data_root import data_root_problem
-from utils.digest import sha256_of_file
+from data.store import Blob, Folder
 from utils.text import counted
 
 
@@ -23,7 +21,7 @@ class Origin:
     """
 
     rule: str
-    files: Sequence[Path] = ()
+    files: Sequence[Blob] = ()
     kinds: Sequence[str] = ()
 
     def states(self) -> str:
@@ -32,7 +30,7 @@ class Origin:
         Raises:
             DataError: a file is missing or cannot be read.
         """
-        return self._of_each(_state)
+        return self._of_each(lambda file: file.state())
 
     def digests(self) -> str:
         """Return a text that changes with the files' bytes and not with their place; reads the files.
@@ -40,15 +38,15 @@ class Origin:
         Raises:
             DataError: a file is missing or cannot be read.
         """
-        return self._of_each(sha256_of_file)
+        return self._of_each(lambda file: file.digest())
 
-    def _of_each(self, property_of: Callable[[Path], str]) -> str:
+    def _of_each(self, property_of: Callable[[Blob], str]) -> str:
         texts = []
-        for path in self.files:
+        for file in self.files:
             try:
-                texts.append(property_of(path))
+                texts.append(property_of(file))
             except OSError as error:
-                raise DataError(f"{path}: {error.strerror}") from error
+                raise DataError(f"{file}: {error.strerror}") from error
         return " ".join(texts)
 
 
@@ -66,12 +64,12 @@ class Layout(Protocol):
         ...
 
     @property
-    def folders(self) -> Sequence[Path]:
+    def folders(self) -> Sequence[Folder]:
         """Folders that are read; none for drawn samples."""
         ...
 
     @property
-    def files(self) -> Sequence[Path]:
+    def files(self) -> Sequence[Blob]:
         """Files that are read; each lies below one of the folders."""
         ...
 
@@ -108,8 +106,8 @@ class RegisteredLayout(Layout, Protocol):
     """A layout that `data.layout` can name: an entry of `data.LAYOUTS`.
 
     `open` and `has_split` take, as keyword-only arguments, just the settings that the layout reads, under the names of
-    the fields of section `data` and of the sections within it. `root` is the text that the user wrote. Beside settings
-    they may take:
+    the fields of section `data` and of the sections within it; `root` is the folder that the text names. Beside
+    settings they may take:
 
     seed: int, `run.seed`.
     needs_targets: bool; where False, targets are read if they exist.
@@ -129,18 +127,14 @@ class RegisteredLayout(Layout, Protocol):
         """Return a split of the data set.
 
         Raises:
-            DataError: the data set has no such split, or a folder is missing.
+            DataError: the data set has no such split.
             PairingError: a folder is missing or empty, or a file has no partner.
         """
         ...
 
     @classmethod
     def has_split(cls, split: str, *args: Any, **settings: Any) -> bool:
-        """Return whether the data set has sources of a split.
-
-        Raises:
-            DataError: the data set's folder is missing.
-        """
+        """Return whether the data set has sources of a split."""
         ...
 
 
@@ -155,17 +149,6 @@ class PairingError(DataError):
         self.rest = rest
 
 
-def data_set_folder(root: str) -> Path:
-    """Return the folder that `data.root` names; `~` is the user's home.
-
-    Raises:
-        DataError: there is no such folder.
-    """
-    if problem := data_root_problem(root):
-        raise DataError(problem)
-    return Path(root).expanduser()
-
-
 def describe_sample(layout: Layout, index: int) -> str:
     """Return the name of sample `index` and of its folder, for messages."""
     return f"sample {layout.names[index]}" + (f" of {layout.folders[0]}" if layout.folders else "")
@@ -178,8 +161,3 @@ def check_enough(layout: Layout, joint_batch_size: int) -> None:
             f"the train split has {counted(len(layout), 'sample')}, fewer than train.batch_size x processes = "
             f"{joint_batch_size}: lower train.batch_size"
         )
-
-
-def _state(path: Path) -> str:
-    state = path.stat()
-    return f"{path.resolve()}:{state.st_size}:{state.st_mtime_ns}:{state.st_ino}"

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -16,6 +15,7 @@ from data.files.stored_images import StoredForm, read_stored
 from data.files.weight_file import read_weights
 from data.layout import Origin
 from data.stacked_sources import is_further, read_part, stacked
+from data.store import Blob, File
 from utils.label_colors import LabelColors
 from utils.limits import TARGET_SCALES
 
@@ -47,30 +47,30 @@ class MapReader:
     divided_classes: frozenset[int] | None = None
     target_scale: float = 1.0
 
-    def read(self, name: str, paths: Mapping[str, Path]) -> Sample:
+    def read(self, name: str, files: Mapping[str, File]) -> Sample:
         """Read the maps of a sample at full size.
 
         Raises:
             DataError: lists the problems of all files.
         """
         problems, maps = list[str](), dict[str, Tensor]()
-        further = [kind for kind in paths if is_further(kind)]
-        for kind, path in paths.items():
+        further = [kind for kind in files if is_further(kind)]
+        for kind, file in files.items():
             with _collected(problems):
-                maps[kind] = self._read(kind, path, is_stacked=bool(further))
+                maps[kind] = self._read(kind, file, is_stacked=bool(further))
         if "source" in maps:  # features may have any size: those of 512p serve 1024p too
             checks = dict.fromkeys(("instances", *further), _size_problems) | {"target": self._target_problems}
             for kind, check in checks.items():
                 if kind in maps:
-                    problems += check(maps["source"], paths["source"], maps[kind], paths[kind])
+                    problems += check(maps["source"], files["source"], maps[kind], files[kind])
         if "weights" in maps and "target" in maps:
-            problems += _size_problems(maps["target"], paths["target"], maps["weights"], paths["weights"])
+            problems += _size_problems(maps["target"], files["target"], maps["weights"], files["weights"])
         if self.n_classes and "source" in maps:
             with _collected(problems):
-                maps["source"] = self._classes(maps["source"], str(paths["source"]))
+                maps["source"] = self._classes(maps["source"], str(files["source"]))
         if further and not problems:
             with _collected(problems):
-                self._stack(maps, paths, further)
+                self._stack(maps, files, further)
         if problems:
             raise DataError(*problems)
         if self.divided_classes is not None:
@@ -78,22 +78,22 @@ class MapReader:
         partners = (maps.get(kind) for kind in ("instances", "target", "features", "weights", "source_images"))
         return Sample(name, maps["source"], *partners)
 
-    def _stack(self, maps: dict[str, Tensor], paths: Mapping[str, Path], further: Sequence[str]) -> None:
+    def _stack(self, maps: dict[str, Tensor], files: Mapping[str, File], further: Sequence[str]) -> None:
         """Put the images of the source folders together, behind label maps as a map of their own."""
         kinds = further if self.n_classes else ["source", *further]
         of_stack = "source_images" if self.n_classes else "source"
-        maps[of_stack] = stacked([maps[kind] for kind in kinds], [paths[kind] for kind in kinds], self.forms[of_stack])
+        maps[of_stack] = stacked([maps[kind] for kind in kinds], [files[kind] for kind in kinds], self.forms[of_stack])
 
-    def _read(self, kind: str, path: Path, *, is_stacked: bool) -> Tensor:
+    def _read(self, kind: str, file: File, *, is_stacked: bool) -> Tensor:
         if is_stacked and (is_further(kind) or (kind == "source" and not self.n_classes)):
-            return read_part(path, self.forms["source_images" if self.n_classes else "source"])
+            return read_part(file, self.forms["source_images" if self.n_classes else "source"])
         if kind == "instances" or (kind == "source" and self.n_classes > 0 and not self.colors):
-            return read_ids(path)
+            return read_ids(file)
         if kind == "weights":
-            return read_weights(path)
-        return read_stored(path, self.forms[kind]) if kind in self.forms else read_rgb(path)
+            return read_weights(file)
+        return read_stored(file, self.forms[kind]) if kind in self.forms else read_rgb(file)
 
-    def _target_problems(self, source: Tensor, source_path: Path, target: Tensor, target_path: Path) -> list[str]:
+    def _target_problems(self, source: Tensor, source_file: File, target: Tensor, target_file: File) -> list[str]:
         """Return no problem where a target's sides are `target_scale` times those of its source, otherwise one."""
         of_sides = {own / side for side, own in zip(source.shape[-2:], target.shape[-2:], strict=True)}
         if of_sides == {self.target_scale}:
@@ -101,7 +101,7 @@ class MapReader:
         suiting = of_sides.pop() if len(of_sides) == 1 else None
         other = f", or train with generator.scale={suiting:g}" if suiting in TARGET_SCALES else ""
         if self.target_scale == 1:
-            return [problem + other for problem in _size_problems(source, source_path, target, target_path)]
+            return [problem + other for problem in _size_problems(source, source_file, target, target_file)]
         sizes = [f"{image.shape[-1]}x{image.shape[-2]}" for image in (source, target)]
         expected = [side * self.target_scale for side in reversed(source.shape[-2:])]
         wanted = "x".join(f"{side:g}" for side in expected)
@@ -116,17 +116,17 @@ class MapReader:
             )
             remedy = f"cut {larger} to multiples of {factor:g} pixels before you reduce them"
         return [
-            f"{source_path} is {sizes[0]} but its partner {target_path} is {sizes[1]}, expected {wanted} with "
+            f"{source_file} is {sizes[0]} but its partner {target_file} is {sizes[1]}, expected {wanted} with "
             f"generator.scale={self.target_scale:g}: {remedy}"
         ]
 
-    def origin(self, paths: Mapping[str, Path]) -> Origin:
+    def origin(self, files: Mapping[str, Blob]) -> Origin:
         """Return what the content of a sample depends on."""
-        rule = f"{list(paths)} {self.n_classes} {self.ignore_id}"
+        rule = f"{list(files)} {self.n_classes} {self.ignore_id}"
         rule += f" {sorted(self.forms.items())}" if self.forms else ""
         rule += f" {self.colors.table()}" if self.colors else ""
         rule += "" if self.divided_classes is None else f" {sorted(self.divided_classes)}"
-        return Origin(rule, list(paths.values()), list(paths))
+        return Origin(rule, list(files.values()), list(files))
 
     def _classes(self, stored: Tensor, name: str) -> Tensor:
         """Return the classes of a label map as it is stored; raise DataError if a pixel has none."""
@@ -169,7 +169,7 @@ def _remedy(ids: Tensor, wrong: int) -> str:
     return f"raise data.n_classes, or set data.ignore_id={wrong} to leave such pixels out"
 
 
-def _size_problems(first: Tensor, first_path: Path, second: Tensor, second_path: Path) -> list[str]:
+def _size_problems(first: Tensor, first_file: File, second: Tensor, second_file: File) -> list[str]:
     """Return no problem where two maps have the same height and width, otherwise one that names both files."""
     if first.shape[-2:] == second.shape[-2:]:
         return []
@@ -180,7 +180,7 @@ def _size_problems(first: Tensor, first_path: Path, second: Tensor, second_path:
     )
     if first.shape[-2:] == second.shape[:-3:-1] and first.shape[-1] != first.shape[-2]:
         remedy = "turn one of them; photographs are read upright, as EXIF says"
-    return [f"{first_path} is {sizes[0]} but its partner {second_path} is {sizes[1]}: {remedy}"]
+    return [f"{first_file} is {sizes[0]} but its partner {second_file} is {sizes[1]}: {remedy}"]
 
 
 @contextmanager

@@ -3,18 +3,21 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from operator import itemgetter
+from pathlib import Path, PurePath
 from typing import ClassVar, Self
 
 from data.batch import DataError, Sample
 from data.files.image_files import find_images
 from data.files.stored_images import StoredForm
-from data.layout import ClassTable, Origin, PairingError, data_set_folder
+from data.folder_store import local_folder
+from data.layout import ClassTable, Origin, PairingError
 from data.map_reader import MapReader
 from data.stacked_sources import further_kinds
+from data.store import Blob, Folder
 from utils.label_colors import LabelColors
 
-_Index = dict[str, Path]  # files by name
+_Index = dict[str, Blob]  # files by name
 _NO_INSTANCES = (
     "; to make them from label maps: data.instances=connected; to train without: data.instance_edges=false, with "
     "features also features.regions=labels"
@@ -25,14 +28,14 @@ _NO_WEIGHTS = "; to do without weights: data.weight_folder=null"
 @dataclass(frozen=True)
 class _Files:
     name: str
-    source: Path
-    target: Path | None
-    instances: Path | None
-    features: Path | None
-    weights: Path | None
-    further: tuple[Path, ...] = field(kw_only=True)
+    source: Blob
+    target: Blob | None
+    instances: Blob | None
+    features: Blob | None
+    weights: Blob | None
+    further: tuple[Blob, ...] = field(kw_only=True)
 
-    def maps(self) -> dict[str, Path]:
+    def maps(self) -> dict[str, Blob]:
         """Return the files of the sample by kind of map."""
         maps = {
             "source": self.source,
@@ -42,11 +45,11 @@ class _Files:
             "features": self.features,
             "weights": self.weights,
         }
-        return {kind: path for kind, path in maps.items() if path}
+        return {kind: file for kind, file in maps.items() if file}
 
 
 class PairedFolders:
-    """Samples whose maps lie in separate folders under the same name.
+    """Samples whose maps lie in separate folders of a store under the same name. Paths are folders of this machine.
 
     source_folder: label maps (n_classes > 0) or images; a sample has the name of its source.
     further_folders: images that are stacked behind those of source_folder, in this order.
@@ -69,12 +72,12 @@ class PairedFolders:
     def __init__(
         self,
         *,
-        source_folder: Path,
-        target_folder: Path | None,
-        instance_folder: Path | None,
-        feature_folder: Path | None = None,
-        weight_folder: Path | None = None,
-        further_folders: Sequence[Path] = (),
+        source_folder: Folder | Path,
+        target_folder: Folder | Path | None,
+        instance_folder: Folder | Path | None,
+        feature_folder: Folder | Path | None = None,
+        weight_folder: Folder | Path | None = None,
+        further_folders: Sequence[Folder | Path] = (),
         n_classes: int,
         ignore_id: int | None,
         forms: Mapping[str, StoredForm] | None = None,
@@ -84,17 +87,15 @@ class PairedFolders:
     ) -> None:
         self.n_classes = n_classes
         self._reader = MapReader(n_classes, ignore_id, forms or {}, label_colors, divided_classes, target_scale)
-        folders = (source_folder, target_folder, instance_folder, feature_folder, weight_folder)
+        source, *further = (local_folder(folder) for folder in (source_folder, *further_folders))
+        others = (target_folder, instance_folder, feature_folder, weight_folder)
+        partners = [local_folder(folder) if folder else None for folder in others]
         problems: list[str] = []
-        self._files = _match(
-            problems,
-            *folders,
-            further_folders=further_folders,
-            if_missing={instance_folder: _NO_INSTANCES, weight_folder: _NO_WEIGHTS},
-        )
+        self._files = _match(problems, source, *partners, further_folders=further)
+        self._store = source.store
         self.names = [files.name for files in self._files]
-        self.folders = [folder for folder in (*folders, *further_folders) if folder]
-        self.files = [path for files in self._files for path in files.maps().values()]
+        self.folders = [folder for folder in (source, *partners, *further) if folder]
+        self.files = [file for files in self._files for file in files.maps().values()]
         if problems:
             raise PairingError(*problems, rest=self)
 
@@ -103,7 +104,7 @@ class PairedFolders:
         cls,
         split: str,
         *,
-        root: str,
+        root: Folder,
         source_folder: str | Sequence[str] | None,
         target_folder: str | None,
         instance_folder: str,
@@ -127,17 +128,16 @@ class PairedFolders:
                 f"data.source_folder={lacking} has no {{split}}, so train is the only split, and there is no "
                 f"{split}: name another folder with --input DIR, or choose --split train"
             )
-        folder = data_set_folder(root)
-        source, target = _source_and_target(folder, split, first, target_folder, direction, n_classes)
+        source, target = _source_and_target(root, split, first, target_folder, direction, n_classes)
         reads_instances = needs_instances and divided_classes is None
-        weights = _of_split(folder, weight_folder, split) if weight_folder else None
-        has_weights = weights is not None and weights.is_dir() and _has_own_folder(split, weight_folder)
+        weights = _of_split(root, weight_folder, split) if weight_folder else None
+        has_weights = weights is not None and root.store.has(weights) and _has_own_folder(split, weight_folder)
         return cls(
             source_folder=source,
-            further_folders=[_of_split(folder, pattern, split) for pattern in others if pattern],
-            target_folder=target if needs_targets or target.is_dir() else None,
-            instance_folder=_of_split(folder, instance_folder, split) if reads_instances else None,
-            feature_folder=_of_split(folder, feature_folder, split) if needs_features else None,
+            further_folders=[_of_split(root, pattern, split) for pattern in others if pattern],
+            target_folder=target if needs_targets or root.store.has(target) else None,
+            instance_folder=_of_split(root, instance_folder, split) if reads_instances else None,
+            feature_folder=_of_split(root, feature_folder, split) if needs_features else None,
             weight_folder=weights if needs_targets or has_weights else None,
             n_classes=n_classes,
             ignore_id=ignore_id,
@@ -152,7 +152,7 @@ class PairedFolders:
         cls,
         split: str,
         *,
-        root: str,
+        root: Folder,
         source_folder: str | Sequence[str] | None,
         target_folder: str | None,
         direction: str,
@@ -162,8 +162,7 @@ class PairedFolders:
         first, *others = _patterns(source_folder)
         if not all(_has_own_folder(split, pattern) for pattern in (first, *others)):
             return False
-        folder = data_set_folder(root)
-        return _source_and_target(folder, split, first, target_folder, direction, n_classes)[0].is_dir()
+        return root.store.has(_source_and_target(root, split, first, target_folder, direction, n_classes)[0])
 
     def __len__(self) -> int:
         return len(self._files)
@@ -178,7 +177,9 @@ class PairedFolders:
         Raises:
             DataError: lists the problems of all its files.
         """
-        return self._reader.read(self._files[index].name, self._files[index].maps())
+        files = self._files[index].maps()
+        fetched = self._store.fetched(list(files.values()))
+        return self._reader.read(self._files[index].name, dict(zip(files, fetched, strict=True)))
 
 
 def _patterns(source_folder: str | Sequence[str] | None) -> Sequence[str | None]:
@@ -192,8 +193,8 @@ def _has_own_folder(split: str, pattern: str | None) -> bool:
 
 
 def _source_and_target(
-    root: Path, split: str, source_folder: str | None, target_folder: str | None, direction: str, n_classes: int
-) -> tuple[Path, Path]:
+    root: Folder, split: str, source_folder: str | None, target_folder: str | None, direction: str, n_classes: int
+) -> tuple[Folder, Folder]:
     """Return the folders of the sources and of the targets of a split."""
     default_source, default_target = ("{split}_label", "{split}_img") if n_classes else ("{split}_A", "{split}_B")
     source = _of_split(root, source_folder or default_source, split)
@@ -201,39 +202,37 @@ def _source_and_target(
     return (source, target) if direction == "AtoB" else (target, source)
 
 
-def _of_split(root: Path, pattern: str, split: str) -> Path:
+def _of_split(root: Folder, pattern: str, split: str) -> Folder:
     """Return the folder that a pattern such as `{split}_img` names below `root`."""
     return root / pattern.replace("{split}", split)
 
 
 def _match(
     problems: list[str],
-    source_folder: Path,
-    *partner_folders: Path | None,
-    further_folders: Sequence[Path],
-    if_missing: Mapping[Path | None, str],
+    source_folder: Folder,
+    *partner_folders: Folder | None,
+    further_folders: Sequence[Folder],
 ) -> list[_Files]:
-    """Return the files of each complete sample, sorted by name; add each file without a partner to `problems`.
-
-    if_missing: remedies for folders that are missing.
-    """
+    """Return the files of each complete sample, sorted by name; add each file without a partner to `problems`."""
+    _, instance_folder, _, weight_folder = partner_folders
+    if_missing = {instance_folder: _NO_INSTANCES, weight_folder: _NO_WEIGHTS}
     folders = [folder for folder in (source_folder, *partner_folders, *further_folders) if folder is not None]
     indices = [find_images(folder, problems, if_missing.get(folder, "")) for folder in folders]
     if not all(indices):
         return []  # find_images has named the folder; that all other files lack partners would only hide it
     shortened = [_without_common_ending(index) for index in indices]
     matching = min(indices, shortened, key=_count_unmatched)
-    names = {path: name for name, path in indices[0].items()}
+    names = {file: name for name, file in indices[0].items()}
     by_folder = dict(zip(folders, matching, strict=True))
-    in_lower_case = {folder: {key.lower(): path for key, path in index.items()} for folder, index in by_folder.items()}
+    in_lower_case = {folder: {key.lower(): file for key, file in index.items()} for folder, index in by_folder.items()}
     for index in by_folder.values():
-        for key, path in sorted(index.items()):
+        for key, file in sorted(index.items(), key=itemgetter(0)):
             lacking = [other for other in folders if key not in by_folder[other]]
             near = (in_lower_case[other].get(key.lower()) for other in lacking)
-            similar = [path_there.name for path_there in near if path_there]
+            similar = [PurePath(there.name).name for there in near if there]
             if lacking:
                 hint = f"; {similar[0]} there differs in upper and lower case: rename one" if similar else ""
-                problems.append(f"{path}: without a partner of the same name in {', '.join(map(str, lacking))}{hint}")
+                problems.append(f"{file}: without a partner of the same name in {', '.join(map(str, lacking))}{hint}")
     return [
         _Files(
             names[source],
@@ -241,7 +240,7 @@ def _match(
             *(by_folder[folder][key] if folder else None for folder in partner_folders),
             further=tuple(by_folder[folder][key] for folder in further_folders),
         )
-        for key, source in sorted(matching[0].items())
+        for key, source in sorted(matching[0].items(), key=itemgetter(0))
         if all(key in index for index in matching)
     ]
 
@@ -262,5 +261,5 @@ def _without_common_ending(index: _Index) -> _Index:
         ending = first[start.start() :]
         is_words = all(re.search(r"[A-Za-z]", word) for word in re.split(r"[_.-]", ending)[1:])
         if is_words and all(name.endswith(ending) for name in index):
-            return {name.removesuffix(ending): path for name, path in index.items()}
+            return {name.removesuffix(ending): file for name, file in index.items()}
     return index

@@ -5,12 +5,15 @@ from typing import ClassVar, Self
 
 from data.batch import DataError, Sample
 from data.files.image_files import find_images, read_rgb
-from data.layout import ClassTable, Origin, PairingError, data_set_folder
+from data.folder_store import local_folder
+from data.layout import ClassTable, Origin, PairingError
+from data.store import Folder
 
 
 class SideBySide:
     """RGB pairs from the two halves of each image of a folder.
 
+    folder: of a store; a path is that of this machine.
     a_to_b: whether A, the left half, is the source.
 
     Raises:
@@ -19,33 +22,33 @@ class SideBySide:
 
     own_classes: ClassVar[ClassTable | None] = None
 
-    def __init__(self, *, folder: Path, a_to_b: bool) -> None:
+    def __init__(self, *, folder: Folder | Path, a_to_b: bool) -> None:
         self.n_classes = 0
         self._a_to_b = a_to_b
         problems: list[str] = []
-        self._paths = find_images(folder, problems)
-        self.names = sorted(self._paths)
-        self.folders = [folder]
-        self.files = list(self._paths.values())
+        self.folders = [local_folder(folder)]
+        self._images = find_images(self.folders[0], problems)
+        self.names = sorted(self._images)
+        self.files = list(self._images.values())
         if problems:
             raise PairingError(*problems, rest=self)
 
     @classmethod
-    def open(cls, split: str, *, root: str, direction: str) -> Self:
+    def open(cls, split: str, *, root: Folder, direction: str) -> Self:
         """Return a split of the data set, the folder ROOT/SPLIT. See RegisteredLayout."""
-        return cls(folder=data_set_folder(root) / split, a_to_b=direction == "AtoB")
+        return cls(folder=root / split, a_to_b=direction == "AtoB")
 
     @classmethod
-    def has_split(cls, split: str, *, root: str) -> bool:
+    def has_split(cls, split: str, *, root: Folder) -> bool:
         """Return whether the data set has the folder of a split. See RegisteredLayout."""
-        return (data_set_folder(root) / split).is_dir()
+        return root.store.has(root / split)
 
     def __len__(self) -> int:
         return len(self.names)
 
     def origin(self, index: int) -> Origin:
         """Return what the content of sample `index` depends on."""
-        return Origin(f"halves {self._a_to_b}", [self._paths[self.names[index]]])
+        return Origin(f"halves {self._a_to_b}", [self._images[self.names[index]]])
 
     def read(self, index: int) -> Sample:
         """Read both halves of image `index` at full size.
@@ -53,11 +56,11 @@ class SideBySide:
         Raises:
             DataError: the file cannot be used, or its width is odd.
         """
-        path = self._paths[self.names[index]]
-        pair = read_rgb(path)
+        image = self._images[self.names[index]]
+        pair = read_rgb(*image.folder.store.fetched([image]))
         width = pair.shape[-1]
         if width % 2:
-            raise DataError(f"{path}: is {width} pixels wide, expected two halves of equal width")
+            raise DataError(f"{image}: is {width} pixels wide, expected two halves of equal width")
         a, b = pair.split(width // 2, dim=-1)
         source, target = (a, b) if self._a_to_b else (b, a)
         return Sample(name=self.names[index], source=source, instances=None, target=target)

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Sequence
-from pathlib import Path
 
 from data.batch import Sample
 from data.groups import groups_of
@@ -15,8 +14,8 @@ class Subset:
     def __init__(self, layout: Layout, indices: Sequence[int]) -> None:
         self.n_classes = layout.n_classes
         self.names: Sequence[str] = [layout.names[index] for index in indices]
-        self.folders: Sequence[Path] = layout.folders
-        self.files: Sequence[Path] = [file for index in indices for file in layout.origin(index).files]
+        self.folders = layout.folders
+        self.files = [file for index in indices for file in layout.origin(index).files]
         self._layout = layout
         self._indices = indices
 

@@ -16,6 +16,7 @@ from data.files.pixel_rows import Bands
 from data.files.png_file import write_png_rows
 from data.files.stored_images import ROW_SUFFIXES, StoredForm, StoredRows, read_stored, stored_rows
 from data.files.tiff_file import write_tiff_rows
+from data.store import File
 from utils.atomic_file import path_in_errors, replacing
 
 _PIXELS = 2**21  # of a reduced image, at most four times as many
@@ -90,7 +91,7 @@ class ImageStore:
     suffix: str = ".png"
     scale: float = 1.0
 
-    def write(self, path: Path, image: Tensor, source: Path | None) -> None:
+    def write(self, path: Path, image: Tensor, source: File | None) -> None:
         """Write a (C, H, W) image and create its folders; a TIFF gets the georeferencing of its source."""
         if self.form is None or (self.suffix == ".png" and image.dtype == torch.uint8):
             write_png(path, image)
@@ -99,12 +100,12 @@ class ImageStore:
         with path_in_errors(path):
             self._write_rows(path, Bands.of(image.numpy()), source)
 
-    def write_bands(self, path: Path, image: Bands, source: Path | None) -> None:
+    def write_bands(self, path: Path, image: Bands, source: File | None) -> None:
         """Write an image that comes in bands, as `write`; the file appears under its name when it is complete."""
         with replacing(path) as unfinished:
             self._write_rows(unfinished, image, source)
 
-    def _write_rows(self, path: Path, image: Bands, source: Path | None) -> None:
+    def _write_rows(self, path: Path, image: Bands, source: File | None) -> None:
         match self.suffix:
             case ".png":
                 write_png_rows(path, image)

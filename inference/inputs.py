@@ -14,12 +14,14 @@ from configs.splits import check_has_split, open_split
 from configs.stored_images import trained_forms
 from data.batch import DataError, Sample
 from data.conditioning import Conditioning
-from data.files.image_files import find_images
+from data.files.image_files import find_image_paths, find_images
 from data.files.stored_images import StoredForm
+from data.folder_store import LocalFile, local_folder
 from data.layout import Layout, Origin, PairingError
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
 from data.stacked_sources import further_kinds
+from data.store import Blob
 from inference.joined_pictures import without_joined_pictures
 from inference.load import LoadedGenerator
 from inference.request import InputOptions
@@ -188,10 +190,10 @@ class ListedImages:
         partners = {"instances": instance_folder, "target": target_folder, "features": feature_folder}
         self._maps = {"source": _listed(paths, problems)}
         for kind, path in zip(further_kinds(1 + len(further_files)), further_files, strict=True):
-            self._maps[kind] = dict.fromkeys(self._maps["source"], path)
+            self._maps[kind] = dict.fromkeys(self._maps["source"], LocalFile.of(path))
         self._maps |= {kind: find_images(folder, problems) for kind, folder in partners.items() if folder}
         self.names = sorted(self._maps["source"])
-        self.folders = [path for path in (*paths, *partners.values()) if path and path.is_dir()]
+        self.folders = [local_folder(path) for path in (*paths, *partners.values()) if path and path.is_dir()]
         if not problems:  # otherwise missing partners are a consequence, and would hide the cause
             problems += [
                 f"{self._maps['source'][name]}: without a partner {name} in {partners[kind]}"
@@ -208,22 +210,22 @@ class ListedImages:
 
     def origin(self, index: int) -> Origin:
         """See Layout."""
-        return self._reader.origin(self._paths(index))
+        return self._reader.origin(self._files(index))
 
     def read(self, index: int) -> Sample:
         """Read sample `index` at full size; raise DataError with all problems of its files."""
-        return self._reader.read(self.names[index], self._paths(index))
+        return self._reader.read(self.names[index], self._files(index))
 
-    def _paths(self, index: int) -> dict[str, Path]:
+    def _files(self, index: int) -> dict[str, Blob]:
         return {kind: files[self.names[index]] for kind, files in self._maps.items()}
 
 
-def _listed(paths: Sequence[Path], problems: list[str]) -> dict[str, Path]:
+def _listed(paths: Sequence[Path], problems: list[str]) -> dict[str, Blob]:
     """Return the images by name."""
     files: list[Path] = []
     for path in dict.fromkeys(paths):
         if path.is_dir():
-            files += find_images(path, problems).values()
+            files += find_image_paths(path, problems).values()
         elif path.exists():
             files.append(path)
         else:
@@ -234,7 +236,7 @@ def _listed(paths: Sequence[Path], problems: list[str]) -> dict[str, Path]:
         name = unicodedata.normalize("NFC", path.absolute().relative_to(root).with_suffix("").as_posix())
         if images.setdefault(name, path).absolute() != path.absolute():
             problems.append(f"{path} and {images[name]} have the same name: keep one of them")
-    return images
+    return {name: LocalFile.of(path) for name, path in images.items()}
 
 
 def common_folder(paths: Sequence[Path]) -> Path:

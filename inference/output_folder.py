@@ -65,7 +65,7 @@ def prepare_output(output: Path, layout: Layout, existing: Existing, suffix: str
     written = output.resolve()
     if written.exists() and not written.is_dir():
         raise DataError(f"--output: {output} is a file. Choose another --output.")
-    for folder in layout.folders:
+    for folder in (Path(str(folder)) for folder in layout.folders):
         if folder.resolve() in (written, *written.parents):
             where = "the folder of the" if folder.resolve() == written else f"inside {folder}, which holds"
             raise DataError(f"--output: {output} is {where} inputs. Choose another --output.")
@@ -90,7 +90,7 @@ def _check_results(output: Path, layout: Layout, suffix: str) -> dict[Path, Path
     files = [output / f"{name}{suffix}" for name in layout.names]
     files += [output / f"{SHEET}.png", output / METRICS, output / INDEX, *pictures]
     results = {file.resolve(): file for file in files}
-    if overwritten := results.keys() & {path.resolve() for path in layout.files}:
+    if overwritten := results.keys() & {Path(str(file)).resolve() for file in layout.files}:
         raise DataError(f"--output: results would overwrite the input {min(overwritten)}. Choose another --output.")
     if taken := set(files) & set(chain.from_iterable(file.parents for file in files)):
         raise DataError(f"--input: {min(taken)} would be both a result and a folder of results. Rename an input.")

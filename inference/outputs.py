@@ -16,6 +16,7 @@ from data.files.image_files import write_png
 from data.files.pixel_rows import Bands
 from data.files.size_guard import TooLargeError
 from data.layout import Layout
+from data.store import File
 from inference.contact_sheet import SHEET_WIDTH, SheetSample, contact_sheet, thumbnail
 from inference.image_store import ImageStore, Reduction
 from inference.output_folder import INDEX, KINDS, METRICS, SHEET, gallery_image, is_foreign
@@ -118,7 +119,7 @@ class Results:
         self._store.write_bands(self._file(name), image, self._source_file(name))
         self._record(preview, shown_source, reduction.image(), sizes)
 
-    def _source_file(self, name: str) -> Path | None:
+    def _source_file(self, name: str) -> File | None:
         """Return the file of a sample's source; None where it is drawn."""
         return next(iter(self._layout.origin(self._indices[name]).files), None)
 

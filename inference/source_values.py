@@ -78,14 +78,14 @@ def _relative_height(image: Tensor, trained: ValueRange) -> float:
 def warn_of_frames(layout: Layout) -> None:
     """Report sources in TIFF files that are read as 8-bit RGB although they hold several images, or bands."""
     several = []
-    sources = (path for index in range(len(layout)) for path in list(layout.origin(index).files)[:1])
-    for path in (path for path in sources if path.suffix.lower() in TIFF_SUFFIXES):
+    sources = (file for index in range(len(layout)) for file in list(layout.origin(index).files)[:1])
+    for file in (file for file in sources if file.suffix.lower() in TIFF_SUFFIXES):
         try:
-            (n_frames,) = decode(path, lambda image: np.array([getattr(image, "n_frames", 1)]))
+            (n_frames,) = decode(file, lambda image: np.array([getattr(image, "n_frames", 1)]))
         except DataError:  # reported when its turn comes
             continue
         if n_frames > 1:
-            several.append(f"{path} with {n_frames}")
+            several.append(f"{file} with {n_frames}")
     if several:
         text = "%s of several images or bands, of which the first is translated, such as %s: save it as RGB"
         logger.warning(text, counted(len(several), "file"), several[0])

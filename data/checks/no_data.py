@@ -1,13 +1,13 @@
 """Values that stand for pixels without data, as -9999 in elevation models."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from data.files.tiff_file import TIFF_SUFFIXES, tagged_no_data
+from data.store import File
 
 # of ArcGIS and GDAL, and netCDF's _FillValue of floats
 _USUAL = (-9999.0, -99999.0, -999.0, 1e20, 9.969209968386869e36, -3.4028234663852886e38)
@@ -15,7 +15,7 @@ _LIMITS = (-32768.0, -32767.0, 65535.0)  # of integers of 16 bits; saturated pix
 _LEAST_GAP = 0.05  # to all other values, as a share of their span; of a limit the span itself
 
 
-def no_data(image: Tensor, path: Path | None) -> tuple[float, int] | None:
+def no_data(image: Tensor, file: File | None) -> tuple[float, int] | None:
     """Return the value that stands for no data in a (C, H, W) image, and how many pixels have it; None where none do.
 
     It is the value that the file names, a TIFF with GDAL's tag. Otherwise it is a usual one, apart from all others.
@@ -24,7 +24,7 @@ def no_data(image: Tensor, path: Path | None) -> tuple[float, int] | None:
     if image.dtype == torch.uint8:
         return None
     values = image.numpy()
-    tagged = tagged_no_data(path) if path and path.suffix.lower() in TIFF_SUFFIXES else None
+    tagged = tagged_no_data(file) if file and file.suffix.lower() in TIFF_SUFFIXES else None
     for value in (tagged, float(values.min()), float(values.max())):
         if value is None or not math.isfinite(value):
             continue

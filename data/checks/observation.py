@@ -4,7 +4,6 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median_low
 
 import numpy as np
@@ -17,7 +16,7 @@ from data.checks.transparency import channels_of_images, dropped_transparency
 from data.files.image_files import read_bits
 from data.layout import Layout
 from data.stacked_sources import is_further
-from utils.digest import sha256_of_file
+from data.store import Blob
 from utils.text import counted
 
 MEASURED_SHIFTS = 32  # samples of a split, spread over it
@@ -48,7 +47,7 @@ class Observation:
     """
 
     name: str
-    files: Mapping[str, Path] = field(default_factory=dict)
+    files: Mapping[str, Blob] = field(default_factory=dict)
     bits: Mapping[str, int] = field(default_factory=dict)
     constant: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     n_channels: Mapping[str, int] = field(default_factory=dict)
@@ -59,7 +58,7 @@ class Observation:
     shift: tuple[int, int] | None = None
     is_ignored: bool = False
     stack_shift: tuple[int, int] | None = None
-    transparent: Sequence[Path] = ()
+    transparent: Sequence[Blob] = ()
 
 
 def observe(layout: Layout, index: int, sample: Sample) -> Observation:
@@ -75,7 +74,7 @@ def observe(layout: Layout, index: int, sample: Sample) -> Observation:
     is_plain["weights"] = True  # one mask often serves all splits
     files = _files_by_kind(layout, index)
     of_images = {*images_present, "pair", *filter(is_further, files)}
-    bits = {kind: read_bits(path) for kind, path in files.items() if kind in of_images}
+    bits = {kind: read_bits(file) for kind, file in files.items() if kind in of_images}
     missing = {kind: no_data(image, files.get(kind)) for kind, image in images_present.items()}
     is_stacked = any(map(is_further, files))
     compared = _standardized(sample.source) if is_stacked and not is_ids else sample.source
@@ -83,7 +82,7 @@ def observe(layout: Layout, index: int, sample: Sample) -> Observation:
     is_measured = index % -(-len(layout) // MEASURED_SHIFTS) == 0
     return Observation(
         name=layout.names[index],
-        files={kind: path for kind, path in files.items() if not is_plain.get(kind, all(is_plain.values()))},
+        files={kind: file for kind, file in files.items() if not is_plain.get(kind, all(is_plain.values()))},
         bits={kind: number for kind, number in bits.items() if number},
         constant=constant,
         n_channels={kind: len(image) for kind, image in images_present.items()},
@@ -158,46 +157,46 @@ def repeated_samples(splits: Mapping[str, Sequence[Observation]]) -> Iterator[st
             similar[tuple(map(_size_and_begin, _pair(seen)))].append(seen)
         of_content: dict[tuple[str, ...], list[str]] = defaultdict(list)
         for seen in (seen for group in similar.values() if len(group) > 1 for seen in group):
-            of_content[tuple(map(sha256_of_file, _pair(seen)))].append(seen.name)
+            of_content[tuple(file.digest() for file in _pair(seen))].append(seen.name)
         copies = [f"{name} of {first}" for first, *others in of_content.values() for name in others]
         if copies:
             yield f"{split}: {_share(copies, observations)} are copies of others: {_listed(copies)}"
 
 
-def _size_and_begin(path: Path) -> tuple[int, bytes]:
+def _size_and_begin(blob: Blob) -> tuple[int, bytes]:
     """Return what most files differ in, without reading them to their ends: uncompressed ones have one size."""
-    with path.open("rb") as file:
-        return path.stat().st_size, hashlib.sha256(file.read(_BEGIN)).digest()
+    with blob.open() as file:
+        return blob.size(), hashlib.sha256(file.read(_BEGIN)).digest()
 
 
-def _pair(seen: Observation) -> list[Path]:
-    return [path for kind, path in seen.files.items() if kind in ("pair", "source", "target")]
+def _pair(seen: Observation) -> list[Blob]:
+    return [file for kind, file in seen.files.items() if kind in ("pair", "source", "target")]
 
 
 def shared_files(splits: Mapping[str, Sequence[Observation]]) -> Iterator[str]:
     """Yield a line for each two splits that hold the same file, by its bytes."""
-    of_size: dict[int, dict[str, list[Path]]] = defaultdict(lambda: defaultdict(list))
+    of_size: dict[int, dict[str, list[Blob]]] = defaultdict(lambda: defaultdict(list))
     for split, observations in splits.items():
-        for path in (path for seen in observations for path in seen.files.values()):
-            of_size[path.stat().st_size][split].append(path)
-    of_content: dict[str, dict[str, Path]] = defaultdict(dict)
+        for file in (file for seen in observations for file in seen.files.values()):
+            of_size[file.size()][split].append(file)
+    of_content: dict[str, dict[str, Blob]] = defaultdict(dict)
     for by_split in (by_split for by_split in of_size.values() if len(by_split) > 1):
-        for split, path in ((split, path) for split, paths in by_split.items() for path in paths):
-            of_content[sha256_of_file(path)].setdefault(split, path)
-    shared: dict[tuple[str, str], list[tuple[Path, Path]]] = defaultdict(list)
-    for paths in of_content.values():
-        (first, path), *others = paths.items()
-        for other, its_path in others:
-            shared[first, other].append((path, its_path))
+        for split, file in ((split, file) for split, files in by_split.items() for file in files):
+            of_content[file.digest()].setdefault(split, file)
+    shared: dict[tuple[str, str], list[tuple[Blob, Blob]]] = defaultdict(list)
+    for of_splits in of_content.values():
+        (first, file), *others = of_splits.items()
+        for other, its_file in others:
+            shared[first, other].append((file, its_file))
     for (first, other), pairs in shared.items():
-        path, its_path = pairs[0]
+        file, its_file = pairs[0]
         yield (
-            f"{first} and {other} share {counted(len(pairs), 'file')}, as {path} and {its_path}: of samples that were "
+            f"{first} and {other} share {counted(len(pairs), 'file')}, as {file} and {its_file}: of samples that were "
             "trained on, metrics are too good"
         )
 
 
-def _files_by_kind(layout: Layout, index: int) -> dict[str, Path]:
+def _files_by_kind(layout: Layout, index: int) -> dict[str, Blob]:
     origin = layout.origin(index)
     return dict(zip(origin.kinds or ["pair"], origin.files, strict=bool(origin.kinds)))
 

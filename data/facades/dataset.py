@@ -1,6 +1,5 @@
 """Layout `synthetic_facades`: procedural house fronts, drawn when they are read; nothing is downloaded or stored."""
 
-from pathlib import Path
 from typing import ClassVar, Self
 
 import numpy as np
@@ -11,6 +10,7 @@ from data.facades.geometry import MIN_SIDE
 from data.facades.renderer import CLASS_COLORS, CLASS_NAMES, render_facade
 from data.layout import ClassTable, Origin
 from data.resizing import resize_image
+from data.store import Blob, Folder
 
 SPLITS = ("train", "val", "test")
 
@@ -47,8 +47,8 @@ class SyntheticFacades:
         self._scale = target_scale
         self._seed = (seed, SPLITS.index(split))
         self._size = (height, width)
-        self.folders: tuple[Path, ...] = ()
-        self.files: tuple[Path, ...] = ()
+        self.folders: tuple[Folder, ...] = ()
+        self.files: tuple[Blob, ...] = ()
         self.names = tuple(f"facade_{index:05d}" for index in range(n_samples))
 
     @classmethod

@@ -1,13 +1,12 @@
 """Finding image files, and reading and writing those of 8 bits; data/files/stored_images.py reads other pixels."""
 
-import os
 import struct
 import unicodedata
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,12 @@ from PIL import ExifTags, Image, ImageFile, UnidentifiedImageError
 from torch import Tensor
 
 from data.batch import DataError, LoadingError
-from data.checks.misplaced_folder import misplaced_folder
 from data.files.size_guard import check_size
+from data.folder_store import IMAGE_SUFFIXES, local_folder
+from data.store import Blob, File, Folder
 from utils.atomic_file import path_in_errors
 
 IMAGE_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "WEBP")
-IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".ppm", ".bmp", ".tif", ".tiff", ".webp"})
 ARRAY_SUFFIX = ".npy"  # images as well, in folders that hold no others
 Image.MAX_IMAGE_PIXELS = None  # check_size is the guard
 JPEG_QUALITY = 95
@@ -64,8 +63,8 @@ _OTHER_FILES = {
 }
 
 
-def find_images(folder: Path, problems: list[str], if_missing: str = "") -> dict[str, Path]:
-    """Return the image files below `folder` by name: the relative path without suffix, in Unicode's form NFC.
+def find_images(folder: Folder | Path, problems: list[str], if_missing: str = "") -> dict[str, Blob]:
+    """Return the image files below a folder by name: the path below it without suffix, in Unicode's form NFC.
 
     Hidden files are skipped, links to folders are not followed, and `count_other_files` counts other formats. Where
     there is no file of IMAGE_SUFFIXES, arrays (.npy) are the images. Problems are appended to `problems`: the folder is
@@ -75,66 +74,49 @@ def find_images(folder: Path, problems: list[str], if_missing: str = "") -> dict
     Raises:
         DataError: a folder below cannot be listed.
     """
-    if not folder.is_dir():
-        beside = sorted(folder.parent.iterdir()) if folder.parent.is_dir() else []
-        named = ", ".join([path.name for path in beside if path.is_dir()][:8]) or "none"
-        named += (misplaced := misplaced_folder(folder))
-        may_be_photos = not misplaced and not folder.exists()
-        has_images = may_be_photos and any(path.suffix.lower() in IMAGE_SUFFIXES for path in beside)
-        remedy = "; python -m tools.convert_data from-photos makes pairs of photographs" if has_images else ""
-        what = "is a file, expected a folder" if folder.exists() else "no such folder"
-        problems.append(f"{folder}: {what}; folders beside it: {named}{remedy}{if_missing}")
+    folder = local_folder(folder)
+    if not folder.store.has(folder):
+        problems.append(f"{folder}: {folder.store.absence(folder)}{if_missing}")
         return {}
-    images: dict[str, Path] = {}
-    for path in _image_paths(folder):
-        name = unicodedata.normalize("NFC", path.relative_to(folder).with_suffix("").as_posix())
+    images: dict[str, Blob] = {}
+    for image in _images(folder.store.list(folder)):
+        name = unicodedata.normalize("NFC", PurePosixPath(image.name).with_suffix("").as_posix())
         if name in images:
-            problems.append(f"{path} and {images[name].name} have the same name: keep one of them")
+            problems.append(f"{image} and {PurePath(images[name].name).name} have the same name: keep one of them")
         else:
-            images[name] = path
+            images[name] = image
     if not images:
         problems.append(f"{folder}: holds no image ({', '.join(IMAGE_FORMATS)}; links to folders are not followed)")
     return images
 
 
-def count_other_files(folders: Iterable[Path]) -> str:
+def find_image_paths(folder: Path, problems: list[str]) -> dict[str, Path]:
+    """Return the paths of the image files below a folder of this machine by name; see `find_images`."""
+    return {name: Path(str(image)) for name, image in find_images(folder, problems).items()}
+
+
+def count_other_files(folders: Iterable[Folder | Path]) -> str:
     """Return how many files below folders are of other formats than `find_images` takes, as "2 .gif, 1 .txt"."""
     kinds = Counter[str]()
-    for folder in filter(Path.is_dir, folders):
-        taken = frozenset(_image_paths(folder))
-        kinds.update(path.suffix.lower() or path.name for path in _paths(folder) if path not in taken)
+    for folder in map(local_folder, folders):
+        files = folder.store.list(folder)
+        taken = {image.name for image in _images(files)}
+        kinds.update(file.suffix.lower() or PurePath(file.name).name for file in files if file.name not in taken)
     more = f" and {len(kinds) - _LISTED} other kinds" if len(kinds) > _LISTED else ""
     frequent = sorted(kinds, key=lambda kind: (-kinds[kind], kind))[:_LISTED]
     hint = " (arrays are read where a folder holds no other images)" if ARRAY_SUFFIX in kinds else ""
     return ", ".join(f"{kinds[kind]} {kind}" for kind in frequent) + more + hint
 
 
-def _image_paths(folder: Path) -> list[Path]:
-    """Return paths in order, broken links included: their samples would otherwise be missing unnoticed."""
-    paths = sorted(_paths(folder))
+def _images(files: Sequence[Blob]) -> list[Blob]:
+    """Return those of the files of a folder that are images, in order."""
     for suffixes in (IMAGE_SUFFIXES, {ARRAY_SUFFIX}):
-        named = (path for path in paths if path.suffix.lower() in suffixes)
-        if images := [path for path in named if path.is_file() or not path.exists()]:
-            return images
+        if images := [file for file in files if file.suffix.lower() in suffixes]:
+            return sorted(images, key=lambda image: image.name.split("/"))
     return []
 
 
-def _paths(folder: Path) -> Iterator[Path]:
-    """Yield the files below a folder that are not hidden.
-
-    Raises:
-        DataError: a folder cannot be listed.
-    """
-
-    def fail(error: OSError) -> None:
-        raise DataError(f"{error.filename}: {error.strerror}")
-
-    for parent, folders, files in os.walk(folder, onerror=fail):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        yield from (Path(parent, name) for name in files if not name.startswith("."))
-
-
-def read_rgb(path: Path) -> Tensor:
+def read_rgb(file: File) -> Tensor:
     """Read an image as (3, H, W) uint8 RGB, upright by its EXIF orientation.
 
     16-bit grey keeps its high byte, transparency is dropped, and of several frames the first is read.
@@ -142,44 +124,44 @@ def read_rgb(path: Path) -> Tensor:
     Raises:
         DataError: the file is missing, damaged, too large or of an unknown format.
     """
-    return torch.from_numpy(decode(path, _rgb_pixels)).permute(2, 0, 1)
+    return torch.from_numpy(decode(file, _rgb_pixels)).permute(2, 0, 1)
 
 
-def read_size(path: Path) -> tuple[int, int]:
+def read_size(file: File) -> tuple[int, int]:
     """Return height and width of an image, upright by its EXIF orientation, from its header alone.
 
     Raises:
         DataError: as for `read_rgb`.
     """
-    height, width = decode(path, _size)
+    height, width = decode(file, _size)
     return int(height), int(width)
 
 
-def read_ids(path: Path) -> Tensor:
+def read_ids(file: File) -> Tensor:
     """Read an integer map as (1, H, W) int32, as stored: grey levels of 1, 8, 16 or 32 bits, or palette indices.
 
     Raises:
         DataError: as for `read_rgb`, or the file does not hold one integer per pixel.
     """
-    return torch.from_numpy(decode(path, _id_pixels)).unsqueeze(0)
+    return torch.from_numpy(decode(file, _id_pixels)).unsqueeze(0)
 
 
-def has_transparent_pixels(path: Path) -> bool:
+def has_transparent_pixels(file: File) -> bool:
     """Return whether any pixel of an image is not opaque. Where there is no transparency, only the header is read.
 
     Raises:
         DataError: as for `read_rgb`.
     """
-    return bool(decode(path, _least_alpha)[0] < 255)
+    return bool(decode(file, _least_alpha)[0] < 255)
 
 
-def read_palette(path: Path) -> bytes:
+def read_palette(file: File) -> bytes:
     """Return the palette of an image from its header, as RGB without black at its end; empty where there is none.
 
     A file that cannot be read has none either: reading its pixels will say why.
     """
     try:
-        with warnings.catch_warnings(), Image.open(path, formats=IMAGE_FORMATS) as image:
+        with warnings.catch_warnings(), file.open("rb") as opened, Image.open(opened, formats=IMAGE_FORMATS) as image:
             warnings.simplefilter("ignore")
             if image.mode != "P" or image.palette is None:
                 return b""
@@ -193,10 +175,10 @@ def read_palette(path: Path) -> bytes:
     return palette[: 3 * n_colors]
 
 
-def read_bits(path: Path) -> int | None:
+def read_bits(file: File) -> int | None:
     """Return the bits of a channel of an image from its header: 8, 16 or 32; None where it cannot be read."""
     try:
-        with warnings.catch_warnings(), Image.open(path, formats=IMAGE_FORMATS) as image:
+        with warnings.catch_warnings(), file.open("rb") as opened, Image.open(opened, formats=IMAGE_FORMATS) as image:
             warnings.simplefilter("ignore")
             parameters = image.tile[0].args if image.tile else ()
             layout, *rest = parameters if isinstance(parameters, tuple) and parameters else (parameters,)
@@ -231,7 +213,7 @@ class UnfitError(Exception):
     """The file is an intact image of a kind that cannot be used."""
 
 
-def decode(path: Path, pixels_of: Callable[[Image.Image], np.ndarray]) -> np.ndarray:
+def decode(file: File, pixels_of: Callable[[Image.Image], np.ndarray]) -> np.ndarray:
     """Return what `pixels_of` takes from an image that Pillow opens; it may raise UnfitError.
 
     Raises:
@@ -240,17 +222,17 @@ def decode(path: Path, pixels_of: Callable[[Image.Image], np.ndarray]) -> np.nda
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # damaged metadata beside intact pixels
-            with Image.open(path, formats=IMAGE_FORMATS) as image:
-                check_size(str(path), image.height, image.width)
+            with file.open("rb") as opened, Image.open(opened, formats=IMAGE_FORMATS) as image:
+                check_size(str(file), image.height, image.width)
                 return pixels_of(image)
     except FileNotFoundError as error:
-        raise DataError(f"{path}: no such file") from error
+        raise DataError(f"{file}: no such file") from error
     except UnfitError as error:
-        raise DataError(f"{path}: {error}") from error
+        raise DataError(f"{file}: {error}") from error
     except MemoryError as error:
-        raise LoadingError(f"{path}: too little memory to read it") from error
+        raise LoadingError(f"{file}: too little memory to read it") from error
     except _DECODING_ERRORS as error:
-        raise DataError(f"{path}: cannot be read as an image: {_reason(error, path)}") from error
+        raise DataError(f"{file}: cannot be read as an image: {_reason(error, file)}") from error
 
 
 def _rgb_pixels(image: Image.Image) -> np.ndarray:
@@ -330,12 +312,12 @@ def _orientation(image: Image.Image) -> int:
     return orientation if isinstance(orientation, int) else 1
 
 
-def _reason(error: Exception, path: Path) -> str:
+def _reason(error: Exception, file: File) -> str:
     """Return why a file cannot be read, and the remedy."""
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     if isinstance(error, UnidentifiedImageError):
-        with path.open("rb") as file:
-            begin = file.read(64).lstrip(b"\xef\xbb\xbf \r\n\t")
+        with file.open("rb") as opened:
+            begin = opened.read(64).lstrip(b"\xef\xbb\xbf \r\n\t")
         if other := next((what for mark, what in _OTHER_FILES.items() if begin.startswith(mark)), None):
             return other
         reason = f"it is damaged, or none of {', '.join(IMAGE_FORMATS)}" if begin else "it is empty"

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -17,6 +16,7 @@ from data.files.array_file import npy_rows
 from data.files.image_files import ARRAY_SUFFIX, UnfitError, decode, upright
 from data.files.pixel_rows import PixelRows, read_whole
 from data.files.tiff_file import TIFF_SUFFIXES, holds_bytes, tiff_rows
+from data.store import File
 from utils.limits import MAX_CHANNELS
 from utils.text import counted
 
@@ -44,22 +44,22 @@ class StoredForm:
     highest: tuple[float, ...] | None = field(default=None, repr=False)  # caches know a sample by the other fields
 
 
-def is_8_bit_rgb(path: Path) -> bool:
+def is_8_bit_rgb(file: File) -> bool:
     """Return whether an image has 8 bits and is grey or in colours, as photographs are; only the header is read.
 
     A file that cannot be read counts as one: reading its pixels will say why.
     """
-    if path.suffix.lower() == ARRAY_SUFFIX:
+    if file.suffix.lower() == ARRAY_SUFFIX:
         return False
-    if path.suffix.lower() in TIFF_SUFFIXES:
-        return holds_bytes(path)
+    if file.suffix.lower() in TIFF_SUFFIXES:
+        return holds_bytes(file)
     try:
-        return bool(decode(path, lambda image: np.array([_has_8_bits(image)]))[0])
+        return bool(decode(file, lambda image: np.array([_has_8_bits(image)]))[0])
     except DataError:
         return True
 
 
-def read_stored(path: Path, form: StoredForm) -> Tensor:
+def read_stored(file: File, form: StoredForm) -> Tensor:
     """Read an image as (C, H, W) uint8, uint16, int16 or float32.
 
     Other integers and floats become float32. Transparency is dropped where one channel less is expected. A TIFF may
@@ -68,13 +68,13 @@ def read_stored(path: Path, form: StoredForm) -> Tensor:
     Raises:
         DataError: the file is missing, damaged or too large, has other channels, or holds NaN or infinity.
     """
-    if path.suffix.lower() in ROW_SUFFIXES:
-        with stored_rows(path, form) as rows:
+    if file.suffix.lower() in ROW_SUFFIXES:
+        with stored_rows(file, form) as rows:
             return rows.read_whole()
-    image = read_pixels(path, form.n_channels)
-    _check_channels(len(image), path, form)
-    check_depth(image, path, form)
-    return checked_values(image, path, form)
+    image = read_pixels(file, form.n_channels)
+    _check_channels(len(image), file, form)
+    check_depth(image, file, form)
+    return checked_values(image, file, form)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class StoredRows:
     """
 
     rows: PixelRows
-    path: Path
+    file: File
     form: StoredForm
 
     @property
@@ -112,38 +112,38 @@ class StoredRows:
         Raises:
             DataError: as `read`, or the image is too large.
         """
-        return self._checked(read_whole(self.rows, str(self.path)), 0)
+        return self._checked(read_whole(self.rows, str(self.file)), 0)
 
     def _checked(self, pixels: np.ndarray, top: int) -> Tensor:
         image = torch.from_numpy(_supported(pixels))
-        check_depth(image, self.path, self.form)
-        return checked_values(image, self.path, self.form, top)
+        check_depth(image, self.file, self.form)
+        return checked_values(image, self.file, self.form, top)
 
 
 @contextmanager
-def stored_rows(path: Path, form: StoredForm) -> Iterator[StoredRows]:
+def stored_rows(file: File, form: StoredForm) -> Iterator[StoredRows]:
     """Open a file of ROW_SUFFIXES, of which only headers are read.
 
     Raises:
         DataError: the file is missing or damaged, or has other channels.
     """
-    with _pixel_rows(path, form.n_channels) as rows:
-        _check_channels(rows.shape[0], path, form)
-        yield StoredRows(rows, path, form)
+    with _pixel_rows(file, form.n_channels) as rows:
+        _check_channels(rows.shape[0], file, form)
+        yield StoredRows(rows, file, form)
 
 
-def _check_channels(n_channels: int, path: Path, form: StoredForm) -> None:
+def _check_channels(n_channels: int, file: File, form: StoredForm) -> None:
     """Raise DataError unless a file has the channels of a form."""
     if n_channels == form.n_channels:
         return
     found = counted(n_channels, "channel")
     if form.highest is not None:
-        raise DataError(f"{path}: has {found}, the training images {form.n_channels}: give images like those")
+        raise DataError(f"{file}: has {found}, the training images {form.n_channels}: give images like those")
     remedy = f"set {form.setting}={n_channels}" if n_channels <= MAX_CHANNELS else f"up to {MAX_CHANNELS} are read"
-    raise DataError(f"{path}: has {found}, {form.setting} is {form.n_channels}: {remedy}")
+    raise DataError(f"{file}: has {found}, {form.setting} is {form.n_channels}: {remedy}")
 
 
-def check_depth(image: Tensor, path: Path, form: StoredForm, first_channel: int = 0) -> None:
+def check_depth(image: Tensor, file: File, form: StoredForm, first_channel: int = 0) -> None:
     """Raise DataError if an image of 8 bits is meant for a network that was trained on more.
 
     first_channel: of the form, which is the first of the image.
@@ -152,12 +152,12 @@ def check_depth(image: Tensor, path: Path, form: StoredForm, first_channel: int 
     if highest and highest > _MOST_IN_8_BITS and image.dtype == torch.uint8:
         kind = form.setting.removesuffix("_channels")
         raise DataError(
-            f"{path}: holds 8 bits, the training images values up to {highest:g}: store it as those, or set "
+            f"{file}: holds 8 bits, the training images values up to {highest:g}: store it as those, or set "
             f"{kind}_range=[0,255]"
         )
 
 
-def read_pixels(path: Path, n_channels: int) -> Tensor:
+def read_pixels(file: File, n_channels: int) -> Tensor:
     """Read an image of any channels and values as `read_stored` does.
 
     n_channels: of which transparency is dropped where one channel less is expected; 0 keeps it.
@@ -165,32 +165,32 @@ def read_pixels(path: Path, n_channels: int) -> Tensor:
     Raises:
         DataError: the file is missing, damaged or too large.
     """
-    if path.suffix.lower() not in ROW_SUFFIXES:
-        return torch.from_numpy(_supported(_read_with_pillow(path, n_channels)))
-    with _pixel_rows(path, n_channels) as rows:
+    if file.suffix.lower() not in ROW_SUFFIXES:
+        return torch.from_numpy(_supported(_read_with_pillow(file, n_channels)))
+    with _pixel_rows(file, n_channels) as rows:
         if rows.shape[0] > MAX_CHANNELS:
-            raise DataError(f"{path}: has {counted(rows.shape[0], 'channel')}, up to {MAX_CHANNELS} are read")
-        return torch.from_numpy(_supported(read_whole(rows, str(path))))
+            raise DataError(f"{file}: has {counted(rows.shape[0], 'channel')}, up to {MAX_CHANNELS} are read")
+        return torch.from_numpy(_supported(read_whole(rows, str(file))))
 
 
 @contextmanager
-def _pixel_rows(path: Path, n_channels: int) -> Iterator[PixelRows]:
+def _pixel_rows(file: File, n_channels: int) -> Iterator[PixelRows]:
     """Open a TIFF or an array; see `npy_rows` and `tiff_rows`."""
-    with _opened(path) as file:
-        is_array = path.suffix.lower() == ARRAY_SUFFIX
-        yield npy_rows(file, str(path), n_channels) if is_array else tiff_rows(file, str(path))
+    with _opened(file) as opened:
+        is_array = file.suffix.lower() == ARRAY_SUFFIX
+        yield npy_rows(opened, str(file), n_channels) if is_array else tiff_rows(opened, str(file))
 
 
-def _opened(path: Path) -> BinaryIO:
+def _opened(file: File) -> BinaryIO:
     try:
-        return path.open("rb")
+        return file.open("rb")
     except FileNotFoundError as error:
-        raise DataError(f"{path}: no such file") from error
+        raise DataError(f"{file}: no such file") from error
     except OSError as error:
-        raise DataError(f"{path}: cannot be read as an image: {error.strerror}") from error
+        raise DataError(f"{file}: cannot be read as an image: {error.strerror}") from error
 
 
-def checked_values(image: Tensor, path: Path, form: StoredForm, top: int = 0) -> Tensor:
+def checked_values(image: Tensor, file: File, form: StoredForm, top: int = 0) -> Tensor:
     """Return an image; raise DataError if it has another type than expected, or holds NaN or infinity.
 
     top: the row of the file that is the first.
@@ -198,14 +198,14 @@ def checked_values(image: Tensor, path: Path, form: StoredForm, top: int = 0) ->
     if form.is_8_bit and image.dtype != torch.uint8:
         kind = form.setting.removesuffix("_channels")
         raise DataError(
-            f"{path}: holds {str(image.dtype).removeprefix('torch.')}, expected 8 bits as the others: store all files "
+            f"{file}: holds {str(image.dtype).removeprefix('torch.')}, expected 8 bits as the others: store all files "
             f"alike, or set {kind}_range=[LOW,HIGH]"
         )
     if image.is_floating_point() and not math.isfinite(float(image.sum(dtype=torch.float64))):
         channel, row, column = (int(i) for i in (~image.isfinite()).nonzero()[0])
         value, n_pixels = float(image[channel, row, column]), int((~image.isfinite()).any(dim=0).sum())
         raise DataError(
-            f"{path}: channel {channel + 1}, row {top + row}, column {column} holds {value}, "
+            f"{file}: channel {channel + 1}, row {top + row}, column {column} holds {value}, "
             f"which is no number ({counted(n_pixels, 'such pixel')}): replace such values, or leave the file out"
         )
     return image
@@ -233,11 +233,11 @@ def _raw_mode(image: Image.Image) -> str:
     return raw_mode if isinstance(raw_mode, str) else ""
 
 
-def _read_with_pillow(path: Path, n_channels: int) -> np.ndarray:
+def _read_with_pillow(file: File, n_channels: int) -> np.ndarray:
     """Return (C, H, W) uint8 or uint16, or float32 of floating-point and 32-bit files."""
-    pixels = decode(path, lambda image: _pixels(image, n_channels, _unchanged))
-    if pixels.dtype == np.uint8 and decode(path, lambda image: np.array([_raw_mode(image).endswith(";16B")]))[0]:
-        low = decode(path, lambda image: _pixels(image, n_channels, _second_bytes))
+    pixels = decode(file, lambda image: _pixels(image, n_channels, _unchanged))
+    if pixels.dtype == np.uint8 and decode(file, lambda image: np.array([_raw_mode(image).endswith(";16B")]))[0]:
+        low = decode(file, lambda image: _pixels(image, n_channels, _second_bytes))
         pixels = pixels.astype(np.uint16) << 8 | low
     return pixels.transpose(2, 0, 1)
 

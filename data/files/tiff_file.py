@@ -15,6 +15,7 @@ from data.batch import DataError, LoadingError
 from data.files.georeference import KEYS, PIXEL_SCALE, TIE_POINTS, TRANSFORMATION, scaled_georeference
 from data.files.pixel_rows import Bands, LoadedRows, PixelRows, UncompressedRows, check_type
 from data.files.segmented_rows import SegmentedRows, tiff_errors
+from data.store import File
 
 TIFF_SUFFIXES = (".tif", ".tiff")
 _STRIP_BYTES = 2**18  # before compression, as tifffile's
@@ -30,15 +31,15 @@ class TiffPackageError(LoadingError):
     """The package that reads TIFF files is not installed."""
 
 
-def holds_bytes(path: Path) -> bool:
+def holds_bytes(file: File) -> bool:
     """Return whether Pillow reads a TIFF as 8-bit grey or RGB; True for one that is missing or damaged."""
     try:
-        with Image.open(path, formats=("TIFF",)) as image:
+        with file.open("rb") as opened, Image.open(opened, formats=("TIFF",)) as image:
             return image.mode in _BYTE_MODES
     except Exception:  # noqa: BLE001  a kind of pixels that Pillow does not know, or a damaged file
         try:
-            with path.open("rb") as file:
-                return file.read(4) not in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+            with file.open("rb") as opened:
+                return opened.read(4) not in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
         except OSError:
             return True
 
@@ -75,12 +76,12 @@ def tiff_rows(file: BinaryIO, name: str) -> PixelRows:
     return LoadedRows(name, (series.size // (height * width), height, width), series.dtype, load)
 
 
-def write_tiff(path: Path, pixels: np.ndarray, like: Path | None = None, scale: float = 1.0) -> None:
+def write_tiff(path: Path, pixels: np.ndarray, like: File | None = None, scale: float = 1.0) -> None:
     """Write (C, H, W) pixels as `write_tiff_rows`."""
     write_tiff_rows(path, Bands.of(pixels), like, scale)
 
 
-def write_tiff_rows(path: Path, image: Bands, like: Path | None = None, scale: float = 1.0) -> None:
+def write_tiff_rows(path: Path, image: Bands, like: File | None = None, scale: float = 1.0) -> None:
     """Write an image by its rows, compressed without loss; as BigTIFF where it may have more than 4 GB.
 
     like: a file whose georeferencing is written too, where it is a TIFF that has any, and of this size.
@@ -112,14 +113,15 @@ def write_tiff_rows(path: Path, image: Bands, like: Path | None = None, scale: f
     )
 
 
-def geo_tags(path: Path, height: int, width: int, scale: float = 1.0) -> list[tuple[int, int, int, Any, bool]]:
+def geo_tags(file: File, height: int, width: int, scale: float = 1.0) -> list[tuple[int, int, int, Any, bool]]:
     """Return the georeferencing of a TIFF as tifffile's `extratags`; empty where it has none, or another size.
 
     height, width: `scale` times those of the TIFF, rounded up. The tags are those of an image at that scale.
     """
     try:
-        with _tifffile(f"{path}: reading it").TiffFile(path) as file:
-            page = file.pages[0]
+        tifffile = _tifffile(f"{file}: reading it")
+        with file.open("rb") as opened:
+            page = tifffile.TiffFile(opened).pages[0]
             sides = [math.ceil(side * scale) for side in (page.imagelength, page.imagewidth)]
             fits = sides == [height, width]  # otherwise its pixels lie elsewhere
             found = [page.tags[code] for code in GEO_TAGS if code in page.tags] if fits else []
@@ -131,11 +133,12 @@ def geo_tags(path: Path, height: int, width: int, scale: float = 1.0) -> list[tu
         return []
 
 
-def tagged_no_data(path: Path) -> float | None:
+def tagged_no_data(file: File) -> float | None:
     """Return the value that a TIFF names as that of pixels without data, in GDAL's tag; None where it names none."""
     try:
-        with _tifffile(f"{path}: reading it").TiffFile(path) as file:
-            tag = file.pages[0].tags.get(_GDAL_NODATA)
+        tifffile = _tifffile(f"{file}: reading it")
+        with file.open("rb") as opened:
+            tag = tifffile.TiffFile(opened).pages[0].tags.get(_GDAL_NODATA)
             return None if tag is None else float(str(tag.value).strip("\0 "))
     except Exception:  # noqa: BLE001  no tifffile, a damaged file or tag; its pixels have been read before
         return None

@@ -18,6 +18,7 @@ from data.cache import CachedLayout, SampleCache
 from data.layout import Layout
 from data.loader import TrainingDataset
 from data.sampler import SampleKey
+from data.store import Blob, File
 from tests.conftest import save_image
 from tests.limits import only_so_many_files
 from tests.runs import assert_equal
@@ -69,9 +70,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     decoded: list[Path] = []
     read_rgb = data.map_reader.read_rgb
 
-    def read(path: Path) -> torch.Tensor:
-        decoded.append(path)
-        return read_rgb(path)
+    def read(file: File) -> torch.Tensor:
+        decoded.append(Path(str(file)))
+        return read_rgb(file)
 
     monkeypatch.setattr(data.map_reader, "read_rgb", read)
     return decoded
@@ -148,7 +149,7 @@ def test_the_same_content_is_not_decoded_again(
     _, cached = layouts(load_config(tiny_config, settings(root)), tmp_path / "cache")
     for index in range(3):
         assert_equal(vars(cached.read(index)), vars(expected[index]))
-    monkeypatch.setattr(data.layout, "sha256_of_file", None)  # a second read needs only the state of the files
+    monkeypatch.setattr(Blob, "digest", None)  # a second read needs only the state of the files
     for index in range(3):
         assert_equal(vars(cached.read(index)), vars(expected[index]))
     assert len(reads) == 3
@@ -185,9 +186,9 @@ def test_a_file_replaced_between_hashing_and_decoding_is_not_kept(
 ) -> None:
     read_rgb = data.map_reader.read_rgb
 
-    def replace_and_read(path: Path) -> torch.Tensor:
-        save_image(path, torch.zeros(32, 64, 3, dtype=torch.uint8).numpy())
-        return read_rgb(path)
+    def replace_and_read(file: File) -> torch.Tensor:
+        save_image(Path(str(file)), torch.zeros(32, 64, 3, dtype=torch.uint8).numpy())
+        return read_rgb(file)
 
     _, cached = layouts(load_config(tiny_config, settings(label_data_set)), tmp_path / "cache")
     with monkeypatch.context() as patch:

@@ -9,6 +9,7 @@ from PIL import Image
 
 from data.batch import DataError
 from data.color_coded import classes_of_colors
+from data.folder_store import LocalFile
 from data.map_reader import MapReader
 from utils.label_colors import LabelColors
 
@@ -89,8 +90,8 @@ def test_colours_are_the_same_in_every_kind_of_file(tmp_path: Path, kind: str) -
 
 def test_the_origin_of_a_sample_knows_the_colours(tmp_path: Path) -> None:
     other = LabelColors.of({"road": TABLE["road"], "sky": TABLE["sky"], "car": TABLE["car"]}, "test", "test")
-    paths = {"source": tmp_path / "x.png"}
+    files = {"source": LocalFile.of(tmp_path / "x.png")}
     readers = [MapReader(3, None), MapReader(3, None, colors=COLORS), MapReader(3, None, colors=other)]
     readers += [MapReader(3, None, colors=COLORS, divided_classes=frozenset(parts)) for parts in ((), (1,))]
-    assert len({reader.origin(paths).rule for reader in readers}) == len(readers)
-    assert readers[0].origin(paths).rule == "['source'] 3 None"  # that of earlier versions, whose caches stay valid
+    assert len({reader.origin(files).rule for reader in readers}) == len(readers)
+    assert readers[0].origin(files).rule == "['source'] 3 None"  # that of earlier versions, whose caches stay valid

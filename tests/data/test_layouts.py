@@ -14,6 +14,7 @@ from configs.schema import Config, DataConfig, SyntheticConfig
 from data import LAYOUTS
 from data.layout import ClassTable
 from data.side_by_side import SideBySide
+from data.store import Folder
 from tests.conftest import save_image
 from utils.signatures import argument_names
 
@@ -43,13 +44,13 @@ class Added(SideBySide):
     opened: ClassVar[list[Any]] = []
 
     @classmethod
-    def open(cls, split: str, *, root: str, width: int, seed: int, needs_targets: bool) -> Self:  # type: ignore[override]
-        cls.opened += [split, root, width, seed, needs_targets]
-        return cls(folder=Path(root), a_to_b=True)
+    def open(cls, split: str, *, root: Folder, width: int, seed: int, needs_targets: bool) -> Self:  # type: ignore[override]
+        cls.opened += [split, str(root), width, seed, needs_targets]
+        return cls(folder=root, a_to_b=True)
 
     @classmethod
-    def has_split(cls, split: str, *, root: str, flip: bool) -> bool:  # type: ignore[override]
-        return (split, root, flip) == ("dusk", "there", True)
+    def has_split(cls, split: str, *, root: Folder, flip: bool) -> bool:  # type: ignore[override]
+        return (split, root.path.name, flip) == ("dusk", "there", True)
 
 
 def test_a_layout_that_is_added_is_opened_with_the_settings_that_it_reads(
@@ -63,7 +64,8 @@ def test_a_layout_that_is_added_is_opened_with_the_settings_that_it_reads(
     assert Added.opened == ["dawn", str(tmp_path), 48, 0, False]
     assert build.number_of_classes(data) == 2
     assert build.class_colors(data).tolist() == [[0, 0, 0], [0, 0, 0]]
-    there = DataConfig(layout="side_by_side", root="there")
+    (tmp_path / "there").mkdir()
+    there = DataConfig(layout="side_by_side", root=str(tmp_path / "there"))
     assert [build.has_split(there, split) for split in ("dusk", "noon")] == [True, False]
 
 
@@ -87,6 +89,6 @@ def test_the_folders_of_paired_folders(
     data = ["data.layout=paired_folders", f"data.root={tmp_path}", "data.instance_edges=false"]
     config = load_config(tiny_config, [*data, *settings])
     layout = build.build_layout(config, "train", needs_targets=True)
-    assert list(layout.folders) == [tmp_path / folder for folder in folders]
+    assert [folder.path for folder in layout.folders] == [tmp_path / folder for folder in folders]
     assert build.has_split(config.data, "train")
     assert not build.has_split(config.data, "val")

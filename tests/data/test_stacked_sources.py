@@ -8,6 +8,7 @@ from data.batch import Batch, DataError, Sample
 from data.cache import SampleCache
 from data.checks.observation import Observation, observe, split_warnings
 from data.files.stored_images import StoredForm
+from data.folder_store import LocalFile
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
 from data.preprocessing import Placement, place
@@ -107,7 +108,7 @@ def test_images_are_stacked_in_the_order_of_the_folders(tmp_path: Path) -> None:
     assert layout.names == ["x_rgb", "y_rgb"]
     origin = layout.origin(1)
     assert list(origin.kinds) == ["source", "source_2", "target"]
-    assert [path.parent.name for path in origin.files] == ["rgb", "depth", "target"]
+    assert [file.folder.path.name for file in origin.files] == ["rgb", "depth", "target"]
     sample = layout.read(0)
     assert sample.source_images is None
     assert sample.source.dtype == torch.uint16
@@ -177,9 +178,9 @@ def test_a_cache_keeps_the_images_and_reads_files_of_earlier_versions(tmp_path: 
 
 
 def test_the_rule_of_single_folders_is_that_of_earlier_versions() -> None:
-    paths = {"source": Path("a"), "target": Path("b")}
-    assert MapReader(0, None).origin(paths).rule == "['source', 'target'] 0 None"
-    rule = MapReader(3, 255, {"target": form(1)}).origin(paths).rule
+    files = {"source": LocalFile.of(Path("a")), "target": LocalFile.of(Path("b"))}
+    assert MapReader(0, None).origin(files).rule == "['source', 'target'] 0 None"
+    rule = MapReader(3, 255, {"target": form(1)}).origin(files).rule
     assert rule == (
         "['source', 'target'] 3 255 [('target', StoredForm(n_channels=1, setting='data.source_channels', "
         "is_8_bit=False))]"

@@ -93,8 +93,8 @@ def test_a_sample_has_the_map_of_its_name(tmp_path: Path) -> None:
     weights = layout.read(0).weights
     assert weights is not None
     assert weights.tolist() == [WEIGHTS.tolist()]
-    assert layout.folders[-1] == tmp_path / "W"
-    assert layout.origin(0).files[-1] == tmp_path / "W" / "x.png"
+    assert layout.folders[-1].path == tmp_path / "W"
+    assert str(layout.origin(0).files[-1]) == str(tmp_path / "W" / "x.png")
 
 
 def test_a_map_of_another_size_than_the_target_is_named(tmp_path: Path) -> None:

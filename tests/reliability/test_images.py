@@ -3,7 +3,7 @@
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pytest
@@ -41,14 +41,14 @@ def layout_with(root: Path, case: Case, side: str) -> PairedFolders:
 
 def forbid(monkeypatch: pytest.MonkeyPatch, forbidden: Path) -> None:
     """Reading a file fails as for a user without the right to, which root always has."""
-    opened = Image.open
+    opened = Path.open
 
-    def open_(path: Path, **options: Any) -> Image.Image:
+    def open_(path: Path, *arguments: Any, **options: Any) -> IO[Any]:
         if path == forbidden:
             raise PermissionError(13, "Permission denied", str(path))
-        return opened(path, **options)
+        return opened(path, *arguments, **options)
 
-    monkeypatch.setattr(Image, "open", open_)
+    monkeypatch.setattr(Path, "open", open_)
 
 
 @pytest.mark.parametrize("side", ["A", "B"])

@@ -23,6 +23,7 @@ from data.facades.dataset import SyntheticFacades
 from data.loader import TrainingDataset, training_batches
 from data.preprocessing import Preprocessing
 from data.sampler import TrainingSampler
+from data.store import File
 from data.worker_monitor import StoppedWaiting
 from tests.conftest import TINY_CONFIG, save_image
 from tests.runs import assert_equal, checkpoint, run, without_config
@@ -104,12 +105,12 @@ def strike_at(monkeypatch: pytest.MonkeyPatch, fault: Callable[[], None]) -> Non
     read_rgb = data.map_reader.read_rgb
     seen = []
 
-    def read(path: Path) -> torch.Tensor:
+    def read(file: File) -> torch.Tensor:
         if os.getpid() != PARENT:
-            seen.append(path)
-            if path.name == "d.png" and len(seen) > 6:
+            seen.append(file)
+            if Path(str(file)).name == "d.png" and len(seen) > 6:
                 fault()
-        return read_rgb(path)
+        return read_rgb(file)
 
     monkeypatch.setattr(data.map_reader, "read_rgb", read)
 

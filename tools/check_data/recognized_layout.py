@@ -8,7 +8,7 @@ from configs.load import config_from_dict
 from configs.schema import Config
 from configs.source_folders import read_source_folder
 from data.batch import DataError
-from data.files.image_files import IMAGE_SUFFIXES
+from data.folder_store import IMAGE_SUFFIXES
 from utils.errors import ConfigError
 
 ANY_CLASSES = 2**31 - 1  # data.n_classes where the user has not said it

@@ -24,6 +24,7 @@ from data.files.image_files import count_other_files, write_png
 from data.layout import Layout, PairingError, check_enough
 from data.map_reader import GREY_LEVELS
 from data.stacked_sources import stack_files
+from data.store import Blob
 from tools.check_data.recognized_layout import ANY_CLASSES
 from tools.check_data.sample_sheet import training_sheet
 from utils.log import logger
@@ -57,7 +58,7 @@ class Found:
     """
 
     class_names: Sequence[str] = ()
-    label_maps: list[Path] = field(default_factory=list)
+    label_maps: list[Blob] = field(default_factory=list)
     ids: set[int] = field(default_factory=set)
     observations: dict[str, list[Observation]] = field(default_factory=dict)
 
@@ -189,7 +190,7 @@ def problems_of_types(layout: Layout, results: Sequence[Checked]) -> Iterator[st
             listed = ", ".join(f"{number} of {dtype}" for dtype, number in counts)
             folder = layout.folders[1 if side == "target" else 0]
             stack = [] if side == "target" else stack_files(layout, rare)
-            where = ", ".join(str(path.parent) for path in stack) or str(folder)
+            where = ", ".join(str(file.folder) for file in stack) or str(folder)
             yield f"{where}: images of several types ({listed}), such as {layout.names[rare]}: store them alike"
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from data.batch import DataError
 from data.color_coded import classes_of_colors
 from data.connected_parts import connected_parts
-from data.files.image_files import find_images, read_ids, read_rgb
+from data.files.image_files import find_image_paths, read_ids, read_rgb
 from tools.convert_data.conversion import Conversion, Existing, convert_all
 from utils.errors import ConfigError
 from utils.label_colors import LabelColors, read_label_colors
@@ -40,7 +40,7 @@ def to_instances(
     colors = read_label_colors(colors_file, "--colors") if colors_file else None
     divided = _ids_of(classes, colors)
     problems: list[str] = []
-    maps = find_images(origin, problems)
+    maps = find_image_paths(origin, problems)
     if not maps:
         raise DataError(*problems)
     unseen, wide = set(divided), list[str]()

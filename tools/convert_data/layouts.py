@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from data.batch import DataError
-from data.files.image_files import IMAGE_SUFFIXES
+from data.folder_store import IMAGE_SUFFIXES
 from data.layout import Layout, PairingError
 from data.paired_folders import PairedFolders
 from data.side_by_side import SideBySide

@@ -13,7 +13,7 @@ from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2 import functional as F
 
 from data.batch import DataError
-from data.files.image_files import count_other_files, find_images, read_rgb
+from data.files.image_files import count_other_files, find_image_paths, read_rgb
 from tools.convert_data.conversion import Conversion
 from tools.convert_data.edges import draw_edges
 from utils.atomic_file import replacing
@@ -113,7 +113,7 @@ def from_photos(
     Raises:
         DataError: there is no photograph, or `target` has one in another split.
     """
-    photos = find_images(origin, problems)
+    photos = find_image_paths(origin, problems)
     if not photos:
         raise DataError(*problems)
     if others := count_other_files([origin]):
@@ -129,7 +129,7 @@ def from_photos(
 
 def present_in_splits(target: Path) -> dict[str, dict[str, Path]]:
     """Return the photographs in the pairs of a folder, by split and name."""
-    return {split: find_images(target / f"{split}_B", []) for split in SPLITS}
+    return {split: find_image_paths(target / f"{split}_B", []) for split in SPLITS}
 
 
 def check_one_split(name: str, split: str, present: dict[str, dict[str, Path]]) -> None:
@@ -151,7 +151,7 @@ def sources_of(photos: Sequence[Path], output: Path, problems: list[str], pairs:
     for photo in photos:
         if photo.is_dir() and output.resolve().is_relative_to(photo.resolve()):
             raise DataError(f"--output {output}: lies within {photo}, and would be read too the next time")
-        for name, path in (find_images(photo, problems) if photo.is_dir() else {photo.stem: photo}).items():
+        for name, path in (find_image_paths(photo, problems) if photo.is_dir() else {photo.stem: photo}).items():
             if name in found:
                 raise DataError(f"{path} and {found[name]} have the same name: convert them one by one")
             found[name] = path

@@ -7,6 +7,8 @@ from PIL import Image
 
 from data.checks.observation import Observation, absent_classes, repeated_samples, shared_files, split_warnings
 from data.files.image_files import read_bits
+from data.folder_store import LocalFile
+from data.store import Blob
 
 
 def pairs(n: int, **one: object) -> list[Observation]:
@@ -74,7 +76,7 @@ def test_files_of_equal_bytes_in_two_splits(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
 
     def holding(*names: str) -> list[Observation]:
-        return [Observation(name, files={"source": tmp_path / name}) for name in names]
+        return [Observation(name, files={"source": LocalFile.of(tmp_path / name)}) for name in names]
 
     splits = {"train": holding("a", "b"), "val": holding("d", "f"), "test": holding("c", "e")}
     (warning,) = shared_files(splits)
@@ -88,12 +90,19 @@ def test_samples_that_are_copies_of_others(tmp_path: Path) -> None:
     for name, content in {"a": b"1", "b": b"2", "a_copy": b"1", "a_again": b"1", "half": b"1"}.items():
         (tmp_path / f"{name}_source").write_bytes(begin + content)
         (tmp_path / f"{name}_target").write_bytes(begin + content * (2 if name == "half" else 1))
+
+    def of(name: str) -> Blob:
+        return LocalFile.of(tmp_path / name)
+
     names = ["a", "b", "a_copy", "a_again", "half"]
     kinds = ("source", "target")
-    pairs = [Observation(name, files={kind: tmp_path / f"{name}_{kind}" for kind in kinds}) for name in names]
+    pairs = [
+        Observation(name, files={kind: LocalFile.of(tmp_path / f"{name}_{kind}") for kind in kinds}) for name in names
+    ]
     (warning,) = repeated_samples({"train": pairs, "val": pairs[:2]})
     assert warning == "train: 2 of 5 samples are copies of others: a_copy of a, a_again of a"
-    assert list(repeated_samples({"train": [Observation("x", files={"source": tmp_path / "a_source"})] * 2})) == []
+    alone = Observation("x", files={"source": of("a_source")})
+    assert list(repeated_samples({"train": [alone] * 2})) == []
 
 
 WRITERS: dict[str, tuple[Callable[[Path], object], int | None]] = {

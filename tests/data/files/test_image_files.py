@@ -6,7 +6,16 @@ import torch
 from PIL import Image
 
 from data.batch import DataError
-from data.files.image_files import count_other_files, find_images, read_ids, read_rgb, read_size, write_png
+from data.files.image_files import (
+    count_other_files,
+    find_image_paths,
+    find_images,
+    read_ids,
+    read_rgb,
+    read_size,
+    write_png,
+)
+from data.store import Blob
 from tests.conftest import save_image
 
 
@@ -72,7 +81,7 @@ def test_colour_or_jpeg_is_no_id_map(tmp_path: Path) -> None:
         read_ids(tmp_path / "grey.jpg")
 
 
-def found(folder: Path) -> dict[str, Path]:
+def found(folder: Path) -> dict[str, Blob]:
     problems: list[str] = []
     images = find_images(folder, problems)
     assert not problems
@@ -91,7 +100,7 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
     for name in ("a.png", "a.jpg"):
         save_image(tmp_path / name, np.zeros((2, 2), dtype=np.uint8))
     problems: list[str] = []
-    assert find_images(tmp_path, problems) == {"a": tmp_path / "a.jpg"}
+    assert find_image_paths(tmp_path, problems) == {"a": tmp_path / "a.jpg"}
     assert problems == [f"{tmp_path / 'a.png'} and a.jpg have the same name: keep one of them"]
 
 

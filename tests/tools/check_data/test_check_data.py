@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 
 import data.map_reader
+from data.store import File
 from tests.conftest import save_image
 from tests.reliability.command_line import CommandLine
 from tools.check_data import __main__ as check_data
@@ -140,10 +141,10 @@ def test_a_file_that_ends_its_process_is_named_and_the_others_are_checked(
     for number in (7, 55):
         (root / "train_B" / f"{number:02}.png").write_bytes(b"")
 
-    def read(path: Path) -> torch.Tensor:
-        if os.getpid() != PARENT and path.stem in ("03", "04", "40"):
+    def read(file: File) -> torch.Tensor:
+        if os.getpid() != PARENT and Path(str(file)).stem in ("03", "04", "40"):
             fault()
-        return read_rgb(path)
+        return read_rgb(file)
 
     monkeypatch.setattr(data.map_reader, "read_rgb", read)
     settings = ["data.layout=paired_folders", f"data.root={root}", "data.instance_edges=false", "data.timeout_s=1"]

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from data.checks.misplaced_folder import misplaced_folder
 from data.files.image_files import find_images
+from data.folder_store import misplaced_folder
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,153 @@
+"""The store of a file system, and remedies for folders that are not where they were expected."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from data.batch import DataError
+from data.store import Blob, Folder, Store
+from utils.data_root import data_root_problem
+
+IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".ppm", ".bmp", ".tif", ".tiff", ".webp"})
+SPLITS = ("train", "val", "test")
+_LISTED_FOLDERS = 8
+
+
+@dataclass(frozen=True)
+class FolderStore(Store):
+    """The files of this machine, by their paths."""
+
+    @classmethod
+    def opened(cls, root: str) -> Folder:
+        """Return the folder that `data.root` names; `~` is the user's home.
+
+        Raises:
+            DataError: there is no such folder.
+        """
+        if problem := data_root_problem(root):
+            raise DataError(problem)
+        return Folder(cls(), Path(root).expanduser())
+
+    def place(self, path: os.PathLike[str]) -> str:
+        """Return the path."""
+        return str(path)
+
+    def list(self, folder: Folder) -> list[Blob]:
+        """Return the files below a folder that are not hidden; links to folders are not followed.
+
+        Broken links are files: their samples would otherwise be missing unnoticed.
+
+        Raises:
+            DataError: a folder cannot be listed.
+        """
+
+        def fail(error: OSError) -> None:
+            raise DataError(f"{error.filename}: {error.strerror}")
+
+        found, root = list[Blob](), Path(folder.path)
+        for parent, folders, files in os.walk(root, onerror=fail if root.is_dir() else None):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            below = Path(parent).relative_to(root)
+            for name in files:
+                path = Path(parent, name)
+                if not name.startswith(".") and (path.is_file() or not path.exists()):
+                    found.append(LocalFile(folder, (below / name).as_posix()))
+        return found
+
+    def has(self, folder: Folder) -> bool:
+        """Return whether a path is that of a folder, which may be empty."""
+        return Path(folder.path).is_dir()
+
+    def absence(self, folder: Folder) -> str:
+        """Return what is wrong with the path of a folder, which folders are beside it, and a remedy."""
+        path = Path(folder.path)
+        beside = sorted(path.parent.iterdir()) if path.parent.is_dir() else []
+        named = ", ".join([other.name for other in beside if other.is_dir()][:_LISTED_FOLDERS]) or "none"
+        named += (misplaced := misplaced_folder(path))
+        may_be_photos = not misplaced and not path.exists()
+        has_images = may_be_photos and any(other.suffix.lower() in IMAGE_SUFFIXES for other in beside)
+        remedy = "; python -m tools.convert_data from-photos makes pairs of photographs" if has_images else ""
+        what = "is a file, expected a folder" if path.exists() else "no such folder"
+        return f"{what}; folders beside it: {named}{remedy}"
+
+
+class LocalFile(Blob):
+    """A file of this machine."""
+
+    @classmethod
+    def of(cls, path: Path) -> Blob:
+        """Return the file at a path."""
+        return cls(local_folder(path.parent), path.name)
+
+    @property
+    def path(self) -> Path:
+        """Its path."""
+        return Path(self.folder.path, self.name)
+
+    def open(self, mode: Literal["rb"] = "rb", /) -> BinaryIO:
+        """See Blob."""
+        return self.path.open(mode)
+
+    def size(self) -> int:
+        """See Blob."""
+        return self.path.stat().st_size
+
+    def state(self) -> str:
+        """Return its path without links, its size, its time and its number in the file system."""
+        path, state = self.path, self.path.stat()
+        return f"{path.resolve()}:{state.st_size}:{state.st_mtime_ns}:{state.st_ino}"
+
+
+def local_folder(folder: Folder | Path) -> Folder:
+    """Return a folder of a store; a path is that of a folder of this machine."""
+    return Folder(FolderStore(), folder) if isinstance(folder, Path) else folder
+
+
+def misplaced_folder(folder: Path) -> str:
+    """Return a remedy for a missing folder of a split, as "; did you mean X?"; empty where none is known.
+
+    folder: as ROOT/train, ROOT/train_A or ROOT/train_label.
+    """
+    root, name = folder.parent, folder.name
+    split, _, kind = name.rpartition("_")
+    if (split or name) not in SPLITS or not root.is_dir():
+        return ""
+    if found := _first_folder(_elsewhere(folder)):
+        return f"; did you mean {found}? Set data.root={found.parent}"
+    if not split:
+        is_paired = (root / f"{name}_A").is_dir()
+        return f"; {name}_A and {name}_B are data.layout=paired_folders" if is_paired else ""
+    if found := _first_folder(_named_otherwise(folder)):
+        pattern = found.relative_to(root).as_posix().replace(split, "{split}")
+        return f"; did you mean {found}? data.source_folder={pattern} or data.target_folder={pattern} names it"
+    is_joined = kind in ("A", "B") and (root / split).is_dir()
+    return f"; {split} with both halves in each file is data.layout=side_by_side" if is_joined else ""
+
+
+def _first_folder(paths: Iterable[Path]) -> Path | None:
+    for path in paths:
+        with suppress(OSError):  # a folder above it cannot be read
+            if path.is_dir():
+                return path
+    return None
+
+
+def _elsewhere(folder: Path) -> Iterator[Path]:
+    """Yield a folder of that name above the root, and those one folder further down."""
+    yield folder.parent.parent / folder.name
+    for beside in sorted(folder.parent.iterdir()):
+        yield beside / folder.name
+
+
+def _named_otherwise(folder: Path) -> Iterator[Path]:
+    """Yield what else train_A may be called: trainA, A/train."""
+    letters = folder.name.replace("_", "").casefold()
+    for beside in sorted(folder.parent.iterdir()):
+        if re.sub(r"[\W_]", "", beside.name).casefold() == letters:
+            yield beside
+    split, _, kind = folder.name.rpartition("_")
+    yield folder.parent / kind / split

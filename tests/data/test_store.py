@@ -1,0 +1,170 @@
+"""Layouts, fingerprints, caches and checks read from every store: here one that holds its files in memory."""
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath, PurePosixPath
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+
+import data
+from configs import build
+from configs.schema import Config, DataConfig
+from data import data_set_folder
+from data.batch import DataError, Sample
+from data.cache import CachedLayout, SampleCache
+from data.checks.observation import observe
+from data.files.array_file import write_npy
+from data.files.stored_images import StoredForm
+from data.files.tiff_file import write_tiff
+from data.fingerprint import fingerprint
+from data.layout import Layout, PairingError, describe_sample
+from data.paired_folders import PairedFolders
+from data.preprocessing import Preprocessing
+from data.side_by_side import SideBySide
+from data.store import Blob, Folder, Store
+from tests.conftest import save_image
+
+WHOLE = Preprocessing(
+    "none", load_height=8, load_width=8, crop_height=8, crop_width=8, flip=False, size_multiple=1, min_size=1
+)
+
+
+@dataclass(frozen=True)
+class MemoryBlob(Blob):
+    """A file in memory."""
+
+    content: bytes = field(default=b"", repr=False)
+
+    def open(self, mode: str = "rb", /) -> io.BytesIO:
+        return io.BytesIO(self.content)
+
+    def size(self) -> int:
+        return len(self.content)
+
+    def state(self) -> str:
+        return f"{self} {len(self.content)}"
+
+
+@dataclass(frozen=True)
+class MemoryStore(Store):
+    """The files of a folder, read when the store is opened; counts its requests."""
+
+    root: Path
+    requests: list[int] = field(default_factory=list, compare=False)
+    stores: ClassVar[dict[str, "MemoryStore"]] = {}
+
+    @classmethod
+    def opened(cls, root: str) -> Folder | None:
+        is_there = root.startswith("memory:")
+        return Folder(cls.stores.setdefault(root, cls(Path(root[7:]))), PurePosixPath()) if is_there else None
+
+    def place(self, path: PurePath) -> str:
+        return f"memory:{self.root / path}"
+
+    def list(self, folder: Folder) -> list[Blob]:
+        place = self.root / folder.path
+        files = [path for path in place.rglob("*") if path.is_file()]
+        return [MemoryBlob(folder, path.relative_to(place).as_posix(), path.read_bytes()) for path in files]
+
+    def fetched(self, blobs: Sequence[Blob]) -> Sequence[Blob]:
+        self.requests.append(len(blobs))
+        return blobs
+
+
+def write_stack(root: Path) -> dict[str, Path]:
+    """Write folders of an array, a TIFF, an image, and weights; return them by the arguments of PairedFolders."""
+    random = np.random.default_rng(0)
+    for name in ("a", "sub/b"):
+        for folder in ("rgb", "depth", "height", "img", "weight"):
+            (root / folder / name).parent.mkdir(parents=True, exist_ok=True)
+        save_image(root / "rgb" / f"{name}.png", random.integers(0, 256, (8, 8, 3), np.uint8))
+        write_npy(root / "depth" / f"{name}.npy", random.random((1, 8, 8), np.float32))
+        write_tiff(root / "height" / f"{name}.tif", random.integers(0, 2**16, (1, 8, 8), np.uint16))
+        save_image(root / "img" / f"{name}.jpg", random.integers(0, 256, (8, 8, 3), np.uint8))
+        save_image(root / "weight" / f"{name}.png", random.integers(0, 256, (8, 8), np.uint8))
+    return {"source_folder": root / "rgb", "target_folder": root / "img", "weight_folder": root / "weight"}
+
+
+def stacks(root: Path, damaged: Sequence[str] = ()) -> tuple[PairedFolders, PairedFolders, MemoryStore]:
+    """Return a data set in folders, the same one in memory, and the store of the latter.
+
+    damaged: files with no image.
+    """
+    store = MemoryStore(root)
+
+    def of(folders: Mapping[str, Folder | Path], further: Sequence[Folder | Path]) -> PairedFolders:
+        form = StoredForm(5, "data.source_channels", is_8_bit=False)
+        options = {"instance_folder": None, "n_classes": 0, "ignore_id": None, "forms": {"source": form}}
+        return PairedFolders(**folders, further_folders=further, **options)  # type: ignore[arg-type]
+
+    folders = write_stack(root)
+    for name in damaged:
+        (root / name).write_bytes(b"<html>")
+    in_memory = {key: Folder(store, PurePosixPath(place.name)) for key, place in folders.items()}
+    further = ["depth", "height"]
+    local = of(folders, [root / name for name in further])
+    return local, of(in_memory, [Folder(store, PurePosixPath(name)) for name in further]), store
+
+
+def same(first: Sample, second: Sample) -> bool:
+    maps, others = vars(first), vars(second)
+    return all(
+        torch.equal(maps[kind], others[kind]) if isinstance(maps[kind], torch.Tensor) else maps[kind] == others[kind]
+        for kind in maps
+    )
+
+
+def test_the_maps_of_a_sample_are_one_request(tmp_path: Path) -> None:
+    local, remote, store = stacks(tmp_path)
+    assert list(local.names) == list(remote.names) == ["a", "sub/b"]
+    assert all(same(local.read(index), remote.read(index)) for index in range(2))
+    assert store.requests == [5, 5]
+
+
+def test_fingerprints_and_caches_know_a_file_by_its_content(tmp_path: Path) -> None:
+    local, remote, store = stacks(tmp_path / "data")
+    assert torch.equal(fingerprint(local), fingerprint(remote))
+    cache = SampleCache(tmp_path / "cache", 2**20)
+    first = CachedLayout(local, WHOLE, cache).read(0)
+    cached = CachedLayout(remote, WHOLE, cache)
+    assert same(cached.read(0), first)
+    assert not store.requests  # kept under the content of its files, which is that of the others
+    assert same(cached.read(0), first)
+
+
+def test_what_a_check_observes_names_the_place_of_a_blob(tmp_path: Path) -> None:
+    _, remote, _ = stacks(tmp_path)
+    seen = observe(remote, 0, remote.read(0))
+    assert seen.bits == {"source": 8, "source_3": 16, "target": 8}
+    assert str(seen.files["target"]) == f"memory:{tmp_path}/img/a.jpg"
+    assert describe_sample(remote, 1) == f"sample sub/b of memory:{tmp_path}/rgb"
+
+
+def test_the_problems_of_all_files_of_a_sample_are_listed(tmp_path: Path) -> None:
+    _, remote, _ = stacks(tmp_path, damaged=["rgb/a.png", "height/a.tif"])
+    with pytest.raises(DataError) as error:
+        remote.read(0)
+    rgb, height = error.value.problems
+    assert rgb.startswith(f"memory:{tmp_path}/rgb/a.png: cannot be read as an image: it is a page of HTML")
+    assert height.startswith(f"memory:{tmp_path}/height/a.tif: cannot be read as TIFF")
+
+
+def test_the_first_store_that_takes_a_root_opens_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_image(tmp_path / "val" / "x.png", np.zeros((4, 8, 3), np.uint8))
+    monkeypatch.setattr(data, "STORES", (MemoryStore, *data.STORES))
+    settings = DataConfig(layout="side_by_side", root=f"memory:{tmp_path}")
+    layout: Layout = build.build_layout(Config(data=settings), "val", needs_targets=True)
+    assert str(layout.files[0]) == f"memory:{tmp_path}/val/x.png"
+    assert [build.has_split(settings, split) for split in ("train", "val")] == [False, True]
+    assert str(data_set_folder(str(tmp_path))) == str(tmp_path)
+    with pytest.raises(DataError, match=r"data\.root: no such folder: /nowhere"):
+        data_set_folder("/nowhere")
+
+
+def test_a_folder_that_a_store_lacks_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PairingError, match=rf"^memory:{tmp_path}/train: no such folder$"):
+        SideBySide(folder=Folder(MemoryStore(tmp_path), PurePosixPath("train")), a_to_b=True)
