@@ -1,6 +1,6 @@
 """From a configuration to its parts: the one place that turns settings into data, networks, losses and metrics."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass, replace
 from typing import Any
 
@@ -9,12 +9,14 @@ from torch import Tensor, nn
 
 from configs.class_weights import class_weights
 from configs.image_sides import check_sizes, image_sides
-from configs.label_maps import class_table, label_map_settings
+from configs.label_maps import class_table
 from configs.schema import Config, DataConfig, DiscriminatorConfig, GeneratorConfig
 from configs.stored_images import EIGHT_BITS, stored_forms, value_ranges
 from data import LAYOUTS, data_set_folder
 from data.conditioning import Conditioning
+from data.files.stored_images import StoredForm
 from data.layout import Layout
+from data.map_reader import MapReader
 from data.pair_augmentation import OF_RGB_SOURCES, PairAugmentation
 from data.preprocessing import Preprocessing
 from losses import GENERATOR_LOSSES
@@ -162,12 +164,27 @@ def build_layout(config: Config, split: str, *, needs_targets: bool) -> Layout:
         "needs_targets": needs_targets,
         "needs_instances": conditioning.needs_instances,
         "needs_features": conditioning.features == "precomputed",
-        "forms": stored_forms(config.data),
+        "reader": build_map_reader(config, stored_forms(config.data), needs_instances=conditioning.needs_instances),
         "target_scale": config.generator.scale,
     }
-    facts |= label_map_settings(config.data, needs_instances=conditioning.needs_instances)
     layout = LAYOUTS[config.data.layout]
     return layout.open(split, **_layout_arguments(layout.open, config.data, **facts))
+
+
+def build_map_reader(config: Config, forms: Mapping[str, StoredForm], *, needs_instances: bool) -> MapReader:
+    """Return the reader of the maps of samples.
+
+    forms: of images that are not 8-bit RGB. needs_instances: makes instances where the settings ask for that.
+    """
+    data = config.data
+    return MapReader(
+        n_classes=number_of_classes(data),
+        ignore_id=data.ignore_id,
+        forms=forms,
+        colors=data.colors,
+        divided_classes=data.divided_classes if needs_instances and data.makes_instances else None,
+        target_scale=config.generator.scale,
+    )
 
 
 def _layout_arguments(function: Callable[..., Any], data: DataConfig, **facts: Any) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Label maps as section `data` declares them: their classes, and how they are read."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from torch import Tensor
 
@@ -55,13 +54,3 @@ def ignored_id(data: DataConfig) -> int | None:
     if colors is None:
         return data.ignore_id
     return colors.n_classes if len(colors.rgb) > colors.n_classes else None
-
-
-def label_map_settings(data: DataConfig, *, needs_instances: bool) -> dict[str, Any]:
-    """Return how label maps are read, by the names of the layouts' arguments; `n_classes` is not among them."""
-    is_divided = needs_instances and data.makes_instances
-    return {
-        "ignore_id": data.ignore_id,
-        "label_colors": data.colors,
-        "divided_classes": data.divided_classes if is_divided else None,
-    }

@@ -112,10 +112,7 @@ class RegisteredLayout(Layout, Protocol):
     seed: int, `run.seed`.
     needs_targets: bool; where False, targets are read if they exist.
     needs_instances, needs_features: bool, whether samples must have these maps.
-    forms: Mapping[str, StoredForm], of the images that are not read as 8-bit RGB, by kind: "source", "source_images",
-        "target".
-    label_colors: LabelColors | None, divided_classes: frozenset[int] | None, as `colors` and `divided_classes` of
-        MapReader.
+    reader: MapReader, of the maps of the data set.
     target_scale: float, the sides of a target in those of its source. Layouts without it have pairs of one size.
     """
 

@@ -30,6 +30,8 @@ GREY_LEVELS = (
 class MapReader:
     """Reads samples from files by kind: "source", "target", "instances", "features", "weights", "source_2" and so on.
 
+    Describes the maps of a data set: layouts take it, and read their files with it.
+
     n_classes: number of classes of the sources, which are label maps; 0 where they are RGB images.
     ignore_id: id of pixels without a class.
     forms: of the kinds that are read as they are stored; the others are read as 8-bit RGB. Images of several source
@@ -40,8 +42,8 @@ class MapReader:
     target_scale: sides of a target, in those of its source.
     """
 
-    n_classes: int
-    ignore_id: int | None
+    n_classes: int = 0
+    ignore_id: int | None = None
     forms: Mapping[str, StoredForm] = field(default_factory=dict)
     colors: LabelColors | None = None
     divided_classes: frozenset[int] | None = None
@@ -133,6 +135,9 @@ class MapReader:
         if self.colors:
             return classes_of_colors(stored, self.colors, name)
         return checked_classes(stored, name, n_classes=self.n_classes, ignore_id=self.ignore_id)
+
+
+RGB_IMAGES = MapReader()
 
 
 def checked_classes(ids: Tensor, name: str, *, n_classes: int, ignore_id: int | None) -> Tensor:

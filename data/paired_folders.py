@@ -1,7 +1,7 @@
 """Layout `paired_folders`: sources, targets and instance maps in a folder each, as pix2pixHD stores them."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path, PurePath
@@ -9,13 +9,11 @@ from typing import ClassVar, Self
 
 from data.batch import DataError, Sample
 from data.files.image_files import find_images
-from data.files.stored_images import StoredForm
 from data.folder_store import local_folder
 from data.layout import ClassTable, Origin, PairingError
-from data.map_reader import MapReader
+from data.map_reader import RGB_IMAGES, MapReader
 from data.stacked_sources import further_kinds
 from data.store import Blob, Folder
-from utils.label_colors import LabelColors
 
 _Index = dict[str, Blob]  # files by name
 _NO_INSTANCES = (
@@ -51,14 +49,13 @@ class _Files:
 class PairedFolders:
     """Samples whose maps lie in separate folders of a store under the same name. Paths are folders of this machine.
 
-    source_folder: label maps (n_classes > 0) or images; a sample has the name of its source.
+    source_folder: label maps or images, as `reader` reads them; a sample has the name of its source.
     further_folders: images that are stacked behind those of source_folder, in this order.
     target_folder: images; None where none exist.
     instance_folder: instance maps; None where they are not needed.
     feature_folder: maps of precomputed instance features, stored as RGB images; None where they are not needed.
     weight_folder: maps of the weights of the targets' pixels; None where all pixels weigh the same.
-    forms: as for MapReader.
-    label_colors, divided_classes, target_scale: as `colors`, `divided_classes` and `target_scale` of MapReader.
+    reader: of the maps.
 
     Names may end in different words as long as all names of a folder end alike: Cityscapes' `x_gtFine_labelIds.png` and
     `x_leftImg8bit.png` are partners.
@@ -73,20 +70,15 @@ class PairedFolders:
         self,
         *,
         source_folder: Folder | Path,
-        target_folder: Folder | Path | None,
-        instance_folder: Folder | Path | None,
+        target_folder: Folder | Path | None = None,
+        instance_folder: Folder | Path | None = None,
         feature_folder: Folder | Path | None = None,
         weight_folder: Folder | Path | None = None,
         further_folders: Sequence[Folder | Path] = (),
-        n_classes: int,
-        ignore_id: int | None,
-        forms: Mapping[str, StoredForm] | None = None,
-        label_colors: LabelColors | None = None,
-        divided_classes: frozenset[int] | None = None,
-        target_scale: float = 1.0,
+        reader: MapReader = RGB_IMAGES,
     ) -> None:
-        self.n_classes = n_classes
-        self._reader = MapReader(n_classes, ignore_id, forms or {}, label_colors, divided_classes, target_scale)
+        self.n_classes = reader.n_classes
+        self._reader = reader
         source, *further = (local_folder(folder) for folder in (source_folder, *further_folders))
         others = (target_folder, instance_folder, feature_folder, weight_folder)
         partners = [local_folder(folder) if folder else None for folder in others]
@@ -111,15 +103,10 @@ class PairedFolders:
         feature_folder: str,
         weight_folder: str | None,
         direction: str,
-        n_classes: int,
-        ignore_id: int | None,
-        label_colors: LabelColors | None,
-        divided_classes: frozenset[int] | None,
+        reader: MapReader,
         needs_targets: bool,
         needs_instances: bool,
         needs_features: bool,
-        forms: Mapping[str, StoredForm],
-        target_scale: float,
     ) -> Self:
         """Return a split of the data set, whose folders lie below ROOT. See RegisteredLayout."""
         first, *others = _patterns(source_folder)
@@ -128,8 +115,8 @@ class PairedFolders:
                 f"data.source_folder={lacking} has no {{split}}, so train is the only split, and there is no "
                 f"{split}: name another folder with --input DIR, or choose --split train"
             )
-        source, target = _source_and_target(root, split, first, target_folder, direction, n_classes)
-        reads_instances = needs_instances and divided_classes is None
+        source, target = _source_and_target(root, split, first, target_folder, direction, reader.n_classes)
+        reads_instances = needs_instances and reader.divided_classes is None
         weights = _of_split(root, weight_folder, split) if weight_folder else None
         has_weights = weights is not None and root.store.has(weights) and _has_own_folder(split, weight_folder)
         return cls(
@@ -139,12 +126,7 @@ class PairedFolders:
             instance_folder=_of_split(root, instance_folder, split) if reads_instances else None,
             feature_folder=_of_split(root, feature_folder, split) if needs_features else None,
             weight_folder=weights if needs_targets or has_weights else None,
-            n_classes=n_classes,
-            ignore_id=ignore_id,
-            forms=forms,
-            label_colors=label_colors,
-            divided_classes=divided_classes,
-            target_scale=target_scale,
+            reader=reader,
         )
 
     @classmethod

@@ -3,19 +3,17 @@
 import os
 import sys
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from configs import build
-from configs.label_maps import label_map_settings
 from configs.schema import Config
 from configs.splits import check_has_split, open_split
 from configs.stored_images import trained_forms
 from data.batch import DataError, Sample
 from data.conditioning import Conditioning
 from data.files.image_files import find_image_paths, find_images
-from data.files.stored_images import StoredForm
 from data.folder_store import LocalFile, local_folder
 from data.layout import Layout, Origin, PairingError
 from data.map_reader import MapReader
@@ -28,7 +26,6 @@ from inference.request import InputOptions
 from inference.sampling import FeatureSampler, sampled
 from models.feature_encoder import FeatureConditionedGenerator
 from utils.distributed import World
-from utils.label_colors import LabelColors
 from utils.text import counted
 
 STANDARD_INPUT = Path("-")
@@ -98,10 +95,10 @@ def _check_maps_are_named(
 
 def _named_input(request: InputOptions, config: Config, conditioning: Conditioning) -> Layout:
     """Return the samples of --input; in a single folder, partners may have other endings of their names."""
-    instances, forms = request.instances if conditioning.needs_instances else None, trained_forms(config.data)
+    instances = request.instances if conditioning.needs_instances else None
     features = request.feature_maps if conditioning.features == "precomputed" else None
     makes_instances = conditioning.needs_instances and instances is None
-    label_maps = label_map_settings(config.data, needs_instances=makes_instances)
+    reader = build.build_map_reader(config, trained_forms(config.data), needs_instances=makes_instances)
     first, *others = request.paths
     is_stacked = config.data.is_stacked
     if is_stacked:
@@ -113,10 +110,7 @@ def _named_input(request: InputOptions, config: Config, conditioning: Conditioni
             target_folder=request.targets,
             instance_folder=instances,
             feature_folder=features,
-            n_classes=conditioning.n_classes,
-            forms=forms,
-            target_scale=config.generator.scale,
-            **label_maps,
+            reader=reader,
         )
     return ListedImages(
         [first] if is_stacked else request.paths,
@@ -124,10 +118,7 @@ def _named_input(request: InputOptions, config: Config, conditioning: Conditioni
         target_folder=request.targets,
         instance_folder=instances,
         feature_folder=features,
-        n_classes=conditioning.n_classes,
-        forms=forms,
-        target_scale=config.generator.scale,
-        **label_maps,
+        reader=reader,
     )
 
 
@@ -163,7 +154,7 @@ class ListedImages:
 
     Partners are in one folder per map, under the same name with any suffix.
     further_files: images that are stacked behind that of the only path, which is a file.
-    n_classes, ignore_id, forms, label_colors, divided_classes, target_scale: as for PairedFolders.
+    reader: of the maps.
 
     Raises:
         PairingError: a file is missing or lacks a partner, a folder holds no image, or two files have the same name.
@@ -173,19 +164,14 @@ class ListedImages:
         self,
         paths: Sequence[Path],
         *,
-        target_folder: Path | None,
-        instance_folder: Path | None,
-        feature_folder: Path | None,
+        target_folder: Path | None = None,
+        instance_folder: Path | None = None,
+        feature_folder: Path | None = None,
         further_files: Sequence[Path] = (),
-        n_classes: int,
-        ignore_id: int | None,
-        forms: Mapping[str, StoredForm],
-        label_colors: LabelColors | None = None,
-        divided_classes: frozenset[int] | None = None,
-        target_scale: float = 1.0,
+        reader: MapReader,
     ) -> None:
-        self.n_classes = n_classes
-        self._reader = MapReader(n_classes, ignore_id, forms, label_colors, divided_classes, target_scale)
+        self.n_classes = reader.n_classes
+        self._reader = reader
         problems: list[str] = []
         partners = {"instances": instance_folder, "target": target_folder, "features": feature_folder}
         self._maps = {"source": _listed(paths, problems)}

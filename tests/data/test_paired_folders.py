@@ -6,6 +6,7 @@ import torch
 
 from data.batch import DataError
 from data.layout import PairingError
+from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
 from tests.conftest import save_image
 
@@ -13,20 +14,17 @@ GREY = np.zeros((4, 6), dtype=np.uint8)
 RGB = np.zeros((4, 6, 3), dtype=np.uint8)
 
 
-def label_folders(root: Path, *, n_classes: int = 5, ignore_id: int | None = None) -> PairedFolders:
+def label_folders(root: Path) -> PairedFolders:
     return PairedFolders(
         source_folder=root / "train_label",
         target_folder=root / "train_img",
         instance_folder=root / "train_inst",
-        n_classes=n_classes,
-        ignore_id=ignore_id,
+        reader=MapReader(n_classes=5),
     )
 
 
 def rgb_folders(root: Path) -> PairedFolders:
-    return PairedFolders(
-        source_folder=root / "A", target_folder=root / "B", instance_folder=None, n_classes=0, ignore_id=None
-    )
+    return PairedFolders(source_folder=root / "A", target_folder=root / "B", instance_folder=None)
 
 
 def test_labels_instances_and_photos_are_read(label_data_set: Path) -> None:

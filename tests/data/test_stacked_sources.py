@@ -96,9 +96,7 @@ def folders(root: Path, first: str, *, n_classes: int, forms: dict[str, StoredFo
         further_folders=[root / "depth"],
         target_folder=root / "target",
         instance_folder=None,
-        n_classes=n_classes,
-        ignore_id=None,
-        forms=forms,
+        reader=MapReader(n_classes, forms=forms),
     )
 
 

@@ -22,6 +22,7 @@ from data.files.stored_images import StoredForm
 from data.files.tiff_file import write_tiff
 from data.fingerprint import fingerprint
 from data.layout import Layout, PairingError, describe_sample
+from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
 from data.preprocessing import Preprocessing
 from data.side_by_side import SideBySide
@@ -98,8 +99,7 @@ def stacks(root: Path, damaged: Sequence[str] = ()) -> tuple[PairedFolders, Pair
 
     def of(folders: Mapping[str, Folder | Path], further: Sequence[Folder | Path]) -> PairedFolders:
         form = StoredForm(5, "data.source_channels", is_8_bit=False)
-        options = {"instance_folder": None, "n_classes": 0, "ignore_id": None, "forms": {"source": form}}
-        return PairedFolders(**folders, further_folders=further, **options)  # type: ignore[arg-type]
+        return PairedFolders(**folders, further_folders=further, reader=MapReader(forms={"source": form}))
 
     folders = write_stack(root)
     for name in damaged:

@@ -6,6 +6,7 @@ import torch
 
 from data.batch import DataError
 from data.files.stored_images import StoredForm
+from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
 from data.resizing import resize_image
 from data.value_range import ValueRange, percentile_ranges
@@ -55,9 +56,7 @@ def pairs(root: Path, n: int) -> PairedFolders:
         source_folder=root / "A",
         target_folder=root / "B",
         instance_folder=None,
-        n_classes=0,
-        ignore_id=None,
-        forms=forms,
+        reader=MapReader(forms=forms),
     )
 
 

@@ -26,12 +26,7 @@ WEIGHTS = np.array([[0, 51, 255], [255, 255, 0]], np.uint8)
 
 def layout_in(root: Path) -> PairedFolders:
     return PairedFolders(
-        source_folder=root / "A",
-        target_folder=root / "B",
-        instance_folder=None,
-        weight_folder=root / "W",
-        n_classes=0,
-        ignore_id=None,
+        source_folder=root / "A", target_folder=root / "B", instance_folder=None, weight_folder=root / "W"
     )
 
 
@@ -182,11 +177,7 @@ def test_the_cache_keeps_weights_and_reads_files_that_have_none(tmp_path: Path) 
         assert kept is not None
         assert kept.tolist() == [WEIGHTS.tolist()]
     plain = PairedFolders(
-        source_folder=tmp_path / "pairs" / "A",
-        target_folder=tmp_path / "pairs" / "B",
-        instance_folder=None,
-        n_classes=0,
-        ignore_id=None,
+        source_folder=tmp_path / "pairs" / "A", target_folder=tmp_path / "pairs" / "B", instance_folder=None
     )
     other = CachedLayout(plain, preprocessing, SampleCache(tmp_path / "other"))
     assert other.read(0).weights is None

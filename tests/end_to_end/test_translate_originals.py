@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from data.batch import Batch, DataError
 from data.conditioning import Conditioning, images_to_uint8
 from data.files.image_files import read_rgb
+from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
 from models.originals.format import OriginalWeightsError
 from tests.conftest import save_image
@@ -40,8 +41,8 @@ def test_a_file_of_the_originals_gives_the_originals_pictures(
 
     # the original's own way: ids -> one-hot and edges, or RGB in [-1, 1]; its biases before norms kept
     layout = PairedFolders(
-        source_folder=tmp_path / "in", target_folder=None, instance_folder=tmp_path / "inst" if n_classes else None,
-        n_classes=n_classes, ignore_id=None,
+        source_folder=tmp_path / "in", instance_folder=tmp_path / "inst" if n_classes else None,
+        reader=MapReader(n_classes),
     )  # fmt: skip
     source = Conditioning(n_classes, instance_edges=n_classes > 0)(Batch.of([layout.read(0)]))
     expected = images_to_uint8(original_forward(case["state_dict"], source))[0]

@@ -15,6 +15,7 @@ from data.conditioning import Conditioning
 from data.files.image_files import read_rgb
 from data.files.stored_images import StoredForm, StoredRows, read_stored
 from data.files.tiff_file import geo_tags, write_tiff
+from data.map_reader import MapReader
 from data.preprocessing import Preprocessing
 from data.value_range import ValueRange
 from inference.image_store import ImageStore
@@ -48,12 +49,7 @@ def large_images(folder: Path, network: nn.Module, path: Path, suffix: str = ".t
     values = ValueRange.of([0, 60000]) if stored else None
     layout = ListedImages(
         [path],
-        target_folder=None,
-        instance_folder=None,
-        feature_folder=None,
-        n_classes=0,
-        ignore_id=None,
-        forms={"source": FORM} if stored else {},
+        reader=MapReader(forms={"source": FORM} if stored else {}),
     )
     predictor = Predictor(
         network,

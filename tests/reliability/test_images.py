@@ -13,6 +13,7 @@ from PIL import Image
 from data.batch import DataError, Sample
 from data.checks.checking import Check
 from data.loader import TrainingDataset
+from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
 from data.preprocessing import Preprocessing
 from data.sampler import SampleKey
@@ -34,9 +35,7 @@ def layout_with(root: Path, case: Case, side: str) -> PairedFolders:
     write(root / side / "x", case)
     other = {"A": "B", "B": "A"}[side]
     write(root / other / "x", Case(encoded(Image.fromarray(PIXELS).resize(size_of(case)))))
-    return PairedFolders(
-        source_folder=root / "A", target_folder=root / "B", instance_folder=None, n_classes=0, ignore_id=None
-    )
+    return PairedFolders(source_folder=root / "A", target_folder=root / "B", instance_folder=None)
 
 
 def forbid(monkeypatch: pytest.MonkeyPatch, forbidden: Path) -> None:
@@ -110,8 +109,7 @@ def test_labels_and_instances_are_turned_as_photos_are(tmp_path: Path, orientati
         source_folder=tmp_path / "label",
         target_folder=tmp_path / "img",
         instance_folder=tmp_path / "inst",
-        n_classes=4,
-        ignore_id=None,
+        reader=MapReader(n_classes=4),
     )
     sample = layout.read(0)
     assert sample.instances is not None
@@ -126,9 +124,7 @@ def test_a_strip_fills_no_memory_when_it_is_scaled(tmp_path: Path, width: int, h
     strip = png(width, height, 8, 0, (b"\0" + bytes(width)) * height)
     for side in "AB":
         write(tmp_path / side / "x", Case(strip))
-    layout = PairedFolders(
-        source_folder=tmp_path / "A", target_folder=tmp_path / "B", instance_folder=None, n_classes=0, ignore_id=None
-    )
+    layout = PairedFolders(source_folder=tmp_path / "A", target_folder=tmp_path / "B", instance_folder=None)
     scaled = Preprocessing(
         mode="scale_width",
         load_height=1,

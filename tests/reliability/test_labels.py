@@ -11,6 +11,7 @@ from PIL import Image
 import train
 from data.batch import DataError
 from data.checks.checking import Check
+from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
 from data.preprocessing import Preprocessing
 from tests.conftest import save_image
@@ -47,8 +48,7 @@ def layout_of(root: Path, content: bytes, ignore_id: int | None = None) -> Paire
         source_folder=root / "train_label",
         target_folder=root / "train_img",
         instance_folder=None,
-        n_classes=N_CLASSES,
-        ignore_id=ignore_id,
+        reader=MapReader(N_CLASSES, ignore_id),
     )
 
 

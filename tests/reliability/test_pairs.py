@@ -37,13 +37,7 @@ def fill(root: Path, names: str = "abc", folders: tuple[str, ...] = ("train_A", 
 
 
 def pairs(root: Path) -> PairedFolders:
-    return PairedFolders(
-        source_folder=root / "train_A",
-        target_folder=root / "train_B",
-        instance_folder=None,
-        n_classes=0,
-        ignore_id=None,
-    )
+    return PairedFolders(source_folder=root / "train_A", target_folder=root / "train_B", instance_folder=None)
 
 
 def without_partner(root: Path) -> None:

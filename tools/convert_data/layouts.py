@@ -49,8 +49,7 @@ def to_side_by_side(origin: Path, target: Path, suffix: str, problems: list[str]
     conversions = []
     for split in splits:
         a, b = origin / f"{split}_A", origin / f"{split}_B"
-        pairs = partial(PairedFolders, source_folder=a, target_folder=b, instance_folder=None, n_classes=0)
-        layout = _usable(partial(pairs, ignore_id=None), problems)
+        layout = _usable(partial(PairedFolders, source_folder=a, target_folder=b), problems)
         for index, name in enumerate(layout.names):
             file = target / split / f"{name}{suffix}"
             conversions.append(Conversion(name, split, (file,), partial(_read_joined, layout, index)))

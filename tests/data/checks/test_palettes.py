@@ -9,6 +9,7 @@ from PIL import Image
 from configs.load import load_config
 from data.batch import DataError
 from data.checks.palettes import label_maps, palette_problems
+from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
 from tests.conftest import save_image
 from tests.runs import run
@@ -55,8 +56,9 @@ def pairs_with(root: Path, n: int) -> PairedFolders:
     for number in range(n):
         save_image(root / "train_label" / f"{number}.png", IDS.astype(np.uint8))
         save_image(root / "train_img" / f"{number}.png", np.zeros((32, 32, 3), np.uint8))
-    folders = {"source_folder": root / "train_label", "target_folder": root / "train_img"}
-    return PairedFolders(**folders, instance_folder=None, n_classes=4, ignore_id=None)  # type: ignore[arg-type]
+    return PairedFolders(
+        source_folder=root / "train_label", target_folder=root / "train_img", reader=MapReader(n_classes=4)
+    )
 
 
 def test_a_run_reads_some_files_from_all_over_the_split(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -6,6 +7,7 @@ import pytest
 from data.checks.observation import observe, split_warnings
 from data.files.stored_images import StoredForm
 from data.layout import Layout
+from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
 from data.side_by_side import SideBySide
 from tests.conftest import save_image
@@ -19,9 +21,8 @@ def stored(n_channels: int) -> StoredForm:
     return StoredForm(n_channels, "data.source_channels", is_8_bit=True)
 
 
-def paired(root: Path, **options: object) -> Layout:
-    options = {"n_classes": 0, "ignore_id": None, "target_folder": None} | options
-    return PairedFolders(source_folder=root / "A", instance_folder=None, **options)  # type: ignore[arg-type]
+def paired(root: Path, forms: dict[str, StoredForm] | None = None, n_classes: int = 0, **folders: Any) -> Layout:
+    return PairedFolders(source_folder=root / "A", reader=MapReader(n_classes, forms=forms or {}), **folders)
 
 
 def lost(layout: Layout) -> list[str]:

@@ -11,6 +11,7 @@ from data.color_coded import classes_of_colors
 from data.conditioning import instance_edges
 from data.connected_parts import connected_parts
 from data.files.image_files import read_ids, read_rgb
+from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
 from tests.conftest import save_image
 from tests.reliability.command_line import CommandLine
@@ -45,9 +46,7 @@ def read_all(data: Path, *, divided: frozenset[int] | None) -> list[torch.Tensor
         source_folder=data / "train_label",
         target_folder=data / "train_img",
         instance_folder=data / "train_inst" if divided is None else None,
-        n_classes=3,
-        ignore_id=255,
-        divided_classes=divided,
+        reader=MapReader(3, 255, divided_classes=divided),
     )
     maps = [layout.read(index).instances for index in range(len(layout))]
     assert len(maps) == 2
