@@ -77,8 +77,8 @@ class TrainingDataset(Dataset[Loaded]):
         rng = np.random.default_rng([self._seed, key.epoch, key.index])
         try:
             sample = self.layout.read(index)
-            placement = self._preprocessing.draw(sample, rng)
-            return place(sample, placement, source_is_ids=self.layout.n_classes > 0)
+            placements = self._preprocessing.draw(sample, rng)
+            return place(sample, placements, source_is_ids=self.layout.n_classes > 0)
         except Exception as error:  # noqa: BLE001  a bug too: raised here, it would block the processes
             return as_data_error(error, describe_sample(self.layout, index))
 

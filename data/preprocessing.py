@@ -1,10 +1,10 @@
-"""Resizing, cropping, mirroring and augmentation: one draw per sample, the same for each of its maps."""
+"""Resizing, cropping, mirroring and augmentation: one draw for each side of a sample, which pairs have in common."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import torch
@@ -21,11 +21,9 @@ Mode = Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop",
 
 @dataclass(frozen=True)
 class Placement:
-    """One draw: resize to height x width, crop, mirror, change. All lengths in pixels of the source.
+    """One draw for one side: resize to height x width, crop, mirror, change. Lengths in pixels.
 
     A warp reads what the crop holds from all of the resized image, so that borders show as little as possible.
-
-    target_scale: sides of a target, in those of its source.
     """
 
     height: int
@@ -36,17 +34,13 @@ class Placement:
     crop_width: int
     flip: bool
     change: PairChange = NO_CHANGE
-    target_scale: float = 1.0
 
-    @property
-    def of_target(self) -> "Placement":
-        """The same placement in pixels of the target; all lengths must be whole numbers there."""
-        return self if self.target_scale == 1 else self._scaled
-
-    @cached_property
-    def _scaled(self) -> "Placement":
+    def scaled(self, scale: float) -> "Placement":
+        """Return the same placement of an image of `scale` times the sides; all lengths must be whole numbers there."""
+        if scale == 1:
+            return self
         height, width, top, left, crop_height, crop_width = (
-            int(length * self.target_scale)
+            int(length * scale)
             for length in (self.height, self.width, self.top, self.left, self.crop_height, self.crop_width)
         )
         return Placement(height, width, top, left, crop_height, crop_width, self.flip, self.change)
@@ -95,6 +89,22 @@ class Placement:
 
 
 @dataclass(frozen=True)
+class Placements:
+    """The placements of the two sides of a sample, which those of a pair have in common.
+
+    source: of the maps that have the size of the source. target: of the target and the weights of its pixels.
+    """
+
+    source: Placement
+    target: Placement
+
+    @classmethod
+    def of_pair(cls, placement: Placement, target_scale: float = 1.0) -> Self:
+        """Return the placements of a pair, given that of its source; target_scale: as that of Preprocessing."""
+        return cls(placement, placement.scaled(target_scale))
+
+
+@dataclass(frozen=True)
 class Preprocessing:
     """The settings of `data.preprocess`; lengths in pixels.
 
@@ -116,17 +126,18 @@ class Preprocessing:
     augmentation: PairAugmentation = NO_AUGMENTATION
     target_scale: float = 1.0
 
-    def draw(self, sample: Sample, rng: np.random.Generator) -> Placement:
-        """Draw a random placement for training.
+    def draw(self, sample: Sample, rng: np.random.Generator) -> Placements:
+        """Draw random placements for training.
 
         Raises:
             DataError: the resized sample is smaller than the crop, or too large.
         """
         placement = self._drawn_crop(sample, rng)
-        return replace(placement, change=self.augmentation.draw(placement.crop_height, placement.crop_width, rng))
+        change = self.augmentation.draw(placement.crop_height, placement.crop_width, rng)
+        return Placements.of_pair(replace(placement, change=change), self.target_scale)
 
     def _drawn_crop(self, sample: Sample, rng: np.random.Generator) -> Placement:
-        whole = self.whole(sample)
+        whole = self.whole(sample).source
         flip = self.flip and bool(rng.random() < 0.5)
         if self.mode in ("scale_width", "none"):
             return replace(whole, flip=flip)
@@ -149,7 +160,7 @@ class Preprocessing:
         """Return where a crop starts, 0 to `farthest`, a whole number in pixels of the target too."""
         return int(rng.integers(farthest // self._unit + 1)) * self._unit
 
-    def whole(self, sample: Sample) -> Placement:
+    def whole(self, sample: Sample) -> Placements:
         """Return the part of every draw that is not random: the resized sample, neither cropped nor mirrored.
 
         Raises:
@@ -165,7 +176,7 @@ class Preprocessing:
                 f"{sample.name} is {width}x{height}, which data.preprocess={self.mode} makes "
                 f"{placement.width}x{placement.height}{self._times}: too large for this machine's memory"
             )
-        return placement
+        return Placements.of_pair(placement, self.target_scale)
 
     @property
     def size_rule(self) -> str:
@@ -173,36 +184,35 @@ class Preprocessing:
         scale = "" if self.target_scale == 1 else f" {self.target_scale:g}"
         return f"{self.mode} {self.load_height} {self.load_width} {self.size_multiple} {self.min_size}{scale}"
 
-    def fixed(self, sample: Sample) -> Placement:
-        """Return the placement for validation and testing: the whole image, neither cropped nor mirrored.
+    def fixed(self, sample: Sample) -> Placements:
+        """Return the placements for validation and testing: the whole image, neither cropped nor mirrored.
 
         Raises:
             DataError: the resized sample would be too large to be read.
         """
         if self.mode == "resize_and_crop":  # pix2pix tests at the size of the crop
-            return self._all_of(self.crop_height, self.crop_width)
-        resized = self.whole(sample)
-        return self._all_of(self._rounded(resized.height), self._rounded(resized.width))
+            placement = _all_of(self.crop_height, self.crop_width)
+        else:
+            resized = self.whole(sample).source
+            placement = _all_of(self._rounded(resized.height), self._rounded(resized.width))
+        return Placements.of_pair(placement, self.target_scale)
 
     def _resized(self, height: int, width: int) -> Placement:
         match self.mode:
             case "resize_and_crop":
-                return self._all_of(self.load_height, self.load_width)
+                return _all_of(self.load_height, self.load_width)
             case "scale_width":
-                return self._all_of(self._rounded(self.load_width * height / width), self.load_width)
+                return _all_of(self._rounded(self.load_width * height / width), self.load_width)
             case "scale_width_and_crop":
                 n_units = self.load_width * height // (width * self._unit)
-                return self._all_of(max(1, n_units) * self._unit, self.load_width)
+                return _all_of(max(1, n_units) * self._unit, self.load_width)
             case "crop":
-                return self._all_of(height, width)
+                return _all_of(height, width)
             case "none":
-                return self._all_of(self._rounded(height), self._rounded(width))
+                return _all_of(self._rounded(height), self._rounded(width))
 
     def _rounded(self, length: float) -> int:
         return max(self.min_size, round(length / self.size_multiple) * self.size_multiple)
-
-    def _all_of(self, height: int, width: int) -> Placement:
-        return Placement(height, width, 0, 0, height, width, flip=False, target_scale=self.target_scale)
 
     @property
     def _unit(self) -> int:
@@ -214,15 +224,20 @@ class Preprocessing:
         return "" if self.target_scale <= 1 else f", and its target {self.target_scale:g} times as large"
 
 
-def place(sample: Sample, placement: Placement, source_is_ids: bool) -> Sample:
-    """Return the sample with the same placement applied to each of its maps."""
+def _all_of(height: int, width: int) -> Placement:
+    return Placement(height, width, 0, 0, height, width, flip=False)
+
+
+def place(sample: Sample, placements: Placements, source_is_ids: bool) -> Sample:
+    """Return the sample with each of its maps placed as its side is."""
+    source, target = placements.source, placements.target
     return replace(
         sample,
-        source=placement.ids(sample.source) if source_is_ids else placement.source_image(sample.source),
-        instances=None if sample.instances is None else placement.ids(sample.instances),
-        target=None if sample.target is None else placement.of_target.image(sample.target),
+        source=source.ids(sample.source) if source_is_ids else source.source_image(sample.source),
+        instances=None if sample.instances is None else source.ids(sample.instances),
+        target=None if sample.target is None else target.image(sample.target),
         # constant in each instance; interpolation would mix neighbours
-        features=None if sample.features is None else placement.ids(sample.features),
-        weights=None if sample.weights is None else placement.of_target.weights(sample.weights),
-        source_images=None if sample.source_images is None else placement.image(sample.source_images),
+        features=None if sample.features is None else source.ids(sample.features),
+        weights=None if sample.weights is None else target.weights(sample.weights),
+        source_images=None if sample.source_images is None else source.image(sample.source_images),
     )

@@ -70,9 +70,9 @@ class Check:
         try:
             sample = self.layout.read(index)
             if self.is_for_training:
-                placement = self.preprocessing.draw(sample, np.random.default_rng(0))
+                placement = self.preprocessing.draw(sample, np.random.default_rng(0)).source
             else:
-                placement = self.preprocessing.fixed(sample)
+                placement = self.preprocessing.fixed(sample).source
             observation = observe(self.layout, index, sample)
         except Exception as error:  # noqa: BLE001  a bug is reported with its sample
             return Checked(index, as_data_error(error, describe_sample(self.layout, index)).problems, ids=ids)

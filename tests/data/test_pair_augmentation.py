@@ -67,7 +67,7 @@ def test_off_the_draws_are_those_without_it() -> None:
     sample = facades().read(0)
     for seed in range(5):
         rng = np.random.default_rng(seed)
-        placement = PLAIN.draw(sample, rng)
+        placement = PLAIN.draw(sample, rng).source
         assert placement.change == NO_CHANGE
         drawn = rng.random()
         other = np.random.default_rng(seed)
@@ -75,7 +75,7 @@ def test_off_the_draws_are_those_without_it() -> None:
         window = int(other.integers(64 - 48 + 1)), int(other.integers(96 - 48 + 1))
         assert (placement.flip, placement.top, placement.left) == (flip, *window)
         assert other.random() == drawn  # nothing else has been drawn
-        augmented = AUGMENTED.draw(sample, np.random.default_rng(seed))
+        augmented = AUGMENTED.draw(sample, np.random.default_rng(seed)).source
         assert replace(augmented, change=NO_CHANGE) == placement  # crop and mirroring stay
 
 
@@ -89,8 +89,8 @@ def test_all_maps_are_warped_and_turned_alike(height: int) -> None:
     settings = replace(AUGMENTED, crop_height=height)
     seen = set()
     for seed in range(12):
-        placement = settings.draw(sample, np.random.default_rng(seed))
-        placed = place(sample, placement, source_is_ids=True)
+        placements = settings.draw(sample, np.random.default_rng(seed))
+        placed = place(sample, placements, source_is_ids=True)
         assert placed.instances is not None
         assert placed.target is not None
         assert placed.features is not None
@@ -100,7 +100,8 @@ def test_all_maps_are_warped_and_turned_alike(height: int) -> None:
         assert torch.equal(placed.features, placed.source.expand(3, -1, -1))
         of_target = placed.target[0] // 3 // 8 * 12 + placed.target[1] // 2 // 8
         assert float((of_target == placed.source[0]).float().mean()) > 0.85  # but at the borders of squares
-        seen.add((placement.change.n_quarter_turns, placement.change.vertical_flip))
+        change = placements.target.change
+        seen.add((change.n_quarter_turns, change.vertical_flip))
     assert {turns for turns, _ in seen} == ({0, 1, 2, 3} if height == 48 else {0, 2})
     assert {is_flipped for _, is_flipped in seen} == {False, True}
 

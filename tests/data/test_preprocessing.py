@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 
 from data.batch import DataError, Sample
-from data.preprocessing import Mode, Placement, Preprocessing, place
+from data.preprocessing import Mode, Placement, Placements, Preprocessing, place
 
 SETTINGS = Preprocessing(
     mode="none", load_height=48, load_width=96, crop_height=32, crop_width=64, flip=True, size_multiple=8, min_size=16
@@ -43,13 +43,13 @@ def test_each_mode_gives_its_size(mode: Mode, size: tuple[int, int]) -> None:
 @pytest.mark.parametrize("mode", get_args(Mode))
 def test_whole_images_are_tested_at_multiples(mode: Mode) -> None:
     sample = coordinate_sample(61, 125)
-    placement = replace(SETTINGS, mode=mode).fixed(sample)
+    placement = replace(SETTINGS, mode=mode).fixed(sample).source
     assert placement.crop_height % 8 == placement.crop_width % 8 == 0
     assert not placement.flip
 
 
 def test_a_tiny_image_is_enlarged_to_what_the_generator_takes() -> None:
-    placement = SETTINGS.fixed(coordinate_sample(1, 3))
+    placement = SETTINGS.fixed(coordinate_sample(1, 3)).source
     assert (placement.height, placement.width) == (16, 16)
 
 
@@ -58,8 +58,9 @@ def test_every_map_of_a_sample_is_cut_by_the_same_draw() -> None:
     settings = replace(SETTINGS, mode="crop")
     seen = set()
     for seed in range(20):
-        placement = settings.draw(sample, np.random.default_rng(seed))
-        placed = place(sample, placement, source_is_ids=True)
+        placements = settings.draw(sample, np.random.default_rng(seed))
+        placement = placements.source
+        placed = place(sample, placements, source_is_ids=True)
         assert placed.instances is not None
         assert placed.target is not None
         assert torch.equal(placed.source.int(), placed.instances)
@@ -69,17 +70,29 @@ def test_every_map_of_a_sample_is_cut_by_the_same_draw() -> None:
     assert {flip for _, _, flip in seen} == {False, True}
 
 
+def test_the_sides_of_a_sample_are_placed_each_by_itself() -> None:
+    sample = coordinate_sample(8, 16)
+    placements = Placements(Placement(8, 16, 2, 3, 4, 4, flip=False), Placement(8, 16, 1, 5, 6, 8, flip=True))
+    placed = place(sample, placements, source_is_ids=True)
+    assert sample.target is not None
+    assert placed.instances is not None
+    assert placed.target is not None
+    assert torch.equal(placed.source, sample.source[:, 2:6, 3:7])
+    assert torch.equal(placed.instances.int(), placed.source.int())
+    assert torch.equal(placed.target, sample.target[:, 1:7, 5:13].flip(-1))
+
+
 def test_without_flip_nothing_is_mirrored() -> None:
     sample = coordinate_sample(60, 120)
     settings = replace(SETTINGS, mode="crop", flip=False)
-    assert not any(settings.draw(sample, np.random.default_rng(seed)).flip for seed in range(20))
+    assert not any(settings.draw(sample, np.random.default_rng(seed)).source.flip for seed in range(20))
 
 
 def test_a_resized_pair_keeps_its_alignment() -> None:
     ids = torch.zeros(1, 64, 64, dtype=torch.uint8)
     ids[:, 16:40, 8:32] = 1
     sample = Sample("s", ids, None, ids.expand(3, -1, -1) * 255)
-    placed = place(sample, Placement(32, 32, 0, 0, 32, 32, flip=True), source_is_ids=True)
+    placed = place(sample, Placements.of_pair(Placement(32, 32, 0, 0, 32, 32, flip=True)), source_is_ids=True)
     assert placed.target is not None
     assert torch.equal(placed.source[0] == 1, placed.target[0] > 127)
 

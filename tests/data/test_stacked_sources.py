@@ -11,7 +11,7 @@ from data.files.stored_images import StoredForm
 from data.folder_store import LocalFile
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
-from data.preprocessing import Placement, place
+from data.preprocessing import Placement, Placements, place
 from data.stacked_sources import further_kinds, is_further, read_part, stacked
 from tests.conftest import save_image
 from tests.images import save_npy
@@ -125,7 +125,7 @@ def test_images_behind_label_maps_are_a_map_of_their_own(tmp_path: Path) -> None
 def test_images_are_interpolated_where_labels_are_not() -> None:
     labels = torch.tensor([[[0, 0, 2, 2]]], dtype=torch.uint8)
     sample = Sample("x", labels, None, None, source_images=labels.float() * 100)
-    placed = place(sample, Placement(1, 3, 0, 0, 1, 3, flip=True), source_is_ids=True)
+    placed = place(sample, Placements.of_pair(Placement(1, 3, 0, 0, 1, 3, flip=True)), source_is_ids=True)
     assert set(placed.source.unique().tolist()) <= {0, 2}
     assert placed.source_images is not None
     assert 0 < float(placed.source_images[0, 0, 1]) < 200

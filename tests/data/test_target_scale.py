@@ -91,7 +91,7 @@ def test_whole_images_are_tested_at_the_same_place(scale: float) -> None:
 def test_a_scale_of_1_draws_what_it_drew() -> None:
     for seed in range(5):
         rng = np.random.default_rng(seed)
-        placed = SETTINGS.draw(sample_of(40, 56, 1), np.random.default_rng(seed))
+        placed = SETTINGS.draw(sample_of(40, 56, 1), np.random.default_rng(seed)).source
         drawn = (bool(rng.random() < 0.5), int(rng.integers(40 - 24 + 1)), int(rng.integers(56 - 24 + 1)))
         assert (placed.flip, placed.top, placed.left) == drawn
     assert SETTINGS.size_rule == "crop 32 48 8 16"

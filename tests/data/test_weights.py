@@ -15,7 +15,7 @@ from data.files.weight_file import read_weights
 from data.layout import PairingError
 from data.paired_folders import PairedFolders
 from data.pixel_weights import weights_of_classes, weights_to_float
-from data.preprocessing import Placement, Preprocessing, place
+from data.preprocessing import Placement, Placements, Preprocessing, place
 from data.warp import Warp, affine_inverse
 from data.warp import read_weights as read_warped
 from tests.conftest import save_image
@@ -114,7 +114,7 @@ def test_the_map_is_placed_as_the_target_is(dtype: torch.dtype) -> None:
     levels = torch.arange(48).view(1, 6, 8)
     sample = Sample("x", levels.expand(3, -1, -1).byte(), None, levels.expand(3, -1, -1).byte(), None, levels.to(dtype))
     placement = Placement(6, 8, top=1, left=2, crop_height=4, crop_width=4, flip=True)
-    placed = place(sample, placement, source_is_ids=False)
+    placed = place(sample, Placements.of_pair(placement), source_is_ids=False)
     assert placed.weights is not None
     assert placed.target is not None
     assert placed.weights.dtype == dtype
