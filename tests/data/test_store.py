@@ -128,7 +128,7 @@ def test_the_maps_of_a_sample_are_one_request(tmp_path: Path) -> None:
 def test_fingerprints_and_caches_know_a_file_by_its_content(tmp_path: Path) -> None:
     local, remote, store = stacks(tmp_path / "data")
     assert torch.equal(fingerprint(local), fingerprint(remote))
-    cache = SampleCache(tmp_path / "cache", 2**20)
+    cache = SampleCache(tmp_path / "cache")
     first = CachedLayout(local, WHOLE, cache).read(0)
     cached = CachedLayout(remote, WHOLE, cache)
     assert same(cached.read(0), first)
