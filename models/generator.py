@@ -1,4 +1,4 @@
-"""What all generators share."""
+"""The base class of generators, the sides of images that they take, and generators with an encoder."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,0 +1,322 @@
+"""Layers compute what torch's do, or the formula that torch lacks."""
+
+from collections.abc import Callable
+from itertools import product
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import models.layers
+from models import DISCRIMINATORS, GENERATORS
+from models.global_generator import GlobalGenerator
+from models.layers import (
+    Border,
+    InstanceNorm,
+    PairConv2d,
+    ReflectionPadding,
+    UniformToZeros,
+    UpsampledConv2d,
+    WideConv2d,
+    reflect,
+)
+from models.local_enhancer import LocalEnhancer
+from models.patch_discriminator import MultiscalePatchDiscriminator
+from models.spectral_norm import SpectralNorm, add_spectral_norm, spectral_norms
+from models.style_encoder import StyleEncoder
+
+
+@pytest.mark.parametrize("padding", [1, 3])
+def test_slices_give_the_values_and_gradients_of_torchs_padding(padding: int) -> None:
+    x = torch.randn(2, 3, 5, 7, dtype=torch.float64, requires_grad=True)
+    expected, found = ReflectionPadding(padding)(x), reflect(x, padding)
+    assert torch.equal(found, expected)
+    weights = torch.randn_like(expected)
+    gradients = [torch.autograd.grad((y * weights).sum(), x)[0] for y in (expected, found)]
+    torch.testing.assert_close(*gradients, rtol=1e-14, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["global", "local"])
+def test_the_generators_have_our_reflection_padding(name: str) -> None:
+    network = GENERATORS[name](in_channels=3, out_channels=3, base_channels=2, n_downsamplings=1, n_blocks=1)
+    paddings = [module for module in network.modules() if isinstance(module, torch.nn.ReflectionPad2d)]
+    assert paddings
+    assert all(type(module) is ReflectionPadding for module in paddings)
+
+
+LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "contiguous": Tensor.contiguous,
+    "channels-last": lambda x: x.contiguous(memory_format=torch.channels_last),
+    "channels-last, then unsqueezed": lambda x: (
+        x.contiguous(memory_format=torch.channels_last)[0].unsqueeze(0) if len(x) == 1 else x
+    ),
+    "images last but one": lambda x: x.permute(2, 3, 0, 1).contiguous().permute(2, 3, 0, 1),
+    "transposed": lambda x: x.mT.contiguous().mT,
+    "part of the channels": lambda x: torch.cat([x, x], 1)[:, : x.shape[1]],
+    "part of the pixels": lambda x: nn.functional.pad(x, (1, 1, 1, 1))[:, :, 1:-1, 1:-1],
+}
+ON_GPU = pytest.param(
+    "cuda",
+    marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")],
+)
+
+
+def formula(x: Tensor) -> Tensor:
+    variance, mean = torch.var_mean(x, (2, 3), correction=0, keepdim=True)
+    return (x - mean) / (variance + 1e-5).sqrt()
+
+
+@pytest.mark.parametrize("device", ["cpu", ON_GPU])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [(torch.float64, 1e-12), (torch.float32, 1e-5), (torch.bfloat16, 0.02), (torch.float16, 0.003)],
+)
+def test_values_and_gradients_of_instance_norm_are_those_of_the_formula(
+    device: str, dtype: torch.dtype, tolerance: float
+) -> None:
+    """On a GPU also a check of the installed torch."""
+    norm = InstanceNorm(4)
+    for n, x_layout, gradient_layout in product((1, 2), LAYOUTS, LAYOUTS):
+        generator = torch.Generator().manual_seed(0)
+        x, gradient = (torch.randn(n, 4, 8, 6, dtype=torch.float64, generator=generator) for _ in range(2))
+        x, gradient = LAYOUTS[x_layout](x.to(device, dtype)), LAYOUTS[gradient_layout](gradient.to(device, dtype))
+        results = []
+        for function, own, incoming in ((norm, x, gradient), (formula, x.double(), gradient.double())):
+            leaf = own.detach().requires_grad_()
+            output = function(leaf)
+            results.append([output.detach(), *torch.autograd.grad(output, leaf, incoming)])
+        for found, expected in zip(*results, strict=True):
+            assert found.dtype == dtype
+            error = (found.double() - expected).norm() / expected.norm()
+            assert error < tolerance, (n, x_layout, gradient_layout)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_gradients_of_gradients_are_right(n: int) -> None:
+    x = torch.randn(n, 2, 3, 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(InstanceNorm(2), x)
+
+
+@pytest.mark.parametrize("device", ["cpu", ON_GPU])
+def test_a_network_has_the_same_gradients_in_both_layouts(device: str) -> None:
+    gradients = []
+    for layout in (torch.contiguous_format, torch.channels_last):
+        torch.manual_seed(0)
+        network = GENERATORS["global"](in_channels=3, out_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1)
+        network.to(device, torch.float64).to(memory_format=layout)
+        image = torch.rand(1, 3, 16, 16, dtype=torch.float64, device=device).contiguous(memory_format=layout)
+        network(image).square().mean().backward()
+        gradients.append([parameter.grad for parameter in network.parameters()])
+    torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_autocast_leaves_the_dtype_of_instance_norm(dtype: torch.dtype) -> None:
+    x = torch.randn(1, 4, 8, 6, dtype=dtype)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert InstanceNorm(4)(x).dtype == nn.InstanceNorm2d(4)(x).dtype == dtype
+
+
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("is_training", [True, False])
+def test_instance_norm_refuses_a_single_pixel(n: int, is_training: bool) -> None:
+    with pytest.raises(ValueError, match="Expected more than 1 spatial element"):
+        InstanceNorm(4).train(is_training)(torch.zeros(n, 4, 1, 1))
+
+
+def test_evaluation_of_instance_norm_is_torchs_own() -> None:
+    x = torch.randn(1, 4, 8, 6)
+    assert torch.equal(InstanceNorm(4).eval()(x), nn.functional.instance_norm(x))
+
+
+def test_every_network_has_our_instance_norm() -> None:
+    with torch.device("meta"):
+        discriminators = [
+            DISCRIMINATORS[name](source_channels=3, norm="instance") for name in ("multiscale_patch", "pixel")
+        ]
+        networks = [
+            *discriminators,
+            *(make(in_channels=3, norm="instance") for make in GENERATORS.values()),
+            StyleEncoder(),
+        ]
+    for network in networks:
+        norms = {type(module) for module in network.modules() if isinstance(module, nn.InstanceNorm2d)}
+        assert norms == {InstanceNorm}, type(network)
+
+
+NETWORKS = {"global": GlobalGenerator, "local": LocalEnhancer}
+
+
+def test_images_of_one_colour_become_zeros_in_evaluation() -> None:
+    uniform = torch.tensor([0.3, -0.2]).view(1, 2, 1, 1).expand(1, 2, 4, 5)
+    other = uniform.clone()
+    other[0, 1, 3, 4] += 1e-6
+    undefined = torch.full_like(uniform, float("nan"))
+    images = torch.cat([uniform, other, undefined])
+    found = UniformToZeros().eval()(images)
+    assert torch.equal(found[0], torch.zeros(2, 4, 5))
+    assert torch.equal(found[1], other[0])
+    assert found[2].isnan().all()
+    assert UniformToZeros().train()(images) is images
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_an_image_of_one_colour_is_translated_into_one_colour(name: str) -> None:
+    """The norm of its stem makes zeros of it, and not noise of the rounding errors of its convolution."""
+    torch.manual_seed(0)
+    network = NETWORKS[name](in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1).eval()
+    bias = network.head[1].bias
+    assert isinstance(bias, torch.Tensor)
+    with torch.no_grad():
+        bias.uniform_(-1, 1)
+        found = network(torch.rand(2, 3, 1, 1).expand(2, 3, 32, 40))
+    assert torch.equal(found, bias.tanh().view(1, 3, 1, 1).expand_as(found))
+
+
+PADDING = {"reflect": "reflect", "zeros": "constant"}
+
+
+def in_three_steps(layer: UpsampledConv2d, x: Tensor) -> Tensor:
+    enlarged = F.interpolate(x, scale_factor=2, mode="nearest")
+    return F.conv2d(F.pad(enlarged, (1, 1, 1, 1), mode=PADDING[layer.border]), layer.weight, layer.bias)
+
+
+@pytest.mark.parametrize("border", ["reflect", "zeros"])
+@pytest.mark.parametrize("height", [1, 5])
+def test_an_upsampled_convolution_equals_upsampling_padding_and_convolution(border: Border, height: int) -> None:
+    torch.manual_seed(0)
+    layer = UpsampledConv2d(3, 4, border=border, bias=True).double()
+    x = torch.randn(2, 3, height, 6, dtype=torch.float64, requires_grad=True)
+    found, expected = layer(x), in_three_steps(layer, x)
+    assert found.shape == (2, 4, 2 * height, 12)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-13)
+    inputs = [x, *layer.parameters()]
+    torch.testing.assert_close(
+        torch.autograd.grad(found.square().sum(), inputs),
+        torch.autograd.grad(expected.square().sum(), inputs),
+        rtol=1e-12,
+        atol=1e-12,
+    )
+
+
+def test_of_an_even_area_an_upsampled_convolution_makes_an_even_area_without_checkerboard() -> None:
+    torch.manual_seed(0)
+    even = torch.ones(1, 3, 6, 6)
+    transposed = nn.ConvTranspose2d(3, 4, kernel_size=4, stride=2, padding=1, bias=False)
+    layers = (UpsampledConv2d(3, 4), transposed)
+    made = {type(layer): layer(even)[..., 4:8, 4:8].std(dim=(2, 3)).max() for layer in layers}
+    assert made[UpsampledConv2d] < 1e-6
+    assert made[nn.ConvTranspose2d] > 1e-2
+
+
+def test_under_autocast_an_upsampled_convolution_computes_in_the_low_dtype_and_gives_float32_gradients() -> None:
+    torch.manual_seed(0)
+    layer = UpsampledConv2d(8, 8)
+    x = torch.randn(1, 8, 8, 8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = layer(x)
+    found.float().sum().backward()
+    assert found.dtype == torch.bfloat16
+    assert layer.weight.grad is not None
+    assert layer.weight.grad.dtype == torch.float32
+    torch.testing.assert_close(found.float(), in_three_steps(layer, x), rtol=2e-2, atol=3e-2)
+
+
+def test_an_upsampled_convolution_reads_its_weight_once_so_that_spectral_norm_iterates_once() -> None:
+    layer = add_spectral_norm(nn.Sequential(UpsampledConv2d(3, 4)))
+    (norm,) = spectral_norms(layer)
+    n_reads = 0
+
+    def count(*_: object) -> None:
+        nonlocal n_reads
+        n_reads += 1
+
+    assert isinstance(norm, SpectralNorm)
+    norm.register_forward_hook(count)
+    layer(torch.randn(1, 3, 4, 4))
+    assert n_reads == 1
+
+
+@pytest.fixture
+def everything_is_wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models.layers, "WIDE_WEIGHTS", 0)
+
+
+def gradients(convolution: nn.Conv2d, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    x = x.clone().requires_grad_()
+    y = convolution(x)
+    y.square().sum().backward()
+    assert x.grad is not None
+    assert convolution.weight.grad is not None
+    return y.detach(), x.grad, convolution.weight.grad
+
+
+@pytest.mark.usefixtures("everything_is_wide")
+@pytest.mark.parametrize("n", [1, 3])
+def test_a_wide_convolution_computes_a_convolution_and_its_gradients(n: int) -> None:
+    torch.manual_seed(0)
+    wide, plain = WideConv2d(4, 6, 3, bias=False).double(), nn.Conv2d(4, 6, 3, bias=False).double()
+    plain.load_state_dict(wide.state_dict())
+    x = torch.randn(n, 4, 7, 9).double()
+    assert type(wide(x.requires_grad_()).grad_fn).__name__ == "_ConvolutionBackward"
+    torch.testing.assert_close(gradients(wide, x.detach()), gradients(plain, x.detach()), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.usefixtures("everything_is_wide")
+def test_under_autocast_a_wide_convolution_computes_in_the_low_dtype_and_gives_float32_gradients() -> None:
+    torch.manual_seed(0)
+    wide, plain = WideConv2d(4, 6, 3, bias=False), nn.Conv2d(4, 6, 3, bias=False)
+    plain.load_state_dict(wide.state_dict())
+    x = torch.randn(2, 4, 8, 8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found, expected = gradients(wide, x), gradients(plain, x)
+    assert [t.dtype for t in found] == [t.dtype for t in expected] == [torch.bfloat16, torch.float32, torch.float32]
+    torch.testing.assert_close(found, expected, rtol=2e-2, atol=2e-1)
+
+
+@pytest.mark.usefixtures("everything_is_wide")
+def test_what_is_frozen_gets_no_gradient() -> None:
+    wide = WideConv2d(4, 6, 3, bias=False).double().requires_grad_(False)
+    x = torch.randn(1, 4, 8, 8).double().requires_grad_()
+    wide(x).sum().backward()
+    assert wide.weight.grad is None
+    assert x.grad is not None
+
+
+def test_a_pair_convolution_is_the_convolution_of_source_and_image_concatenated() -> None:
+    torch.manual_seed(0)
+    convolution = PairConv2d(5, 4, kernel_size=4, stride=2, padding=2).double()
+    source, images = torch.randn(2, 3, 9, 8).double(), torch.randn(6, 2, 9, 8).double().requires_grad_()
+    joined = torch.cat([torch.cat([source] * 3), images], dim=1)
+    expected = F.conv2d(joined, convolution.weight, convolution.bias, stride=2, padding=2)
+    found = convolution(source, images)
+    torch.testing.assert_close(found, expected)
+    inputs = [images, *convolution.parameters()]
+    weight = torch.randn_like(expected)
+    for ours, theirs in zip(
+        torch.autograd.grad((found * weight).sum(), inputs),
+        torch.autograd.grad((expected * weight).sum(), inputs),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_images_of_one_source_are_scored_together_as_one_by_one() -> None:
+    discriminator = MultiscalePatchDiscriminator(source_channels=2, base_channels=2).double()
+    source, images = torch.randn(1, 2, 32, 32).double(), torch.randn(2, 3, 32, 32).double()
+    alone = [discriminator(source, image[None]) for image in images]
+    for level, joint in enumerate(discriminator(source, images)):
+        for chunk, expected in zip(joint.chunk(2), alone, strict=True):
+            torch.testing.assert_close(chunk.logits, expected[level].logits)
+
+
+def test_a_pass_of_a_pair_convolution_is_one_step_of_spectral_norms_iteration() -> None:
+    torch.manual_seed(0)
+    pair = add_spectral_norm(PairConv2d(3, 4, kernel_size=3))
+    plain = add_spectral_norm(torch.nn.Conv2d(3, 4, kernel_size=3))
+    plain.load_state_dict(pair.state_dict())
+    source, image = torch.randn(1, 2, 8, 8), torch.randn(1, 1, 8, 8)
+    torch.testing.assert_close(pair(source, image), plain(torch.cat([source, image], dim=1)))
+    for ours, theirs in zip(pair.buffers(), plain.buffers(), strict=True):
+        torch.testing.assert_close(ours, theirs)
