@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from models.global_generator import GlobalGenerator
-from tests.models.test_instance_norm import ON_GPU
+from tests.models.test_layers import ON_GPU
 from training.optimizer_group import OptimizerGroup, all_finite, make_adam
 from training.trained_network import TrainedNetwork
 
