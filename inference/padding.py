@@ -100,8 +100,8 @@ def padded(sample: Sample, size_multiple: int, min_size: int, scale: float = 1.0
     """Return the sample with sides that are multiples of `size_multiple` and at least `min_size`, and its window.
 
     All maps are reflected alike at their borders, repeatedly where the sample is small; a side of 1 pixel is repeated.
-    Ids stay ids. A target of another size than the source is left out, and so are its weights: no generator takes them,
-    and sources of several sizes may become equal where their targets do not.
+    Ids stay ids. A target of another size than the source is left out, and so are its weights: no generator takes them.
+    Padded sources of one batch have the same size, but their targets might not.
 
     scale: sides of a translation, in those of the source. The window is that of the sample's translation in that of
     the padded sample; sides that are no whole numbers are rounded up.

@@ -17,7 +17,7 @@ Output = Literal["tanh", "linear"]
 _NARROWEST = 16  # channels of a convolution at a multiple of the source's sides, unless base_channels is less
 
 
-class Stage(Recomputable, nn.Sequential):
+class RecomputableSequential(Recomputable, nn.Sequential):
     """nn.Sequential that can recompute its inner activations in the backward pass instead of storing them."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -34,9 +34,9 @@ def make_norm(norm: Norm, channels: int) -> nn.Module:
             return nn.BatchNorm2d(channels)
 
 
-def make_stem(in_channels: int, out_channels: int, norm: Norm) -> Stage:
+def make_stem(in_channels: int, out_channels: int, norm: Norm) -> RecomputableSequential:
     """Return the first layers of pix2pixHD's generators: reflection padding, 7x7 convolution, norm, ReLU."""
-    return Stage(
+    return RecomputableSequential(
         ReflectionPadding(3),
         nn.Conv2d(in_channels, out_channels, kernel_size=7, bias=False),
         make_norm(norm, out_channels),
@@ -55,12 +55,12 @@ def last_activation(output: Output) -> list[nn.Module]:
     return [nn.Tanh()] if output == "tanh" else []
 
 
-def make_down(in_channels: int, out_channels: int, norm: Norm, padding: Padding) -> Stage:
+def make_down(in_channels: int, out_channels: int, norm: Norm, padding: Padding) -> RecomputableSequential:
     """Return layers that halve the sides: strided 3x3 convolution, norm, ReLU.
 
     Zeros are the originals' padding; reflection avoids bright spots at the borders.
     """
-    return Stage(
+    return RecomputableSequential(
         nn.Conv2d(in_channels, out_channels, kernel_size=3, stride=2, padding=1, padding_mode=padding, bias=False),
         make_norm(norm, out_channels),
         nn.ReLU(inplace=True),
@@ -84,7 +84,7 @@ def make_up(in_channels: int, out_channels: int, norm: Norm, upsample: Upsample)
         ]
     else:
         layers = make_interpolation(in_channels, out_channels, upsample)
-    return Stage(*layers, make_norm(norm, out_channels), nn.ReLU(inplace=True))
+    return RecomputableSequential(*layers, make_norm(norm, out_channels), nn.ReLU(inplace=True))
 
 
 def make_interpolation(
@@ -105,7 +105,7 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, channels: int, *, norm: Norm, dropout: bool = False) -> None:
         super().__init__()
-        self.body = Stage(
+        self.body = RecomputableSequential(
             *_padded_conv3(channels, channels),
             make_norm(norm, channels),
             nn.ReLU(inplace=True),
@@ -124,7 +124,7 @@ class ResidualUpsampling(nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int, *, norm: Norm) -> None:
         super().__init__()
-        self.body = Stage(
+        self.body = RecomputableSequential(
             make_norm(norm, in_channels),
             nn.ReLU(inplace=True),
             *make_interpolation(in_channels, out_channels, "nearest"),

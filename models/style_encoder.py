@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.blocks import Stage
+from models.blocks import RecomputableSequential
 from models.generator import EncodedGenerator, Generator
 from models.layers import InstanceNorm
 from utils.precision import at_least_float32
@@ -61,7 +61,7 @@ class StyleEncoder(nn.Module):
         widths = [in_channels, *(base_channels * factor for factor in _WIDTHS)]
         self.layers = nn.Sequential(
             *(
-                Stage(
+                RecomputableSequential(
                     nn.Conv2d(before, after, kernel_size=3, stride=2, padding=1, bias=False),
                     InstanceNorm(after),
                     nn.LeakyReLU(0.2),

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from models.blocks import (
     Norm,
     Output,
-    Stage,
+    RecomputableSequential,
     last_activation,
     make_interpolation,
     make_norm,
@@ -64,7 +64,7 @@ class UnetGenerator(Generator):
         for level in range(1, n_downsamplings):
             is_bare = level == innermost  # instance norm would make its single pixel 0
             layers = [nn.LeakyReLU(0.2), _conv4(widths[level - 1], widths[level], bias=is_bare and has_bias)]
-            self.downs.append(Stage(*layers, *([] if is_bare else [make_norm(norm, widths[level])])))
+            self.downs.append(RecomputableSequential(*layers, *([] if is_bare else [make_norm(norm, widths[level])])))
         self.ups = nn.ModuleList()
         outermost = max(-n_doublings(scale), 0)
         for level in range(innermost, outermost, -1):
@@ -72,11 +72,11 @@ class UnetGenerator(Generator):
             layers = [nn.ReLU(), *_make_up(width_in, widths[level - 1], upsample), make_norm(norm, widths[level - 1])]
             if dropout and 4 <= level < innermost:
                 layers.append(nn.Dropout(0.5))
-            self.ups.append(Stage(*layers))
+            self.ups.append(RecomputableSequential(*layers))
         before_head = [2 * widths[outermost], *widths_beyond(base_channels, scale)]
         self.beyond = nn.Sequential(
             *(
-                Stage(nn.ReLU(), *_make_up(wide, narrow, upsample), make_norm(norm, narrow))
+                RecomputableSequential(nn.ReLU(), *_make_up(wide, narrow, upsample), make_norm(norm, narrow))
                 for wide, narrow in pairwise(before_head)
             )
         )
