@@ -30,9 +30,9 @@ def main(argv: Sequence[str]) -> None:
     arguments = parser.parse_intermixed_args(argv)
 
     with handling_ctrl_c(leave_at_once):
-        from configs.data_root import check_data_root
         from configs.load import config_of, config_to_yaml  # after the command line is known to be good
         from configs.recipe import read_recipe
+        from configs.schema.data import check_data_root
 
     recipe = read_recipe(arguments.config)
     config = config_of(recipe, arguments.overrides)

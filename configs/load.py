@@ -20,7 +20,7 @@ from configs.class_weights import read_class_weights
 from configs.recipe import BASE, Recipe, read_recipe
 from configs.removed_settings import REMOVED, without_removed
 from configs.schema import Config
-from configs.source_folders import read_source_folder
+from configs.schema.sides import read_source_folder
 from utils.errors import ConfigError
 from utils.label_colors import read_color_table
 from utils.suggestion import did_you_mean

@@ -22,6 +22,9 @@ class Removed:
 _FROM_CACHE = "is read from torch's cache, TORCH_HOME/hub/checkpoints; copy the file there by that name"
 REMOVED = {
     "data.cache_gib": Removed((16.0,), "a cache leaves a tenth of its disk free, or half of the shared memory"),
+    "data.feature_folder": Removed(
+        ("{split}_feat",), "maps of features lie in {split}_feat of data.root, which may be a link"
+    ),
     "data.prefetch": Removed((2,), "each of data.workers has 2 batches ready"),
     "log.gradient_norms": Removed((False,), "optimizer.max_gradient_norm reports norms; 1e9 does not clip them"),
     "log.histograms": Removed((False,), "distributions of weights are no longer shown"),
@@ -29,6 +32,7 @@ REMOVED = {
     "loss.vgg_kept_gib": Removed((0.0,), "features of targets are no longer kept"),
     "metrics.alexnet_weights": Removed((None, "null"), f"alexnet-owt-7be5be79.pth {_FROM_CACHE}"),
     "metrics.inception_weights": Removed((None, "null"), f"weights-inception-2015-12-05-6726825d.pth {_FROM_CACHE}"),
+    "optimizer.plateau_epochs": Removed((5,), "optimizer.decay=plateau waits 5 epochs for progress, as pix2pix"),
     "optimizer.step_in_backward": Removed((False, True), "train.activation_checkpointing=true saves memory"),
     "run.peer_timeout_s": Removed((1800.0,), "processes wait three times data.timeout_s for each other"),
     "train.async_upload": Removed((True,), "batches always have a stream of their own on a GPU"),

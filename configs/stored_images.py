@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 
 from configs.schema import DataConfig
-from configs.schema.stored_images import RGB_CHANNELS
+from configs.schema.sides import RGB_CHANNELS
 from data.files.stored_images import StoredForm
 from data.value_range import ValueRange
 from utils.text import counted

@@ -33,7 +33,6 @@ def unused_settings(config: Config) -> list[str]:
     unused += [] if config.augmentation.policy else ["augmentation.probability", "augmentation.target"]
     unused += ["augmentation.probability"] if config.augmentation.target is not None else []
     unused += ["optimizer.step_epochs"] if config.optimizer.decay != "step" else []
-    unused += ["optimizer.plateau_epochs"] if config.optimizer.decay != "plateau" else []
     unused += ["amp.dtype"] if config.amp.opt_level == "O0" else []
     unused += [] if config.train.validation_share else ["train.validation_group"]
     values, defaults = settings_by_key(config), settings_by_key(Config())
@@ -64,7 +63,6 @@ def _unused_of_data(config: Config) -> list[str]:
     unused += ["data.instances"] if not needs_instances or data.layout != "paired_folders" else []
     are_regions = features.origin == "encoded" and features.n_channels > 0 and features.regions == "instances"
     unused += ["data.instance_classes"] if not (are_regions and data.makes_instances) else []
-    unused += ["data.feature_folder"] if features.n_channels == 0 or features.origin == "encoded" else []
     unused += ["data.ignore_id"] if data.n_classes == 0 or data.label_colors else []
     has_own_classes = LAYOUTS[data.layout].own_classes is not None
     has_labels_alone = (data.has_labels or has_own_classes) and not data.is_stacked

@@ -14,7 +14,7 @@ _PATHS = {  # by section: what becomes its default
     "metrics": ("label_colors",),
     "init": ("generator", "discriminator", "encoder"),
 }
-_FOLDERS = ("source_folder", "target_folder", "instance_folder", "feature_folder", "weight_folder")
+_FOLDERS = ("source_folder", "target_folder", "instance_folder", "weight_folder")
 
 
 def without_paths(config: Config) -> Config:

@@ -15,6 +15,8 @@ from data.map_reader import RGB_IMAGES, MapReader
 from data.stacked_sources import further_kinds
 from data.store import Blob, Folder
 
+FEATURE_FOLDER = "{split}_feat"  # of precomputed instance features
+
 _Index = dict[str, Blob]  # files by name
 _NO_INSTANCES = (
     "; to make them from label maps: data.instances=connected; to train without: data.instance_edges=false, with "
@@ -100,7 +102,6 @@ class PairedFolders:
         source_folder: str | Sequence[str] | None,
         target_folder: str | None,
         instance_folder: str,
-        feature_folder: str,
         weight_folder: str | None,
         direction: str,
         reader: MapReader,
@@ -124,7 +125,7 @@ class PairedFolders:
             further_folders=[_of_split(root, pattern, split) for pattern in others if pattern],
             target_folder=target if needs_targets or root.store.has(target) else None,
             instance_folder=_of_split(root, instance_folder, split) if reads_instances else None,
-            feature_folder=_of_split(root, feature_folder, split) if needs_features else None,
+            feature_folder=_of_split(root, FEATURE_FOLDER, split) if needs_features else None,
             weight_folder=weights if needs_targets or has_weights else None,
             reader=reader,
         )

@@ -10,6 +10,7 @@ from pathlib import Path
 from configs import build
 from data.conditioning import images_to_uint8
 from data.files.image_files import write_png
+from data.paired_folders import FEATURE_FOLDER
 from tools.encoded_split import EncodedSplit, add_arguments, open_split
 from utils.cli import ArgumentParser, run_entry_point
 from utils.errors import ConfigError
@@ -38,7 +39,7 @@ def main(argv: Sequence[str]) -> None:
     parser = ArgumentParser(description="Write the instance features of a split as images.")
     add_arguments(parser)
     parser.add_argument(
-        "--output", type=Path, metavar="DIR", help="default: data.feature_folder in the data set's folder"
+        "--output", type=Path, metavar="DIR", help=f"default: {FEATURE_FOLDER} in the data set's folder"
     )
     arguments = parser.parse_intermixed_args(argv)
     log_to_console(is_main=True)
@@ -46,7 +47,7 @@ def main(argv: Sequence[str]) -> None:
     data = split.config.data
     if data.layout != "paired_folders":
         raise ConfigError(f"data.layout is {data.layout}, expected paired_folders, which alone reads feature maps")
-    folder = Path(data.root).expanduser() / data.feature_folder.replace("{split}", arguments.split)
+    folder = Path(data.root).expanduser() / FEATURE_FOLDER.replace("{split}", arguments.split)
     write_maps(split, arguments.output or folder)
     has_validation = data.validation_split is None and build.has_split(data, "val")
     if arguments.split == "train" and has_validation:

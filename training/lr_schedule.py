@@ -40,7 +40,7 @@ class Plateau:
     patience: epochs without progress before it falls; progress is a metric 1 % below the best.
     """
 
-    patience: int
+    patience: int = 5
     factor: float = 1.0
     best: float = math.inf
     bad_epochs: int = 0

@@ -141,7 +141,7 @@ def build_schedule(config: Config, method: Method) -> LearningRateSchedule:
         constant_epochs=train.epochs,
         decay_epochs=train.decay_epochs,
         step_epochs=settings.step_epochs,
-        plateau=Plateau(settings.plateau_epochs) if is_plateau else None,
+        plateau=Plateau() if is_plateau else None,
     )
 
 

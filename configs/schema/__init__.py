@@ -14,7 +14,7 @@ from configs.schema.method import MethodConfig, check_method
 from configs.schema.networks import DiscriminatorConfig, FeaturesConfig, GeneratorConfig, InitConfig, StyleConfig
 from configs.schema.optimizer import AmpConfig, OptimizerConfig
 from configs.schema.run import EXTRA_METRICS, CheckpointConfig, LogConfig, MetricsConfig, RunConfig
-from configs.schema.stored_images import RGB_CHANNELS
+from configs.schema.sides import RGB_CHANNELS
 from configs.schema.train import TrainConfig
 
 __all__ = [

@@ -1,12 +1,14 @@
 """The pairs: section `data`."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from configs.schema.checks import require, require_at_least
 from configs.schema.pair_augmentation import PairAugmentationConfig
-from configs.schema.source_folders import check_stack
-from configs.schema.stored_images import check_side, check_target_files
+from configs.schema.sides import check_side, check_stack, check_target_files
+from utils.data_root import data_root_problem
+from utils.errors import ConfigError
 from utils.label_colors import LabelColors
 
 SIZED_BY_CROP = ("resize_and_crop", "scale_width_and_crop", "crop")
@@ -54,8 +56,6 @@ class DataConfig:
     """paired_folders: folder of the targets. Default {split}_img where n_classes is set, otherwise {split}_B."""
     instance_folder: str = "{split}_inst"
     """paired_folders: folder of the instance maps, read when instance_edges is true or features are encoded."""
-    feature_folder: str = "{split}_feat"
-    """paired_folders: folder of precomputed feature maps, read when features.origin is precomputed."""
     weight_folder: str | None = None
     """paired_folders: folder of maps that weigh the pixels of the targets, {split}_weight: in l1, feature_matching, vgg
     and further metrics. 0 ignores a pixel. 8- and 16-bit files hold 0 to 1, others the weights themselves. null: all
@@ -230,6 +230,16 @@ class DataConfig:
         """The ids of instance_classes."""
         names = () if self.colors is None else self.colors.names
         return frozenset(names.index(name) if name in names else int(name) for name in self.instance_classes)
+
+
+def check_data_root(data: DataConfig) -> None:
+    """Raise ConfigError where there is no folder data.root, without the seconds of torch.
+
+    Files and addresses are left to `data.STORES`.
+    """
+    may_be_other_store = "://" in data.root or Path(data.root).expanduser().is_file()
+    if data.layout != "synthetic_facades" and not may_be_other_store and (problem := data_root_problem(data.root)):
+        raise ConfigError(problem)
 
 
 def _is_id(text: str, n_classes: int) -> bool:

@@ -151,7 +151,7 @@ class FeaturesConfig:
     """Number of channels of the features; 3 in pix2pixHD. 0: no features."""
     origin: Literal["encoded", "precomputed"] = "encoded"
     """encoded: from the target, by an encoder that is trained with the generator. precomputed: read from
-    data.feature_folder, where tools.precompute_features writes them; they have 3 channels."""
+    the folder {split}_feat below data.root, where tools.precompute_features writes them; they have 3 channels."""
     regions: Literal["instances", "labels"] = "instances"
     """Pixels that share their features: those of an instance, or all of a class."""
     base_channels: int = 16

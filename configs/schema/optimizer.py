@@ -18,12 +18,10 @@ class OptimizerConfig:
     decay: Literal["linear", "linear_pix2pix", "step", "plateau", "cosine"] = "linear"
     """linear: full for train.epochs, then falling to 0 as in pix2pixHD. linear_pix2pix: the same as in pix2pix, which
     begins one epoch earlier. step: a tenth after every step_epochs. plateau: a fifth when the validation samples' L1
-    has not fallen by 1 % for more than plateau_epochs. cosine: half a wave over all epochs, where pix2pix's ends with
+    has not fallen by 1 % for more than 5 epochs. cosine: half a wave over all epochs, where pix2pix's ends with
     train.epochs."""
     step_epochs: int = 50
     """step: epochs between two falls."""
-    plateau_epochs: int = 5
-    """plateau: epochs without progress before the rate falls."""
     beta1: float = 0.5
     """Decay of the mean of the gradients."""
     beta2: float = 0.999
@@ -38,7 +36,7 @@ class OptimizerConfig:
     def __post_init__(self) -> None:
         rates = {"learning_rate": self.learning_rate, "discriminator_learning_rate": self.discriminator_learning_rate}
         require_at_least(0, "optimizer", **rates)
-        require_at_least(0, "optimizer", weight_decay=self.weight_decay, plateau_epochs=self.plateau_epochs)
+        require_at_least(0, "optimizer", weight_decay=self.weight_decay)
         require_at_least(1, "optimizer", step_epochs=self.step_epochs)
         for key, beta in (("beta1", self.beta1), ("beta2", self.beta2)):
             require(0 <= beta < 1, f"optimizer.{key}", beta, "0 <= beta < 1")

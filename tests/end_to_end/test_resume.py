@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -268,8 +269,9 @@ def test_a_pool_is_gone_on_with_in_another_precision(tiny_config: Path, first: s
     run(tiny_config, "train.pool_size=2", f"amp.dtype={then}", "amp.opt_level=O1", "train.max_steps=8")
 
 
-def test_a_plateau_lowers_the_rate_and_is_remembered(tiny_config: Path) -> None:
-    settings = ["optimizer.decay=plateau", "optimizer.plateau_epochs=0", "optimizer.learning_rate=1e-12"]
+def test_a_plateau_lowers_the_rate_and_is_remembered(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("training.setup.Plateau", partial(Plateau, patience=0))
+    settings = ["optimizer.decay=plateau", "optimizer.learning_rate=1e-12"]
     settings += ["data.synthetic.train_samples=2"]
     run(tiny_config, *settings, "train.max_steps=8", "run.name=whole")
     assert checkpoint(tiny_config, 8, "whole")["plateau"]["factor"] == pytest.approx(0.2**3)  # after epochs 2, 3, 4

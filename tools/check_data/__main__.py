@@ -12,8 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from configs.data_root import check_data_root
 from configs.load import load_config
+from configs.schema.data import check_data_root
 from utils.cli import TO_MEND, ArgumentParser, OnlyOnce, run_entry_point
 from utils.errors import ConfigError
 from utils.log import log_to_console, logger

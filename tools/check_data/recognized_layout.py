@@ -6,7 +6,7 @@ from typing import Any
 
 from configs.load import config_from_dict
 from configs.schema import Config
-from configs.source_folders import read_source_folder
+from configs.schema.sides import read_source_folder
 from data.batch import DataError
 from data.folder_store import IMAGE_SUFFIXES
 from utils.errors import ConfigError

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from configs import build
 from configs.label_maps import named_classes
-from configs.measured_ranges import undecided_sides, with_data, with_measured_ranges
 from configs.schema import Config
 from configs.schema.checks import MOST
 from configs.stored_images import describe_pixels, value_ranges
+from configs.undecided_settings import undecided_sides, with_data, with_measured_ranges
 from data import LAYOUTS
 from data.batch import DataError, check_one_size
 from data.checks.checking import Check, Checked, check_all

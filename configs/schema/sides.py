@@ -1,15 +1,48 @@
-"""The checks of settings of images that are not 8-bit RGB: their channels, their ranges and their files."""
+"""The settings of sources and targets: their folders, channels, ranges and files."""
 
 import math
 from collections.abc import Sequence
 
 from configs.schema.checks import MOST_FRACTION, require
+from utils.errors import ConfigError
 from utils.limits import MAX_CHANNELS
 
 RGB_CHANNELS = (1, 3)  # brightness, and colours
 _TYPES = ("uint8", "uint16", "int16", "float32")
 _PNG_CHANNELS = {"uint8": (1, 2, 3, 4), "uint16": (1, 3, 4)}
 TARGET_FILES = ("uint8.png", "uint16.png", *(f"{kind}.{suffix}" for suffix in ("tif", "npy") for kind in _TYPES))
+
+
+def read_source_folder(value: object, key: str) -> str | list[str] | None:
+    """Return one folder as a text, several as a list, from such or from a text `[A,B]` as it is typed.
+
+    Raises:
+        ConfigError: the value is something else.
+    """
+    if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
+        value = [name.strip().strip("\"'") for name in value[1:-1].split(",")] if value[1:-1].strip() else []
+    if value is None:
+        return None
+    given = value if isinstance(value, list) else [value]
+    names = [str(name) for name in given if isinstance(name, str | int | float)]  # 2024 in YAML is a number
+    if not names or len(names) < len(given) or (isinstance(value, list) and not all(name.strip() for name in names)):
+        raise ConfigError(f"{key} is {value}, expected a folder, or several such as [{{split}}_rgb,{{split}}_depth]")
+    return names if len(names) > 1 else names[0]
+
+
+def check_stack(folders: Sequence[str], n_channels: int, direction: str, *, has_labels: bool) -> None:
+    """Raise ConfigError unless images of several source folders can be stacked.
+
+    n_channels: of all images together, without the label maps of the first folder.
+    """
+    key, listed = "data.source_folder", f"[{','.join(folders)}]"
+    require(len(folders) > 1 and all(folders), key, listed, "a folder, or at least two such as [A,B]")
+    require(len(set(folders)) == len(folders), key, listed, "each folder once")
+    expected = "AtoB with several folders in data.source_folder: name those of B there, and A as data.target_folder"
+    require(direction == "AtoB", "data.direction", direction, expected)
+    n_images, kind = (len(folders) - 1, "images beside label maps") if has_labels else (len(folders), "images")
+    expected = f"at least {n_images}: data.source_folder names {n_images} folders of {kind}"
+    require(n_channels >= n_images, "data.source_channels", n_channels, expected)
 
 
 def check_side(side: str, n_channels: int, bounds: Sequence[float] | None, layout: str) -> None:

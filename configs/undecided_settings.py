@@ -8,7 +8,7 @@ import torch
 
 from configs import build
 from configs.schema import Config, DataConfig
-from configs.schema.stored_images import RGB_CHANNELS, fits_file
+from configs.schema.sides import RGB_CHANNELS, fits_file
 from configs.stored_images import EIGHT_BITS, stored_forms
 from data.batch import DataError, LoadingError
 from data.files.stored_images import StoredForm, is_8_bit_rgb, read_stored
