@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 
 from configs import build
 from configs.load import config_from_dict
-from configs.measured_ranges import undecided_sides, with_measured_ranges
 from configs.schema import Config
 from configs.splits import HELD_BACK, TRAIN, divided, validation_split
+from configs.undecided_settings import undecided_sides, with_measured_ranges
 from data.groups import groups_of
 from data.layout import Layout
 from data.subset import smallest_share
