@@ -26,7 +26,7 @@ ImageLike = str | os.PathLike[str] | Image.Image | np.ndarray
 Images = Iterable[ImageLike]
 Further = ImageLike | None
 Furthers = Images | None
-Translation = Any  # an Image.Image where translations are RGB images, otherwise an array
+Translated = Any  # an Image.Image where translations are RGB images, otherwise an array
 Maps = dict[str, np.ndarray]
 
 IMAGE_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "WEBP")
@@ -77,7 +77,7 @@ class Model:
 
     def __call__(
         self, source: ImageLike, instances: Further = None, features: Further = None, source_images: Further = None
-    ) -> Translation:
+    ) -> Translated:
         """Return the translation of an image, of its size times the scale, upright by EXIF.
 
         It is an RGB image, or values in the unit of the training targets: an array (C, H, W), as test.py writes .npy.
@@ -91,7 +91,7 @@ class Model:
 
     def batch(
         self, images: Images, instances: Furthers = None, features: Furthers = None, source_images: Furthers = None
-    ) -> list[Translation]:
+    ) -> list[Translated]:
         """Return the translations of several images in their order; each argument holds what __call__ takes.
 
         Images of one padded size are computed together: give as many as fit into memory. Errors are those of __call__.
@@ -111,7 +111,7 @@ class Model:
             multiples = (-(-side // self.size_multiple) * self.size_multiple for side in sample["source"].shape[:2])
             groups.setdefault(tuple(max(self.min_size, side) for side in multiples), []).append((index, sample))
         unit = max(1, round(1 / (scale := self.settings.get("generator", {}).get("scale", 1))))
-        results: dict[int, Translation] = {}
+        results: dict[int, Translated] = {}
         for sides, samples in groups.items():
             try:
                 translated = self._run({k: np.stack([_padded(s[k], sides, unit) for _, s in samples]) for k in lists})
@@ -299,7 +299,7 @@ def _line(error: Exception) -> str:
     return " ".join(text.partition("\n")[0].split()).rstrip(".")
 
 
-def _save(translated: Translation, path: Path, kind: str, name: str) -> None:
+def _save(translated: Translated, path: Path, kind: str, name: str) -> None:
     if kind == "PNG" and isinstance(translated, np.ndarray) and len(translated) == 1 and translated.dtype.kind == "u":
         translated = Image.fromarray(translated[0])
     if kind == "NPY":

@@ -271,15 +271,15 @@ def _signals_as_interrupts() -> Iterator[None]:
         sys.stderr.write("interrupted\n")
         sys.exit(128 + number)
 
-    numbers = [number for number in available("SIGTERM", "SIGHUP") if signal.getsignal(number) is signal.SIG_DFL]
-    if threading.current_thread() is not threading.main_thread():
-        numbers = []
-    for number in numbers:  # not those that nohup ignores
+    is_main_thread = threading.current_thread() is threading.main_thread()  # which alone may set handlers
+    known = available("SIGTERM", "SIGHUP") if is_main_thread else []
+    handled = [number for number in known if signal.getsignal(number) is signal.SIG_DFL]  # not those that nohup ignores
+    for number in handled:
         signal.signal(number, deferred(end))
     try:
         yield
     finally:
-        for number in numbers:
+        for number in handled:
             signal.signal(number, signal.SIG_DFL)
 
 

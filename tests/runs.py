@@ -15,8 +15,10 @@ import pytest
 import torch
 
 import train
+from configs import build
+from configs.load import config_to_dict, load_config
 from tests.conftest import write_tiny_config
-from utils.checkpoint import load_checkpoint
+from utils.checkpoint import load_checkpoint, save_checkpoint
 from utils.checkpoint_folder import LoadedCheckpoint, checkpoint_path
 
 SPADE = ["generator.name=spade", "generator.n_upsamplings=3", "generator.hidden_channels=8", "generator.init=xavier"]
@@ -123,3 +125,22 @@ def with_slow(short: Iterable[Any], long: Iterable[Any]) -> list[Any]:
     """Return cases for pytest.mark.parametrize, of which `long` are for make test-all; a tuple has several values."""
     values = (case if isinstance(case, tuple) else (case,) for case in long)
     return [*short, *(pytest.param(*each, marks=pytest.mark.slow) for each in values)]
+
+
+def untrained_run(config: Path, *settings: str, averaged: bool = False) -> Path:
+    """Write the checkpoint of step 1 of a run that has its initial weights; return the run's folder.
+
+    averaged: whether it has a moving average, whose weights are larger by 1.
+    """
+    torch.manual_seed(0)
+    resolved = load_config(config, settings)
+    generator, discriminator = build.build_generator(resolved), build.build_discriminator(resolved)
+    networks = {"generator": generator.state_dict(), "discriminator": discriminator.state_dict()}
+    average = {f"module.{name}": weight + 1 for name, weight in networks["generator"].items()}
+    state = {"config": config_to_dict(resolved), "step": 1, "networks": networks, "averages": {}}
+    if averaged:
+        state["averages"] = {"generator": average}
+    folder = Path(resolved.run.root) / resolved.run.name
+    folder.mkdir(parents=True, exist_ok=True)
+    save_checkpoint(checkpoint_path(folder, 1), state)
+    return folder

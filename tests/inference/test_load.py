@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from configs import build
-from configs.load import config_to_dict, load_config
+from configs.load import load_config
 from inference.load import LoadedGenerator, find_checkpoint_file, load_from, load_generator, load_network
-from tests.runs import assert_equal
+from tests.runs import assert_equal, untrained_run
 from utils.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from utils.checkpoint_folder import checkpoint_path
 from utils.errors import ConfigError
@@ -21,26 +21,15 @@ TENSORS = dict[str, torch.Tensor]
 
 
 @pytest.fixture
-def state(tiny_config: Path) -> dict[str, Any]:
-    """The content of a checkpoint: the average's weights are the trained ones plus 1."""
-    config = load_config(tiny_config)
-    trained = build.build_generator(config).state_dict()
-    return {
-        "format_version": 3,
-        "config": config_to_dict(config),
-        "step": 7,
-        "networks": {"generator": trained, "discriminator": build.build_discriminator(config).state_dict()},
-        "averages": {"generator": {f"module.{name}": value + 1 for name, value in trained.items()} | {"n_averaged": 3}},
-    }
+def file(tiny_config: Path) -> Path:
+    """The checkpoint of a run with an average."""
+    return checkpoint_path(untrained_run(tiny_config, averaged=True), 1)
 
 
 @pytest.fixture
-def file(state: dict[str, Any], tmp_path: Path) -> Path:
-    """The checkpoint of `state`."""
-    path = checkpoint_path(tmp_path / "run", 7)
-    path.parent.mkdir()
-    save_checkpoint(path, state)
-    return path
+def state(file: Path) -> dict[str, Any]:
+    """The content of the checkpoint."""
+    return load_checkpoint(file)
 
 
 def test_the_average_is_read_unless_the_trained_weights_are_wanted(file: Path, state: dict[str, Any]) -> None:
@@ -49,7 +38,7 @@ def test_the_average_is_read_unless_the_trained_weights_are_wanted(file: Path, s
     assert (average.weights, raw.weights) == ("average", "raw")
     assert_equal(raw.generator.state_dict(), trained)
     assert_equal(average.generator.state_dict(), {name: value + 1 for name, value in trained.items()})
-    assert (average.step, average.name, average.direction) == (7, "run", "AtoB")
+    assert (average.step, average.name, average.direction) == (1, "tiny", "AtoB")
 
 
 def test_networks_are_read_by_kind_and_by_name(file: Path, state: dict[str, Any], tmp_path: Path) -> None:
@@ -74,7 +63,7 @@ def test_an_exported_file_records_its_direction(file: Path, tmp_path: Path) -> N
         exported = tmp_path / f"{number}.safetensors"
         write_safetensors(exported, loaded.generator.state_dict(), written)
         again = load_generator(exported)
-        assert (again.direction, again.step, again.weights) == ("AtoB", 7, "raw")
+        assert (again.direction, again.step, again.weights) == ("AtoB", 1, "raw")
         assert_equal(again.generator.state_dict(), loaded.generator.state_dict())
 
 
@@ -96,6 +85,15 @@ def test_an_exported_file_that_cannot_be_used_is_refused(
     write_safetensors(tmp_path / "x.safetensors", loaded.generator.state_dict(), loaded.facts() | changed)
     with pytest.raises((CheckpointError, ConfigError), match=message):
         load_generator(tmp_path / "x.safetensors")
+
+
+@pytest.mark.parametrize("content", [b"", b"\x10\0\0\0\0\0\0\0{"])
+def test_a_damaged_exported_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.safetensors").write_bytes(content)
+    with pytest.raises(CheckpointError, match="damaged or not a safetensors file"):
+        load_generator(tmp_path / "x.safetensors")
+    with pytest.raises(CheckpointError, match="no such checkpoint file"):
+        load_generator(tmp_path / "y.safetensors")
 
 
 def test_weights_that_do_not_fit_name_the_first(file: Path) -> None:
@@ -122,9 +120,10 @@ def test_results_have_the_name_of_the_run(tiny_config: Path, file: str, step: in
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("gone", r"gone: no such checkpoint file\. Runs in .*: run\."),
-        ("generator.onnx", "a file for other programs"),
-        (".", r"holds no checkpoint, and no generator of an original\. Runs below it: .*run\."),
+        ("gone", r"gone: no such checkpoint file\. Runs in .*: tiny\."),
+        ("generator.onnx", r"a file for other programs\. Name a run"),
+        ("generator.pt2", r"a file for other programs\. Name a run"),
+        (".", r"holds no checkpoint, and no generator of an original\. Runs below it: .*tiny\."),
     ],
 )
 def test_a_checkpoint_that_is_not_there_names_those_that_are(file: Path, name: str, message: str) -> None:

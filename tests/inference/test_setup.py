@@ -6,15 +6,19 @@ from typing import Any
 import pytest
 import torch
 
-from inference.load import SOURCE_ALONE
+from configs import build
+from configs.load import load_config
+from inference import setup
+from inference.load import SOURCE_ALONE, LoadedGenerator
 from inference.output_folder import generator_origin
 from inference.request import ComputeOptions, DrawingOptions, GeneratorOptions
-from inference.setup import build_predictor, load_generator_together, load_requested_generator
+from inference.setup import MIN_PIXELS_TO_COMPILE, build_predictor, load_generator_together, load_requested_generator
 from tests.runs import checkpoint, translate
 from utils.checkpoint import save_checkpoint
 from utils.checkpoint_folder import checkpoint_path
 from utils.digest import sha256_of_file
 from utils.distributed import World
+from utils.precision import OptLevel
 
 CPU = torch.device("cpu")
 
@@ -45,3 +49,51 @@ def test_all_processes_read_the_checkpoint_of_the_main_one(
     save_checkpoint(next_one, checkpoint(trained_config, 4) | {"step": 5})
     assert load_requested_generator(options, SOURCE_ALONE).file == next_one
     assert load_generator_together(options, SOURCE_ALONE, World(1, 2, CPU)).file == first
+
+
+@pytest.mark.parametrize(
+    ("compute", "has_noise", "lacks", "n_pixels", "expected"),
+    [
+        (ComputeOptions(compile="on"), False, "a compiler", 0, True),
+        (ComputeOptions(compile="off"), False, None, 2**30, False),
+        (ComputeOptions(), False, None, MIN_PIXELS_TO_COMPILE, True),
+        (ComputeOptions(), False, None, MIN_PIXELS_TO_COMPILE - 1, False),
+        (ComputeOptions(), False, "a compiler", 2**30, False),
+        (ComputeOptions(), True, None, 2**30, False),
+        (ComputeOptions(tile=64), False, None, 2**30, False),
+    ],
+)
+def test_many_images_of_one_size_are_worth_compiling(
+    tiny_config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    compute: ComputeOptions,
+    has_noise: bool,
+    lacks: str | None,
+    n_pixels: int,
+    expected: bool,
+) -> None:
+    monkeypatch.setattr(setup, "what_compiling_lacks", lambda _: lacks)
+    loaded = LoadedGenerator(Path("x.pt"), load_config(tiny_config), 1, torch.nn.Identity())
+    assert setup.should_compile(loaded, lambda: n_pixels, CPU, compute, has_noise=has_noise) == expected
+
+
+@pytest.mark.parametrize(
+    ("step", "settings", "level", "expected"),
+    [
+        (1, [], None, "O2"),
+        (None, [], None, "O0"),  # the originals compute in float32
+        (1, [], "O1", "O1"),
+        (1, ["data.layout=paired_folders", "data.root=.", "data.target_channels=2"], None, "O0"),
+        (1, ["data.layout=paired_folders", "data.root=.", "data.target_range=[0,9]"], None, "O0"),
+    ],
+    ids=["run", "original", "chosen", "bytes", "values"],
+)
+def test_the_precision_is_that_of_the_images(
+    tiny_config: Path, step: int | None, settings: list[str], level: OptLevel | None, expected: str
+) -> None:
+    config = load_config(tiny_config, settings)
+    loaded = LoadedGenerator(Path("x.pt"), config, step, build.build_generator(config))
+    predictor = setup.build_predictor(loaded, CPU, ComputeOptions(opt_level=level), DrawingOptions(seed=3, noise=True))
+    assert predictor.precision.opt_level == expected
+    assert (predictor.seed, predictor.noise_seed) == (3, 3)
+    assert predictor.conditioning is loaded.conditioning

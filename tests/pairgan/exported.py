@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.conftest import save_image, write_tiny_config
-from tests.runs import program_main, run
+from tests.runs import program_main, untrained_run
 
 LARGE_WEIGHTS = "generator.init_gain=0.3"  # or every translation is grey, and agreement means nothing
 rng = np.random.default_rng(0)
@@ -14,9 +14,8 @@ INSTANCES = rng.integers(0, 9, LABELS.shape, dtype=np.uint16) * 1000
 
 
 def trained(folder: Path, *settings: str) -> Path:
-    """Train a step, export the program beside it, and return the run's folder."""
-    run(write_tiny_config(folder), "train.max_steps=1", LARGE_WEIGHTS, *settings)
-    run_folder = folder / "runs" / "tiny"
+    """Write a run with initial weights, export the program beside it, and return the run's folder."""
+    run_folder = untrained_run(write_tiny_config(folder), LARGE_WEIGHTS, *settings)
     program_main("tools.export")(["--checkpoint", str(run_folder), "--format", "onnx"])
     return run_folder
 

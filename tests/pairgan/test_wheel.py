@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.conftest import save_image, write_tiny_config
-from tests.runs import program_main, run, translate
+from tests.conftest import save_image
+from tests.pairgan.exported import photo_pairs, rng, trained
+from tests.runs import translate
 
 ROOT = Path(__file__).parents[2]
 NOT_COPIED = ("tests", "runs", "results", "datasets", "build", "dist", "*.egg-info", "__pycache__", ".*")
@@ -52,14 +53,9 @@ def elsewhere(python: Path, code: str, folder: Path) -> str:
 
 
 def test_three_lines_translate_as_test_py_does(installed: Path, tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    save_image(tmp_path / "pairs/train/1.png", rng.integers(0, 256, (32, 64, 3), dtype=np.uint8))
-    data = ("data.layout=side_by_side", f"data.root={tmp_path / 'pairs'}", "data.instance_edges=false")
-    run(write_tiny_config(tmp_path), "train.max_steps=1", "generator.init_gain=0.3", *data)
-    run_folder, folder = tmp_path / "runs" / "tiny", tmp_path / "elsewhere"
+    run_folder, folder = trained(tmp_path, *photo_pairs(tmp_path)), tmp_path / "elsewhere"
     save_image(folder / "photo.png", rng.integers(0, 256, (21, 34, 3), dtype=np.uint8))
-    exported = ("--format", "onnx", "--output", str(folder / "generator.onnx"))
-    program_main("tools.export")(["--checkpoint", str(run_folder), *exported])
+    (run_folder / "generator.onnx").rename(folder / "generator.onnx")
     elsewhere(installed, STRANGER, folder)
     inputs = ("--checkpoint", str(run_folder), "--input", str(folder / "photo.png"), "--opt-level", "O0")
     translate(*inputs, "--side", "none", "--output", str(tmp_path / "out"))

@@ -18,7 +18,7 @@ from inference.original_weights import encoder_file
 from models.generator import EncodedGenerator, ImageSides
 from models.latent_inputs import copy_chosen_style, takes_style
 from tools.export.example import LEVELS, Example, evaluate, generator_inputs, make_example
-from tools.export.network import ImageTranslation, TensorTranslation, plain_weights, without_encoder
+from tools.export.network import ImageProgram, TensorProgram, plain_weights, without_encoder
 from tools.export.program import open_onnx, open_pt2, trace, write_onnx, write_pt2
 from utils.checkpoint import CheckpointError
 from utils.log import logger
@@ -58,14 +58,14 @@ def write_program(
         OSError: the file cannot be written.
     """
     sides = image_sides(loaded.config)
-    tensors = TensorTranslation(without_encoder(plain_copy(loaded).generator), sides, getattr(torch, dtype))
+    tensors = TensorProgram(without_encoder(plain_copy(loaded).generator), sides, getattr(torch, dtype))
     n_bytes = sum(weight.nbytes for weight in tensors.state_dict().values())
     if kind == "onnx" and n_bytes >= MAX_ONNX_BYTES:
         raise ExportError(
             f"{path}: {n_bytes:,} bytes of weights, an ONNX file holds 2 GiB; use --dtype float16 or --format pt2"
         )
     conditioning, dtype_of_values = loaded.conditioning, target_dtype(loaded.config.data)
-    network = ImageTranslation(tensors, conditioning, dtype_of_values) if as_images else tensors
+    network = ImageProgram(tensors, conditioning, dtype_of_values) if as_images else tensors
     facts = loaded.facts() | ({"format_version": VALUES_VERSION} if as_images and not conditioning.is_8_bit else {})
     examples = [make_example(loaded, n, *size, as_images=as_images) for n, size in _check_sizes(loaded)]
     write, read = (write_pt2, open_pt2) if kind == "pt2" else (write_onnx, open_onnx)

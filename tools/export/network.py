@@ -11,7 +11,7 @@ from data.conditioning import Conditioning, images_to_float
 from models.generator import EncodedGenerator, ImageSides
 
 
-class TensorTranslation(nn.Module):
+class TensorProgram(nn.Module):
     """A generator that computes in one dtype, with inputs and outputs in float32."""
 
     def __init__(self, generator: nn.Module, sides: ImageSides, dtype: torch.dtype) -> None:
@@ -29,13 +29,13 @@ class TensorTranslation(nn.Module):
         return self.generator(source.to(self.dtype)).float()
 
 
-class ImageTranslation(nn.Module):
+class ImageProgram(nn.Module):
     """A generator whose inputs and outputs are images as they lie in files.
 
     dtype: of its output, where targets are not 8-bit RGB.
     """
 
-    def __init__(self, tensors: TensorTranslation, conditioning: Conditioning, dtype: torch.dtype) -> None:
+    def __init__(self, tensors: TensorProgram, conditioning: Conditioning, dtype: torch.dtype) -> None:
         super().__init__()
         self.tensors = tensors
         self.conditioning = conditioning

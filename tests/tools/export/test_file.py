@@ -8,32 +8,23 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import save_file
 
 from configs import build
 from configs.image_sides import image_sides
 from configs.load import load_config
 from data.batch import Batch
-from inference.load import LoadedGenerator, find_checkpoint_file, load_generator, load_network
+from inference.load import LoadedGenerator, load_generator, load_network
 from inference.predictor import Predictor
 from models.feature_encoder import FeatureConditionedGenerator
 from tests.processes import PATIENCE_S, start_program
-from tests.runs import SPADE, STYLE, assert_equal, run, translate, with_slow
+from tests.runs import SPADE, STYLE, assert_equal, run, translate, untrained_run, with_slow
 from tools.export import __main__ as export
 from tools.export import file as exported_file
 from tools.export.example import Example, make_example
-from tools.export.file import TOLERANCES, ExportError, export_program, export_weights
+from tools.export.file import TOLERANCES, ExportError, export_program
 from tools.export.program import Run, open_onnx, open_pt2
-from utils.checkpoint import CheckpointError
 from utils.errors import ConfigError
 from utils.precision import choose_precision
-
-
-@pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
-def test_a_program_is_no_checkpoint(tmp_path: Path, suffix: str) -> None:
-    (tmp_path / f"generator{suffix}").touch()
-    with pytest.raises(CheckpointError, match=rf"generator\{suffix}: a file for other programs\. Name a run"):
-        find_checkpoint_file(tmp_path / f"generator{suffix}")
 
 
 def untrained(config: Path, *settings: str) -> LoadedGenerator:
@@ -112,7 +103,7 @@ def test_a_unet_takes_its_smallest_image(tiny_config: Path) -> None:
 def test_an_exported_program_is_what_the_translator_does(tiny_config: Path) -> None:
     """The expected outputs of the examples, which this tool makes, are those of test.py."""
     loaded = untrained(tiny_config)
-    conditioning = build.build_conditioning(loaded.config)
+    conditioning = loaded.conditioning
     example = make_example(loaded, 2, 16, 24, as_images=True)
     batch = Batch(("a", "b"), example.inputs["source"], example.inputs["instances"], None)
     precision = choose_precision("O0", "auto", torch.device("cpu"))
@@ -168,8 +159,7 @@ def test_a_program_refuses_sides_that_the_generator_cannot_halve(tiny_config: Pa
 
 @pytest.mark.parametrize("kind", with_slow(["safetensors"], ["pt2", "onnx"]))
 def test_what_translates_otherwise_is_removed(tiny_config: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(tiny_config, "train.max_steps=1")
-    plain = exported_file.plain_copy
+    run_folder, plain = untrained_run(tiny_config), exported_file.plain_copy
 
     def damaged(loaded: LoadedGenerator) -> LoadedGenerator:
         copy = plain(loaded)
@@ -179,9 +169,7 @@ def test_what_translates_otherwise_is_removed(tiny_config: Path, kind: str, monk
     monkeypatch.setattr(exported_file, "plain_copy", damaged)
     output = tiny_config.parent / "exports" / f"generator.{kind}"
     with pytest.raises(ExportError, match=r"differs from the generator by .* 1 allowed, and was removed"):
-        export.main(
-            ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--format", kind, "--output", str(output)]
-        )
+        export.main(["--checkpoint", str(run_folder), "--format", kind, "--output", str(output)])
     assert list((tiny_config.parent / "exports").iterdir()) == []
 
 
@@ -191,9 +179,9 @@ def allow_small_files_alone() -> None:
 
 @pytest.mark.parametrize("kind", with_slow(["safetensors"], ["pt2", "onnx"]))
 def test_a_full_disk_is_told_and_leaves_nothing(tiny_config: Path, kind: str) -> None:
-    run(tiny_config, "train.max_steps=1", "generator.base_channels=16")
+    run_folder = untrained_run(tiny_config, "generator.base_channels=16")
     output = tiny_config.parent / "exports" / f"generator.{kind}"
-    command = ["-m", "tools.export", "--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--format", kind]
+    command = ["-m", "tools.export", "--checkpoint", str(run_folder), "--format", kind]
     text = tiny_config.with_suffix(".out")
     text.touch()
     process = start_program([*command, "--output", str(output)], text, allow_small_files_alone)
@@ -208,20 +196,15 @@ def test_a_full_disk_is_told_and_leaves_nothing(tiny_config: Path, kind: str) ->
     assert list(output.parent.iterdir()) == []
 
 
-def test_the_moving_average_is_exported_unless_told_otherwise(tiny_config: Path) -> None:
-    run(tiny_config, "train.ema_decay=0.9", "optimizer.learning_rate=0.1")
-    folder = tiny_config.parent / "runs" / "tiny"
-    files = {weights: tiny_config.parent / f"{weights}.safetensors" for weights in ("ema", "raw")}
-    export.main(["--checkpoint", str(folder), "--format", "safetensors", "--output", str(files["ema"])])
-    raw_arguments = ["--weights", "raw", "--output", str(files["raw"])]
-    export.main(["--checkpoint", str(folder), "--format", "safetensors", *raw_arguments])
+@pytest.mark.parametrize("weights", ["ema", "raw"])
+def test_the_moving_average_is_exported_unless_told_otherwise(tiny_config: Path, weights: str) -> None:
+    folder = untrained_run(tiny_config, averaged=True)
+    file = folder / "generator.safetensors"
+    export.main(["--checkpoint", str(folder), "--format", "safetensors", *(["--weights", "raw"] * (weights == "raw"))])
+    expected = load_generator(folder / "checkpoint-00000001.pt", raw_weights=weights == "raw").generator
+    assert_equal(load_generator(file).generator.state_dict(), expected.state_dict())
     (folder / "plain").touch()
-    assert files["raw"].stat().st_mode == (folder / "plain").stat().st_mode
-    checkpoint = folder / "checkpoint-00000004.pt"
-    average, raw = load_generator(checkpoint).generator, load_generator(checkpoint, raw_weights=True).generator
-    assert_equal(load_generator(files["ema"]).generator.state_dict(), average.state_dict())
-    assert_equal(load_generator(files["raw"]).generator.state_dict(), raw.state_dict())
-    assert not torch.equal(next(average.parameters()), next(raw.parameters()))
+    assert file.stat().st_mode == (folder / "plain").stat().st_mode
 
 
 def test_not_a_number_is_no_agreement() -> None:
@@ -250,6 +233,10 @@ def test_a_missing_package_is_named_with_the_extra(kind: str, packages: str, mon
         (["--format", "pt2", "--output", "a.onnx"], "--output a.onnx: expected a name that ends in .pt2"),
         (["--format", "onnx", "--family", "pix2pix"], "--family goes with --format original"),
         (["--format", "onnx", "--dtype", "bfloat16"], "use float16, or --format pt2"),
+        (["--format", "html", "--dtype", "bfloat16"], "onnxruntime has no convolutions in it"),
+        (["--format", "html", "--output", "page.txt"], "expected a name that ends in .html"),
+        (["--format", "html", "--samples", "-1"], "argument --samples: '-1' is not a whole number from 0"),
+        (["--format", "onnx", "--folder"], "--folder, --samples, --split and --web-runtime go with --format html"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(
@@ -283,67 +270,30 @@ def test_a_safetensors_file_translates_as_its_run(tiny_config: Path) -> None:
 
 def test_a_safetensors_file_starts_another_run(tiny_config: Path) -> None:
     features = ["features.n_channels=2", "features.base_channels=4", "features.n_downsamplings=2"]
-    run(tiny_config, *features)
-    folder = tiny_config.parent / "runs" / "tiny"
+    folder = untrained_run(tiny_config, *features)
     export.main(["--checkpoint", str(folder), "--format", "safetensors"])
     file = folder / "generator.safetensors"
-    first = load_generator(folder / "checkpoint-00000004.pt").generator
+    first = load_generator(folder / "checkpoint-00000001.pt").generator
     assert isinstance(first, FeatureConditionedGenerator)
     assert_equal(load_network(file, "encoder").state_dict(), first.encoder.state_dict())
-    run(
-        tiny_config,
-        *features,
-        f"init.generator={file}",
-        "run.name=second",
-        "train.max_steps=1",
-        "optimizer.learning_rate=1e-12",
-    )
+    second_run = ["run.name=second", "train.max_steps=1", "optimizer.learning_rate=1e-12"]
+    run(tiny_config, *features, f"init.generator={file}", *second_run)
     second = load_generator(folder.with_name("second") / "checkpoint-00000001.pt").generator
     for name, value in first.state_dict().items():
         torch.testing.assert_close(second.state_dict()[name], value)
 
 
 def test_an_originals_file_becomes_safetensors_and_comes_back(reference: dict[str, Any], tmp_path: Path) -> None:
-    cases = ("pix2pix_unet_batch", "pix2pix_resnet_batch_dropout", "pix2pixhd_local_1", "pix2pixhd_global_label_edge")
-    for case in cases:
-        torch.save(reference[case]["state_dict"], tmp_path / "latest_net_G.pth")
-        export.main(
-            [
-                "--checkpoint",
-                str(tmp_path / "latest_net_G.pth"),
-                "--format",
-                "safetensors",
-                "--output",
-                str(tmp_path / f"{case}.safetensors"),
-            ]
-        )
-        original, again = (
-            load_generator(tmp_path / "latest_net_G.pth"),
-            load_generator(tmp_path / f"{case}.safetensors"),
-        )
+    file = tmp_path / "latest_net_G.pth"
+    for case in (
+        "pix2pix_unet_batch",
+        "pix2pix_resnet_batch_dropout",
+        "pix2pixhd_local_1",
+        "pix2pixhd_global_label_edge",
+    ):
+        torch.save(reference[case]["state_dict"], file)
+        output = tmp_path / f"{case}.safetensors"
+        export.main(["--checkpoint", str(file), "--format", "safetensors", "--output", str(output)])
+        original, again = load_generator(file), load_generator(output)
         assert again.step is None
         assert_equal(again.generator.state_dict(), original.generator.state_dict())
-
-
-FACTS = {"format": "pairgan-generator", "format_version": "1", "config": "{}", "step": "1"}
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda path: path.write_bytes(path.read_bytes()[:1000]), "damaged or not a safetensors file"),
-        (lambda path: path.write_bytes(b""), "damaged or not a safetensors file"),
-        (lambda path: path.unlink(), "no such checkpoint file"),
-        (lambda path: save_file({"w": torch.zeros(1)}, path), "holds weights, but no settings of this application"),
-        (lambda path: save_file({"w": torch.zeros(1)}, path, FACTS | {"format_version": "9"}), "has format version 9"),
-        (lambda path: save_file({"w": torch.zeros(1)}, path, FACTS | {"config": "{"}), "its settings cannot be read"),
-        (lambda path: save_file({"w": torch.zeros(1)}, path, FACTS | {"config": "3"}), "its settings are damaged"),
-        (lambda path: save_file({"w": torch.zeros(1)}, path, FACTS), "its weights do not fit its configuration"),
-    ],
-)
-def test_a_file_that_cannot_be_used_is_told(tiny_config: Path, damage: Callable[[Path], object], message: str) -> None:
-    file = tiny_config.parent / "generator.safetensors"
-    export_weights(untrained(tiny_config), file, "float32")
-    damage(file)
-    with pytest.raises(CheckpointError, match=message):
-        load_generator(file)

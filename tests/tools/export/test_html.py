@@ -17,7 +17,7 @@ import pytest
 
 from data.batch import DataError
 from inference.load import LoadedGenerator, load_generator
-from tests.runs import program_main, run
+from tests.runs import program_main, untrained_run
 from tools.export import html, web_runtime
 from tools.export.example import Example
 from tools.export.file import ExportError, write_program
@@ -147,32 +147,9 @@ def test_a_large_generator_needs_a_folder(
 
 
 def test_instance_features_cannot_be_drawn(tiny_config: Path, tmp_path: Path, package: Path) -> None:
-    run(tiny_config, "train.max_steps=1", "features.n_channels=3", "features.n_downsamplings=2")
-    run_folder = tiny_config.parent / "runs" / "tiny"
+    run_folder = untrained_run(tiny_config, "features.n_channels=3", "features.n_downsamplings=2")
     with pytest.raises(ExportError, match=r"takes instance features, which a page cannot draw. Use python -m tools.pl"):
         export(run_folder, tmp_path / "page.html", "--web-runtime", str(package))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--output", "page.txt"], "expected a name that ends in .html"),
-        (["--dtype", "bfloat16"], "onnxruntime has no convolutions in it"),
-        (["--samples", "-1"], "argument --samples: '-1' is not a whole number from 0"),
-        (["--conditioning", "outside"], "--conditioning goes with --format pt2 and onnx"),
-    ],
-)
-def test_wrong_options(options: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_info:
-        program_main("tools.export")(["--format", "html", *options])
-    assert exit_info.value.code == 2
-    assert message in capsys.readouterr().err
-
-
-def test_options_of_the_page_go_with_it(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        program_main("tools.export")(["--format", "onnx", "--folder"])
-    assert "--folder, --samples, --split and --web-runtime go with --format html" in capsys.readouterr().err
 
 
 def test_another_version_of_the_runtime_is_refused(package: Path) -> None:

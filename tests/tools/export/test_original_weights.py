@@ -4,19 +4,17 @@ from typing import Any
 import pytest
 import torch
 
-import train
 from inference.load import load_generator, load_network
 from models.originals.format import OriginalWeightsError
 from models.originals.weights import import_original
-from tests.runs import OASIS
+from tests.runs import OASIS, untrained_run
 from tools.export import __main__ as export
 
 AS_LARGE = ["discriminator.base_channels=64", *(f"data.synthetic.{side}=64" for side in ("height", "width"))]
 
 
 def exported(config: Path, *settings: str, family: str | None = None) -> dict[str, torch.Tensor]:
-    train.main(["--config", str(config), "train.max_steps=1", *settings])
-    run_folder = config.parent / "runs" / "tiny"
+    run_folder = untrained_run(config, *settings)
     (run_folder / "latest_net_G.pth").unlink(missing_ok=True)
     arguments = ["--checkpoint", str(run_folder), "--format", "original"]
     export.main([*arguments, *(["--family", family] if family else [])])
@@ -46,7 +44,7 @@ def test_biases_before_norms_are_the_familys(tiny_config: Path) -> None:
     weights = exported(tiny_config, norm)
     assert torch.equal(weights["model.1.bias"], torch.zeros(4))
     assert "model.1.bias" not in exported(tiny_config, norm, family="pix2pix")
-    assert "model.1.bias" not in exported(tiny_config, norm, "generator.dropout=true", "--resume", "never")
+    assert "model.1.bias" not in exported(tiny_config, norm, "generator.dropout=true")
 
 
 @pytest.mark.parametrize(
@@ -97,8 +95,7 @@ THEIR_DISCRIMINATORS = {
 
 @pytest.mark.parametrize("family", THEIR_DISCRIMINATORS)
 def test_a_discriminator_is_written_and_read_again(tiny_config: Path, family: str) -> None:
-    train.main(["--config", str(tiny_config), "train.max_steps=1", *THEIR_DISCRIMINATORS[family]])
-    folder = tiny_config.parent / "runs" / "tiny"
+    folder = untrained_run(tiny_config, *THEIR_DISCRIMINATORS[family])
     arguments = ["--checkpoint", str(folder), "--format", "original", "--network", "discriminator"]
     export.main([*arguments, "--family", family.split(",")[0]])
     (checkpoint,) = folder.glob("checkpoint-*.pt")
@@ -121,7 +118,7 @@ def test_a_discriminator_is_written_and_read_again(tiny_config: Path, family: st
 def test_a_discriminator_that_the_originals_do_not_have_is_refused(
     tiny_config: Path, settings: list[str], message: str
 ) -> None:
-    train.main(["--config", str(tiny_config), "train.max_steps=1", "discriminator.n_scales=2", *settings])
-    arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--format", "original"]
+    run_folder = untrained_run(tiny_config, "discriminator.n_scales=2", *settings)
+    arguments = ["--checkpoint", str(run_folder), "--format", "original"]
     with pytest.raises(OriginalWeightsError, match=message):
         export.main([*arguments, "--network", "discriminator", "--family", "SPADE"])

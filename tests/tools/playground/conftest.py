@@ -8,9 +8,8 @@ import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
 from tests.conftest import save_image, write_tiny_config
-from tests.runs import run
 from tests.tools.playground.pages import PATIENCE_MS
-from tests.tools.playground.trained import COLORS, SIZE, STRONG, Trained, export_page
+from tests.tools.playground.trained import COLORS, SIZE, Trained, exported
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 OPTIONS = [  # nothing but the page itself, and a camera that shows a moving picture
@@ -36,10 +35,7 @@ def facades(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """Label maps with instances -> photographs."""
     config = write_tiny_config(tmp_path_factory.mktemp("facades"))
     size = (f"data.synthetic.height={SIZE}", f"data.synthetic.width={SIZE}")
-    run(config, "train.max_steps=1", STRONG, *size)
-    run_folder = config.parent / "runs" / "tiny"
-    export_page(run_folder, config.parent / "page.html")
-    return Trained(run_folder, config.parent / "page.html")
+    return exported(config, *size)
 
 
 @pytest.fixture(scope="session")
@@ -50,10 +46,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     for split in ("train", "test"):
         save_image(config.parent / "pairs" / split / "1.png", pixels)
     data = ("data.layout=side_by_side", f"data.root={config.parent / 'pairs'}", "data.instance_edges=false")
-    run(config, "train.max_steps=1", STRONG, *data)
-    run_folder = config.parent / "runs" / "tiny"
-    export_page(run_folder, config.parent / "page.html")
-    return Trained(run_folder, config.parent / "page.html")
+    return exported(config, *data)
 
 
 @pytest.fixture(params=["server", "file"])
@@ -72,7 +65,4 @@ def colored(tmp_path_factory: pytest.TempPathFactory) -> Trained:
             save_image(config.parent / "pairs" / f"{split}_{folder}" / "1.png", pixels)
     table = "{sky: [70, 130, 180], road: [128, 64, 128], ignored: [[0, 0, 0], [9, 9, 9]]}"
     data = ["data.layout=paired_folders", f"data.root={config.parent / 'pairs'}", "data.instance_edges=false"]
-    run(config, "train.max_steps=1", STRONG, *data, f"data.label_colors={table}")
-    run_folder = config.parent / "runs" / "tiny"
-    export_page(run_folder, config.parent / "page.html")
-    return Trained(run_folder, config.parent / "page.html")
+    return exported(config, *data, f"data.label_colors={table}")

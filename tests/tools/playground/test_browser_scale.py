@@ -7,9 +7,8 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.conftest import save_image, write_tiny_config
-from tests.runs import run
 from tests.tools.playground.pages import read
-from tests.tools.playground.trained import STRONG, Trained, export_page, page_of, translated_by_test_py
+from tests.tools.playground.trained import Trained, exported, page_of, translated_by_test_py
 
 pytestmark = pytest.mark.browser
 
@@ -24,10 +23,7 @@ def scaled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             pixels = rng.integers(0, 256, (round(24 * times), round(40 * times), 3), dtype=np.uint8)
             save_image(config.parent / "pairs" / f"{split}_{side}" / "1.png", pixels)
     data = ("data.layout=paired_folders", f"data.root={config.parent / 'pairs'}", "data.instance_edges=false")
-    run(config, "train.max_steps=1", STRONG, *data, f"generator.scale={scale}")
-    run_folder = config.parent / "runs" / "tiny"
-    export_page(run_folder, config.parent / "page.html")
-    return Trained(run_folder, config.parent / "page.html"), scale
+    return exported(config, *data, f"generator.scale={scale}"), scale
 
 
 def test_the_result_has_the_size_of_the_target(

@@ -7,32 +7,19 @@ import numpy as np
 import pytest
 import torch
 
-from tests.conftest import save_image
-from tests.runs import run, translate
-from tests.tools.playground.pages import read
-from tests.tools.playground.requests import post
-from tests.tools.playground.serving import serving
+from tests.runs import untrained_run
+from tests.tools.playground.serving import post, serving
+from tests.tools.playground.trained import expected
 from tools import cluster_features
 from utils.errors import ConfigError
 
 SIZE = (37, 51)
-FEATURES = ["features.n_channels=3", "features.n_downsamplings=2", "features.base_channels=2", "train.max_steps=1"]
+FEATURES = ["features.n_channels=3", "features.n_downsamplings=2", "features.base_channels=2"]
 
 
 def maps(n_classes: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     return rng.integers(0, n_classes, SIZE, dtype=np.int32), rng.integers(0, 9, SIZE, dtype=np.int32) * 1000
-
-
-def expected(folder: Path, labels: np.ndarray, instances: np.ndarray | None, *options: str) -> np.ndarray:
-    """Return the picture that test.py makes of the maps as files."""
-    save_image(folder / "source.png", labels.astype(np.uint16 if labels.max() > 255 else np.uint8))
-    arguments = ["--input", str(folder / "source.png"), "--output", str(folder / "out"), *options]
-    if instances is not None:
-        save_image(folder / "instances" / "source.png", instances.astype(np.uint16))
-        arguments += ["--instances", str(folder / "instances")]
-    translate(*arguments)
-    return read(folder / "out" / "source.png")
 
 
 def picture(answer: tuple[int, bytes]) -> np.ndarray:
@@ -43,8 +30,7 @@ def picture(answer: tuple[int, bytes]) -> np.ndarray:
 
 @pytest.mark.parametrize("tile", [(), ("--tile", "32")], ids=["at once", "tiles"])
 def test_features_are_drawn_from_clusters_by_the_seed(tiny_config: Path, tile: tuple[str, ...]) -> None:
-    run(tiny_config, *FEATURES, "generator.init_gain=0.3")
-    run_folder = tiny_config.parent / "runs" / "tiny"
+    run_folder = untrained_run(tiny_config, *FEATURES, "generator.init_gain=0.3")
     message = r"Create clusters to draw them from with python -m tools.cluster_features"
     with pytest.raises(ConfigError, match=message), serving("--checkpoint", str(run_folder)):
         pass
@@ -63,8 +49,8 @@ def test_ignored_pixels_and_many_classes(
     tiny_config: Path, label_data_set: Path, n_classes: int, ignore_id: int
 ) -> None:
     data = ["data.layout=paired_folders", f"data.root={label_data_set}", f"data.n_classes={n_classes}"]
-    run(tiny_config, *data, f"data.ignore_id={ignore_id}", "train.max_steps=1", "generator.init_gain=0.3")
-    command = ("--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--opt-level", "O0")
+    run_folder = untrained_run(tiny_config, *data, f"data.ignore_id={ignore_id}", "generator.init_gain=0.3")
+    command = ("--checkpoint", str(run_folder), "--opt-level", "O0")
     labels, instances = maps(n_classes)
     labels[3:9, 4:20] = ignore_id
     with serving(*command) as server:

@@ -13,12 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from tests.conftest import save_image
-from tests.runs import run, translate
-from tests.tools.playground.requests import BINARY, ask, post
-from tests.tools.playground.serving import serving
+from tests.runs import untrained_run
+from tests.tools.playground.serving import BINARY, ask, post, serving
+from tests.tools.playground.trained import expected
 from tools.playground.__main__ import parse_arguments, playground
 from tools.playground.server import PlaygroundServer
 from tools.playground.translator import Translator
@@ -44,53 +43,37 @@ def test_a_drawing_is_translated_as_its_files_are(
     labels, instances = drawing(np.random.default_rng(0), *size)
     status, answer = post(server, labels, instances)
     assert status == 200, answer
-    save_image(tmp_path / "source.png", labels.astype(np.uint8))
-    save_image(tmp_path / "instances" / "source.png", instances.astype(np.uint16))
-    translate(
-        *("--checkpoint", str(tiny_run), "--input", str(tmp_path / "source.png")),
-        *("--instances", str(tmp_path / "instances"), "--output", str(tmp_path / "out")),
-    )
-    expected = np.asarray(Image.open(tmp_path / "out" / "source.png"))
-    assert np.array_equal(np.frombuffer(answer, np.uint8).reshape(*size, 3), expected)
+    wanted = expected(tmp_path, labels, instances, "--checkpoint", str(tiny_run))
+    assert np.array_equal(np.frombuffer(answer, np.uint8).reshape(*size, 3), wanted)
 
 
 def test_photographs_are_translated(tiny_config: Path) -> None:
     rng = np.random.default_rng(0)
     save_image(tiny_config.parent / "pairs" / "train" / "1.png", rng.integers(0, 256, (32, 64, 3), dtype=np.uint8))
     data = ("data.layout=side_by_side", f"data.root={tiny_config.parent / 'pairs'}", "data.instance_edges=false")
-    run(tiny_config, "train.max_steps=1", *data)
-    run_folder = tiny_config.parent / "runs" / "tiny"
+    run_folder = untrained_run(tiny_config, *data)
     photo = rng.integers(0, 256, (20, 30, 3), dtype=np.uint8)
     with serving("--checkpoint", str(run_folder), "--tile", "16", "--opt-level", "O0", "--split", "train") as server:
         status, answer = post(server, photo)
         names = json.loads(re.search(rb'id="model"[^>]*>(.*?)</script>', server.page)[1])["samples"]  # type: ignore[index]
     assert (status, names) == (200, ["1"])
-    save_image(tiny_config.parent / "source.png", photo)
-    translate(
-        *("--checkpoint", str(run_folder), "--input", str(tiny_config.parent / "source.png"), "--opt-level", "O0"),
-        *("--side", "none", "--output", str(tiny_config.parent / "out")),
-    )
-    expected = np.asarray(Image.open(tiny_config.parent / "out" / "source.png")).astype(int)
-    assert abs(np.frombuffer(answer, np.uint8).reshape(20, 30, 3) - expected).max() <= 1
+    options = ("--checkpoint", str(run_folder), "--opt-level", "O0", "--side", "none")
+    wanted = expected(tiny_config.parent, photo, None, *options).astype(int)
+    assert abs(np.frombuffer(answer, np.uint8).reshape(20, 30, 3) - wanted).max() <= 1
 
 
 def test_a_seed_is_the_seed_of_test_py(tiny_config: Path) -> None:
-    size = ("data.synthetic.height=64", "data.synthetic.width=64", "train.max_steps=1", "generator.init_gain=0.3")
-    run(tiny_config, *size, "generator.name=unet", "generator.dropout=true", "generator.n_downsamplings=6")
-    run_folder = tiny_config.parent / "runs" / "tiny"
+    size = ("data.synthetic.height=64", "data.synthetic.width=64", "generator.init_gain=0.3")
+    unet = ("generator.name=unet", "generator.dropout=true", "generator.n_downsamplings=6")
+    run_folder = untrained_run(tiny_config, *size, *unet)
     labels, instances = drawing(np.random.default_rng(0), 64, 64)
     with serving("--checkpoint", str(run_folder), "--noise") as server:
         first, again, other = (post(server, labels, instances, seed=seed)[1] for seed in (3, 3, 4))
     assert first == again
     assert first != other
-    save_image(tiny_config.parent / "source.png", labels.astype(np.uint8))
-    save_image(tiny_config.parent / "instances" / "source.png", instances.astype(np.uint16))
-    translate(
-        *("--checkpoint", str(run_folder), "--input", str(tiny_config.parent / "source.png"), "--noise", "--seed", "3"),
-        *("--instances", str(tiny_config.parent / "instances"), "--output", str(tiny_config.parent / "out")),
-    )
-    expected = np.asarray(Image.open(tiny_config.parent / "out" / "source.png"))
-    assert np.array_equal(np.frombuffer(first, np.uint8).reshape(64, 64, 3), expected)
+    options = ("--checkpoint", str(run_folder), "--noise", "--seed", "3")
+    wanted = expected(tiny_config.parent, labels, instances, *options)
+    assert np.array_equal(np.frombuffer(first, np.uint8).reshape(64, 64, 3), wanted)
 
 
 def test_samples_of_the_test_split(server: PlaygroundServer) -> None:

@@ -9,8 +9,7 @@ from playwright.sync_api import Browser, expect
 from tests.conftest import save_image, write_tiny_config
 from tests.runs import run
 from tests.tools.playground.pages import opened
-from tests.tools.playground.requests import ask, post
-from tests.tools.playground.serving import serving
+from tests.tools.playground.serving import ask, post, serving
 from utils.errors import UserError
 
 SIZE = (32, 40)

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from playwright.sync_api import Browser
 
-from tests.runs import program_main, translate
+from tests.conftest import save_image
+from tests.runs import program_main, translate, untrained_run
 from tests.tools.playground.pages import Opened, opened, read
 from tests.tools.playground.serving import serving
 
@@ -25,10 +26,12 @@ class Trained(NamedTuple):
     page: Path
 
 
-def export_page(run_folder: Path, page: Path) -> None:
-    program_main("tools.export")(
-        ["--checkpoint", str(run_folder), "--format", "html", "--output", str(page), "--samples", "2"]
-    )
+def exported(config: Path, *settings: str) -> Trained:
+    """An untrained run, and its page with two samples."""
+    run_folder, page = untrained_run(config, STRONG, *settings), config.parent / "page.html"
+    options = ["--checkpoint", str(run_folder), "--format", "html", "--output", str(page), "--samples", "2"]
+    program_main("tools.export")(options)
+    return Trained(run_folder, page)
 
 
 @contextmanager
@@ -51,3 +54,14 @@ def translated_by_test_py(trained: Trained, source: Path, instances: Path | None
         arguments += ["--instances", str(folder / "instances")]
     translate(*arguments, "--output", str(folder / "out"))
     return read(folder / "out" / source.name).astype(int)
+
+
+def expected(folder: Path, labels: np.ndarray, instances: np.ndarray | None, *options: str) -> np.ndarray:
+    """Return the picture that test.py makes of the maps as files."""
+    save_image(folder / "source.png", labels.astype(np.uint16 if labels.max() > 255 else np.uint8))
+    arguments = ["--input", str(folder / "source.png"), "--output", str(folder / "out"), *options]
+    if instances is not None:
+        save_image(folder / "instances" / "source.png", instances.astype(np.uint16))
+        arguments += ["--instances", str(folder / "instances")]
+    translate(*arguments)
+    return read(folder / "out" / "source.png")
