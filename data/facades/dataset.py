@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from data.batch import DataError, Sample
-from data.facades.geometry import MIN_SIDE
-from data.facades.renderer import CLASS_COLORS, CLASS_NAMES, render_facade
+from data.facades.house_front import CLASS_COLORS, draw_house_front
+from data.facades.painting import paint
 from data.layout import ClassTable, Origin
 from data.resizing import resize_image
 from data.store import Blob, Folder
@@ -21,29 +21,18 @@ class SyntheticFacades:
     split: one of SPLITS; the splits have no sample in common.
     seed: another seed gives another data set; not negative.
     n_samples: number of samples in this split.
-    height, width: size of the images in pixels, at least MIN_SIDE.
+    height, width: size of the images in pixels, at least 32.
     target_scale: sides of a photo, in those of its label map, a power of 2; for less than 1 it must be a whole number
         of pixels.
-
-    Raises:
-        ValueError: an argument is out of its range.
     """
 
-    own_classes: ClassVar[ClassTable | None] = ClassTable(CLASS_NAMES, torch.from_numpy(CLASS_COLORS))
+    own_classes: ClassVar[ClassTable | None] = ClassTable(
+        tuple(CLASS_COLORS), torch.tensor([*CLASS_COLORS.values()], dtype=torch.uint8)
+    )
 
     def __init__(
         self, *, split: str, seed: int, n_samples: int, height: int, width: int, target_scale: float = 1.0
     ) -> None:
-        if split not in SPLITS:
-            raise ValueError(f"unknown split {split!r}: expected one of {', '.join(SPLITS)}")
-        if seed < 0:
-            raise ValueError(f"seed must not be negative, not {seed}")
-        if n_samples < 1:
-            raise ValueError(f"n_samples must be positive, not {n_samples}")
-        if min(height, width) < MIN_SIDE:
-            raise ValueError(f"facades need at least {MIN_SIDE} x {MIN_SIDE} pixels, not {height} x {width}")
-        if height * target_scale % 1 or width * target_scale % 1:
-            raise ValueError(f"{target_scale:g} times {height} x {width} pixels is no whole number")
         self._scale = target_scale
         self._seed = (seed, SPLITS.index(split))
         self._size = (height, width)
@@ -85,7 +74,7 @@ class SyntheticFacades:
     @property
     def n_classes(self) -> int:
         """Number of classes; ids are 0 .. n_classes - 1."""
-        return len(CLASS_NAMES)
+        return len(CLASS_COLORS)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -93,7 +82,7 @@ class SyntheticFacades:
     def origin(self, index: int) -> Origin:
         """Return what the content of sample `index` depends on."""
         scale = "" if self._scale == 1 else f" {self._scale:g}"
-        return Origin(f"synthetic_facades {self._seed} {self._size} {index}{scale}")
+        return Origin(f"synthetic_facades v2 {self._seed} {self._size} {index}{scale}")
 
     def read(self, index: int) -> Sample:
         """Draw sample `index`, 0 .. len - 1.
@@ -108,13 +97,14 @@ class SyntheticFacades:
             raise IndexError(f"index {index} is out of range for {len(self)} facades")
         step = max(1, round(self._scale))  # pixels of the drawing in each direction, of which the source has one
         height, width = (step * side for side in self._size)
-        facade = render_facade(np.random.default_rng([*self._seed, index]), height, width)
-        target = torch.from_numpy(facade.photo).permute(2, 0, 1).contiguous()
+        # separate streams: the geometry does not depend on what the appearance draws
+        geometry_rng, appearance_rng = np.random.default_rng([*self._seed, index]).spawn(2)
+        front = draw_house_front(geometry_rng, height, width)
+        target = torch.from_numpy(paint(appearance_rng, front))
         if self._scale < 1:
             target = resize_image(target, *(int(side * self._scale) for side in self._size))
-        return Sample(
-            name=self.names[index],
-            source=torch.from_numpy(facade.labels)[None, step // 2 :: step, step // 2 :: step].contiguous(),
-            instances=torch.from_numpy(facade.instances)[None, step // 2 :: step, step // 2 :: step].contiguous(),
-            target=target,
+        places = slice(step // 2, None, step)
+        source, instances = (
+            torch.from_numpy(ids[None, places, places]).contiguous() for ids in (front.labels, front.instances)
         )
+        return Sample(name=self.names[index], source=source, instances=instances, target=target)

@@ -1,39 +1,60 @@
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from data.facades.geometry import draw_layout
+from data.facades.dataset import SyntheticFacades
+from data.facades.house_front import CLASS_COLORS, PLANT, SKY, WALL, draw_house_front
 from data.facades.painting import paint
-from data.facades.renderer import CLASS_NAMES, render_facade
 
 
 def test_light_varies_and_the_geometry_does_not_depend_on_it() -> None:
-    layout_rng, light_rng, other_light_rng = np.random.default_rng(4).spawn(3)
-    layout = draw_layout(layout_rng, 128, 128)
-    photo, other = (paint(rng, layout).astype(np.float64) for rng in (light_rng, other_light_rng))
-    assert 3 < np.abs(photo - other).mean() < 30
-    facade = render_facade(np.random.default_rng(4), 128, 128)
-    np.testing.assert_array_equal(facade.labels, layout.labels)
-    np.testing.assert_array_equal(facade.instances, layout.instances)
-    np.testing.assert_array_equal(facade.photo, photo)
+    geometry_rng, light_rng, other_light_rng = np.random.default_rng([0, 0, 4]).spawn(3)
+    front = draw_house_front(geometry_rng, 128, 128)
+    photo, other = (paint(rng, front) for rng in (light_rng, other_light_rng))
+    assert 3 < np.abs(photo.astype(np.float64) - other).mean() < 30
+    sample = SyntheticFacades(split="train", seed=0, n_samples=5, height=128, width=128).read(4)
+    assert sample.target is not None
+    assert sample.instances is not None
+    assert torch.equal(sample.source[0], torch.from_numpy(front.labels))
+    assert torch.equal(sample.instances[0], torch.from_numpy(front.instances))
+    assert torch.equal(sample.target, torch.from_numpy(photo))
 
 
 def test_most_of_the_variation_within_a_class_follows_from_the_geometry() -> None:
     labels, photos, predictions = [], [], []
     for index in range(12):
-        layout_rng, *lights = np.random.default_rng([2, index]).spawn(14)
-        layout = draw_layout(layout_rng, 128, 128)
-        photo, *others = (paint(light, layout).astype(np.float32) for light in lights)
-        labels.append(layout.labels)
+        geometry_rng, *lights = np.random.default_rng([2, index]).spawn(14)
+        front = draw_house_front(geometry_rng, 128, 128)
+        photo, *others = (paint(light, front).astype(np.float32) for light in lights)
+        labels.append(front.labels)
         photos.append(photo)
         predictions.append(np.median(np.stack(others), axis=0))
-    truth = np.stack(photos)
-    by_layout = np.abs(truth - np.stack(predictions)).mean()
+    truth = np.stack(photos, axis=1)
+    by_layout = np.abs(truth - np.stack(predictions, axis=1)).mean()
     by_class = np.abs(truth - _best_constants(np.stack(labels), truth)).mean()
     assert by_layout / by_class < 0.5
 
 
 def _best_constants(labels: NDArray[np.uint8], photos: NDArray[np.float32]) -> NDArray[np.float32]:
-    medians = np.zeros((len(CLASS_NAMES), 3), np.float32)
-    for kind in np.unique(labels):
-        medians[kind] = np.median(photos[labels == kind], axis=0)
-    return medians[labels]
+    medians = np.zeros((3, len(CLASS_COLORS)), np.float32)
+    for surface in np.unique(labels):
+        medians[:, surface] = np.median(photos[:, labels == surface], axis=1)
+    return medians[:, labels]
+
+
+def test_the_colour_of_a_surface_follows_from_its_class() -> None:
+    classes, colours = [], []
+    for index in range(40):
+        geometry_rng, light_rng = np.random.default_rng([9, index]).spawn(2)
+        front = draw_house_front(geometry_rng, 128, 128)
+        photo = paint(light_rng, front)
+        for surface in np.unique(front.labels):
+            classes.append(surface)
+            colours.append(photo[:, front.labels == surface].mean(axis=1))
+    class_of, colour_of = np.array(classes), np.stack(colours)
+    centres = np.stack([colour_of[class_of == surface].mean(axis=0) for surface in range(len(CLASS_COLORS))])
+    nearest = np.linalg.norm(colour_of[:, None] - centres, axis=2).argmin(axis=1)
+    assert (nearest == class_of).mean() > 0.85
+    assert centres[:, 2].argmax() == SKY
+    assert (centres[:, 0] - centres[:, 2]).argmax() == WALL
+    assert (2 * centres[:, 1] - centres[:, 0] - centres[:, 2]).argmax() == PLANT
