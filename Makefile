@@ -1,7 +1,7 @@
 # make demo    train the demo on embedded data and translate its test split (minutes on 2 cores)
 # make test    run the tests          make check   lint, format, types
 # make test-browser  the tests of the pages in chromium, if it is installed
-# make test-all  the tests with their long loops, and the table of docs/reliability.md (minutes)
+# make test-all  the tests with all combinations, and the table of docs/reliability.md (minutes)
 # make bench   measure training, translation and data on this machine, into bench/results (a CPU: about 10 minutes)
 # make setup      install into .venv what training, translation and the demo need
 # make setup-dev  install beside it what tests and checks need

@@ -64,11 +64,8 @@ RESUMED = [
     [*STYLE, "amp.dtype=bfloat16", "generator.noise_channels=2", "amp.opt_level=O1"],
 ]
 ALSO_RESUMED = [
-    ["amp.opt_level=O1", "amp.dtype=float16"],
-    ["amp.opt_level=O1", "amp.dtype=bfloat16"],
     ["amp.opt_level=O2", "generator.spectral_norm=true", "amp.dtype=bfloat16"],
     ["amp.opt_level=O3", "amp.dtype=float16"],
-    ["data.workers=1", "data.cache=memory"],
     ["data.workers=2", "generator.norm=batch", "discriminator.norm=batch"],
     ["train.ema_decay=0.5", "generator.norm=batch", "generator.spectral_norm=true"],
     [*SPADE, "generator.spectral_iteration=v_first", "train.activation_checkpointing=true"],
@@ -103,12 +100,6 @@ def test_another_seed_gives_another_run(trained_config: Path) -> None:
     first, second = checkpoint(trained_config, 4), checkpoint(trained_config, 4, "other")
     with pytest.raises(AssertionError, match="stem"):
         assert_equal(first["networks"]["generator"], second["networks"]["generator"])
-
-
-def test_only_the_newest_checkpoints_are_kept(tiny_config: Path) -> None:
-    run(tiny_config, "train.max_steps=5", "checkpoint.every_steps=1", "checkpoint.keep=2")
-    names = [path.stem for path in list_checkpoints(tiny_config.parent / "runs" / "tiny")]
-    assert names == ["checkpoint-00000004", "checkpoint-00000005"]
 
 
 def test_a_finished_run_says_so_and_can_be_extended(tiny_config: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -169,13 +160,6 @@ def test_a_smaller_data_set_is_gone_on_with_in_the_next_epoch(tiny_config: Path)
     run(tiny_config, "data.synthetic.train_samples=5", "train.max_steps=8", "--accept-changed-data")
     state = checkpoint(tiny_config, 8)
     assert (state["epoch"], state["samples_into_epoch"]) == (1, 1)
-
-
-def test_a_run_can_start_from_another(trained_config: Path) -> None:
-    run(trained_config, "run.name=more", "--resume", str(trained_config.parent / "runs" / "tiny"), "train.max_steps=5")
-    assert [path.name for path in list_checkpoints(trained_config.parent / "runs" / "more")] == [
-        "checkpoint-00000005.pt"
-    ]
 
 
 def test_a_run_that_starts_from_a_finished_one_is_saved_where_it_starts(trained_config: Path) -> None:

@@ -246,27 +246,23 @@ def test_input_names_a_folder_for_each_source_folder(config: Path) -> None:
 
 
 def test_wrong_data_end_a_run_with_the_remedy(config: Path) -> None:
-    pairs = config.parent / "pairs"
-    with pytest.raises(
-        UserError, match=r"train_rgb/0\.png has 3 channels, .*/train_depth/0\.png has 1 channel: toge.*=4, or store"
-    ):
-        run(config, *COLORS_AND_DEPTH, "data.source_channels=5")
-    with pytest.raises(
-        UserError, match=r"train_depth/0\.png has 1 channel: together 1, data\.source_channels is 3: set"
-    ):
-        run(config, *LABELS_AND_HEIGHT, "data.source_channels=3")
-    with pytest.raises(UserError, match=r"train_rgb/0\.png: holds RGB pixels, expected one integer id per pixel"):
-        run(config, *COLORS_AND_DEPTH, "data.n_classes=3", "data.source_channels=1")
-    with pytest.raises(UserError, match=r"train_height: no such folder"):
-        run(config, "data.source_folder=[{split}_rgb,{split}_height]", "data.source_channels=4")
-    save_image(pairs / "train_depth" / "2.png", np.zeros((31, 40), np.uint16))
-    with pytest.raises(
-        UserError, match=r"train_rgb/2\.png is 40x32 but its partner .*train_depth/2\.png is 40x31: crop"
-    ):
-        run(config, *COLORS_AND_DEPTH)
-    (pairs / "train_depth" / "2.png").unlink()
-    with pytest.raises(UserError, match=r"train_rgb/2\.png: without a partner of the same name in .*train_depth"):
-        run(config, *COLORS_AND_DEPTH)
+    def refused(message: str, *settings: str) -> None:
+        with pytest.raises(UserError, match=message):
+            run(config, *settings)
+
+    together = r"train_rgb/0\.png has 3 channels, .*/train_depth/0\.png has 1 channel: toge.*=4, or store"
+    refused(together, *COLORS_AND_DEPTH, "data.source_channels=5")
+    alone = r"train_depth/0\.png has 1 channel: together 1, data\.source_channels is 3: set"
+    refused(alone, *LABELS_AND_HEIGHT, "data.source_channels=3")
+    labels = ["data.n_classes=3", "data.source_channels=1"]
+    refused(r"train_rgb/0\.png: holds RGB pixels, expected one integer id per pixel", *COLORS_AND_DEPTH, *labels)
+    heights = ["data.source_folder=[{split}_rgb,{split}_height]", "data.source_channels=4"]
+    refused(r"train_height: no such folder", *heights)
+    path = config.parent / "pairs" / "train_depth" / "2.png"
+    save_image(path, np.zeros((31, 40), np.uint16))
+    refused(r"rgb/2\.png is 40x32 but its partner .*train_depth/2\.png is 40x31: crop", *COLORS_AND_DEPTH)
+    path.unlink()
+    refused(r"train_rgb/2\.png: without a partner of the same name in .*train_depth", *COLORS_AND_DEPTH)
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from data.batch import Batch, DataError
+from data.batch import Batch
 from data.conditioning import Conditioning, images_to_uint8
 from data.files.image_files import read_rgb
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
-from models.originals.format import OriginalWeightsError
 from tests.conftest import save_image
 from tests.runs import translate
-from utils.errors import ConfigError
+from utils.errors import UserError
 
 
 @pytest.mark.parametrize(("name", "n_classes"), [("pix2pixhd_global_rgb", 0), ("pix2pixhd_global_label_edge", 5)])
@@ -76,31 +75,26 @@ def original_forward(weights: dict[str, torch.Tensor], x: torch.Tensor) -> torch
 
 
 def test_other_weight_files_are_told(reference: dict[str, Any], tmp_path: Path) -> None:
-    torch.save(reference["pix2pixhd_discriminator_2"]["state_dict"], tmp_path / "latest_net_D.pth")
-    torch.save({"conv.weight": torch.zeros(2, 3, 3, 3)}, tmp_path / "other.pth")
-    torch.save(reference["pix2pixhd_global_rgb"]["state_dict"], tmp_path / "latest_net_G.pth")
-    with pytest.raises(OriginalWeightsError, match=r"net_D\.pth: holds a MultiscalePatchDiscriminator"):
-        translate("--checkpoint", str(tmp_path / "latest_net_D.pth"), "--input", "x")
-    with pytest.raises(OriginalWeightsError, match=r"other\.pth: expected .* found conv\.weight \[2, 3, 3, 3\]"):
-        translate("--checkpoint", str(tmp_path / "other.pth"), "--input", "x")
-    two = dict(reference["pix2pixhd_global_rgb"]["state_dict"])
-    for key in ("model.19.weight", "model.19.bias"):
-        two[key] = two[key][:2]
-    torch.save(two, tmp_path / "two_net_G.pth")
-    with pytest.raises(
-        OriginalWeightsError, match=r"two_net_G\.pth: translates 3 channels into 2\. Only label maps, RGB and"
+    generator = reference["pix2pixhd_global_rgb"]["state_dict"]
+    two = {key: value[:2] if key.startswith("model.19.") else value for key, value in generator.items()}
+    files = {
+        "latest_net_D": reference["pix2pixhd_discriminator_2"]["state_dict"],
+        "other": {"conv.weight": torch.zeros(2, 3, 3, 3)},
+        "latest_net_G": generator,
+        "two_net_G": two,
+    }
+    for name, weights in files.items():
+        torch.save(weights, tmp_path / f"{name}.pth")
+    for name, arguments, message in (
+        ("latest_net_D", ["--input", "x"], r"net_D\.pth: holds a MultiscalePatchDiscriminator"),
+        ("other", ["--input", "x"], r"other\.pth: expected .* found conv\.weight \[2, 3, 3, 3\]"),
+        ("two_net_G", ["--input", "x"], r"net_G\.pth: translates 3 channels into 2\. Only label maps, RGB and"),
+        ("latest_net_G", ["--input", "x", "data.n_classes=4"], r"n_classes is 0 by the shapes of its weights, not 4"),
+        ("latest_net_G", ["--input", "x", "generator.scale=4"], r"scale is 1\.0 by the shapes of its weights, not 4"),
+        ("latest_net_G", [], r"latest_net_G\.pth: names no data set\. Name a folder"),
     ):
-        translate("--checkpoint", str(tmp_path / "two_net_G.pth"), "--input", "x")
-    with pytest.raises(
-        ConfigError, match=r"latest_net_G\.pth: data\.n_classes is 0 by the shapes of its weights, not 4"
-    ):
-        translate("--checkpoint", str(tmp_path / "latest_net_G.pth"), "--input", "x", "data.n_classes=4")
-    with pytest.raises(
-        ConfigError, match=r"generator\.scale is 1\.0 by the shapes of its weights, not 4\.0\. Remove the"
-    ):
-        translate("--checkpoint", str(tmp_path / "latest_net_G.pth"), "--input", "x", "generator.scale=4")
-    with pytest.raises(DataError, match=r"latest_net_G\.pth: names no data set\. Name a folder"):
-        translate("--checkpoint", str(tmp_path / "latest_net_G.pth"))
+        with pytest.raises(UserError, match=message):
+            translate("--checkpoint", str(tmp_path / f"{name}.pth"), *arguments)
 
 
 def test_an_original_for_grey_images_translates_them(reference: dict[str, Any], tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from training import checkpointing as saving
 from training.batches import BatchReader
 from training.optimizer_group import OptimizerGroup
 from training.validation import Validation
-from utils import checkpoint, fault_points
+from utils import fault_points
 
 # where a fault can strike -> the function at whose call it does
 PLACES: dict[str, tuple[Any, str]] = {
@@ -30,8 +30,6 @@ PLACES: dict[str, tuple[Any, str]] = {
     "validation": (Validation, "run"),
     "save": (saving, "save_checkpoint"),
     "agreement": (dist, "all_reduce"),
-    "serialize": (checkpoint, "_serialize"),
-    "retention": (saving, "remove_old_checkpoints"),
 }
 
 

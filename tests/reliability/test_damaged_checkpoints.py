@@ -10,7 +10,7 @@ import torch
 
 from tests.runs import checkpoint, run
 from utils.checkpoint import FORMAT, FORMAT_VERSION, CheckpointError, load_checkpoint, manifest_path, save_checkpoint
-from utils.checkpoint_folder import checkpoint_path, latest_valid, list_checkpoints
+from utils.checkpoint_folder import checkpoint_path, list_checkpoints
 from utils.cli import run_entry_point
 from utils.errors import ConfigError
 
@@ -189,14 +189,6 @@ def test_nothing_is_half_loaded(tiny_config: Path) -> None:
     with pytest.raises(CheckpointError, match="does not fit, or is ill-formed"):
         run(tiny_config, "train.max_steps=3")
     assert [found.name for found in list_checkpoints(path.parent)] == [path.name]
-
-
-def test_the_highest_step_counts_not_the_latest_time(tmp_path: Path) -> None:
-    for step in (9, 5):  # 5 is written later
-        save_checkpoint(checkpoint_path(tmp_path, step), {"step": step})
-    found = latest_valid(tmp_path, lambda _: None)
-    assert found is not None
-    assert found.state["step"] == 9
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"bytes": 3', '{"bytes": 3}'])

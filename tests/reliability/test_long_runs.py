@@ -1,13 +1,13 @@
 """Many steps and many saves: row 21."""
 
 import gc
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.runs import run
-from training.checkpointing import CheckpointManager
+from training import checkpointing as saving
 
 pytestmark = pytest.mark.row(21)
 
@@ -27,16 +27,14 @@ def test_memory_and_open_files_stay(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, n_steps: int, every: int, workers: int
 ) -> None:
     seen: list[tuple[int, int]] = []
+    save = saving.save_checkpoint
 
-    def observed(original: Callable[[CheckpointManager, int], None]) -> Callable[[CheckpointManager, int], None]:
-        def save(self: CheckpointManager, step: int) -> None:
-            original(self, step)
-            gc.collect()
-            seen.append((resident_bytes(), open_files()))
+    def observed(path: Path, state: dict[str, Any]) -> None:
+        save(path, state)
+        gc.collect()
+        seen.append((resident_bytes(), open_files()))
 
-        return save
-
-    monkeypatch.setattr(CheckpointManager, "_save", observed(CheckpointManager._save))
+    monkeypatch.setattr(saving, "save_checkpoint", observed)
     run(
         tiny_config,
         f"train.max_steps={n_steps}",

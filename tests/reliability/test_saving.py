@@ -70,7 +70,7 @@ def newest_step_by_name(folder: Path) -> int:
 
 
 def die_when_written(share: float) -> None:
-    """In the third save, whose size the second showed."""
+    """In the third save, whose size the second showed, while the file is written, for which there is no public name."""
     sizes: list[int] = []
     write, close = checkpoint_module._HashedFile.write, checkpoint_module._HashedFile.hexdigest
 

@@ -100,26 +100,6 @@ def test_a_missing_checkpoint_names_those_beside_it(tmp_path: Path) -> None:
         load_checkpoint(tmp_path / "checkpoint-00000099.pt")
 
 
-def test_a_truncated_checkpoint_is_refused(tmp_path: Path) -> None:
-    path = checkpoint_path(tmp_path, 1)
-    save_checkpoint(path, {"weights": torch.zeros(1000)})
-    path.write_bytes(path.read_bytes()[:-500])
-    with pytest.raises(CheckpointError, match="damaged"):
-        load_checkpoint(path)
-
-
-def test_weights_of_others_and_later_formats_are_refused(tmp_path: Path) -> None:
-    torch.save({"model.1.weight": torch.zeros(1)}, tmp_path / "latest_net_G.pth")
-    with pytest.raises(CheckpointError, match="not a checkpoint of this application"):
-        load_checkpoint(tmp_path / "latest_net_G.pth")
-    save_checkpoint(tmp_path / "new.pt", {})
-    state = torch.load(tmp_path / "new.pt", weights_only=True) | {"format_version": FORMAT_VERSION + 1}
-    torch.save(state, tmp_path / "new.pt")
-    manifest_path(tmp_path / "new.pt").unlink()
-    with pytest.raises(CheckpointError, match=f"has format version {FORMAT_VERSION + 1}.* update it"):
-        load_checkpoint(tmp_path / "new.pt")
-
-
 def test_a_checkpoint_that_lacks_something_is_refused(tmp_path: Path) -> None:
     save_checkpoint(tmp_path / "half.pt", {"step": 1})
     assert load_checkpoint(tmp_path / "half.pt", needed_keys=["step"])["step"] == 1
@@ -128,17 +108,6 @@ def test_a_checkpoint_that_lacks_something_is_refused(tmp_path: Path) -> None:
     torch.save({"format": "pairgan-training"}, tmp_path / "bare.pt")
     with pytest.raises(CheckpointError, match="has format version None"):
         load_checkpoint(tmp_path / "bare.pt")
-
-
-def test_code_in_a_file_is_not_run(tmp_path: Path) -> None:
-    class Gadget:
-        def __reduce__(self) -> tuple[object, tuple[object, ...]]:
-            return (Path.touch, (tmp_path / "executed",))
-
-    torch.save({"format": Gadget()}, tmp_path / "evil.pt")
-    with pytest.raises(CheckpointError):
-        load_checkpoint(tmp_path / "evil.pt")
-    assert not (tmp_path / "executed").exists()
 
 
 def test_a_checkpoint_replaced_before_its_checksum_is_not_damaged(
