@@ -97,8 +97,8 @@ def write_files(case: Case, network: nn.Module, folder: Path) -> None:
         for kind in ("labels", "instances"):
             (folder / kind).mkdir(exist_ok=True)
             Image.fromarray(ids).save(folder / kind / f"{number}.png")
-    state = {"config": config_to_dict(case.config()), "step": 1, "generator": {"network": network.state_dict()}}
-    save_checkpoint(checkpoint_path(folder, 1), state)
+    state = {"config": config_to_dict(case.config()), "step": 1, "averages": {}}
+    save_checkpoint(checkpoint_path(folder, 1), state | {"networks": {"generator": network.state_dict()}})
 
 
 def plain_loop(case: Case, device: torch.device, folder: Path) -> Work:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import torch
@@ -36,7 +36,7 @@ OF_LABELS = tuple(name for name, metric in METRICS.items() if isinstance(metric,
 class Measurement:
     """The figures of a translated image, and what those of all images are computed from.
 
-    figures: by name: those of ImageMetrics, sharpness, and what else the evaluator computes of an image.
+    figures: by name: those of `image_metrics`, sharpness, and what else the evaluator computes of an image.
     confusion: (K, K) of label maps, sparse.
     features: (2, D) of the translated image and of its target, by the names of the feature networks.
     """
@@ -112,7 +112,7 @@ class Evaluator:
         weights: of the pixels, (1, H, W) float32; None where all weigh the same, for which there are no other figures.
         """
         seen = (self.bounds.shares(fake), self.bounds.shares(target)) if self.bounds else (fake, target)
-        figures = asdict(image_metrics(*seen))
+        figures = image_metrics(*seen)
         figures |= {} if weights is None else weighted_metrics(*seen, weights)
         if self.bounds:
             figures["mae"] = float((fake.double() - target.double()).abs().mean())

@@ -1,7 +1,6 @@
 """L1, PSNR, SSIM, MS-SSIM and gradients of a translated image and its target, some also with weights of pixels."""
 
 import math
-from dataclasses import dataclass
 from typing import cast
 
 import torch.nn.functional as F
@@ -17,29 +16,15 @@ SSIM_WINDOW = 11  # pixels
 MS_SSIM_WEIGHTS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)  # of the scales, Wang et al. 2003
 
 
-@dataclass(frozen=True)
-class ImageMetrics:
-    """The figures of a translated image and its target.
+def image_metrics(fake: Tensor, target: Tensor) -> dict[str, float]:
+    """Compare two (C, H, W) images, uint8 or float32 in [0, 1], and return the figures by name.
 
     l1: mean absolute difference, 0 to 1 for black against white; lower is better.
     psnr: peak signal-to-noise ratio in dB, at most MAX_PSNR; higher is better.
-    ssim: structural similarity (Wang et al. 2004; Gaussian window of 11 pixels, sigma 1.5), up to 1.
+    ssim: structural similarity (Wang et al. 2004; Gaussian window of 11 pixels, sigma 1.5), up to 1. Sides shorter than
+        the window continue their edges.
     ms_ssim: the same over up to five resolutions (Wang et al. 2003), 0 to 1.
     gradient, target_gradient: mean gradient magnitude of the translated image and of the target, 0 to 1.
-    """
-
-    l1: float
-    psnr: float
-    ssim: float
-    ms_ssim: float
-    gradient: float
-    target_gradient: float
-
-
-def image_metrics(fake: Tensor, target: Tensor) -> ImageMetrics:
-    """Compare two (C, H, W) images, uint8 or float32 in [0, 1].
-
-    For SSIM, sides shorter than its window continue their edges.
     """
     fake, target = _batch_of_floats(fake), _batch_of_floats(target)
     wide_fake, wide_target = (extended(image, SSIM_WINDOW) for image in (fake, target))
@@ -47,14 +32,14 @@ def image_metrics(fake: Tensor, target: Tensor) -> ImageMetrics:
     multiscale = multiscale_structural_similarity_index_measure(
         wide_fake, wide_target, data_range=1.0, betas=weights, normalize="relu"
     )
-    return ImageMetrics(
-        l1=float((fake - target).abs().mean()),
-        psnr=min(MAX_PSNR, float(peak_signal_noise_ratio(fake, target, data_range=1.0))),
-        ssim=float(cast(Tensor, structural_similarity_index_measure(wide_fake, wide_target, data_range=1.0))),
-        ms_ssim=float(multiscale),
-        gradient=float(mean_gradient_magnitude(fake)),
-        target_gradient=float(mean_gradient_magnitude(target)),
-    )
+    return {
+        "l1": float((fake - target).abs().mean()),
+        "psnr": min(MAX_PSNR, float(peak_signal_noise_ratio(fake, target, data_range=1.0))),
+        "ssim": float(cast(Tensor, structural_similarity_index_measure(wide_fake, wide_target, data_range=1.0))),
+        "ms_ssim": float(multiscale),
+        "gradient": float(mean_gradient_magnitude(fake)),
+        "target_gradient": float(mean_gradient_magnitude(target)),
+    }
 
 
 def extended(image: Tensor, side: int) -> Tensor:
