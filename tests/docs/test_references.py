@@ -4,6 +4,7 @@ import argparse
 import re
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -162,6 +163,12 @@ def test_lines_end_at_120_columns(document: Path) -> None:
     """Lines of tables cannot be broken, nor can links."""
     lines = document.read_text(encoding="utf-8").splitlines()
     assert not [line for line in lines if len(line) > 120 and not line.lstrip().startswith("| ") and "http" not in line]
+
+
+def test_the_latest_version_of_the_changelog_is_the_projects() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert headings[:2] == ["Unreleased", project["version"]]
 
 
 def test_the_readme_is_short() -> None:
