@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from data.batch import Batch
-from data.condition_resizing import resize_condition
 from data.pixel_weights import weights_of_classes, weights_to_float
 from data.value_range import ValueRange
 
@@ -48,6 +47,24 @@ def instance_edges(instances: Tensor) -> Tensor:
     across = F.pad(instances[..., :, 1:] != instances[..., :, :-1], (1, 1))  # column k: between pixels k - 1 and k
     down = F.pad(instances[..., 1:, :] != instances[..., :-1, :], (0, 0, 1, 1))
     return (across[..., 1:] | across[..., :-1] | down[..., 1:, :] | down[..., :-1, :]).float()
+
+
+def resize_condition(condition: Tensor, scale: float, *, images: slice) -> Tensor:
+    """Return a condition (N, C, H, W) at `scale` times its sides, a power of 2.
+
+    images: the channels that are images. Enlarged, they are interpolated, bilinearly; the others, one-hot labels and
+    edges, repeat their pixels and stay 0 or 1. Reduced, each pixel is the mean of those in its place: of labels, a
+    class's share.
+    """
+    if scale == 1:
+        return condition
+    if scale < 1:
+        return F.avg_pool2d(condition, kernel_size=round(1 / scale))
+    enlarged = F.interpolate(condition, scale_factor=scale, mode="nearest")
+    if condition[:, images].numel():
+        between = F.interpolate(condition[:, images], scale_factor=scale, mode="bilinear", align_corners=False)
+        enlarged[:, images] = between
+    return enlarged
 
 
 Features = Literal["none", "encoded", "precomputed"]

@@ -2,9 +2,11 @@
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 
 from utils.errors import ConfigError
+from utils.text import counted
 
 KEY = "train.validation_group"
 _BEGINNING = re.compile(r".*\d\D+(?=\d)", re.DOTALL)  # before the last number, and with a number of its own
@@ -34,6 +36,22 @@ def shared_beginnings(first: Sequence[str], second: Sequence[str]) -> list[tuple
     ours, theirs = _by_beginning(first), _by_beginning(second)
     shared = sorted(ours.keys() & theirs.keys())
     return [(ours[group], theirs[group]) for group in shared] if len(ours.keys() | theirs.keys()) > 1 else []
+
+
+def shared_groups(splits: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield a line for each two splits in which names begin alike before their last number; see `shared_beginnings`.
+
+    splits: the names of samples, by split.
+    """
+    for (first, names), (second, others) in combinations(splits.items(), 2):
+        shared = shared_beginnings(names, others)
+        if shared:
+            ours, theirs = shared[0]
+            yield (
+                f"{first} and {second} share {counted(len(shared), 'beginning')} of names, as {ours} and {theirs}: if "
+                "these are of one patient, scene or video, metrics are too good. Keep such samples in one split; "
+                f"without a split val, {suggested_setting(ours)} holds them back together"
+            )
 
 
 def suggested_setting(name: str) -> str:

@@ -18,8 +18,7 @@ from data.batch import Batch, DataError, LoadingError, Sample
 from data.layout import Layout, describe_sample
 from data.preprocessing import Preprocessing, place
 from data.sampler import SampleKey, TrainingSampler
-from data.worker_context import worker_context
-from data.worker_monitor import POLL_S, CurrentSamples, WorkerMonitor
+from data.worker_monitor import POLL_S, CurrentSamples, WorkerMonitor, worker_context
 from utils import signals
 
 # Loader processes return errors as values: raised there, they would arrive wrapped in a traceback.

@@ -11,8 +11,7 @@ from data.batch import DataError, LoadingError, Sample
 from data.color_coded import classes_of_colors
 from data.connected_parts import connected_parts
 from data.files.image_files import read_ids, read_rgb
-from data.files.stored_images import StoredForm, read_stored
-from data.files.weight_file import read_weights
+from data.files.stored_images import StoredForm, read_stored, read_weights
 from data.layout import Origin
 from data.stacked_sources import is_further, read_part, stacked
 from data.store import Blob, File

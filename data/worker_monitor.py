@@ -1,16 +1,19 @@
 """Monitoring of a DataLoader's processes: one that dies or hangs becomes an error with its cause, and none is left."""
 
+import ctypes
 import math
+import multiprocessing
 import multiprocessing.connection
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
-from multiprocessing.sharedctypes import RawArray
+from multiprocessing.sharedctypes import RawArray, RawValue
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, cast
 
 from torch.utils.data import DataLoader, get_worker_info
 
@@ -28,6 +31,43 @@ _HINTS = {
     "SIGBUS": "often because the shared memory (/dev/shm) is full: enlarge it, or set data.workers=0",
 }
 _HINT = "python -m tools.check_data finds files that cause this"
+
+
+class LockFreeEvent:
+    """A flag in shared memory: of multiprocessing.Event, the part that a DataLoader uses.
+
+    A multiprocessing.Event has a lock, which a process takes whenever it reads the flag. One that is killed then, as
+    by the kernel where memory is full, leaves the lock taken: all that read the flag later wait without end.
+    """
+
+    def __init__(self) -> None:
+        self._flag = RawValue(ctypes.c_bool, False)
+
+    def set(self) -> None:
+        """Set the flag."""
+        self._flag.value = True
+
+    def is_set(self) -> bool:
+        """Return whether the flag is set."""
+        return bool(self._flag.value)
+
+
+def worker_context(processes: list[BaseProcess]) -> BaseContext:
+    """Return the default context of multiprocessing, with LockFreeEvent as its events.
+
+    processes: to which each process that is made is appended. One that ends at once is missing from
+        multiprocessing.active_children.
+    """
+    context: Any = type(cast(Any, multiprocessing.get_context()))()
+    process_class = context.Process
+
+    def recorded(*arguments: Any, **settings: Any) -> BaseProcess:
+        process: BaseProcess = process_class(*arguments, **settings)
+        processes.append(process)
+        return process
+
+    vars(context).update(Event=LockFreeEvent, Process=recorded)
+    return cast(BaseContext, context)
 
 
 def describe_exit(exit_code: int, sample: str | None) -> str:

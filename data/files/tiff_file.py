@@ -1,29 +1,42 @@
-"""TIFF files of any channels and types, by tifffile; Pillow reads those of 8-bit grey and RGB alone."""
+"""TIFF files of any channels and types, by tifffile; Pillow reads those of 8-bit grey and RGB alone.
+
+Of compressed or tiled pixels, only the strips or tiles that hold the rows that are read are decoded. Georeferencing is
+that of GeoTIFF 1.1, section 7.1.
+"""
 
 import logging
 import math
 import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from types import ModuleType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 from PIL import Image
 
 from data.batch import DataError, LoadingError
-from data.files.georeference import KEYS, PIXEL_SCALE, TIE_POINTS, TRANSFORMATION, scaled_georeference
+from data.files.image_files import COPY_AGAIN
 from data.files.pixel_rows import Bands, LoadedRows, PixelRows, UncompressedRows, check_type
-from data.files.segmented_rows import SegmentedRows, tiff_errors
 from data.store import File
 
 TIFF_SUFFIXES = (".tif", ".tiff")
 _STRIP_BYTES = 2**18  # before compression, as tifffile's
 _MAX_CLASSIC_BYTES = 2**32 - 2**25  # of pixels, in a file whose positions have 32 bits; compression may add some
 _BYTE_MODES = ("1", "L", "P", "RGB")
+_MAX_SEGMENT_BYTES = 2**28  # of a strip or tile; with larger ones, reading rows would not save memory
+_JPEG = (6, 7, 33007, 34892)  # compressions that need the tables of the page
+
+PIXEL_SCALE = 33550  # (x, y, z) of a pixel
+TIE_POINTS = 33922  # (column, row, level, x, y, z) of each point
+TRANSFORMATION = 34264  # 4 x 4, row by row, from (column, row, level, 1) to (x, y, z, 1)
+KEYS = 34735  # (version, revision, minor revision, number), then (key, tag, count, value) of each key
+_RASTER_TYPE, _PIXEL_IS_POINT = 1025, 2
 # of GeoTIFF 1.1, section 7.1: pixel scale, tie points, transformation, directory of keys, its numbers and its texts
 GEO_TAGS = (PIXEL_SCALE, TIE_POINTS, TRANSFORMATION, KEYS, 34736, 34737)
-
 _GDAL_NODATA = 42113  # a number as text
 
 
@@ -74,6 +87,99 @@ def tiff_rows(file: BinaryIO, name: str) -> PixelRows:
             return np.asarray(series.asarray(squeeze=True)).transpose(*order).reshape(-1, height, width)
 
     return LoadedRows(name, (series.size // (height * width), height, width), series.dtype, load)
+
+
+@contextmanager
+def tiff_errors(name: str) -> Iterator[None]:
+    """Raise DataError for what tifffile raises; name: of the file, for messages."""
+    try:
+        yield
+    except MemoryError as error:
+        raise LoadingError(f"{name}: too little memory to read it") from error
+    except (DataError, LoadingError):
+        raise
+    except Exception as error:
+        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if "imagecodecs" in text:
+            text = f"its compression needs a package: python -m pip install imagecodecs ({text})"
+        raise DataError(f"{name}: cannot be read as TIFF: {text}; {COPY_AGAIN}") from error
+
+
+@dataclass(frozen=True)
+class SegmentedRows:
+    """The pages of a series of tifffile, as PixelRows: several pages have one channel each.
+
+    name: of the file, for messages.
+    """
+
+    pages: Sequence[Any]
+    name: str
+
+    @classmethod
+    def of(cls, series: Any, name: str) -> Self | None:
+        """Return the rows of a series; None where strips or tiles are too large, or no parts of one image."""
+        pages = list(series.pages)
+        first = series.keyframe
+        n_planes, depth, _, _, n_per_pixel = first.shaped
+        are_channels = len(pages) == 1 or n_planes * n_per_pixel == 1
+        is_whole = len(pages) * n_planes * n_per_pixel == series.size // (first.imagelength * first.imagewidth)
+        segment_width = first.tilewidth if first.is_tiled else first.imagewidth
+        segment_bytes = _length(first) * segment_width * n_per_pixel * first.dtype.itemsize
+        is_fit = depth == 1 and are_channels and is_whole and None not in pages
+        return cls(pages, name) if is_fit and segment_bytes <= _MAX_SEGMENT_BYTES else None
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """See PixelRows."""
+        n_planes, _, height, width, n_per_pixel = self.pages[0].keyframe.shaped
+        return len(self.pages) * n_planes * n_per_pixel, height, width
+
+    @property
+    def dtype(self) -> np.dtype:
+        """See PixelRows."""
+        dtype: np.dtype = self.pages[0].keyframe.dtype
+        return dtype
+
+    def read(self, top: int, bottom: int) -> np.ndarray:
+        """See PixelRows."""
+        n_channels, _, width = self.shape
+        rows = np.full((n_channels, bottom - top, width), self.pages[0].keyframe.nodata, self.dtype)
+        with tiff_errors(self.name):
+            for number, page in enumerate(self.pages):
+                for segment, channel, row, column in _segments(page, top, bottom):
+                    begin, end = max(row, top), min(row + len(segment), bottom)
+                    part = segment[begin - row : end - row, : width - column].transpose(2, 0, 1)
+                    channels = slice(number + channel, number + channel + len(part))
+                    rows[channels, begin - top : end - top, column : column + part.shape[2]] = part
+        return rows
+
+
+def _length(page: Any) -> int:
+    """Return the rows of a strip or tile."""
+    length: int = page.tilelength if page.is_tiled else min(page.rowsperstrip, page.imagelength)
+    return length
+
+
+def _segments(page: Any, top: int, bottom: int) -> Iterator[tuple[np.ndarray, int, int, int]]:
+    """Yield the strips or tiles of a page that hold some rows, (h, w, C), with their first channel, row and column.
+
+    Those that a file leaves out, since they hold no data, are left out.
+    """
+    keyframe = page.keyframe
+    n_planes, _, height, width, _ = keyframe.shaped
+    length = _length(keyframe)
+    across = -(-width // keyframe.tilewidth) if keyframe.is_tiled else 1
+    per_plane = -(-height // length) * across
+    wanted = range(top // length * across, -(-bottom // length) * across)
+    indices = [plane * per_plane + index for plane in range(n_planes) for index in wanted]
+    offsets, counts = ([values[index] for index in indices] for values in (page.dataoffsets, page.databytecounts))
+    options = {}
+    if keyframe.compression in _JPEG:
+        options = {"jpegtables": page.jpegtables, "jpegheader": keyframe.jpegheader}
+    for data, index in page.parent.filehandle.read_segments(offsets, counts, indices):
+        segment, (plane, _, row, column, _), _ = keyframe.decode(data, index, **options)
+        if segment is not None:
+            yield segment[0], plane, row, column
 
 
 def write_tiff(path: Path, pixels: np.ndarray, like: File | None = None, scale: float = 1.0) -> None:
@@ -169,3 +275,42 @@ def _sides(series: Any) -> tuple[int, int]:
     """Return height and width."""
     shape = dict(zip(series.get_axes(squeeze=False), series.get_shape(squeeze=False), strict=True))
     return int(shape["Y"]), int(shape["X"])
+
+
+def scaled_georeference(tags: Mapping[int, Any], scale: float) -> dict[int, Any]:
+    """Return the values of GeoTIFF tags, by code, for an image of `scale` times the sides that covers the same area.
+
+    Positions in a raster count from the upper left corner of its first pixel, or, where pixels are points, from the
+    middle of that pixel.
+    """
+    if scale == 1:
+        return dict(tags)
+    keys = _groups(tags.get(KEYS, ()), 4)[1:]
+    is_point = any(key == _RASTER_TYPE and value == _PIXEL_IS_POINT for key, _, _, value in keys)
+    before = 0.5 if is_point else 0.0  # pixels between the corner and where positions count from
+    scaled = dict(tags)
+    if PIXEL_SCALE in tags:
+        x, y, *others = tags[PIXEL_SCALE]
+        scaled[PIXEL_SCALE] = (x / scale, y / scale, *others)
+    if TIE_POINTS in tags:
+        scaled[TIE_POINTS] = tuple(
+            value
+            for column, row, *others in _groups(tags[TIE_POINTS], 6)
+            for value in ((column + before) * scale - before, (row + before) * scale - before, *others)
+        )
+    if TRANSFORMATION in tags:
+        rows = _groups(tags[TRANSFORMATION], 4)
+        scaled[TRANSFORMATION] = tuple(value for row in rows for value in _scaled_row(row, scale, before))
+    return scaled
+
+
+def _groups(values: Sequence[Any], length: int) -> list[Sequence[Any]]:
+    """Return successive groups of `length` values, without an incomplete one at the end."""
+    return [values[start : start + length] for start in range(0, len(values) - length + 1, length)]
+
+
+def _scaled_row(row: Sequence[float], scale: float, before: float) -> tuple[float, ...]:
+    """Return the row of a transformation whose columns and rows are those of the scaled image."""
+    of_column, of_row, of_level, offset = row
+    shift = before / scale - before  # position 0 of the scaled image, in the image as it is
+    return of_column / scale, of_row / scale, of_level, offset + (of_column + of_row) * shift

@@ -4,7 +4,7 @@ import shlex
 import pytest
 import yaml
 
-from data.groups import groups_of, shared_beginnings, suggested_setting
+from data.groups import groups_of, shared_beginnings, shared_groups, suggested_setting
 from utils.errors import ConfigError
 
 SLICES = ["p001_slice03", "p001_slice09", "p002_slice03"]
@@ -53,3 +53,11 @@ def test_the_suggested_setting_groups_what_begins_alike(name: str) -> None:
     key, _, pattern = word.partition("=")
     assert key == "train.validation_group"
     assert groups_of([name, name + "5"], yaml.safe_load(pattern)) == [re.sub(r"\d+$", "", name)] * 2
+
+
+def test_splits_that_share_a_patient_are_named_with_the_remedy() -> None:
+    names = {"train": ["p001_slice03", "p002_slice03"], "val": ["p001_slice09"], "test": ["p003_slice01"]}
+    (line,) = shared_groups(names)
+    assert line.startswith("train and val share 1 beginning of names, as p001_slice03 and p001_slice09: if these are")
+    assert line.endswith(r"without a split val, train.validation_group='p\d+_slice' holds them back together")
+    assert list(shared_groups({"train": ["1", "2"], "val": ["3"]})) == []

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from data.batch import DataError, Sample
-from data.condition_resizing import resize_condition
+from data.conditioning import resize_condition
 from data.facades.dataset import SyntheticFacades
 from data.files.size_guard import pixels_allowed
 from data.map_reader import MapReader

@@ -11,7 +11,7 @@ from torch import Tensor
 from data.batch import Batch, DataError, Sample
 from data.cache import CachedLayout, SampleCache
 from data.conditioning import Conditioning
-from data.files.weight_file import read_weights
+from data.files.stored_images import read_weights
 from data.layout import PairingError
 from data.paired_folders import PairedFolders
 from data.pixel_weights import weights_of_classes, weights_to_float

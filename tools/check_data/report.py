@@ -19,8 +19,8 @@ from data.batch import DataError, check_one_size
 from data.checks.checking import Check, Checked, check_all
 from data.checks.observation import Observation, absent_classes, repeated_samples, shared_files, split_warnings
 from data.checks.palettes import label_maps, palette_problems
-from data.checks.shared_groups import shared_groups
 from data.files.image_files import count_other_files, write_png
+from data.groups import shared_groups
 from data.layout import Layout, PairingError, check_enough
 from data.map_reader import GREY_LEVELS
 from data.stacked_sources import stack_files

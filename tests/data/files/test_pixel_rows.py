@@ -63,7 +63,7 @@ def test_rows_of_pages(options: dict[str, Any]) -> None:
 
 
 def test_strips_too_large_for_parts_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("data.files.segmented_rows._MAX_SEGMENT_BYTES", 5)
+    monkeypatch.setattr("data.files.tiff_file._MAX_SEGMENT_BYTES", 5)
     rows = tiff_rows(tiff(bands(0)[0], compression="zlib"), "x.tif")
     assert isinstance(rows, LoadedRows)
     assert np.array_equal(rows.read(3, 9), bands(0)[:1, 3:9])
