@@ -88,22 +88,6 @@ def test_a_run_is_written_in_the_format_of_oasis(tiny_config: Path) -> None:
     assert torch.equal(ours(source), theirs(source))
 
 
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ("generator.hidden_channels=8", "hidden_channels other than 128"),
-        ("generator.n_upsamplings=3", "n_upsamplings below 5"),
-        ("data.target_channels=1", "a grey target"),
-    ],
-)
-def test_a_generator_that_oasis_does_not_have_is_refused(tiny_config: Path, setting: str, message: str) -> None:
-    run(tiny_config, *THEIRS, setting)
-    with pytest.raises(
-        OriginalWeightsError, match=f"^OASIS has no such network: {message}; --format safetensors, onnx and pt2 take"
-    ):
-        export.main(["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--format", "original"])
-
-
 def test_a_run_starts_from_the_files(tiny_config: Path, files: dict[str, Path], label_data_set: Path) -> None:
     settings = [*THEIRS, "generator.norm=batch", "generator.noise_channels=64", "data.layout=paired_folders"]
     settings += [

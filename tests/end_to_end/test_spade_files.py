@@ -78,22 +78,6 @@ def test_a_run_is_written_in_the_format_of_spade(tiny_config: Path) -> None:
     assert torch.equal(ours(source), theirs(source))
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (["generator.spectral_norm=false"], "no spectral_norm"),
-        (["generator.n_upsamplings=3"], "n_upsamplings below 5"),
-        (["generator.noise_channels=1"], "noise_channels"),
-    ],
-)
-def test_a_generator_that_spade_does_not_have_is_refused(tiny_config: Path, settings: list[str], message: str) -> None:
-    run(tiny_config, *SPADE, *LARGE, *settings)
-    with pytest.raises(
-        OriginalWeightsError, match=f"^SPADE has no such network: {message}; --format safetensors, onnx and pt2 take"
-    ):
-        export.main(["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--format", "original"])
-
-
 def test_a_run_starts_from_the_files(tiny_config: Path, files: dict[str, Path], label_data_set: Path) -> None:
     settings = [*SPADE, "generator.n_upsamplings=5", "generator.norm=batch", "generator.base_channels=2"]
     settings += ["generator.hidden_channels=6", "discriminator.n_layers=3", "data.layout=paired_folders"]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from losses.adversarial import AdversarialLoss
 from losses.feature_matching import match_features
-from models.originals.weights import export_original, import_original
+from models.originals.weights import import_original
 from models.patch_discriminator import DiscriminatorOutput
 from models.spade_generator import SpadeGenerator, SpadeLayer
 from tests.models.originals.spade_cases import (
@@ -191,23 +191,6 @@ def test_synchronised_batch_norm_of_two_replicas(reference: dict[str, Any], eps:
         assert_close(output * place_of_eps, expected)
 
 
-@pytest.mark.parametrize("name", [name for name in FULL_SIZE if name.startswith("SPADE_") and "vae" not in name])
-def test_full_size_networks_are_exported_with_the_originals_names_and_shapes(name: str) -> None:
-    shapes = {key: tuple(shape) for key, shape in FULL_SIZE[name]["keys"].items()}
-    with torch.device("meta"):
-        weights = {
-            key: torch.empty(shape, dtype=torch.int64 if "tracked" in key else torch.float32)
-            for key, shape in shapes.items()
-        }
-    found = import_original(weights)
-    network = found.network
-    n_biases = sum(shape[0] for key, shape in shapes.items() if key.endswith("conv_0.bias"))
-    n_parameters = sum(parameter.numel() for parameter in network.parameters())
-    assert n_parameters == FULL_SIZE[name]["n_parameters"] - n_biases  # those before a norm
-    back = export_original(network.to_empty(device="cpu"), found.scheme, biases_before_norms=True)
-    assert {key: tuple(value.shape) for key, value in back.items()} == shapes
-
-
 def test_upsamplings_follow_from_the_channels_of_cityscapes_alone() -> None:
     for name, expected in (("SPADE_G_ade20k", 5), ("SPADE_G_coco", 5), ("SPADE_G_cityscapes", 6)):
         with torch.device("meta"):
@@ -215,25 +198,6 @@ def test_upsamplings_follow_from_the_channels_of_cityscapes_alone() -> None:
         network = import_original(weights).network
         assert isinstance(network, SpadeGenerator)
         assert network.n_upsamplings == expected
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "spade_generator_instance",
-        "spade_generator_most",
-        "spade_generator_vae",
-        "spade_discriminator",
-        "spade_encoder",
-    ],
-)
-def test_an_exported_network_is_imported_with_the_same_weights(reference: dict[str, Any], name: str) -> None:
-    weights = weights_of(reference, name)
-    found = import_original(weights)
-    back = export_original(found.network, found.scheme, biases_before_norms=True)
-    assert back.keys() == weights.keys()
-    again = import_original(back).network.state_dict()
-    torch.testing.assert_close(again, found.network.state_dict(), rtol=0, atol=0)
 
 
 def test_files_of_old_versions_of_torch_hold_the_divided_weight(reference: dict[str, Any]) -> None:

@@ -13,9 +13,16 @@ from torch import Tensor, nn
 
 from models.originals.format import OriginalWeightsError
 from models.originals.weights import ImportedNetwork, export_original, import_original
+from tests.models.originals.spade_cases import weights_of
 
 REFERENCE = Path(__file__).parents[2] / "reference"
-FULL_SIZE = json.loads((REFERENCE / "state_dict_keys.json").read_text())
+FULL_SIZE = {
+    name: entry["keys"]
+    for prefix in ("", "spade_", "oasis_")
+    for name, entry in json.loads((REFERENCE / f"{prefix}state_dict_keys.json").read_text()).items()
+    if "keys" in entry
+}
+FULL_SIZE["SPADE_G_vae"] = FULL_SIZE["SPADE_G_coco"] | FULL_SIZE.pop("SPADE_G_vae_head_only")
 SPADE_START = {
     "head_0.conv_0.weight_orig": torch.zeros(32, 32, 3, 3),
     "head_0.norm_0.mlp_shared.0.weight": torch.zeros(4, 5, 3, 3),
@@ -38,6 +45,13 @@ DISCRIMINATORS = [
     "pix2pixhd_discriminator_2_no_features",
     "pix2pix_patchgan_batch",
     "pix2pix_patchgan_instance",
+]
+OF_SPADE = [
+    "spade_generator_instance",
+    "spade_generator_most",
+    "spade_generator_vae",
+    "spade_discriminator",
+    "spade_encoder",
 ]
 
 
@@ -79,7 +93,7 @@ def test_discriminators_compute_what_the_originals_compute(reference: dict[str, 
 
 @pytest.mark.parametrize("name", FULL_SIZE)
 def test_full_size_networks_are_exported_with_the_originals_names_and_shapes(name: str) -> None:
-    shapes = {key: tuple(shape) for key, shape in FULL_SIZE[name]["keys"].items()}
+    shapes = {key: tuple(shape) for key, shape in FULL_SIZE[name].items()}
     with torch.device("meta"):
         weights = {
             key: torch.empty(shape, dtype=torch.int64 if "tracked" in key else torch.float32)
@@ -91,11 +105,12 @@ def test_full_size_networks_are_exported_with_the_originals_names_and_shapes(nam
     assert {key: tuple(value.shape) for key, value in back.items()} == shapes
 
 
-@pytest.mark.parametrize("name", [*CASES, *DISCRIMINATORS, "pix2pixhd_encoder"])
+@pytest.mark.parametrize("name", [*CASES, *DISCRIMINATORS, "pix2pixhd_encoder", *OF_SPADE])
 def test_an_exported_network_is_imported_with_the_same_weights(reference: dict[str, Any], name: str) -> None:
-    found = imported(reference[name])
+    weights = weights_of(reference, name)
+    found = import_original(weights)
     back = export_original(found.network, found.scheme, biases_before_norms=found.has_biases_before_norms)
-    assert back.keys() == reference[name]["state_dict"].keys()
+    assert back.keys() == weights.keys()
     again = import_original(back).network.state_dict()
     torch.testing.assert_close(again, found.network.state_dict(), rtol=0, atol=0, check_dtype=False)
 

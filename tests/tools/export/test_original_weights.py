@@ -3,23 +3,31 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
-from inference.load import load_generator, load_network
+import train
+from configs.build import build_discriminator, build_generator
+from configs.load import load_config
+from inference.load import load_network
 from models.originals.format import OriginalWeightsError
 from models.originals.weights import import_original
-from tests.runs import OASIS, untrained_run
+from tests.runs import OASIS, SPADE
 from tools.export import __main__ as export
+from tools.export.original_weights import choose_family, write_original
 
 AS_LARGE = ["discriminator.base_channels=64", *(f"data.synthetic.{side}=64" for side in ("height", "width"))]
+SIZES = ["generator.n_upsamplings=5", "generator.hidden_channels=128", "generator.base_channels=1"]
 
 
-def exported(config: Path, *settings: str, family: str | None = None) -> dict[str, torch.Tensor]:
-    run_folder = untrained_run(config, *settings)
-    (run_folder / "latest_net_G.pth").unlink(missing_ok=True)
-    arguments = ["--checkpoint", str(run_folder), "--format", "original"]
-    export.main([*arguments, *(["--family", family] if family else [])])
-    assert str(config.parent).encode() not in (run_folder / "latest_net_G.pth").read_bytes()
-    return dict(torch.load(run_folder / "latest_net_G.pth", weights_only=True))
+def written(network: nn.Module, folder: Path, family: str | None = None) -> dict[str, torch.Tensor]:
+    """Return what is in the file of an untrained network."""
+    file = folder / "latest_net_G.pth"
+    write_original(network, file, choose_family(network, family))
+    return dict(torch.load(file, weights_only=True))
+
+
+def generator(config: Path, *settings: str) -> nn.Module:
+    return build_generator(load_config(config, settings)).eval()
 
 
 @pytest.mark.parametrize(
@@ -32,34 +40,64 @@ def exported(config: Path, *settings: str, family: str | None = None) -> dict[st
     ids=lambda settings: settings[0],
 )
 def test_an_exported_generator_computes_the_same_when_it_is_read_again(tiny_config: Path, settings: list[str]) -> None:
-    weights = exported(tiny_config, *settings)
-    (checkpoint,) = (tiny_config.parent / "runs" / "tiny").glob("checkpoint-*.pt")
-    ours, theirs = load_generator(checkpoint).generator.eval(), import_original(weights).network.eval()
+    ours = generator(tiny_config, *settings)
+    theirs = import_original(written(ours, tiny_config.parent)).network.eval()
     source = torch.randn(1, 13, 64, 64)
     assert torch.equal(ours(source), theirs(source))
 
 
-def test_biases_before_norms_are_the_familys(tiny_config: Path) -> None:
-    norm = "generator.norm=batch"
-    weights = exported(tiny_config, norm)
-    assert torch.equal(weights["model.1.bias"], torch.zeros(4))
-    assert "model.1.bias" not in exported(tiny_config, norm, family="pix2pix")
-    assert "model.1.bias" not in exported(tiny_config, norm, "generator.dropout=true")
+def test_biases_before_norms_are_the_familys(tiny_config: Path, tmp_path: Path) -> None:
+    network = generator(tiny_config, "generator.norm=batch")
+    assert torch.equal(written(network, tmp_path)["model.1.bias"], torch.zeros(4))
+    assert "model.1.bias" not in written(network, tmp_path, "pix2pix")
+    of_pix2pix = generator(tiny_config, "generator.norm=batch", "generator.dropout=true")
+    assert "model.1.bias" not in written(of_pix2pix, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("setting", "message"),
+    ("settings", "family", "message"),
     [
-        ("generator.spectral_norm=true", "no such network: spectral_norm"),
-        ("generator.upsample=residual", "no such network: upsample"),
-        ("generator.upsample=nearest", "no such network: upsample"),
-        ("generator.padding=reflect", "no such network: padding=reflect"),
-        ("generator.dropout=true", "--family pix2pixHD has no such generator, only pix2pix"),
+        (["generator.spectral_norm=true"], "pix2pixHD", "pix2pixHD has no such network: spectral_norm"),
+        (["generator.upsample=residual"], "pix2pixHD", "no such network: upsample"),
+        (["generator.upsample=nearest"], "pix2pixHD", "no such network: upsample"),
+        (["generator.padding=reflect"], "pix2pixHD", "no such network: padding=reflect"),
+        (["generator.dropout=true"], "pix2pixHD", "--family pix2pixHD has no such generator, only pix2pix"),
+        (
+            [*SPADE, *SIZES, "generator.spectral_norm=false"],
+            None,
+            "^SPADE has .*: no spectral_norm; --format",
+        ),
+        ([*SPADE], None, "^SPADE has no such network: n_upsamplings below 5; --format safetensors, onnx and pt2 take"),
+        (
+            [*SPADE, *SIZES, "generator.noise_channels=1"],
+            None,
+            "^SPADE has .*: noise_channels; --format",
+        ),
+        (
+            [*OASIS, *SIZES, "generator.hidden_channels=8"],
+            None,
+            "^OASIS has .*: hidden_channels other than 128; ",
+        ),
+        (
+            [*OASIS, *SIZES, "generator.n_upsamplings=3"],
+            None,
+            "^OASIS has .*: n_upsamplings below 5; --format",
+        ),
+        ([*OASIS, *SIZES, "data.target_channels=1"], None, "^OASIS has no such network: a grey target; --format"),
     ],
 )
-def test_what_the_originals_do_not_have_is_refused(tiny_config: Path, setting: str, message: str) -> None:
+def test_what_the_originals_do_not_have_is_refused(
+    tiny_config: Path, settings: list[str], family: str | None, message: str
+) -> None:
     with pytest.raises(OriginalWeightsError, match=message):
-        exported(tiny_config, setting, family="pix2pixHD")
+        choose_family(generator(tiny_config, *settings), family)
+
+
+def exported(config: Path) -> None:
+    train.main(["--config", str(config), "train.max_steps=1"])
+    run_folder = config.parent / "runs" / "tiny"
+    export.main(["--checkpoint", str(run_folder), "--format", "original"])
+    assert str(config.parent).encode() not in (run_folder / "latest_net_G.pth").read_bytes()
 
 
 def test_nothing_is_overwritten(tiny_config: Path) -> None:
@@ -95,7 +133,8 @@ THEIR_DISCRIMINATORS = {
 
 @pytest.mark.parametrize("family", THEIR_DISCRIMINATORS)
 def test_a_discriminator_is_written_and_read_again(tiny_config: Path, family: str) -> None:
-    folder = untrained_run(tiny_config, *THEIR_DISCRIMINATORS[family])
+    train.main(["--config", str(tiny_config), "train.max_steps=1", *THEIR_DISCRIMINATORS[family]])
+    folder = tiny_config.parent / "runs" / "tiny"
     arguments = ["--checkpoint", str(folder), "--format", "original", "--network", "discriminator"]
     export.main([*arguments, "--family", family.split(",")[0]])
     (checkpoint,) = folder.glob("checkpoint-*.pt")
@@ -118,7 +157,6 @@ def test_a_discriminator_is_written_and_read_again(tiny_config: Path, family: st
 def test_a_discriminator_that_the_originals_do_not_have_is_refused(
     tiny_config: Path, settings: list[str], message: str
 ) -> None:
-    run_folder = untrained_run(tiny_config, "discriminator.n_scales=2", *settings)
-    arguments = ["--checkpoint", str(run_folder), "--format", "original"]
+    discriminator = build_discriminator(load_config(tiny_config, ["discriminator.n_scales=2", *settings]))
     with pytest.raises(OriginalWeightsError, match=message):
-        export.main([*arguments, "--network", "discriminator", "--family", "SPADE"])
+        choose_family(discriminator, "SPADE")
