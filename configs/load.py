@@ -116,7 +116,7 @@ def _parse_override(override: str, where: str) -> dict[str, object]:
         if override.endswith((".yaml", ".yml")):
             raise ConfigError(f"{where}: write --config {override}")
         raise ConfigError(f"{where}: write section.key=value without spaces, for instance run.seed=1")
-    if (key == SOURCE_FOLDER or _TYPES.get(key) in _TEXTS) and value != "null":
+    if (key == SOURCE_FOLDER or key in REMOVED or _TYPES.get(key) in _TEXTS) and value != "null":
         return {key: value}  # as typed
     return {key: parse_yaml(value, where)}
 
