@@ -53,7 +53,7 @@ AVERAGE = ["train.ema_decay=0.98"]  # the recipes' 0.999 is longer than these ru
 # learning rates: 2.5 times the recipe's, because the runs are short
 PIX2PIXHD_RATES = ["optimizer.learning_rate=5.0e-4"]
 # OASIS's own rates, and initial weights with which batches of one do not make its discriminator collapse
-OASIS = ["generator.init=kaiming", "discriminator.init=kaiming"]
+OASIS = ["init.distribution=kaiming"]
 TTUR = ["optimizer.learning_rate=2.5e-4", "optimizer.discriminator_learning_rate=1.0e-3"]
 N_SHOWN = 3
 JUDGED_SEED = 1000  # of the house fronts that the judge is trained on, not those of a run

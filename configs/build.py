@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from configs.class_weights import class_weights
 from configs.image_sides import check_sizes, image_sides
 from configs.label_maps import class_table
-from configs.schema import Config, DataConfig, DiscriminatorConfig, GeneratorConfig
+from configs.schema import Config, DataConfig, InitConfig
 from configs.stored_images import EIGHT_BITS, stored_forms, value_ranges
 from data import LAYOUTS, data_set_folder
 from data.conditioning import Conditioning
@@ -243,7 +243,7 @@ def build_generator(config: Config, direction: str | None = None) -> nn.Module:
     style = {f"style_{name}": value for name, value in vars(config.style).items()}
     values = vars(settings) | style | images
     generator = maker(**channels, **accepted(maker, values))
-    _draw_weights(generator, settings)
+    _draw_weights(generator, config)
     network: nn.Module = generator
     if config.has_encoder:
         network = FeatureConditionedGenerator(generator, _build_encoder(config))
@@ -263,7 +263,7 @@ def _build_encoder(config: Config) -> FeatureEncoder:
         n_downsamplings=features.n_downsamplings,
         norm=settings.norm,
     )
-    initialize(encoder, settings.init, settings.init_gain)
+    initialize(encoder, config.init.distribution, config.init.gain)
     return encoder
 
 
@@ -274,13 +274,14 @@ def _build_style_encoder(config: Config) -> StyleEncoder:
         style_channels=config.style.channels,
         base_channels=settings.base_channels,
     )
-    _draw_weights(encoder, settings)
+    _draw_weights(encoder, config)
     return encoder
 
 
-def _draw_weights(network: nn.Module, settings: GeneratorConfig) -> None:
+def _draw_weights(network: nn.Module, config: Config) -> None:
     """Draw the initial weights of a network and add spectral norm as the settings want it, in place."""
-    _initialize(network, settings, as_spade=settings.name == "spade", is_normed=settings.spectral_norm)
+    settings = config.generator
+    _initialize(network, config.init, as_spade=settings.name == "spade", is_normed=settings.spectral_norm)
     if settings.spectral_norm:
         add_spectral_norm(network, iteration=settings.spectral_iteration)
 
@@ -293,24 +294,22 @@ def build_discriminator(config: Config) -> nn.Module:
     values = vars(settings) | channels | {"n_classes": number_of_classes(config.data)}
     discriminator = maker(**accepted(maker, values))
     is_oasis = settings.name == "segmentation"  # which draws weights before its network is moved
-    _initialize(discriminator, settings, as_spade=settings.spectral_norm == "inner", is_normed=not is_oasis)
+    _initialize(discriminator, config.init, as_spade=settings.spectral_norm == "inner", is_normed=not is_oasis)
     if settings.spectral_norm != "none":
         is_all = settings.spectral_norm == "all"
         add_spectral_norm(discriminator, outer=is_all, iteration=settings.spectral_iteration)
     return discriminator
 
 
-def _initialize(
-    network: nn.Module, settings: GeneratorConfig | DiscriminatorConfig, *, as_spade: bool, is_normed: bool
-) -> None:
+def _initialize(network: nn.Module, init: InitConfig, *, as_spade: bool, is_normed: bool) -> None:
     """Draw the initial weights.
 
-    SPADE draws them by init=xavier after it has moved the network to the GPU, and thereby misses the convolutions under
+    SPADE draws them by xavier after it has moved the network to the GPU, and thereby misses the convolutions under
     spectral norm: they keep torch's, with which a step changes them by 2 % instead of half. Biases start at 0.
     """
-    as_spade = as_spade and settings.init == "xavier"
+    as_spade = as_spade and init.distribution == "xavier"
     spared = normed_convolutions(network, outer=False) if as_spade and is_normed else []
-    initialize(network, settings.init, settings.init_gain, spared=spared, zero_biases=as_spade)
+    initialize(network, init.distribution, init.gain, spared=spared, zero_biases=as_spade)
 
 
 def build_generator_objective(config: Config, device: torch.device) -> GeneratorObjective:

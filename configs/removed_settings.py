@@ -20,12 +20,17 @@ class Removed:
 
 
 _FROM_CACHE = "is read from torch's cache, TORCH_HOME/hub/checkpoints; copy the file there by that name"
+_OF_ALL = "holds for all networks"
 REMOVED = {
     "data.cache_gib": Removed((16.0,), "a cache leaves a tenth of its disk free, or half of the shared memory"),
     "data.feature_folder": Removed(
         ("{split}_feat",), "maps of features lie in {split}_feat of data.root, which may be a link"
     ),
     "data.prefetch": Removed((2,), "each of data.workers has 2 batches ready"),
+    "discriminator.init": Removed(("normal",), f"init.distribution {_OF_ALL}"),
+    "discriminator.init_gain": Removed((0.02,), f"init.gain {_OF_ALL}"),
+    "generator.init": Removed(("normal",), f"init.distribution {_OF_ALL}"),
+    "generator.init_gain": Removed((0.02,), f"init.gain {_OF_ALL}"),
     "log.gradient_norms": Removed((False,), "optimizer.max_gradient_norm reports norms; 1e9 does not clip them"),
     "log.histograms": Removed((False,), "distributions of weights are no longer shown"),
     "loss.vgg_weights": Removed((None, "null"), f"vgg19-dcbb9e9d.pth {_FROM_CACHE}"),

@@ -29,6 +29,8 @@ def unused_settings(config: Config) -> list[str]:
     if config.loss.gan_mode != "segmentation":
         unused += ["loss.class_balance", "loss.labelmix"]
     unused += _unused_of_features(config.features)
+    has_batch_norm = "batch" in (config.generator.norm, config.discriminator.norm)  # whose weights have the gain too
+    unused += ["init.gain"] if config.init.distribution == "kaiming" and not has_batch_norm else []
     unused += [] if config.style.channels else ["style.height", "style.width", "loss.kl_divergence"]
     unused += [] if config.augmentation.policy else ["augmentation.probability", "augmentation.target"]
     unused += ["augmentation.probability"] if config.augmentation.target is not None else []
@@ -87,8 +89,4 @@ def _unused_of_networks(generator: GeneratorConfig, discriminator: Discriminator
     unused += [f"generator.{name}" for name in without_effect(**accepted(without_effect, vars(generator)))]
     unused += [] if generator.spectral_norm else ["generator.spectral_iteration"]
     unused += [] if discriminator.spectral_norm != "none" else ["discriminator.spectral_iteration"]
-    if generator.init == "kaiming" and generator.norm == "instance":  # batch norm's weights are drawn with the gain too
-        unused += ["generator.init_gain"]
-    if discriminator.init == "kaiming" and discriminator.norm == "instance":
-        unused += ["discriminator.init_gain"]
     return unused

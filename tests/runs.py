@@ -21,8 +21,8 @@ from tests.conftest import write_tiny_config
 from utils.checkpoint import load_checkpoint, save_checkpoint
 from utils.checkpoint_folder import LoadedCheckpoint, checkpoint_path
 
-SPADE = ["generator.name=spade", "generator.n_upsamplings=3", "generator.hidden_channels=8", "generator.init=xavier"]
-SPADE += ["generator.spectral_norm=true", "discriminator.spectral_norm=inner", "discriminator.init=xavier"]
+SPADE = ["generator.name=spade", "generator.n_upsamplings=3", "generator.hidden_channels=8", "init.distribution=xavier"]
+SPADE += ["generator.spectral_norm=true", "discriminator.spectral_norm=inner"]
 OASIS = [*SPADE, "generator.n_middle_blocks=1", "generator.noise_channels=4", "discriminator.name=segmentation"]
 OASIS += [
     "discriminator.n_downsamplings=3",

@@ -111,7 +111,7 @@ def check_same_networks(saved: Config, wanted: Config, path: Path) -> None:
     """Raise CheckpointError where a checkpoint's networks have another form; log other changed settings."""
     changes = config_differences(saved, wanted)
     for key, (old, new) in changes.items():
-        if key.startswith(("method.", "generator.", "discriminator.", "features.", "style.")) and ".init" not in key:
+        if key.startswith(("method.", "generator.", "discriminator.", "features.", "style.")):
             raise CheckpointError(
                 f"{path} was trained with {key}={old}, now it is {new}: set it back, or start a new run with "
                 "--resume never or another run.name"

@@ -60,11 +60,6 @@ class GeneratorConfig:
     layers, but for the first and the last."""
     spectral_iteration: Literal["u_first", "v_first"] = "u_first"
     """Order within a step of spectral norm's power iteration; v_first is that of SPADE's training."""
-    init: Literal["normal", "xavier", "kaiming", "orthogonal"] = "normal"
-    """Distribution of the initial convolution weights. xavier with spade: as in SPADE, convolutions under spectral norm
-    keep torch's, and biases are 0."""
-    init_gain: float = 0.02
-    """Scale of the initial weights: standard deviation of normal and of batch norm's, gain of xavier and orthogonal."""
 
     def __post_init__(self) -> None:
         halvings = {"n_downsamplings": self.n_downsamplings, "n_enhancers": self.n_enhancers}
@@ -72,7 +67,7 @@ class GeneratorConfig:
         require_at_least(1, "generator", base_channels=self.base_channels)
         require_between(1, MOST_HALVINGS, "generator", **halvings)
         require_between(0, MOST_LAYERS, "generator", **blocks)
-        require_at_least(0, "generator", init_gain=self.init_gain, noise_channels=self.noise_channels)
+        require_at_least(0, "generator", noise_channels=self.noise_channels)
         require_at_least(1, "generator", hidden_channels=self.hidden_channels)
         require_between(2, MOST_UPSAMPLINGS, "generator", n_upsamplings=self.n_upsamplings)
         require_between(1, 2, "generator", n_middle_blocks=self.n_middle_blocks)
@@ -129,18 +124,12 @@ class DiscriminatorConfig:
     """As for the generator."""
     norm: Literal["instance", "batch"] = "instance"
     """Normalisation layer."""
-    init: Literal["normal", "xavier", "kaiming", "orthogonal"] = "normal"
-    """Distribution of the initial convolution weights. xavier with spectral_norm=inner: as for spade's generator; with
-    segmentation, as in OASIS, no convolution keeps torch's weights."""
-    init_gain: float = 0.02
-    """Scale of the initial weights, as for the generator."""
 
     def __post_init__(self) -> None:
         require_at_least(1, "discriminator", base_channels=self.base_channels, max_channels=self.max_channels)
         require_between(1, MOST_HALVINGS, "discriminator", n_layers=self.n_layers, n_scales=self.n_scales)
         require_between(1, MOST_HALVINGS, "discriminator", n_downsamplings=self.n_downsamplings)
         require_between(1, MOST_LAYERS, "discriminator", padding=self.padding)
-        require_at_least(0, "discriminator", init_gain=self.init_gain)
 
 
 @dataclass(frozen=True)
@@ -187,7 +176,14 @@ class StyleConfig:
 
 @dataclass(frozen=True)
 class InitConfig:
-    """Weights to start a new run from; a run that resumes has its own."""
+    """Weights that a new run starts from: drawn, or those of a file. A run that resumes has its own."""
+
+    distribution: Literal["normal", "xavier", "kaiming", "orthogonal"] = "normal"
+    """Of the convolution weights of all networks. xavier with generator.name=spade, and for the discriminator with
+    spectral_norm=inner: as in SPADE, convolutions under spectral norm keep torch's, and biases are 0; those of a
+    segmentation discriminator are drawn all, as in OASIS."""
+    gain: float = 0.02
+    """Scale of the drawn weights: standard deviation of normal and of batch norm's, gain of xavier and orthogonal."""
 
     generator: str | None = None
     """Checkpoint, run folder, or weight file of pix2pixHD, pix2pix, SPADE or OASIS. Weights that have a place in
@@ -196,3 +192,6 @@ class InitConfig:
     """The same for the discriminator; one with fewer scales keeps its resolutions."""
     encoder: str | None = None
     """Weight file of pix2pixHD's feature encoder or SPADE's style encoder, which the originals keep apart."""
+
+    def __post_init__(self) -> None:
+        require_at_least(0, "init", gain=self.gain)

@@ -148,8 +148,8 @@ def test_null_unsets_a_text_and_an_empty_section_changes_nothing(tmp_path: Path)
 
 def test_only_changed_settings_without_effect_are_listed(tmp_path: Path) -> None:
     assert unused_settings(Config()) == []
-    config = load(tmp_path, "data: {crop_width: 256}\ngenerator: {init: kaiming, init_gain: 1}\nloss: {vgg: 0}")
-    assert unused_settings(config) == ["data.crop_width=256", "generator.init_gain=1.0"]
+    config = load(tmp_path, "data: {crop_width: 256}\ninit: {distribution: kaiming, gain: 1}\nloss: {vgg: 0}")
+    assert unused_settings(config) == ["data.crop_width=256", "init.gain=1.0"]
 
 
 def test_a_binary_file_is_refused(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tools.export.file import export_program
 
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "export.md").read_text(encoding="utf-8"), re.DOTALL)
 THREE_LINES, LABELS, BANDS, ONNX, PT2, SAFETENSORS, SAFETENSORS_ELSEWHERE = BLOCKS
-LARGE_WEIGHTS = "generator.init_gain=0.3"  # or every translation is grey, and agreement means nothing
+LARGE_WEIGHTS = "init.gain=0.3"  # or every translation is grey, and agreement means nothing
 ROTATED = 6  # EXIF's orientation of a camera on its side
 
 

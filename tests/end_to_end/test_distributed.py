@@ -60,7 +60,7 @@ def test_torchrun_runs_the_program_in_two_processes(tiny_config: Path) -> None:
         [
             [],
             # with the default gain the activations are so small that the norms turn rounding noise into gradients
-            [*SPADE, "generator.init_gain=0.1", "train.activation_checkpointing=true"],
+            [*SPADE, "init.gain=0.1", "train.activation_checkpointing=true"],
         ],
         [
             ["train.retain_graph=false", "train.accumulation_steps=2"],

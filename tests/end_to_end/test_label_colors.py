@@ -45,7 +45,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file.write_text(FILE)
     config = write_tiny_config(folder)
     settings = ["data.layout=paired_folders", f"data.root={folder / 'pairs'}", f"data.label_colors={file}"]
-    settings += [*CROP, *INSTANCES, "checkpoint.every_steps=2", "checkpoint.keep=0", "generator.init_gain=0.3"]
+    settings += [*CROP, *INSTANCES, "checkpoint.every_steps=2", "checkpoint.keep=0", "init.gain=0.3"]
     run(config, *settings, "run.name=whole")
     run(config, *settings, "train.max_steps=2")
     run(config, *settings)

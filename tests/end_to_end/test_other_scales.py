@@ -34,7 +34,7 @@ from utils.errors import ConfigError
 SCALE = 4
 DATA = ["data.layout=paired_folders", "data.instance_edges=false", "data.preprocess=crop"]
 DATA += ["data.crop_width=16", "data.crop_height=16", "train.batch_size=2"]
-NETWORK = ["generator.scale=4", "generator.upsample=nearest", "generator.init_gain=0.3"]
+NETWORK = ["generator.scale=4", "generator.upsample=nearest", "init.gain=0.3"]
 
 
 def write_pairs(root: Path, scale: float = SCALE) -> None:
@@ -287,7 +287,7 @@ def written(tiny_config: Path, *settings: str) -> Path:
 
 def test_bands_become_a_larger_float_tiff_at_its_place(tiny_config: Path) -> None:
     tifffile()
-    settings = ("generator.output=linear", "data.target_range=[0,0.5]", "generator.init_gain=0.5")
+    settings = ("generator.output=linear", "data.target_range=[0,0.5]", "init.gain=0.5")
     folder = written(tiny_config, *settings)
     form = StoredForm(1, "data.target_channels", is_8_bit=False)
     made = read_stored(folder / "5.tif", form)

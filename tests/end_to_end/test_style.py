@@ -28,8 +28,8 @@ from tests.videos import write_video
 from utils.checkpoint import CheckpointError
 from utils.errors import ConfigError
 
-LIVELY = [*STYLE, "generator.init=kaiming", "train.max_steps=2"]
-NOISE = [*SPADE, "generator.noise_channels=4", "generator.init=kaiming", "train.max_steps=2"]
+LIVELY = [*STYLE, "init.distribution=kaiming", "train.max_steps=2"]
+NOISE = [*SPADE, "generator.noise_channels=4", "init.distribution=kaiming", "train.max_steps=2"]
 
 
 def pictures(folder: Path) -> list[torch.Tensor]:
@@ -210,7 +210,7 @@ def test_a_compiled_generator_draws_the_same_styles(tiny_config: Path, monkeypat
 @pytest.mark.parametrize("kind", with_slow(["safetensors"], ["pt2"]))
 def test_an_export_has_the_style_of_an_image(tiny_config: Path, tmp_path: Path, kind: str) -> None:
     """A program holds one style; weights hold the encoder."""
-    run(tiny_config, *LIVELY, "generator.init_gain=0.3")
+    run(tiny_config, *LIVELY, "init.gain=0.3")
     folder, style = tiny_config.parent / "runs" / "tiny", photo(tmp_path / "style.png", seed=1)
     labels = np.arange(32 * 32).reshape(32, 32) % 12
     save_image(tmp_path / "in" / "a.png", labels.astype(np.uint8))

@@ -66,7 +66,7 @@ def test_normed_convolutions_keep_torchs_initial_weights(tiny_config: Path, netw
 
 
 def test_other_networks_are_initialised_in_every_layer(tiny_config: Path) -> None:
-    config = load_config(tiny_config, ["generator.init=xavier", "generator.spectral_norm=true"])
+    config = load_config(tiny_config, ["init.distribution=xavier", "generator.spectral_norm=true"])
     network = build_generator(config)
     original = network.get_parameter("blocks.0.body.1.parametrizations.weight.original")
     assert original.std().item() < 0.01

@@ -90,7 +90,7 @@ def test_photographs_of_one_colour_are_translated_as_by_test_py(of_photos: Path,
 @pytest.mark.parametrize("settings", with_slow([SPADE], [STYLE]), ids=["spade", "style"])
 def test_spade_generators_translate(tmp_path: Path, settings: list[str]) -> None:
     torch.manual_seed(0)
-    config = load_config(write_tiny_config(tmp_path), [*settings, "generator.init=kaiming"])
+    config = load_config(write_tiny_config(tmp_path), [*settings, "init.distribution=kaiming"])
     loaded = LoadedGenerator(tmp_path / "checkpoint.pt", config, None, build.build_generator(config))
     export_program(loaded, tmp_path / "generator.onnx", "onnx", "float32", as_images=True)
     example = make_example(loaded, 2, 24, 32, as_images=True)

@@ -101,7 +101,7 @@ SOUND: dict[str, tuple[str | bytes, str]] = {
     "octal": ("run: {name: 010, seed: 010}", r"name: '?010'?\n.*seed: 10\n"),
     "name like a number": ("run: {name: 1e3}", r"name: '1e3'\n"),
     "anchors and merge keys": (
-        "generator: &n {norm: batch, init: xavier}\ndiscriminator: {<<: *n, n_layers: 4}",
+        "generator: &n {norm: batch, base_channels: 8}\ndiscriminator: {<<: *n, n_layers: 4}",
         r"discriminator:.*n_layers: 4\n.*norm: batch\n",
     ),
     "section without keys": ("run:\ndata:\n", r"name: unnamed"),

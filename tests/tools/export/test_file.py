@@ -30,7 +30,7 @@ from utils.precision import choose_precision
 def untrained(config: Path, *settings: str) -> LoadedGenerator:
     """Return an untrained generator with weights so large that an error shows in 8 bits."""
     torch.manual_seed(0)
-    resolved = load_config(config, ["generator.init_gain=0.3", *settings])
+    resolved = load_config(config, ["init.gain=0.3", *settings])
     return LoadedGenerator(config.parent / "checkpoint.pt", resolved, 1, build.build_generator(resolved))
 
 
@@ -40,12 +40,12 @@ KINDS = [
     ["data.target_channels=1", "generator.upsample=bilinear", "generator.padding=reflect"],
     ["generator.name=local", "data.synthetic.width=64"],
     ["generator.name=unet", "generator.n_downsamplings=5", "generator.norm=batch", "generator.dropout=true"],
-    ["generator.upsample=residual", "generator.spectral_norm=true", "generator.init_gain=1"],
+    ["generator.upsample=residual", "generator.spectral_norm=true", "init.gain=1"],
     ["features.n_channels=2", "features.base_channels=4", "features.n_downsamplings=2"],
     ["data.layout=side_by_side", "data.root=.", "data.instance_edges=false", "data.source_channels=1"],
     [*SPADE, "generator.noise_channels=2"],
-    [*STYLE, "generator.init=kaiming"],
-    ["data.layout=paired_folders", "data.root=.", *SPADE, "generator.init=kaiming", "generator.norm=batch"],
+    [*STYLE, "init.distribution=kaiming"],
+    ["data.layout=paired_folders", "data.root=.", *SPADE, "init.distribution=kaiming", "generator.norm=batch"],
 ]
 
 
@@ -133,7 +133,7 @@ def test_more_than_255_classes_are_int32(tiny_config: Path) -> None:
 def test_a_low_dtype_halves_the_weights_and_keeps_inputs_and_outputs(
     tiny_config: Path, kind: Literal["pt2", "onnx"], dtype: Literal["float16", "bfloat16"], n_bytes: int
 ) -> None:
-    loaded = untrained(tiny_config, "generator.base_channels=16", "generator.init_gain=0.02")
+    loaded = untrained(tiny_config, "generator.base_channels=16", "init.gain=0.02")
     file = tiny_config.parent / f"generator.{kind}"
     export_program(loaded, file, kind, dtype, as_images=False)
     n_weights = sum(weight.numel() for weight in loaded.generator.parameters())

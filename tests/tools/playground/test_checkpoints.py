@@ -30,7 +30,7 @@ def picture(answer: tuple[int, bytes]) -> np.ndarray:
 
 @pytest.mark.parametrize("tile", [(), ("--tile", "32")], ids=["at once", "tiles"])
 def test_features_are_drawn_from_clusters_by_the_seed(tiny_config: Path, tile: tuple[str, ...]) -> None:
-    run_folder = untrained_run(tiny_config, *FEATURES, "generator.init_gain=0.3")
+    run_folder = untrained_run(tiny_config, *FEATURES, "init.gain=0.3")
     message = r"Create clusters to draw them from with python -m tools.cluster_features"
     with pytest.raises(ConfigError, match=message), serving("--checkpoint", str(run_folder)):
         pass
@@ -49,7 +49,7 @@ def test_ignored_pixels_and_many_classes(
     tiny_config: Path, label_data_set: Path, n_classes: int, ignore_id: int
 ) -> None:
     data = ["data.layout=paired_folders", f"data.root={label_data_set}", f"data.n_classes={n_classes}"]
-    run_folder = untrained_run(tiny_config, *data, f"data.ignore_id={ignore_id}", "generator.init_gain=0.3")
+    run_folder = untrained_run(tiny_config, *data, f"data.ignore_id={ignore_id}", "init.gain=0.3")
     command = ("--checkpoint", str(run_folder), "--opt-level", "O0")
     labels, instances = maps(n_classes)
     labels[3:9, 4:20] = ignore_id

@@ -63,7 +63,7 @@ def test_photographs_are_translated(tiny_config: Path) -> None:
 
 
 def test_a_seed_is_the_seed_of_test_py(tiny_config: Path) -> None:
-    size = ("data.synthetic.height=64", "data.synthetic.width=64", "generator.init_gain=0.3")
+    size = ("data.synthetic.height=64", "data.synthetic.width=64", "init.gain=0.3")
     unet = ("generator.name=unet", "generator.dropout=true", "generator.n_downsamplings=6")
     run_folder = untrained_run(tiny_config, *size, *unet)
     labels, instances = drawing(np.random.default_rng(0), 64, 64)

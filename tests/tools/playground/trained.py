@@ -16,7 +16,7 @@ from tests.tools.playground.serving import serving
 N_CLASSES = 12  # of the synthetic facades
 SIZE = 64
 COLORS = np.array([[70, 130, 180], [128, 64, 128], [0, 0, 0], [9, 9, 9]], np.uint8)  # the last two are ignored
-STRONG = "generator.init_gain=0.3"  # or every translation is grey, and a stroke changes nothing
+STRONG = "init.gain=0.3"  # or every translation is grey, and a stroke changes nothing
 
 
 class Trained(NamedTuple):
