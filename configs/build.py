@@ -290,7 +290,8 @@ def build_discriminator(config: Config) -> nn.Module:
     """Return the discriminator; weights come from torch's global random generator."""
     settings = config.discriminator
     maker = DISCRIMINATORS[settings.name]
-    channels = {"source_channels": build_conditioning(config).channels, "image_channels": config.data.target_channels}
+    source_channels = build_conditioning(config).channels if config.method.discriminates_pairs else 0
+    channels = {"source_channels": source_channels, "image_channels": config.data.target_channels}
     values = vars(settings) | channels | {"n_classes": number_of_classes(config.data)}
     discriminator = maker(**accepted(maker, values))
     is_oasis = settings.name == "segmentation"  # which draws weights before its network is moved

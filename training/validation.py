@@ -26,7 +26,7 @@ class Validation:
     """Translates `samples` and shows the results in TensorBoard and on the page web/index.html of the run's folder.
 
     split: that of the samples. n_shown: how many samples are shown; the others are only measured.
-    logits: computes the discriminator's mean output for the samples and their targets.
+    logits: computes the discriminator's mean output for the samples and their targets, where it sees pairs.
     activations: the name of a module of the generator whose output is shown too, or None.
     is_of_average: whether the generator is a moving average, to whose weights the vectors of spectral norm, copied from
         the trained network, do not belong.
@@ -36,7 +36,7 @@ class Validation:
     samples: list[Sample]
     predictor: Predictor
     evaluator: Evaluator
-    logits: ValidationLogits
+    logits: ValidationLogits | None
     n_shown: int
     activations: str | None = None
     is_of_average: bool = False
@@ -67,7 +67,8 @@ class Validation:
         if log.page:
             log.page.write()
         summary = self.evaluator.summarize(measured)
-        log.report_validation(step, summary, self.logits.mean(self.samples, step), self.split)
+        logits = self.logits.mean(self.samples, step) if self.logits else None
+        log.report_validation(step, summary, logits, self.split)
         return summary.figures
 
     def digest(self, figure: str) -> str:

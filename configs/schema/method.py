@@ -1,7 +1,7 @@
 """Section `method`, and what each method declares of the other settings."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Literal
 
 from configs.schema.checks import require
@@ -48,11 +48,13 @@ class MethodDeclaration:
     translators: names of the networks that translate, by direction, the default one first.
     sections: of settings that belong to this method; other methods refuse them.
     refusals: of settings that other methods have.
+    discriminates_pairs: whether discriminators see the source beside the image.
     """
 
     translators: Mapping[str, str]
     sections: tuple[str, ...] = ()
-    refusals: tuple[Refusal, ...] = field(default=())
+    refusals: tuple[Refusal, ...] = ()
+    discriminates_pairs: bool = True
 
 
 METHODS: dict[str, MethodDeclaration] = {"paired": MethodDeclaration(translators={"AtoB": "generator"})}
@@ -65,6 +67,11 @@ class MethodConfig:
 
     name: Literal["paired"] = "paired"
     """paired: from pairs, with a generator and a discriminator that sees both sides (pix2pixHD, SPADE, OASIS)."""
+
+    @property
+    def discriminates_pairs(self) -> bool:
+        """Whether discriminators see the source beside the image."""
+        return METHODS[self.name].discriminates_pairs
 
     @property
     def translators(self) -> Mapping[str, str]:

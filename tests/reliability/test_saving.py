@@ -16,7 +16,7 @@ from tests import processes
 from tests.reliability.faults import Fault, kill_at, replacement, strike_at
 from tests.runs import assert_equal, checkpoint, run, uninterrupted, without_config
 from training import checkpointing as saving
-from training import launch, sample_page
+from training import run_folder, sample_page
 from utils import checkpoint as checkpoint_module
 from utils import fault_points
 from utils.checkpoint import load_checkpoint, manifest_path
@@ -194,7 +194,7 @@ def test_what_is_written_beside_does_not_end_the_run(
         "records": (Path, "open"),
         "pictures": (sample_page, "write_png"),
         "page": (sample_page, "write_gallery"),
-        "settings": (launch, "config_to_yaml"),
+        "settings": (run_folder, "config_to_yaml"),
     }[what]
 
     original = getattr(owner, name)

@@ -1,8 +1,7 @@
-"""The command that is printed at the end of a training runs as printed."""
+"""The jobs of train.py, and the command that is printed at the end of a training."""
 
 import re
 import shlex
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,11 @@ import pytest
 from configs.load import load_config
 from tests.conftest import save_image
 from tests.runs import run, translate, translation_script
+from training import launch
 from training.launch import translation_command
+from training.resume import ResumeOptions
+from training.run_folder import STATE_FILE
+from utils.errors import Interrupted
 
 
 @pytest.mark.parametrize(
@@ -21,33 +24,57 @@ from training.launch import translation_command
         (["val"], [], ["--split", "val"]),
         (["dev"], ["data.validation_split=dev"], ["--split", "dev"]),
         (["dev"], ["data.test_split=dev"], []),
+        ([], ["train.validation_share=0.5"], ["--split", "held_back"]),
         ([], [], ["--input", "FOLDER"]),
     ],
     ids=str,
 )
-def test_the_printed_command_names_a_split_that_exists(
-    tiny_config: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    splits: list[str],
-    settings: list[str],
-    options: list[str],
+def test_the_command_names_a_split_that_exists(
+    tiny_config: Path, tmp_path: Path, splits: list[str], settings: list[str], options: list[str]
 ) -> None:
     root = tmp_path / "a set"
     for split in ("train", *splits):
-        save_image(root / split / "x.png", np.random.default_rng(0).integers(0, 256, (32, 64, 3), np.uint8))
-    data = ["data.layout=side_by_side", f"data.root={root}", "data.instance_edges=false", "run.name=a run"]
-    run(tiny_config, *data, "train.max_steps=1", *settings)
+        save_image(root / split / "x.png", np.zeros((2, 4, 3), np.uint8))
+    data = ["data.layout=side_by_side", f"data.root={root}", "data.instance_edges=false"]
+    command = translation_command(load_config(tiny_config, [*data, *settings]), Path("runs/a run"))
+    assert shlex.split(command) == ["python", "test.py", "--checkpoint", "runs/a run", *options]
+
+
+def test_the_printed_command_runs_as_printed(
+    trained_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run(trained_config)
     found = re.search("^finished: python test.py (.*)$", capfd.readouterr().out, re.MULTILINE)
     assert found is not None
-    arguments = shlex.split(found[1])
-    assert arguments == ["--checkpoint", str(tmp_path / "runs" / "a run"), *options]
     translation_script()  # is read from the working directory
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(root / "train", tmp_path / "FOLDER")
-    translate(*arguments)
-    assert len(list((tmp_path / "results").glob("a run/*/x.png"))) == 1
+    translate(*shlex.split(found[1]))
+    assert len(list((tmp_path / "results").glob("tiny/*/*.png"))) > 0
+
+
+@pytest.mark.parametrize("job", ["train", "dry-run", "smoke"])
+def test_each_job_is_done_in_the_processes_of_the_run(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, job: launch.Job
+) -> None:
+    done = []
+    for name in ("train", "dry_run", "smoke"):
+        monkeypatch.setattr(launch, name, lambda config, world, *_, name=name: done.append((name, world.is_main)))
+    launch.launch(load_config(tiny_config, []), ResumeOptions(), job)
+    assert done == [(job.replace("-", "_"), True)]
+    state = tiny_config.parent / "runs" / "tiny" / STATE_FILE
+    assert state.is_file() is (job == "train")
+
+
+def test_a_signal_during_a_smoke_test_names_no_step_that_could_be_continued_from(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object) -> None:
+        raise Interrupted(15, 1)
+
+    monkeypatch.setattr(launch, "smoke", stopped)
+    with pytest.raises(Interrupted) as interrupted:
+        launch.launch(load_config(tiny_config, []), ResumeOptions(), "smoke")
+    assert str(interrupted.value) == str(Interrupted(15))
 
 
 def test_without_its_data_set_and_with_instance_maps_folders_are_named(tiny_config: Path, tmp_path: Path) -> None:

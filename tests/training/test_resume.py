@@ -1,14 +1,23 @@
 """Where a run starts from."""
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
-from training.resume import find_checkpoint_together
-from utils.checkpoint import CheckpointError
+from tests.training.conftest import Build
+from training import resume
+from training.resume import check_same_networks, continues_in, find_checkpoint, find_checkpoint_together, start
+from training.run_state import random_state
+from training.setup import Training
+from utils.checkpoint import CheckpointError, save_checkpoint
+from utils.checkpoint_folder import LoadedCheckpoint, checkpoint_path
 from utils.distributed import World
+from utils.errors import ConfigError
 
 
 class SecondMachine(World):
@@ -21,3 +30,91 @@ class SecondMachine(World):
 def test_a_checkpoint_that_only_one_machine_sees_is_an_error_with_its_remedy(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"run\.root has to be the same folder on all"):
         find_checkpoint_together(tmp_path, "auto", SecondMachine(1, 2, torch.device("cpu")))
+
+
+def save(folder: Path, step: int) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    save_checkpoint(checkpoint_path(folder, step), {"step": step})
+    return checkpoint_path(folder, step)
+
+
+def test_a_run_resumes_from_its_latest_valid_checkpoint_or_from_what_is_named(tmp_path: Path) -> None:
+    first, second = save(tmp_path, 1), save(tmp_path, 2)
+    (damaged := save(tmp_path, 3)).write_bytes(b"half")
+    found = find_checkpoint(tmp_path, "auto")
+    assert found is not None
+    assert (found.path, found.damaged) == (second, [damaged])
+    assert find_checkpoint(tmp_path, "never") is None
+    for named, expected in ((first, first), (tmp_path, second)):
+        found = find_checkpoint(tmp_path / "other", str(named))
+        assert found is not None
+        assert found.path == expected
+    assert find_checkpoint(tmp_path / "other", "auto") is None
+    with pytest.raises(CheckpointError, match="neither a checkpoint nor a run folder"):
+        find_checkpoint(tmp_path, str(tmp_path / "other"))
+
+
+def test_a_run_continues_its_folder_from_its_latest_checkpoint_alone(tmp_path: Path) -> None:
+    first, second = (LoadedCheckpoint(save(tmp_path, step), {}) for step in (1, 2))
+    assert continues_in(tmp_path, "auto", None)
+    assert continues_in(tmp_path, str(second.path), second)
+    assert not continues_in(tmp_path, str(first.path), first)
+    assert not continues_in(tmp_path / "other", str(second.path), second)
+    assert not continues_in(tmp_path, "never", None)
+
+
+def state_of(training: Training) -> dict[str, Any]:
+    save_checkpoint(
+        path := checkpoint_path(training.folder, training.run_state.loop.step),
+        training.run_state.state_dict([random_state(training.world.device)]),
+    )
+    found = find_checkpoint(training.folder, str(path))
+    assert found is not None
+    return found.state
+
+
+def test_a_run_starts_where_its_checkpoint_was_and_the_next_epoch_of_changed_data(build_fake: Build) -> None:
+    training = build_fake()
+    training.folder.mkdir(parents=True)
+    training.run_state.loop.step, training.run_state.loop.batches = 7, 7
+    found = LoadedCheckpoint(checkpoint_path(training.folder, 7), state_of(training))
+    same = build_fake()
+    assert start(same, found, accepts_changed_data=False) == []
+    assert (same.run_state.loop.step, same.run_state.loop.batches, same.checkpoints.saved_step) == (7, 7, 7)
+    with pytest.raises(CheckpointError, match="the train split has changed"):
+        start(build_fake("data.synthetic.train_samples=6"), found, accepts_changed_data=False)
+    other = build_fake("data.synthetic.train_samples=6")
+    start(other, found, accepts_changed_data=True)
+    assert (other.run_state.loop.step, other.run_state.loop.batches) == (7, 12)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["generator.base_channels=5"], "was trained with generator.base_channels=4, now it is 5: set it back, or"),
+        (["data.instance_edges=false"], "networks take other inputs (instance_edges True -> False)"),
+    ],
+)
+def test_other_networks_are_refused(build_fake: Build, settings: list[str], message: str) -> None:
+    with pytest.raises(CheckpointError, match=re.escape(message)):
+        check_same_networks(build_fake().config, build_fake(*settings).config, Path("x.pt"))
+
+
+def load(monkeypatch: pytest.MonkeyPatch, weights: Mapping[str, nn.Module]) -> None:
+    monkeypatch.setattr(resume, "load_from", lambda path, _, kind: (path, weights[kind]))
+
+
+def test_a_new_run_starts_from_the_weights_of_a_role_whatever_its_networks_are_called(
+    build_fake: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = build_fake("init.generator=g.pt", "init.discriminator=d.pt")
+    painter = training.method.networks["painter"].module
+    given = nn.Conv2d(painter.state_dict()["weight"].shape[1], 3, 1)
+    load(monkeypatch, {"generator": given, "discriminator": nn.Sequential(nn.Conv2d(3, 1, 1))})
+    first, second = start(training, None, accepts_changed_data=False)
+    assert first == "init.generator  2 tensors loaded from g.pt into painter; left: none; new: none"
+    assert second.endswith("into critic; left: none; new: 1.weight … 1.bias (2)")
+    assert torch.equal(painter.state_dict()["weight"], given.weight)
+    load(monkeypatch, {"generator": nn.Linear(2, 2)})
+    with pytest.raises(ConfigError, match=r"init\.generator: nothing of g\.pt has a place in this generator"):
+        start(build_fake("init.generator=g.pt"), None, accepts_changed_data=False)

@@ -1,7 +1,9 @@
-"""state.json says how a run ended, so that a script knows whether to start it again."""
+"""The folder of a run: its lock, what it is prepared for, and state.json, by which scripts know how the run ended."""
 
 import json
+import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,11 @@ from data.batch import DataError
 from tests.reliability.faults import PLACES, Fault, replacement
 from tests.runs import run
 from training import launch, run_folder
-from training.run_folder import STATE_FILE, write_state
+from training.loop_state import LoopState
+from training.run_folder import STATE_FILE, RunLockedError, prepare_folder, recorded_state, run_lock, write_state
 from utils.checkpoint import CheckpointError
 from utils.cli import run_entry_point
+from utils.errors import ConfigError, Interrupted
 
 
 def state_of(config: Path) -> dict[str, Any]:
@@ -23,37 +27,65 @@ def state_of(config: Path) -> dict[str, Any]:
     return content
 
 
-def test_a_finished_run(tiny_config: Path) -> None:
-    run(tiny_config)
-    assert state_of(tiny_config) == {"state": "finished", "step": 4, "signal": None, "reason": None}
-    (tiny_config.parent / "runs" / "tiny" / STATE_FILE).unlink()
-    run(tiny_config)  # there is nothing left to train
-    assert state_of(tiny_config)["state"] == "finished"
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (None, {"state": "finished", "signal": None, "reason": None}),
+        (Interrupted(signal.SIGUSR1), {"state": "stopped", "signal": "SIGUSR1", "reason": None}),
+        (RuntimeError("first\nsecond"), {"state": "failed", "signal": None, "reason": "RuntimeError: first"}),
+    ],
+    ids=["finished", "stopped", "failed"],
+)
+@pytest.mark.parametrize("is_built", [True, False])
+def test_how_a_run_ended_and_at_which_step(
+    tmp_path: Path, error: BaseException | None, expected: dict[str, Any], is_built: bool
+) -> None:
+    (tmp_path / "checkpoint-00000002.pt").touch()
+    with suppress(RuntimeError, Interrupted), recorded_state(tmp_path) as record:
+        if is_built:
+            record.loop = LoopState(batches_per_epoch=1, joint_batch_size=1, step=3)
+        if error:
+            raise error
+    assert json.loads((tmp_path / STATE_FILE).read_text()) == {"step": 3 if is_built else 2, **expected}
 
 
-def test_a_stopped_run_names_step_and_signal(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    owner, name = PLACES["forward"]
-    with monkeypatch.context() as context:
-        context.setattr(owner, name, replacement(Fault("forward", "SIGUSR1", call=2), getattr(owner, name)))
-        context.setattr(sys, "argv", ["train.py", "--config", str(tiny_config), "train.max_steps=1000"])
-        assert run_entry_point(train.main) == 138
-    assert state_of(tiny_config) == {"state": "stopped", "step": 2, "signal": "SIGUSR1", "reason": None}
-    run(tiny_config)
-    assert state_of(tiny_config)["state"] == "finished"
+def test_a_failure_before_there_is_a_folder_makes_none_and_a_signal_makes_one(tmp_path: Path) -> None:
+    for error, is_made in ((RuntimeError(), False), (Interrupted(signal.SIGTERM), True)):
+        with suppress(RuntimeError, Interrupted), recorded_state(tmp_path / "run"):
+            raise error
+        assert (tmp_path / "run" / STATE_FILE).is_file() is is_made
 
 
-def test_a_run_that_fails_gives_the_reason(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    owner, name = PLACES["backward"]
-    with monkeypatch.context() as context:
-        context.setattr(owner, name, replacement(Fault("backward", "raise", call=3), getattr(owner, name)))
-        with pytest.raises(RuntimeError, match="a fault of a test"):
-            run(tiny_config)
-    assert state_of(tiny_config) == {
-        "state": "failed",
-        "step": 1,
-        "signal": None,
-        "reason": "RuntimeError: a fault of a test",
-    }
+def test_a_run_in_the_way_is_archived_and_other_files_are_not_moved(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    for number in (1, 2):
+        prepare_folder(folder, [], continues=True)
+        write_state(folder, "finished", number)
+        prepare_folder(folder, [], continues=False)
+        assert json.loads((tmp_path / f"run.{number}" / STATE_FILE).read_text())["step"] == number
+        assert not any(folder.iterdir())
+    (folder / "notes.txt").touch()
+    with pytest.raises(ConfigError, match=r"run\.root, run\.name: cannot make or write .*not of a run"):
+        prepare_folder(folder, [], continues=False)
+
+
+def test_what_a_killed_run_left_is_removed_and_damaged_checkpoints_are_renamed(tmp_path: Path) -> None:
+    damaged, manifest = tmp_path / "checkpoint-00000002.pt", tmp_path / "checkpoint-00000001.pt.json"
+    for path in (damaged, manifest):
+        path.touch()
+    prepare_folder(tmp_path, [damaged], continues=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-00000002.pt.damaged"]
+
+
+def test_one_process_trains_in_a_folder_at_a_time(tmp_path: Path) -> None:
+    with run_lock(tmp_path / "run"):
+        message = r"run: another process is training this run: wait for it, or"
+        with pytest.raises(RunLockedError, match=message), run_lock(tmp_path / "run"):
+            pass
+        with run_lock(tmp_path / "other"):
+            pass
+    with run_lock(tmp_path / "run"):
+        pass
 
 
 def test_while_it_runs_it_says_so(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,7 @@ EACH = pytest.mark.parametrize("settings", DISCRIMINATORS.values(), ids=DISCRIMI
 def make_training(config: Path, settings: list[str]) -> tuple[Training, ValidationLogits]:
     training = build_training(load_config(config, settings), WORLD)
     assert training.validation is not None
+    assert training.validation.logits is not None
     return training, training.validation.logits
 
 

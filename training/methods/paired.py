@@ -185,6 +185,7 @@ def build_controller(
         )
     overfitting = None
     if validation:
+        assert validation.logits is not None
         n_samples, preprocessing = len(validation.samples), build.build_preprocessing(config)
         overfitting = Overfitting(
             validation.logits,

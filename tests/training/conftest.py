@@ -1,0 +1,93 @@
+"""A method of 1x1 convolutions in place of the paired one: it shows what a method has to have, and is fast."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
+
+from configs import build
+from configs.load import load_config
+from configs.schema import Config
+from data.batch import Batch, Sample
+from training.diagnostics import Diagnostics
+from training.loop_state import LoopState
+from training.methods import METHODS
+from training.methods.method import Method, StepBatches, Translator
+from training.methods.network_builder import NetworkBuilder
+from training.run_data import Splits
+from training.running_means import RunningMeans
+from training.setup import Training, build_training
+from training.validation import Validation
+from utils.distributed import World
+
+Build = Callable[..., Training]
+
+
+class FakeMethod(Method):
+    """Pulls one convolution towards the targets, and another, whose role is a discriminator's, towards zero."""
+
+    progress = "l1"
+
+    def __init__(self, config: Config, world: World) -> None:
+        torch.manual_seed(config.run.seed)
+        builder, conditioning = NetworkBuilder(config, world), build.build_conditioning(config)
+        self.networks = {
+            "painter": builder.network(nn.Conv2d(conditioning.channels, 3, 1), "generator"),
+            "critic": builder.network(nn.Sequential(nn.Conv2d(3, 1, 1), nn.Conv2d(1, 1, 1)), "discriminator"),
+        }
+        self.optimizers = {f"group of {name}": builder.group({name: one}) for name, one in self.networks.items()}
+        self.translators = {"AtoB": Translator("painter", conditioning)}
+        self.precision, self.means, self.diagnostics = builder.precision, RunningMeans(), Diagnostics()
+        self.conditioning = conditioning
+        self.loaded: dict[str, Any] = {}
+
+    def step(self, batches: StepBatches) -> None:
+        losses = self.losses_of(batches[-1][-1])
+        self.means.add(losses, "loss/")
+        for loss, group in zip(losses.values(), self.optimizers.values(), strict=True):
+            group.backward(loss)
+            group.step()
+
+    def losses_of(self, batch: Batch) -> Mapping[str, Tensor]:
+        target = self.conditioning.target(batch)
+        painted = self.networks["painter"].network(self.conditioning(batch))
+        return {
+            "painter": (painted - target).abs().mean(),
+            "critic": self.networks["critic"].network(target).abs().mean(),
+        }
+
+    def pass_once(self, batch: Batch) -> None:
+        self.losses_of(batch)
+
+    def build_validation(
+        self,
+        config: Config,
+        world: World,
+        splits: Splits,
+        samples: list[Sample],
+        state: LoopState,
+        averages: Mapping[str, AveragedModel],
+    ) -> Validation | None:
+        predictor, evaluator = self.predictor(config, averages), build.build_evaluator(config, self.device)
+        return Validation(splits.validation, samples, predictor, evaluator, None, n_shown=0)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"own": 7}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.loaded = dict(state)
+
+
+@pytest.fixture
+def build_fake(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
+    """Build the tiny run with `FakeMethod` and other settings."""
+    monkeypatch.setitem(METHODS, "paired", FakeMethod)
+
+    def built(*settings: str) -> Training:
+        return build_training(load_config(tiny_config, settings), World(0, 1, torch.device("cpu")))
+
+    return built

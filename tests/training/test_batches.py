@@ -1,0 +1,56 @@
+"""How the batches of a step are taken from the stream of the loader."""
+
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+import torch
+
+from data.batch import Batch, Sample
+from data.device_transfer import DeviceTransfer
+from data.worker_monitor import StoppedWaiting
+from tests.training.conftest import Build
+from training.batches import BatchReader, open_batches, sample_names
+from training.graceful_stop import GracefulStop
+from training.throughput import Throughput
+
+
+def endless() -> Iterator[Batch]:
+    for number in range(100):
+        image = torch.zeros(3, 2, 2, dtype=torch.uint8)
+        yield Batch.of([Sample(name=f"{number}", source=image, instances=None, target=image)])
+
+
+def stopping() -> Iterator[Batch]:
+    yield next(endless())
+    raise StoppedWaiting
+
+
+def reader(stream: Iterator[Batch]) -> BatchReader:
+    transfer = DeviceTransfer(torch.device("cpu"), has_stream=False)
+    return BatchReader(stream, transfer, Throughput(), discriminator_steps=2, accumulation_steps=3)
+
+
+def test_a_step_has_a_group_of_batches_for_each_update_of_the_discriminator() -> None:
+    one = reader(endless())
+    first, second = one.read_step(), one.read_step()
+    assert first is not None
+    assert second is not None
+    assert [[list(batch.names) for batch in group] for group in first] == [[["0"], ["1"], ["2"]], [["3"], ["4"], ["5"]]]
+    assert sample_names(second) == "6 7 8 9 10 11"
+
+
+def test_a_signal_while_waiting_gives_no_batches() -> None:
+    assert reader(stopping()).read_step() is None
+
+
+@pytest.mark.parametrize("batch", [0, 3])
+def test_a_run_reads_on_from_its_position(build_fake: Build, batch: int) -> None:
+    training = build_fake()
+    names = {}
+    for begin in (0, batch):
+        training.run_state.loop.batches = begin
+        with open_batches(training, GracefulStop()) as batches:
+            names[begin] = [sample_names(cast(list[list[Batch]], batches.read_step())) for _ in range(5 - begin)]
+    assert names[batch] == names[0][batch:]
+    assert len(set(names[0])) == 5

@@ -1,0 +1,103 @@
+"""The loop: which of reports, validations and saves come after which step."""
+
+import signal
+from dataclasses import dataclass, field, replace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from data.batch import Batch
+from data.loader import read_fixed
+from tests.training.conftest import Build
+from training.batches import BatchReader
+from training.checkpointing import CheckpointManager
+from training.graceful_stop import GracefulStop
+from training.loop import TrainingLoop
+from training.not_finite import NotFiniteError
+from training.setup import Training
+from training.throughput import Lap
+from training.validation import Validation
+from utils.errors import Interrupted
+
+
+@dataclass
+class Watched:
+    """A loop whose data, log, validation and checkpoints are replaced, and the steps after which it called them."""
+
+    loop: TrainingLoop
+    steps: dict[str, list[int]] = field(default_factory=dict)
+
+
+def watched(training: Training) -> Watched:
+    result: dict[str, list[int]] = {}
+
+    def note(name: str, value: Any = None) -> Mock:
+        def called(*_: Any, **__: Any) -> Any:
+            result.setdefault(name, []).append(training.run_state.loop.step)
+            return value
+
+        return Mock(side_effect=called)
+
+    batches = [[Batch.of([read_fixed(training.layout, training.preprocessing, 0)])]]
+    reader, log = Mock(spec=BatchReader), Mock()
+    reader.read_step.return_value, reader.throughput = batches, Mock()
+    reader.throughput.lap.return_value = Lap(1.0, 0.0)
+    log.report = note("report")
+    validation, checkpoints = Mock(spec=Validation), Mock(spec=CheckpointManager)
+    validation.run = note("validate", {"l1": 0.5})
+    checkpoints.save_with_retries, checkpoints.save_if_due = note("save"), note("save if due")
+    replaced = replace(training, validation=validation, checkpoints=checkpoints)
+    return Watched(TrainingLoop(replaced, reader, log, Mock()), result)
+
+
+def test_a_run_reports_validates_and_saves_at_its_steps_and_at_its_end(build_fake: Build) -> None:
+    one = watched(build_fake("train.max_steps=7", "log.every_steps=2", "log.images_every_steps=3"))
+    one.loop.run(GracefulStop())
+    assert one.steps == {
+        "report": [2, 4, 6, 7],
+        "validate": [3, 6, 7],
+        "save if due": [1, 2, 3, 4, 5, 6],
+        "save": [7],
+    }
+
+
+def test_a_plateau_is_fed_once_an_epoch(build_fake: Build) -> None:
+    training = build_fake(
+        "train.max_steps=12", "optimizer.decay=plateau", "optimizer.plateau_epochs=0", "log.images_every_steps=100"
+    )
+    one = watched(training)
+    one.loop.run(GracefulStop())
+    assert one.steps["validate"] == [5, 10, 12]  # epochs of 5 batches
+    plateau = training.run_state.schedule.plateau
+    assert plateau is not None
+    assert (plateau.best, plateau.factor) == (0.5, 0.2)
+
+
+def test_a_finished_run_is_saved_alone(build_fake: Build) -> None:
+    training = build_fake("train.max_steps=4")
+    training.run_state.loop.step = 4
+    one = watched(training)
+    one.loop.run(GracefulStop())
+    assert one.steps == {"save": [4]}
+
+
+def test_a_signal_saves_before_the_next_step(build_fake: Build) -> None:
+    one, stop = watched(build_fake("train.max_steps=9")), GracefulStop()
+    polls = iter([0, 0, signal.SIGTERM])
+    stop.poll = lambda: next(polls)  # type: ignore[method-assign]
+    with pytest.raises(Interrupted) as interrupted:
+        one.loop.run(stop)
+    assert one.steps["save"] == [2]
+    assert interrupted.value.signal_number == signal.SIGTERM
+
+
+def test_too_many_updates_that_are_left_out_save_and_end_the_run(build_fake: Build) -> None:
+    training = build_fake("train.max_steps=90")
+    for group in training.method.optimizers.values():
+        group.skipped_in_a_row.fill_(100)
+        group.step = lambda: None  # type: ignore[method-assign]
+    one = watched(training)
+    with pytest.raises(NotFiniteError, match=r"step 10: gradients of the group of painter were not finite 100 times"):
+        one.loop.run(GracefulStop())
+    assert one.steps["save"] == [10]

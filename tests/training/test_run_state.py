@@ -1,0 +1,87 @@
+"""Everything that a checkpoint holds, by the names of the method's networks."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+
+from data.batch import Batch
+from data.loader import read_fixed
+from tests.runs import assert_equal
+from tests.training.conftest import Build, FakeMethod
+from training.not_finite import NotFiniteError
+from training.run_state import random_state
+from training.setup import Training
+
+AVERAGED = ["train.ema_decay=0.9", "optimizer.decay=plateau"]
+
+
+def step(training: Training) -> None:
+    training.method.step([[Batch.of([read_fixed(training.layout, training.preprocessing, 0)])]])
+    training.run_state.update_averages()
+
+
+def saved(training: Training) -> dict[str, Any]:
+    return copy.deepcopy(training.run_state.state_dict([random_state(training.world.device)]))
+
+
+def test_what_is_restored_continues_as_if_never_stopped(build_fake: Build) -> None:
+    first = build_fake(*AVERAGED)
+    first.run_state.loop.step, first.run_state.loop.batches = 3, 7
+    assert first.run_state.schedule.plateau
+    first.run_state.schedule.plateau.factor = 0.2
+    step(first)
+    state = saved(first)
+    assert set(first.run_state.needed_keys) - {key for key in first.run_state.needed_keys if "." in key} <= set(state)
+    assert list(state["networks"]) == ["painter", "critic"]
+    assert list(state["optimizers"]) == ["group of painter", "group of critic"]
+    assert list(state["averages"]) == ["painter"]
+    expected = torch.rand(3)
+
+    second = build_fake(*AVERAGED)
+    second.run_state.load_state_dict(state)
+    assert torch.equal(torch.rand(3), expected)
+    assert isinstance(second.method, FakeMethod)
+    assert second.method.loaded == {"own": 7}
+    assert second.run_state.schedule.plateau == first.run_state.schedule.plateau
+    for training in (first, second):
+        step(training)
+        torch.manual_seed(0)
+    assert_equal(saved(second), saved(first))
+
+
+def test_an_average_that_a_checkpoint_lacks_starts_from_the_weights(build_fake: Build) -> None:
+    plain = build_fake()
+    step(plain)
+    averaged = build_fake("train.ema_decay=0.9")
+    averaged.run_state.load_state_dict(saved(plain))
+    assert_equal(
+        dict(averaged.run_state.averages["painter"].module.state_dict()),
+        dict(plain.method.networks["painter"].module.state_dict()),
+    )
+
+
+def test_another_number_of_processes_leaves_the_random_state_of_further_ones(build_fake: Build) -> None:
+    training = build_fake()
+    state = saved(training) | {"random_states": []}
+    torch.manual_seed(5)
+    expected = torch.get_rng_state()
+    training.run_state.load_state_dict(state)
+    assert torch.equal(torch.get_rng_state(), expected)
+
+
+@pytest.mark.parametrize(
+    ("part", "name"), [("weights", "the critic"), ("moments", "the group of critic"), ("average", "the average")]
+)
+def test_what_is_not_finite_is_not_saved(build_fake: Build, part: str, name: str) -> None:
+    training = build_fake(*AVERAGED)
+    step(training)
+    tensor = {
+        "weights": training.method.networks["critic"].parameters[0].data,
+        "moments": training.method.optimizers["group of critic"].moments[0],
+        "average": next(training.run_state.averages["painter"].module.parameters()).data,
+    }[part]
+    tensor.fill_(torch.nan)
+    with pytest.raises(NotFiniteError, match=f"step 0: {name} is not finite and is not saved"):
+        saved(training)

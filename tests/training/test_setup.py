@@ -1,0 +1,46 @@
+"""The parts that a configuration gives, whatever the method's networks are called."""
+
+import pytest
+
+from configs.schema import Config
+from tests.training.conftest import Build
+from training.lr_schedule import Plateau
+from training.setup import build_schedule
+from training.trained_network import TrainedNetwork
+
+
+def test_rates_follow_the_roles(build_fake: Build) -> None:
+    training = build_fake("optimizer.learning_rate=1e-3", "optimizer.discriminator_learning_rate=4e-3")
+    assert training.run_state.schedule.rates == {"group of painter": 1e-3, "group of critic": 4e-3}
+    assert build_schedule(Config(), training.method).plateau is None
+    assert build_fake("optimizer.decay=plateau", "optimizer.plateau_epochs=3").run_state.schedule.plateau == Plateau(3)
+
+
+def test_averages_are_of_what_translates(build_fake: Build) -> None:
+    training = build_fake("train.ema_decay=0.9")
+    assert list(training.run_state.averages) == ["painter"]
+    assert training.validation is not None
+    assert training.validation.predictor.generator is training.run_state.averages["painter"].module
+    assert build_fake().run_state.averages == {}
+
+
+@pytest.mark.parametrize(
+    ("settings", "steps"),
+    [
+        (["train.max_steps=7"], 7),
+        (["train.max_steps=null", "train.epochs=2", "train.decay_epochs=1"], 15),
+        (["train.max_steps=null", "train.epochs=2", "train.decay_epochs=0", "train.accumulation_steps=4"], 3),
+    ],
+    ids=str,
+)
+def test_the_last_step_is_that_of_the_epochs_or_earlier(build_fake: Build, settings: list[str], steps: int) -> None:
+    assert build_fake(*settings).total_steps == steps
+
+
+def test_frozen_parts_are_frozen_from_the_start_by_role(build_fake: Build) -> None:
+    networks = build_fake("train.freeze_discriminator=[1]").method.networks
+
+    def n_trained(network: TrainedNetwork) -> int:
+        return len(network.parameters)
+
+    assert {name: n_trained(network) for name, network in networks.items()} == {"painter": 2, "critic": 2}
