@@ -83,7 +83,7 @@ def can_be_compared(figure: str, state: Mapping[str, Any], measured_on: Mapping[
 def saved_score(state: Mapping[str, Any], figure: str, measured_on: Mapping[str, str]) -> float | None:
     """Return the best score that a checkpoint holds, where it can be compared with those of this run.
 
-    It may be of another figure, though the checkpoint also records what this one is measured on, for the plateau.
+    A checkpoint may record on what a figure is measured for the plateau alone; then its best score is of another one.
     """
     if "best" not in state or not can_be_compared(figure, state, measured_on):
         return None
@@ -103,7 +103,7 @@ def read_best(run_folder: Path) -> dict[str, Any]:
 
 
 def archive_best(run_folder: Path) -> None:
-    """Rename best.pt, whose score cannot be compared with what replaces it, so that it is not lost."""
+    """Rename best.pt before it is replaced: its score is of other samples or metrics, so it may still be wanted."""
     path, number = run_folder / BEST, 1
     if not path.is_file():
         return

@@ -60,9 +60,9 @@ class CheckpointManager:
                 time.sleep(RETRY_S)
 
     def save_best(self, figures: Mapping[str, float]) -> None:
-        """Save best.pt, from the main process alone, where the validation samples were never translated better.
+        """Save best.pt where the figures are the best so far; the main process calls it alone, after a validation.
 
-        The validation has prepared the state.
+        The statistics of averages, which all processes estimate together, are up to date then.
         """
         best = self._run_state.best
         reached = best.improved_by(figures)

@@ -9,7 +9,7 @@ _LOW_SCALE = 64.0  # GradScaler begins at 65536
 
 
 class Diagnostics:
-    """Looks at each report; gives a hint once, and again when its cause has passed and come back.
+    """Gives hints on the figures of a report: each once, and again after its cause has disappeared and returned.
 
     gan_mode: the adversarial loss, if the method has one; wgan's logits have no bounds and are ignored.
     """

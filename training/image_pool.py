@@ -21,7 +21,7 @@ class ImagePool:
     def exchange(self, source: Tensor, fake: Tensor) -> Pair:
         """Return what to show: (N, C, H, W) conditions and (N, 3, H, W) float32 translations without graph.
 
-        One that is alone may be exchanged for one of another size.
+        In a batch, a translation is exchanged only for one of the same size. A batch of one takes any size.
         """
         pairs = zip(source.split(1), fake.detach().float().split(1), strict=True)
         sources, fakes = zip(*(self._exchange_one(pair, is_alone=len(source) == 1) for pair in pairs), strict=True)
@@ -35,7 +35,7 @@ class ImagePool:
         if torch.rand(()) < 0.5:
             return pair
         earlier, self._pairs[place] = self._pairs[place], _copy(pair)
-        # the images of a batch have one size; an earlier one of another goes unseen
+        # the images of a batch have one size: an earlier one of another size is dropped without being shown
         return earlier if is_alone or earlier[0].shape == pair[0].shape else pair
 
     def state_dict(self) -> list[Pair]:

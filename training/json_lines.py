@@ -10,10 +10,10 @@ from utils.strict_json import read_json, strict_json
 
 
 class JsonLines:
-    """Appends records with their step; those that an interrupted run wrote of `first_step` and later are dropped.
+    """Appends records with their step. Those of `first_step` and later, from an interrupted run, are removed first.
 
     Numbers that are not finite become null.
-    rows: what the file holds, where it `keeps_rows`.
+    rows: the records of the file, where it `keeps_rows`.
     """
 
     def __init__(self, path: Path, first_step: int, *, keeps_rows: bool = False) -> None:
@@ -40,7 +40,7 @@ class JsonLines:
         except OSError as error:
             if not self._begin:
                 logger.warning("%s: %s: records are missing there", self._path, error.strerror)
-            self._begin = "\n"  # ends what may stand there half
+            self._begin = "\n"  # ends the line that may be incomplete
 
 
 def _line(row: Mapping[str, Any]) -> str:

@@ -55,7 +55,7 @@ class Plateau:
             self.factor, self.bad_epochs = self.factor * 0.2, 0
 
     def restart(self) -> None:
-        """Forget the best metric, with which those of other samples cannot be compared; the factor stays."""
+        """Forget the best metric, since metrics of other samples cannot be compared with it; the factor stays."""
         self.best, self.bad_epochs = math.inf, 0
 
     def state_dict(self) -> dict[str, float]:

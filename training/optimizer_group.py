@@ -55,7 +55,7 @@ class OptimizerGroup:
     def undoing_statistics(self) -> Iterator[None]:
         """Give the running statistics of batch norm their former values at the end, where an update is left out.
 
-        Also where one of them is not finite: the updates of other groups make passes of these networks too.
+        Also where a statistic is not finite: the updates of other groups make passes of these networks too.
         """
         if not self._statistics:
             yield
@@ -67,7 +67,7 @@ class OptimizerGroup:
     def backward(self, loss: Tensor, *, retain_graph: bool = False) -> None:
         """Add the gradients of a 0-d loss to the parameters of these networks, and to no others.
 
-        Those of a loss that is not finite are NaN, though the loss may have grown by a constant alone.
+        A loss that is not finite gives gradients of NaN, even where its infinity is a constant without gradient.
         """
         loss = loss * torch.where(loss.detach().isfinite(), 1.0, torch.nan)
         receivers = [parameter for network in self.networks.values() for parameter in network.receivers]

@@ -63,9 +63,9 @@ def run_lock(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def recorded_state(folder: Path) -> Iterator[RunRecord]:
-    """Write to state.json how the run within ended, whether it came to its loop or not.
+    """Write to state.json how the run within the context ended, also where it ended before its loop.
 
-    A signal that stops it before there is a folder makes one, so that a script restarts it.
+    A signal before there is a folder makes one, so that a script restarts the run.
     """
     record = RunRecord()
 

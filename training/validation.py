@@ -23,13 +23,13 @@ N_SHOWN_CHANNELS = 16
 
 @dataclass(frozen=True)
 class Validation:
-    """Translates `samples` and shows the results in TensorBoard and on the page web/index.html of the run's folder.
+    """Translates `samples`, and shows the results in TensorBoard and on the page web/index.html of the run's folder.
 
     split: that of the samples. n_shown: how many samples are shown; the others are only measured.
     logits: computes the discriminator's mean output for the samples and their targets, where it sees pairs.
     activations: the name of a module of the generator whose output is shown too, or None.
-    is_of_average: whether the generator is a moving average, to whose weights the vectors of spectral norm, copied from
-        the trained network, do not belong.
+    is_of_average: whether the generator is a moving average. Its vectors of spectral norm are copies of those of the
+        trained network, and are computed for the averaged weights before it is used.
     """
 
     split: str

@@ -142,7 +142,7 @@ def test_both_orders_give_the_gradients_of_three_plain_passes(step: Step, norm: 
         + LSGAN.discriminator(logits(discriminator(source, target)), is_real=True)
     )
     expected_d = reference_gradients(discriminator, d_loss)
-    if step is PairedUpdate.alternating_update:  # the generator is outputs by the discriminator after its step
+    if step is PairedUpdate.alternating_update:  # the updated discriminator scores the translations
         for name, parameter in discriminator.named_parameters():
             parameter.grad = expected_d[name].clone()
         reference.optimizers["discriminator"].optimizer.step()
