@@ -5,7 +5,17 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from configs.schema import Config, DataConfig, LossConfig, MethodConfig, MetricsConfig, StyleConfig, TrainConfig
+from configs.build import build_conditioning, build_discriminator
+from configs.schema import (
+    Config,
+    DataConfig,
+    DiscriminatorConfig,
+    LossConfig,
+    MethodConfig,
+    MetricsConfig,
+    StyleConfig,
+    TrainConfig,
+)
 from configs.schema.method import METHODS, MethodDeclaration, Refusal
 from configs.schema.pair_augmentation import PairAugmentationConfig
 from training.methods import METHODS as BUILDERS
@@ -21,6 +31,7 @@ UNPAIRED = MethodDeclaration(
         Refusal("data.augment", "its default: the sides are augmented one by one"),
         Refusal("metrics.extra", "metrics without targets", values=("lpips",)),
     ),
+    discriminates_pairs=False,
 )
 
 
@@ -66,6 +77,19 @@ def test_a_section_of_another_method_is_refused_and_its_own_is_not() -> None:
 @pytest.mark.usefixtures("_unpaired")
 def test_what_a_method_takes_is_not_refused() -> None:
     Config(method=method("unpaired"), metrics=MetricsConfig(extra=["fid"]), train=TrainConfig(pool_size=50))
+
+
+@pytest.mark.usefixtures("_unpaired")
+def test_discriminators_see_the_image_alone_where_a_method_has_no_pairs() -> None:
+    small = DiscriminatorConfig(base_channels=2)
+    channels = {
+        name: build_discriminator(Config(method=method(name), discriminator=small)).get_parameter(
+            "scales.0.layers.0.0.weight"
+        )
+        for name in ("unpaired", "paired")
+    }
+    both = 3 + build_conditioning(Config()).channels
+    assert {name: weight.shape[1] for name, weight in channels.items()} == {"unpaired": 3, "paired": both}
 
 
 def test_each_method_is_declared_and_built() -> None:
