@@ -23,7 +23,7 @@ from data.conditioning import images_to_uint8
 from inference.inputs import build_input
 from inference.load import load_generator
 from inference.request import ComputeOptions, DrawingOptions, InputOptions
-from inference.setup import build_predictor
+from inference.requested_predictor import build_predictor
 from inference.translate import translate_all
 from utils.checkpoint import save_checkpoint
 from utils.checkpoint_folder import checkpoint_path

@@ -21,8 +21,7 @@ from inference.outputs import Results
 from inference.padding import read_batches, read_padded
 from inference.predictor import Predictor
 from inference.request import Existing, Request
-from inference.sampling import encode_style, sampled
-from inference.setup import (
+from inference.requested_predictor import (
     choose_feature_sampler,
     load_generator_together,
     original_inputs,
@@ -30,6 +29,7 @@ from inference.setup import (
     prepare_device,
     requested_predictor,
 )
+from inference.sampling import encode_style, sampled
 from inference.source_values import SourceValues, warn_of_frames
 from inference.video import translate_video, video_of
 from metrics.evaluator import Evaluator

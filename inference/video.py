@@ -35,8 +35,8 @@ from inference.output_folder import (
 from inference.padding import PaddedSample, fitted
 from inference.predictor import Predictor
 from inference.request import InputOptions, OutputOptions, Request
+from inference.requested_predictor import load_requested_generator, prepare_device, requested_predictor
 from inference.sampling import encode_style
-from inference.setup import load_requested_generator, prepare_device, requested_predictor
 from utils.atomic_file import replacing
 from utils.digest import sha256_of_file
 from utils.distributed import World

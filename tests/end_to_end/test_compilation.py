@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from data.files.image_files import read_rgb
-from inference import setup
+from inference import requested_predictor
 from tests.runs import SPADE, checkpoint, run, translate, with_slow
 from utils.compilation import CompilerError, compiled, what_compiling_lacks
 from utils.errors import UserError
@@ -69,13 +69,13 @@ def test_compiling_is_chosen_for_many_pixels_alone(
         asked.append(True)
         return network
 
-    monkeypatch.setattr(setup, "compiled", remember)
-    monkeypatch.setattr(setup, "what_compiling_lacks", lambda _: None)
+    monkeypatch.setattr(requested_predictor, "compiled", remember)
+    monkeypatch.setattr(requested_predictor, "what_compiling_lacks", lambda _: None)
     run(tiny_config)
     arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--output", str(tmp_path / "out")]
     translate(*arguments)
     assert not asked
-    monkeypatch.setattr(setup, "MIN_PIXELS_TO_COMPILE", 3 * 32 * 32)
+    monkeypatch.setattr(requested_predictor, "MIN_PIXELS_TO_COMPILE", 3 * 32 * 32)
     translate(*arguments)
     assert asked
 

@@ -20,7 +20,7 @@ from data.files.video_file import Frame, VideoFile
 from inference import video
 from inference.predictor import Predictor
 from inference.request import Request
-from inference.setup import build_predictor
+from inference.requested_predictor import build_predictor
 from tests import processes
 from tests.conftest import save_image
 from tests.reliability.command_line import CommandLine
@@ -256,10 +256,10 @@ def test_many_frames_are_worth_compiling(
         compiled.append(compiles)
         return build_predictor(*positional, **named)
 
-    monkeypatch.setattr("inference.setup.build_predictor", built)
-    monkeypatch.setattr("inference.setup.what_compiling_lacks", lambda _: None)
+    monkeypatch.setattr("inference.requested_predictor.build_predictor", built)
+    monkeypatch.setattr("inference.requested_predictor.what_compiling_lacks", lambda _: None)
     for least in (24 * 32 * 48, 24 * 32 * 48 + 1):
-        monkeypatch.setattr("inference.setup.MIN_PIXELS_TO_COMPILE", least)
+        monkeypatch.setattr("inference.requested_predictor.MIN_PIXELS_TO_COMPILE", least)
         translate(*arguments, "--output", str(tmp_path / f"{least}.mp4"))
     assert compiled == [True, False]
 

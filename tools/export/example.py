@@ -10,7 +10,7 @@ from data.batch import Batch
 from data.conditioning import Conditioning, images_to_float
 from data.value_range import ValueRange
 from inference.load import LoadedGenerator
-from tools.export.network import without_encoder
+from tools.export.program import without_encoder
 from training.model_inputs import translate
 
 LEVELS = 255

@@ -18,8 +18,17 @@ from inference.original_weights import encoder_file
 from models.generator import EncodedGenerator, ImageSides
 from models.latent_inputs import copy_chosen_style, takes_style
 from tools.export.example import LEVELS, Example, evaluate, generator_inputs, make_example
-from tools.export.network import ImageProgram, TensorProgram, plain_weights, without_encoder
-from tools.export.program import open_onnx, open_pt2, trace, write_onnx, write_pt2
+from tools.export.program import (
+    ImageProgram,
+    TensorProgram,
+    open_onnx,
+    open_pt2,
+    plain_weights,
+    trace,
+    without_encoder,
+    write_onnx,
+    write_pt2,
+)
 from utils.checkpoint import CheckpointError
 from utils.log import logger
 from utils.safetensors_file import write_safetensors

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from configs.label_maps import ignored_id
 from inference.request import ComputeOptions, DrawingOptions, GeneratorOptions, InputOptions
-from inference.sampling import encode_style, sampled
-from inference.setup import (
+from inference.requested_predictor import (
     build_predictor,
     choose_feature_sampler,
     load_requested_generator,
@@ -26,6 +25,7 @@ from inference.setup import (
     report_features,
     with_tiles,
 )
+from inference.sampling import encode_style, sampled
 from tools.playground.description import describe
 from tools.playground.samples import open_samples
 from tools.playground.server import MAX_SEED, PlaygroundServer

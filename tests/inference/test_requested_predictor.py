@@ -8,11 +8,16 @@ import torch
 
 from configs import build
 from configs.load import load_config
-from inference import setup
+from inference import requested_predictor
 from inference.load import SOURCE_ALONE, LoadedGenerator
 from inference.output_folder import generator_origin
 from inference.request import ComputeOptions, DrawingOptions, GeneratorOptions
-from inference.setup import MIN_PIXELS_TO_COMPILE, build_predictor, load_generator_together, load_requested_generator
+from inference.requested_predictor import (
+    MIN_PIXELS_TO_COMPILE,
+    build_predictor,
+    load_generator_together,
+    load_requested_generator,
+)
 from tests.runs import checkpoint, translate
 from utils.checkpoint import save_checkpoint
 from utils.checkpoint_folder import checkpoint_path
@@ -72,9 +77,9 @@ def test_many_images_of_one_size_are_worth_compiling(
     n_pixels: int,
     expected: bool,
 ) -> None:
-    monkeypatch.setattr(setup, "what_compiling_lacks", lambda _: lacks)
+    monkeypatch.setattr(requested_predictor, "what_compiling_lacks", lambda _: lacks)
     loaded = LoadedGenerator(Path("x.pt"), load_config(tiny_config), 1, torch.nn.Identity())
-    assert setup.should_compile(loaded, lambda: n_pixels, CPU, compute, has_noise=has_noise) == expected
+    assert requested_predictor.should_compile(loaded, lambda: n_pixels, CPU, compute, has_noise=has_noise) == expected
 
 
 @pytest.mark.parametrize(
@@ -93,7 +98,9 @@ def test_the_precision_is_that_of_the_images(
 ) -> None:
     config = load_config(tiny_config, settings)
     loaded = LoadedGenerator(Path("x.pt"), config, step, build.build_generator(config))
-    predictor = setup.build_predictor(loaded, CPU, ComputeOptions(opt_level=level), DrawingOptions(seed=3, noise=True))
+    predictor = requested_predictor.build_predictor(
+        loaded, CPU, ComputeOptions(opt_level=level), DrawingOptions(seed=3, noise=True)
+    )
     assert predictor.precision.opt_level == expected
     assert (predictor.seed, predictor.noise_seed) == (3, 3)
     assert predictor.conditioning is loaded.conditioning
