@@ -14,6 +14,7 @@ def connected_parts(classes: Tensor, divided: Collection[int]) -> Tensor:
     is an instance; the pixels of another class are one instance, wherever they are.
     divided: ids of classes; none: all classes.
     """
+    # skimage.measure.label gives the same parts; training does not require scikit-image
     ids = classes[0].numpy().astype(np.int32)
     height, width = ids.shape
     is_start = np.ones((height, width), bool)  # of a run of one class in a row

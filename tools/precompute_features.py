@@ -11,7 +11,7 @@ from configs import build
 from data.conditioning import images_to_uint8
 from data.files.image_files import write_png
 from data.paired_folders import FEATURE_FOLDER
-from tools.encoded_split import EncodedSplit, add_arguments, open_split
+from tools.features.encoded_split import EncodedSplit, add_arguments, open_split
 from utils.cli import ArgumentParser, run_entry_point
 from utils.errors import ConfigError
 from utils.log import log_to_console, logger

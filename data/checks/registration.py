@@ -14,8 +14,9 @@ _BEYOND_REST = 1.5  # times that a peak is higher than that of no displacement
 def displacement(source: Tensor, target: Tensor, *, source_is_ids: bool) -> tuple[int, int] | None:
     """Return how many pixels a target lies to the right of and below its source; None where that is not clear.
 
-    The middles of both are compared, by phase correlation (Kuglin and Hines 1975) of their contours: the two may be of
-    different kinds. Displacements of up to an eighth of a side are found; that of drawn lines to within 3 pixels.
+    The middles of both are compared, by phase correlation (Kuglin and Hines 1975) of their contours, since a label map
+    and a photo share nothing else. Displacements of up to an eighth of a side are found; that of drawn lines to within
+    3 pixels. scikit-image's phase_cross_correlation would name one for unrelated images too, without a measure of it.
 
     source: (C, H, W) image, or (1, H, W) ids. target: (C, H, W) image. The larger one is reduced to the other's sides,
         whose pixels are counted; None where the sides have another ratio.

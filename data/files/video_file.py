@@ -171,7 +171,7 @@ class _Faults:
     n_unreadable: int = 0
 
     def of(self, path: Path) -> list[str]:
-        """Return a line for each kind of fault."""
+        """Return a line for each fault that occurred."""
         lines = []
         if self.n_undecodable:
             lines.append(f"{path}: {counted(self.n_undecodable, 'frame')} cannot be decoded, and left out")

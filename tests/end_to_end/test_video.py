@@ -264,8 +264,8 @@ def test_many_frames_are_worth_compiling(
     assert compiled == [True, False]
 
 
-@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_an_interrupt_leaves_no_partial_video(run_folder: Path, tmp_path: Path, kind: signal.Signals) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupt_leaves_no_partial_video(run_folder: Path, tmp_path: Path, number: signal.Signals) -> None:
     output, kept = tmp_path / "out", tmp_path / "frames"
     long = write_video(tmp_path / "long.mp4", n_frames=45, size=(256, 256), rate=1)
     command = ["test.py", "--checkpoint", str(run_folder), "--input", str(long), "--device", "cpu"]
@@ -273,9 +273,9 @@ def test_an_interrupt_leaves_no_partial_video(run_folder: Path, tmp_path: Path, 
     process = processes.start_program(command, tmp_path / "said")
     wait_for(kept / "000002.png")
     assert process.pid is not None
-    os.kill(process.pid, kind)
+    os.kill(process.pid, number)
     process.join(processes.PATIENCE_S)
-    assert process.exitcode == 128 + kind
+    assert process.exitcode == 128 + number
     assert (tmp_path / "said").read_text().splitlines()[-1] == "interrupted"
     assert list(output.iterdir()) == []
     assert (kept / "000002.png").exists()

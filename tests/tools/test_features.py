@@ -15,8 +15,8 @@ from models.feature_clusters import FILE_NAME, FeatureClusters
 from models.originals.weights import import_original
 from tests.runs import assert_equal, checkpoint, run, translate, without_config
 from tools import cluster_features, precompute_features
-from tools.encoded_split import EncodedSample
 from tools.export import __main__ as export
+from tools.features.encoded_split import EncodedSample
 from utils.checkpoint import CheckpointError, read_weights_file, write_weights_file
 from utils.checkpoint_folder import checkpoint_path
 from utils.errors import ConfigError
@@ -50,7 +50,7 @@ def test_the_encoder_is_trained_with_the_generator(tiny_config: Path) -> None:
     assert all(not torch.equal(first[name], second[name]) for name in encoder)
 
 
-def test_looks_are_drawn_by_seed_whatever_the_batch(run_folder: Path, tmp_path: Path) -> None:
+def test_features_are_drawn_by_seed_whatever_the_batch(run_folder: Path, tmp_path: Path) -> None:
     cluster_features.main(["--checkpoint", str(run_folder), "--clusters", "3"])
     assert (run_folder / FILE_NAME).is_file()
 
@@ -202,7 +202,7 @@ def test_clusters_take_the_place_of_clusters_alone(run_folder: Path, tmp_path: P
         cluster_features.main(["--checkpoint", str(run_folder)])
 
 
-def test_where_features_come_from_is_told_and_what_has_no_effect(
+def test_the_origin_of_features_and_options_without_effect_are_reported(
     tiny_config: Path, run_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def printed_by(*arguments: str) -> str:

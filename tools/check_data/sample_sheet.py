@@ -46,13 +46,13 @@ def _images(config: Config, layout: Layout, sample: Sample, what: str) -> dict[s
         is_known = layout.n_classes <= 2**16  # check_data allows any number where none is given
         colors = build.class_colors(config.data) if is_known else label_colors(int(sample.source.max()) + 1)
         shown["source"] = colorize(sample.source, colors)
-    images = {kind: image for kind, image in shown.items() if image is not None}
-    pictures = {kind: _as_picture(image, config.log.show_channels) for kind, image in images.items()}
-    for kind in pictures.keys() & {"source", "source images"}:
-        pictures[kind] = scaled_picture(pictures[kind], config.generator.scale)
+    images = {name: image for name, image in shown.items() if image is not None}
+    pictures = {name: _as_picture(image, config.log.show_channels) for name, image in images.items()}
+    for name in pictures.keys() & {"source", "source images"}:
+        pictures[name] = scaled_picture(pictures[name], config.generator.scale)
     weights = build.build_conditioning(config).weights(Batch.of([sample]))
     pictures |= {} if weights is None else {"weights": weights_picture(weights[0])}
-    return {f"{what}{kind}": image for kind, image in pictures.items()}
+    return {f"{what}{name}": image for name, image in pictures.items()}
 
 
 def _as_picture(image: Tensor, channels: Sequence[int] | None) -> Tensor:

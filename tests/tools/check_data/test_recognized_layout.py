@@ -54,6 +54,6 @@ def test_folders_that_are_named_with_a_number_of_classes_hold_label_maps(tmp_pat
     assert (config.data.n_classes, splits) == (7, {"train": True})
 
 
-def test_a_folder_that_is_named_and_missing_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_named_and_missing_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"holds no folder \{split\}_rgb: check data\.source_folder$"):
         data_set_in(write(tmp_path, "train_A"), None, ["data.source_folder=[{split}_rgb,{split}_depth]"])

@@ -1,4 +1,4 @@
-"""Kinds of wrong data: check_data finds all of them in one pass."""
+"""Wrong data of many sorts: check_data finds all of it in one pass."""
 
 import re
 import shutil
@@ -57,7 +57,7 @@ def assert_each_once(lines: list[str], expected: list[str]) -> None:
 
 
 def test_pairs_of_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """More than 20 kinds at once, in pairs of 16 bits."""
+    """More than 20 faults at once, in pairs of 16 bits."""
     a, b = tmp_path / "train_A", tmp_path / "train_B"
     for index in range(24):
         save_pair(tmp_path, index)
@@ -124,12 +124,12 @@ def test_a_channel_that_holds_nothing(tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out.splitlines()[-2:] == [warning, "no problem in train; 1 warning"]
 
 
-@pytest.mark.parametrize("kind", ["labels", "images"])
-def test_pairs_that_are_shifted_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
+@pytest.mark.parametrize("sources", ["labels", "images"])
+def test_pairs_that_are_shifted_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str], sources: str) -> None:
     for index in range(5):
         moved = np.roll(photo(index), (2, 3), axis=(0, 1))
-        folders = ("train_label", "train_img") if kind == "labels" else ("train_A", "train_B")
-        source = labels(index) if kind == "labels" else np.repeat(photo(index)[..., 1:2], 3, axis=2)
+        folders = ("train_label", "train_img") if sources == "labels" else ("train_A", "train_B")
+        source = labels(index) if sources == "labels" else np.repeat(photo(index)[..., 1:2], 3, axis=2)
         for folder, pixels in zip(folders, (source, moved), strict=True):
             save_image(tmp_path / folder / f"{index}.png", pixels)
     check_data.main([str(tmp_path)])
