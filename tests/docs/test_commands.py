@@ -113,7 +113,7 @@ FOR_TEST_ALL = [  # processes that import torch, and what takes seconds where an
     "torchrun",
     "data.load_width=256",
     "lpips,fid,kid",
-    "runs/(larger|heights|streets) --format onnx",
+    "runs/(larger|heights|streets|mine) --format onnx",
     "run.name=tuned_oasis",
     "runs/(spade_ade20k|oasis_cityscapes) --format original",
     "run.name=tuned .*ade20k_pretrained",

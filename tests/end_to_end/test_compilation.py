@@ -22,8 +22,9 @@ needs_compiler = pytest.mark.skipif(what_compiling_lacks(CPU) is not None, reaso
 @pytest.mark.parametrize(
     "settings",
     with_slow(
-        [[], ["train.activation_checkpointing=true", "generator.spectral_norm=true"]],
+        [["train.activation_checkpointing=true", "generator.spectral_norm=true"]],
         [
+            [],
             ["train.retain_graph=false"],
             ["train.activation_checkpointing=true"],
             ["train.activation_checkpointing=true", "generator.norm=batch"],

@@ -88,6 +88,7 @@ def test_a_run_is_written_in_the_format_of_oasis(tiny_config: Path) -> None:
     assert torch.equal(ours(source), theirs(source))
 
 
+@pytest.mark.slow  # a discriminator of full width
 def test_a_run_starts_from_the_files(tiny_config: Path, files: dict[str, Path], label_data_set: Path) -> None:
     settings = [*THEIRS, "generator.norm=batch", "generator.noise_channels=64", "data.layout=paired_folders"]
     settings += [

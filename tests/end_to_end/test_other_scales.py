@@ -244,7 +244,8 @@ def test_weights_of_another_scale_begin_a_run(tiny_config: Path) -> None:
     assert "init.generator  " in (run_of(tiny_config) / "log.txt").read_text()
 
 
-@pytest.mark.parametrize("scale", with_slow([0.5], [2]))
+@pytest.mark.slow
+@pytest.mark.parametrize("scale", [0.5, 2])
 def test_smaller_pairs_of_files_take_the_way_of_the_larger(tmp_path: Path, scale: float) -> None:
     config = write_tiny_config(tmp_path)
     write_pairs(tmp_path / "pairs", scale)

@@ -60,7 +60,6 @@ RESUMED = [
     ["train.accumulation_steps=2", "train.retain_graph=false"],
     ["train.activation_checkpointing=true", "generator.spectral_norm=true", "discriminator.spectral_norm=inner"],
     [*SPADE, "generator.norm=batch", "train.batch_size=2", "train.activation_checkpointing=true"],
-    [*SPADE, "generator.noise_channels=3", "train.ema_decay=0.5"],
     [*STYLE, "amp.dtype=bfloat16", "generator.noise_channels=2", "amp.opt_level=O1"],
 ]
 ALSO_RESUMED = [
@@ -68,6 +67,7 @@ ALSO_RESUMED = [
     ["amp.opt_level=O3", "amp.dtype=float16"],
     ["data.workers=2", "generator.norm=batch", "discriminator.norm=batch"],
     ["train.ema_decay=0.5", "generator.norm=batch", "generator.spectral_norm=true"],
+    [*SPADE, "generator.noise_channels=3", "train.ema_decay=0.5"],
     [*SPADE, "generator.spectral_iteration=v_first", "train.activation_checkpointing=true"],
     [*SPADE, "generator.norm=batch", "train.retain_graph=false", "data.instance_edges=false"],
     [*SPADE, "amp.dtype=bfloat16", "amp.opt_level=O1"],

@@ -127,6 +127,7 @@ def test_features_are_a_third_input(tmp_path: Path, settings: list[str]) -> None
         model(source[0], instances[0], np.zeros((4, 4)))
 
 
+@pytest.mark.slow
 def test_features_of_another_size_are_resized_as_by_test_py(tmp_path: Path) -> None:
     files = {"source": "1.png", "features": "features/1.png"}
     for kind, (height, width) in {"source": (21, 34), "features": (9, 13)}.items():

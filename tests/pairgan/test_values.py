@@ -111,6 +111,7 @@ def test_a_missing_tifffile_is_named(
         grey[1]("x.tif")
 
 
+@pytest.mark.slow
 def test_channels_of_8_bits_are_bytes(tmp_path: Path) -> None:
     loaded, model = exported(tmp_path, BYTES)
     assert (model.inputs, model.output) == ({"source": ("uint8", 4)}, ("uint8", 2))
@@ -121,6 +122,7 @@ def test_channels_of_8_bits_are_bytes(tmp_path: Path) -> None:
         model(np.zeros((8, 8, 4), np.uint16))
 
 
+@pytest.mark.slow
 def test_images_beside_label_maps_are_another_map(tmp_path: Path) -> None:
     loaded, model = exported(tmp_path, STACK)
     assert model.inputs == {"source": ("uint8", 1), "source_images": ("float32", 2)}

@@ -11,7 +11,7 @@ from configs.load import load_config
 from inference.load import load_network
 from models.originals.format import OriginalWeightsError
 from models.originals.weights import import_original
-from tests.runs import OASIS, SPADE
+from tests.runs import OASIS, SPADE, with_slow
 from tools.export import __main__ as export
 from tools.export.original_weights import choose_family, write_original
 
@@ -131,7 +131,7 @@ THEIR_DISCRIMINATORS = {
 }
 
 
-@pytest.mark.parametrize("family", THEIR_DISCRIMINATORS)
+@pytest.mark.parametrize("family", with_slow(["pix2pixHD", "pix2pix", "pix2pix, 1x1", "SPADE"], ["OASIS"]))
 def test_a_discriminator_is_written_and_read_again(tiny_config: Path, family: str) -> None:
     train.main(["--config", str(tiny_config), "train.max_steps=1", *THEIR_DISCRIMINATORS[family]])
     folder = tiny_config.parent / "runs" / "tiny"
