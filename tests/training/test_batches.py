@@ -27,7 +27,7 @@ def stopping() -> Iterator[Batch]:
 
 
 def reader(stream: Iterator[Batch]) -> BatchReader:
-    transfer = DeviceTransfer(torch.device("cpu"), has_stream=False)
+    transfer = DeviceTransfer(torch.device("cpu"))
     return BatchReader(stream, transfer, Throughput(), discriminator_steps=2, accumulation_steps=3)
 
 
