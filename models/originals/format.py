@@ -1,6 +1,6 @@
 """The file of an original's network: which network of ours it holds, and the names of its tensors."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from utils.errors import UserError
 
 StateDict = dict[str, Tensor]
+Names = dict[str, str]  # of layers that have tensors or are norms: the original's by ours
 Role = Literal["generator", "encoder", "discriminator"]
 Family = Literal["pix2pixHD", "pix2pix", "SPADE", "OASIS"]
 
@@ -25,18 +26,6 @@ class OriginalWeightsError(UserError):
 
 
 @dataclass(frozen=True)
-class LayerNames:
-    """The names of a layer in our network and in the original.
-
-    norm: our name of the norm behind it, which cancels a bias that only the original's layer has.
-    """
-
-    ours: str
-    original: str
-    norm: str | None = None
-
-
-@dataclass(frozen=True)
 class OriginalFormat:
     """A network of the originals, as its file holds it and as ours.
 
@@ -45,7 +34,7 @@ class OriginalFormat:
     recognizes: whether a state dict is of this network, by its names and shapes.
     settings: the arguments of our class that give a network of these shapes; and of those that the shapes leave open,
         the values that were chosen.
-    layers: the layers of a network of ours that have tensors.
+    names: the names of the layers of a network of ours.
     fault: why the original has no network with the settings of one of ours; "" if it has.
     is_of: which networks of our class are this one, where there are several.
     """
@@ -55,24 +44,42 @@ class OriginalFormat:
     network: type[nn.Module]
     recognizes: Callable[[StateDict], bool]
     settings: Callable[[StateDict, Mapping[str, int]], dict[str, Any]]
-    layers: Callable[[Any], Iterable[LayerNames]]
+    names: Callable[[Any], Names]
     fault: Callable[[Any], str]
     is_of: Callable[[Any], bool] = lambda _: True
 
 
-def original_keys(network: nn.Module, layers: Iterable[LayerNames]) -> dict[str, str]:
+def has(key: str, sides: tuple[int, int] | None = None) -> Callable[[StateDict], bool]:
+    """Return the function that returns whether a state dict has a tensor, with these last two sides if given."""
+    return lambda weights: key in weights and sides in (None, tuple(weights[key].shape[2:]))
+
+
+def original_keys(network: nn.Module, names: Names) -> dict[str, str]:
     """Return the original's names of the tensors of a network, by ours.
 
     Raises:
         KeyError: a tensor is in none of the layers.
     """
-    originals = {names.ours: names.original for names in layers}
     keys = {}
     for key in network.state_dict():
         layer = key.partition(".parametrizations.")[0] if ".parametrizations." in key else key.rpartition(".")[0]
         tensor = key.removeprefix(f"{layer}.")
-        keys[key] = f"{originals[layer]}.{SPECTRAL_NORM.get(tensor, tensor)}"
+        keys[key] = f"{names[layer]}.{SPECTRAL_NORM.get(tensor, tensor)}"
     return keys
+
+
+def norms_behind(names: Names) -> Names:
+    """Return our names of the norms by those of the convolutions before them, whose biases they cancel.
+
+    A norm is the next layer in a Sequential, or the second of a SPADE block behind its first convolution.
+    """
+    behind = {}
+    for layer in names:
+        container, _, last = layer.rpartition(".")
+        norm = f"{container}.{int(last) + 1}" if last.isdigit() else f"{layer.removesuffix('conv1')}norm2.norm"
+        if norm in names:
+            behind[layer] = norm
+    return behind
 
 
 def first_fault(faults: Mapping[str, bool]) -> str:

@@ -1,15 +1,15 @@
 """The networks of OASIS, whose generator has SPADE's blocks."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from models.originals import spade
-from models.originals.format import LayerNames, OriginalFormat, OriginalWeightsError, StateDict, first_fault
-from models.segmentation_discriminator import DownBlock, SegmentationDiscriminator, SegmentationUnet, UpBlock
-from models.spade_generator import ConditionReduction, SpadeBlock, SpadeGenerator
+from models.originals.format import Names, OriginalFormat, OriginalWeightsError, StateDict, first_fault, has
+from models.segmentation_discriminator import SegmentationDiscriminator, SegmentationUnet
+from models.spade_generator import ConditionReduction, SpadeGenerator
 
 _NOISE_CHANNELS = 64  # OASIS's --z_dim
 _N_UPSAMPLINGS = 5
@@ -17,35 +17,24 @@ _HIDDEN_CHANNELS = 128
 _WIDTHS = [128, 128, 256, 256, 512, 512, 512, 256, 256, 128, 128, 64]  # of the discriminator's blocks
 
 
-def _generator_layers(network: SpadeGenerator) -> Iterator[LayerNames]:
-    yield LayerNames("stem", "fc")
-    for number, block in enumerate(network.blocks):
-        yield from spade.block_layers(cast(SpadeBlock, block), f"blocks.{number}.", f"body.{number}.", "first_norm")
-    yield LayerNames("head.1", "conv_img")
+def _generator_names(network: SpadeGenerator) -> Names:
+    blocks = (f"body.{number}" for number in range(len(network.blocks)))
+    return spade.generator_names(blocks, spade.block_names("first_norm"))
 
 
-def _discriminator_layers(network: SegmentationDiscriminator) -> Iterator[LayerNames]:
-    yield from unet_layers(network.unet, "unet.")
-
-
-def unet_layers(unet: SegmentationUnet, ours: str) -> Iterator[LayerNames]:
-    """Yield the layers of a U-Net; ours: prefix of our names.
+def unet_names(unet: SegmentationUnet, ours: str = "") -> Names:
+    """Return the names of a U-Net's layers; ours: prefix of our names.
 
     In the original a convolution stands behind an activation, which the first has not, and an upsampling.
     """
-    for number, down in enumerate(unet.downs):
-        yield from _block_layers(down, f"{ours}downs.{number}", f"body_down.{number}", 1 if number else 0)
-    for number, up in enumerate(unet.ups):
-        yield from _block_layers(up, f"{ours}ups.{number}", f"body_up.{number}", 2)
-    yield LayerNames(f"{ours}head", "layer_up_last")
-
-
-def _block_layers(block: nn.Module, ours: str, original: str, place: int) -> Iterator[LayerNames]:
-    assert isinstance(block, DownBlock | UpBlock)
-    yield LayerNames(f"{ours}.conv1", f"{original}.conv1.{place}")
-    yield LayerNames(f"{ours}.conv2", f"{original}.conv2.1")
-    if isinstance(block.shortcut, nn.Conv2d):
-        yield LayerNames(f"{ours}.shortcut", f"{original}.conv_s")
+    names = {f"{ours}head": "layer_up_last"}
+    for part, blocks in (("down", unet.downs), ("up", unet.ups)):
+        for number in range(len(blocks)):
+            place = 2 if part == "up" else int(number > 0)
+            our_block, block = f"{ours}{part}s.{number}", f"body_{part}.{number}"
+            names |= {f"{our_block}.conv1": f"{block}.conv1.{place}", f"{our_block}.conv2": f"{block}.conv2.1"}
+            names[f"{our_block}.shortcut"] = f"{block}.conv_s"
+    return names
 
 
 def _generator_settings(weights: StateDict, chosen: Mapping[str, int]) -> dict[str, Any]:
@@ -110,22 +99,22 @@ def _discriminator_fault(network: SegmentationDiscriminator) -> str:
 
 FORMATS: dict[str, OriginalFormat] = {
     "oasis": OriginalFormat(
-        families=("OASIS",),
-        role="generator",
-        network=SpadeGenerator,
-        recognizes=lambda weights: "body.0.norm_0.mlp_shared.0.weight" in weights,
+        ("OASIS",),
+        "generator",
+        SpadeGenerator,
+        recognizes=has("body.0.norm_0.mlp_shared.0.weight"),
         settings=_generator_settings,
-        layers=_generator_layers,
+        names=_generator_names,
         fault=_generator_fault,
         is_of=lambda network: network.n_middle_blocks == 1,
     ),
     "oasis_discriminator": OriginalFormat(
-        families=("OASIS",),
-        role="discriminator",
-        network=SegmentationDiscriminator,
-        recognizes=lambda weights: "layer_up_last.weight" in weights,
+        ("OASIS",),
+        "discriminator",
+        SegmentationDiscriminator,
+        recognizes=has("layer_up_last.weight"),
         settings=_discriminator_settings,
-        layers=_discriminator_layers,
+        names=lambda network: unet_names(network.unet, "unet."),
         fault=_discriminator_fault,
     ),
 }

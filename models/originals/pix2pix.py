@@ -1,8 +1,7 @@
 """The networks of pix2pixHD and pix2pix."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from torch import nn
@@ -12,78 +11,58 @@ from models.blocks import Norm
 from models.feature_encoder import FeatureEncoder
 from models.global_generator import GlobalGenerator, GlobalTrunk
 from models.layers import UpsampledConv2d
-from models.local_enhancer import EnhancerLevel, LocalEnhancer
-from models.originals.format import LayerNames, OriginalFormat, StateDict
-from models.patch_discriminator import MultiscalePatchDiscriminator, PatchDiscriminator, PixelDiscriminator
+from models.local_enhancer import LocalEnhancer
+from models.originals.format import Names, OriginalFormat, StateDict, has
+from models.patch_discriminator import MultiscalePatchDiscriminator, PixelDiscriminator
 from models.spectral_norm import spectral_norms
 from models.unet_generator import UnetGenerator
 
-
-def _normed(ours: str, original: str) -> Iterator[LayerNames]:
-    """Yield a convolution, and the norm that follows it in its Sequential."""
-    yield LayerNames(ours, original, norm=_next_in_sequence(ours))
-    yield LayerNames(_next_in_sequence(ours), _next_in_sequence(original))
+# In each table of names, k counts the layers of a Sequential: a convolution, the norm behind it.
 
 
-def _next_in_sequence(name: str) -> str:
-    container, _, number = name.rpartition(".")
-    return f"{container}.{int(number) + 1}"
-
-
-def _global_layers(network: GlobalGenerator) -> Iterator[LayerNames]:
-    yield from _trunk_layers(network, "")
-    yield LayerNames("head.1", f"model.{4 + 6 * len(network.downs) + len(network.blocks) + 1}")
-
-
-def _trunk_layers(trunk: GlobalTrunk, ours: str) -> Iterator[LayerNames]:
+def _trunk_names(trunk: GlobalTrunk, ours: str = "") -> Names:
     n_downs, n_blocks = len(trunk.downs), len(trunk.blocks)
-    yield from _normed(f"{ours}stem.1", "model.1")
+    names = {f"{ours}stem.{k}": f"model.{k}" for k in (1, 2)}
     for i in range(n_downs):
-        yield from _normed(f"{ours}downs.{i}.0", f"model.{4 + 3 * i}")
-    first_block = 4 + 3 * n_downs
+        for k in (0, 1):
+            names[f"{ours}downs.{i}.{k}"] = f"model.{4 + 3 * i + k}"
+            names[f"{ours}ups.{i}.{k}"] = f"model.{4 + 3 * n_downs + n_blocks + 3 * i + k}"
     for i, block in enumerate(trunk.blocks):
-        yield from _block_layers(block, f"{ours}blocks.{i}", f"model.{first_block + i}")
-    for i in range(n_downs):
-        yield from _normed(f"{ours}ups.{i}.0", f"model.{first_block + n_blocks + 3 * i}")
+        names |= _block_names(block, f"{ours}blocks.{i}", f"model.{4 + 3 * n_downs + i}")
+    return names
 
 
-def _block_layers(block: nn.Module, ours: str, original: str) -> Iterator[LayerNames]:
-    for number in (1, 6 if _has_dropout(block) else 5):
-        yield from _normed(f"{ours}.body.{number}", f"{original}.conv_block.{number}")
+def _block_names(block: nn.Module, ours: str, original: str) -> Names:
+    second = 6 if any(isinstance(module, nn.Dropout) for module in block.modules()) else 5
+    return {f"{ours}.body.{k}": f"{original}.conv_block.{k}" for k in (1, 2, second, second + 1)}
 
 
-def _has_dropout(network: nn.Module) -> bool:
-    return any(isinstance(module, nn.Dropout) for module in network.modules())
+def _global_names(network: GlobalGenerator) -> Names:
+    return _trunk_names(network) | {"head.1": f"model.{4 + 6 * len(network.downs) + len(network.blocks) + 1}"}
 
 
-def _encoder_layers(encoder: FeatureEncoder) -> Iterator[LayerNames]:
-    for names in _global_layers(encoder.network):
-        yield replace(names, ours=f"network.{names.ours}", norm=names.norm and f"network.{names.norm}")
-
-
-def _local_layers(network: LocalEnhancer) -> Iterator[LayerNames]:
-    yield from _trunk_layers(network.trunk, "trunk.")
-    n_blocks = 0
-    for number, level in enumerate(network.enhancers, 1):
-        ours, blocks = f"enhancers.{number - 1}", cast(EnhancerLevel, level).blocks
-        n_blocks = len(blocks)
-        yield from _normed(f"{ours}.stem.1", f"model{number}_1.1")
-        yield from _normed(f"{ours}.down.0", f"model{number}_1.4")
+def _local_names(network: LocalEnhancer) -> Names:
+    names = _trunk_names(network.trunk, "trunk.")
+    for number, level in enumerate(network.enhancers):
+        ours, first, second = f"enhancers.{number}", f"model{number + 1}_1", f"model{number + 1}_2"
+        blocks = cast(nn.Sequential, level.blocks)
+        names |= {f"{ours}.stem.{k}": f"{first}.{k}" for k in (1, 2)}
+        names |= {f"{ours}.down.{k}": f"{first}.{4 + k}" for k in (0, 1)}
         for i, block in enumerate(blocks):
-            yield from _block_layers(block, f"{ours}.blocks.{i}", f"model{number}_2.{i}")
-        yield from _normed(f"{ours}.up.0", f"model{number}_2.{n_blocks}")
-    yield LayerNames("head.1", f"model{len(network.enhancers)}_2.{n_blocks + 4}")
+            names |= _block_names(block, f"{ours}.blocks.{i}", f"{second}.{i}")
+        names |= {f"{ours}.up.{k}": f"{second}.{len(blocks) + k}" for k in (0, 1)}
+        names["head.1"] = f"{second}.{len(blocks) + 4}"  # of the last level in the end
+    return names
 
 
-def _unet_layers(network: UnetGenerator) -> Iterator[LayerNames]:
+def _unet_names(network: UnetGenerator) -> Names:
     innermost = len(network.downs) - 1
-    yield LayerNames("downs.0", f"{_unet_prefix(0)}0")
-    for level in range(1, innermost):
-        yield from _normed(f"downs.{level}.1", f"{_unet_prefix(level)}1")
-    yield LayerNames(f"downs.{innermost}.1", f"{_unet_prefix(innermost)}1")
-    for number, level in enumerate(range(innermost, 0, -1)):
-        yield from _normed(f"ups.{number}.1", f"{_unet_prefix(level)}{3 if level == innermost else 5}")
-    yield LayerNames("head.1", f"{_unet_prefix(0)}3")
+    names = {"downs.0": f"{_unet_prefix(0)}0", "head.1": f"{_unet_prefix(0)}3"}
+    for level in range(1, innermost + 1):
+        prefix, up = _unet_prefix(level), 2 if level == innermost else 4
+        names |= {f"downs.{level}.{k}": f"{prefix}{k}" for k in ((1,) if level == innermost else (1, 2))}
+        names |= {f"ups.{innermost - level}.{k}": f"{prefix}{up + k}" for k in (1, 2)}
+    return names
 
 
 def _unet_prefix(level: int) -> str:
@@ -91,36 +70,31 @@ def _unet_prefix(level: int) -> str:
     return "model.model." + ("1.model." if level else "") + "3.model." * (level - 1)
 
 
-def _patch_layers(
-    name: Callable[[int, int], str],
-) -> Callable[[MultiscalePatchDiscriminator], Iterator[LayerNames]]:
-    """Return the function that yields a PatchGAN's layers; `name` returns that of a scale's convolution."""
+def _patch_names(name: Callable[[int, int, int], str]) -> Callable[[MultiscalePatchDiscriminator], Names]:
+    """Return the names of a PatchGAN; `name` returns that of a scale's layer and of its part k."""
 
-    def layers(network: MultiscalePatchDiscriminator) -> Iterator[LayerNames]:
+    def names(network: MultiscalePatchDiscriminator) -> Names:
+        found = {}
         for number, scale in enumerate(network.scales):
             original = len(network.scales) - 1 - number  # the original counts from the lowest resolution
-            n_layers = len(cast(PatchDiscriminator, scale).layers)
-            yield LayerNames(f"scales.{number}.layers.0.0", name(original, 0))
-            for k in range(1, n_layers):
-                yield from _normed(f"scales.{number}.layers.{k}.0", name(original, k))
-            yield LayerNames(f"scales.{number}.head", name(original, n_layers))
+            n_layers = len(cast(nn.ModuleList, scale.layers))
+            for layer in range(n_layers):
+                for k in (0, 1) if layer else (0,):
+                    found[f"scales.{number}.layers.{layer}.{k}"] = name(original, layer, k)
+            found[f"scales.{number}.head"] = name(original, n_layers, 0)
+        return found
 
-    return layers
-
-
-def _place(k: int) -> int:
-    """Return the number of the k-th convolution of a PatchGAN in one Sequential."""
-    return 3 * k - 1 if k else 0
+    return names
 
 
-def _pixel_layers(_: PixelDiscriminator) -> Iterator[LayerNames]:
-    yield LayerNames("layers.0.0", "net.0")
-    yield from _normed("layers.1.0", "net.2")
-    yield LayerNames("head", "net.5")
+def _place(layer: int, k: int) -> int:
+    """Return the number of a layer of a PatchGAN in one Sequential."""
+    return 3 * layer - 1 + k if layer else 0
 
 
 def _norm_behind(weights: StateDict, convolution: str) -> Norm:
-    return "batch" if f"{_next_in_sequence(convolution)}.weight" in weights else "instance"
+    container, _, number = convolution.rpartition(".")
+    return "batch" if f"{container}.{int(number) + 1}.weight" in weights else "instance"
 
 
 def _count(weights: StateDict, pattern: str) -> int:
@@ -183,54 +157,31 @@ def _unet_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
-def _discriminator_settings(weights: StateDict, first: str, second: str) -> dict[str, Any]:
+def _scored_settings(weights: StateDict, first: str, second: str) -> dict[str, Any]:
+    """Return the settings of a discriminator by its first two convolutions."""
     base_channels, in_channels = weights[f"{first}.weight"].shape[:2]
-    return {
-        "source_channels": in_channels - 3,
-        "base_channels": base_channels,
-        "norm": _norm_behind(weights, second),
-    }
+    return {"source_channels": in_channels - 3, "base_channels": base_channels, "norm": _norm_behind(weights, second)}
 
 
 def _multiscale_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
-    return {
-        **_discriminator_settings(weights, "scale0_layer0.0", "scale0_layer1.0"),
-        "n_layers": _count(weights, r"scale0_layer(\d+)\..*") - 2,
-        "n_scales": _count(weights, r"scale(\d+)_.*"),
-    }
+    n_layers, n_scales = (_count(weights, pattern) for pattern in (r"scale0_layer(\d+)\..*", r"scale(\d+)_.*"))
+    settings = _scored_settings(weights, "scale0_layer0.0", "scale0_layer1.0")
+    return {**settings, "n_layers": n_layers - 2, "n_scales": n_scales}
 
 
 def _multiscale_settings_without_features(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
-    return {
-        **_discriminator_settings(weights, "layer0.0", "layer0.2"),
-        "n_layers": len(_convolutions(weights, "layer0")) - 2,
-        "n_scales": _count(weights, r"layer(\d+)\..*"),
-    }
+    n_layers, n_scales = len(_convolutions(weights, "layer0")), _count(weights, r"layer(\d+)\..*")
+    return {**_scored_settings(weights, "layer0.0", "layer0.2"), "n_layers": n_layers - 2, "n_scales": n_scales}
 
 
 def _patch_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
-    settings = _discriminator_settings(weights, "model.0", "model.2")
-    n_layers = len(_convolutions(weights, "model")) - 2
-    return {
-        **settings,
-        "n_layers": n_layers,
-        "n_scales": 1,
-        "padding": 1,
-        "max_channels": 8 * settings["base_channels"],
-    }
-
-
-def _pixel_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
-    return _discriminator_settings(weights, "net.0", "net.2")
-
-
-def _has(key: str, sides: tuple[int, int] | None = None) -> Callable[[StateDict], bool]:
-    """Return the function that returns whether a state dict has a tensor, with these last two sides if given."""
-    return lambda weights: key in weights and sides in (None, tuple(weights[key].shape[2:]))
+    settings = _scored_settings(weights, "model.0", "model.2")
+    sizes = {"n_layers": len(_convolutions(weights, "model")) - 2, "n_scales": 1, "padding": 1}
+    return {**settings, **sizes, "max_channels": 8 * settings["base_channels"]}
 
 
 def _has_trunk(*, has_blocks: bool) -> Callable[[StateDict], bool]:
-    has_stem = _has("model.1.weight", (7, 7))
+    has_stem = has("model.1.weight", (7, 7))
     return lambda weights: has_stem(weights) and any("conv_block" in key for key in weights) == has_blocks
 
 
@@ -254,83 +205,74 @@ def patch_fault(network: MultiscalePatchDiscriminator) -> str:
 
 
 def _is_of_pix2pix(network: MultiscalePatchDiscriminator) -> bool:
-    is_normed = bool(spectral_norms(network))
-    return not is_normed and len(network.scales) == 1 and patch_fault(network) == "padding 1"
+    return not spectral_norms(network) and len(network.scales) == 1 and patch_fault(network) == "padding 1"
+
+
+def _is_of_pix2pix_hd(network: MultiscalePatchDiscriminator) -> bool:
+    return not spectral_norms(network) and not _is_of_pix2pix(network)
 
 
 FORMATS: dict[str, OriginalFormat] = {
     "multiscale": OriginalFormat(
-        families=("pix2pixHD",),
-        role="discriminator",
-        network=MultiscalePatchDiscriminator,
-        recognizes=_has("scale0_layer0.0.weight"),
+        ("pix2pixHD",),
+        "discriminator",
+        MultiscalePatchDiscriminator,
+        recognizes=has("scale0_layer0.0.weight"),
         settings=_multiscale_settings,
-        layers=_patch_layers(lambda scale, k: f"scale{scale}_layer{k}.0"),
+        names=_patch_names(lambda scale, layer, k: f"scale{scale}_layer{layer}.{k}"),
         fault=patch_fault,
-        is_of=lambda network: not spectral_norms(network) and not _is_of_pix2pix(network),
+        is_of=_is_of_pix2pix_hd,
     ),
     "multiscale_without_features": OriginalFormat(
-        families=("pix2pixHD",),
-        role="discriminator",
-        network=MultiscalePatchDiscriminator,
-        recognizes=_has("layer0.0.weight"),
+        ("pix2pixHD",),
+        "discriminator",
+        MultiscalePatchDiscriminator,
+        recognizes=has("layer0.0.weight"),
         settings=_multiscale_settings_without_features,
-        layers=_patch_layers(lambda scale, k: f"layer{scale}.{_place(k)}"),
+        names=_patch_names(lambda scale, layer, k: f"layer{scale}.{_place(layer, k)}"),
         fault=patch_fault,
         is_of=lambda _: False,  # it is written with features
     ),
     "unet": OriginalFormat(
-        families=("pix2pix",),
-        role="generator",
-        network=UnetGenerator,
-        recognizes=_has("model.model.0.weight"),
-        settings=_unet_settings,
-        layers=_unet_layers,
-        fault=_fault,
+        ("pix2pix",), "generator", UnetGenerator, has("model.model.0.weight"), _unet_settings, _unet_names, _fault
     ),
     "pixel": OriginalFormat(
-        families=("pix2pix",),
-        role="discriminator",
-        network=PixelDiscriminator,
-        recognizes=_has("net.0.weight"),
-        settings=_pixel_settings,
-        layers=_pixel_layers,
+        ("pix2pix",),
+        "discriminator",
+        PixelDiscriminator,
+        recognizes=has("net.0.weight"),
+        settings=lambda weights, _: _scored_settings(weights, "net.0", "net.2"),
+        names=lambda _: {"layers.0.0": "net.0", "layers.1.0": "net.2", "layers.1.1": "net.3", "head": "net.5"},
         fault=_fault,
     ),
     "local": OriginalFormat(
-        families=("pix2pixHD",),
-        role="generator",
-        network=LocalEnhancer,
-        recognizes=_has("model1_1.1.weight"),
-        settings=_local_settings,
-        layers=_local_layers,
-        fault=_fault,
+        ("pix2pixHD",), "generator", LocalEnhancer, has("model1_1.1.weight"), _local_settings, _local_names, _fault
     ),
     "global": OriginalFormat(
-        families=("pix2pixHD", "pix2pix"),
-        role="generator",
-        network=GlobalGenerator,
+        ("pix2pixHD", "pix2pix"),
+        "generator",
+        GlobalGenerator,
         recognizes=_has_trunk(has_blocks=True),
         settings=_global_settings,
-        layers=_global_layers,
+        names=_global_names,
         fault=_fault,
     ),
     "encoder": OriginalFormat(
-        families=("pix2pixHD",),
-        role="encoder",
-        network=FeatureEncoder,
+        ("pix2pixHD",),
+        "encoder",
+        FeatureEncoder,
         recognizes=_has_trunk(has_blocks=False),
         settings=_encoder_settings,
-        layers=_encoder_layers,
+        names=lambda encoder: {f"network.{key}": value for key, value in _global_names(encoder.network).items()},
         fault=_fault,
     ),
     "patch": OriginalFormat(
-        families=("pix2pix",),
-        role="discriminator",
-        network=MultiscalePatchDiscriminator,
-        recognizes=_has("model.0.weight", (4, 4)),
+        ("pix2pix",),
+        "discriminator",
+        MultiscalePatchDiscriminator,
+        recognizes=has("model.0.weight", (4, 4)),
         settings=_patch_settings,
-        layers=_patch_layers(lambda _, k: f"model.{_place(k)}"),
+        names=_patch_names(lambda _, layer, k: f"model.{_place(layer, k)}"),
         fault=lambda _: "",
         is_of=_is_of_pix2pix,
     ),

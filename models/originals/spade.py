@@ -5,15 +5,15 @@ Its files hold the weights under spectral norm undivided, with the vectors of th
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from models.originals.format import LayerNames, OriginalFormat, OriginalWeightsError, StateDict, first_fault
+from models.originals.format import Names, OriginalFormat, OriginalWeightsError, StateDict, first_fault, has
 from models.originals.pix2pix import patch_fault
-from models.patch_discriminator import MultiscalePatchDiscriminator, PatchDiscriminator
-from models.spade_generator import SpadeBlock, SpadeGenerator
+from models.patch_discriminator import MultiscalePatchDiscriminator
+from models.spade_generator import SpadeGenerator
 from models.spectral_norm import spectral_norms
 from models.style_encoder import StyleEncoder
 
@@ -22,40 +22,34 @@ _BLOCKS = ("head_0", "G_middle_0", "G_middle_1", "up_0", "up_1", "up_2", "up_3",
 _STYLE_CHANNELS = 256  # that SPADE's encoder fixes
 
 
-def _generator_layers(network: SpadeGenerator) -> Iterator[LayerNames]:
-    yield LayerNames("stem", "fc")
-    for number, (block, original) in enumerate(zip(network.blocks, _BLOCKS, strict=False)):
-        yield from block_layers(cast(SpadeBlock, block), f"blocks.{number}.", f"{original}.")
-    yield LayerNames("head.1", "conv_img")
+def block_names(norm: str = "param_free_norm") -> Names:
+    """Return the names of a block's layers; norm: the original's name of the norm in a SPADE layer."""
+    names = {"conv1": "conv_0", "conv2": "conv_1", "shortcut": "conv_s"}
+    for ours, original in (("norm1", "norm_0"), ("norm2", "norm_1"), ("shortcut_norm", "norm_s")):
+        names |= {f"{ours}.norm": f"{original}.{norm}", f"{ours}.shared.0": f"{original}.mlp_shared.0"}
+        names |= {f"{ours}.scale": f"{original}.mlp_gamma", f"{ours}.shift": f"{original}.mlp_beta"}
+    return names
 
 
-def block_layers(block: SpadeBlock, ours: str, original: str, norm: str = "param_free_norm") -> Iterator[LayerNames]:
-    """Yield the layers of a block; ours, original: prefixes. norm: the original's name of the norm in a SPADE layer."""
-    norms = {"norm1": "norm_0", "norm2": "norm_1"} | ({"shortcut_norm": "norm_s"} if block.has_shortcut else {})
-    for our_layer, layer in norms.items():
-        yield LayerNames(f"{ours}{our_layer}.norm", f"{original}{layer}.{norm}")
-        yield LayerNames(f"{ours}{our_layer}.shared.0", f"{original}{layer}.mlp_shared.0")
-        yield LayerNames(f"{ours}{our_layer}.scale", f"{original}{layer}.mlp_gamma")
-        yield LayerNames(f"{ours}{our_layer}.shift", f"{original}{layer}.mlp_beta")
-    yield LayerNames(f"{ours}conv1", f"{original}conv_0", norm=f"{ours}norm2.norm")
-    yield LayerNames(f"{ours}conv2", f"{original}conv_1")
-    if block.has_shortcut:
-        yield LayerNames(f"{ours}shortcut", f"{original}conv_s")
+def generator_names(blocks: Iterable[str], block: Names) -> Names:
+    """Return the names of a generator; blocks: the original's names of its blocks. block: the names in each of them."""
+    of_blocks = {f"blocks.{i}.{ours}": f"{name}.{block[ours]}" for i, name in enumerate(blocks) for ours in block}
+    return {"stem": "fc", "head.1": "conv_img"} | of_blocks
 
 
-def _discriminator_layers(network: MultiscalePatchDiscriminator) -> Iterator[LayerNames]:
+def _discriminator_names(network: MultiscalePatchDiscriminator) -> Names:
+    names = {}
     for number, scale in enumerate(network.scales):
-        n_layers = len(cast(PatchDiscriminator, scale).layers)
+        n_layers = len(cast(nn.ModuleList, scale.layers))
         for k in range(n_layers):
-            yield LayerNames(f"scales.{number}.layers.{k}.0", f"discriminator_{number}.model{k}.{'0.0' if k else '0'}")
-        yield LayerNames(f"scales.{number}.head", f"discriminator_{number}.model{n_layers}.0")
+            names[f"scales.{number}.layers.{k}.0"] = f"discriminator_{number}.model{k}.{'0.0' if k else '0'}"
+        names[f"scales.{number}.head"] = f"discriminator_{number}.model{n_layers}.0"
+    return names
 
 
-def _encoder_layers(network: StyleEncoder) -> Iterator[LayerNames]:
-    for number in range(len(network.layers)):
-        yield LayerNames(f"layers.{number}.0", f"layer{number + 1}.0")
-    yield LayerNames("mean", "fc_mu")
-    yield LayerNames("log_variance", "fc_var")
+def _encoder_names(network: StyleEncoder) -> Names:
+    of_layers = {f"layers.{number}.0": f"layer{number + 1}.0" for number in range(len(network.layers))}
+    return of_layers | {"mean": "fc_mu", "log_variance": "fc_var"}
 
 
 def weight(weights: StateDict, convolution: str) -> Tensor:
@@ -142,31 +136,25 @@ def _encoder_fault(network: StyleEncoder) -> str:
 
 FORMATS: dict[str, OriginalFormat] = {
     "spade": OriginalFormat(
-        families=("SPADE",),
-        role="generator",
-        network=SpadeGenerator,
+        ("SPADE",),
+        "generator",
+        SpadeGenerator,
         recognizes=lambda weights: bool({"head_0.conv_0.weight_orig", "head_0.conv_0.weight"} & weights.keys()),
         settings=_generator_settings,
-        layers=_generator_layers,
+        names=lambda network: generator_names(_BLOCKS[: len(network.blocks)], block_names()),
         fault=_generator_fault,
         is_of=lambda network: network.n_middle_blocks == 2,
     ),
     "spade_encoder": OriginalFormat(
-        families=("SPADE",),
-        role="encoder",
-        network=StyleEncoder,
-        recognizes=lambda weights: "fc_mu.weight" in weights,
-        settings=_encoder_settings,
-        layers=_encoder_layers,
-        fault=_encoder_fault,
+        ("SPADE",), "encoder", StyleEncoder, has("fc_mu.weight"), _encoder_settings, _encoder_names, _encoder_fault
     ),
     "spade_multiscale": OriginalFormat(
-        families=("SPADE",),
-        role="discriminator",
-        network=MultiscalePatchDiscriminator,
-        recognizes=lambda weights: "discriminator_0.model0.0.weight" in weights,
+        ("SPADE",),
+        "discriminator",
+        MultiscalePatchDiscriminator,
+        recognizes=has("discriminator_0.model0.0.weight"),
         settings=_discriminator_settings,
-        layers=_discriminator_layers,
+        names=_discriminator_names,
         fault=patch_fault,
         is_of=lambda network: bool(spectral_norms(network)),
     ),

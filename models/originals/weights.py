@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from models.originals import oasis, pix2pix, spade
-from models.originals.format import OriginalFormat, OriginalWeightsError, StateDict, original_keys
+from models.originals.format import Names, OriginalFormat, OriginalWeightsError, StateDict, norms_behind, original_keys
 from models.spectral_norm import add_spectral_norm
 
 FORMATS: dict[str, OriginalFormat] = spade.FORMATS | oasis.FORMATS | pix2pix.FORMATS
@@ -65,9 +65,9 @@ def import_original(state_dict: Mapping[Any, Any], chosen: Mapping[str, int] | N
             network = FORMATS[scheme].network(**settings)
             if any(key.endswith(".weight_orig") for key in weights):
                 add_spectral_norm(network, outer=False, iteration="v_first")
-        layers = list(FORMATS[scheme].layers(network))
-        has_biases = any(names.norm and f"{names.original}.bias" in weights for names in layers)
-        network.load_state_dict(_to_ours(weights, network, FORMATS[scheme]), assign=True)
+        names = FORMATS[scheme].names(network)
+        has_biases = any(f"{names[layer]}.bias" in weights for layer in norms_behind(names))
+        network.load_state_dict(_to_ours(weights, network, names), assign=True)
     except (OriginalWeightsError, KeyError, IndexError, ValueError, RuntimeError) as error:
         lines = str(error).splitlines() or [""]
         first = lines[min(1, len(lines) - 1)].strip()  # torch lists every weight that does not fit, below a title
@@ -85,19 +85,18 @@ def export_original(network: nn.Module, scheme: str, *, biases_before_norms: boo
         OriginalWeightsError: the original has no such network, for instance because of spectral norm.
     """
     description = FORMATS[scheme]
-    fault, layers, keys = description.fault(network), list(description.layers(network)), dict[str, str]()
+    fault, names, keys = description.fault(network), description.names(network), dict[str, str]()
     try:
-        keys = original_keys(network, layers)
+        keys = original_keys(network, names)
     except KeyError as error:
         fault = fault or f"{error.args[0]} does not exist there"
     if fault:
         raise OriginalWeightsError(f"{description.families[0]} has no such network: {fault}")
     weights = {keys[key]: value.detach().cpu() for key, value in network.state_dict().items()}
-    for names in layers:
-        if names.norm and biases_before_norms:
-            convolution = network.get_submodule(names.ours)
-            assert isinstance(convolution, nn.Conv2d | nn.ConvTranspose2d)
-            weights.setdefault(f"{names.original}.bias", torch.zeros(convolution.out_channels))
+    for layer in norms_behind(names) if biases_before_norms else ():
+        convolution = network.get_submodule(layer)
+        assert isinstance(convolution, nn.Conv2d | nn.ConvTranspose2d)
+        weights.setdefault(f"{names[layer]}.bias", torch.zeros(convolution.out_channels))
     return weights
 
 
@@ -127,13 +126,12 @@ def _with_v(weights: StateDict) -> StateDict:
     return weights
 
 
-def _to_ours(weights: StateDict, network: nn.Module, description: OriginalFormat) -> StateDict:
-    layers, left = list(description.layers(network)), dict(weights)
-    keys = original_keys(network, layers)
-    ours = {key: left.pop(original) for key, original in keys.items() if original in left}
-    for names in layers:
-        bias = left.pop(f"{names.original}.bias", None) if names.norm else None
-        mean = f"{names.norm}.running_mean"
+def _to_ours(weights: StateDict, network: nn.Module, names: Names) -> StateDict:
+    left = dict(weights)
+    ours = {key: left.pop(original) for key, original in original_keys(network, names).items() if original in left}
+    for layer, norm in norms_behind(names).items():
+        bias = left.pop(f"{names[layer]}.bias", None)
+        mean = f"{norm}.running_mean"
         if bias is not None and mean in ours:
             ours[mean] = ours[mean] - bias
     unknown = [key for key in left if key.rpartition(".")[2] not in _STATISTICS]  # those are of instance norm

@@ -223,7 +223,7 @@ def train_stand_ins() -> None:
             torch.save(export_original(network, scheme, biases_before_norms=True), f"{folder}/latest_net_{letter}.pth")
     config = load_config(Path("configs/oasis_cityscapes.yaml"), ["data.root=ROOT", *small])
     discriminator = build_discriminator(config)  # narrower than OASIS's, which alone is exported
-    keys = original_keys(discriminator, FORMATS["oasis_discriminator"].layers(discriminator))
+    keys = original_keys(discriminator, FORMATS["oasis_discriminator"].names(discriminator))
     states = {
         "EMA": export_original(build_generator(config), "oasis", biases_before_norms=True),
         "D": {keys[key]: value for key, value in discriminator.state_dict().items()},

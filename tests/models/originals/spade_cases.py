@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from models.originals.format import original_keys
-from models.originals.oasis import unet_layers
-from models.originals.spade import block_layers
+from models.originals.oasis import unet_names
+from models.originals.spade import block_names
 from models.originals.weights import FORMATS, import_original
 from models.segmentation_discriminator import SegmentationUnet
 from models.spade_generator import SpadeBlock
@@ -74,10 +74,10 @@ def original_names(network: nn.Module) -> dict[str, str]:
     """The original's names of the tensors of a network, or of a part of one, by ours."""
     match network:
         case SpadeBlock():
-            return original_keys(network, block_layers(network, "", ""))
+            return original_keys(network, block_names())
         case SegmentationUnet():
-            return original_keys(network, unet_layers(network, ""))
-    return original_keys(network, FORMATS[scheme_of(network)].layers(network))
+            return original_keys(network, unet_names(network))
+    return original_keys(network, FORMATS[scheme_of(network)].names(network))
 
 
 def by_original_names(network: nn.Module, tensors: Weights) -> Weights:
