@@ -3,21 +3,21 @@
 from collections.abc import Callable
 from typing import Literal
 
-from losses.adversarial import GanMode, ScaleReduction, generator_adversarial_loss
-from losses.feature_matching import feature_matching
-from losses.kl_divergence import kl_divergence
+from losses.adversarial import AdversarialLoss, GanMode, ScaleReduction
+from losses.distances import feature_matching, kl_divergence, l1
 from losses.loss_inputs import GeneratorLoss
 from losses.perceptual import vgg_loss
-from losses.pixel import l1
-from losses.segmentation import segmentation_loss
+from losses.segmentation import SegmentationLoss
 
 
 def _adversarial_loss(
     *, gan_mode: GanMode | Literal["segmentation"], over_scales: ScaleReduction, class_balance: bool = True
 ) -> GeneratorLoss:
     if gan_mode == "segmentation":
-        return segmentation_loss(class_balance=class_balance)
-    return generator_adversarial_loss(gan_mode=gan_mode, over_scales=over_scales)
+        of_classes = SegmentationLoss(class_balance)
+        return lambda translation: of_classes.real(translation.fake_outputs[0].logits, translation.source)
+    adversarial = AdversarialLoss(gan_mode, over_scales)
+    return lambda translation: adversarial.generator([scale.logits for scale in translation.fake_outputs])
 
 
 # Each maker's keyword arguments are settings; the weight of a loss is the setting of its name in section `loss`.

@@ -5,17 +5,15 @@ alone. The images of a sample, translated and real, share its parameters: the di
 these, and feature matching compares position by position.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, cast
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor
 
 from utils.precision import at_least_float32
-
-TRANSLATION_SHARE = 1 / 8  # of a side, either way
-CUTOUT_SHARE = 1 / 2
 
 
 @dataclass(frozen=True)
@@ -45,25 +43,29 @@ class Samples:
         return self.fractions() < self.probability
 
 
-class Operation(Protocol):
-    """An operation with its parameters for N samples."""
+class Operation(ABC):
+    """An operation with its parameters for N samples; it leaves sources as they are unless it moves pixels."""
 
     @classmethod
+    @abstractmethod
     def draw(cls, samples: Samples) -> Self:
         """Draw the parameters on the device, without asking it for a value; the neutral ones for samples not chosen."""
-        ...
 
     def of_source(self, source: Tensor) -> Tensor:
         """Apply it to (N, C, H, W) sources."""
-        ...
+        return source
 
+    @abstractmethod
     def of_image(self, images: Tensor) -> Tensor:
         """Apply it to (N, C, H, W) images."""
-        ...
+
+
+# The operations of figure 4 there, with one parameter for each sample. Nothing is clamped, and gradients reach the
+# images.
 
 
 @dataclass(frozen=True)
-class Color:
+class Color(Operation):
     """Brightness, saturation and contrast, in this order: (N,) each in [0, 1), 1/2 changes nothing."""
 
     brightness: Tensor
@@ -76,20 +78,16 @@ class Color:
         are_chosen = samples.are_chosen()
         return cls(*(torch.where(are_chosen, samples.fractions(), 0.5) for _ in range(3)))
 
-    def of_source(self, source: Tensor) -> Tensor:
-        """Return the sources as they are."""
-        return source
-
     def of_image(self, images: Tensor) -> Tensor:
         """Change the colours."""
         return contrast(saturation(brightness(images, self.brightness), self.saturation), self.contrast)
 
 
 @dataclass(frozen=True)
-class Translation:
+class Translation(Operation):
     """A move by whole pixels, whose place is taken by zeros: grey in an image, no class in one-hot labels.
 
-    rows, columns: (N,) int64.
+    rows, columns: (N,) int64; y[r, c] = x[r + rows, c + columns].
     """
 
     rows: Tensor
@@ -99,20 +97,20 @@ class Translation:
     def draw(cls, samples: Samples) -> Self:
         """Draw uniformly, up to an eighth of each side."""
         are_chosen = samples.are_chosen()
-        reaches = (_rounded(side * TRANSLATION_SHARE) for side in (samples.height, samples.width))
+        reaches = (_rounded(side / 8) for side in (samples.height, samples.width))
         return cls(*(samples.integers(-reach, reach) * are_chosen for reach in reaches))
 
     def of_source(self, source: Tensor) -> Tensor:
-        """Move the sources."""
-        return translate(source, self.rows, self.columns)
+        """Move the sources as the images."""
+        return self.of_image(source)
 
     def of_image(self, images: Tensor) -> Tensor:
         """Move the images."""
-        return translate(images, self.rows, self.columns)
+        return cast(Tensor, _Translation.apply(images, self.rows, self.columns))
 
 
 @dataclass(frozen=True)
-class Cutout:
+class Cutout(Operation):
     """A box of zeros in the image, whose middle may be anywhere in it.
 
     rows, columns: (N,) int64, the first pixel of the box, which may be outside of the image.
@@ -129,7 +127,7 @@ class Cutout:
         """Draw boxes of half the sides, uniformly."""
         are_chosen = samples.are_chosen()
         sides = (samples.height, samples.width)
-        height, width = (_rounded(side * CUTOUT_SHARE) for side in sides)
+        height, width = (_rounded(side / 2) for side in sides)
         rows, columns = (
             # one that is not chosen has its box beside the image
             torch.where(are_chosen, samples.integers(0, side - size % 2) - size // 2, -size)
@@ -137,13 +135,12 @@ class Cutout:
         )
         return cls(rows, columns, height, width)
 
-    def of_source(self, source: Tensor) -> Tensor:
-        """Return the sources as they are."""
-        return source
-
     def of_image(self, images: Tensor) -> Tensor:
-        """Cut the boxes out."""
-        return cut_out(images, self.rows, self.columns, self.height, self.width)
+        """Cut the boxes out, as far as they are inside."""
+        rows, columns = _places(images, -2), _places(images, -1)
+        in_rows = (rows >= self.rows[:, None]) & (rows < self.rows[:, None] + self.height)
+        in_columns = (columns >= self.columns[:, None]) & (columns < self.columns[:, None] + self.width)
+        return images.masked_fill((in_rows[:, :, None] & in_columns[:, None, :])[:, None], 0.0)
 
 
 OPERATIONS: dict[str, type[Operation]] = {"color": Color, "translation": Translation, "cutout": Cutout}
@@ -200,10 +197,6 @@ def _rounded(pixels: float) -> int:
     return int(pixels + 0.5)
 
 
-# The operations of figure 4 there, with one parameter for each sample: images are (N, C, H, W) floats, parameters (N,).
-# Nothing is clamped, and gradients reach the images.
-
-
 def brightness(images: Tensor, draws: Tensor) -> Tensor:
     """Return x + (u - 1/2), for draws u in [0, 1]."""
     return images + (_per_sample(draws, images) - 0.5)
@@ -219,44 +212,23 @@ def contrast(images: Tensor, draws: Tensor) -> Tensor:
     return _scaled_about(images, images.mean(dim=(1, 2, 3), keepdim=True), _per_sample(draws, images) + 0.5)
 
 
-def translate(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Return y[r, c] = x[r + rows, c + columns], and zeros where that is outside; rows, columns: (N,) int64.
-
-    An index of every pixel would do, but its gradient is a sum into places that the device finds in any order: here it
-    is the translation back, which is as fast and has the same bits each time.
-    """
-    return cast(Tensor, _Translation.apply(images, rows, columns))
-
-
-def cut_out(images: Tensor, rows: Tensor, columns: Tensor, height: int, width: int) -> Tensor:
-    """Set to zero the height x width box whose first pixel is at (rows, columns), (N,) int64, as far as it is inside.
-
-    A box outside of the image changes nothing.
-    """
-    in_rows, in_columns = (
-        (places >= first) & (places < first + size)
-        for places, first, size in (
-            (_places(images, -2), rows[:, None], height),
-            (_places(images, -1), columns[:, None], width),
-        )
-    )
-    return images.masked_fill((in_rows[:, :, None] & in_columns[:, None, :])[:, None], 0.0)
-
-
 class _Translation(torch.autograd.Function):
-    """Differentiable any number of times, since the gradient of a translation is one."""
+    """Differentiable any number of times, since the gradient of a translation is one: the translation back.
+
+    That of an index of every pixel would be a sum into places that the device finds in any order. This is as fast and
+    has the same bits each time.
+    """
 
     @staticmethod
     def forward(ctx: Any, images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         ctx.save_for_backward(rows, columns)
         height, width = images.shape[-2:]
-        from_rows = _places(images, -2) + rows[:, None]
-        from_columns = _places(images, -1) + columns[:, None]
-        is_inside = _inside(from_rows, height)[:, :, None] & _inside(from_columns, width)[:, None, :]
+        from_rows, from_columns = _places(images, -2) + rows[:, None], _places(images, -1) + columns[:, None]
+        are_rows, are_columns = (from_rows >= 0) & (from_rows < height), (from_columns >= 0) & (from_columns < width)
         index = from_rows.clamp(0, height - 1)[:, :, None] * width + from_columns.clamp(0, width - 1)[:, None, :]
         pixels = images.flatten(2)
         moved = pixels.gather(2, index.flatten(1)[:, None].expand_as(pixels)).view(images.shape)
-        return moved.masked_fill_(is_inside[:, None].logical_not(), 0.0)
+        return moved.masked_fill_((are_rows[:, :, None] & are_columns[:, None, :])[:, None].logical_not(), 0.0)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
@@ -267,10 +239,6 @@ class _Translation(torch.autograd.Function):
 def _places(images: Tensor, dim: int) -> Tensor:
     """Return 0, 1, … along a dimension, (1, size)."""
     return torch.arange(images.shape[dim], device=images.device)[None]
-
-
-def _inside(places: Tensor, size: int) -> Tensor:
-    return (places >= 0) & (places < size)
 
 
 def _per_sample(draws: Tensor, images: Tensor) -> Tensor:

@@ -24,63 +24,39 @@ class ScaleOutput(Protocol):
         ...
 
 
-class StyleDistribution(Protocol):
-    """Normal distributions of the styles of the targets, without correlations."""
-
-    @property
-    def mean(self) -> Tensor:
-        """(N, style_channels)."""
-        ...
-
-    @property
-    def log_variance(self) -> Tensor:
-        """(N, style_channels)."""
-        ...
-
-
 Discriminate = Callable[[], Sequence[ScaleOutput]]
 
 
+@dataclass(frozen=True)
 class LossInputs:
     """Translated images, their targets, and the discriminator's outputs for both.
 
     fake, target: (N, C, H, W) in [-1, 1].
     source: (N, C', H, W), the condition as the discriminator sees it.
-    style: the distributions from which the styles of the translated images were drawn; None without a style encoder.
+    discriminate_fake, discriminate_target: compute the discriminator's outputs when the first loss reads them, so that
+        an update without such a loss does without the passes.
+    style: means and log variances, (N, style_channels) each, of the normal distributions from which the styles of the
+        translated images were drawn; None without a style encoder.
     weights: the weights of the pixels in the distances of images and of features; None where all weigh the same.
-
-    A loss reads what it needs. The discriminator's outputs are computed when the first loss reads them, so that an
-    update without such a loss does without the passes.
     """
 
-    def __init__(
-        self,
-        fake: Tensor,
-        target: Tensor,
-        *,
-        source: Tensor,
-        discriminate_fake: Discriminate,
-        discriminate_target: Discriminate,
-        style: StyleDistribution | None = None,
-        weights: LossWeights | None = None,
-    ) -> None:
-        self.fake = fake
-        self.target = target
-        self.source = source
-        self.style = style
-        self.weights = weights
-        self._discriminate_fake = discriminate_fake
-        self._discriminate_target = discriminate_target
+    fake: Tensor
+    target: Tensor
+    source: Tensor
+    discriminate_fake: Discriminate
+    discriminate_target: Discriminate
+    style: tuple[Tensor, Tensor] | None = None
+    weights: LossWeights | None = None
 
     @cached_property
     def fake_outputs(self) -> Sequence[ScaleOutput]:
         """The outputs for the translated images, one for each scale; gradients reach the generator through them."""
-        return self._discriminate_fake()
+        return self.discriminate_fake()
 
     @cached_property
     def target_outputs(self) -> Sequence[ScaleOutput]:
         """The outputs for the targets, one for each scale; a loss detaches what it reads of them."""
-        return self._discriminate_target()
+        return self.discriminate_target()
 
 
 GeneratorLoss = Callable[[LossInputs], Tensor]

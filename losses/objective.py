@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from losses.adversarial import AdversarialLoss
-from losses.gradient_penalty import r1_penalty, wgan_gradient_penalty
+from losses.adversarial import AdversarialLoss, r1_penalty, wgan_gradient_penalty
 from losses.loss_inputs import DiscriminatorLossInputs, GeneratorLoss, LossInputs
 
 

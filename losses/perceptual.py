@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from torchvision.models import VGG19_Weights, vgg19
 
-from losses.feature_matching import feature_distance
+from losses.distances import feature_distance
 from losses.loss_inputs import LossInputs
 from losses.pixel_weights import PixelWeights
 from utils.pretrained import PretrainedFile

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from losses.loss_inputs import DiscriminatorLossInputs, GeneratorLoss
+from losses.loss_inputs import DiscriminatorLossInputs
 from utils.precision import at_least_float32
 
 
@@ -22,12 +22,11 @@ class SegmentationLoss:
 
     class_balance: bool = True
 
-    def generator(self, fake_logits: Tensor, source: Tensor) -> Tensor:
-        """Return the generator's loss, small where translated pixels pass for real ones of their classes."""
-        return self.real(fake_logits, source)
-
     def real(self, logits: Tensor, source: Tensor) -> Tensor:
-        """Return the discriminator's loss on real images, small where it recognises the classes."""
+        """Return the loss on real images, small where the logits recognise the classes.
+
+        On translated images it is the generator's loss: they are to pass for real ones of their classes.
+        """
         labels = at_least_float32(labels_of(source, logits))
         weighted = labels * class_weights(labels) if self.class_balance else labels
         logits = at_least_float32(logits)
@@ -38,12 +37,6 @@ class SegmentationLoss:
         """Return the discriminator's loss on translated images, small where it recognises them; without weights."""
         logits = at_least_float32(logits)
         return (logits.logsumexp(dim=1) - logits[:, 0]).mean()
-
-
-def segmentation_loss(*, class_balance: bool) -> GeneratorLoss:
-    """Return the generator's loss; the argument is that of SegmentationLoss."""
-    loss = SegmentationLoss(class_balance)
-    return lambda translation: loss.generator(translation.fake_outputs[0].logits, translation.source)
 
 
 def labels_of(source: Tensor, logits: Tensor) -> Tensor:

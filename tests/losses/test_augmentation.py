@@ -18,11 +18,9 @@ from losses.augmentation import (
     Translation,
     brightness,
     contrast,
-    cut_out,
     saturation,
-    translate,
 )
-from losses.feature_matching import match_features
+from losses.distances import match_features
 from models.patch_discriminator import MultiscalePatchDiscriminator
 
 CASES = pytest.mark.parametrize("name", ["diffaugment_0", "diffaugment_1"])
@@ -189,9 +187,9 @@ def test_gradients_of_gradients_pass_each_operation() -> None:
 def test_a_move_and_a_box_may_leave_the_image(moves: Sequence[int]) -> None:
     images = make_images(1, 3, 6, 5)
     rows, columns = (torch.tensor([move]) for move in moves)
-    moved = translate(images, rows, columns)
+    moved = Translation(rows, columns).of_image(images)
     assert torch.equal(moved, images if moves == (0, 0) else torch.zeros_like(images))
-    cut = cut_out(images, rows, columns, 1, 1)
+    cut = Cutout(rows, columns, 1, 1).of_image(images)
     assert int((cut != images).sum()) == (3 if moves == (0, 0) else 0)
 
 

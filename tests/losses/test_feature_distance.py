@@ -2,7 +2,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from losses.feature_matching import feature_distance
+from losses.distances import feature_distance
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])

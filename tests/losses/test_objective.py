@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 
 from losses import GENERATOR_LOSSES
-from losses.adversarial import AdversarialLoss, GanMode, ScaleReduction
-from losses.feature_matching import match_features
-from losses.gradient_penalty import r1_penalty, wgan_gradient_penalty
+from losses.adversarial import AdversarialLoss, GanMode, ScaleReduction, r1_penalty, wgan_gradient_penalty
+from losses.distances import match_features
 from losses.loss_inputs import DiscriminatorLossInputs, LossInputs
 from losses.objective import DiscriminatorObjective, GeneratorObjective
 from models.patch_discriminator import DiscriminatorOutput

@@ -4,11 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from losses.feature_matching import feature_distance, feature_matching
+from losses.distances import feature_distance, feature_matching, l1
 from losses.loss_inputs import GeneratorLoss, LossInputs
 from losses.objective import GeneratorObjective
 from losses.perceptual import PerceptualLoss
-from losses.pixel import l1
 from losses.pixel_weights import LossWeights, PixelWeights
 from models.patch_discriminator import DiscriminatorOutput
 

@@ -96,7 +96,7 @@ def test_losses_are_float32_of_lower_precision() -> None:
     logits = torch.randn(1, 1 + N_CLASSES, 4, 4, dtype=torch.bfloat16)
     labels = one_hot(torch.randint(N_CLASSES, (1, 1, 4, 4))).bfloat16()
     loss = SegmentationLoss()
-    assert loss.generator(logits, labels).dtype == torch.float32
+    assert loss.real(logits, labels).dtype == torch.float32
     assert loss.fake(logits).dtype == torch.float32
     assert labelmix_loss(draw_mask(labels), mixed=logits, fake=logits, real=logits).dtype == torch.float32
 

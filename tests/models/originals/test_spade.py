@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from losses.adversarial import AdversarialLoss
-from losses.feature_matching import match_features
+from losses.distances import match_features
 from models.originals.weights import import_original
 from models.patch_discriminator import DiscriminatorOutput
 from models.spade_generator import SpadeGenerator, SpadeLayer

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from losses.kl_divergence import kl_divergence
+from losses.distances import kl_divergence
 from losses.loss_inputs import LossInputs
 from models.latent_inputs import StyleStem
 from models.originals.format import OriginalWeightsError

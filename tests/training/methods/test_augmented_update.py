@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from configs.load import load_config
+from losses.adversarial import r1_penalty
 from losses.augmentation import Augmentation, Transform, Translation
-from losses.feature_matching import match_features
-from losses.gradient_penalty import r1_penalty
+from losses.distances import match_features
 from tests.runs import checkpoint, run, with_slow
 from tests.training.methods.test_paired_update import (
     BOTH_ORDERS,

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from losses import GENERATOR_LOSSES
 from losses.adversarial import AdversarialLoss
-from losses.feature_matching import match_features
+from losses.distances import match_features
 from losses.objective import DiscriminatorObjective, GeneratorObjective
 from models.blocks import Norm
 from models.global_generator import GlobalGenerator

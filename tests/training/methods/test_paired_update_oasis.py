@@ -23,7 +23,6 @@ from losses.segmentation import (
     draw_mask,
     labelmix_loss,
     mask_of,
-    segmentation_loss,
 )
 from models.segmentation_discriminator import SegmentationDiscriminator
 from tests.models.originals.oasis_cases import (
@@ -80,7 +79,7 @@ def test_the_generator_first(reference: dict[str, Any]) -> None:
         labels = source.clone()
         labels[:, config["dont_care_channel"]] = 0
         noise.z = batch["z_of_G_step"]
-        loss_g = LOSS.generator(discriminator(generator(source)), labels)
+        loss_g = LOSS.real(discriminator(generator(source)), labels)
         stepped(adam_g, loss_g)
         noise.z = batch["z_of_D_step"]
         with torch.no_grad():
@@ -128,7 +127,10 @@ def make_oasis_update(*, labelmix: float = 10.0) -> PairedUpdate:
     update.discriminator = group.networks["discriminator"]
     update.optimizers = {**update.optimizers, "discriminator": group}
     update.discriminator_objective = SegmentationObjective(LOSS, labelmix)
-    losses = {"adversarial": segmentation_loss(class_balance=True), "l1": GENERATOR_LOSSES["l1"]()}
+    losses = {
+        "adversarial": GENERATOR_LOSSES["adversarial"](gan_mode="segmentation", over_scales="sum"),
+        "l1": GENERATOR_LOSSES["l1"](),
+    }
     update.objective = GeneratorObjective(losses, {"adversarial": 1.0, "l1": 5.0})
     return update
 
@@ -179,7 +181,7 @@ def test_both_orders_give_the_gradients_of_plain_passes(
         reference.optimizers["discriminator"].optimizer.step()
     seen = transform_of(recorded, -1)
     labels = seen.of_source(source)[:, :2]
-    g_loss = LOSS.generator(discriminator(seen.of_image(fake)), labels) + 5 * (fake - target).abs().mean()
+    g_loss = LOSS.real(discriminator(seen.of_image(fake)), labels) + 5 * (fake - target).abs().mean()
     expected_g = reference_gradients(generator, g_loss)
     expected_d = {f"unet.{name}": gradient for name, gradient in expected_d.items()}
     torch.testing.assert_close(d_gradients, expected_d, rtol=1e-9, atol=1e-12)

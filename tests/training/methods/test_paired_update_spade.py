@@ -16,8 +16,7 @@ from torch.optim import Adam
 from bench.references import ReferenceSpadeUpdate
 from data.conditioning import instance_edges, one_hot
 from losses.adversarial import AdversarialLoss
-from losses.feature_matching import match_features
-from losses.kl_divergence import kl_divergence
+from losses.distances import kl_divergence, match_features
 from losses.loss_inputs import LossInputs
 from losses.objective import DiscriminatorObjective
 from models.style_encoder import StyleConditionedGenerator

@@ -1,16 +1,37 @@
-"""Feature matching on the discriminator's activations (Wang et al. 2018, Eq. 4)."""
+"""Distances of translated images from their targets, and of styles from those that prediction draws."""
 
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from losses.loss_inputs import LossInputs
 from losses.pixel_weights import PixelWeights
+from utils.precision import at_least_float32
+
+
+def l1(translation: LossInputs) -> Tensor:
+    """Return the mean absolute difference of translated images and targets, 0-d (Isola et al. 2017, Eq. 3)."""
+    if translation.weights:
+        difference = translation.fake.float() - translation.target.float()
+        return translation.weights.of_images.mean(difference.abs())
+    return F.l1_loss(translation.fake, translation.target)
+
+
+def kl_divergence(translation: LossInputs) -> Tensor:
+    """Return the Kullback-Leibler divergence of the styles' distributions from N(0, I), 0-d, at least float32.
+
+    Summed over the samples of a pass and over the channels of the style, as in SPADE, so that it grows with the batch
+    (Kingma & Welling 2014, appendix B).
+    """
+    assert translation.style is not None
+    mean, log_variance = map(at_least_float32, translation.style)
+    return 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum()
 
 
 def feature_matching(translation: LossInputs) -> Tensor:
-    """Return the distance between the discriminator's features of translated images and of targets, 0-d."""
+    """Return the distance of the discriminator's features for fakes and targets, 0-d (Wang et al. 2018, Eq. 4)."""
     fake = [scale.features for scale in translation.fake_outputs]
     target = [scale.features for scale in translation.target_outputs]
     return match_features(fake, target, weights=translation.weights.of_discriminated if translation.weights else None)
