@@ -15,9 +15,10 @@ from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
 from configs.without_paths import without_paths
 from data.conditioning import Conditioning
-from inference.original_folder import NetworkKind, original_file
+from inference.original_folder import original_file
 from inference.original_weights import original_generator, original_network
 from models.generator import EncodedGenerator
+from models.originals.format import FileRole
 from models.spectral_norm import settle_spectral_norm
 from utils.checkpoint import (
     MOST_NAMED,
@@ -103,11 +104,11 @@ class LoadedGenerator:
         }
 
 
-def find_checkpoint_file(checkpoint: Path | None, kind: NetworkKind = "generator") -> Path:
+def find_checkpoint_file(checkpoint: Path | None, role: FileRole = "generator") -> Path:
     """Return a checkpoint file: the one named, or the latest valid one of a run.
 
     checkpoint: a file, the folder of a run, also of an original's, or None for the newest run in runs/.
-    kind: the network to look for in an original's folder, which has a file for each.
+    role: the network to look for in an original's folder, which has a file for each.
 
     Raises:
         CheckpointError: there is none.
@@ -124,12 +125,12 @@ def find_checkpoint_file(checkpoint: Path | None, kind: NetworkKind = "generator
         raise CheckpointError(f"{chosen}: no such checkpoint file. Runs in {chosen.parent}: {runs}.")
     if not chosen.is_dir():
         return chosen
-    file = latest_file(chosen, logger.warning) or original_file(chosen, kind)
+    file = latest_file(chosen, logger.warning) or original_file(chosen, role)
     if file is None:
         runs = ", ".join(map(str, _runs_in(chosen)))
         weights = ", ".join(sorted(path.name for path in chosen.glob("*.pth"))[:MOST_NAMED])
         other = f"Name one of its files: {weights}." if weights and not runs else f"Runs below it: {runs or 'none'}."
-        raise CheckpointError(f"{chosen}: the folder holds no checkpoint, and no {kind} of an original. {other}")
+        raise CheckpointError(f"{chosen}: the folder holds no checkpoint, and no {role} of an original. {other}")
     return file
 
 
@@ -140,14 +141,14 @@ def _runs_in(folder: Path) -> list[Path]:
     return sorted({folder / path.parts[0] for path in files})
 
 
-def load_from(checkpoint: Path | None, load: Callable[[Path], T], kind: NetworkKind = "generator") -> tuple[Path, T]:
+def load_from(checkpoint: Path | None, load: Callable[[Path], T], role: FileRole = "generator") -> tuple[Path, T]:
     """Return the file of `find_checkpoint_file`, and what `load` reads from it; the next one if a training deletes it.
 
     Raises:
         CheckpointError: there is none, or `load` raises it.
     """
     while True:
-        file = find_checkpoint_file(checkpoint, kind)
+        file = find_checkpoint_file(checkpoint, role)
         try:
             return file, load(file)
         except MissingCheckpointError:
@@ -197,7 +198,7 @@ def load_generator(
     )
 
 
-def load_network(file: Path, kind: NetworkKind, name: str | None = None) -> nn.Module:
+def load_network(file: Path, role: FileRole, name: str | None = None) -> nn.Module:
     """Read one network from a checkpoint, an exported file or an original's file.
 
     A checkpoint's generator includes its encoder.
@@ -210,15 +211,15 @@ def load_network(file: Path, kind: NetworkKind, name: str | None = None) -> nn.M
     is_exported = file.suffix == SUFFIX
     state = {} if is_exported else read_weights_file(file, is_mapped=True)
     if is_exported or is_training_state(state):
-        if kind == "discriminator":
+        if role == "discriminator":
             return _load_discriminator(file, state, name or "discriminator")
         generator = load_generator(file, direction=_direction_of(file, state, name)).generator
-        if kind == "generator":
+        if role == "generator":
             return generator
         if not isinstance(generator, EncodedGenerator):
             raise CheckpointError(f"{file}: its generator has no encoder")
         return generator.encoder
-    return original_network(file, state, kind).network
+    return original_network(file, state, role).network
 
 
 def _load_exported(file: Path, overrides: Sequence[str]) -> LoadedGenerator:

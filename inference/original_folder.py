@@ -3,12 +3,10 @@
 import re
 from pathlib import Path
 
-from models.originals.format import Role
+from models.originals.format import FileRole
 from utils.log import logger
 
-NetworkKind = Role
-
-_LETTERS: dict[NetworkKind, tuple[str, ...]] = {  # in names of files; OASIS translates with EMA
+_LETTERS: dict[FileRole, tuple[str, ...]] = {  # in names of files; OASIS translates with EMA
     "generator": ("EMA", "G"),
     "encoder": ("E",),
     "discriminator": ("D",),
@@ -17,13 +15,13 @@ _NAME = re.compile(r"(?P<when>latest|best|(iter_)?(?P<number>\d+))_(net_)?(?P<le
 _OF_OASIS = "models"  # a folder within that of the run
 
 
-def original_file(folder: Path, kind: NetworkKind) -> Path | None:
+def original_file(folder: Path, role: FileRole) -> Path | None:
     """Return the file of a network in a folder: the latest, or else the best, or else that of the highest number.
 
     The choice among several is reported. None where there is no such file.
     """
     found: dict[Path, tuple[bool, bool, int, int]] = {}
-    letters = _LETTERS[kind]
+    letters = _LETTERS[role]
     for path in (path for place in (folder, folder / _OF_OASIS) for path in place.glob("*.pth")):
         match = _NAME.fullmatch(path.name)
         if match and match["letter"] in letters:

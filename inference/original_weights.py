@@ -11,7 +11,7 @@ from configs.schema import Config, DataConfig, FeaturesConfig, GeneratorConfig, 
 from models import GENERATORS
 from models.generator import Generator
 from models.latent_inputs import StyleStem
-from models.originals.format import OriginalWeightsError, Role
+from models.originals.format import FileRole, OriginalWeightsError
 from models.originals.weights import ImportedNetwork, import_original
 from models.spectral_norm import spectral_norms
 from models.style_encoder import StyleConditionedGenerator, StyleEncoder
@@ -32,7 +32,7 @@ _LEFT_OPEN = ("n_upsamplings", "noise_channels")  # by the shapes of SPADE's and
 
 
 def original_network(
-    file: Path, state: dict[str, Any], role: Role, chosen: Mapping[str, int] | None = None
+    file: Path, state: dict[str, Any], role: FileRole, chosen: Mapping[str, int] | None = None
 ) -> ImportedNetwork:
     """Return the network whose weights an original's file holds; chosen as for `import_original`.
 

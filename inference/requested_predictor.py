@@ -20,7 +20,7 @@ from inference.tiling import TiledNetwork
 from models.feature_clusters import FILE_NAME
 from models.feature_encoder import FeatureConditionedGenerator
 from models.latent_inputs import takes_noise, takes_style
-from models.style_encoder import predicting_part
+from models.style_encoder import inference_network
 from utils.atomic_file import unreplaced
 from utils.checkpoint import CheckpointError
 from utils.compilation import compiled, what_compiling_lacks
@@ -174,7 +174,7 @@ def build_predictor(
     if compiles:
         logger.info("compiling    the generator with the first images; --compile off disables it")
     config = loaded.config
-    generator = predicting_part(loaded.generator)
+    generator = inference_network(loaded.generator)
     if feature_sampler is not None and isinstance(generator, FeatureConditionedGenerator):
         generator = generator.generator
     generator = precision.cast(generator.to(device)).to(memory_format=build.memory_format(config, device))

@@ -1,14 +1,16 @@
 """Activation checkpointing: parts of a network that are computed again in the backward pass instead of stored."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from models.running_statistics import BatchNorm, Untracked, batch_norms
-from models.spectral_norm import SpectralNorm, recorded_and_replayed, spectral_norms
+from models.generator import EncodedGenerator
+from models.running_statistics import BatchNorm, batch_norms, untracked
+from models.spectral_norm import RecordedVectors, SpectralNorm, recording, replaying, spectral_norms
+from utils.errors import ConfigError
 
 
 class Recomputable(nn.Module):
@@ -44,42 +46,43 @@ def _with_norms_as_before(
     function: Callable[..., Tensor],
     *inputs: Tensor,
 ) -> Tensor:
+    vectors: RecordedVectors = {norm: [] for norm in spectral}
     recomputed: Tensor = checkpoint(
         function,
         *inputs,
         use_reentrant=False,
         preserve_rng_state=draws,
-        context_fn=lambda: _contexts(spectral, batch),
+        context_fn=lambda: (recording(vectors), _Recomputation(vectors, batch)),
     )
     return recomputed
 
 
-def _contexts(
-    spectral: list[SpectralNorm], batch: list[BatchNorm]
-) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-    """Return the contexts of a pass and of its recomputation; the latter can be entered more than once."""
-    recorded, replayed = recorded_and_replayed(spectral)
-    return recorded, _Both(replayed, Untracked(batch))
+class _Recomputation(AbstractContextManager[None]):
+    """The context of a recomputation; a second backward pass enters it again."""
 
-
-class _Both(AbstractContextManager[None]):
-    """Context of two contexts; can be entered again if both can."""
-
-    def __init__(self, outer: AbstractContextManager[None], inner: AbstractContextManager[None]) -> None:
-        self._outer = outer
-        self._inner = inner
+    def __init__(self, vectors: RecordedVectors, batch: list[BatchNorm]) -> None:
+        self._vectors = vectors
+        self._batch = batch
 
     def __enter__(self) -> None:
-        self._outer.__enter__()
-        self._inner.__enter__()
+        self._entered = ExitStack()
+        self._entered.enter_context(replaying(self._vectors))
+        self._entered.enter_context(untracked(self._batch))
 
     def __exit__(self, *_: object) -> None:
-        self._inner.__exit__(None, None, None)
-        self._outer.__exit__(None, None, None)
+        self._entered.close()
 
 
 def enable_activation_checkpointing(network: nn.Module) -> None:
-    """Make every Recomputable of a network recompute its inner activations, in place."""
+    """Make every Recomputable of a network recompute its inner activations, in place.
+
+    Raises:
+        ConfigError: a generator has none.
+    """
+    generator = network.generator if isinstance(network, EncodedGenerator) else network
+    if not any(isinstance(module, Recomputable) for module in generator.modules()):
+        name = type(generator).__name__
+        raise ConfigError(f"train.activation_checkpointing: {name} has no parts to recompute. Set it to false.")
     for module in network.modules():
         if isinstance(module, Recomputable):
             module.recomputes = True

@@ -1,7 +1,7 @@
 """The running statistics of batch norm: means and variances that evaluation normalises by."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from utils.torch_private import copy_all
 
 BatchNorm = nn.BatchNorm2d | nn.SyncBatchNorm
-Buffers = dict[str, Tensor]
 
 
 def batch_norms(network: nn.Module) -> list[BatchNorm]:
@@ -35,30 +34,21 @@ def restore_broken(statistics: Sequence[Tensor], former: Tensor, is_good: Tensor
     return is_kept
 
 
-class Untracked(AbstractContextManager[None]):
-    """Context in which passes in training mode leave the running statistics as they are; can be entered again.
+@contextmanager
+def untracked(norms: Sequence[BatchNorm]) -> Iterator[None]:
+    """Make passes in training mode leave the running statistics as they are.
 
     Batch norm has copies of them meanwhile. Without any it would keep fewer tensors for the backward pass, by which
     torch recognises that a recomputation is not that of its pass.
     """
-
-    def __init__(self, norms: Sequence[BatchNorm]) -> None:
-        self._norms = norms
-        self._kept: list[list[Buffers]] = []
-
-    def __enter__(self) -> None:
-        self._kept.append([dict(norm.named_buffers(recurse=False)) for norm in self._norms])
-        for norm, buffers in zip(self._norms, self._kept[-1], strict=True):
-            _set(norm, {name: buffer.clone() for name, buffer in buffers.items()})
-
-    def __exit__(self, *_: object) -> None:
-        for norm, buffers in zip(self._norms, self._kept.pop(), strict=True):
-            _set(norm, buffers)
-
-
-def _set(norm: BatchNorm, buffers: Buffers) -> None:
-    for name, buffer in buffers.items():
-        setattr(norm, name, buffer)
+    kept = [(norm, name, buffer) for norm in norms for name, buffer in norm.named_buffers(recurse=False)]
+    for norm, name, buffer in kept:
+        setattr(norm, name, buffer.clone())
+    try:
+        yield
+    finally:
+        for norm, name, buffer in kept:
+            setattr(norm, name, buffer)
 
 
 @contextmanager

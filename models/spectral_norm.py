@@ -1,7 +1,7 @@
 """Spectral normalisation (Miyato et al. 2018)."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal, Protocol, Self, runtime_checkable
 
 import torch
@@ -100,49 +100,35 @@ class SpectralNorm(nn.Module):
         return self
 
 
+RecordedVectors = dict[SpectralNorm, list[Vectors]]
+
+
 def _full_precision(weight: Tensor) -> AbstractContextManager[object]:
     return nullcontext() if weight.is_meta else torch.autocast(weight.device.type, enabled=False)
 
 
-class _Recording(AbstractContextManager[None]):
-    """Context of a forward pass that keeps the vectors of each pass through the norms."""
-
-    def __init__(self, norms: Sequence[SpectralNorm]) -> None:
-        self.vectors: dict[SpectralNorm, list[Vectors]] = {norm: [] for norm in norms}
-
-    def __enter__(self) -> None:
-        for norm, vectors in self.vectors.items():
-            norm._recorded = vectors
-
-    def __exit__(self, *_: object) -> None:
-        for norm in self.vectors:
+@contextmanager
+def recording(vectors: RecordedVectors) -> Iterator[None]:
+    """Keep the vectors of each pass through the norms within."""
+    for norm, of_passes in vectors.items():
+        norm._recorded = of_passes
+    try:
+        yield
+    finally:
+        for norm in vectors:
             norm._recorded = None
 
 
-class _Replaying(AbstractContextManager[None]):
-    """Context in which the norms use recorded vectors, from the first on, and iterate nothing; can be entered again."""
-
-    def __init__(self, recording: _Recording) -> None:
-        self._recording = recording
-
-    def __enter__(self) -> None:
-        for norm, vectors in self._recording.vectors.items():
-            norm._replayed = iter(vectors)
-
-    def __exit__(self, *_: object) -> None:
-        for norm in self._recording.vectors:
+@contextmanager
+def replaying(vectors: RecordedVectors) -> Iterator[None]:
+    """Make the norms use recorded vectors within, from the first on, and iterate nothing."""
+    for norm, of_passes in vectors.items():
+        norm._replayed = iter(of_passes)
+    try:
+        yield
+    finally:
+        for norm in vectors:
             norm._replayed = None
-
-
-def recorded_and_replayed(
-    norms: Sequence[SpectralNorm],
-) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-    """Return the contexts of a pass and of its recomputation, which has the vectors of the pass and iterates nothing.
-
-    The latter can be entered more than once.
-    """
-    recording = _Recording(norms)
-    return recording, _Replaying(recording)
 
 
 def spectral_norms(network: nn.Module) -> list[SpectralNorm]:

@@ -103,6 +103,6 @@ class StyleConditionedGenerator(EncodedGenerator):
         return StyledImages(images, style)
 
 
-def predicting_part(network: nn.Module) -> nn.Module:
+def inference_network(network: nn.Module) -> nn.Module:
     """Return the part of a network that prediction calls: without a style encoder, with a feature encoder."""
     return network.generator if isinstance(network, StyleConditionedGenerator) else network

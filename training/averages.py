@@ -18,7 +18,7 @@ from inference.sampling import image_seed
 from models.latent_inputs import choose_styles, draw_noise
 from models.running_statistics import batch_norms, estimating_statistics
 from models.spectral_norm import settle_spectral_norm
-from models.style_encoder import predicting_part
+from models.style_encoder import inference_network
 from training.methods.method import Method
 from utils.distributed import World
 from utils.precision import Precision
@@ -113,7 +113,7 @@ def build_average_statistics(
     keys = [[SampleKey(0, n * len(layout) // n_samples) for n in range(begin, begin + size)] for begin in begins]
     return [
         AverageStatistics(
-            predicting_part(average.module),
+            inference_network(average.module),
             TrainingDataset(layout, build.build_preprocessing(config), config.run.seed, config.data.on_bad_sample),
             keys,
             conditionings[name],

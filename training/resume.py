@@ -13,7 +13,7 @@ from configs.schema import Config, TrainConfig
 from configs.splits import validation_split
 from data.fingerprint import difference
 from inference.load import load_from, load_network
-from inference.original_folder import NetworkKind
+from models.originals.format import FileRole
 from models.weight_transfer import transfer_weights
 from training.best import can_be_compared, read_best, saved_score
 from training.setup import Training
@@ -201,7 +201,7 @@ def initialize_networks(training: Training) -> list[str]:
     A file is loaded into each network of its role: of a checkpoint, the network of the same name.
     """
     init, report = training.config.init, list[str]()
-    files: list[tuple[NetworkKind, str | None, Role]] = [
+    files: list[tuple[FileRole, str | None, Role]] = [
         ("generator", init.generator, "generator"),
         ("encoder", init.encoder, "generator"),
         ("discriminator", init.discriminator, "discriminator"),
@@ -212,7 +212,7 @@ def initialize_networks(training: Training) -> list[str]:
         for name, network in training.method.networks.items():
             if network.role != role:
                 continue
-            file, loaded = load_from(Path(setting).expanduser(), partial(load_network, kind=key, name=name), key)
+            file, loaded = load_from(Path(setting).expanduser(), partial(load_network, role=key, name=name), key)
             transfer = transfer_weights(loaded, network.module)
             network.load_weights(network.module.state_dict())
             if not transfer.loaded:

@@ -10,7 +10,7 @@ from utils.errors import UserError
 
 StateDict = dict[str, Tensor]
 Names = dict[str, str]  # of layers that have tensors or are norms: the original's by ours
-Role = Literal["generator", "encoder", "discriminator"]
+FileRole = Literal["generator", "encoder", "discriminator"]  # of the network that a file holds
 Family = Literal["pix2pixHD", "pix2pix", "SPADE", "OASIS"]
 
 # of a layer with spectral norm: the names of the originals' hook, by ours
@@ -40,7 +40,7 @@ class OriginalFormat:
     """
 
     families: tuple[Family, ...]
-    role: Role
+    role: FileRole
     network: type[nn.Module]
     recognizes: Callable[[StateDict], bool]
     settings: Callable[[StateDict, Mapping[str, int]], dict[str, Any]]

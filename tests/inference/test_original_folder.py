@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from inference.load import find_checkpoint_file
-from inference.original_folder import NetworkKind
+from models.originals.format import FileRole
 from utils.checkpoint import CheckpointError
 from utils.log import logger
 
@@ -17,7 +17,7 @@ def folder_of(root: Path, *names: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("names", "kind", "expected"),
+    ("names", "role", "expected"),
     [
         (["latest_net_G.pth", "latest_net_D.pth", "latest_net_E.pth"], "generator", "latest_net_G.pth"),
         (["latest_net_G.pth", "latest_net_D.pth", "latest_net_E.pth"], "discriminator", "latest_net_D.pth"),
@@ -30,10 +30,8 @@ def folder_of(root: Path, *names: str) -> Path:
         (["models/best_EMA.pth", "models/best_D.pth"], "discriminator", "models/best_D.pth"),
     ],
 )
-def test_the_latest_file_of_a_network_is_taken(
-    tmp_path: Path, names: list[str], kind: NetworkKind, expected: str
-) -> None:
-    assert find_checkpoint_file(folder_of(tmp_path, *names), kind) == tmp_path / expected
+def test_the_latest_file_of_a_network_is_taken(tmp_path: Path, names: list[str], role: FileRole, expected: str) -> None:
+    assert find_checkpoint_file(folder_of(tmp_path, *names), role) == tmp_path / expected
 
 
 def test_a_choice_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

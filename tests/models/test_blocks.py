@@ -8,12 +8,14 @@ from torch import Tensor, nn
 
 from losses.perceptual import PerceptualLoss, VGG19Features
 from models.activation_checkpointing import enable_activation_checkpointing
-from models.feature_encoder import FeatureEncoder
+from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
+from models.generator import Generator
 from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer
 from models.spade_generator import SpadeGenerator
 from models.spectral_norm import add_spectral_norm
 from models.unet_generator import UnetGenerator
+from utils.errors import ConfigError
 
 NETWORKS: list[Callable[[], nn.Module]] = [
     lambda: GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=2, dropout=True),
@@ -69,3 +71,12 @@ def test_vgg_too(vgg19_weights: dict[str, Tensor]) -> None:
         assert fake.grad is not None
         results.append((value, fake.grad))
     torch.testing.assert_close(results[0], results[1])
+
+
+def test_a_generator_without_parts_to_recompute_is_refused() -> None:
+    class Plain(Generator):
+        pass
+
+    for network in (Plain(), FeatureConditionedGenerator(Plain(), FeatureEncoder(base_channels=2, n_downsamplings=1))):
+        with pytest.raises(ConfigError, match=r"^train\.activation_checkpointing: Plain has no parts to recompute\."):
+            enable_activation_checkpointing(network)

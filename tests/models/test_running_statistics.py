@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from models.global_generator import GlobalGenerator
-from models.running_statistics import Untracked, batch_norms, estimating_statistics
+from models.running_statistics import batch_norms, estimating_statistics, untracked
 from models.spade_generator import SpadeGenerator
 from models.spectral_norm import add_spectral_norm
 from tests.models.recomputed import assert_recomputed_alike
@@ -31,10 +31,8 @@ def test_untracked_passes_leave_the_very_buffers() -> None:
     network = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2), nn.BatchNorm2d(2, track_running_stats=False))
     (norm,) = batch_norms(network)
     before = {name: (buffer, buffer.clone()) for name, buffer in network.named_buffers()}
-    context = Untracked([norm])
-    for _ in range(2):
-        with context, Untracked([norm]):
-            network(torch.randn(3, 1, 4, 4))
+    with untracked([norm]), untracked([norm]):
+        network(torch.randn(3, 1, 4, 4))
     assert len(before) == 3
     for name, buffer in network.named_buffers():
         assert buffer is before[name][0], name

@@ -14,7 +14,7 @@ from models.style_encoder import (
     StyledImages,
     StyleDistribution,
     StyleEncoder,
-    predicting_part,
+    inference_network,
 )
 from tests.runs import STYLE
 
@@ -63,8 +63,8 @@ def test_each_pass_of_training_draws_anew_and_evaluation_takes_the_mean() -> Non
     network.eval()
     mean = network.encoder(image).mean
     assert torch.equal(network(source, image).images, network.generator(source, mean))
-    assert predicting_part(network) is network.generator
-    assert predicting_part(network.generator) is network.generator
+    assert inference_network(network) is network.generator
+    assert inference_network(network.generator) is network.generator
 
 
 def test_the_style_reaches_every_pixel_and_a_translation_depends_on_its_own_alone() -> None:

@@ -19,7 +19,7 @@ from inference.sampling import image_seed
 from models.latent_inputs import choose_styles, draw_noise
 from models.running_statistics import batch_norms, estimating_statistics
 from models.spectral_norm import settle_spectral_norm
-from models.style_encoder import predicting_part
+from models.style_encoder import inference_network
 from tests.runs import SPADE, STYLE, assert_equal, checkpoint, run
 from training.averages import make_average
 from training.graceful_stop import GracefulStop
@@ -48,7 +48,7 @@ def test_saved_statistics_are_those_of_the_averaged_weights(tiny_config: Path, s
     layout = build.build_layout(config, "train", needs_targets=True)
     dataset = TrainingDataset(layout, build.build_preprocessing(config), config.run.seed)
     conditioning = build.build_conditioning(config)
-    network = predicting_part(load_generator(checkpoint_path(tiny_config.parent / "runs" / "tiny", 4)).generator)
+    network = inference_network(load_generator(checkpoint_path(tiny_config.parent / "runs" / "tiny", 4)).generator)
     settle_spectral_norm(network)
     with estimating_statistics(network), torch.no_grad():
         for index in range(len(layout)):  # fewer samples than batches that would be taken

@@ -156,7 +156,7 @@ def main(argv: Sequence[str]) -> None:
     log_to_console(is_main=True)
     check_packages(arguments.format)
     if arguments.network == "discriminator":
-        file, network = load_from(arguments.checkpoint, partial(load_network, kind="discriminator"), "discriminator")
+        file, network = load_from(arguments.checkpoint, partial(load_network, role="discriminator"), "discriminator")
         path = arguments.output or file.with_name("latest_net_D.pth")
         write_discriminator(network, path, arguments.family, may_exist=arguments.existing == "replace")
         return

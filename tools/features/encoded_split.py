@@ -16,9 +16,8 @@ from data.batch import Batch
 from data.layout import Layout
 from data.loader import read_fixed
 from inference.load import load_from, load_generator, load_network
-from inference.original_folder import NetworkKind
 from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
-from models.originals.format import OriginalWeightsError
+from models.originals.format import FileRole, OriginalWeightsError
 from utils.cli import OnlyOnce
 from utils.device import choose_device
 from utils.errors import ConfigError
@@ -82,7 +81,7 @@ def open_split(arguments: argparse.Namespace) -> EncodedSplit:
     Raises:
         ConfigError, CheckpointError, OriginalWeightsError, DataError: a file cannot be used, or has no encoder.
     """
-    network: NetworkKind = "encoder" if arguments.config else "generator"
+    network: FileRole = "encoder" if arguments.config else "generator"
     _, split = load_from(arguments.checkpoint, partial(_open_split, arguments), network)
     return split
 

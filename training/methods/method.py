@@ -14,7 +14,7 @@ from configs.stored_images import target_dtype
 from data.batch import Batch, Sample
 from data.conditioning import Conditioning
 from inference.predictor import Predictor
-from models.style_encoder import predicting_part
+from models.style_encoder import inference_network
 from training.diagnostics import Diagnostics
 from training.loop_state import LoopState
 from training.optimizer_group import OptimizerGroup
@@ -114,7 +114,7 @@ class Method(ABC):
         """
         translator = next(iter(self.translators.values()))
         average = averages.get(translator.network)
-        network = predicting_part(average.module if average else self.networks[translator.network].module)
+        network = inference_network(average.module if average else self.networks[translator.network].module)
         try:
             check_module(network, config.log.activations)
         except ValueError as error:

@@ -15,7 +15,7 @@ from configs.splits import TRAIN
 from data.batch import Batch, Sample
 from data.conditioning import Conditioning
 from data.loader import read_fixed_samples
-from models.style_encoder import predicting_part
+from models.style_encoder import inference_network
 from training.augmentation_controller import AugmentationController, Overfitting, change_by_plan
 from training.diagnostics import Diagnostics
 from training.image_pool import ImagePool
@@ -189,7 +189,7 @@ def build_controller(
         n_samples, preprocessing = len(validation.samples), build.build_preprocessing(config)
         overfitting = Overfitting(
             validation.logits,
-            replace(validation.predictor, generator=predicting_part(method.update.generator.module)),
+            replace(validation.predictor, generator=inference_network(method.update.generator.module)),
             read_fixed_samples(splits.train, preprocessing, n_samples, config.data.on_bad_sample),
             validation.samples,
         )
