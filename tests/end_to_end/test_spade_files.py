@@ -17,7 +17,7 @@ from models.spade_generator import SpadeGenerator
 from models.spectral_norm import spectral_norms
 from tests.conftest import save_image
 from tests.end_to_end.original_files import assert_written_back
-from tests.models.originals.spade_cases import weights_of
+from tests.models.originals.cases import weights_of
 from tests.runs import SPADE, checkpoint, run, translate
 from tools.export import __main__ as export
 from tools.export.file import ExportError

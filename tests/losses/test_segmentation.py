@@ -8,7 +8,7 @@ from torch import Tensor
 
 from losses.adversarial import mean_logits
 from losses.segmentation import SegmentationLoss, class_weights, draw_mask, labelmix_loss, mask_of
-from tests.models.originals.spade_cases import assert_close
+from tests.models.originals.cases import assert_close
 
 N_CLASSES = 4
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from models.originals.format import OriginalWeightsError
 from models.originals.weights import ImportedNetwork, export_original, import_original
-from tests.models.originals.spade_cases import weights_of
+from tests.models.originals.cases import weights_of
 
 REFERENCE = Path(__file__).parents[2] / "reference"
 FULL_SIZE = {

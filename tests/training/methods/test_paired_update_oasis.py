@@ -25,12 +25,16 @@ from losses.segmentation import (
     mask_of,
 )
 from models.segmentation_discriminator import SegmentationDiscriminator
-from tests.models.originals.oasis_cases import (
+from tests.models.originals.cases import (
     FixedNoise,
-    discriminator_of,
-    generator_of,
+    Weights,
+    as_double,
+    assert_close,
+    assert_digests,
+    by_original_names,
+    oasis_generator_of,
+    unet_of,
 )
-from tests.models.originals.spade_cases import Weights, as_double, assert_close, assert_digests, by_original_names
 from tests.runs import OASIS, assert_equal, checkpoint, run, with_slow, without_config
 from tests.training.methods.test_augmented_update import POLICY, Recorded, record
 from tests.training.methods.test_paired_update import (
@@ -63,8 +67,8 @@ def stepped(adam: Adam, loss: Tensor) -> None:
 def test_the_generator_first(reference: dict[str, Any]) -> None:
     case = reference["oasis_training"]
     config = case["config"]
-    generator = generator_of(case["state_dict_G"], config).train()
-    discriminator = discriminator_of(case["state_dict_D"], config).train()
+    generator = oasis_generator_of(case["state_dict_G"], config).train()
+    discriminator = unet_of({"state_dict": case["state_dict_D"], "config": config}).train()
     noise = generator.noise
     assert isinstance(noise, FixedNoise)
     adam_g, adam_d = (
@@ -109,13 +113,8 @@ def test_the_generator_first(reference: dict[str, Any]) -> None:
 
 def original_state(generator: nn.Module, case: dict[str, Any]) -> Weights:
     """Tensors by the original's names, but for counters, which it does not count in one process."""
-    biases = as_double(case["state_dict_G"])
-    state = by_original_names(generator, generator.state_dict())
-    state = {key: value.clone() for key, value in state.items() if not key.endswith("num_batches_tracked")}
-    for key in [key for key in state if key.endswith("norm_1.first_norm.running_mean")]:
-        # the original's contains the bias
-        state[key] += biases[key.replace("norm_1.first_norm.running_mean", "conv_0.bias")]
-    return state
+    state = by_original_names(generator, generator.state_dict(), as_double(case["state_dict_G"]))
+    return {key: value.clone() for key, value in state.items() if not key.endswith("num_batches_tracked")}
 
 
 def make_oasis_update(*, labelmix: float = 10.0) -> PairedUpdate:

@@ -20,7 +20,7 @@ from losses.distances import kl_divergence, match_features
 from losses.loss_inputs import LossInputs
 from losses.objective import DiscriminatorObjective
 from models.style_encoder import StyleConditionedGenerator
-from tests.models.originals.spade_cases import (
+from tests.models.originals.cases import (
     Weights,
     as_double,
     assert_close,
@@ -42,12 +42,12 @@ Losses = dict[str, float]
 
 @dataclass
 class Setting:
-    """The networks and batches of a case; biases: the generator's that precede a norm, which ours has not."""
+    """The networks and batches of a case; weights: the original generator's."""
 
     case: dict[str, Any]
     generator: nn.Module
     discriminator: nn.Module
-    biases: Weights
+    weights: Weights
     batches: list[tuple[Tensor, Tensor]]
 
     def adam(self, network: nn.Module, key: str) -> Adam:
@@ -65,8 +65,7 @@ def setting(reference: dict[str, Any], name: str) -> Setting:
     iteration = "v_first" if "old" in config["spectral_norm"] else "u_first"
     for network in (generator, discriminator):
         with_iteration(network, iteration)  # type: ignore[arg-type]
-    biases = {key: value for key, value in weights.items() if key.endswith("conv_0.bias")}
-    return Setting(case, generator, discriminator, biases, list(batches_of(base)))
+    return Setting(case, generator, discriminator, weights, list(batches_of(base)))
 
 
 def batches_of(case: dict[str, Any]) -> Iterator[tuple[Tensor, Tensor]]:
@@ -186,10 +185,7 @@ def assert_trained(found: Setting, losses: list[Losses]) -> None:
     case = found.case
     for of_step, recorded in zip(losses, case["losses"], strict=True):
         assert of_step == pytest.approx({key: value.item() for key, value in recorded.items()}, rel=TOLERANCE)
-    state = by_original_names(found.generator, found.generator.state_dict())
-    for key in [key for key in state if key.endswith("norm_1.param_free_norm.running_mean")]:
-        # the original's contains the bias
-        state[key] = state[key] + found.biases[key.replace("norm_1.param_free_norm.running_mean", "conv_0.bias")]
+    state = by_original_names(found.generator, found.generator.state_dict(), found.weights)
     assert_digests(state, case["digests_after_G"], TOLERANCE)
     for key, value in case.get("running_statistics_after", {}).items():
         assert_close(state[key].double(), value.double(), TOLERANCE)
