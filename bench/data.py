@@ -26,7 +26,6 @@ from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
 from data.batch import Batch
 from data.facades.dataset import SyntheticFacades
-from data.files.array_file import write_npy
 from data.layout import Layout
 from data.loader import TrainingDataset, training_batches
 from data.sampler import TrainingSampler
@@ -84,7 +83,7 @@ def write_bands(root: Path, number: int, photo: Image.Image) -> None:
     bands = np.concatenate([levels, levels[:1]]) * np.uint16(257)
     for kind, pixels in {"bands": bands, "heights": heights[None]}.items():
         (root / f"train_{kind}").mkdir(exist_ok=True)
-        write_npy(root / f"train_{kind}" / f"{number}.npy", pixels)
+        np.save(root / f"train_{kind}" / f"{number}.npy", pixels)
 
 
 @contextmanager

@@ -81,7 +81,7 @@ def warn_of_frames(layout: Layout) -> None:
     sources = (file for index in range(len(layout)) for file in list(layout.origin(index).files)[:1])
     for file in (file for file in sources if file.suffix.lower() in TIFF_SUFFIXES):
         try:
-            (n_frames,) = decode(file, lambda image: np.array([getattr(image, "n_frames", 1)]))
+            n_frames: int = decode(file, lambda image: getattr(image, "n_frames", 1))
         except DataError:  # reported when its turn comes
             continue
         if n_frames > 1:

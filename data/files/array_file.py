@@ -7,8 +7,8 @@ from typing import BinaryIO
 import numpy as np
 
 from data.batch import DataError
-from data.files.image_files import COPY_AGAIN
-from data.files.pixel_rows import Bands, LoadedRows, PixelRows, UncompressedRows, check_type
+from data.files.image_files import COPY_AGAIN, first_line
+from data.files.pixel_rows import Bands, PixelRows, check_type, loaded_rows, uncompressed_rows
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
@@ -25,7 +25,7 @@ def npy_rows(file: BinaryIO, name: str, n_channels: int) -> PixelRows:
     try:
         shape, is_fortran, dtype = _HEADERS[np.lib.format.read_magic(file)](file)
     except (OSError, ValueError, EOFError, TypeError, SyntaxError, OverflowError, KeyError) as error:
-        raise DataError(f"{name}: cannot be read as an array: {_first_line(error)}; {COPY_AGAIN}") from error
+        raise DataError(f"{name}: cannot be read as an array: {first_line(error)}; {COPY_AGAIN}") from error
     check_type(dtype, name)
     if len(shape) not in (2, 3) or min(shape) < 1:
         raise DataError(f"{name}: has the shape {shape}, expected (H, W), (C, H, W) or (H, W, C)")
@@ -34,7 +34,9 @@ def npy_rows(file: BinaryIO, name: str, n_channels: int) -> PixelRows:
     height, width = shape[:2] if is_last else shape[-2:]
     n_planes, n_per_pixel = (1, shape[2]) if is_last else (shape[0] if has_channels else 1, 1)
     start = file.seek(0, 1)
-    rows = UncompressedRows(file, name, start, n_planes, height, width, n_per_pixel, dtype)
+    rows = uncompressed_rows(
+        file, name, n_planes=n_planes, height=height, width=width, n_per_pixel=n_per_pixel, dtype=dtype, start=start
+    )
     if not is_fortran:
         return rows
 
@@ -43,12 +45,7 @@ def npy_rows(file: BinaryIO, name: str, n_channels: int) -> PixelRows:
         values = np.frombuffer(file.read(prod(shape) * dtype.itemsize), dtype).reshape(shape, order="F").copy()
         return values.transpose(2, 0, 1) if is_last else values.reshape(-1, height, width)
 
-    return LoadedRows(name, rows.shape, dtype, load)
-
-
-def write_npy(path: Path, pixels: np.ndarray) -> None:
-    """Write a (C, H, W) array."""
-    write_npy_rows(path, Bands.of(pixels))
+    return loaded_rows(name, rows.shape, dtype, load)
 
 
 def write_npy_rows(path: Path, image: Bands) -> None:
@@ -64,7 +61,3 @@ def write_npy_rows(path: Path, image: Bands) -> None:
                 file.seek(start + (channel * height + top) * row_bytes)
                 file.write(np.ascontiguousarray(rows, image.dtype).data)
             top += part.shape[1]
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

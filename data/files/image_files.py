@@ -6,12 +6,14 @@ import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePath, PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from PIL import ExifTags, Image, ImageFile, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError
+from PIL.ImageFile import ImageFile
 from torch import Tensor
 
 from data.batch import DataError, LoadingError
@@ -20,6 +22,7 @@ from data.folder_store import IMAGE_SUFFIXES, local_folder
 from data.store import Blob, File, Folder
 from utils.atomic_file import path_in_errors
 
+_Read = TypeVar("_Read")
 IMAGE_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "WEBP")
 ARRAY_SUFFIX = ".npy"  # images as well, in folders that hold no others
 Image.MAX_IMAGE_PIXELS = None  # check_size is the guard
@@ -28,16 +31,8 @@ _LISTED = 5
 
 # Pillow's decoders raise these on damaged files.
 _DECODING_ERRORS = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    EOFError,
-    IndexError,
-    KeyError,
-    TypeError,
-    OverflowError,
-    struct.error,
-    zlib.error,
+    *(OSError, SyntaxError, ValueError, EOFError, IndexError, KeyError, TypeError, OverflowError),
+    *(struct.error, zlib.error),
 )
 _ID_MODES = ("1", "L", "P", "I", "I;16", "I;16L", "I;16B")
 _UPRIGHT = {  # the transposition that undoes each orientation of EXIF
@@ -133,8 +128,7 @@ def read_size(file: File) -> tuple[int, int]:
     Raises:
         DataError: as for `read_rgb`.
     """
-    height, width = decode(file, _size)
-    return int(height), int(width)
+    return decode(file, _size)
 
 
 def read_ids(file: File) -> Tensor:
@@ -152,7 +146,13 @@ def has_transparent_pixels(file: File) -> bool:
     Raises:
         DataError: as for `read_rgb`.
     """
-    return bool(decode(file, _least_alpha)[0] < 255)
+
+    def is_transparent(image: ImageFile) -> bool:
+        if not image.has_transparency_data or image.mode.startswith("I"):  # 16-bit grey has at most one such level
+            return False
+        return bool(np.asarray(image.convert("RGBA").getchannel("A")).min() < 255)
+
+    return decode(file, is_transparent)
 
 
 def read_palette(file: File) -> bytes:
@@ -160,34 +160,34 @@ def read_palette(file: File) -> bytes:
 
     A file that cannot be read has none either: reading its pixels will say why.
     """
-    try:
-        with warnings.catch_warnings(), file.open("rb") as opened, Image.open(opened, formats=IMAGE_FORMATS) as image:
-            warnings.simplefilter("ignore")
-            if image.mode != "P" or image.palette is None:
-                return b""
-            raw_mode, colors = image.palette.getdata()
-            holder = Image.new("P", (1, 1))
-            holder.putpalette(colors, raw_mode)
-            palette = bytes(holder.getpalette("RGB") or ())
-    except _DECODING_ERRORS:
-        return b""
-    n_colors = max((index // 3 + 1 for index, level in enumerate(palette) if level), default=0)
-    return palette[: 3 * n_colors]
+
+    def palette(image: ImageFile) -> bytes:
+        if image.mode != "P" or image.palette is None:
+            return b""
+        raw_mode, colors = image.palette.getdata()
+        holder = Image.new("P", (1, 1))
+        holder.putpalette(colors, raw_mode)
+        levels = bytes(holder.getpalette("RGB") or ()).rstrip(b"\0")
+        return levels + bytes(-len(levels) % 3)
+
+    with suppress(DataError):
+        return decode(file, palette)
+    return b""
 
 
 def read_bits(file: File) -> int | None:
     """Return the bits of a channel of an image from its header: 8, 16 or 32; None where it cannot be read."""
-    try:
-        with warnings.catch_warnings(), file.open("rb") as opened, Image.open(opened, formats=IMAGE_FORMATS) as image:
-            warnings.simplefilter("ignore")
-            parameters = image.tile[0].args if image.tile else ()
-            layout, *rest = parameters if isinstance(parameters, tuple) and parameters else (parameters,)
-            is_wide_ppm = image.format == "PPM" and bool(rest) and rest[-1] > 255
-            if image.mode.startswith("I;16") or str(layout).endswith((";16B", ";16L", ";16N")) or is_wide_ppm:
-                return 16
-            return 32 if image.mode in ("I", "F") else 8
-    except _DECODING_ERRORS:
-        return None
+
+    def bits(image: ImageFile) -> int:
+        parameters = image.tile[0].args if image.tile else ()
+        is_wide_ppm = image.format == "PPM" and isinstance(parameters, tuple) and parameters[-1] > 255
+        if image.mode.startswith("I;16") or raw_mode(image).endswith((";16B", ";16L", ";16N")) or is_wide_ppm:
+            return 16
+        return 32 if image.mode in ("I", "F") else 8
+
+    with suppress(DataError):
+        return decode(file, bits)
+    return None
 
 
 def write_jpeg(path: Path, image: Tensor) -> None:
@@ -213,8 +213,8 @@ class UnfitError(Exception):
     """The file is an intact image of a kind that cannot be used."""
 
 
-def decode(file: File, pixels_of: Callable[[Image.Image], np.ndarray]) -> np.ndarray:
-    """Return what `pixels_of` takes from an image that Pillow opens; it may raise UnfitError.
+def decode(file: File, read: Callable[[ImageFile], _Read]) -> _Read:
+    """Return what `read` takes from an image that Pillow opens; it may raise UnfitError.
 
     Raises:
         DataError: as for `read_rgb`.
@@ -224,7 +224,7 @@ def decode(file: File, pixels_of: Callable[[Image.Image], np.ndarray]) -> np.nda
             warnings.simplefilter("ignore", UserWarning)  # damaged metadata beside intact pixels
             with file.open("rb") as opened, Image.open(opened, formats=IMAGE_FORMATS) as image:
                 check_size(str(file), image.height, image.width)
-                return pixels_of(image)
+                return read(image)
     except FileNotFoundError as error:
         raise DataError(f"{file}: no such file") from error
     except UnfitError as error:
@@ -235,33 +235,38 @@ def decode(file: File, pixels_of: Callable[[Image.Image], np.ndarray]) -> np.nda
         raise DataError(f"{file}: cannot be read as an image: {_reason(error, file)}") from error
 
 
-def _rgb_pixels(image: Image.Image) -> np.ndarray:
+def raw_mode(image: ImageFile) -> str:
+    """Return the layout of the pixels in a file that is not loaded yet, as Pillow names it; empty where it has none."""
+    arguments = image.tile[0].args if image.tile else ""
+    name: Any = arguments[0] if isinstance(arguments, tuple) and arguments else arguments
+    return name if isinstance(name, str) else ""
+
+
+def _rgb_pixels(file_image: ImageFile) -> np.ndarray:
     """Return (H, W, 3) uint8."""
-    image = upright(image)
-    if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM"):  # 16-bit PGM
+    image = upright(file_image)
+    if is_16_bit_grey(image):
         grey = (np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)
         return np.repeat(grey[..., None], 3, axis=2)
     if image.mode in ("I", "F"):
-        kind = "32-bit integers" if image.mode == "I" else "floating-point numbers"
-        raise UnfitError(f"holds {kind}, expected an 8- or 16-bit image")
+        values = "32-bit integers" if image.mode == "I" else "floating-point numbers"
+        raise UnfitError(f"holds {values}, expected an 8- or 16-bit image")
     return np.array(image if image.mode == "RGB" else image.convert("RGB"))
 
 
-def _least_alpha(image: Image.Image) -> np.ndarray:
-    """Return (1,) uint8."""
-    if not image.has_transparency_data or image.mode.startswith("I"):  # 16-bit grey has one transparent level at most
-        return np.array([255], np.uint8)
-    return np.asarray(image.convert("RGBA").getchannel("A")).min(keepdims=True)[0]
+def is_16_bit_grey(image: Image.Image) -> bool:
+    """Return whether a loaded image has one channel of 16 bits; Pillow gives that of a PGM 32 bits."""
+    return image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM")
 
 
-def _size(image: Image.Image) -> np.ndarray:
+def _size(image: ImageFile) -> tuple[int, int]:
     """Return (height, width)."""
     is_header_enough = image.format != "PNG" or "exif" in image.info  # otherwise Pillow decodes a PNG to look for EXIF
     is_on_its_side = is_header_enough and _orientation(image) in (5, 6, 7, 8)
-    return np.array(image.size if is_on_its_side else image.size[::-1])
+    return (image.width, image.height) if is_on_its_side else (image.height, image.width)
 
 
-def _id_pixels(image: Image.Image) -> np.ndarray:
+def _id_pixels(image: ImageFile) -> np.ndarray:
     """Return (H, W) int32."""
     if image.mode not in _ID_MODES:
         raise UnfitError(
@@ -276,18 +281,16 @@ def _id_pixels(image: Image.Image) -> np.ndarray:
     return np.asarray(upright(image)).astype(np.int32)
 
 
-def _is_rescaled(image: Image.Image) -> bool:
+def _is_rescaled(image: ImageFile) -> bool:
     """Return whether Pillow rescales or inverts the grey levels of a file that is not loaded yet.
 
     It rescales those of 2 and 4 bits and those of a PGM whose maximum is not that of its type. It inverts those of a
     TIFF in which white is 0.
     """
-    assert isinstance(image, ImageFile.ImageFile)
     decoder, _, _, parameters = image.tile[0]
     if decoder in ("ppm", "ppm_plain"):
         return isinstance(parameters, tuple) and parameters[-1] not in (255, 65535)
-    raw_mode = parameters[0] if isinstance(parameters, tuple) else parameters
-    return str(raw_mode).startswith(("L;2", "L;4", "L;I"))
+    return raw_mode(image).startswith(("L;2", "L;4", "L;I"))
 
 
 def upright(image: Image.Image) -> Image.Image:
@@ -314,7 +317,7 @@ def _orientation(image: Image.Image) -> int:
 
 def _reason(error: Exception, file: File) -> str:
     """Return why a file cannot be read, and the remedy."""
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    reason = first_line(error)
     if isinstance(error, UnidentifiedImageError):
         with file.open("rb") as opened:
             begin = opened.read(64).lstrip(b"\xef\xbb\xbf \r\n\t")
@@ -324,3 +327,8 @@ def _reason(error: Exception, file: File) -> str:
     elif isinstance(error, OSError) and error.strerror:
         reason = error.strerror
     return f"{reason}; {COPY_AGAIN}"
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's text, or its type where it has none."""
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

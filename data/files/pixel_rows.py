@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import BinaryIO, Protocol, Self
+from functools import cache
+from typing import BinaryIO, Self
 
 import numpy as np
 
@@ -11,26 +11,33 @@ from data.batch import DataError, LoadingError
 from data.files.size_guard import check_size
 
 
-class PixelRows(Protocol):
-    """The pixels of an open image file."""
+@dataclass(frozen=True)
+class PixelRows:
+    """The pixels of an open image file.
 
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Channels, height and width."""
-        ...
+    name: of the file, for messages. shape: channels, height and width.
+    dtype: of the pixels in the file, in its byte order.
+    read: returns rows `top` to `bottom - 1` as (C, h, W); raises DataError where the file is damaged.
+    """
 
-    @property
-    def dtype(self) -> np.dtype:
-        """The type of the pixels in the file, in its byte order."""
-        ...
+    name: str
+    shape: tuple[int, int, int]
+    dtype: np.dtype
+    read: Callable[[int, int], np.ndarray]
 
-    def read(self, top: int, bottom: int) -> np.ndarray:
-        """Return rows `top` to `bottom - 1` as (C, h, W).
+    def read_whole(self) -> np.ndarray:
+        """Return all pixels, (C, H, W).
 
         Raises:
+            TooLargeError: the guard does not let an image of this size be read at once.
             DataError: the file is damaged.
         """
-        ...
+        n_channels, height, width = self.shape
+        check_size(self.name, height, width, n_channels * self.dtype.itemsize)
+        try:
+            return self.read(0, height)
+        except MemoryError as error:
+            raise LoadingError(f"{self.name}: too little memory to read it") from error
 
 
 def check_type(dtype: np.dtype, name: str) -> None:
@@ -39,93 +46,55 @@ def check_type(dtype: np.dtype, name: str) -> None:
         raise DataError(f"{name}: holds {dtype.name}, expected integers or floats")
 
 
-def read_whole(rows: PixelRows, name: str) -> np.ndarray:
-    """Return all pixels of a file, (C, H, W).
+def uncompressed_rows(
+    file: BinaryIO,
+    name: str,
+    *,
+    n_planes: int,
+    height: int,
+    width: int,
+    n_per_pixel: int,
+    dtype: np.dtype,
+    start: int,
+) -> PixelRows:
+    """Return pixels that lie in a file as they are: planes of channels, or channels within each pixel.
 
-    Raises:
-        TooLargeError: the guard does not let an image of this size be read at once.
-        DataError: the file is damaged.
-    """
-    n_channels, height, width = rows.shape
-    check_size(name, height, width, n_channels * rows.dtype.itemsize)
-    try:
-        return rows.read(0, height)
-    except MemoryError as error:
-        raise LoadingError(f"{name}: too little memory to read it") from error
-
-
-@dataclass(frozen=True)
-class UncompressedRows:
-    """Pixels that lie in a file as they are: planes of channels, or channels within each pixel.
-
-    name: of the file, for messages. start: position of the first byte. n_planes, n_per_pixel: channels of the two
-        kinds, of which one is 1.
+    n_planes, n_per_pixel: channels of the two kinds, of which one is 1. start: position of the first byte.
 
     Raises:
         DataError: the file is shorter than its pixels.
     """
+    row_bytes = width * n_per_pixel * dtype.itemsize
+    expected = start + n_planes * height * row_bytes
+    if (found := file.seek(0, 2)) < expected:
+        raise DataError(f"{name}: is cut off: it has {found} of {expected} bytes. Copy or create it again.")
 
-    file: BinaryIO
-    name: str
-    start: int
-    n_planes: int
-    height: int
-    width: int
-    n_per_pixel: int
-    dtype: np.dtype
-
-    def __post_init__(self) -> None:
-        expected = self.start + self.n_planes * self.height * self._row_bytes
-        if (found := self.file.seek(0, 2)) < expected:
-            raise DataError(f"{self.name}: is cut off: it has {found} of {expected} bytes. Copy or create it again.")
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """See PixelRows."""
-        return self.n_planes * self.n_per_pixel, self.height, self.width
-
-    @property
-    def _row_bytes(self) -> int:
-        return self.width * self.n_per_pixel * self.dtype.itemsize
-
-    def read(self, top: int, bottom: int) -> np.ndarray:
-        """See PixelRows."""
-        return np.concatenate([self._plane(number, top, bottom) for number in range(self.n_planes)])
-
-    def _plane(self, number: int, top: int, bottom: int) -> np.ndarray:
-        """Return rows of one of the planes, (n_per_pixel, h, W)."""
-        n_bytes = (bottom - top) * self._row_bytes
+    def plane(number: int, top: int, bottom: int) -> np.ndarray:
+        n_bytes = (bottom - top) * row_bytes
         try:
-            self.file.seek(self.start + (number * self.height + top) * self._row_bytes)
-            content = self.file.read(n_bytes)
+            file.seek(start + (number * height + top) * row_bytes)
+            content = file.read(n_bytes)
         except OSError as error:
-            raise DataError(f"{self.name}: cannot be read: {error.strerror}") from error
+            raise DataError(f"{name}: cannot be read: {error.strerror}") from error
         if len(content) != n_bytes:
-            raise DataError(f"{self.name}: has become shorter while it was read. Start again.")
-        return np.frombuffer(content, self.dtype).reshape(-1, self.width, self.n_per_pixel).transpose(2, 0, 1)
+            raise DataError(f"{name}: has become shorter while it was read. Start again.")
+        return np.frombuffer(content, dtype).reshape(-1, width, n_per_pixel).transpose(2, 0, 1)
+
+    def read(top: int, bottom: int) -> np.ndarray:
+        return np.concatenate([plane(number, top, bottom) for number in range(n_planes)])
+
+    return PixelRows(name, (n_planes * n_per_pixel, height, width), dtype, read)
 
 
-@dataclass(frozen=True)
-class LoadedRows:
-    """Pixels of a file that cannot be read in parts: all are read with the first row.
+def loaded_rows(name: str, shape: tuple[int, int, int], dtype: np.dtype, load: Callable[[], np.ndarray]) -> PixelRows:
+    """Return pixels of a file that cannot be read in parts: `load` reads all of them with the first row, (C, H, W)."""
 
-    name: of the file, for messages. load: returns them as (C, H, W).
-    """
+    @cache
+    def pixels() -> np.ndarray:
+        check_size(name, shape[1], shape[2], shape[0] * dtype.itemsize)
+        return load()
 
-    name: str
-    shape: tuple[int, int, int]
-    dtype: np.dtype
-    load: Callable[[], np.ndarray]
-
-    def read(self, top: int, bottom: int) -> np.ndarray:
-        """See PixelRows. Raises TooLargeError too."""
-        return self._pixels[:, top:bottom]
-
-    @cached_property
-    def _pixels(self) -> np.ndarray:
-        n_channels, height, width = self.shape
-        check_size(self.name, height, width, n_channels * self.dtype.itemsize)
-        return self.load()
+    return PixelRows(name, shape, dtype, lambda top, bottom: pixels()[:, top:bottom])
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,6 @@ _UP = 2  # the filter that stores differences to the row above; section 9.2
 _STRIP_BYTES = 2**24
 
 
-def write_png16(path: Path, pixels: np.ndarray) -> None:
-    """Write (C, H, W) uint16 pixels, grey, RGB or RGBA, as PNG."""
-    write_png_rows(path, Bands.of(pixels))
-
-
 def write_png_rows(path: Path, image: Bands) -> None:
     """Write a uint8 or uint16 image, grey or RGB, with or without transparency, by its rows."""
     (n_channels, height, width), dtype = image.shape, image.dtype

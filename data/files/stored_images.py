@@ -1,20 +1,20 @@
 """Reading images with the channels and the type that they are stored with: 8 or 16 bits, integers or floats."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import torch
-from PIL import Image, ImageFile
+from PIL.ImageFile import ImageFile
 from torch import Tensor
 
 from data.batch import DataError
 from data.files.array_file import npy_rows
-from data.files.image_files import ARRAY_SUFFIX, UnfitError, decode, upright
-from data.files.pixel_rows import PixelRows, read_whole
+from data.files.image_files import ARRAY_SUFFIX, decode, is_16_bit_grey, raw_mode, upright
+from data.files.pixel_rows import PixelRows
 from data.files.tiff_file import TIFF_SUFFIXES, holds_bytes, tiff_rows
 from data.store import File
 from utils.limits import MAX_CHANNELS
@@ -23,7 +23,6 @@ from utils.text import counted
 ROW_SUFFIXES = (ARRAY_SUFFIX, *TIFF_SUFFIXES)
 """Suffixes of the files that can be read row by row."""
 MAX_WEIGHT = 1e15  # larger numbers stand for missing values, and the sum of a batch would lose or overflow the others
-_SIXTEEN_BIT = ("I;16", "I;16L", "I;16B")
 _MOST_IN_8_BITS = 255
 _ALPHA = {"LA": 1, "RGBA": 3}  # modes with transparency: their channels without it
 
@@ -55,7 +54,7 @@ def is_8_bit_rgb(file: File) -> bool:
     if file.suffix.lower() in TIFF_SUFFIXES:
         return holds_bytes(file)
     try:
-        return bool(decode(file, lambda image: np.array([_has_8_bits(image)]))[0])
+        return decode(file, _has_8_bits)
     except DataError:
         return True
 
@@ -74,8 +73,12 @@ def read_stored(file: File, form: StoredForm) -> Tensor:
             return rows.read_whole()
     image = read_pixels(file, form.n_channels)
     _check_channels(len(image), file, form)
+    return _checked(image, file, form)
+
+
+def _checked(image: Tensor, file: File, form: StoredForm, top: int = 0) -> Tensor:
     check_depth(image, file, form)
-    return checked_values(image, file, form)
+    return checked_values(image, file, form, top)
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ class StoredRows:
         Raises:
             DataError: the file is damaged, or holds values that `read_stored` refuses.
         """
-        return self._checked(self.rows.read(top, bottom), top)
+        return _checked(_supported(self.rows.read(top, bottom)), self.file, self.form, top)
 
     def read_whole(self) -> Tensor:
         """Return the image, (C, H, W).
@@ -113,12 +116,7 @@ class StoredRows:
         Raises:
             DataError: as `read`, or the image is too large.
         """
-        return self._checked(read_whole(self.rows, str(self.file)), 0)
-
-    def _checked(self, pixels: np.ndarray, top: int) -> Tensor:
-        image = torch.from_numpy(_supported(pixels))
-        check_depth(image, self.file, self.form)
-        return checked_values(image, self.file, self.form, top)
+        return _checked(_supported(self.rows.read_whole()), self.file, self.form)
 
 
 @contextmanager
@@ -167,11 +165,11 @@ def read_pixels(file: File, n_channels: int) -> Tensor:
         DataError: the file is missing, damaged or too large.
     """
     if file.suffix.lower() not in ROW_SUFFIXES:
-        return torch.from_numpy(_supported(_read_with_pillow(file, n_channels)))
+        return _supported(_read_with_pillow(file, n_channels))
     with _pixel_rows(file, n_channels) as rows:
         if rows.shape[0] > MAX_CHANNELS:
             raise DataError(f"{file}: has {counted(rows.shape[0], 'channel')}, up to {MAX_CHANNELS} are read")
-        return torch.from_numpy(_supported(read_whole(rows, str(file))))
+        return _supported(rows.read_whole())
 
 
 @contextmanager
@@ -234,61 +232,46 @@ def read_weights(file: File) -> Tensor:
     return weights
 
 
-def _supported(pixels: np.ndarray) -> np.ndarray:
+def _supported(pixels: np.ndarray) -> Tensor:
     """Return (C, H, W) integers or floats in the machine's byte order, in a type that samples may have."""
     if pixels.dtype.kind == "b":
         pixels = pixels.astype(np.uint8) * np.uint8(255)
     wanted = {"u1": np.uint8, "u2": np.uint16, "i1": np.int16, "i2": np.int16}.get(pixels.dtype.str[1:], np.float32)
     with np.errstate(over="ignore"):  # what float32 does not hold becomes infinity, which `checked_values` reports
-        return np.ascontiguousarray(pixels, dtype=wanted)
+        return torch.from_numpy(np.ascontiguousarray(pixels, dtype=wanted))
 
 
-def _has_8_bits(image: Image.Image) -> bool:
-    is_wide = image.mode.startswith("I") or image.mode == "F"
-    return not is_wide and not _raw_mode(image).endswith("16B")
-
-
-def _raw_mode(image: Image.Image) -> str:
-    """Return the layout of the pixels in the file, as Pillow names it; empty where it has none."""
-    assert isinstance(image, ImageFile.ImageFile)
-    arguments = image.tile[0].args if image.tile else ""
-    raw_mode: Any = arguments[0] if isinstance(arguments, tuple) and arguments else arguments
-    return raw_mode if isinstance(raw_mode, str) else ""
+def _has_8_bits(image: ImageFile) -> bool:
+    return not image.mode.startswith(("I", "F")) and not raw_mode(image).endswith("16B")
 
 
 def _read_with_pillow(file: File, n_channels: int) -> np.ndarray:
     """Return (C, H, W) uint8 or uint16, or float32 of floating-point and 32-bit files."""
-    pixels = decode(file, lambda image: _pixels(image, n_channels, _unchanged))
-    if pixels.dtype == np.uint8 and decode(file, lambda image: np.array([_raw_mode(image).endswith(";16B")]))[0]:
-        low = decode(file, lambda image: _pixels(image, n_channels, _second_bytes))
+    layout = decode(file, raw_mode)
+    if layout == "LA;16B":
+        raise DataError(f"{file}: is 16-bit grey with transparency; save it without")
+    pixels = decode(file, lambda image: _pixels(image, n_channels))
+    if pixels.dtype == np.uint8 and layout.endswith(";16B"):  # of the 16 bits of a colour Pillow decodes the first byte
+        low = decode(file, lambda image: _pixels(image, n_channels, layout.replace(";16B", ";16L")))
         pixels = pixels.astype(np.uint16) << 8 | low
     return pixels.transpose(2, 0, 1)
 
 
-def _unchanged(image: ImageFile.ImageFile) -> None:
-    """Leave an image as Pillow opened it: of the 16 bits of a colour it decodes the first byte."""
+def _pixels(file_image: ImageFile, n_channels: int, layout: str = "") -> np.ndarray:
+    """Return (H, W, C) of an opened image.
 
-
-def _second_bytes(image: ImageFile.ImageFile) -> None:
-    """Let Pillow decode the second byte of 16-bit colours, which is the first in the other byte order."""
-    (tile,) = image.tile
-    image.tile = [tile._replace(args=_raw_mode(image).replace(";16B", ";16L"))]
-
-
-def _pixels(image: Image.Image, n_channels: int, prepare: Callable[[ImageFile.ImageFile], None]) -> np.ndarray:
-    """Return (H, W, C) of an opened image."""
-    assert isinstance(image, ImageFile.ImageFile)
-    if _raw_mode(image) == "LA;16B":
-        raise UnfitError("is 16-bit grey with transparency; save it without")
-    prepare(image)
-    image = upright(image)
-    if image.mode in _SIXTEEN_BIT or (image.mode == "I" and image.format == "PPM"):  # 16-bit PGM
+    layout: in which Pillow is to read the file, as of the other byte order, whose first bytes are the second ones.
+    """
+    if layout:
+        (tile,) = file_image.tile
+        file_image.tile = [tile._replace(args=layout)]
+    image = upright(file_image)
+    if is_16_bit_grey(image):
         return np.asarray(image).astype(np.uint16)[..., None]
     if image.mode in ("I", "F"):
         return np.asarray(image).astype(np.float32)[..., None]
-    if image.mode == "P" or image.mode not in ("L", "LA", "RGB", "RGBA"):
-        is_grey = image.mode == "1"
-        image = image.convert("L" if is_grey else "RGBA" if image.has_transparency_data else "RGB")
+    if image.mode not in ("L", "LA", "RGB", "RGBA"):
+        image = image.convert("L" if image.mode == "1" else "RGBA" if image.has_transparency_data else "RGB")
     pixels = np.array(image)
     if pixels.ndim == 2:
         return pixels[..., None]

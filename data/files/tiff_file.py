@@ -9,18 +9,17 @@ import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from types import ModuleType
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 import numpy as np
 from PIL import Image
 
 from data.batch import DataError, LoadingError
-from data.files.image_files import COPY_AGAIN
-from data.files.pixel_rows import Bands, LoadedRows, PixelRows, UncompressedRows, check_type
+from data.files.image_files import COPY_AGAIN, first_line
+from data.files.pixel_rows import Bands, PixelRows, check_type, loaded_rows, uncompressed_rows
 from data.store import File
 
 TIFF_SUFFIXES = (".tif", ".tiff")
@@ -70,23 +69,31 @@ def tiff_rows(file: BinaryIO, name: str) -> PixelRows:
     with tiff_errors(name):
         series = tifffile.TiffFile(file).series[0]
         check_type(series.dtype, name)
-        order, height, width = _axes(name, series), *_sides(series)
-        names = series.get_axes(squeeze=True)
+        names, sides = series.get_axes(squeeze=True), series.get_shape(squeeze=True)
+        others = [axis for axis in names if axis not in "YX"]
+        if "Y" not in names or "X" not in names or len(others) > 1:
+            raise DataError(f"{name}: has the shape {sides}, expected one image with its channels")
+        height, width = (int(sides[names.index(axis)]) for axis in "YX")
         if series.dataoffset is not None and "YX" in names:
-            sides = series.get_shape(squeeze=True)
-            before, after = sides[: names.index("Y")], sides[names.index("X") + 1 :]
-            dtype = series.dtype.newbyteorder(series.parent.byteorder)
-            return UncompressedRows(
-                file, name, series.dataoffset, prod(before), height, width, prod(after), dtype
-            )  # fmt: skip
-        if (segments := SegmentedRows.of(series, name)) and segments.shape[1:] == (height, width):
+            return uncompressed_rows(
+                file,
+                name,
+                n_planes=prod(sides[: names.index("Y")]),
+                height=height,
+                width=width,
+                n_per_pixel=prod(sides[names.index("X") + 1 :]),
+                dtype=series.dtype.newbyteorder(series.parent.byteorder),
+                start=series.dataoffset,
+            )
+        if segments := _segmented_rows(series, name, height, width):
             return segments
 
     def load() -> np.ndarray:
+        order = [names.index(axis) for axis in (*others, "Y", "X")]
         with tiff_errors(name):
             return np.asarray(series.asarray(squeeze=True)).transpose(*order).reshape(-1, height, width)
 
-    return LoadedRows(name, (series.size // (height * width), height, width), series.dtype, load)
+    return loaded_rows(name, (series.size // (height * width), height, width), series.dtype, load)
 
 
 @contextmanager
@@ -99,59 +106,39 @@ def tiff_errors(name: str) -> Iterator[None]:
     except (DataError, LoadingError):
         raise
     except Exception as error:
-        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        text = first_line(error)
         if "imagecodecs" in text:
             text = f"its compression needs a package: python -m pip install imagecodecs ({text})"
         raise DataError(f"{name}: cannot be read as TIFF: {text}; {COPY_AGAIN}") from error
 
 
-@dataclass(frozen=True)
-class SegmentedRows:
-    """The pages of a series of tifffile, as PixelRows: several pages have one channel each.
+def _segmented_rows(series: Any, name: str, height: int, width: int) -> PixelRows | None:
+    """Return the rows of the pages of a series of tifffile; several pages have one channel each.
 
-    name: of the file, for messages.
+    None where strips or tiles are too large, or no parts of one image of these sides.
     """
+    pages, first = list(series.pages), series.keyframe
+    n_planes, depth, *sides, n_per_pixel = first.shaped
+    n_channels = len(pages) * n_planes * n_per_pixel
+    are_channels = len(pages) == 1 or n_planes * n_per_pixel == 1
+    is_whole = n_channels * height * width == series.size and sides == [height, width]
+    segment_width = first.tilewidth if first.is_tiled else width
+    segment_bytes = _length(first) * segment_width * n_per_pixel * first.dtype.itemsize
+    if depth > 1 or not are_channels or not is_whole or None in pages or segment_bytes > _MAX_SEGMENT_BYTES:
+        return None
 
-    pages: Sequence[Any]
-    name: str
-
-    @classmethod
-    def of(cls, series: Any, name: str) -> Self | None:
-        """Return the rows of a series; None where strips or tiles are too large, or no parts of one image."""
-        pages = list(series.pages)
-        first = series.keyframe
-        n_planes, depth, _, _, n_per_pixel = first.shaped
-        are_channels = len(pages) == 1 or n_planes * n_per_pixel == 1
-        is_whole = len(pages) * n_planes * n_per_pixel == series.size // (first.imagelength * first.imagewidth)
-        segment_width = first.tilewidth if first.is_tiled else first.imagewidth
-        segment_bytes = _length(first) * segment_width * n_per_pixel * first.dtype.itemsize
-        is_fit = depth == 1 and are_channels and is_whole and None not in pages
-        return cls(pages, name) if is_fit and segment_bytes <= _MAX_SEGMENT_BYTES else None
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """See PixelRows."""
-        n_planes, _, height, width, n_per_pixel = self.pages[0].keyframe.shaped
-        return len(self.pages) * n_planes * n_per_pixel, height, width
-
-    @property
-    def dtype(self) -> np.dtype:
-        """See PixelRows."""
-        dtype: np.dtype = self.pages[0].keyframe.dtype
-        return dtype
-
-    def read(self, top: int, bottom: int) -> np.ndarray:
-        """See PixelRows."""
-        n_channels, _, width = self.shape
-        rows = np.full((n_channels, bottom - top, width), self.pages[0].keyframe.nodata, self.dtype)
-        with tiff_errors(self.name):
-            for number, page in enumerate(self.pages):
+    def read(top: int, bottom: int) -> np.ndarray:
+        rows = np.full((n_channels, bottom - top, width), first.nodata, first.dtype)
+        with tiff_errors(name):
+            for number, page in enumerate(pages):
                 for segment, channel, row, column in _segments(page, top, bottom):
                     begin, end = max(row, top), min(row + len(segment), bottom)
                     part = segment[begin - row : end - row, : width - column].transpose(2, 0, 1)
                     channels = slice(number + channel, number + channel + len(part))
                     rows[channels, begin - top : end - top, column : column + part.shape[2]] = part
         return rows
+
+    return PixelRows(name, (n_channels, height, width), first.dtype, read)
 
 
 def _length(page: Any) -> int:
@@ -180,11 +167,6 @@ def _segments(page: Any, top: int, bottom: int) -> Iterator[tuple[np.ndarray, in
         segment, (plane, _, row, column, _), _ = keyframe.decode(data, index, **options)
         if segment is not None:
             yield segment[0], plane, row, column
-
-
-def write_tiff(path: Path, pixels: np.ndarray, like: File | None = None, scale: float = 1.0) -> None:
-    """Write (C, H, W) pixels as `write_tiff_rows`."""
-    write_tiff_rows(path, Bands.of(pixels), like, scale)
 
 
 def write_tiff_rows(path: Path, image: Bands, like: File | None = None, scale: float = 1.0) -> None:
@@ -260,21 +242,6 @@ def _tifffile(what: str) -> ModuleType:
         ) from error
     logging.getLogger("tifffile").setLevel(logging.CRITICAL)  # its warnings come without the name of the file
     return tifffile
-
-
-def _axes(name: str, series: Any) -> list[int]:
-    """Return the order of axes that brings the pixels to (C, H, W) or (H, W)."""
-    names = series.get_axes(squeeze=True)
-    others = [axis for axis in names if axis not in "YX"]
-    if "Y" not in names or "X" not in names or len(others) > 1:
-        raise DataError(f"{name}: has the shape {series.get_shape(squeeze=True)}, expected one image with its channels")
-    return [names.index(axis) for axis in (*others, "Y", "X")]
-
-
-def _sides(series: Any) -> tuple[int, int]:
-    """Return height and width."""
-    shape = dict(zip(series.get_axes(squeeze=False), series.get_shape(squeeze=False), strict=True))
-    return int(shape["Y"]), int(shape["X"])
 
 
 def scaled_georeference(tags: Mapping[int, Any], scale: float) -> dict[int, Any]:

@@ -17,9 +17,9 @@ from data import data_set_folder
 from data.batch import DataError, Sample
 from data.cache import CachedLayout, SampleCache
 from data.checks.observation import observe
-from data.files.array_file import write_npy
+from data.files.pixel_rows import Bands
 from data.files.stored_images import StoredForm
-from data.files.tiff_file import write_tiff
+from data.files.tiff_file import write_tiff_rows
 from data.fingerprint import fingerprint
 from data.layout import Layout, PairingError, describe_sample
 from data.map_reader import MapReader
@@ -83,8 +83,9 @@ def write_stack(root: Path) -> dict[str, Path]:
         for folder in ("rgb", "depth", "height", "img", "weight"):
             (root / folder / name).parent.mkdir(parents=True, exist_ok=True)
         save_image(root / "rgb" / f"{name}.png", random.integers(0, 256, (8, 8, 3), np.uint8))
-        write_npy(root / "depth" / f"{name}.npy", random.random((1, 8, 8), np.float32))
-        write_tiff(root / "height" / f"{name}.tif", random.integers(0, 2**16, (1, 8, 8), np.uint16))
+        np.save(root / "depth" / f"{name}.npy", random.random((1, 8, 8), np.float32))
+        heights = random.integers(0, 2**16, (1, 8, 8), np.uint16)
+        write_tiff_rows(root / "height" / f"{name}.tif", Bands.of(heights))
         save_image(root / "img" / f"{name}.jpg", random.integers(0, 256, (8, 8, 3), np.uint8))
         save_image(root / "weight" / f"{name}.png", random.integers(0, 256, (8, 8), np.uint8))
     return {"source_folder": root / "rgb", "target_folder": root / "img", "weight_folder": root / "weight"}

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from data.batch import Batch, DataError
 from data.conditioning import Conditioning
 from data.files.image_files import read_rgb
+from data.files.pixel_rows import Bands
 from data.files.stored_images import StoredForm, StoredRows, read_stored
-from data.files.tiff_file import geo_tags, write_tiff
+from data.files.tiff_file import geo_tags, write_tiff_rows
 from data.map_reader import MapReader
 from data.preprocessing import Preprocessing
 from data.value_range import ValueRange
@@ -167,6 +168,6 @@ def test_existing_translations_are_kept(tmp_path: Path, network: nn.Module) -> N
     assert written.read_bytes() == before
     written.write_bytes(before[: len(before) // 2])
     assert not large.keep(0)
-    write_tiff(written, np.zeros((3, 5, 6), np.float32))
+    write_tiff_rows(written, Bands.of(np.zeros((3, 5, 6), np.float32)))
     with pytest.raises(DataError, match=r"x\.tif: is 6x5, expected 61x90\. Remove it"):
         large.keep(0)

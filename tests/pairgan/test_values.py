@@ -13,7 +13,8 @@ import pairgan
 from configs import build
 from configs.load import load_config
 from data.batch import Batch, Sample
-from data.files.png_file import write_png16
+from data.files.pixel_rows import Bands
+from data.files.png_file import write_png_rows
 from inference.load import LoadedGenerator
 from inference.padding import padded
 from inference.predictor import Predictor
@@ -75,7 +76,7 @@ def test_16_bit_files_are_translated_in_their_unit(
 
 
 def save_deep_colours(path: Path) -> None:
-    write_png16(path, np.zeros((3, 8, 8), np.uint16))
+    write_png_rows(path, Bands.of(np.zeros((3, 8, 8), np.uint16)))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from data.batch import DataError
 from data.files.image_files import write_jpeg, write_png
-from data.files.png_file import write_png16
+from data.files.pixel_rows import Bands
+from data.files.png_file import write_png_rows
 from utils.atomic_file import replacing
 from utils.log import logger
 from utils.machine import usable_cores
@@ -138,7 +139,7 @@ def _write(path: Path, image: Tensor) -> None:
         path = path.with_name(f"{path.name.removesuffix(path.suffix)}.tif")
     with replacing(path) as unfinished:
         if image.dtype == torch.uint16:
-            write_png16(unfinished, image.numpy())
+            write_png_rows(unfinished, Bands.of(image.numpy()))
         else:
             _WRITERS[path.suffix](unfinished, image)
     for other in _present(path):

@@ -7,9 +7,8 @@ import torch
 from PIL import Image
 
 from data.batch import DataError, LoadingError
-from data.files.array_file import write_npy
-from data.files.image_files import count_other_files, find_images
-from data.files.png_file import write_png16
+from data.files.pixel_rows import Bands
+from data.files.png_file import write_png_rows
 from data.files.size_guard import pixels_allowed
 from data.files.stored_images import StoredForm, is_8_bit_rgb, read_pixels, read_stored
 from tests.conftest import save_image
@@ -23,7 +22,7 @@ def form(n_channels: int, *, is_8_bit: bool = False) -> StoredForm:
 @pytest.mark.parametrize("n_channels", [1, 3, 4])
 def test_16_bit_png_keeps_every_bit(tmp_path: Path, n_channels: int) -> None:
     path, pixels = tmp_path / "x.png", bands(0)[:n_channels]
-    write_png16(path, pixels)
+    write_png_rows(path, Bands.of(pixels))
     assert not is_8_bit_rgb(path)
     image = read_stored(path, form(n_channels))
     assert image.dtype == torch.uint16
@@ -141,12 +140,3 @@ def test_a_tiff_without_the_package_names_it(tmp_path: Path, monkeypatch: pytest
     save_image(tmp_path / "x.tif", np.zeros((4, 5), np.float32))
     with pytest.raises(LoadingError, match=r"x\.tif: reading it needs the package tifffile: .*\[tiff\]"):
         read_stored(tmp_path / "x.tif", form(1))
-
-
-def test_arrays_are_images_of_folders_that_hold_no_others(tmp_path: Path) -> None:
-    write_npy(tmp_path / "a.npy", np.zeros((1, 4, 5)))
-    assert list(find_images(tmp_path, [])) == ["a"]
-    assert count_other_files([tmp_path]) == ""
-    save_image(tmp_path / "b.png", np.zeros((4, 5), np.uint8))
-    assert list(find_images(tmp_path, [])) == ["b"]
-    assert count_other_files([tmp_path]) == "1 .npy (arrays are read where a folder holds no other images)"

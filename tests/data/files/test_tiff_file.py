@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from data.batch import DataError
+from data.files.pixel_rows import Bands
 from data.files.stored_images import StoredForm, is_8_bit_rgb, read_stored
 from data.files.tiff_file import (
     KEYS,
@@ -13,8 +14,9 @@ from data.files.tiff_file import (
     TRANSFORMATION,
     geo_tags,
     scaled_georeference,
-    write_tiff,
+    write_tiff_rows,
 )
+from data.store import File
 from tests.images import GEO_TAGS, bands, heights, tifffile
 
 FORM = StoredForm(4, "data.source_channels", is_8_bit=False)
@@ -22,53 +24,16 @@ AREA = (1, 1, 0, 1, 1025, 0, 1, 1)
 POINT = (1, 1, 0, 2, 1024, 0, 1, 1, 1025, 0, 1, 2)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"planarconfig": "separate"},
-        {"planarconfig": "contig"},
-        {"planarconfig": "contig", "tile": (16, 16)},
-        {"planarconfig": "contig", "bigtiff": True, "byteorder": ">", "compression": "zlib"},
-    ],
-)
-def test_channels_lie_in_pixels_or_planes(tmp_path: Path, options: dict[str, object]) -> None:
-    pixels = bands(0)
-    stored = pixels.transpose(1, 2, 0) if options["planarconfig"] == "contig" else pixels
-    tifffile().imwrite(tmp_path / "x.tif", stored, photometric="minisblack", **options)
+def test_channels_keep_their_type(tmp_path: Path) -> None:
+    """Further layouts of files: tests/data/files/test_pixel_rows.py."""
+    tifffile().imwrite(tmp_path / "x.tif", bands(0), photometric="minisblack", planarconfig="separate")
     assert not is_8_bit_rgb(tmp_path / "x.tif")
     image = read_stored(tmp_path / "x.tif", FORM)
     assert image.dtype == torch.uint16
-    assert np.array_equal(image.numpy(), pixels)
+    assert np.array_equal(image.numpy(), bands(0))
 
 
-def test_pages_are_channels(tmp_path: Path) -> None:
-    with tifffile().TiffWriter(tmp_path / "x.tif") as file:
-        for page in bands(0):
-            file.write(page, contiguous=False, metadata=None)
-    assert np.array_equal(read_stored(tmp_path / "x.tif", FORM).numpy(), bands(0))
-
-
-@pytest.mark.parametrize("n_channels", [1, 3, 4, 5])
-def test_what_is_written_is_read(tmp_path: Path, n_channels: int) -> None:
-    tifffile()
-    pixels = np.stack([heights(seed) for seed in range(n_channels)])
-    write_tiff(tmp_path / "x.tif", pixels)
-    form = StoredForm(n_channels, "data.target_channels", is_8_bit=False)
-    assert np.array_equal(read_stored(tmp_path / "x.tif", form).numpy(), pixels)
-
-
-def test_georeferencing_is_kept_at_the_same_size(tmp_path: Path) -> None:
-    tifffile().imwrite(tmp_path / "source.tif", heights(0), extratags=GEO_TAGS)
-    write_tiff(tmp_path / "same.tif", heights(1)[None], like=tmp_path / "source.tif")
-    write_tiff(tmp_path / "other.tif", heights(1, 16, 16)[None], like=tmp_path / "source.tif")
-    write_tiff(tmp_path / "none.tif", heights(1)[None], like=tmp_path / "source.png")
-    found = {tag[0]: tag[3] for tag in geo_tags(tmp_path / "same.tif", 32, 40)}
-    assert found == {code: value for code, _, _, value, _ in GEO_TAGS}
-    assert geo_tags(tmp_path / "other.tif", 16, 16) == []
-    assert geo_tags(tmp_path / "none.tif", 32, 40) == []
-
-
-def test_damaged_files_are_named(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     tifffile().imwrite(tmp_path / "good.tif", bands(0), photometric="minisblack")
     content = (tmp_path / "good.tif").read_bytes()
     damaged = {"cut": content[: len(content) // 2], "junk": b"II*\0" + b"\x01" * 50, "page": b"<html>", "empty": b""}
@@ -78,12 +43,9 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
             read_stored(tmp_path / f"{name}.tif", FORM)
     with pytest.raises(DataError, match=r"none\.tif: no such file"):
         read_stored(tmp_path / "none.tif", FORM)
-
-
-def test_a_stack_of_images_is_refused(tmp_path: Path) -> None:
-    tifffile().imwrite(tmp_path / "x.tif", np.zeros((2, 3, 8, 9), np.uint16), photometric="minisblack")
-    with pytest.raises(DataError, match=r"expected one image with its channels"):
-        read_stored(tmp_path / "x.tif", FORM)
+    tifffile().imwrite(tmp_path / "stack.tif", np.zeros((2, 3, 8, 9), np.uint16), photometric="minisblack")
+    with pytest.raises(DataError, match=r"stack\.tif: has the shape .*, expected one image with its channels"):
+        read_stored(tmp_path / "stack.tif", FORM)
 
 
 def by_points(tags: dict[int, tuple[float, ...]], column: float, row: float) -> list[float]:
@@ -113,13 +75,15 @@ def test_every_place_stays_where_it_is(scale: float, keys: tuple[int, ...]) -> N
     assert scaled_georeference(points, 1) == points
 
 
-def test_a_larger_tiff_gets_smaller_pixels(tmp_path: Path) -> None:
-    tifffile().imwrite(tmp_path / "source.tif", heights(0), extratags=GEO_TAGS)
-    larger = heights(1, 64, 80)[None]
-    write_tiff(tmp_path / "larger.tif", larger, like=tmp_path / "source.tif", scale=2)
-    before = {tag[0]: tag[3] for tag in geo_tags(tmp_path / "source.tif", 32, 40)}
-    after = {tag[0]: tag[3] for tag in geo_tags(tmp_path / "larger.tif", 64, 80)}
-    assert after == scaled_georeference(before, 2)
-    assert after[PIXEL_SCALE][0] == before[PIXEL_SCALE][0] / 2
-    write_tiff(tmp_path / "resized.tif", larger, like=tmp_path / "source.tif")
-    assert geo_tags(tmp_path / "resized.tif", 64, 80) == []
+def test_a_tiff_keeps_its_georeferencing_at_its_size_and_at_a_scale(tmp_path: Path) -> None:
+    source = tmp_path / "source.tif"
+    tifffile().imwrite(source, heights(0), extratags=GEO_TAGS)
+
+    def written(height: int, width: int, like: File, scale: float = 1.0) -> dict[int, object]:
+        write_tiff_rows(tmp_path / "x.tif", Bands.of(heights(1, height, width)[None]), like, scale)
+        return {tag[0]: tag[3] for tag in geo_tags(tmp_path / "x.tif", height, width)}
+
+    before = {code: value for code, _, _, value, _ in GEO_TAGS}
+    assert written(32, 40, source) == before
+    assert written(64, 80, source, 2) == scaled_georeference(before, 2) != before
+    assert written(16, 16, source) == written(64, 80, source) == written(32, 40, tmp_path / "source.png") == {}
