@@ -14,7 +14,7 @@ from configs.downloads import downloads, without_downloads
 from configs.schema import Config
 from data.bad_samples import BadSamples
 from data.batch import Batch, Sample
-from data.checks.transparency import channels_of_images, dropped_transparency
+from data.checks.observation import channels_of_images, dropped_transparency
 from data.layout import Layout
 from data.loader import Replacement
 from data.sampler import SampleKey

@@ -5,10 +5,10 @@ import multiprocessing.connection
 import os
 import signal
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from multiprocessing.connection import Connection
 
 import numpy as np
@@ -23,7 +23,6 @@ from data.preprocessing import Preprocessing
 from data.value_range import ValueRange
 from data.worker_monitor import POLL_S, describe_exit
 
-_AHEAD = 16  # samples in the queue of a process
 _ORPHAN_S = 5.0  # time after which a process without work checks whether its parent lives
 _GRACE_S = 5.0  # time for a process to exit after its connection has closed
 
@@ -66,18 +65,17 @@ class Check:
 
     def __call__(self, index: int) -> Checked:
         """Check sample `index` by reading and placing it."""
-        ids = _ids_of_label_map(self.layout, index)
+        ids, file = frozenset[int](), label_map(self.layout, index)
+        with suppress(Exception):  # `Layout.read` reports it; it refuses or replaces ids that are no class
+            ids = values_of(read_ids(file)) if file else ids
         try:
             sample = self.layout.read(index)
-            if self.is_for_training:
-                placement = self.preprocessing.draw(sample, np.random.default_rng(0)).source
-            else:
-                placement = self.preprocessing.fixed(sample).source
+            drawn = self.preprocessing.draw(sample, np.random.default_rng(0)) if self.is_for_training else None
+            placement = (drawn or self.preprocessing.fixed(sample)).source
             observation = observe(self.layout, index, sample)
         except Exception as error:  # noqa: BLE001  a bug is reported with its sample
             return Checked(index, as_data_error(error, describe_sample(self.layout, index)).problems, ids=ids)
-        maps = {kind: getattr(sample, kind) for kind in self.ranges}
-        images = {kind: image for kind, image in maps.items() if image is not None}
+        images = {kind: getattr(sample, kind) for kind in self.ranges if getattr(sample, kind) is not None}
         return Checked(
             index,
             (),
@@ -90,40 +88,29 @@ class Check:
         )
 
 
-def _ids_of_label_map(layout: Layout, index: int) -> frozenset[int]:
-    """Return the ids in the file of a label map, which `Layout.read` refuses or replaces if they are no class."""
-    file = label_map(layout, index)
-    try:
-        return values_of(read_ids(file)) if file else frozenset()
-    except Exception:  # noqa: BLE001  `Layout.read` reports it
-        return frozenset()
-
-
 def check_all(check: Check, *, n_processes: int, timeout_s: float) -> Iterator[Checked]:
     """Check every sample of the layout; yield the results as they come.
 
     timeout_s: maximum time for a sample in seconds; 0: no limit.
     """
-    to_do = deque(range(len(check.layout)))
-    workers = [_Worker(check) for _ in range(min(n_processes, len(to_do)))]
+    to_do = iter(range(len(check.layout)))
+    workers = [_Worker(check, index) for index in islice(to_do, n_processes)]
     try:
-        while True:
-            for worker in workers:
-                worker.assign(to_do)
-            busy = [worker.connection for worker in workers if worker.assigned]
-            if not busy:
-                return
-            ready = multiprocessing.connection.wait(busy, timeout=POLL_S)
-            for number, worker in enumerate(workers):
+        while workers:
+            ready = multiprocessing.connection.wait([worker.connection for worker in workers], timeout=POLL_S)
+            for number, worker in reversed(list(enumerate(workers))):
                 if worker.connection in ready:
                     checked = worker.receive()
-                elif worker.assigned and 0 < timeout_s < worker.waited_s():
+                elif 0 < timeout_s < time.monotonic() - worker.since_s:
                     checked = worker.abandon(f"takes more than {timeout_s:g} s; check that it can be read")
                 else:
                     continue
-                if checked.ends_process:
-                    to_do.extendleft(reversed(worker.assigned))
-                    workers[number] = _Worker(check)
+                if (following := next(to_do, None)) is None:
+                    workers.pop(number).end()
+                elif checked.ends_process:
+                    workers[number] = _Worker(check, following)
+                else:
+                    worker.give(following)
                 yield checked
     finally:
         for worker in workers:
@@ -131,45 +118,40 @@ def check_all(check: Check, *, n_processes: int, timeout_s: float) -> Iterator[C
 
 
 class _Worker:
-    """A process that checks samples, and the queue of samples that it has not answered."""
+    """A process that checks one sample after the other.
 
-    def __init__(self, check: Check) -> None:
+    since_s: time at which it got its present one.
+    """
+
+    def __init__(self, check: Check, index: int) -> None:
         self._check = check
         self.connection, theirs = multiprocessing.Pipe()
         self._process = multiprocessing.Process(target=_work, args=(check, theirs, _ORPHAN_S), daemon=True)
         self._process.start()
         theirs.close()
-        self.assigned: deque[int] = deque()
-        self._since_s = time.monotonic()
+        self.give(index)
 
-    def assign(self, to_do: deque[int]) -> None:
-        """Move samples from `to_do` to the queue of the process."""
-        while to_do and len(self.assigned) < _AHEAD:
-            self.assigned.append(to_do.popleft())
-            with suppress(OSError):  # the process has ended, which `receive` will report
-                self.connection.send(self.assigned[-1])
-
-    def waited_s(self) -> float:
-        """Return the seconds since the last answer."""
-        return time.monotonic() - self._since_s
+    def give(self, index: int) -> None:
+        """Let the process check sample `index`."""
+        self._index, self.since_s = index, time.monotonic()
+        with suppress(OSError):  # the process has ended, which `receive` will report
+            self.connection.send(index)
 
     def receive(self) -> Checked:
-        """Return the next answer, or how the process ended before it."""
-        index = self.assigned.popleft()
-        self._since_s = time.monotonic()
+        """Return the answer, or how the process ended before it."""
         try:
             checked: Checked = self.connection.recv()
         except (EOFError, OSError):
             exit_code = self.end(grace_s=_GRACE_S)
-            problem = describe_exit(exit_code, describe_sample(self._check.layout, index))
-            return Checked(index, (problem,), ends_process=True)
+            problem = describe_exit(exit_code, describe_sample(self._check.layout, self._index))
+            return Checked(self._index, (problem,), ends_process=True)
         return checked
 
     def abandon(self, why: str) -> Checked:
         """End the process, which does not answer."""
         self.end()
-        index = self.assigned.popleft()
-        return Checked(index, (f"{describe_sample(self._check.layout, index)}: {why}",), ends_process=True)
+        problem = f"{describe_sample(self._check.layout, self._index)}: {why}"
+        return Checked(self._index, (problem,), ends_process=True)
 
     def end(self, grace_s: float = 0.0) -> int:
         """End the process, after up to `grace_s` seconds in which it may exit by itself; return its exit code."""

@@ -6,7 +6,8 @@ import torch
 
 from data.batch import Batch, DataError, Sample
 from data.cache import SampleCache
-from data.checks.observation import Observation, observe, split_warnings
+from data.checks.observation import Observation, observe
+from data.checks.warnings import split_warnings
 from data.files.stored_images import StoredForm
 from data.folder_store import LocalFile
 from data.map_reader import MapReader

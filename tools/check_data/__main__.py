@@ -43,31 +43,24 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
-def check_folder(folder: Path) -> None:
-    """Raise ConfigError where the folder that is to be checked is none."""
-    if not folder.is_dir():
-        what = "is a file, expected a folder" if folder.exists() else "no such folder"
-        raise ConfigError(f"{folder}: {what}: name that of a data set")
-
-
 def main(argv: Sequence[str]) -> None:
     """Check a data set according to the command line; exit with code 2 if it has problems."""
     arguments = parse_arguments(argv)
-    config = load_config(arguments.config, arguments.settings) if arguments.config else None
-    if config:
+    if arguments.config:
+        config = load_config(arguments.config, arguments.settings)
         check_data_root(config.data)
-    else:
-        check_folder(Path(arguments.settings[0]).expanduser())
+    elif not (folder := Path(arguments.settings[0]).expanduser()).is_dir():
+        what = "is a file, expected a folder" if folder.exists() else "no such folder"
+        raise ConfigError(f"{folder}: {what}: name that of a data set")
 
     with handling_ctrl_c(leave_at_once):
         from tools.check_data.recognized_layout import data_set_in  # torch takes seconds
         from tools.check_data.report import check, splits_of_config
 
-    if config:
+    if arguments.config:
         splits = splits_of_config(config)
     else:
-        folder, *overrides = arguments.settings
-        config, splits = data_set_in(Path(folder).expanduser(), arguments.n_classes, overrides)
+        config, splits = data_set_in(folder, arguments.n_classes, arguments.settings[1:])
     log_to_console(is_main=True)
     if not arguments.config and config.data.layout == "side_by_side":
         logger.info("each image is taken to hold both sides; tools.convert_data from-photos makes pairs of photographs")

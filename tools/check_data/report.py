@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 
 from configs import build
@@ -17,8 +17,9 @@ from configs.undecided_settings import undecided_sides, with_data, with_measured
 from data import LAYOUTS
 from data.batch import DataError, check_one_size
 from data.checks.checking import Check, Checked, check_all
-from data.checks.observation import Observation, absent_classes, repeated_samples, shared_files, split_warnings
+from data.checks.observation import Observation
 from data.checks.palettes import label_maps, palette_problems
+from data.checks.warnings import absent_classes, repeated_samples, shared_files, split_warnings
 from data.files.image_files import count_other_files, write_png
 from data.groups import shared_groups
 from data.layout import Layout, PairingError, check_enough
@@ -88,12 +89,10 @@ def problems_of_split(config: Config, split: str, *, needs_targets: bool, found:
     found.label_maps.extend(label_maps(layout) if holds_ids else ())
     ranges = value_ranges(config.data)
     check = Check(layout, build.build_preprocessing(config), is_for_training=split == "train", ranges=ranges)
-    results = sorted(
-        check_all(check, n_processes=usable_cores(), timeout_s=config.data.timeout_s), key=lambda checked: checked.index
-    )
+    results = list(check_all(check, n_processes=usable_cores(), timeout_s=config.data.timeout_s))
+    results.sort(key=lambda checked: checked.index)
     found.observations[split] = [checked.observation for checked in results if checked.observation]
-    for checked in results:
-        found.ids.update(checked.ids if holds_ids else ())
+    found.ids.update(*(checked.ids for checked in results if holds_ids))
     of_samples = {layout.names[checked.index]: checked.problems for checked in results}
     yield from without_repetition(of_samples, len(layout))
     yield from problems_of_types(layout, results)
@@ -135,15 +134,6 @@ def _open_split(config: Config, split: str, *, needs_targets: bool) -> tuple[Lay
         return None, error.problems
 
 
-def problems_of_splits(config: Config, splits: Mapping[str, bool], found: Found) -> Iterator[str]:
-    """Yield the problems of splits, given as in `splits_of_config`; log what they hold, and add it to `found`."""
-    for split, needs_targets in splits.items():
-        yield from problems_of_split(config, split, needs_targets=needs_targets, found=found)
-    yield from palette_problems(found.label_maps)
-    if found.ids:
-        logger.info("%s", describe_ids(found.ids, config.data.n_classes, config.data.ignore_id))
-
-
 def class_names(config: Config) -> Sequence[str]:
     """Return the names or numbers of the classes of label maps; none where their number is not known.
 
@@ -160,13 +150,7 @@ def class_names(config: Config) -> Sequence[str]:
 def completed(config: Config, split: str) -> Config:
     """Return the configuration with the ranges of images that are not 8-bit RGB, from the files that can be used."""
     config = with_data(config, on_bad_sample="skip")
-    layout: Layout | None
-    try:
-        layout = build.build_layout(config, split, needs_targets=False)
-    except PairingError as error:
-        layout = error.rest
-    except DataError:
-        layout = None
+    layout, _ = _open_split(config, split, needs_targets=False)
     sides = undecided_sides(config.data, layout) if layout else []
     if not layout or not sides:
         return config
@@ -187,11 +171,13 @@ def problems_of_types(layout: Layout, results: Sequence[Checked]) -> Iterator[st
         counts = Counter(types.values()).most_common()
         if len(counts) > 1:
             rare = next(index for index, dtype in types.items() if dtype == counts[-1][0])
-            listed = ", ".join(f"{number} of {dtype}" for dtype, number in counts)
-            folder = layout.folders[1 if side == "target" else 0]
             stack = [] if side == "target" else stack_files(layout, rare)
-            where = ", ".join(str(file.folder) for file in stack) or str(folder)
-            yield f"{where}: images of several types ({listed}), such as {layout.names[rare]}: store them alike"
+            folders = [file.folder for file in stack] or [layout.folders[1 if side == "target" else 0]]
+            yield (
+                f"{', '.join(map(str, folders))}: images of several types "
+                f"({', '.join(f'{number} of {dtype}' for dtype, number in counts)}), such as {layout.names[rare]}: "
+                "store them alike"
+            )
 
 
 def describe_outside(layout: Layout, results: Sequence[Checked], sides: Sequence[str] = _IMAGES) -> Iterator[str]:
@@ -224,11 +210,8 @@ def describe_ids(ids: set[int], n_classes: int, ignore_id: int | None) -> str:
 
 def _ranges(numbers: Sequence[int]) -> str:
     """Return ascending numbers as "0 to 33 and 255"."""
-    starts = [k for k, number in enumerate(numbers) if k == 0 or number != numbers[k - 1] + 1]
-    bounds = [
-        (numbers[start], numbers[end - 1]) for start, end in zip(starts, [*starts[1:], len(numbers)], strict=True)
-    ]
-    texts = [f"{first} to {last}" if last > first else str(first) for first, last in bounds]
+    runs = [[number for _, number in run] for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])]
+    texts = [f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
     if len(texts) > _LISTED_RANGES:
         texts[_LISTED_RANGES - 1 : -1] = [f"{len(texts) - _LISTED_RANGES} more ranges"]
     return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
@@ -240,9 +223,9 @@ def write_sheet(config: Config, split: str, n_samples: int, path: Path) -> None:
     sheet = training_sheet(config, layout, n_samples) if layout else None
     if sheet is None:
         logger.info("no sheet: %s has no sample that can be used", split)
-        return
-    write_png(path, sheet)
-    logger.info("sheet of samples of %s: %s", split, path)
+    else:
+        write_png(path, sheet)
+        logger.info("sheet of samples of %s: %s", split, path)
 
 
 def check(config: Config, splits: Mapping[str, bool], *, n_shown: int, sheet: Path) -> int:
@@ -252,9 +235,17 @@ def check(config: Config, splits: Mapping[str, bool], *, n_shown: int, sheet: Pa
     """
     n_problems, found = 0, Found(class_names(config))
     config = completed(config, next(iter(splits)))
-    for problem in problems_of_splits(config, splits, found):
+
+    def problems() -> Iterator[str]:
+        for split, needs_targets in splits.items():
+            yield from problems_of_split(config, split, needs_targets=needs_targets, found=found)
+        yield from palette_problems(found.label_maps)
+
+    for problem in problems():
         n_problems += 1
         logger.info("%s", " ".join(problem.split()))
+    if found.ids:
+        logger.info("%s", describe_ids(found.ids, config.data.n_classes, config.data.ignore_id))
     warnings = list(found.warnings())
     for warning in warnings:
         logger.info("warning: %s", " ".join(warning.split()))

@@ -20,7 +20,7 @@ from utils.atomic_file import replacing
 from utils.label_colors import IGNORED, LabelColors, read_label_colors
 from utils.log import logger
 from utils.machine import usable_cores
-from utils.text import counted
+from utils.text import counted, listed
 
 _JPEG_SUFFIXES = (".jpg", ".jpeg")
 _AREA_SHARE = 1e-4  # of a map's pixels: areas of a colour that make it a class; blends at borders form none
@@ -246,9 +246,9 @@ def color_warnings(counts: ColorCounts, colors: LabelColors, *, is_jpeg: bool) -
             near.append(text)
     lines = []
     if far:
-        lines.append(f"{counted(len(far), 'colour')} far from all classes merged: {_listed(far)}; {_REMEDY}")
+        lines.append(f"{counted(len(far), 'colour')} far from all classes merged: {listed(far)}; {_REMEDY}")
     if near:
-        lines.append(f"{counted(len(near), 'colour')} of areas merged, being near: {_listed(near)}; {_REMEDY}")
+        lines.append(f"{counted(len(near), 'colour')} of areas merged, being near: {listed(near)}; {_REMEDY}")
     if n_other_pixels > _LARGE_SHARE * total:
         lines.append(f"{n_other_pixels / total:.0%} of the pixels have a colour that is not that of a class; {_REMEDY}")
     if counts.transparent:
@@ -285,8 +285,3 @@ def _count_shades(colors: LabelColors) -> int:
 def _class(row: int, colors: LabelColors) -> str:
     name = colors.names[row] if row < colors.n_classes else IGNORED
     return f"{name} {colors.colors[row].tolist()}"
-
-
-def _listed(texts: Sequence[str]) -> str:
-    more = f" and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
-    return ", ".join(texts[:_LISTED]) + more

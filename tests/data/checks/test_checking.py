@@ -1,6 +1,5 @@
 import multiprocessing
 import time
-from collections import deque
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,11 +38,11 @@ def test_a_process_waits_for_samples_however_it_was_started(
     context = multiprocessing.get_context(method)
     monkeypatch.setattr(multiprocessing, "Process", context.Process)  # type: ignore[attr-defined]
     monkeypatch.setattr(checking, "_ORPHAN_S", 0.01)
-    worker = checking._Worker(Check(SideBySide(folder=tmp_path, a_to_b=True), WHOLE, is_for_training=True))
+    worker = checking._Worker(Check(SideBySide(folder=tmp_path, a_to_b=True), WHOLE, is_for_training=True), 0)
     try:
-        for _ in range(2):
-            worker.assign(deque([0]))
-            assert worker.receive().problems == ()
-            time.sleep(0.1)
+        assert worker.receive().problems == ()
+        time.sleep(0.1)
+        worker.give(0)
+        assert worker.receive().problems == ()
     finally:
         worker.end()

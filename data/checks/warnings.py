@@ -1,0 +1,173 @@
+"""Warnings of peculiarities of samples that training accepts and that are mistakes more often than not."""
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median_low
+
+from data.checks.observation import Observation
+from data.stacked_sources import is_further
+from data.store import Blob
+from utils.text import counted, listed
+
+_BEGIN = 65536  # bytes
+_LISTED_CLASSES = 12
+_FEWEST = 3  # pairs of which most must be displaced alike
+_SMALL_SHIFT = 2  # pixels, where most pairs have it
+_LARGE_SHIFT = 5  # pixels, of a single pair
+_OF_A_SAMPLE = {  # by the field of an observation that is not empty
+    "equals_source": "{share} have a target that equals its source: {names}; check that the folders of sources and "
+    "targets are the right ones",
+    "is_ignored": "{share} have weights of 0 everywhere, which ignores them: {names}",
+    "transparent": "transparency is dropped, which {share} have: {names}; save them on a background if the colours "
+    "below it are wrong",
+}
+
+
+def absent_classes(splits: Mapping[str, Sequence[Observation]], names: Sequence[str]) -> Iterator[str]:
+    """Yield a line if the label maps that are trained on lack classes.
+
+    names: of the classes, by id.
+    """
+    split = "train" if "train" in splits else next(iter(splits), "")
+    occurring = frozenset().union(*(seen.classes for seen in splits.get(split, ())))
+    absent = [name for number, name in enumerate(names) if number not in occurring]
+    if occurring and absent:
+        yield (
+            f"{split}: {len(absent)} of {len(names)} classes never occur: {listed(absent, _LISTED_CLASSES)}; nothing "
+            "is learned of them"
+        )
+
+
+def split_warnings(observations: Sequence[Observation]) -> Iterator[str]:
+    """Yield a line for each peculiarity of a split."""
+    yield from _bit_warnings(observations)
+    yield from _constant_warnings(observations)
+    for field, text in _OF_A_SAMPLE.items():
+        if names := [seen.name for seen in observations if getattr(seen, field)]:
+            yield text.format(share=_share(names, observations), names=listed(names))
+    yield from _no_data_warnings(observations)
+    of_targets = {seen.name: seen.shift for seen in observations if not seen.equals_source}
+    yield from _shift_warnings(of_targets, "targets")
+    of_stacks = {seen.name: seen.stack_shift for seen in observations}
+    yield from _shift_warnings(of_stacks, "images of the last source folder")
+
+
+def repeated_samples(splits: Mapping[str, Sequence[Observation]]) -> Iterator[str]:
+    """Yield a line for each split that holds samples whose sources and targets are the same files, by their bytes."""
+    for split, observations in splits.items():
+        similar: dict[tuple[tuple[int, bytes], ...], list[Observation]] = defaultdict(list)
+        for seen in (seen for seen in observations if "pair" in seen.files or {"source", "target"} <= set(seen.files)):
+            similar[tuple(map(_size_and_begin, _pair(seen)))].append(seen)
+        of_content: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        for seen in (seen for group in similar.values() if len(group) > 1 for seen in group):
+            of_content[tuple(file.digest() for file in _pair(seen))].append(seen.name)
+        copies = [f"{name} of {first}" for first, *others in of_content.values() for name in others]
+        if copies:
+            yield f"{split}: {_share(copies, observations)} are copies of others: {listed(copies)}"
+
+
+def _size_and_begin(blob: Blob) -> tuple[int, bytes]:
+    """Return what most files differ in, without reading them to their ends: uncompressed ones have one size."""
+    with blob.open() as file:
+        return blob.size(), hashlib.sha256(file.read(_BEGIN)).digest()
+
+
+def _pair(seen: Observation) -> list[Blob]:
+    return [file for kind, file in seen.files.items() if kind in ("pair", "source", "target")]
+
+
+def shared_files(splits: Mapping[str, Sequence[Observation]]) -> Iterator[str]:
+    """Yield a line for each two splits that hold the same file, by its bytes."""
+    of_size: dict[int, dict[str, list[Blob]]] = defaultdict(lambda: defaultdict(list))
+    for split, observations in splits.items():
+        for file in (file for seen in observations for file in seen.files.values()):
+            of_size[file.size()][split].append(file)
+    of_content: dict[str, dict[str, Blob]] = defaultdict(dict)
+    for by_split in (by_split for by_split in of_size.values() if len(by_split) > 1):
+        for split, file in ((split, file) for split, files in by_split.items() for file in files):
+            of_content[file.digest()].setdefault(split, file)
+    shared: dict[tuple[str, str], list[tuple[Blob, Blob]]] = defaultdict(list)
+    for of_splits in of_content.values():
+        (first, file), *others = of_splits.items()
+        for other, its_file in others:
+            shared[first, other].append((file, its_file))
+    for (first, other), pairs in shared.items():
+        file, its_file = pairs[0]
+        yield (
+            f"{first} and {other} share {counted(len(pairs), 'file')}, as {file} and {its_file}: of samples that were "
+            "trained on, metrics are too good"
+        )
+
+
+def _bit_warnings(observations: Sequence[Observation]) -> Iterator[str]:
+    kinds = dict.fromkeys(kind for seen in observations for kind in seen.bits)
+    usual: dict[str, int] = {}
+    for kind in kinds:
+        counts = Counter(seen.bits[kind] for seen in observations if kind in seen.bits)
+        (usual[kind], _), *rare = counts.most_common()
+        others = [seen.name for seen in observations if seen.bits.get(kind) in dict(rare)]
+        if others:
+            bits = " or ".join(str(number) for number, _ in rare)
+            share = _share(others, observations)
+            yield f"{_plural(kind)} have {usual[kind]} bits, those of {share} {bits}: {listed(others)}"
+    if len(set(usual.values())) > 1 and 8 in usual.values() and not any(map(is_further, usual)):
+        yield f"sources have {usual['source']} bits, targets {usual['target']}; check that neither is a preview"
+
+
+def _constant_warnings(observations: Sequence[Observation]) -> Iterator[str]:
+    for kind in dict.fromkeys(kind for seen in observations for kind in seen.constant):
+        seen_in = [seen for seen in observations if kind in seen.constant]
+        plain = [seen.name for seen in seen_in if len(seen.constant[kind]) == seen.n_channels[kind]]
+        if plain:
+            yield f"{_plural(kind)} of {_share(plain, observations)} are of one colour: {listed(plain)}"
+        rest = [seen for seen in seen_in if seen.name not in set(plain)]
+        always = set.intersection(*(set(seen.constant[kind]) for seen in rest)) if rest else set()
+        for channel in sorted(always):
+            yield f"channel {channel} of {_plural(kind)} is constant in every sample: it holds nothing to learn from"
+
+
+def _no_data_warnings(observations: Sequence[Observation]) -> Iterator[str]:
+    for kind in dict.fromkeys(kind for seen in observations for kind in seen.no_data):
+        for value in sorted({seen.no_data[kind][0] for seen in observations if kind in seen.no_data}):
+            those = [seen for seen in observations if kind in seen.no_data and seen.no_data[kind][0] == value]
+            share = sum(seen.no_data[kind][1] for seen in those) / sum(seen.n_pixels[kind] for seen in those)
+            remedy = f"replace it, or set data.{kind.removesuffix('_images')}_range=[LOW,HIGH] without it"
+            if kind == "target":
+                remedy += ", or give such pixels a weight of 0 (data.weight_folder)"
+            yield (
+                f"{_plural(kind)} of {_share([seen.name for seen in those], observations)} hold {value:.6g} in "
+                f"{share:.1%} of their pixels, which seems to stand for no data: "
+                f"{listed([seen.name for seen in those])}; {remedy}"
+            )
+
+
+def _shift_warnings(shifts: Mapping[str, tuple[int, int] | None], what: str) -> Iterator[str]:
+    measured = {name: shift for name, shift in shifts.items() if shift is not None}
+    if not measured:
+        return
+    x, y = (median_low(shift[axis] for shift in measured.values()) for axis in (0, 1))
+    alike = [name for name, shift in measured.items() if max(abs(shift[0] - x), abs(shift[1] - y)) <= 1]
+    hint = "look at them with --show 12, and align the images"
+    if max(abs(x), abs(y)) >= _SMALL_SHIFT and len(alike) >= max(_FEWEST, 0.6 * len(measured)):
+        yield f"{what} seem to be shifted by {_place(x, y)} in {len(alike)} of {len(measured)} pairs: {hint}"
+        return
+    far = {name: shift for name, shift in measured.items() if max(map(abs, shift)) >= _LARGE_SHIFT}
+    if far:
+        places = [f"{name} by {_place(*shift)}" for name, shift in far.items()]
+        yield f"{what} seem to be shifted in {len(far)} of {len(measured)} pairs: {listed(places)}; {hint}"
+
+
+def _place(x: int, y: int) -> str:
+    parts = [(x, "to the right" if x > 0 else "to the left"), (y, "down" if y > 0 else "up")]
+    return " and ".join(f"{counted(abs(number), 'pixel')} {where}" for number, where in parts if number)
+
+
+def _plural(kind: str) -> str:
+    if is_further(kind):
+        return f"files of source folder {kind.rpartition('_')[2]}"
+    return "source images" if kind == "source_images" else f"{kind}s"
+
+
+def _share(some: Sequence[str], observations: Sequence[Observation]) -> str:
+    return f"{len(some)} of {len(observations)} samples"
