@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from PIL import ExifTags, Image, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from PIL.ImageFile import ImageFile
 from torch import Tensor
 
@@ -35,15 +35,6 @@ _DECODING_ERRORS = (
     *(struct.error, zlib.error),
 )
 _ID_MODES = ("1", "L", "P", "I", "I;16", "I;16L", "I;16B")
-_UPRIGHT = {  # the transposition that undoes each orientation of EXIF
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
 COPY_AGAIN = "copy it again, or leave it out"
 _OTHER_TIFF = (
     "it is damaged, or a TIFF of other pixels than 8-bit grey or RGB, which paired_folders alone reads, where all "
@@ -261,9 +252,11 @@ def is_16_bit_grey(image: Image.Image) -> bool:
 
 def _size(image: ImageFile) -> tuple[int, int]:
     """Return (height, width)."""
-    is_header_enough = image.format != "PNG" or "exif" in image.info  # otherwise Pillow decodes a PNG to look for EXIF
-    is_on_its_side = is_header_enough and _orientation(image) in (5, 6, 7, 8)
-    return (image.width, image.height) if is_on_its_side else (image.height, image.width)
+    if image.format != "PNG" or "exif" in image.info:  # otherwise Pillow decodes a PNG to look for EXIF
+        with suppress(*_DECODING_ERRORS):
+            if image.getexif().get(ExifTags.Base.Orientation) in (5, 6, 7, 8):
+                return image.width, image.height
+    return image.height, image.width
 
 
 def _id_pixels(image: ImageFile) -> np.ndarray:
@@ -293,26 +286,14 @@ def _is_rescaled(image: ImageFile) -> bool:
     return raw_mode(image).startswith(("L;2", "L;4", "L;I"))
 
 
-def upright(image: Image.Image) -> Image.Image:
+def upright(image: ImageFile) -> Image.Image:
     """Load an image and turn it by its EXIF orientation."""
     if 0 in image.size:
         raise UnfitError("holds no pixel")
     image.load()
-    file_format = image.format
-    turn = _UPRIGHT.get(_orientation(image))
-    if turn is not None:
-        image = image.transpose(turn)
-        image.format = file_format
+    with suppress(*_DECODING_ERRORS):  # of damaged EXIF
+        ImageOps.exif_transpose(image, in_place=True)
     return image
-
-
-def _orientation(image: Image.Image) -> int:
-    """Return the EXIF orientation of an image, 1 (upright) where it is unreadable or none."""
-    try:
-        orientation = image.getexif().get(ExifTags.Base.Orientation)
-    except _DECODING_ERRORS:
-        orientation = None
-    return orientation if isinstance(orientation, int) else 1
 
 
 def _reason(error: Exception, file: File) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,10 +28,7 @@ _USUAL_RATE = Fraction(25)  # frames per second, where a file names none
 _LEAST_CUT = Fraction(1, 2)  # seconds that are missing at the end of a file that counts as cut off
 _LEAST_CUT_FRAMES = 3
 _HD = (1280, 577)  # width or height from which players take the colours of a file that names none for BT.709
-_TRUSTED = {
-    "format_whitelist": "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi",
-    "protocol_whitelist": "file",
-}
+_TRUSTED = {"format_whitelist": "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi", "protocol_whitelist": "file"}
 _UNSPECIFIED = 2  # AVCOL_SPC_UNSPECIFIED
 _FINEST = 2**30  # parts of a second: twice as many have to fit into 32 bits of H.264
 _COARSE = Fraction(1, 10_000)  # seconds: Matroska rounds times to milliseconds, which hides a constant rate
@@ -83,7 +81,7 @@ class VideoFile:
             self.has_sound = bool(container.streams.audio)
             self._stated_s = _stated_duration(container, stream)
             self.n_frames = stream.frames or (round(self._stated_s * self.rate) if self._stated_s else None)
-            first = next(_decoded(container, stream, _Faults()), None)
+            first = next(_decoded(container, stream, path, []), None)
             if first is None:
                 raise DataError(f"{path}: holds no frame that can be decoded. Name another file.")
             self._coded = (first.width, first.height)
@@ -103,7 +101,7 @@ class VideoFile:
     def count_frames(self) -> int:
         """Return the number of coded frames, without decoding them: exact for files that are not damaged."""
         with _opened(self.path) as container:
-            packets = _packets(container, _video_stream(container, self.path), _Faults())
+            packets = _packets(container, _video_stream(container, self.path), self.path, [])
             return sum(not packet.is_discard for packet in packets)
 
     def frames(self, problems: list[str]) -> Iterator[Frame]:
@@ -111,20 +109,18 @@ class VideoFile:
 
         problems: gets, at the end, a line for frames that cannot be decoded, are damaged or are cut off.
         """
-        faults, end_s = _Faults(), Fraction(0)
         with _opened(self.path) as container:
             stream = _video_stream(container, self.path)
             stream.thread_type = "AUTO"
             start_s = (stream.start_time or 0) * self._stored_base
             end_s, last_s = start_s, start_s - 1
-            for decoded in _decoded(container, stream, faults):
+            for decoded in _decoded(container, stream, self.path, problems):
                 duration_s = self._exact((decoded.duration or 0) * self._stored_base, Fraction(1)) or 1 / self.rate
                 time_s = end_s if decoded.pts is None else decoded.pts * self._stored_base
                 time_s = start_s + self._exact(time_s - start_s, Fraction(1, 2))
                 time_s = time_s if time_s > last_s else last_s + self._stored_base
                 last_s, end_s = time_s, time_s + duration_s
                 yield Frame(self._upright(decoded), time_s, duration_s)
-        problems += faults.of(self.path)
         tolerated_s = max(_LEAST_CUT, _LEAST_CUT_FRAMES / self.rate)
         if self._stated_s and self._stated_s - (end_s - start_s) > tolerated_s:
             present, stated = float(end_s - start_s), float(self._stated_s)
@@ -160,26 +156,6 @@ class VideoFile:
 def _quarter_turns(frame: "VideoFrame") -> int:
     """Return the turns to the left by 90 degrees that make a frame upright."""
     return round(frame.rotation / 90)
-
-
-@dataclass
-class _Faults:
-    """Counts of a file's faults that decoding meets."""
-
-    n_undecodable: int = 0
-    n_damaged: int = 0
-    n_unreadable: int = 0
-
-    def of(self, path: Path) -> list[str]:
-        """Return a line for each fault that occurred."""
-        lines = []
-        if self.n_undecodable:
-            lines.append(f"{path}: {counted(self.n_undecodable, 'frame')} cannot be decoded, and left out")
-        if self.n_damaged:
-            lines.append(f"{path}: {counted(self.n_damaged, 'frame')} with damage")
-        if self.n_unreadable:
-            lines.append(f"{path}: is damaged, and cannot be read to its end")
-        return lines
 
 
 def open_video(path: Path) -> "InputContainer":
@@ -237,29 +213,35 @@ def _stated_duration(container: "InputContainer", stream: "VideoStream") -> Frac
     return Fraction(container.duration, 1_000_000) if is_alone and container.duration else None
 
 
-def _packets(container: "InputContainer", stream: "VideoStream", faults: _Faults) -> Iterator["Packet[VideoStream]"]:
-    """Yield the packets up to the end, or to where the file cannot be read."""
+def _packets(
+    container: "InputContainer", stream: "VideoStream", path: Path, problems: list[str]
+) -> Iterator["Packet[VideoStream]"]:
+    """Yield the packets up to the end, or to where the file cannot be read, which is added to `problems`."""
     from av import FFmpegError
 
     try:
         yield from (packet for packet in container.demux(stream) if packet.size)
     except FFmpegError:
-        faults.n_unreadable += 1
+        problems.append(f"{path}: is damaged, and cannot be read to its end")
 
 
-def _decoded(container: "InputContainer", stream: "VideoStream", faults: _Faults) -> Iterator["VideoFrame"]:
-    """Yield the decoded frames; those that cannot be decoded are counted."""
+def _decoded(
+    container: "InputContainer", stream: "VideoStream", path: Path, problems: list[str]
+) -> Iterator["VideoFrame"]:
+    """Yield the decoded frames; those that cannot be decoded, or are damaged, are added to `problems` at the end."""
     from av import FFmpegError
 
-    def decode(packet: "Packet[VideoStream] | None") -> "list[VideoFrame]":
+    n_undecodable = n_damaged = 0
+    for packet in chain(_packets(container, stream, path, problems), [None]):  # None: the frames that are held back
         try:
-            return stream.decode(packet)
+            frames = stream.decode(packet)
         except FFmpegError:
-            faults.n_undecodable += 1
-            return []
-
-    for packet in _packets(container, stream, faults):
-        for frame in decode(packet):
-            faults.n_damaged += frame.is_corrupt
+            n_undecodable += 1
+            continue
+        for frame in frames:
+            n_damaged += frame.is_corrupt
             yield frame
-    yield from decode(None)  # the decoder holds some back to put them into order
+    if n_undecodable:
+        problems.append(f"{path}: {counted(n_undecodable, 'frame')} cannot be decoded, and left out")
+    if n_damaged:
+        problems.append(f"{path}: {counted(n_damaged, 'frame')} with damage")

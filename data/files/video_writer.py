@@ -3,7 +3,6 @@
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
@@ -22,30 +21,10 @@ if TYPE_CHECKING:
     from av.video.stream import VideoStream
 
 
-@dataclass(frozen=True)
-class _Container:
-    """A format of files: ffmpeg's name of it, and its encoder with options.
-
-    even_sides: whether the encoder takes even sides only, because two by two pixels share a colour.
-    """
-
-    format: str
-    encoder: str
-    options: dict[str, str]
-    even_sides: bool
-
-
-_H264 = {"crf": "18", "preset": "medium"}  # 18: no visible loss, by the guide of ffmpeg
-_VP9 = {"crf": "24", "b": "0", "row-mt": "1", "deadline": "good", "cpu-used": "4"}
-_MP4 = _Container("mp4", "libx264", _H264, even_sides=True)
-_CONTAINERS = {
-    ".mp4": _MP4,
-    ".m4v": _MP4,
-    ".mov": _Container("mov", "libx264", _H264, even_sides=True),
-    ".mkv": _Container("matroska", "libx264", _H264, even_sides=True),
-    ".webm": _Container("webm", "libvpx-vp9", _VP9, even_sides=False),
-}
-WRITABLE_SUFFIXES = tuple(_CONTAINERS)
+_H264 = ("libx264", {"crf": "18", "preset": "medium"})  # 18: no visible loss, by the guide of ffmpeg
+_VP9 = ("libvpx-vp9", {"crf": "24", "b": "0", "row-mt": "1", "deadline": "good", "cpu-used": "4"})
+_FORMATS = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska", ".webm": "webm"}  # as ffmpeg names them
+WRITABLE_SUFFIXES = tuple(_FORMATS)
 """Suffixes of the files that can be written. AVI, which has no times of frames, is not among them."""
 
 
@@ -153,12 +132,13 @@ class VideoWriter:
         import av
 
         self._path = path
-        self._container = _CONTAINERS[suffix.lower()]
+        container = _FORMATS[suffix.lower()]
+        self._encoder, self._options = _VP9 if container == "webm" else _H264
         self._source = source
         self._durations: dict[int, int] = {}
-        options = {"movflags": "+faststart"} if self._container.format in ("mp4", "mov") else {}
+        options = {"movflags": "+faststart"} if container in ("mp4", "mov") else {}
         with av_errors_as_os_errors(path):
-            self._output = av.open(f"file:{path}", "w", format=self._container.format, options=options)
+            self._output = av.open(f"file:{path}", "w", format=container, options=options)
         self._stream: VideoStream | None = None
         self.sound = SoundCopy(source.path, self._output, problems)
 
@@ -193,7 +173,7 @@ class VideoWriter:
             OSError: the file cannot be written.
         """
         pixels = image.permute(1, 2, 0).contiguous().numpy()
-        if self._container.even_sides and (image.shape[1] % 2 or image.shape[2] % 2):
+        if self._encoder == "libx264" and (image.shape[1] % 2 or image.shape[2] % 2):  # 2x2 pixels share a colour
             pixels = np.pad(pixels, ((0, image.shape[1] % 2), (0, image.shape[2] % 2), (0, 0)), mode="edge")
         with av_errors_as_os_errors(self._path):
             self._stream = self._stream or self._started(*pixels.shape[:2])
@@ -204,8 +184,7 @@ class VideoWriter:
         """Return the stream of frames of a size; the sound's streams follow it."""
         from av.video.reformatter import ColorPrimaries, ColorRange, Colorspace, ColorTrc
 
-        options = dict(self._container.options)
-        added = self._output.add_stream(self._container.encoder, rate=self._source.rate, options=options)
+        added = self._output.add_stream(self._encoder, rate=self._source.rate, options=dict(self._options))
         stream = cast("VideoStream", added)
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"  # which all players show
         context = stream.codec_context

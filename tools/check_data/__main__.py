@@ -46,10 +46,11 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 def main(argv: Sequence[str]) -> None:
     """Check a data set according to the command line; exit with code 2 if it has problems."""
     arguments = parse_arguments(argv)
-    if arguments.config:
-        config = load_config(arguments.config, arguments.settings)
+    config = load_config(arguments.config, arguments.settings) if arguments.config else None
+    folder = Path(*arguments.settings[:1]).expanduser()
+    if config:
         check_data_root(config.data)
-    elif not (folder := Path(arguments.settings[0]).expanduser()).is_dir():
+    elif not folder.is_dir():
         what = "is a file, expected a folder" if folder.exists() else "no such folder"
         raise ConfigError(f"{folder}: {what}: name that of a data set")
 
@@ -57,7 +58,7 @@ def main(argv: Sequence[str]) -> None:
         from tools.check_data.recognized_layout import data_set_in  # torch takes seconds
         from tools.check_data.report import check, splits_of_config
 
-    if arguments.config:
+    if config:
         splits = splits_of_config(config)
     else:
         config, splits = data_set_in(folder, arguments.n_classes, arguments.settings[1:])

@@ -50,7 +50,11 @@ _COMMANDS = {
     "to-instances": "label maps to instance maps: each connected part of a class is an instance",
 }
 _OF_PHOTOS = ("from-photos", "from-video")
-_OF_LABEL_MAPS = ("colors-to-ids", "to-instances")
+_LABEL_COLORS = {  # what --colors means to the commands for label maps
+    "colors-to-ids": "YAML file as metrics.label_colors takes it, or cityscapes or cmp_facades; default: found in the "
+    "maps",
+    "to-instances": "colours of the classes where maps are drawn in them, as data.label_colors; default: maps hold ids",
+}
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
@@ -80,25 +84,17 @@ def _add_arguments(command: str, add: Callable[..., argparse.Action]) -> None:
     else:
         add("origin", type=_folder, metavar="FROM", help="folder to read, with its subfolders")
     add("target", type=_folder, metavar="TO", help="folder to write to, outside FROM")
-    if command in _OF_LABEL_MAPS:
-        _add_label_map_arguments(command, add)
+    if command in _LABEL_COLORS:
+        add("--colors", metavar="FILE", help=_LABEL_COLORS[command])
+        if command == "to-instances":
+            classes_help = "classes to divide, by id or by name in --colors, as car,rider; default: all"
+            add("--classes", type=_names, default=(), metavar="LIST", help=classes_help)
         return
     format_help = f"jpeg: quality {JPEG_QUALITY}, colours at full resolution; default: %(default)s"
     default = "jpeg" if command in _OF_PHOTOS else "png"
     add("--format", choices=tuple(SUFFIXES), default=default, help=format_help)
     if command in _OF_PHOTOS:
         _add_photo_arguments(command, add)
-
-
-def _add_label_map_arguments(command: str, add: Callable[..., argparse.Action]) -> None:
-    if command == "colors-to-ids":
-        colors_help = "YAML file as metrics.label_colors takes it, or cityscapes or cmp_facades; default: found in the"
-        add("--colors", metavar="FILE", help=f"{colors_help} maps")
-        return
-    classes_help = "classes to divide, by id or by name in --colors, as car,rider; default: all"
-    add("--classes", type=_names, default=(), metavar="LIST", help=classes_help)
-    colors_help = "colours of the classes, where maps are drawn in them, as data.label_colors; default: maps hold ids"
-    add("--colors", metavar="FILE", help=colors_help)
 
 
 def _add_photo_arguments(command: str, add: Callable[..., argparse.Action]) -> None:
@@ -154,17 +150,16 @@ def convert_to_pairs(arguments: argparse.Namespace, problems: list[str]) -> list
         DataError: the origin cannot be converted, or files exist.
     """
     target: Path = arguments.target
-    is_of_photos = arguments.command in _OF_PHOTOS
-    if is_of_photos:
-        counts = _convert_photos(arguments, problems)
-    else:
-        convert = to_folders if arguments.command == "to-folders" else to_side_by_side
+    convert = {"to-folders": to_folders, "to-side-by-side": to_side_by_side}.get(arguments.command)
+    if convert:
         conversions = convert(_origin(arguments), target, SUFFIXES[arguments.format], problems)
         counts = convert_all(conversions, arguments.existing, problems)
-    splits = dict.fromkeys((*SPLITS, *counts)) if is_of_photos else sorted(counts)
+    else:
+        counts = _convert_photos(arguments, problems)
+    splits = sorted(counts) if convert else dict.fromkeys((*SPLITS, *counts))
     pairs_of_splits = ", ".join(f"{counted(counts[split], 'pair')} in {split}" for split in splits) or "no pair"
     lines = [f"{target}: {pairs_of_splits}"]
-    if is_of_photos and counts:
+    if counts and not convert:
         like = shlex.quote(str(target))
         lines.append(f"the source of another photograph: python -m tools.convert_data source PHOTO --like {like}")
     return lines + ([f"to train on them: {training_command(arguments)}"] if counts["train"] else [])

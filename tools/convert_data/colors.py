@@ -14,8 +14,8 @@ from torch import Tensor
 
 from data.batch import DataError
 from data.color_coded import IGNORE_ID
-from data.files.image_files import find_image_paths, has_transparent_pixels, read_rgb
-from tools.convert_data.conversion import Conversion, Existing, check_absent, convert_all
+from data.files.image_files import has_transparent_pixels, read_rgb
+from tools.convert_data.conversion import Conversion, Existing, check_absent, convert_all, found_images
 from utils.atomic_file import replacing
 from utils.label_colors import IGNORED, LabelColors, read_label_colors
 from utils.log import logger
@@ -60,9 +60,7 @@ def colors_to_ids(origin: Path, target: Path, colors_file: str | None, existing:
         ConfigError: `colors_file` cannot be used.
     """
     problems: list[str] = []
-    maps = find_image_paths(origin, problems)
-    if not maps:
-        raise DataError(*problems)
+    maps = found_images(origin, problems)
     table = target.with_name(f"{target.resolve().name}.yaml")
     if table.exists() and existing == "refuse":
         raise DataError(f"{table}: already exists; choose another TO, or --existing keep or replace")

@@ -12,7 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from data.batch import DataError
-from data.files.image_files import write_jpeg, write_png
+from data.files.image_files import find_image_paths, write_jpeg, write_png
 from data.files.pixel_rows import Bands
 from data.files.png_file import write_png_rows
 from utils.atomic_file import replacing
@@ -22,13 +22,20 @@ from utils.machine import usable_cores
 Existing = Literal["refuse", "keep", "replace"]
 
 
-def _write_tiff32(path: Path, ids: Tensor) -> None:
-    """Write (1, H, W) int32 ids."""
-    Image.fromarray(ids[0].numpy()).save(path, format="TIFF", compression="tiff_adobe_deflate")
-
-
-_WRITERS = {".png": write_png, ".jpg": write_jpeg, ".tif": _write_tiff32}
+_SUFFIXES = (".png", ".jpg", ".tif")
 _LOG_EVERY = 1000  # images
+
+
+def found_images(origin: Path, problems: list[str]) -> dict[str, Path]:
+    """Return the images below a folder by name; problems of the folder are added to `problems`.
+
+    Raises:
+        DataError: there is none.
+    """
+    images = find_image_paths(origin, problems)
+    if not images:
+        raise DataError(*problems)
+    return images
 
 
 @dataclass(frozen=True)
@@ -66,9 +73,8 @@ def kept_and_to_do(conversions: Sequence[Conversion], existing: Existing) -> tup
         DataError: a file exists, and `existing` is refuse.
     """
     check_absent(conversions, existing)
-    is_kept = [existing == "keep" and all(_present(file) for file in c.files) for c in conversions]
-    kept = Counter(conversion.split for conversion, keep in zip(conversions, is_kept, strict=True) if keep)
-    return kept, [conversion for conversion, keep in zip(conversions, is_kept, strict=True) if not keep]
+    to_do = [c for c in conversions if existing != "keep" or not all(_present(file) for file in c.files)]
+    return Counter(c.split for c in conversions) - Counter(c.split for c in to_do), to_do
 
 
 def convert_each(conversions: Iterable[Conversion], total: int, problems: list[str]) -> Counter[str]:
@@ -129,19 +135,20 @@ def _convert(conversion: Conversion) -> tuple[str, ...]:
 
 def _present(file: Path) -> list[Path]:
     """Return the existing files of this name in any format that is written here."""
-    alike = [file.with_name(file.name.removesuffix(file.suffix) + suffix) for suffix in _WRITERS]
-    return [path for path in alike if path.exists()]
+    return [path for suffix in _SUFFIXES if (path := file.with_suffix(suffix)).exists()]
 
 
 def _write(path: Path, image: Tensor) -> None:
     """Write a (C, H, W) image or map atomically, and delete the same name in another format."""
     if image.dtype == torch.int32:
-        path = path.with_name(f"{path.name.removesuffix(path.suffix)}.tif")
+        path = path.with_suffix(".tif")
     with replacing(path) as unfinished:
-        if image.dtype == torch.uint16:
+        if image.dtype == torch.int32:
+            Image.fromarray(image[0].numpy()).save(unfinished, format="TIFF", compression="tiff_adobe_deflate")
+        elif image.dtype == torch.uint16:
             write_png_rows(unfinished, Bands.of(image.numpy()))
         else:
-            _WRITERS[path.suffix](unfinished, image)
+            (write_jpeg if path.suffix == ".jpg" else write_png)(unfinished, image)
     for other in _present(path):
         if other != path:
             other.unlink()

@@ -11,8 +11,8 @@ from torch import Tensor
 from data.batch import DataError
 from data.color_coded import classes_of_colors
 from data.connected_parts import connected_parts
-from data.files.image_files import find_image_paths, read_ids, read_rgb
-from tools.convert_data.conversion import Conversion, Existing, convert_all
+from data.files.image_files import read_ids, read_rgb
+from tools.convert_data.conversion import Conversion, Existing, convert_all, found_images
 from utils.errors import ConfigError
 from utils.label_colors import LabelColors, read_label_colors
 from utils.log import logger
@@ -40,9 +40,7 @@ def to_instances(
     colors = read_label_colors(colors_file, "--colors") if colors_file else None
     divided = _ids_of(classes, colors)
     problems: list[str] = []
-    maps = find_image_paths(origin, problems)
-    if not maps:
-        raise DataError(*problems)
+    maps = found_images(origin, problems)
     unseen, wide = set(divided), list[str]()
     conversions = [
         Conversion(name, "", (target / f"{name}.png",), partial(_made, name, path, colors, divided, unseen, wide))

@@ -14,7 +14,7 @@ from torchvision.transforms.v2 import functional as F
 
 from data.batch import DataError
 from data.files.image_files import count_other_files, find_image_paths, read_rgb
-from tools.convert_data.conversion import Conversion
+from tools.convert_data.conversion import Conversion, found_images
 from tools.convert_data.edges import draw_edges
 from utils.atomic_file import replacing
 from utils.log import logger
@@ -101,25 +101,17 @@ class PhotoPairs:
 
 
 def from_photos(
-    origin: Path,
-    target: Path,
-    problems: list[str],
-    *,
-    pairs: PhotoPairs,
-    shares: dict[str, float],
+    origin: Path, target: Path, problems: list[str], *, pairs: PhotoPairs, shares: dict[str, float]
 ) -> list[Conversion]:
     """Return a pair of each photograph below `origin`, in the split drawn by its name.
 
     Raises:
         DataError: there is no photograph, or `target` has one in another split.
     """
-    photos = find_image_paths(origin, problems)
-    if not photos:
-        raise DataError(*problems)
+    photos = found_images(origin, problems)
     if others := count_other_files([origin]):
         logger.info("files of other formats: %s", others)
-    conversions = []
-    present = present_in_splits(target)
+    conversions, present = [], present_in_splits(target)
     for name, path in photos.items():
         split = split_of(name, shares)
         check_one_split(name, split, present)
@@ -191,39 +183,29 @@ def read_photo_settings(folder: Path) -> PhotoPairs:
         DataError: they are not there, or not as from-photos writes them.
         ConfigError: the file is not YAML.
     """
-    path = folder / SETTINGS_FILE
-    remedy = "run from-photos again as before, with --existing keep"
+    path, remedy = folder / SETTINGS_FILE, "run from-photos again as before, with --existing keep"
     if not path.is_file():
-        what = (
-            f"no such file, which from-photos leaves beside its pairs; {remedy}" if folder.is_dir() else "no such file"
-        )
-        raise DataError(f"{path}: {what}")
+        hint = f", which from-photos leaves beside its pairs; {remedy}" if folder.is_dir() else ""
+        raise DataError(f"{path}: no such file{hint}")
+    values: Any = read_yaml(path)
     try:
-        return _parsed(read_yaml(path))
+        pairs = PhotoPairs(
+            values["source"], int(values["size"]), float(values["sigma"]), int(values["factor"]), values["suffix"]
+        )
+        is_known = pairs.source in get_args(Source) and pairs.suffix in SUFFIXES.values()
+        if not is_known or min(pairs.size, pairs.sigma, pairs.factor) <= 0:
+            raise ValueError(values)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path}: not as from-photos writes it; delete it, and {remedy}") from error
-
-
-def _parsed(values: Any) -> PhotoPairs:
-    """Return the settings; raise KeyError, TypeError or ValueError where there are none."""
-    pairs = PhotoPairs(
-        values["source"], int(values["size"]), float(values["sigma"]), int(values["factor"]), values["suffix"]
-    )
-    is_known = pairs.source in get_args(Source) and pairs.suffix in SUFFIXES.values()
-    if not is_known or min(pairs.size, pairs.sigma, pairs.factor) <= 0:
-        raise ValueError(values)
     return pairs
 
 
 def check_same_settings(folder: Path, pairs: PhotoPairs) -> None:
     """Raise DataError where the pairs of a folder, to which others are to be added, were made with other settings."""
-    if not (folder / SETTINGS_FILE).is_file():
-        return
-    known = read_photo_settings(folder).rule
-    if known != pairs.rule:
+    if (folder / SETTINGS_FILE).is_file() and (known := read_photo_settings(folder).rule) != pairs.rule:
         raise DataError(
             f"{folder}: its pairs were made with {known}, others would be with {pairs.rule}: use the same settings, "
-            "another TO, or --existing replace"
+            "or another TO"
         )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from tqdm import tqdm
@@ -12,13 +13,7 @@ from tqdm import tqdm
 from data.batch import DataError
 from data.files.video_file import VideoFile, require_av
 from tools.convert_data.conversion import Conversion, Existing, convert_each, kept_and_to_do
-from tools.convert_data.photos import (
-    SETTINGS_FILE,
-    PhotoPairs,
-    check_one_split,
-    present_in_splits,
-    read_photo_settings,
-)
+from tools.convert_data.photos import PhotoPairs, check_one_split, check_same_settings, present_in_splits
 from utils.log import logger
 from utils.text import counted
 
@@ -92,22 +87,20 @@ def from_videos(
     planned: list[tuple[VideoFile, dict[int, Conversion]]] = []
     for name, video in clips.items():
         step = every or max(1, round(video.rate))
-        n_frames = video.count_frames()
-        chosen = list(TimeSplits(n_frames, step, video.rate, shares).chosen())
-        _check_splits(video.path, Counter(split for _, split in chosen), shares, n_frames, step)
         plan: dict[int, Conversion] = {}
-        for index, split in chosen:
+        for index, split in _chosen(video, step, shares):
             frame = f"{name}_{index + 1:06d}"
             check_one_split(frame, split, present)
             plan[index] = Conversion(frame, split, pairs.files(target, split, frame), tuple)  # made when it is decoded
         planned.append((video, plan))
-    if existing == "replace":
-        _check_others(target, pairs, present, {c.name for _, plan in planned for c in plan.values()})
-    counts, to_do = kept_and_to_do([conversion for _, plan in planned for conversion in plan.values()], existing)
+    conversions = [conversion for _, plan in planned for conversion in plan.values()]
+    if existing == "replace" and {*chain(*present.values())} - {conversion.name for conversion in conversions}:
+        check_same_settings(target, pairs)  # as those of the pairs that stay
+    counts, to_do = kept_and_to_do(conversions, existing)
     wanted = {conversion.name for conversion in to_do}
     with tqdm(total=len(wanted), unit="pair", disable=None, dynamic_ncols=True) as progress:
-        conversions = _conversions(planned, wanted, pairs, problems, progress.update)
-        return counts + convert_each(conversions, len(wanted), problems)
+        made = _conversions(planned, wanted, pairs, problems, progress.update)
+        return counts + convert_each(made, len(wanted), problems)
 
 
 def _opened(paths: Sequence[Path], problems: list[str]) -> dict[str, VideoFile]:
@@ -126,22 +119,20 @@ def _opened(paths: Sequence[Path], problems: list[str]) -> dict[str, VideoFile]:
     return clips
 
 
-def _check_splits(path: Path, counts: Counter[str], shares: Mapping[str, float], n_frames: int, every: int) -> None:
-    """Raise DataError for a clip without a pair to train on; warn of another split that is empty."""
-    length = f"{path}: {counted(n_frames, 'frame')}"
-    if not counts["train"]:
+def _chosen(video: VideoFile, every: int, shares: Mapping[str, float]) -> list[tuple[int, str]]:
+    """Return the indices of the frames that become pairs, with their splits; warn of a split that is empty.
+
+    Raises:
+        DataError: there is none to train on.
+    """
+    n_frames = video.count_frames()
+    chosen = list(TimeSplits(n_frames, every, video.rate, shares).chosen())
+    splits, length = {split for _, split in chosen}, f"{video.path}: {counted(n_frames, 'frame')}"
+    if "train" not in splits:
         raise DataError(f"{length}, too short for --every {every}. Choose a smaller one, or leave the clip out.")
-    if empty := [split for split, share in shares.items() if share > 0 and not counts[split]]:
+    if empty := [split for split, share in shares.items() if share > 0 and split not in splits]:
         logger.warning("%s, none of them in %s with --every %d", length, " and ".join(empty), every)
-
-
-def _check_others(
-    target: Path, pairs: PhotoPairs, present: Mapping[str, Mapping[str, Path]], planned: set[str]
-) -> None:
-    """Raise DataError where a folder keeps pairs, beside those that are replaced, of other settings."""
-    others = {name for photos in present.values() for name in photos} - planned
-    if others and (target / SETTINGS_FILE).is_file() and read_photo_settings(target).rule != pairs.rule:
-        raise DataError(f"{target}: holds {counted(len(others), 'pair')} made with other settings. Choose another TO.")
+    return chosen
 
 
 def _conversions(

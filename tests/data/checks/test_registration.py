@@ -48,20 +48,11 @@ def test_the_place_of_a_target_of_another_size_is_found_in_pixels_of_the_smaller
     assert displacement(large, reduced[:, :, 1:], source_is_ids=False) is None
 
 
-def test_nothing_is_said_of_images_that_have_nothing_in_common() -> None:
-    noise = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (2, 3, 128, 128), dtype=np.uint8))
-    assert displacement(noise[0], noise[1], source_is_ids=False) is None
-    plain = torch.full((3, 128, 128), 7, dtype=torch.uint8)
-    assert displacement(plain, noise[1], source_is_ids=False) is None
-    assert displacement(plain, plain, source_is_ids=False) is None
-
-
-def test_sizes_that_differ_or_are_small_are_not_compared() -> None:
-    image = FACADES.read(0).target
-    assert image is not None
-    assert displacement(image, image[:, 1:], source_is_ids=False) is None
-    small = image[:, : MIN_SIDE - 1]
-    assert displacement(small, small, source_is_ids=False) is None
+def test_nothing_is_said_of_images_that_cannot_be_compared() -> None:
+    noise, other = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (2, 3, 128, 128), dtype=np.uint8))
+    plain, small = torch.full_like(noise, 7), noise[:, : MIN_SIDE - 1]
+    for source, target in ((noise, other), (plain, noise), (plain, plain), (noise, noise[:, 1:]), (small, small)):
+        assert displacement(source, target, source_is_ids=False) is None
 
 
 @pytest.mark.parametrize("dtype", [torch.uint16, torch.float32])

@@ -79,60 +79,47 @@ def test_transparency_is_dropped_where_it_is_not_expected(tmp_path: Path) -> Non
     assert np.array_equal(read_stored(tmp_path / "x.png", form(4)).numpy(), pixels.transpose(2, 0, 1))
 
 
-def save_sparse(path: Path, shape: tuple[int, ...]) -> None:
-    """An array of zeros that takes no place on the disk."""
-    np.lib.format.open_memmap(path, "w+", np.float32, shape)
+WITH_NAN = np.zeros((1, 4, 5), np.float32)
+WITH_NAN[0, 2, 3] = np.nan
+WRONG: dict[str, tuple[np.ndarray, str]] = {
+    "two": (np.zeros((2, 4, 5), np.uint16), "has 2 channels, data.source_channels is 1: set data.source_channels=2"),
+    "nan": (WITH_NAN, r"channel 1, row 2, column 3 holds nan, which is no number \(1 such pixel\)"),
+    "beyond": (np.full((1, 4, 5), 1e39), r"channel 1, row 0, column 0 holds inf, .* \(20 such pixels\)"),
+    "objects": (np.array([{}], dtype=object), "holds object, expected integers or floats"),
+    "text": (np.full((4, 5), "x" * 9), "holds str288, expected integers or floats"),
+    "complex": (np.zeros((4, 5), np.complex64), "holds complex64, expected integers or floats"),
+    "flat": (np.zeros(5), r"has the shape \(5,\), expected \(H, W\), \(C, H, W\) or \(H, W, C\)"),
+    "many": (np.zeros((99, 100, 100), np.uint8), "has 99 channels, data.source_channels is 1: up to 64 are read"),
+}
+
+
+def assert_refused(path: Path, message: str, expected: StoredForm) -> None:
+    with pytest.raises(DataError, match=f"^{re.escape(str(path))}: {message}"):
+        read_stored(path, expected)
 
 
 def test_wrong_files_are_named_with_the_remedy(tmp_path: Path) -> None:
-    save_npy(tmp_path / "two.npy", np.zeros((2, 4, 5), np.uint16))
-    with_nan = np.zeros((1, 4, 5), np.float32)
-    with_nan[0, 2, 3] = np.nan
-    save_npy(tmp_path / "nan.npy", with_nan)
-    save_npy(tmp_path / "beyond float32.npy", np.full((1, 4, 5), 1e39))
-    np.save(tmp_path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
-    save_npy(tmp_path / "complex.npy", np.zeros((4, 5), np.complex64))
-    save_npy(tmp_path / "flat.npy", np.zeros(5))
-    save_npy(tmp_path / "text.npy", np.full((4, 5), "x" * 9))
+    for name, (pixels, message) in WRONG.items():
+        np.save(tmp_path / f"{name}.npy", pixels, allow_pickle=True)
+        assert_refused(tmp_path / f"{name}.npy", message, form(1))
+    message = r"holds uint16, expected 8 bits as the others: .*data\.source_range"
+    assert_refused(tmp_path / "two.npy", message, form(2, is_8_bit=True))
     (tmp_path / "cut.npy").write_bytes((tmp_path / "two.npy").read_bytes()[:150])
+    assert_refused(tmp_path / "cut.npy", r"is cut off: it has 150 of 208 bytes\. Copy or create it again\.$", form(1))
     (tmp_path / "junk.npy").write_bytes(b"\x93NUMPY\1\0\x10\0{'descr': 1}")
-    save_sparse(tmp_path / "sparse.npy", (3000, 1000, 1000))
-    expected = {
-        "two": "has 2 channels, data.source_channels is 1: set data.source_channels=2",
-        "beyond float32": r"channel 1, row 0, column 0 holds inf, which is no number \(20 such pixels\)",
-        "nan": r"channel 1, row 2, column 3 holds nan, which is no number \(1 such pixel\)",
-        "objects": "holds object, expected integers or floats",
-        "text": "holds str288, expected integers or floats",
-        "complex": "holds complex64, expected integers or floats",
-        "flat": r"has the shape \(5,\), expected \(H, W\), \(C, H, W\) or \(H, W, C\)",
-        "cut": r"is cut off: it has 150 of 208 bytes\. Copy or create it again\.$",
-        "junk": "cannot be read as an array",
-        "sparse": "has 1000 channels, data.source_channels is 1: up to 64 are read",
-        "none": "no such file",
-    }
-    for name, message in expected.items():
-        path = tmp_path / f"{name}.npy"
-        with pytest.raises(DataError, match=f"^{re.escape(str(path))}: {message}"):
-            read_stored(path, form(1))
-
-
-def test_sizes_and_types_are_bounded_before_pixels_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("data.files.size_guard.memory_bytes", lambda: 2**20)
-    save_sparse(tmp_path / "large.npy", (1, 1000, 1000))
-    message = r"large\.npy: 1000x1000 pixels take 0\.004 GB, more than a quarter .* --max-pixels 1000000, .*--tile"
-    with pytest.raises(DataError, match=message):
-        read_stored(tmp_path / "large.npy", form(1))
-    with pixels_allowed(1000 * 1000):
-        assert read_stored(tmp_path / "large.npy", form(1)).shape == (1, 1000, 1000)
-    save_sparse(tmp_path / "many.npy", (300, 200, 100))
-    with pytest.raises(DataError, match=r"many\.npy: has 100 channels, up to 64 are read"):
+    assert_refused(tmp_path / "junk.npy", "cannot be read as an array", form(1))
+    assert_refused(tmp_path / "none.npy", "no such file", form(1))
+    with pytest.raises(DataError, match=r"many\.npy: has 99 channels, up to 64 are read"):
         read_pixels(tmp_path / "many.npy", 0)  # a part of a stack, or weights
 
 
-def test_other_types_than_8_bits_need_a_range(tmp_path: Path) -> None:
-    save_npy(tmp_path / "x.npy", np.zeros((2, 4, 5), np.uint16))
-    with pytest.raises(DataError, match=r"holds uint16, expected 8 bits as the others: .*data\.source_range"):
-        read_stored(tmp_path / "x.npy", form(2, is_8_bit=True))
+def test_sizes_are_bounded_before_pixels_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("data.files.size_guard.memory_bytes", lambda: 2**20)
+    np.lib.format.open_memmap(tmp_path / "large.npy", "w+", np.float32, (1, 1000, 1000))  # takes no place on the disk
+    message = r"1000x1000 pixels take 0\.004 GB, more than a quarter .* --max-pixels 1000000, .*--tile"
+    assert_refused(tmp_path / "large.npy", message, form(1))
+    with pixels_allowed(1000 * 1000):
+        assert read_stored(tmp_path / "large.npy", form(1)).shape == (1, 1000, 1000)
 
 
 def test_a_tiff_without_the_package_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

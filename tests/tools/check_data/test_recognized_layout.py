@@ -14,46 +14,36 @@ def write(root: Path, *folders: str) -> Path:
     return root
 
 
+BOTH = ["data.source_folder=[{split}_rgb,{split}_depth]", "data.source_channels=4"]
+WITH_LABELS = ["data.source_folder=[{split}_label,{split}_height]", "data.source_channels=1"]
+TRAIN, TRAIN_AND_VAL, TRAIN_AND_TEST = {"train": True}, {"train": True, "val": True}, {"test": False, "train": True}
+
+
 @pytest.mark.parametrize(
-    ("folders", "overrides", "expected"),
+    ("folders", "overrides", "n_classes", "splits"),
     [
-        (["train_A", "train_B", "val_A", "val_B"], [], ("paired_folders", 0, {"train": True, "val": True})),
-        (
-            ["train_label", "train_img", "test_label"],
-            [],
-            ("paired_folders", ANY_CLASSES, {"test": False, "train": True}),
-        ),
-        (["train", "test"], [], ("side_by_side", 0, {"test": False, "train": True})),
-        (
-            ["train_rgb", "train_depth", "train_label"],
-            ["data.source_folder=[{split}_rgb,{split}_depth]", "data.source_channels=4"],
-            ("paired_folders", 0, {"train": True}),
-        ),
-        (
-            ["rgb/train", "rgb/val"],
-            ["data.source_folder=rgb/{split}"],
-            ("paired_folders", 0, {"train": True, "val": True}),
-        ),
-        (["colors"], ["data.source_folder=colors"], ("paired_folders", 0, {"train": True})),
-        (
-            ["train_label", "train_height"],
-            ["data.source_folder=[{split}_label,{split}_height]", "data.source_channels=1"],
-            ("paired_folders", ANY_CLASSES, {"train": True}),
-        ),
+        ("train_A train_B val_A val_B", [], 0, TRAIN_AND_VAL),
+        ("train_label train_img test_label", [], ANY_CLASSES, TRAIN_AND_TEST),
+        ("train_rgb train_depth train_label", BOTH, 0, TRAIN),
+        ("rgb/train rgb/val", ["data.source_folder=rgb/{split}"], 0, TRAIN_AND_VAL),
+        ("colors", ["data.source_folder=colors"], 0, TRAIN),
+        ("train_label train_height", WITH_LABELS, ANY_CLASSES, TRAIN),
     ],
 )
-def test_layouts_are_recognized(
-    tmp_path: Path, folders: list[str], overrides: list[str], expected: tuple[str, int, dict[str, bool]]
+def test_folders_are_recognized(
+    tmp_path: Path, folders: str, overrides: list[str], n_classes: int, splits: dict[str, bool]
 ) -> None:
-    config, splits = data_set_in(write(tmp_path, *folders), None, overrides)
-    assert (config.data.layout, config.data.n_classes, splits) == expected
+    config, found = data_set_in(write(tmp_path, *folders.split()), None, overrides)
+    assert (config.data.layout, config.data.n_classes, found) == ("paired_folders", n_classes, splits)
+
+
+def test_images_of_two_halves_are_recognized(tmp_path: Path) -> None:
+    config, splits = data_set_in(write(tmp_path, "train", "test"), None, [])
+    assert (config.data.layout, config.data.n_classes, splits) == ("side_by_side", 0, TRAIN_AND_TEST)
 
 
 def test_folders_that_are_named_with_a_number_of_classes_hold_label_maps(tmp_path: Path) -> None:
     config, splits = data_set_in(write(tmp_path, "masks/train"), 7, ["data.source_folder=masks/{split}"])
-    assert (config.data.n_classes, splits) == (7, {"train": True})
-
-
-def test_a_folder_that_is_named_and_missing_is_reported(tmp_path: Path) -> None:
+    assert (config.data.n_classes, splits) == (7, TRAIN)
     with pytest.raises(UserError, match=r"holds no folder \{split\}_rgb: check data\.source_folder$"):
-        data_set_in(write(tmp_path, "train_A"), None, ["data.source_folder=[{split}_rgb,{split}_depth]"])
+        data_set_in(tmp_path, None, BOTH[:1])

@@ -117,25 +117,14 @@ def test_pairs_of_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert_each_once(lines_of(tmp_path, capsys, *OF_16_BITS), expected)
 
 
-def test_a_channel_that_holds_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for index in range(3):
-        save_pair(tmp_path, index)
-    check_data.main([str(tmp_path), *OF_16_BITS])
-    warning = "warning: train: channel 3 of sources is constant in every sample: it holds nothing to learn from"
-    assert capsys.readouterr().out.splitlines()[-2:] == [warning, "no problem in train; 1 warning"]
-
-
-@pytest.mark.parametrize("sources", ["labels", "images"])
-def test_pairs_that_are_shifted_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str], sources: str) -> None:
+def test_pairs_that_are_shifted_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for index in range(5):
-        moved = np.roll(photo(index), (2, 3), axis=(0, 1))
-        folders = ("train_label", "train_img") if sources == "labels" else ("train_A", "train_B")
-        source = labels(index) if sources == "labels" else np.repeat(photo(index)[..., 1:2], 3, axis=2)
-        for folder, pixels in zip(folders, (source, moved), strict=True):
-            save_image(tmp_path / folder / f"{index}.png", pixels)
+        save_image(tmp_path / "train_label" / f"{index}.png", labels(index))
+        save_image(tmp_path / "train_img" / f"{index}.png", np.roll(photo(index), (2, 3), axis=(0, 1)))
     check_data.main([str(tmp_path)])
-    (warning,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning: ")]
+    warning, last = capsys.readouterr().out.splitlines()[-2:]
     assert "targets seem to be shifted by 3 pixels to the right and 2 pixels down in 5 of 5 pairs" in warning
+    assert last == "no problem in train; 1 warning"
 
 
 def test_pairs_of_8_bits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """Label maps drawn in colours become ids, and a table of their colours; doubtful classes are warned about."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,10 @@ from tests.conftest import save_image
 from tests.reliability.command_line import CommandLine
 from tools.convert_data import __main__ as convert_data
 from tools.convert_data import conversion
-from tools.convert_data.colors import ColorCounts, color_warnings, count_all, count_colors
+from tools.convert_data.colors import ColorCounts, color_warnings, count_colors
 from utils.label_colors import LabelColors, read_label_colors
 
+Convert = Callable[..., tuple[int, str]]
 COLORS = np.array([[0, 0, 0], [0, 90, 200], [128, 64, 128]], np.uint8)  # in order of their values
 BLACK_AND_BLUE = LabelColors("test", ("sky", "sea"), ((0, 0, 0), (0, 0, 200)))
 REMEDY = "name it with --colors FILE if it is a class"
@@ -31,17 +33,29 @@ def maps(tmp_path: Path) -> Path:
     return tmp_path / "maps"
 
 
-def convert(command: CommandLine, *arguments: str | Path) -> tuple[int, str, str]:
-    return command.run(convert_data.main, "colors-to-ids", *map(str, arguments))
+@pytest.fixture
+def convert(tmp_path: Path, command: CommandLine) -> Convert:
+    """Converts a folder to `ids`; returns exit code and output."""
+
+    def converted(origin: Path, *options: str | Path) -> tuple[int, str]:
+        arguments = ("colors-to-ids", origin, tmp_path / "ids", *options)
+        code, out, err = command.run(convert_data.main, *map(str, arguments))
+        return code, out + err
+
+    return converted
 
 
-def test_colours_are_found_and_blends_get_the_nearest(maps: Path, tmp_path: Path, command: CommandLine) -> None:
-    code, out, _ = convert(command, maps, tmp_path / "ids")
+def ids_in(folder: Path, name: str) -> np.ndarray:
+    return read_ids(folder / "ids" / name)[0].numpy()
+
+
+def test_colours_are_found_and_blends_get_the_nearest(maps: Path, tmp_path: Path, convert: Convert) -> None:
+    code, out = convert(maps)
     assert code == 0
-    assert np.array_equal(read_ids(tmp_path / "ids" / "a.png")[0], IDS)
+    assert np.array_equal(ids_in(tmp_path, "a.png"), IDS)
     expected = IDS.copy()
     expected[:, 16] = 2
-    assert np.array_equal(read_ids(tmp_path / "ids" / "city" / "b.png")[0], expected)
+    assert np.array_equal(ids_in(tmp_path, "city/b.png"), expected)
     assert "class_1 [0, 90, 200]: 992 pixels (32.29%)" in out
     assert "32 pixels (1.04%) of 1 other colour get the id of the nearest; the most frequent: [100, 63, 128] 32" in out
     assert f"to train on them: data.n_classes=3; other splits: --colors {tmp_path / 'ids.yaml'}" in out
@@ -51,99 +65,78 @@ def test_colours_are_found_and_blends_get_the_nearest(maps: Path, tmp_path: Path
 
 
 def test_colours_of_a_file_keep_their_order_and_ignored_ones_get_255(
-    maps: Path, tmp_path: Path, command: CommandLine
+    maps: Path, tmp_path: Path, convert: Convert
 ) -> None:
     file = tmp_path / "colors.yaml"
-    file.write_text("road: [128, 64, 128]\nno: [0, 90, 200]\nignored: [[0, 0, 0]]\n")
-    code, out, _ = convert(command, maps, tmp_path / "ids", "--colors", file)
+    file.write_text("road: [128, 64, 128]\nno: [0, 90, 200]\nignored: [[0, 0, 0], [9, 9, 9]]\n")
+    code, out = convert(maps, "--colors", file)
     assert code == 0
-    assert np.array_equal(read_ids(tmp_path / "ids" / "a.png")[0], np.array([255, 1, 0])[IDS])
+    assert np.array_equal(ids_in(tmp_path, "a.png"), np.array([255, 1, 0])[IDS])
     assert "data.n_classes=2 data.ignore_id=255" in out
+    assert "255 ignored [0, 0, 0], [9, 9, 9]: 1024 pixels (33.33%)" in out
     assert read_label_colors(str(tmp_path / "ids.yaml")).names == ("road", "no")
 
 
-def test_palettes_of_their_own_become_the_same_ids(tmp_path: Path, command: CommandLine) -> None:
+def test_palettes_of_their_own_become_the_same_ids(tmp_path: Path, convert: Convert) -> None:
+    (tmp_path / "maps").mkdir()
     for name, ids in (("a", IDS), ("b", 2 - IDS)):
-        (tmp_path / "maps").mkdir(exist_ok=True)
-        drawn = Image.fromarray(COLORS[ids]).convert("P", palette=Image.Palette.ADAPTIVE, colors=3)
-        drawn.save(tmp_path / "maps" / f"{name}.png")
-    assert convert(command, tmp_path / "maps", tmp_path / "ids")[0] == 0
-    assert np.array_equal(read_ids(tmp_path / "ids" / "b.png")[0], 2 - IDS)
+        image = Image.fromarray(COLORS[ids]).convert("P", palette=Image.Palette.ADAPTIVE, colors=3)
+        image.save(tmp_path / "maps" / f"{name}.png")
+    assert convert(tmp_path / "maps")[0] == 0
+    assert np.array_equal(ids_in(tmp_path, "b.png"), 2 - IDS)
 
 
-def test_shades_of_jpeg_are_one_colour(maps: Path, tmp_path: Path, command: CommandLine) -> None:
+def test_shades_of_jpeg_are_one_colour(maps: Path, tmp_path: Path, convert: Convert) -> None:
     for path in list(maps.rglob("*.png")):
         Image.open(path).save(path.with_suffix(".jpg"), quality=60)
         path.unlink()
-    assert convert(command, maps, tmp_path / "ids")[0] == 0
-    ids = read_ids(tmp_path / "ids" / "a.png")[0].numpy()
-    assert (ids == IDS).mean() > 0.95
+    assert convert(maps)[0] == 0
+    assert (ids_in(tmp_path, "a.png") == IDS).mean() > 0.95
 
 
-def test_kept_maps_keep_their_ids(maps: Path, tmp_path: Path, command: CommandLine) -> None:
-    assert convert(command, maps, tmp_path / "ids")[0] == 0
-    assert "already exists" in command.refusal(convert_data.main, "colors-to-ids", str(maps), str(tmp_path / "ids"))[0]
+def test_kept_maps_keep_their_ids(
+    maps: Path, tmp_path: Path, convert: Convert, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, other = tmp_path / "ids.yaml", tmp_path / "other.yaml"
+    other.write_text("a: [0, 0, 0]\nb: [0, 90, 200]\nignored: [[128, 64, 128]]\n")
+    write = conversion.write_png
+
+    def write_after_the_table(path: Path, image: torch.Tensor) -> None:
+        assert table.exists()
+        write(path, image)
+
+    monkeypatch.setattr(conversion, "write_png", write_after_the_table)  # what an interruption leaves
+    assert convert(maps)[0] == 0
     new = COLORS[IDS]
     new[:, 32:] = [0, 0, 90]  # a new colour, which would be class 1
     save_image(maps / "c.png", new)
-    assert convert(command, maps, tmp_path / "ids", "--existing", "keep")[0] == 0
-    assert np.array_equal(read_ids(tmp_path / "ids" / "c.png")[0], np.array([0, 1, 0])[IDS])
-    other = tmp_path / "other.yaml"
-    other.write_text("a: [1, 2, 3]\nb: [3, 2, 1]\n")
-    arguments = ("colors-to-ids", str(maps), str(tmp_path / "ids"), "--existing", "keep", "--colors", str(other))
-    assert "existing maps have other colours" in command.refusal(convert_data.main, *arguments)[0]
+    assert convert(maps, "--existing", "keep")[0] == 0
+    assert np.array_equal(ids_in(tmp_path, "c.png"), np.array([0, 1, 0])[IDS])
+    code, out = convert(maps, "--existing", "keep", "--colors", other)
+    assert (code, "existing maps have other colours" in out) == (2, True)
+    table.unlink()
+    code, out = convert(maps)
+    assert (code, "already exists" in out) == (2, True)
+    code, out = convert(maps, "--existing", "keep")
+    message = f"maps without their colour table {table}. Use --existing replace, or --colors FILE"
+    assert (code, message in out, table.exists()) == (2, True, False)
+    assert convert(maps, "--existing", "keep", "--colors", other)[0] == 0
 
 
-def test_interrupted_maps_have_their_table(
-    maps: Path, tmp_path: Path, command: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write = conversion.write_png
-
-    def write_one(path: Path, image: torch.Tensor) -> None:
-        assert (tmp_path / "ids.yaml").exists()
-        write(path, image)
-
-    monkeypatch.setitem(conversion._WRITERS, ".png", write_one)
-    assert convert(command, maps, tmp_path / "ids")[0] == 0
-    (tmp_path / "other.yaml").write_text("a: [0, 0, 0]\nb: [0, 90, 200]\nignored: [[128, 64, 128]]\n")
-    assert convert(command, maps, tmp_path / "ids", "--existing", "keep", "--colors", tmp_path / "other.yaml")[0] == 2
-    (tmp_path / "ids.yaml").unlink()
-    assert convert(command, maps, tmp_path / "ids", "--existing", "refuse")[0] == 2
-    arguments = ("colors-to-ids", str(maps), str(tmp_path / "ids"), "--existing", "keep")
-    (line,) = command.refusal(convert_data.main, *arguments)
-    table = tmp_path / "ids.yaml"
-    assert f"maps without their colour table {table}. Use --existing replace, or --colors FILE" in line
-    assert not table.exists()
-    assert convert(command, maps, tmp_path / "ids", "--existing", "keep", "--colors", tmp_path / "other.yaml")[0] == 0
-
-
-def test_all_ignored_colours_are_listed(maps: Path, tmp_path: Path, command: CommandLine) -> None:
-    file = tmp_path / "colors.yaml"
-    file.write_text("a: [128, 64, 128]\nb: [0, 90, 200]\nignored: [[0, 0, 0], [9, 9, 9]]\n")
-    _, out, _ = convert(command, maps, tmp_path / "ids", "--colors", file)
-    assert "255 ignored [0, 0, 0], [9, 9, 9]: 1024 pixels (33.33%)" in out
-
-
-def test_a_map_in_the_place_of_a_folder_is_refused(maps: Path, tmp_path: Path, command: CommandLine) -> None:
-    (line,) = command.refusal(convert_data.main, "colors-to-ids", str(maps / "a.png"), str(tmp_path / "ids"))
-    assert "a.png: is a file, expected a folder" in line
-    assert "from-photos" not in line
-
-
-def test_photographs_and_bad_files_are_refused(maps: Path, tmp_path: Path, command: CommandLine) -> None:
-    (maps / "bad.png").write_bytes(b"")
-    code, out, _ = convert(command, maps, tmp_path / "ids")
-    assert code == 2
-    assert "left out: " in out
-    assert sorted(path.name for path in (tmp_path / "ids").rglob("*.png")) == ["a.png", "b.png"]
+def test_photographs_and_bad_files_are_refused(maps: Path, tmp_path: Path, convert: Convert) -> None:
     rng = np.random.default_rng(0)
     save_image(tmp_path / "photos" / "x.png", rng.integers(0, 256, (32, 32, 3), np.uint8))
-    (line,) = command.refusal(convert_data.main, "colors-to-ids", str(tmp_path / "photos"), str(tmp_path / "out"))
-    assert "areas of 0 colours, expected 2 to 255" in line
-    assert "data.n_classes=0" in line
-    missing = ("colors-to-ids", str(maps), str(tmp_path / "out"), "--colors", "none.yaml")
-    assert "error: --colors: no such file: none.yaml" in command.refusal(convert_data.main, *missing)[0]
-    assert not (tmp_path / "out").exists()
+    for arguments, message in (
+        ((maps / "a.png",), "a.png: is a file, expected a folder"),
+        ((tmp_path / "photos",), "areas of 0 colours, expected 2 to 255: name the classes' colours with --colors FILE"),
+        ((maps, "--colors", "none.yaml"), "error: --colors: no such file: none.yaml"),
+    ):
+        code, out = convert(*arguments)
+        assert (code, message in out, "from-photos" in out, (tmp_path / "ids").exists()) == (2, True, False, False)
+    (maps / "bad.png").write_bytes(b"")
+    code, out = convert(maps)
+    assert (code, "left out: " in out) == (2, True)
+    assert sorted(path.name for path in (tmp_path / "ids").rglob("*.png")) == ["a.png", "b.png"]
 
 
 def drawn(*rows: tuple[slice, list[int]]) -> ColorCounts:
@@ -186,14 +179,12 @@ def test_the_shades_of_a_gradient_are_named() -> None:
     assert line.startswith("64 of 64 classes are within 8 of another, as the shades of a gradient are")
 
 
-def test_transparent_pixels_are_named(tmp_path: Path, command: CommandLine) -> None:
+def test_transparent_pixels_are_named(tmp_path: Path, convert: Convert) -> None:
     picture = np.zeros((32, 32, 4), np.uint8)
     picture[16:] = [0, 0, 200, 255]
     save_image(tmp_path / "maps" / "a.png", picture)
     picture[..., 3] = 255
     save_image(tmp_path / "maps" / "opaque.png", picture)
-    code, out, _ = convert(command, tmp_path / "maps", tmp_path / "ids")
+    code, out = convert(tmp_path / "maps")
     assert code == 0
     assert f"warning: 1 map with transparent pixels, such as {tmp_path / 'maps' / 'a.png'}: they get the class" in out
-    counts, _ = count_all([tmp_path / "maps" / "opaque.png"])
-    assert counts.transparent == []

@@ -14,6 +14,7 @@ from tools.convert_data import __main__ as convert_data
 from tools.convert_data.photos import split_of
 
 SHARES = {"val": 0.1, "test": 0.1}
+GREY = np.full((8, 8), 100, np.uint8)
 TINY = [
     *("data.load_width=32", "data.load_height=32", "data.crop_width=32", "data.crop_height=32", "data.workers=0"),
     *("generator.base_channels=4", "generator.n_downsamplings=2", "generator.n_blocks=1", "loss.vgg=0"),
@@ -31,8 +32,14 @@ def photos(tmp_path: Path) -> Path:
     return tmp_path / "photos"
 
 
-def convert(command: CommandLine, *arguments: str | Path) -> tuple[int, str, str]:
-    return command.run(convert_data.main, *map(str, arguments))
+def convert(command: CommandLine, *arguments: str | Path) -> tuple[int, str]:
+    """Exit code and output."""
+    return command.run(convert_data.main, *map(str, arguments))[:2]
+
+
+def refusal(command: CommandLine, *arguments: str | Path) -> str:
+    (line,) = command.refusal(convert_data.main, *map(str, arguments))
+    return line
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
@@ -48,85 +55,68 @@ def test_halves_become_folders_and_halves_again(tmp_path: Path, command: Command
     for split in ("train", "test"):
         for name in ("a.b", "sub/c"):  # a dot and a folder in the name
             save_image(tmp_path / "halves" / split / f"{name}.png", rng.integers(0, 256, (8, 20, 3), dtype=np.uint8))
-    code, out, _ = convert(command, "to-folders", tmp_path / "halves", tmp_path / "folders")
+    code, out = convert(command, "to-folders", tmp_path / "halves", tmp_path / "folders")
     assert code == 0
     assert "2 pairs in test, 2 pairs in train" in out
     assert "configs/paired_folders_256x256.yaml" in out
-    whole = np.array(Image.open(tmp_path / "halves/train/sub/c.png"))
-    assert np.array_equal(np.array(Image.open(tmp_path / "folders/train_A/sub/c.png")), whole[:, :10])
-    assert np.array_equal(np.array(Image.open(tmp_path / "folders/train_B/sub/c.png")), whole[:, 10:])
-    code, out, _ = convert(command, "to-side-by-side", tmp_path / "folders", tmp_path / "again")
+    before, made = pixels_in(tmp_path / "halves"), pixels_in(tmp_path / "folders")
+    whole = before["train/sub/c.png"]
+    assert np.array_equal(made["train_A/sub/c.png"], whole[:, :10])
+    assert np.array_equal(made["train_B/sub/c.png"], whole[:, 10:])
+    code, out = convert(command, "to-side-by-side", tmp_path / "folders", tmp_path / "again")
     assert code == 0
     assert "configs/side_by_side_256x256.yaml" in out
-    before, after = pixels_in(tmp_path / "halves"), pixels_in(tmp_path / "again")
+    after = pixels_in(tmp_path / "again")
     assert before.keys() == after.keys()
     assert all(np.array_equal(before[name], after[name]) for name in before)
 
 
 def test_what_cannot_be_used_is_named_and_the_rest_is_made(tmp_path: Path, command: CommandLine) -> None:
-    grey = np.full((8, 8), 100, np.uint8)
-    for side in "AB":
-        save_image(tmp_path / "in" / f"train_{side}" / "good.png", grey)
-    save_image(tmp_path / "in/train_A/lonely.png", grey)
-    save_image(tmp_path / "in/train_A/small.png", grey)
-    save_image(tmp_path / "in/train_B/small.png", grey[:4])
-    save_image(tmp_path / "in/train_A/broken.png", grey)
+    for name in ("train_A/good", "train_B/good", "train_A/lonely", "train_A/small", "train_A/broken"):
+        save_image(tmp_path / "in" / f"{name}.png", GREY)
+    save_image(tmp_path / "in/train_B/small.png", GREY[:4])
     (tmp_path / "in/train_B/broken.png").write_bytes((tmp_path / "in/train_A/broken.png").read_bytes()[:40])
-    code, out, _ = convert(command, "to-side-by-side", tmp_path / "in", tmp_path / "out")
+    code, out = convert(command, "to-side-by-side", tmp_path / "in", tmp_path / "out")
     assert code == 2
     left_out = [line for line in out.splitlines() if line.startswith("left out: ")]
     assert len(left_out) == 3
     assert all(any(name in line for line in left_out) for name in ("lonely.png", "small.png", "train_B/broken.png"))
     assert list(files_in(tmp_path / "out")) == ["train/good.png"]
-
-
-def test_an_image_that_has_no_halves_is_left_out(tmp_path: Path, command: CommandLine) -> None:
-    save_image(tmp_path / "in/train/odd.png", np.zeros((4, 5), np.uint8))
-    code, out, _ = convert(command, "to-folders", tmp_path / "in", tmp_path / "out")
-    assert code == 2
-    assert "odd.png: is 5 pixels wide" in out
-    assert not (tmp_path / "out").exists()
-
-
-def test_folders_of_pairs_are_not_halved(tmp_path: Path, command: CommandLine) -> None:
-    for side in "AB":
-        save_image(tmp_path / "in" / f"train_{side}" / "1.png", np.zeros((4, 8), np.uint8))
-    code, _, errors = convert(command, "to-folders", tmp_path / "in", tmp_path / "out")
-    assert code == 2
-    assert "train_A and train_B hold pairs in folders already" in errors
-    assert not (tmp_path / "out").exists()
+    assert "train_A and train_B hold pairs in folders already" in refusal(
+        command, "to-folders", tmp_path / "in", tmp_path / "other"
+    )
+    save_image(tmp_path / "odd/train/odd.png", np.zeros((4, 5), np.uint8))
+    code, out = convert(command, "to-folders", tmp_path / "odd", tmp_path / "other")
+    assert (code, "odd.png: is 5 pixels wide" in out, (tmp_path / "other").exists()) == (2, True, False)
 
 
 def test_nothing_is_overwritten_unless_asked_for(photos: Path, command: CommandLine) -> None:
     target = photos.parent / "pairs"
-    assert convert(command, "from-photos", photos, target)[0] == 0
+    arguments = ("from-photos", photos, target)
+    assert convert(command, *arguments, "--test", "0")[0] == 0
     made = files_in(target)
     assert len(made) == 24
-    refusal = command.refusal(convert_data.main, "from-photos", str(photos), str(target), "--format", "png")
-    assert "already exists, as do 23 others" in refusal[0]
+    assert "already exists, as do 23 others" in refusal(command, *arguments, "--test", "0", "--format", "png")
+    keep = (*arguments, "--existing", "keep")
+    assert "the same --val and --test as before" in refusal(command, *keep, "--test", "0.8")
+    line = refusal(command, *keep, "--test", "0", "--sigma", "2")
+    assert "made with --source edges --sigma 1.2 --size 1024, others would be with --source edges --sigma 2" in line
     assert files_in(target) == made
 
+    (target / "from_photos.yaml").unlink()  # as of a version that did not write it
     save_image(photos / "new.png", np.zeros((40, 40, 3), np.uint8))
-    code, out, _ = convert(command, "from-photos", photos, target, "--existing", "keep", "--format", "png")
+    code, out = convert(command, *keep, "--test", "0", "--format", "png")
     assert code == 0
     assert sum(int(part.split()[0]) for part in out.splitlines()[0].partition(": ")[2].split(", ")) == 13
+    assert "sigma: 1.2" in (target / "from_photos.yaml").read_text()
     now = files_in(target)
     assert {name: now[name] for name in made} == made
     assert len(now) == 26
 
-    assert convert(command, "from-photos", photos, target, "--existing", "replace", "--format", "png")[0] == 0
+    assert convert(command, *arguments, "--test", "0", "--existing", "replace", "--format", "png")[0] == 0
     replaced = files_in(target)
     assert len(replaced) == 26
     assert all(name.endswith(".png") for name in replaced)
-
-
-def test_other_shares_do_not_put_a_photograph_into_two_splits(photos: Path, command: CommandLine) -> None:
-    target = photos.parent / "pairs"
-    convert(command, "from-photos", photos, target, "--test", "0")
-    made = files_in(target)
-    arguments = ("from-photos", str(photos), str(target), "--test", "0.8", "--existing", "keep")
-    assert "the same --val and --test as before" in command.refusal(convert_data.main, *arguments)[0]
-    assert files_in(target) == made
 
 
 def test_a_name_stays_in_its_split_when_others_are_added() -> None:
@@ -139,30 +129,43 @@ def test_a_name_stays_in_its_split_when_others_are_added() -> None:
 
 
 @pytest.mark.parametrize("source", ["grey", "low_resolution", "edges"])
-def test_pairs_have_one_size_and_the_photograph_as_target(photos: Path, command: CommandLine, source: str) -> None:
+def test_pairs_have_one_size_and_other_photographs_get_such_sources(
+    photos: Path, tmp_path: Path, command: CommandLine, source: str
+) -> None:
     save_image(photos / "large.png", np.zeros((30, 300, 3), np.uint8))
-    target = photos.parent / source
-    arguments = ("--source", source, "--format", "png", "--size", "96")
-    assert convert(command, "from-photos", photos, target, *arguments)[0] == 0
+    (photos / "IMG_1.HEIC").write_bytes(b"x")
+    options = ("--source", source, "--format", "png", "--size", "96", "--sigma", "0.8", "--factor", "3", "--val", "0")
+    target = tmp_path / "pairs"
+    code, out = convert(command, "from-photos", photos, target, *options, "--test", "0")
+    assert code == 0
+    assert "files of other formats: 1 .heic" in out
+    assert f"python -m tools.convert_data source PHOTO --like {target}\n" in out
     made = pixels_in(target)
     for name, pixels in made.items():
         assert pixels.shape == made[name.replace("_B/", "_A/")].shape
-    split = split_of("1", SHARES)
-    photo, drawn = made[f"{split}_B/1.png"], made[f"{split}_A/1.png"]
+    photo, drawn = made["train_B/1.png"], made["train_A/1.png"]
     assert np.array_equal(photo, np.array(Image.open(photos / "1.png")))
     assert not np.array_equal(photo, drawn)
-    assert made[f"{split_of('large', SHARES)}_B/large.png"].shape == (9, 96, 3)
+    assert made["train_B/large.png"].shape == (9, 96, 3)
     assert len(np.unique(drawn)) == 2 if source == "edges" else len(np.unique(drawn)) > 2
+
+    like = ("--like", target, "--output", tmp_path / "sources")
+    code, out = convert(command, "source", photos / "1.png", photos / "trip", *like)
+    assert code == 0
+    pairs, sources = files_in(target / "train_A"), files_in(tmp_path / "sources")
+    assert sources == {"0.png": pairs["trip/0.png"], "1.png": pairs["1.png"]}
+    assert f"2 sources, made with --source {source}" in out
+    assert f"python test.py --checkpoint RUN --input {tmp_path / 'sources'}" in out
 
 
 def test_reduced_sources_have_whole_pixels_and_their_command_trains(photos: Path, command: CommandLine) -> None:
     save_image(photos / "odd.png", np.random.default_rng(1).integers(0, 256, (67, 99, 3), dtype=np.uint8))
-    target = photos.parent / "reduced"
     save_image(photos / "line.png", np.zeros((3, 90, 3), np.uint8))
-    code, out, _ = convert(command, "from-photos", photos, target, "--source", "reduced", "--format", "png")
+    arguments = ("from-photos", photos, photos.parent / "reduced", "--source", "reduced")
+    code, out = convert(command, *arguments, "--format", "png")
     assert code == 2
     assert "line.png: is 90x3, too small to be reduced by 4" in out
-    made = pixels_in(target)
+    made = pixels_in(photos.parent / "reduced")
     split = split_of("odd", SHARES)
     large, small = made[f"{split}_B/odd.png"], made[f"{split}_A/odd.png"]
     assert np.array_equal(large, np.array(Image.open(photos / "odd.png"))[2:66, 2:98])  # its middle, uncut elsewhere
@@ -171,96 +174,45 @@ def test_reduced_sources_have_whole_pixels_and_their_command_trains(photos: Path
     words = shlex.split(out.splitlines()[-1].partition("--config ")[2])
     sizes = ["data.crop_width=16", "data.crop_height=16"]
     run(Path(words[0]), *words[1:], f"run.root={photos.parent / 'runs'}", *TINY, *sizes)
-    refusal = command.refusal(
-        convert_data.main, "from-photos", str(photos), str(target), "--source", "reduced", "--factor", "3"
-    )
-    assert "--factor 3, expected 2 or 4 with --source reduced" in refusal[0]
-
-
-def test_bad_command_lines_end_in_one_line(photos: Path, tmp_path: Path, command: CommandLine) -> None:
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    for arguments, expected in {
-        ("to-folders", str(empty), str(tmp_path / "out")): "expected a folder of images for each split",
-        ("to-side-by-side", str(empty), str(tmp_path / "out")): "expected folders such as",
-        ("to-side-by-side", str(tmp_path / "none"), str(tmp_path / "out")): "no such folder",
-        ("from-photos", str(empty), str(tmp_path / "out")): "holds no image",
-        ("from-photos", str(photos), str(photos / "pairs")): "lies within",
-        ("from-photos", str(photos), str(tmp_path / "out"), "--val", "0.5", "--test", "0.5"): "nothing to train on",
-        ("from-photos", str(photos), str(tmp_path / "out"), "--sigma", "0"): "'0' is not a number from 0.3",
-    }.items():
-        refusal = command.refusal(convert_data.main, *arguments)
-        assert len(refusal) == 1
-        assert expected in refusal[0]
-    assert not (tmp_path / "out").exists()
-
-
-def test_other_files_among_photographs_are_counted(photos: Path, command: CommandLine) -> None:
-    (photos / "IMG_1.HEIC").write_bytes(b"x")
-    code, out, _ = convert(command, "from-photos", photos, photos.parent / "pairs")
-    assert code == 0
-    assert "files of other formats: 1 .heic" in out
+    assert "--factor 3, expected 2 or 4 with --source reduced" in refusal(command, *arguments, "--factor", "3")
 
 
 def test_from_photographs_to_a_translation(photos: Path, tmp_path: Path, command: CommandLine) -> None:
     """The command that is printed at the end trains, and its run translates."""
-    _, out, _ = convert(command, "from-photos", photos, tmp_path / "pairs", "--test", "0.4")
+    _, out = convert(command, "from-photos", photos, tmp_path / "pairs", "--test", "0.4")
     words = out.splitlines()[-1].partition("python train.py --config ")[2].split()
     assert words[0] == "configs/own_pairs_small.yaml"
     run(Path(words[0]), *words[1:], f"run.root={tmp_path / 'runs'}", *TINY)
     translate("--checkpoint", str(tmp_path / "runs/pairs"), "--output", str(tmp_path / "translated"))
     tested = files_in(tmp_path / "pairs/test_A")
     assert tested
-    assert all((tmp_path / "translated").rglob(Path(name).name) for name in tested)
-    assert len(list((tmp_path / "translated").rglob("*.png"))) >= len(tested)
+    assert all([*(tmp_path / "translated").rglob(Path(name).name)] for name in tested)
 
 
-@pytest.mark.parametrize("source", ["edges", "grey", "low_resolution"])
-def test_a_new_photograph_gets_the_source_that_it_would_have_among_the_pairs(
-    photos: Path, tmp_path: Path, command: CommandLine, source: str
-) -> None:
-    options = ("--source", source, "--size", "48", "--sigma", "0.8", "--factor", "3")
-    shares = ("--val", "0", "--test", "0")
-    code, out, _ = convert(command, "from-photos", photos, tmp_path / "pairs", *options, *shares)
-    assert code == 0
-    assert f"python -m tools.convert_data source PHOTO --like {tmp_path / 'pairs'}\n" in out
-    like = ("--like", tmp_path / "pairs", "--output", tmp_path / "sources")
-    code, out, _ = convert(command, "source", photos / "1.png", photos / "trip", *like)
-    assert code == 0
-    pairs, made = files_in(tmp_path / "pairs/train_A"), files_in(tmp_path / "sources")
-    assert len(made) == 2
-    trained = {Path(name).name: content for name, content in pairs.items()}
-    assert made == {name: trained[name] for name in made}
-    assert f"2 sources, made with --source {source}" in out
-    assert f"python test.py --checkpoint RUN --input {tmp_path / 'sources'}" in out
+REFUSED = {
+    "to-folders {empty} {out}": "expected a folder of images for each split",
+    "to-side-by-side {empty} {out}": "expected folders such as",
+    "to-side-by-side {empty}/none {out}": "no such folder",
+    "from-photos {empty} {out}": "holds no image",
+    "from-photos {photos} {photos}/pairs": "lies within",
+    "from-photos {photos} {out} --val 0.5 --test 0.5": "nothing to train on",
+    "from-photos {photos} {out} --sigma 0": "'0' is not a number from 0.3",
+    "source {photos}/1.png --like {photos}": "from_photos.yaml: no such file, which from-photos leaves",
+    "source {photos}/1.png --like {other}": "not as from-photos writes it",
+    "source {photos}/1.png --like {pairs} --output {photos}": "is a photograph, which its source would replace",
+    "source {photos} --like {pairs} --output {photos}/out": "lies within",
+    "source {photos}/1.png {photos}/1.png --like {pairs} --output {out}": "have the same name",
+}
 
 
-def test_pairs_of_other_settings_are_not_added(photos: Path, tmp_path: Path, command: CommandLine) -> None:
-    target = tmp_path / "pairs"
-    convert(command, "from-photos", photos, target, "--sigma", "2")
-    arguments = ("from-photos", str(photos), str(target), "--existing", "keep")
-    (line,) = command.refusal(convert_data.main, *arguments)
-    assert "made with --source edges --sigma 2 --size 1024, others would be with --source edges --sigma 1.2" in line
-    (target / "from_photos.yaml").unlink()  # as of a version that did not write it
-    assert convert(command, *arguments)[0] == 0
-    assert "sigma: 1.2" in (target / "from_photos.yaml").read_text()
-
-
-def test_sources_that_cannot_be_made_end_in_one_line(photos: Path, tmp_path: Path, command: CommandLine) -> None:
-    convert(command, "from-photos", photos, tmp_path / "pairs")
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "from_photos.yaml").write_text("size: x\n")
-    photo, like = str(photos / "1.png"), ("--like", str(tmp_path / "pairs"), "--output")
-    for arguments, expected in {
-        (photo, "--like", str(photos), "--output", "out"): "from_photos.yaml: no such file, which from-photos leaves",
-        (photo, "--like", str(tmp_path / "other"), "--output", "out"): "not as from-photos writes it",
-        (photo, *like, str(photos)): "is a photograph, which its source would replace",
-        (str(photos), *like, str(photos / "out")): "lies within",
-        (photo, photo, *like, str(tmp_path / "out")): "have the same name",
-    }.items():
-        (line,) = command.refusal(convert_data.main, "source", *arguments)
-        assert expected in line
-    code, out, _ = convert(command, "source", photos / "none.png", *like, tmp_path / "out")
-    assert code == 2
-    assert "left out: " in out
-    assert not (tmp_path / "out").exists()
+def test_what_cannot_be_converted_ends_in_one_line(photos: Path, tmp_path: Path, command: CommandLine) -> None:
+    folders = {name: tmp_path / name for name in ("empty", "other", "pairs", "out")}
+    convert(command, "from-photos", photos, folders["pairs"])
+    folders["empty"].mkdir()
+    folders["other"].mkdir()
+    (folders["other"] / "from_photos.yaml").write_text("size: x\n")
+    for arguments, expected in REFUSED.items():
+        assert expected in refusal(command, *arguments.format(photos=photos, **folders).split())
+    code, out = convert(command, "source", photos / "none.png", "--like", folders["pairs"], "--output", folders["out"])
+    assert (code, "left out: " in out) == (2, True)
+    assert not folders["out"].exists()

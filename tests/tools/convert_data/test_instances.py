@@ -16,7 +16,6 @@ from data.paired_folders import PairedFolders
 from tests.conftest import save_image
 from tests.reliability.command_line import CommandLine
 from tools.convert_data import __main__ as convert_data
-from tools.convert_data import instances
 from utils.label_colors import read_label_colors
 
 COLORS = np.array([[70, 130, 180], [128, 64, 128], [0, 0, 142], [0, 0, 0]], np.uint8)
@@ -80,36 +79,23 @@ def test_coloured_maps_give_the_same(data: Path, command: CommandLine) -> None:
     assert torch.equal(made[1], connected_parts(classes, [2]))
 
 
-def test_more_than_16_bits_become_tiff(data: Path, command: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = convert(command, data / "train_label", data / "train_inst")
-    narrow = read_ids(data / "train_inst" / "a.png")
-    monkeypatch.setattr(instances, "MOST_IN_16_BITS", 5)
-    code, out, _ = convert(command, data / "train_label", data / "train_inst", "--existing", "replace")
-    assert before[0] == code == 0
-    assert "more than 5 instances, written as 32-bit TIFF: a and 1 more" in out
-    assert not (data / "train_inst" / "a.png").exists()
-    assert torch.equal(read_ids(data / "train_inst" / "a.tif"), narrow)
-    assert convert(command, data / "train_label", data / "train_inst")[0] == 2  # the TIFF is the existing file
-
-
-def test_a_map_of_more_than_65536_instances_keeps_them_all(tmp_path: Path, command: CommandLine) -> None:
+def test_more_than_65536_instances_become_a_tiff(tmp_path: Path, command: CommandLine) -> None:
     save_image(tmp_path / "maps" / "x.png", (np.indices((260, 260)).sum(0) % 2).astype(np.uint8))
-    code, out, _ = convert(command, tmp_path / "maps", tmp_path / "inst")
+    save_image(tmp_path / "inst" / "x.png", np.zeros((260, 260), np.uint8))
+    code, out, _ = convert(command, tmp_path / "maps", tmp_path / "inst", "--existing", "replace")
     assert (code, "more than 65536 instances, written as 32-bit TIFF: x" in out) == (0, True)
+    assert [path.name for path in (tmp_path / "inst").iterdir()] == ["x.tif"]
     assert len(read_ids(tmp_path / "inst" / "x.tif").unique()) == 260 * 260
+    assert convert(command, tmp_path / "maps", tmp_path / "inst")[0] == 2  # the TIFF is the existing file
 
 
-def test_existing_maps_are_kept_or_refused(data: Path, command: CommandLine) -> None:
+def test_existing_maps_are_kept_or_replaced(data: Path, command: CommandLine) -> None:
     save_image(data / "train_inst" / "a.png", np.full((32, 48), 7, np.uint8))
-    arguments = ("to-instances", str(data / "train_label"), str(data / "train_inst"))
-    (line,) = command.refusal(convert_data.main, *arguments)
-    assert "a.png: already exists; choose another folder, or --existing keep or replace" in line
-    assert not (data / "train_inst" / "city").exists()
-    assert convert(command, *arguments[1:], "--existing", "keep")[0] == 0
-    assert (data / "train_inst" / "city" / "b.png").exists()
-    assert read_ids(data / "train_inst" / "a.png").unique().tolist() == [7]
-    assert convert(command, *arguments[1:], "--existing", "replace")[0] == 0
-    assert len(read_ids(data / "train_inst" / "a.png").unique()) > 1
+    folders = (data / "train_label", data / "train_inst")
+    for existing, expected in (("refuse", (2, 1, False)), ("keep", (0, 1, True)), ("replace", (0, 20, True))):
+        code = convert(command, *folders, "--existing", existing)[0]
+        n_instances = min(len(read_ids(data / "train_inst" / "a.png").unique()), 20)
+        assert (code, n_instances, (data / "train_inst" / "city" / "b.png").exists()) == expected
 
 
 def test_what_cannot_be_used_is_left_out(data: Path, command: CommandLine) -> None:
@@ -125,16 +111,13 @@ def test_what_cannot_be_used_is_left_out(data: Path, command: CommandLine) -> No
 
 def test_classes_that_do_not_exist_are_named(data: Path, command: CommandLine) -> None:
     folders = (str(data / "train_label"), str(data / "train_inst"))
-    refused = [
+    colors = str(data / "colors.yaml")
+    for chosen, message in (
         (["--classes", "car"], "--classes: 'car', expected ids from 0 to 16777215; names need --colors FILE"),
-        (
-            ["--classes", "3", "--colors", str(data / "colors.yaml")],
-            "'3', expected ids from 0 to 2 or names: sky, road",
-        ),
+        (["--classes", "3", "--colors", colors], "'3', expected ids from 0 to 2 or names: sky, road"),
         (["--classes", "car,,"], "expected classes, such as car,rider"),
         (["--colors", "none.yaml"], "--colors: no such file: none.yaml"),
-    ]
-    for chosen, message in refused:
+    ):
         assert message in command.refusal(convert_data.main, "to-instances", *folders, *chosen)[-1]
     assert not (data / "train_inst").exists()
     code, out, _ = convert(command, *folders, "--classes", "2,17")
