@@ -103,7 +103,7 @@ def build_conditioning(config: Config, direction: str | None = None) -> Conditio
         encodes_style=config.style.channels > 0,
         edges_of="labels" if config.data.makes_instances else "instances",
         class_weights=class_weights(config.loss.class_weights, n_classes, table.names if table else ()),
-        further_channels=_further_channels(config.data),
+        source_image_channels=_source_image_channels(config.data),
         target_scale=config.generator.scale,
     )
 
@@ -118,7 +118,7 @@ def beyond_8_bit(data: DataConfig, conditioning: Conditioning) -> str | None:
     return None if conditioning.is_8_bit else "translates images that are not 8-bit RGB"
 
 
-def _further_channels(data: DataConfig) -> int:
+def _source_image_channels(data: DataConfig) -> int:
     """Return the number of channels of the images behind label maps."""
     return data.source_channels if data.source_images != "source" else 0
 
@@ -237,7 +237,7 @@ def build_generator(config: Config, direction: str | None = None) -> nn.Module:
     maker = GENERATORS[settings.name]
     in_channels = build_conditioning(config, direction).channels + config.features.n_channels
     channels = {"in_channels": in_channels, "out_channels": config.data.target_channels}
-    n_classes, n_further = number_of_classes(config.data), _further_channels(config.data)
+    n_classes, n_further = number_of_classes(config.data), _source_image_channels(config.data)
     images = {"n_image_channels": n_further if n_classes else config.data.source_channels}
     images |= {"n_label_channels": n_classes if n_further else 0}
     style = {f"style_{name}": value for name, value in vars(config.style).items()}

@@ -3,8 +3,8 @@
 from configs import build
 from configs.schema import Config
 from data.batch import DataError
+from data.held_back import Subset, hold_back
 from data.layout import Layout
-from data.subset import Subset, hold_back
 
 TRAIN = "train"
 HELD_BACK = "held_back"

@@ -14,7 +14,7 @@ from data.batch import DataError, LoadingError
 from data.files.stored_images import StoredForm, is_8_bit_rgb, read_stored
 from data.files.tiff_file import TIFF_SUFFIXES
 from data.layout import Layout
-from data.stacked_sources import fitting, read_part, stack_files
+from data.map_reader import fitting, read_part, stack_files
 from data.store import Blob, File
 from data.value_range import percentile_ranges
 

@@ -1,19 +1,19 @@
-"""Samples and batches: shapes, dtypes and ranges of their maps."""
+"""Samples and batches: shapes, dtypes and ranges of their maps; the copy of a batch to the device."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
-from data.pixel_weights import stored_alike
 from utils.errors import UserError
 
 _LISTED = 5
 _ALIKE = 3  # problems that are one text
+_LARGEST_WEIGHT = {torch.uint8: 255.0, torch.uint16: 65535.0}  # counts as 1; other types hold the weights themselves
 
 
 class DataError(UserError):
@@ -94,39 +94,17 @@ class Batch:
             RuntimeError: there is too little shared memory.
         """
         check_one_size([(sample.name, *sample.source.shape[-2:]) for sample in samples])
-        _check_same_kinds(samples)
-        return cls(
-            names=tuple(sample.name for sample in samples),
-            source=cast(Tensor, _stack([sample.source for sample in samples])),
-            instances=_stack([sample.instances for sample in samples]),
-            target=_stack([sample.target for sample in samples]),
-            features=_stack([sample.features for sample in samples]),
-            weights=_stack(stored_alike([sample.weights for sample in samples])),
-            source_images=_stack([sample.source_images for sample in samples]),
-        )
+        maps: dict[str, Any] = {name: _stacked(name, samples) for name in MAPS}
+        return cls(names=tuple(sample.name for sample in samples), **maps)
 
     @property
     def maps(self) -> list[Tensor]:
         """The maps that exist, in the order of the fields."""
-        return [tensor for tensor in (getattr(self, kind) for kind in MAPS) if tensor is not None]
+        return [tensor for tensor in (getattr(self, name) for name in MAPS) if tensor is not None]
 
     def to(self, device: torch.device) -> Self:
         """Return the batch on `device`; the copy is asynchronous where the batch is pinned."""
         return self.mapped(lambda tensor: tensor.to(device, non_blocking=True))
-
-    def clone(self) -> Self:
-        """Return a copy of the batch."""
-        return self.mapped(Tensor.clone)
-
-    def copy_(self, other: Self) -> None:
-        """Copy the maps of a batch with the same shapes and dtypes into this one; the names stay."""
-        for destination, source in zip(self.maps, other.maps, strict=True):
-            destination.copy_(source)
-
-    def record_stream(self, stream: torch.cuda.Stream) -> None:
-        """Keep the memory of the maps until `stream` has done its work on them; see Tensor.record_stream."""
-        for tensor in self.maps:
-            tensor.record_stream(stream)
 
     def pin_memory(self) -> Self:
         """Return the batch in page-locked memory; torch's DataLoader calls this."""
@@ -134,8 +112,8 @@ class Batch:
 
     def mapped(self, function: Callable[[Tensor], Tensor]) -> Self:
         """Return the batch with `function` applied to each of its maps that exist."""
-        present = {kind: getattr(self, kind) for kind in MAPS if getattr(self, kind) is not None}
-        mapped: dict[str, Any] = {kind: function(tensor) for kind, tensor in present.items()}
+        maps = {name: tensor for name in MAPS if (tensor := getattr(self, name)) is not None}
+        mapped: dict[str, Any] = {name: function(tensor) for name, tensor in maps.items()}
         return replace(self, **mapped)
 
 
@@ -150,20 +128,43 @@ def check_one_size(samples: Sequence[tuple[str, int, int]]) -> None:
             )
 
 
-def _check_same_kinds(samples: Sequence[Sample]) -> None:
-    """Raise DataError where some samples lack a map that others have, which no layout of this program returns."""
-    for kind in MAPS:
-        by_presence = {getattr(sample, kind) is not None: sample.name for sample in samples}
-        if len(by_presence) > 1:
-            raise DataError(
-                f"one batch holds samples with and without {kind} ({by_presence[True]} has it, {by_presence[False]} "
-                "lacks it): let the layout read it for all samples, or for none"
-            )
+def _stacked(name: str, samples: Sequence[Sample]) -> Tensor | None:
+    """Return a map of each sample as one tensor, None where all lack it; raise DataError where they do not fit."""
+    maps = [tensor for sample in samples if (tensor := getattr(sample, name)) is not None]
+    if maps and len(maps) < len(samples):  # no layout of this program returns such samples
+        by_presence = {getattr(sample, name) is not None: sample.name for sample in samples}
+        raise DataError(
+            f"one batch holds samples with and without {name} ({by_presence[True]} has it, {by_presence[False]} "
+            "lacks it): let the layout read it for all samples, or for none"
+        )
+    if name == "weights" and len({tensor.dtype for tensor in maps}) > 1:
+        maps = [weights_to_float(tensor) for tensor in maps]
+    found = {f"{tuple(tensor.shape)} {tensor.dtype}" for tensor in maps}
+    if len(found) > 1:
+        raise DataError(f"maps of one batch differ ({', '.join(sorted(found))}): choose train.batch_size=1")
+    return default_collate(maps) if maps else None
 
 
-def _stack(maps: Sequence[Tensor | None]) -> Tensor | None:
-    present = [tensor for tensor in maps if tensor is not None]
-    forms = {f"{tuple(tensor.shape)} {tensor.dtype}" for tensor in present}
-    if len(forms) > 1:
-        raise DataError(f"maps of one batch differ ({', '.join(sorted(forms))}): choose train.batch_size=1")
-    return default_collate(present) if present else None
+def weights_to_float(weights: Tensor) -> Tensor:
+    """Convert (…, 1, H, W) weights as they are stored to float32."""
+    return weights.float() / _LARGEST_WEIGHT.get(weights.dtype, 1.0)
+
+
+class DeviceTransfer:
+    """Copies batches to a device; to a GPU in a stream of its own, while it still computes the step before."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    def __call__(self, batch: Batch) -> Batch:
+        """Return the batch on the device; the current stream waits for the copy. dtypes stay as they are."""
+        if self._stream is None:
+            return batch.to(self._device)
+        computing = torch.cuda.current_stream(self._device)
+        with torch.cuda.stream(self._stream):
+            copied = batch.to(self._device)
+        computing.wait_stream(self._stream)
+        for tensor in copied.maps:  # the memory belongs to the other stream, which would reuse it too soon
+            tensor.record_stream(computing)
+        return copied

@@ -4,7 +4,7 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -178,7 +178,7 @@ class SampleCache:
         return self._folder / key[:2] / f"{key[2:]}.pt"
 
 
-class CachedLayout:
+class CachedLayout(Layout):
     """A layout whose samples are resized for training, and read from the cache where they are in it.
 
     Only the part of preprocessing that is not random is cached: cropping and mirroring come after it.
@@ -186,15 +186,12 @@ class CachedLayout:
 
     def __init__(self, layout: Layout, preprocessing: Preprocessing, cache: SampleCache) -> None:
         self.n_classes = layout.n_classes
-        self.names: Sequence[str] = layout.names
+        self.names = layout.names
         self.folders = layout.folders
         self.files = layout.files
         self._layout = layout
         self._preprocessing = preprocessing
         self._cache = cache
-
-    def __len__(self) -> int:
-        return len(self._layout)
 
     def origin(self, index: int) -> Origin:
         """Return what the content of sample `index` depends on: that of the layout, and the rule of resizing."""
@@ -202,11 +199,7 @@ class CachedLayout:
         return replace(origin, rule=f"{_FORMAT} {origin.rule} {self._preprocessing.size_rule}")
 
     def read(self, index: int) -> Sample:
-        """Read sample `index`, resized.
-
-        Raises:
-            DataError: its files cannot be used.
-        """
+        """Read sample `index`, resized; see Layout."""
         origin, name = self.origin(index), self.names[index]
         states = origin.states()
         by_state = _key(origin.rule, states)

@@ -8,8 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from data.batch import Batch
-from data.pixel_weights import weights_of_classes, weights_to_float
+from data.batch import Batch, weights_to_float
 from data.value_range import ValueRange
 
 
@@ -67,6 +66,19 @@ def resize_condition(condition: Tensor, scale: float, *, images: slice) -> Tenso
     return enlarged
 
 
+def weights_of_classes(labels: Tensor, class_weights: Mapping[int, float], height: int, width: int) -> Tensor:
+    """Return (N, 1, height, width) float32 weights of (N, 1, H, W) class ids.
+
+    class_weights: by id; other classes weigh 1.
+    """
+    weights = torch.ones_like(labels, dtype=torch.float32)
+    for class_id, weight in class_weights.items():  # numbers, not a table: its copy to a GPU would make the host wait
+        weights.masked_fill_(labels == class_id, weight)
+    if weights.shape[-2:] == (height, width):
+        return weights
+    return F.interpolate(weights, (height, width), mode="nearest-exact")
+
+
 Features = Literal["none", "encoded", "precomputed"]
 Regions = Literal["instances", "labels"]
 
@@ -87,7 +99,7 @@ class Conditioning:
     edges_of: the map whose edges are the additional channel. Connected parts of classes have the edges of the labels.
     class_weights: weights of the pixels of classes in losses and metrics, by id; those of the others are 1. Conditions
         with other weights are equal: the networks do not see them.
-    further_channels: of the images behind label maps, `Batch.source_images`, whose range is source_range; 0 without.
+    source_image_channels: of the images behind label maps, `Batch.source_images`, in source_range; 0 without.
     target_scale: sides of a target, in those of its source.
     target_is_bounded: whether values of targets outside of target_range become its bounds.
     """
@@ -103,14 +115,14 @@ class Conditioning:
     encodes_style: bool = False
     edges_of: Regions = "instances"
     class_weights: Mapping[int, float] = field(default_factory=dict, compare=False)
-    further_channels: int = 0
+    source_image_channels: int = 0
     target_scale: float = 1.0
     target_is_bounded: bool = True
 
     @property
     def channels(self) -> int:
         """Number of channels of the condition, without features."""
-        return (self.n_classes or self.source_channels) + self.further_channels + int(self.instance_edges)
+        return (self.n_classes or self.source_channels) + self.source_image_channels + int(self.instance_edges)
 
     @property
     def source_is_rgb(self) -> bool:
@@ -120,7 +132,7 @@ class Conditioning:
     @property
     def source_is_drawn(self) -> bool:
         """Whether a source can be drawn: it is a label map or an 8-bit RGB image, and nothing else."""
-        return not self.further_channels and (self.n_classes > 0 or self.source_is_rgb)
+        return not self.source_image_channels and (self.n_classes > 0 or self.source_is_rgb)
 
     @property
     def target_is_rgb(self) -> bool:
@@ -130,7 +142,7 @@ class Conditioning:
     @property
     def is_8_bit(self) -> bool:
         """Whether images are 8-bit RGB, and sources may be label maps."""
-        is_labels = self.n_classes > 0 and not self.further_channels
+        is_labels = self.n_classes > 0 and not self.source_image_channels
         return (is_labels or self.source_is_rgb) and self.target_is_rgb
 
     @property
@@ -150,9 +162,9 @@ class Conditioning:
         """
         if self.n_classes:
             source = one_hot(batch.source, self.n_classes)
-            if self.further_channels:
+            if self.source_image_channels:
                 assert batch.source_images is not None
-                images = _to_float(batch.source_images, self.source_range, self.further_channels)
+                images = _to_float(batch.source_images, self.source_range, self.source_image_channels)
                 source = torch.cat([source, images], dim=1)
         else:
             source = _to_float(batch.source, self.source_range, self.source_channels)
@@ -164,7 +176,7 @@ class Conditioning:
 
     def of_discriminator(self, condition: Tensor) -> Tensor:
         """Return a condition (N, channels, H, W) at the size of the target, as the discriminator sees it."""
-        n_images = self.further_channels if self.n_classes else self.source_channels
+        n_images = self.source_image_channels if self.n_classes else self.source_channels
         return resize_condition(condition, self.target_scale, images=slice(self.n_classes, self.n_classes + n_images))
 
     def target(self, batch: Batch) -> Tensor:

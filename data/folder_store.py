@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -83,9 +84,12 @@ class LocalFile(Blob):
         """Return the file at a path."""
         return cls(local_folder(path.parent), path.name)
 
-    @property
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @cached_property
     def path(self) -> Path:
-        """Its path."""
+        """Its path, made once: a sample is read many times."""
         return Path(self.folder.path, self.name)
 
     def open(self, mode: Literal["rb"] = "rb", /) -> BinaryIO:

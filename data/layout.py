@@ -1,8 +1,9 @@
 """The interface of every layout, and the types and checks that layouts share."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -50,44 +51,32 @@ class Origin:
         return " ".join(texts)
 
 
-class Layout(Protocol):
+class Layout(ABC):
     """One split of a data set."""
 
-    @property
-    def n_classes(self) -> int:
-        """Number of classes; 0 where the source is an image."""
-        ...
-
-    @property
-    def names(self) -> Sequence[str]:
-        """Names of the samples, by index."""
-        ...
-
-    @property
-    def folders(self) -> Sequence[Folder]:
-        """Folders that are read; none for drawn samples."""
-        ...
-
-    @property
-    def files(self) -> Sequence[Blob]:
-        """Files that are read; each lies below one of the folders."""
-        ...
+    n_classes: int = 0
+    """Number of classes; 0 where the source is an image."""
+    names: Sequence[str]
+    """Names of the samples, by index."""
+    folders: Sequence[Folder] = ()
+    """Folders that are read; none for drawn samples."""
+    files: Sequence[Blob] = ()
+    """Files that are read; each lies below one of the folders."""
 
     def __len__(self) -> int:
-        """Return the number of samples."""
-        ...
+        return len(self.names)
 
+    @abstractmethod
     def origin(self, index: int) -> Origin:
         """Return what the content of sample `index` depends on."""
-        ...
 
+    @abstractmethod
     def read(self, index: int) -> Sample:
         """Read sample `index` at full size.
 
         Raises:
-            DataError: its files cannot be used.
+            DataError: its files cannot be used; lists the problems of all of them.
         """
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +91,7 @@ class ClassTable:
     colors: Tensor
 
 
-class RegisteredLayout(Layout, Protocol):
+class RegisteredLayout(Layout):
     """A layout that `data.layout` can name: an entry of `data.LAYOUTS`.
 
     `open` and `has_split` take, as keyword-only arguments, just the settings that the layout reads, under the names of
@@ -116,10 +105,11 @@ class RegisteredLayout(Layout, Protocol):
     target_scale: float, the sides of a target in those of its source. Layouts without it have pairs of one size.
     """
 
-    own_classes: ClassVar[ClassTable | None]
+    own_classes: ClassVar[ClassTable | None] = None
     """The classes that the data set brings itself; None where `data.n_classes` says how many there are."""
 
     @classmethod
+    @abstractmethod
     def open(cls, split: str, *args: Any, **settings: Any) -> Layout:
         """Return a split of the data set.
 
@@ -127,12 +117,11 @@ class RegisteredLayout(Layout, Protocol):
             DataError: the data set has no such split.
             PairingError: a folder is missing or empty, or a file has no partner.
         """
-        ...
 
     @classmethod
+    @abstractmethod
     def has_split(cls, split: str, *args: Any, **settings: Any) -> bool:
         """Return whether the data set has sources of a split."""
-        ...
 
 
 class PairingError(DataError):

@@ -1,7 +1,8 @@
 """The stream of training batches, from a layout, its preprocessing and a sampler."""
 
+import logging
 import traceback
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +14,6 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from data.bad_samples import BadSample, BadSamples, max_bad_samples
 from data.batch import Batch, DataError, LoadingError, Sample
 from data.layout import Layout, describe_sample
 from data.preprocessing import Preprocessing, place
@@ -21,8 +21,50 @@ from data.sampler import SampleKey, TrainingSampler
 from data.worker_monitor import POLL_S, CurrentSamples, WorkerMonitor, worker_context
 from utils import signals
 
+logger = logging.getLogger("pairgan")  # the logger of the run
+
 # Loader processes return errors as values: raised there, they would arrive wrapped in a traceback.
 Loaded = Sample | DataError
+
+
+@dataclass(frozen=True)
+class BadSample:
+    """The index of a sample that cannot be used, and the reason."""
+
+    index: int
+    reason: str
+
+
+def max_bad_samples(n_samples: int) -> int:
+    """Return how many different samples may be skipped: 1 %, or 10 where that is more."""
+    return max(10, n_samples // 100)
+
+
+class BadSamples:
+    """The samples that a run has skipped so far."""
+
+    def __init__(self, n_samples: int) -> None:
+        self._n_samples = n_samples
+        self._known: set[int] = set()
+
+    def add(self, samples: Iterable[BadSample]) -> None:
+        """Add samples, with a warning for each that is new.
+
+        Raises:
+            DataError: there are more than `max_bad_samples`.
+        """
+        most = max_bad_samples(self._n_samples)
+        for sample in samples:
+            if sample.index in self._known:
+                continue
+            self._known.add(sample.index)
+            if len(self._known) > most:
+                raise DataError(
+                    f"more than {most} of {self._n_samples} samples cannot be used, too many for "
+                    f"data.on_bad_sample=skip; the last one: {sample.reason}. List all with python -m tools.check_data."
+                )
+            count = f"{len(self._known)} of at most {most}"
+            logger.warning("skipped a bad sample, replaced by another one (%s): %s", count, sample.reason)
 
 
 @dataclass(frozen=True)

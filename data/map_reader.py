@@ -1,28 +1,24 @@
-"""Reading the maps of one sample, each from a file of its own."""
+"""Reading the maps of one sample, each from a file of its own; images of several source folders are stacked."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from data.batch import DataError, LoadingError, Sample
-from data.color_coded import classes_of_colors
-from data.connected_parts import connected_parts
+from data.class_ids import checked_classes, classes_of_colors, connected_parts
 from data.files.image_files import read_ids, read_rgb
-from data.files.stored_images import StoredForm, read_stored, read_weights
-from data.layout import Origin
-from data.stacked_sources import is_further, read_part, stacked
+from data.files.stored_images import StoredForm, check_depth, checked_values, read_pixels, read_stored, read_weights
+from data.layout import Layout, Origin
 from data.store import Blob, File
 from utils.label_colors import LabelColors
-from utils.limits import TARGET_SCALES
+from utils.limits import MAX_CHANNELS, TARGET_SCALES
+from utils.text import counted
 
 _FEW_PIXELS = 2  # by which sizes differ where a program has rounded them
-GREY_LEVELS = (
-    "these look like grey levels, as of black and white masks: name them as colours in a file for data.label_colors, "
-    "with lines such as background: [0, 0, 0] and object: [255, 255, 255]"
-)
 
 
 @dataclass(frozen=True)
@@ -55,23 +51,24 @@ class MapReader:
             DataError: lists the problems of all files.
         """
         problems, maps = list[str](), dict[str, Tensor]()
-        further = [kind for kind in files if is_further(kind)]
+        later = [kind for kind in files if is_later_source(kind)]
         for kind, file in files.items():
             with _collected(problems):
-                maps[kind] = self._read(kind, file, is_stacked=bool(further))
-        if "source" in maps:  # features may have any size: those of 512p serve 1024p too
-            checks = dict.fromkeys(("instances", *further), _size_problems) | {"target": self._target_problems}
-            for kind, check in checks.items():
-                if kind in maps:
-                    problems += check(maps["source"], files["source"], maps[kind], files[kind])
-        if "weights" in maps and "target" in maps:
-            problems += _size_problems(maps["target"], files["target"], maps["weights"], files["weights"])
+                maps[kind] = self._read(kind, file, is_stacked=bool(later))
+        # features may have any size: those of 512p serve 1024p too
+        others = dict.fromkeys(("instances", *later, "target"), "source") | {"weights": "target"}
+        for kind, other in others.items():
+            if kind in maps and other in maps:
+                find_problem = self._target_problem if kind == "target" else _size_problem
+                problems += find_problem(maps[other], files[other], maps[kind], files[kind])
         if self.n_classes and "source" in maps:
             with _collected(problems):
-                maps["source"] = self._classes(maps["source"], str(files["source"]))
-        if further and not problems:
+                maps["source"] = self._classes(maps["source"], files["source"])
+        if later and not problems:
+            kinds, of_stack = (later, "source_images") if self.n_classes else (["source", *later], "source")
+            images, of_images = [maps[kind] for kind in kinds], [files[kind] for kind in kinds]
             with _collected(problems):
-                self._stack(maps, files, further)
+                maps[of_stack] = stacked(images, of_images, self.forms[of_stack])
         if problems:
             raise DataError(*problems)
         if self.divided_classes is not None:
@@ -79,14 +76,8 @@ class MapReader:
         partners = (maps.get(kind) for kind in ("instances", "target", "features", "weights", "source_images"))
         return Sample(name, maps["source"], *partners)
 
-    def _stack(self, maps: dict[str, Tensor], files: Mapping[str, File], further: Sequence[str]) -> None:
-        """Put the images of the source folders together, behind label maps as a map of their own."""
-        kinds = further if self.n_classes else ["source", *further]
-        of_stack = "source_images" if self.n_classes else "source"
-        maps[of_stack] = stacked([maps[kind] for kind in kinds], [files[kind] for kind in kinds], self.forms[of_stack])
-
     def _read(self, kind: str, file: File, *, is_stacked: bool) -> Tensor:
-        if is_stacked and (is_further(kind) or (kind == "source" and not self.n_classes)):
+        if is_stacked and (is_later_source(kind) or (kind == "source" and not self.n_classes)):
             return read_part(file, self.forms["source_images" if self.n_classes else "source"])
         if kind == "instances" or (kind == "source" and self.n_classes > 0 and not self.colors):
             return read_ids(file)
@@ -94,15 +85,15 @@ class MapReader:
             return read_weights(file)
         return read_stored(file, self.forms[kind]) if kind in self.forms else read_rgb(file)
 
-    def _target_problems(self, source: Tensor, source_file: File, target: Tensor, target_file: File) -> list[str]:
-        """Return no problem where a target's sides are `target_scale` times those of its source, otherwise one."""
+    def _target_problem(self, source: Tensor, source_file: File, target: Tensor, target_file: File) -> list[str]:
+        """Return the problem where a target's sides are not `target_scale` times those of its source, or none."""
         of_sides = {own / side for side, own in zip(source.shape[-2:], target.shape[-2:], strict=True)}
         if of_sides == {self.target_scale}:
             return []
         suiting = of_sides.pop() if len(of_sides) == 1 else None
         other = f", or train with generator.scale={suiting:g}" if suiting in TARGET_SCALES else ""
         if self.target_scale == 1:
-            return [problem + other for problem in _size_problems(source, source_file, target, target_file)]
+            return [problem + other for problem in _size_problem(source, source_file, target, target_file)]
         sizes = [f"{image.shape[-1]}x{image.shape[-2]}" for image in (source, target)]
         expected = [side * self.target_scale for side in reversed(source.shape[-2:])]
         wanted = "x".join(f"{side:g}" for side in expected)
@@ -129,52 +120,83 @@ class MapReader:
         rule += "" if self.divided_classes is None else f" {sorted(self.divided_classes)}"
         return Origin(rule, list(files.values()), list(files))
 
-    def _classes(self, stored: Tensor, name: str) -> Tensor:
+    def _classes(self, stored: Tensor, file: File) -> Tensor:
         """Return the classes of a label map as it is stored; raise DataError if a pixel has none."""
         if self.colors:
-            return classes_of_colors(stored, self.colors, name)
-        return checked_classes(stored, name, n_classes=self.n_classes, ignore_id=self.ignore_id)
+            return classes_of_colors(stored, self.colors, str(file))
+        return checked_classes(stored, str(file), n_classes=self.n_classes, ignore_id=self.ignore_id)
 
 
 RGB_IMAGES = MapReader()
 
 
-def checked_classes(ids: Tensor, name: str, *, n_classes: int, ignore_id: int | None) -> Tensor:
-    """Return class ids in the form of `Sample.source`, from a (1, H, W) int32 map.
+def later_sources(n_folders: int) -> list[str]:
+    """Return the names of the maps in the source folders after the first: source_2, source_3 and so on."""
+    return [f"source_{number}" for number in range(2, n_folders + 1)]
 
-    name: of the map, for messages.
+
+def is_later_source(kind: str) -> bool:
+    """Return whether a map is that of a source folder after the first."""
+    return kind.removeprefix("source_").isdecimal()
+
+
+def stack_files(layout: Layout, index: int) -> list[Blob]:
+    """Return the files of the images that are stacked in sample `index`, without a label map; empty without a stack."""
+    origin = layout.origin(index)
+    files = dict(zip(origin.kinds, origin.files, strict=False))
+    kinds = [kind for kind in files if is_later_source(kind) or (kind == "source" and not layout.n_classes)]
+    return [files[kind] for kind in kinds] if any(map(is_later_source, kinds)) else []
+
+
+def read_part(file: File, form: StoredForm) -> Tensor:
+    """Read one of the images of a stack, (C, H, W) with the channels and the type of the file.
+
+    form: of the stack.
 
     Raises:
-        DataError: a pixel is neither a class nor ignored.
+        DataError: as `read_stored`, but for the number of channels.
     """
-    dtype = torch.uint8 if n_classes <= 255 else torch.int32
-    lowest, highest = (int(bound) for bound in ids.aminmax())
-    is_within = lowest >= 0 and highest < n_classes
-    if is_within and (ignore_id is None or not lowest <= ignore_id <= highest):
-        return ids.to(dtype)  # true of most maps, and cheaper than comparing pixel by pixel
-    is_ignored = ids == ignore_id if ignore_id is not None else torch.zeros_like(ids, dtype=torch.bool)
-    is_wrong = ((ids < 0) | (ids >= n_classes)) & ~is_ignored
-    if is_wrong.any():
-        _, row, column = (int(i) for i in is_wrong.nonzero()[0])
-        wrong = int(ids[0, row, column])
-        raise DataError(
-            f"{name}: pixel (row {row}, column {column}) holds id {wrong}, allowed are 0 to {n_classes - 1}"
-            f"{'' if ignore_id is None else f' and {ignore_id}'}: {_remedy(ids, wrong)}"
-        )
-    return ids.masked_fill(is_ignored, n_classes).to(dtype)
+    return checked_values(read_pixels(file, 0), file, form)
 
 
-def _remedy(ids: Tensor, wrong: int) -> str:
-    """Return what to do about an id that is no class."""
-    if wrong < 0:
-        return "ids are not negative; replace it in the files, by 255 for instance, and set data.ignore_id=255"
-    if bool(torch.isin(ids, torch.tensor([0, 255])).all()):
-        return f"{GREY_LEVELS}, or set data.ignore_id=255 if white pixels have no class"
-    return f"raise data.n_classes, or set data.ignore_id={wrong} to leave such pixels out"
+def stacked(images: Sequence[Tensor], files: Sequence[File], form: StoredForm) -> Tensor:
+    """Return images of one size as one, (C, H, W) in a type that holds the values of all exactly.
+
+    form: of the stack.
+
+    Raises:
+        DataError: as `fitting` and `check_depth`.
+    """
+    images = fitting(images, files, form)
+    for number, (image, file) in enumerate(zip(images, files, strict=True)):
+        check_depth(image, file, form, first_channel=sum(map(len, images[:number])))
+    stack = torch.from_numpy(np.concatenate([image.numpy() for image in images]))
+    return stack.float() if stack.dtype == torch.int32 else stack  # of uint16 and int16; samples hold no int32 images
 
 
-def _size_problems(first: Tensor, first_file: File, second: Tensor, second_file: File) -> list[str]:
-    """Return no problem where two maps have the same height and width, otherwise one that names both files."""
+def fitting(images: Sequence[Tensor], files: Sequence[File], form: StoredForm) -> Sequence[Tensor]:
+    """Return images that have the channels of a stack together; transparency is dropped where they fit without it.
+
+    form: of the stack.
+
+    Raises:
+        DataError: the images have other channels together.
+    """
+    if sum(map(len, images)) > form.n_channels:
+        opaque = [read_pixels(file, len(image) - 1) for image, file in zip(images, files, strict=True)]
+        images = opaque if sum(map(len, opaque)) == form.n_channels else images
+    n_channels = sum(map(len, images))
+    if n_channels != form.n_channels:
+        remedy = f"set {form.setting}={n_channels}, or store the files of each folder alike"
+        remedy = remedy if n_channels <= MAX_CHANNELS else f"up to {MAX_CHANNELS} are read"
+        remedy = remedy if form.highest is None else "give images like those of the training"
+        each = [f"{file} has {counted(len(image), 'channel')}" for image, file in zip(images, files, strict=True)]
+        raise DataError(f"{', '.join(each)}: together {n_channels}, {form.setting} is {form.n_channels}: {remedy}")
+    return images
+
+
+def _size_problem(first: Tensor, first_file: File, second: Tensor, second_file: File) -> list[str]:
+    """Return the problem where two maps differ in height or width, with both files; none where they do not."""
     if first.shape[-2:] == second.shape[-2:]:
         return []
     sizes = [f"{tensor.shape[-1]}x{tensor.shape[-2]}" for tensor in (first, second)]

@@ -1,58 +1,33 @@
 """Layout `paired_folders`: sources, targets and instance maps in a folder each, as pix2pixHD stores them."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path, PurePath
-from typing import ClassVar, Self
+from typing import Self
 
 from data.batch import DataError, Sample
 from data.files.image_files import find_images
 from data.folder_store import local_folder
-from data.layout import ClassTable, Origin, PairingError
-from data.map_reader import RGB_IMAGES, MapReader
-from data.stacked_sources import further_kinds
+from data.layout import Origin, PairingError, RegisteredLayout
+from data.map_reader import RGB_IMAGES, MapReader, later_sources
 from data.store import Blob, Folder
 
 FEATURE_FOLDER = "{split}_feat"  # of precomputed instance features
 
 _Index = dict[str, Blob]  # files by name
-_NO_INSTANCES = (
-    "; to make them from label maps: data.instances=connected; to train without: data.instance_edges=false, with "
-    "features also features.regions=labels"
-)
-_NO_WEIGHTS = "; to do without weights: data.weight_folder=null"
+_IF_MISSING = {  # the remedies where a folder is missing, by kind of map
+    "instances": "; to make them from label maps: data.instances=connected; to train without: "
+    "data.instance_edges=false, with features also features.regions=labels",
+    "weights": "; to do without weights: data.weight_folder=null",
+}
 
 
-@dataclass(frozen=True)
-class _Files:
-    name: str
-    source: Blob
-    target: Blob | None
-    instances: Blob | None
-    features: Blob | None
-    weights: Blob | None
-    further: tuple[Blob, ...] = field(kw_only=True)
-
-    def maps(self) -> dict[str, Blob]:
-        """Return the files of the sample by kind of map."""
-        maps = {
-            "source": self.source,
-            **dict(zip(further_kinds(1 + len(self.further)), self.further, strict=True)),
-            "target": self.target,
-            "instances": self.instances,
-            "features": self.features,
-            "weights": self.weights,
-        }
-        return {kind: file for kind, file in maps.items() if file}
-
-
-class PairedFolders:
+class PairedFolders(RegisteredLayout):
     """Samples whose maps lie in separate folders of a store under the same name. Paths are folders of this machine.
 
     source_folder: label maps or images, as `reader` reads them; a sample has the name of its source.
-    further_folders: images that are stacked behind those of source_folder, in this order.
+    later_source_folders: images that are stacked behind those of source_folder, in this order.
     target_folder: images; None where none exist.
     instance_folder: instance maps; None where they are not needed.
     feature_folder: maps of precomputed instance features, stored as RGB images; None where they are not needed.
@@ -66,8 +41,6 @@ class PairedFolders:
         PairingError: a folder is missing or empty, two of its files have the same name, or one has no partner.
     """
 
-    own_classes: ClassVar[ClassTable | None] = None
-
     def __init__(
         self,
         *,
@@ -76,20 +49,29 @@ class PairedFolders:
         instance_folder: Folder | Path | None = None,
         feature_folder: Folder | Path | None = None,
         weight_folder: Folder | Path | None = None,
-        further_folders: Sequence[Folder | Path] = (),
+        later_source_folders: Sequence[Folder | Path] = (),
         reader: MapReader = RGB_IMAGES,
     ) -> None:
         self.n_classes = reader.n_classes
         self._reader = reader
-        source, *further = (local_folder(folder) for folder in (source_folder, *further_folders))
-        others = (target_folder, instance_folder, feature_folder, weight_folder)
-        partners = [local_folder(folder) if folder else None for folder in others]
+        partners = {
+            "target": target_folder,
+            "instances": instance_folder,
+            "features": feature_folder,
+            "weights": weight_folder,
+        }
+        names = later_sources(1 + len(later_source_folders))
+        later = dict(zip(names, later_source_folders, strict=True))
+        named = {"source": source_folder, **partners, **later}
+        folders = {kind: local_folder(folder) for kind, folder in named.items() if folder}
         problems: list[str] = []
-        self._files = _match(problems, source, *partners, further_folders=further)
-        self._store = source.store
-        self.names = [files.name for files in self._files]
-        self.folders = [folder for folder in (source, *partners, *further) if folder]
-        self.files = [file for files in self._files for file in files.maps().values()]
+        samples = _match(folders, problems)
+        order = [kind for kind in ("source", *later, *partners) if kind in folders]  # of the rule in `origin`
+        self._files = [{kind: files[kind] for kind in order} for files in samples.values()]
+        self._store = folders["source"].store
+        self.names = list(samples)
+        self.folders = list(folders.values())
+        self.files = [file for files in self._files for file in files.values()]
         if problems:
             raise PairingError(*problems, rest=self)
 
@@ -122,7 +104,7 @@ class PairedFolders:
         has_weights = weights is not None and root.store.has(weights) and _has_own_folder(split, weight_folder)
         return cls(
             source_folder=source,
-            further_folders=[_of_split(root, pattern, split) for pattern in others if pattern],
+            later_source_folders=[_of_split(root, pattern, split) for pattern in others if pattern],
             target_folder=target if needs_targets or root.store.has(target) else None,
             instance_folder=_of_split(root, instance_folder, split) if reads_instances else None,
             feature_folder=_of_split(root, FEATURE_FOLDER, split) if needs_features else None,
@@ -147,22 +129,15 @@ class PairedFolders:
             return False
         return root.store.has(_source_and_target(root, split, first, target_folder, direction, n_classes)[0])
 
-    def __len__(self) -> int:
-        return len(self._files)
-
     def origin(self, index: int) -> Origin:
-        """Return what the content of sample `index` depends on."""
-        return self._reader.origin(self._files[index].maps())
+        """See Layout."""
+        return self._reader.origin(self._files[index])
 
     def read(self, index: int) -> Sample:
-        """Read the maps of sample `index` at full size.
-
-        Raises:
-            DataError: lists the problems of all its files.
-        """
-        files = self._files[index].maps()
+        """See Layout."""
+        files = self._files[index]
         fetched = self._store.fetched(list(files.values()))
-        return self._reader.read(self._files[index].name, dict(zip(files, fetched, strict=True)))
+        return self._reader.read(self.names[index], dict(zip(files, fetched, strict=True)))
 
 
 def _patterns(source_folder: str | Sequence[str] | None) -> Sequence[str | None]:
@@ -190,46 +165,36 @@ def _of_split(root: Folder, pattern: str, split: str) -> Folder:
     return root / pattern.replace("{split}", split)
 
 
-def _match(
-    problems: list[str],
-    source_folder: Folder,
-    *partner_folders: Folder | None,
-    further_folders: Sequence[Folder],
-) -> list[_Files]:
-    """Return the files of each complete sample, sorted by name; add each file without a partner to `problems`."""
-    _, instance_folder, _, weight_folder = partner_folders
-    if_missing = {instance_folder: _NO_INSTANCES, weight_folder: _NO_WEIGHTS}
-    folders = [folder for folder in (source_folder, *partner_folders, *further_folders) if folder is not None]
-    indices = [find_images(folder, problems, if_missing.get(folder, "")) for folder in folders]
-    if not all(indices):
-        return []  # find_images has named the folder; that all other files lack partners would only hide it
-    shortened = [_without_common_ending(index) for index in indices]
+def _match(folders: Mapping[str, Folder], problems: list[str]) -> dict[str, dict[str, Blob]]:
+    """Return the files of each complete sample by kind of map; add those without a partner to `problems`.
+
+    folders: by kind of map, that of the sources first.
+    """
+    indices = {kind: find_images(folder, problems, _IF_MISSING.get(kind, "")) for kind, folder in folders.items()}
+    if not all(indices.values()):
+        return {}  # find_images has named the folder; that all other files lack partners would only hide it
+    shortened = {kind: _without_common_ending(index) for kind, index in indices.items()}
     matching = min(indices, shortened, key=_count_unmatched)
-    names = {file: name for name, file in indices[0].items()}
-    by_folder = dict(zip(folders, matching, strict=True))
-    in_lower_case = {folder: {key.lower(): file for key, file in index.items()} for folder, index in by_folder.items()}
-    for index in by_folder.values():
+    in_lower_case = {kind: {key.lower(): file for key, file in index.items()} for kind, index in matching.items()}
+    for index in matching.values():
         for key, file in sorted(index.items(), key=itemgetter(0)):
-            lacking = [other for other in folders if key not in by_folder[other]]
-            near = (in_lower_case[other].get(key.lower()) for other in lacking)
+            lacking = [kind for kind, other in matching.items() if key not in other]
+            near = (in_lower_case[kind].get(key.lower()) for kind in lacking)
             similar = [PurePath(there.name).name for there in near if there]
             if lacking:
                 hint = f"; {similar[0]} there differs in upper and lower case: rename one" if similar else ""
-                problems.append(f"{file}: without a partner of the same name in {', '.join(map(str, lacking))}{hint}")
-    return [
-        _Files(
-            names[source],
-            source,
-            *(by_folder[folder][key] if folder else None for folder in partner_folders),
-            further=tuple(by_folder[folder][key] for folder in further_folders),
-        )
-        for key, source in sorted(matching[0].items(), key=itemgetter(0))
-        if all(key in index for index in matching)
-    ]
+                where = ", ".join(str(folders[kind]) for kind in lacking)
+                problems.append(f"{file}: without a partner of the same name in {where}{hint}")
+    names = {file: name for name, file in indices["source"].items()}
+    return {
+        names[source]: {kind: index[key] for kind, index in matching.items()}
+        for key, source in sorted(matching["source"].items(), key=itemgetter(0))
+        if all(key in index for index in matching.values())
+    }
 
 
-def _count_unmatched(indices: Sequence[_Index]) -> int:
-    return sum(not all(name in other for other in indices) for index in indices for name in index)
+def _count_unmatched(indices: Mapping[str, _Index]) -> int:
+    return sum(not all(name in other for other in indices.values()) for index in indices.values() for name in index)
 
 
 def _without_common_ending(index: _Index) -> _Index:

@@ -9,11 +9,12 @@ from typing import Literal, Self
 import numpy as np
 import torch
 from torch import Tensor
+from torchvision.transforms.v2 import InterpolationMode
+from torchvision.transforms.v2 import functional as F
 
 from data.batch import DataError, Sample
 from data.files.size_guard import DECODED_BYTES, is_too_large
 from data.pair_augmentation import NO_AUGMENTATION, NO_CHANGE, PairAugmentation, PairChange
-from data.resizing import resize_image, resize_weights
 from data.warp import read_ids, read_image, read_weights
 
 Mode = Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop", "none"]
@@ -241,3 +242,27 @@ def place(sample: Sample, placements: Placements, source_is_ids: bool) -> Sample
         weights=None if sample.weights is None else target.weights(sample.weights),
         source_images=None if sample.source_images is None else source.image(sample.source_images),
     )
+
+
+def resize_image(image: Tensor, height: int, width: int) -> Tensor:
+    """Resize a (C, H, W) image; antialiased bicubic, as Pillow's BICUBIC, which the originals use.
+
+    Bicubic interpolation overshoots at edges: 8-bit images are clamped to their type, others to the image's own range,
+    so that no depth becomes negative.
+    """
+    if image.dtype == torch.uint8:
+        return _bicubic(image, height, width)
+    values = image.float()
+    lowest, highest = values.aminmax()
+    resized = _bicubic(values, height, width).clamp_(lowest, highest)
+    return resized if image.is_floating_point() else resized.round_().to(image.dtype)
+
+
+def resize_weights(weights: Tensor, height: int, width: int) -> Tensor:
+    """Resize a (1, H, W) map of weights; antialiased bilinear, which does not overshoot: weights stay above 0."""
+    resized = F.resize(weights.float(), [height, width], interpolation=InterpolationMode.BILINEAR, antialias=True)
+    return resized if weights.is_floating_point() else resized.round_().to(weights.dtype)
+
+
+def _bicubic(image: Tensor, height: int, width: int) -> Tensor:
+    return F.resize(image, [height, width], interpolation=InterpolationMode.BICUBIC, antialias=True)

@@ -1,16 +1,16 @@
 """Layout `side_by_side`: pairs in one image file, A on the left and B on the right, as pix2pix stores them."""
 
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Self
 
 from data.batch import DataError, Sample
 from data.files.image_files import find_images, read_rgb
 from data.folder_store import local_folder
-from data.layout import ClassTable, Origin, PairingError
+from data.layout import Origin, PairingError, RegisteredLayout
 from data.store import Folder
 
 
-class SideBySide:
+class SideBySide(RegisteredLayout):
     """RGB pairs from the two halves of each image of a folder.
 
     folder: of a store; a path is that of this machine.
@@ -20,10 +20,7 @@ class SideBySide:
         PairingError: the folder is missing or empty, or two files have the same name.
     """
 
-    own_classes: ClassVar[ClassTable | None] = None
-
     def __init__(self, *, folder: Folder | Path, a_to_b: bool) -> None:
-        self.n_classes = 0
         self._a_to_b = a_to_b
         problems: list[str] = []
         self.folders = [local_folder(folder)]
@@ -43,11 +40,8 @@ class SideBySide:
         """Return whether the data set has the folder of a split. See RegisteredLayout."""
         return root.store.has(root / split)
 
-    def __len__(self) -> int:
-        return len(self.names)
-
     def origin(self, index: int) -> Origin:
-        """Return what the content of sample `index` depends on."""
+        """See Layout."""
         return Origin(f"halves {self._a_to_b}", [self._images[self.names[index]]])
 
     def read(self, index: int) -> Sample:

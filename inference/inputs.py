@@ -16,9 +16,8 @@ from data.conditioning import Conditioning
 from data.files.image_files import find_image_paths, find_images
 from data.folder_store import LocalFile, local_folder
 from data.layout import Layout, Origin, PairingError
-from data.map_reader import MapReader
+from data.map_reader import MapReader, later_sources
 from data.paired_folders import PairedFolders
-from data.stacked_sources import further_kinds
 from data.store import Blob
 from inference.joined_pictures import without_joined_pictures
 from inference.load import LoadedGenerator
@@ -106,7 +105,7 @@ def _named_input(request: InputOptions, config: Config, conditioning: Conditioni
     if _is_folder(first) and (is_stacked or not others):
         return PairedFolders(
             source_folder=first,
-            further_folders=others,
+            later_source_folders=others,
             target_folder=request.targets,
             instance_folder=instances,
             feature_folder=features,
@@ -149,7 +148,7 @@ def _check_features_can_be_encoded(loaded: LoadedGenerator, layout: Layout) -> N
         )
 
 
-class ListedImages:
+class ListedImages(Layout):
     """Samples of the files and folders that the user lists, named by their paths from the folder that contains all.
 
     Partners are in one folder per map, under the same name with any suffix.
@@ -175,7 +174,7 @@ class ListedImages:
         problems: list[str] = []
         partners = {"instances": instance_folder, "target": target_folder, "features": feature_folder}
         self._maps = {"source": _listed(paths, problems)}
-        for kind, path in zip(further_kinds(1 + len(further_files)), further_files, strict=True):
+        for kind, path in zip(later_sources(1 + len(further_files)), further_files, strict=True):
             self._maps[kind] = dict.fromkeys(self._maps["source"], LocalFile.of(path))
         self._maps |= {kind: find_images(folder, problems) for kind, folder in partners.items() if folder}
         self.names = sorted(self._maps["source"])
@@ -190,9 +189,6 @@ class ListedImages:
         if problems:
             raise PairingError(*problems)
         self.files = [files[name] for name in self.names for files in self._maps.values()]
-
-    def __len__(self) -> int:
-        return len(self.names)
 
     def origin(self, index: int) -> Origin:
         """See Layout."""

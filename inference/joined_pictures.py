@@ -21,7 +21,7 @@ Side = Literal["A", "B"]
 TOLERANCE = 0.1  # of the aspect ratio: 16:9 is not twice 1:1
 
 
-class JoinedPictures:
+class JoinedPictures(Layout):
     """A layout whose sources are joined pictures: one half of each is the source, the other one the target.
 
     side: the half that is the source: A is the left one.
@@ -34,9 +34,6 @@ class JoinedPictures:
         self.files = layout.files
         self._layout = layout
         self.side = side
-
-    def __len__(self) -> int:
-        return len(self._layout)
 
     def origin(self, index: int) -> Origin:
         """See Layout."""

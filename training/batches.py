@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from configs import build, sample_cache
-from data.batch import Batch
-from data.device_transfer import DeviceTransfer
+from data.batch import Batch, DeviceTransfer
 from data.loader import training_batches
 from data.sampler import TrainingSampler
 from data.worker_monitor import StoppedWaiting

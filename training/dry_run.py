@@ -12,11 +12,10 @@ from torch import Tensor
 from configs import build
 from configs.downloads import downloads, without_downloads
 from configs.schema import Config
-from data.bad_samples import BadSamples
 from data.batch import Batch, Sample
 from data.checks.observation import channels_of_images, dropped_transparency
 from data.layout import Layout
-from data.loader import Replacement
+from data.loader import BadSamples, Replacement
 from data.sampler import SampleKey
 from training.disk_space import describe_shortage, size
 from training.methods.method import Method

@@ -121,7 +121,7 @@ def open_loop(training: Training, stop: GracefulStop) -> Iterator[TrainingLoop]:
         training.total_steps,
         training.method.diagnostics,
         classes,
-        can_draw=build.build_conditioning(config).further_channels == 0,
+        can_draw=build.build_conditioning(config).source_image_channels == 0,
     )
     for statistics in training.run_state.average_statistics:
         statistics.read()

@@ -7,9 +7,8 @@ from configs.load import config_from_dict
 from configs.schema import Config
 from configs.splits import HELD_BACK, TRAIN, divided, validation_split
 from configs.undecided_settings import undecided_sides, with_measured_ranges
-from data.groups import groups_of
+from data.held_back import groups_of, smallest_share
 from data.layout import Layout
-from data.subset import smallest_share
 from utils.checkpoint_folder import LoadedCheckpoint
 from utils.distributed import World
 from utils.errors import ConfigError

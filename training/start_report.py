@@ -12,10 +12,9 @@ from configs.unused_settings import unused_settings
 from data.batch import DataError, Sample
 from data.checks.palettes import label_maps, palette_problems
 from data.files.image_files import count_other_files
-from data.groups import groups_of, shared_beginnings, suggested_setting
+from data.held_back import groups_of, shared_beginnings, smallest_share, suggested_setting
 from data.layout import Layout
 from data.sampler import SampleKey
-from data.subset import smallest_share
 from training.disk_space import size
 from training.run_data import Splits
 from training.setup import Training

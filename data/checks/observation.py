@@ -15,7 +15,7 @@ from data.files.image_files import has_transparent_pixels, read_bits
 from data.files.stored_images import read_pixels
 from data.files.tiff_file import TIFF_SUFFIXES, tagged_no_data
 from data.layout import Layout
-from data.stacked_sources import is_further, stack_files
+from data.map_reader import is_later_source, stack_files
 from data.store import Blob, File
 
 MEASURED_SHIFTS = 32  # samples of a split, spread over it
@@ -72,8 +72,8 @@ def observe(layout: Layout, index: int, sample: Sample) -> Observation:
     is_plain["weights"] = True  # one mask often serves all splits
     origin = layout.origin(index)
     files = dict(zip(origin.kinds or ["pair"], origin.files, strict=bool(origin.kinds)))
-    is_stacked = any(map(is_further, files))
-    of_images = {*images, "pair", *filter(is_further, files)}
+    is_stacked = any(map(is_later_source, files))
+    of_images = {*images, "pair", *filter(is_later_source, files)}
     bits = {kind: read_bits(file) for kind, file in files.items() if kind in of_images}
     missing = {kind: no_data(image, files.get(kind)) for kind, image in images.items()}
     shift = stack_shift = None

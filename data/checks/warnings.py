@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median_low
 
 from data.checks.observation import Observation
-from data.stacked_sources import is_further
+from data.map_reader import is_later_source
 from data.store import Blob
 from utils.text import counted, listed
 
@@ -111,7 +111,7 @@ def _bit_warnings(observations: Sequence[Observation]) -> Iterator[str]:
             bits = " or ".join(str(number) for number, _ in rare)
             share = _share(others, observations)
             yield f"{_plural(kind)} have {usual[kind]} bits, those of {share} {bits}: {listed(others)}"
-    if len(set(usual.values())) > 1 and 8 in usual.values() and not any(map(is_further, usual)):
+    if len(set(usual.values())) > 1 and 8 in usual.values() and not any(map(is_later_source, usual)):
         yield f"sources have {usual['source']} bits, targets {usual['target']}; check that neither is a preview"
 
 
@@ -164,7 +164,7 @@ def _place(x: int, y: int) -> str:
 
 
 def _plural(kind: str) -> str:
-    if is_further(kind):
+    if is_later_source(kind):
         return f"files of source folder {kind.rpartition('_')[2]}"
     return "source images" if kind == "source_images" else f"{kind}s"
 

@@ -8,14 +8,13 @@ import torch
 from data.batch import DataError, Sample
 from data.facades.house_front import CLASS_COLORS, draw_house_front
 from data.facades.painting import paint
-from data.layout import ClassTable, Origin
-from data.resizing import resize_image
-from data.store import Blob, Folder
+from data.layout import ClassTable, Origin, RegisteredLayout
+from data.preprocessing import resize_image
 
 SPLITS = ("train", "val", "test")
 
 
-class SyntheticFacades:
+class SyntheticFacades(RegisteredLayout):
     """Label maps and photos of house fronts, each a function of (seed, split, index) and the size alone.
 
     split: one of SPLITS; the splits have no sample in common.
@@ -26,6 +25,7 @@ class SyntheticFacades:
         of pixels.
     """
 
+    n_classes = len(CLASS_COLORS)
     own_classes: ClassVar[ClassTable | None] = ClassTable(
         tuple(CLASS_COLORS), torch.tensor([*CLASS_COLORS.values()], dtype=torch.uint8)
     )
@@ -36,8 +36,6 @@ class SyntheticFacades:
         self._scale = target_scale
         self._seed = (seed, SPLITS.index(split))
         self._size = (height, width)
-        self.folders: tuple[Folder, ...] = ()
-        self.files: tuple[Blob, ...] = ()
         self.names = tuple(f"facade_{index:05d}" for index in range(n_samples))
 
     @classmethod
@@ -71,16 +69,8 @@ class SyntheticFacades:
         """Return whether `split` is one of SPLITS."""
         return split in SPLITS
 
-    @property
-    def n_classes(self) -> int:
-        """Number of classes; ids are 0 .. n_classes - 1."""
-        return len(CLASS_COLORS)
-
-    def __len__(self) -> int:
-        return len(self.names)
-
     def origin(self, index: int) -> Origin:
-        """Return what the content of sample `index` depends on."""
+        """See Layout."""
         scale = "" if self._scale == 1 else f" {self._scale:g}"
         return Origin(f"synthetic_facades v2 {self._seed} {self._size} {index}{scale}")
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from data.bad_samples import max_bad_samples
 from data.batch import Batch, DataError, LoadingError
-from data.loader import Replacement, TrainingDataset, training_batches
+from data.loader import Replacement, TrainingDataset, max_bad_samples, training_batches
 from data.preprocessing import Preprocessing
 from data.sampler import SampleKey, TrainingSampler
 from data.side_by_side import SideBySide

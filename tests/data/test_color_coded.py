@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from data.batch import DataError
-from data.color_coded import classes_of_colors
+from data.class_ids import classes_of_colors
 from data.folder_store import LocalFile
 from data.map_reader import MapReader
 from utils.label_colors import LabelColors

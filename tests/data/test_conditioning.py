@@ -48,7 +48,7 @@ def test_images_come_between_labels_and_edges() -> None:
     images = torch.tensor([[[[0, 1000]]]], dtype=torch.uint16)
     batch = Batch(("x",), labels, labels.int(), None, source_images=images)
     heights = ValueRange.of([0.0, 1000.0])
-    conditioning = Conditioning(n_classes=2, instance_edges=True, source_range=heights, further_channels=1)
+    conditioning = Conditioning(n_classes=2, instance_edges=True, source_range=heights, source_image_channels=1)
     assert conditioning(batch).tolist() == [[[[1, 0]], [[0, 1]], [[-1, 1]], [[1, 1]]]]
     assert conditioning.channels == 4
     assert not conditioning.is_8_bit

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from data.class_ids import connected_parts
 from data.conditioning import instance_edges
-from data.connected_parts import connected_parts
 
 
 def parts_by_search(ids: np.ndarray) -> np.ndarray:

@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from data.batch import Batch
-from data.device_transfer import DeviceTransfer
+from data.batch import Batch, DeviceTransfer
 
 
 @pytest.mark.gpu

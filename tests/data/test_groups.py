@@ -4,7 +4,7 @@ import shlex
 import pytest
 import yaml
 
-from data.groups import groups_of, shared_beginnings, shared_groups, suggested_setting
+from data.held_back import groups_of, shared_beginnings, shared_groups, suggested_setting
 from utils.errors import ConfigError
 
 SLICES = ["p001_slice03", "p001_slice09", "p002_slice03"]

@@ -36,14 +36,10 @@ def facades(n_samples: int = 5) -> SyntheticFacades:
     return SyntheticFacades(split="train", seed=0, n_samples=n_samples, height=64, width=96)
 
 
-class Pairs:
+class Pairs(Layout):
     """Photos of the facades as sources and as targets."""
 
-    n_classes = 0
-    names, folders, files = [f"p{number}" for number in range(5)], (), ()
-
-    def __len__(self) -> int:
-        return 5
+    names = tuple(f"p{number}" for number in range(5))
 
     def origin(self, index: int) -> Origin:
         return Origin(f"photo {index}")

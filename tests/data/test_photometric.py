@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torchvision.transforms.v2 import functional as F
 
-from data.photometric import Photometric
+from data.pair_augmentation import Photometric
 
 
 def picture(dtype: torch.dtype = torch.uint8, n_channels: int = 3) -> Tensor:

@@ -10,10 +10,9 @@ from data.checks.observation import Observation, observe
 from data.checks.warnings import split_warnings
 from data.files.stored_images import StoredForm
 from data.folder_store import LocalFile
-from data.map_reader import MapReader
+from data.map_reader import MapReader, is_later_source, later_sources, read_part, stacked
 from data.paired_folders import PairedFolders
 from data.preprocessing import Placement, Placements, place
-from data.stacked_sources import further_kinds, is_further, read_part, stacked
 from tests.conftest import save_image
 from tests.images import save_npy
 
@@ -77,10 +76,10 @@ def test_parts_of_a_stack_are_checked_as_other_images(tmp_path: Path) -> None:
         read_part(tmp_path / "b.png", form(2, is_8_bit=True))
 
 
-def test_kinds_of_further_folders_are_known() -> None:
-    assert further_kinds(3) == ["source_2", "source_3"]
-    assert all(map(is_further, further_kinds(12)))
-    assert not any(map(is_further, ("source", "source_images", "target", "instances", "features")))
+def test_kinds_of_later_source_folders_are_known() -> None:
+    assert later_sources(3) == ["source_2", "source_3"]
+    assert all(map(is_later_source, later_sources(12)))
+    assert not any(map(is_later_source, ("source", "source_images", "target", "instances", "features")))
 
 
 def write_folders(root: Path) -> None:
@@ -94,7 +93,7 @@ def write_folders(root: Path) -> None:
 def folders(root: Path, first: str, *, n_classes: int, forms: dict[str, StoredForm]) -> PairedFolders:
     return PairedFolders(
         source_folder=root / first,
-        further_folders=[root / "depth"],
+        later_source_folders=[root / "depth"],
         target_folder=root / "target",
         instance_folder=None,
         reader=MapReader(n_classes, forms=forms),
@@ -135,7 +134,6 @@ def test_images_are_interpolated_where_labels_are_not() -> None:
     assert batch.source_images is not None
     assert batch.source_images.shape == (2, 1, 1, 3)
     assert len(batch.maps) == 2
-    assert batch.clone().source_images is not batch.source_images
 
 
 @pytest.mark.parametrize(("first", "n_classes", "kind"), [("rgb", 0, "source"), ("label", 4, "source_images")])

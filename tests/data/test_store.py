@@ -100,7 +100,7 @@ def stacks(root: Path, damaged: Sequence[str] = ()) -> tuple[PairedFolders, Pair
 
     def of(folders: Mapping[str, Folder | Path], further: Sequence[Folder | Path]) -> PairedFolders:
         form = StoredForm(5, "data.source_channels", is_8_bit=False)
-        return PairedFolders(**folders, further_folders=further, reader=MapReader(forms={"source": form}))
+        return PairedFolders(**folders, later_source_folders=further, reader=MapReader(forms={"source": form}))
 
     folders = write_stack(root)
     for name in damaged:

@@ -4,9 +4,8 @@ import numpy as np
 import torch
 
 from data.fingerprint import fingerprint
-from data.groups import groups_of
+from data.held_back import Subset, groups_of, hold_back, smallest_share
 from data.side_by_side import SideBySide
-from data.subset import Subset, hold_back, smallest_share
 from tests.conftest import save_image
 
 

@@ -8,7 +8,7 @@ from data.batch import DataError
 from data.files.stored_images import StoredForm
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
-from data.resizing import resize_image
+from data.preprocessing import resize_image
 from data.value_range import ValueRange, percentile_ranges
 from tests.images import save_npy
 

@@ -8,13 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from data.batch import Batch, DataError, Sample
+from data.batch import Batch, DataError, Sample, weights_to_float
 from data.cache import CachedLayout, SampleCache
-from data.conditioning import Conditioning
+from data.conditioning import Conditioning, weights_of_classes
 from data.files.stored_images import read_weights
 from data.layout import PairingError
 from data.paired_folders import PairedFolders
-from data.pixel_weights import weights_of_classes, weights_to_float
 from data.preprocessing import Placement, Placements, Preprocessing, place
 from data.warp import Warp, affine_inverse
 from data.warp import read_weights as read_warped

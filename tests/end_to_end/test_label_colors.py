@@ -12,7 +12,7 @@ import pairgan
 from configs import build
 from configs.load import config_from_dict, load_config
 from data.batch import DataError
-from data.connected_parts import connected_parts
+from data.class_ids import connected_parts
 from data.files.image_files import read_rgb
 from inference.output_folder import gallery_image
 from tests.conftest import save_image, write_tiny_config

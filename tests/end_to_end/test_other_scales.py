@@ -18,7 +18,7 @@ from data.files.image_files import read_rgb
 from data.files.stored_images import StoredForm, read_stored
 from data.files.tiff_file import geo_tags
 from data.files.video_file import VideoFile
-from data.resizing import resize_image
+from data.preprocessing import resize_image
 from inference.output_folder import gallery_image
 from models.originals.format import OriginalWeightsError
 from tests.conftest import save_image, write_tiny_config

@@ -11,8 +11,8 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from configs.load import load_config
+from data.held_back import hold_back
 from data.sampler import SampleKey
-from data.subset import hold_back
 from tests.conftest import save_image
 from tests.runs import assert_equal, checkpoint, run, translate, without_config
 from training.setup import Training, build_training

@@ -6,8 +6,7 @@ from typing import cast
 import pytest
 import torch
 
-from data.batch import Batch, Sample
-from data.device_transfer import DeviceTransfer
+from data.batch import Batch, DeviceTransfer, Sample
 from data.worker_monitor import StoppedWaiting
 from tests.training.conftest import Build
 from training.batches import BatchReader, open_batches, sample_names

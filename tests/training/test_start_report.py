@@ -6,8 +6,8 @@ import numpy as np
 
 from configs.load import load_config
 from configs.unused_settings import unused_settings
+from data.held_back import Subset
 from data.side_by_side import SideBySide
-from data.subset import Subset
 from tests.conftest import save_image
 from training.run_data import HELD_BACK, Splits
 from training.start_report import describe_validation

@@ -20,11 +20,11 @@ from data.checks.checking import Check, Checked, check_all
 from data.checks.observation import Observation
 from data.checks.palettes import label_maps, palette_problems
 from data.checks.warnings import absent_classes, repeated_samples, shared_files, split_warnings
+from data.class_ids import GREY_LEVELS
 from data.files.image_files import count_other_files, write_png
-from data.groups import shared_groups
+from data.held_back import shared_groups
 from data.layout import Layout, PairingError, check_enough
-from data.map_reader import GREY_LEVELS
-from data.stacked_sources import stack_files
+from data.map_reader import stack_files
 from data.store import Blob
 from tools.check_data.recognized_layout import ANY_CLASSES
 from tools.check_data.sample_sheet import training_sheet

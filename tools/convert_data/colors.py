@@ -13,7 +13,7 @@ import yaml
 from torch import Tensor
 
 from data.batch import DataError
-from data.color_coded import IGNORE_ID
+from data.class_ids import IGNORE_ID
 from data.files.image_files import has_transparent_pixels, read_rgb
 from tools.convert_data.conversion import Conversion, Existing, check_absent, convert_all, found_images
 from utils.atomic_file import replacing

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from data.batch import DataError
-from data.color_coded import classes_of_colors
-from data.connected_parts import connected_parts
+from data.class_ids import classes_of_colors, connected_parts
 from data.files.image_files import read_ids, read_rgb
 from tools.convert_data.conversion import Conversion, Existing, convert_all, found_images
 from utils.errors import ConfigError

@@ -51,7 +51,7 @@ def random_batch(conditioning: Conditioning, n: int, height: int, width: int) ->
     n_classes, target = conditioning.n_classes, (conditioning.target_channels, conditioning.target_range)
     labels = draw(1, n_classes, torch.uint8 if n_classes <= LEVELS else torch.int32) if n_classes else None
     source = draw_image(conditioning.source_channels, conditioning.source_range) if labels is None else labels
-    further = conditioning.further_channels
+    further = conditioning.source_image_channels
     return Batch(
         names=tuple(map(str, range(n))),
         source=source,

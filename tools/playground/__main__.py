@@ -106,7 +106,7 @@ def playground(arguments: argparse.Namespace) -> Iterator[PlaygroundServer]:
             f"{loaded.file}: takes instance features, which a drawing does not have. Create clusters to draw them from "
             f"with python -m tools.cluster_features --checkpoint {loaded.file}."
         )
-    if conditioning.further_channels:
+    if conditioning.source_image_channels:
         raise ConfigError(
             f"{loaded.file}: takes images beside label maps, which a page cannot draw. Translate folders: "
             f"python test.py --checkpoint {loaded.file} --input LABELS IMAGES."

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from data.batch import DataError, Sample
+from data.class_ids import checked_classes
 from data.conditioning import Conditioning
-from data.map_reader import checked_classes
 
 NAME = "source"  # of every drawing: seeds of features and noise depend on it, as on a file's name in test.py
 MAX_SIDE = 16384

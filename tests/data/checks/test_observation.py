@@ -82,7 +82,7 @@ def test_transparency_that_is_dropped(tmp_path: Path) -> None:
     save_image(tmp_path / "A" / "x.png", np.full((8, 16, 4), 127, np.uint8))
     save_image(tmp_path / "opaque" / "x.png", np.full((8, 16, 4), 255, np.uint8))
     save_image(tmp_path / "grey" / "x.png", GREY)
-    stack: dict[str, Any] = {"further_folders": [tmp_path / "grey"]}
+    stack: dict[str, Any] = {"later_source_folders": [tmp_path / "grey"]}
     assert lost(paired(tmp_path)) == ["x.png"]
     assert lost(SideBySide(folder=tmp_path / "A", a_to_b=True)) == ["x.png"]
     assert lost(paired(tmp_path, 4, **stack)) == ["x.png"]

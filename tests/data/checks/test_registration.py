@@ -6,7 +6,7 @@ from torchvision.transforms.v2.functional import gaussian_blur
 
 from data.checks.registration import MIN_SIDE, displacement
 from data.facades.dataset import SyntheticFacades
-from data.resizing import resize_image
+from data.preprocessing import resize_image
 
 FACADES = SyntheticFacades(split="train", seed=0, n_samples=4, height=160, width=168)
 MARGIN = 16  # pixels

@@ -7,9 +7,8 @@ import pytest
 import torch
 from PIL import Image
 
-from data.color_coded import classes_of_colors
+from data.class_ids import classes_of_colors, connected_parts
 from data.conditioning import instance_edges
-from data.connected_parts import connected_parts
 from data.files.image_files import read_ids, read_rgb
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders

@@ -1,0 +1,149 @@
+"""Label maps: the class of each pixel from ids or colours as they are stored, and instances made of classes."""
+
+from collections.abc import Collection
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from data.batch import DataError
+from utils.label_colors import LabelColors
+
+IGNORE_ID = 255  # of pixels without a class, in ids that are made of colours
+GREY_LEVELS = (
+    "these look like grey levels, as of black and white masks: name them as colours in a file for data.label_colors, "
+    "with lines such as background: [0, 0, 0] and object: [255, 255, 255]"
+)
+
+
+def checked_classes(ids: Tensor, name: str, *, n_classes: int, ignore_id: int | None) -> Tensor:
+    """Return class ids in the form of `Sample.source`, from a (1, H, W) int32 map.
+
+    name: of the map, for messages.
+
+    Raises:
+        DataError: a pixel is neither a class nor ignored.
+    """
+    dtype = torch.uint8 if n_classes <= 255 else torch.int32
+    lowest, highest = (int(bound) for bound in ids.aminmax())
+    is_within = lowest >= 0 and highest < n_classes
+    if is_within and (ignore_id is None or not lowest <= ignore_id <= highest):
+        return ids.to(dtype)  # true of most maps, and cheaper than comparing pixel by pixel
+    is_ignored = ids == ignore_id if ignore_id is not None else torch.zeros_like(ids, dtype=torch.bool)
+    is_wrong = ((ids < 0) | (ids >= n_classes)) & ~is_ignored
+    if is_wrong.any():
+        _, row, column = (int(i) for i in is_wrong.nonzero()[0])
+        wrong = int(ids[0, row, column])
+        raise DataError(
+            f"{name}: pixel (row {row}, column {column}) holds id {wrong}, allowed are 0 to {n_classes - 1}"
+            f"{'' if ignore_id is None else f' and {ignore_id}'}: {_remedy(ids, wrong)}"
+        )
+    return ids.masked_fill(is_ignored, n_classes).to(dtype)
+
+
+def _remedy(ids: Tensor, wrong: int) -> str:
+    """Return what to do about an id that is no class."""
+    if wrong < 0:
+        return "ids are not negative; replace it in the files, by 255 for instance, and set data.ignore_id=255"
+    if bool(torch.isin(ids, torch.tensor([0, 255])).all()):
+        return f"{GREY_LEVELS}, or set data.ignore_id=255 if white pixels have no class"
+    return f"raise data.n_classes, or set data.ignore_id={wrong} to leave such pixels out"
+
+
+def classes_of_colors(picture: Tensor, colors: LabelColors, name: str) -> Tensor:
+    """Return the classes of a (3, H, W) uint8 picture in the form of `Sample.source`; K where a colour is ignored.
+
+    name: of the map, for messages.
+
+    Raises:
+        DataError: a pixel has a colour of no class.
+    """
+    n_classes = colors.n_classes
+    table = _packed(colors.colors.numpy().T)
+    order = np.argsort(table)
+    pixels = _packed(picture.numpy()).ravel()
+    starts = np.flatnonzero(np.diff(pixels, prepend=-1))  # of runs of one colour: label maps have few
+    found = pixels[starts]
+    rows = order[np.searchsorted(table[order], found).clip(max=len(table) - 1)]
+    lengths = np.diff(starts, append=len(pixels))
+    is_wrong = table[rows] != found
+    if is_wrong.any():
+        row, column = divmod(int(starts[is_wrong][0]), picture.shape[2])
+        share = lengths[is_wrong].sum() / len(pixels)
+        if already := _ids_already(picture, colors):
+            raise DataError(f"{name}: {already}")
+        remedy = (
+            "Smoothed borders and JPEG make such colours: python -m tools.convert_data colors-to-ids gives them the "
+            "nearest class; or list the colour in the file"
+        )
+        if np.isin(_packed(picture.numpy()[::-1]), table).all():
+            remedy = "In the order BGR all its colours are there: OpenCV writes so; exchange red and blue"
+        raise DataError(
+            f"{name}: pixel (row {row}, column {column}) has the colour {picture[:, row, column].tolist()}, which is "
+            f"none of data.label_colors, as {share:.2%} of its pixels. {remedy}"
+        )
+    dtype = np.uint8 if n_classes <= 255 else np.int32
+    classes = np.repeat(rows.clip(max=n_classes).astype(dtype), lengths)
+    return torch.from_numpy(classes.reshape(1, *picture.shape[1:]))
+
+
+def _ids_already(picture: Tensor, colors: LabelColors) -> str:
+    """Return the remedy for a grey picture whose levels are ids of the classes; empty for another picture."""
+    levels = {level for level in picture[0].unique().tolist() if level != IGNORE_ID or (level,) * 3 in colors.rgb}
+    if not bool((picture == picture[:1]).all()) or max(levels, default=0) >= colors.n_classes:
+        return ""
+    has_ignored = len(colors.rgb) > colors.n_classes or bool((picture == IGNORE_ID).any())
+    settings = f"data.n_classes={colors.n_classes}{f' data.ignore_id={IGNORE_ID}' if has_ignored else ''}"
+    return (
+        "these are ids already, as python -m tools.convert_data colors-to-ids makes them, and no colours: set "
+        f"{settings} data.label_colors=null"
+    )
+
+
+def _packed(channels: np.ndarray) -> np.ndarray:
+    """Return (...) int32 0xRRGGBB of (3, ...) uint8."""
+    red, green, blue = channels.astype(np.int32)
+    packed: np.ndarray = red << 16 | green << 8 | blue
+    return packed
+
+
+def connected_parts(classes: Tensor, divided: Collection[int]) -> Tensor:
+    """Return (1, H, W) int32 instance ids of a (1, H, W) map of classes.
+
+    Pixels are connected where one of their 4 neighbours has the same class. Each connected part of a class in `divided`
+    is an instance; the pixels of another class are one instance, wherever they are.
+    divided: ids of classes; none: all classes.
+    """
+    # skimage.measure.label gives the same parts; training does not require scikit-image
+    ids = classes[0].numpy().astype(np.int32)
+    height, width = ids.shape
+    is_start = np.ones((height, width), bool)  # of a run of one class in a row
+    is_start[:, 1:] = ids[:, 1:] != ids[:, :-1]
+    run_of = np.cumsum(is_start, dtype=np.int32).reshape(height, width) - 1
+    class_of_run = ids[is_start]
+    touches = (ids[1:] == ids[:-1]) & (is_start[1:] | is_start[:-1])  # where a run and one below it meet first
+    parts = _joined(len(class_of_run), run_of[:-1][touches], run_of[1:][touches])
+    n_classes = int(class_of_run.max()) + 1
+    if divided:
+        is_divided = np.isin(class_of_run, list(divided))
+        parts = np.where(is_divided, parts + n_classes, class_of_run)
+    _, numbers = np.unique(parts, return_inverse=True)  # 0, 1, 2, … without gaps
+    return torch.from_numpy(numbers.astype(np.int32)[run_of][None])
+
+
+def _joined(n_nodes: int, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the smallest node of the component of each of `n_nodes` nodes, between which edges run.
+
+    Roots are joined to smaller ones, and all paths to them shortened, until both ends of each edge have one root
+    (Shiloach and Vishkin 1982).
+    """
+    root = np.arange(n_nodes, dtype=np.int32)
+    while True:
+        a, b = root[first], root[second]
+        is_open = a != b
+        if not is_open.any():
+            return root
+        first, second, a, b = first[is_open], second[is_open], a[is_open], b[is_open]
+        np.minimum.at(root, np.maximum(a, b), np.minimum(a, b))
+        while not np.array_equal(shorter := root[root], root):
+            root = shorter
