@@ -1,11 +1,20 @@
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from PIL import Image
 
 from data.batch import Batch
-from data.conditioning import Conditioning, images_to_float, images_to_uint8, instance_edges, one_hot
+from data.conditioning import (
+    Conditioning,
+    images_to_float,
+    images_to_uint8,
+    instance_edges,
+    one_hot,
+    resize_condition,
+    weights_of_classes,
+)
 from data.value_range import ValueRange
 
 
@@ -31,27 +40,24 @@ def test_edges_equal_the_originals(reference: dict[str, Any]) -> None:
     assert torch.equal(instance_edges(case["instance"].int()), case["edges"].float())
 
 
-def test_the_condition_is_labels_then_edges() -> None:
-    labels = torch.tensor([[[[0, 1]]]], dtype=torch.uint8)
-    instances = torch.tensor([[[[5, 6]]]], dtype=torch.int32)
-    batch = Batch(("x",), labels, instances, None)
-    conditioning = Conditioning(n_classes=2, instance_edges=True)
-    assert conditioning(batch).tolist() == [[[[1, 0]], [[0, 1]], [[1, 1]]]]
-    assert conditioning.channels == 3
-    without_edges = Conditioning(n_classes=2, instance_edges=False)
-    assert without_edges(batch).tolist() == [[[[1, 0]], [[0, 1]]]]
-    assert without_edges.channels == 2
-
-
-def test_images_come_between_labels_and_edges() -> None:
+@pytest.mark.parametrize(
+    ("n_images", "has_edges", "expected"),
+    [
+        (0, False, [[[1, 0]], [[0, 1]]]),
+        (0, True, [[[1, 0]], [[0, 1]], [[1, 1]]]),
+        (1, True, [[[1, 0]], [[0, 1]], [[-1, 1]], [[1, 1]]]),
+    ],
+)
+def test_the_condition_is_labels_then_images_then_edges(
+    n_images: int, has_edges: bool, expected: list[list[list[int]]]
+) -> None:
     labels = torch.tensor([[[[0, 1]]]], dtype=torch.uint8)
     images = torch.tensor([[[[0, 1000]]]], dtype=torch.uint16)
-    batch = Batch(("x",), labels, labels.int(), None, source_images=images)
     heights = ValueRange.of([0.0, 1000.0])
-    conditioning = Conditioning(n_classes=2, instance_edges=True, source_range=heights, source_image_channels=1)
-    assert conditioning(batch).tolist() == [[[[1, 0]], [[0, 1]], [[-1, 1]], [[1, 1]]]]
-    assert conditioning.channels == 4
-    assert not conditioning.is_8_bit
+    conditioning = Conditioning(2, has_edges, source_range=heights, source_image_channels=n_images)
+    assert conditioning(Batch(("x",), labels, labels.int() + 5, None, source_images=images)).tolist() == [expected]
+    assert conditioning.channels == len(expected)
+    assert conditioning.is_8_bit == (n_images == 0)
 
 
 def test_the_condition_of_an_rgb_source_is_the_image() -> None:
@@ -81,3 +87,41 @@ def test_features_of_labels_share_the_regions_of_classes() -> None:
     assert torch.equal(by_instance.generator_inputs(batch, by_instance(batch))[2], labels.int() * 10)
     assert by_instance.needs_instances
     assert not by_label.needs_instances
+
+
+def test_a_condition_is_resized_by_what_its_channels_hold() -> None:
+    image, labels = torch.tensor([[[[0.0, 1.0]]]]), torch.tensor([[[[1.0, 0.0]]]])
+    both = torch.cat([image, labels], dim=1)
+    larger = resize_condition(both, 2.0, images=slice(1))
+    assert larger[0, 0].tolist() == [[0.0, 0.25, 0.75, 1.0]] * 2
+    assert larger[0, 1].tolist() == [[1.0, 1.0, 0.0, 0.0]] * 2
+    assert resize_condition(larger, 0.5, images=slice(1))[0].tolist() == [[[0.125, 0.875]], [[1.0, 0.0]]]
+    assert resize_condition(both, 1.0, images=slice(1)) is both
+    for alone, images in ((labels, slice(0)), (image, slice(1))):
+        assert resize_condition(alone, 4.0, images=images).shape == (1, 1, 4, 8)
+
+
+@pytest.mark.parametrize(
+    ("has_map", "class_weights", "expected"),
+    [
+        (False, {}, None),
+        (True, {}, [[0, 0.2, 1], [1, 1, 0]]),
+        (False, {0: 0.0, 2: 5.0}, [[0, 1, 5], [5, 1, 0]]),
+        (True, {0: 0.0, 2: 5.0}, [[0, 0.2, 5], [5, 1, 0]]),
+    ],
+)
+def test_the_weight_of_a_pixel_is_that_of_its_map_times_that_of_its_class(
+    has_map: bool, class_weights: dict[int, float], expected: list[list[float]] | None
+) -> None:
+    labels = torch.tensor([[[[0, 1, 2], [2, 1, 0]]]], dtype=torch.uint8)
+    stored = torch.tensor([[[[0, 51, 255], [255, 255, 0]]]], dtype=torch.uint8) if has_map else None
+    batch = Batch(("x",), labels, None, labels.expand(-1, 3, -1, -1), weights=stored)
+    weights = Conditioning(2, instance_edges=False, class_weights=class_weights).weights(batch)
+    assert (weights is None) == (expected is None)
+    if weights is not None:
+        torch.testing.assert_close(weights, torch.tensor([[expected]], dtype=torch.float32))
+
+
+def test_classes_of_a_smaller_source_weigh_the_pixels_of_its_target() -> None:
+    labels = torch.tensor([[[[0, 1]]]], dtype=torch.int32)
+    assert weights_of_classes(labels, {1: 3.0}, 2, 4).tolist() == [[[[1, 1, 3, 3]] * 2]]

@@ -1,3 +1,6 @@
+"""The stream of training batches, its loader processes, and the samples that it skips."""
+
+import logging
 import multiprocessing
 import os
 import subprocess
@@ -10,44 +13,51 @@ import numpy as np
 import pytest
 import torch
 
-from data.batch import Batch, DataError, Sample
+from data.batch import Batch, DataError, LoadingError, Sample
 from data.facades.dataset import SyntheticFacades
 from data.layout import Layout
-from data.loader import TrainingDataset, training_batches
+from data.loader import Replacement, TrainingDataset, max_bad_samples, training_batches
 from data.preprocessing import Preprocessing
-from data.sampler import TrainingSampler
+from data.sampler import SampleKey, TrainingSampler
 from data.side_by_side import SideBySide
 from tests import processes  # noqa: F401 - its server forks at once
 from tests.conftest import save_image
+from tests.runs import assert_equal
 
 CROPS = Preprocessing(
     mode="crop", load_height=1, load_width=1, crop_height=16, crop_width=16, flip=True, size_multiple=8, min_size=16
 )
+FACADES = SyntheticFacades(split="train", seed=0, n_samples=5, height=32, width=32)
+EMPTY = r"bad\d\d\.png: cannot be read as an image: it is empty; copy it again, or leave it out"
 
 
-def batches(layout: Layout, n_batches: int, *, n_workers: int, first_batch: int = 0, size: int = 2) -> list[Batch]:
+def batches(
+    layout: Layout, n_batches: int, *, n_workers: int = 0, first_batch: int = 0, size: int = 2, skips: bool = False
+) -> list[Batch]:
     sampler = TrainingSampler(
         n_samples=len(layout), batch_size=size, seed=0, rank=0, world_size=1, first_batch=first_batch
     )
-    stream = training_batches(TrainingDataset(layout, CROPS, seed=0), sampler, n_workers=n_workers, pin_memory=False)
-    return list(islice(stream, n_batches))
+    dataset = TrainingDataset(layout, CROPS, 0, "skip" if skips else "error")
+    return list(islice(training_batches(dataset, sampler, n_workers=n_workers, pin_memory=False), n_batches))
 
 
-def facades() -> SyntheticFacades:
-    return SyntheticFacades(split="train", seed=0, n_samples=5, height=32, width=32)
+def assert_same(first: list[Batch], second: list[Batch]) -> None:
+    assert_equal([vars(batch) for batch in first], [vars(batch) for batch in second])
 
 
-def assert_equal(first: list[Batch], second: list[Batch]) -> None:
-    for a, b in zip(first, second, strict=True):
-        assert a.names == b.names
-        assert torch.equal(a.source, b.source)
-        assert a.target is not None
-        assert b.target is not None
-        assert torch.equal(a.target, b.target)
+def pairs(root: Path, n_good: int, n_bad: int) -> SideBySide:
+    rng = np.random.default_rng(0)
+    for number in range(n_good):
+        save_image(root / f"good{number:02}.png", rng.integers(0, 255, (24, 48, 3), dtype=np.uint8))
+    for number in range(n_bad):
+        (root / f"bad{number:02}.png").write_bytes(b"")
+    return SideBySide(folder=root, a_to_b=True)
 
 
-def test_the_number_of_workers_does_not_change_the_samples() -> None:
-    assert_equal(batches(facades(), 6, n_workers=0), batches(facades(), 6, n_workers=2))
+def test_neither_processes_nor_the_first_batch_change_the_samples() -> None:
+    expected = batches(FACADES, 6)
+    assert_same(batches(FACADES, 6, n_workers=2), expected)
+    assert_same(batches(FACADES, 3, first_batch=3), expected[3:])
 
 
 def test_a_loader_process_stacks_into_memory_that_the_training_reads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,35 +69,27 @@ def test_a_loader_process_stacks_into_memory_that_the_training_reads(monkeypatch
         return batch
 
     monkeypatch.setattr(Batch, "of", checked)
-    assert len(batches(facades(), 1, n_workers=1)) == 1  # a failed assertion in the process ends the stream
+    assert len(batches(FACADES, 1, n_workers=1)) == 1  # a failed assertion in the process ends the stream
 
 
 @pytest.mark.parametrize("method", ["forkserver", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_processes_that_are_not_forked_load_the_same(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     """macOS and Windows spawn processes, Python 3.14 forks them from a server."""
-    expected = batches(facades(), 3, n_workers=0)
+    expected = batches(FACADES, 3)
     monkeypatch.setattr(multiprocessing, "get_context", partial(multiprocessing.get_context, method))
-    assert_equal(batches(facades(), 3, n_workers=1), expected)
-
-
-def test_the_stream_can_start_at_any_batch() -> None:
-    assert_equal(batches(facades(), 6, n_workers=0)[3:], batches(facades(), 3, n_workers=0, first_batch=3))
+    assert_same(batches(FACADES, 3, n_workers=1), expected)
 
 
 def test_a_sample_is_augmented_differently_in_each_epoch() -> None:
-    first, second = batches(facades(), 10, n_workers=0, size=5)[:2]
+    first, second = batches(FACADES, 2, size=5)
     order = [second.names.index(name) for name in first.names]
-    assert first.target is not None
-    assert second.target is not None
-    assert not torch.equal(first.target, second.target[order])
+    assert not torch.equal(first.source, second.source[order])
 
 
 @pytest.mark.parametrize("n_workers", [0, 1])
 def test_a_damaged_file_stops_the_stream_with_its_name_in_one_line(tmp_path: Path, n_workers: int) -> None:
-    save_image(tmp_path / "good.png", np.zeros((32, 64, 3), dtype=np.uint8))
-    (tmp_path / "bad.png").write_bytes(b"")
-    with pytest.raises(DataError, match=r"bad\.png: cannot be read") as error:
-        batches(SideBySide(folder=tmp_path, a_to_b=True), 2, n_workers=n_workers, size=1)
+    with pytest.raises(DataError, match=EMPTY) as error:
+        batches(pairs(tmp_path, 1, 1), 2, n_workers=n_workers, size=1)
     assert "\n" not in str(error.value)
 
 
@@ -110,3 +112,56 @@ def test_a_fault_in_a_loader_process_ends_the_run_and_its_processes(tmp_path: Pa
     )
     assert result.returncode == 1
     assert "data.batch.LoadingError: sample x: RuntimeError: a fault (fault.py, line 7)" in result.stderr
+
+
+def test_a_bad_sample_is_replaced_and_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    taken = batches(pairs(tmp_path, 10, 2), 12, size=3, skips=True)  # three epochs
+    assert all(name.startswith("good") for batch in taken for name in batch.names)
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert sorted(warning.split(": ")[1] for warning in warnings) == [f"{tmp_path}/bad0{n}.png" for n in (0, 1)]
+    assert "(1 of at most 10)" in warnings[0]
+
+
+def test_a_replacement_depends_on_the_epoch_and_not_on_processes_or_where_a_run_resumes(tmp_path: Path) -> None:
+    layout = pairs(tmp_path, 8, 4)
+    all_of_it = batches(layout, 12, size=3, skips=True)
+    assert_same(batches(layout, 12, size=3, skips=True, n_workers=2), all_of_it)
+    assert_same(batches(layout, 7, size=3, skips=True, first_batch=5), all_of_it[5:])
+    dataset = TrainingDataset(layout, CROPS, 0, "skip")
+    loaded = [dataset[SampleKey(epoch, 0)] for epoch in range(10)]
+    assert len({sample.name for sample in loaded if isinstance(sample, Replacement)}) > 1
+
+
+def test_samples_that_are_too_small_are_replaced_too(tmp_path: Path) -> None:
+    save_image(tmp_path / "small.png", np.zeros((8, 16, 3), dtype=np.uint8))
+    assert "small" not in [name for batch in batches(pairs(tmp_path, 5, 0), 6, skips=True) for name in batch.names]
+
+
+@pytest.mark.parametrize(
+    ("n_good", "n_bad", "n_workers", "problem"),
+    [
+        (30, 11, 0, r"more than 10 of 41 samples cannot be used, .*bad\d\d\.png: cannot be read"),
+        (30, 11, 2, r"more than 10 of 41 samples cannot be used, .*bad\d\d\.png: cannot be read"),
+        (0, 3, 0, EMPTY),
+        (0, 20, 0, EMPTY),
+    ],
+)
+def test_too_many_bad_samples_end_the_run(
+    tmp_path: Path, n_good: int, n_bad: int, n_workers: int, problem: str
+) -> None:
+    with pytest.raises(DataError, match=problem):
+        batches(pairs(tmp_path, n_good, n_bad), 100, n_workers=n_workers, size=1, skips=True)
+
+
+@pytest.mark.parametrize(("n_samples", "most"), [(1, 10), (1000, 10), (1999, 19), (100_000, 1000)])
+def test_one_in_a_hundred_may_be_skipped(n_samples: int, most: int) -> None:
+    assert max_bad_samples(n_samples) == most
+
+
+def test_too_little_memory_is_no_fault_of_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(_layout: SideBySide, _index: int) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(SideBySide, "read", read)
+    with pytest.raises(LoadingError, match="too little memory for sample good"):
+        batches(pairs(tmp_path, 5, 0), 1, skips=True)

@@ -1,56 +1,227 @@
+"""Reading the maps of a sample: what fits together, how sources are stacked, and the rule by which caches know them."""
+
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from data.batch import DataError, Sample
-from data.map_reader import MapReader
+from data.batch import DataError, weights_to_float
+from data.checks.observation import Observation, observe
+from data.checks.warnings import split_warnings
+from data.files.stored_images import StoredForm, read_weights
+from data.folder_store import LocalFile
+from data.map_reader import MapReader, is_later_source, later_sources, read_part, stacked
+from data.paired_folders import PairedFolders
 from tests.conftest import save_image
+from tests.images import save_npy, tifffile
+from utils.label_colors import LabelColors
 
-PHOTO = np.zeros((4, 6, 3), dtype=np.uint8)
-
-
-def read(root: Path, labels: np.ndarray, *, n_classes: int = 5, ignore_id: int | None = None) -> Sample:
-    paths = {kind: root / f"{kind}.png" for kind in ("source", "instances", "target")}
-    for kind in ("source", "instances"):
-        save_image(paths[kind], labels)
-    save_image(paths["target"], np.zeros((*labels.shape, 3), dtype=np.uint8))
-    return MapReader(n_classes, ignore_id).read("a", paths)
+RGB = np.arange(72, dtype=np.uint8).reshape(4, 6, 3)
+DEPTH = np.arange(24, dtype=np.uint16).reshape(4, 6) * 1000
+COLORS, OTHERS = (LabelColors.of({"a": [k, 1, 1], "b": [2, 2, 2], "c": [3, 3, 3]}, "x", "x") for k in (0, 1))
 
 
-def test_maps_of_different_sizes_are_named(tmp_path: Path) -> None:
-    paths = {"source": tmp_path / "A" / "a.png", "target": tmp_path / "B" / "a.png"}
-    save_image(paths["source"], PHOTO)
-    save_image(paths["target"], PHOTO[:2])
-    with pytest.raises(DataError, match=r"A/a\.png is 6x4 but its partner .*B/a\.png is 6x2"):
-        MapReader(0, None).read("a", paths)
+def form(n_channels: int, *, is_8_bit: bool = False) -> StoredForm:
+    return StoredForm(n_channels, "data.source_channels", is_8_bit)
 
 
-def test_features_may_have_another_size(tmp_path: Path) -> None:
-    paths = {"source": tmp_path / "source.png", "features": tmp_path / "features.png"}
-    save_image(paths["source"], PHOTO)
-    save_image(paths["features"], PHOTO[:2])
-    features = MapReader(0, None).read("a", paths).features
-    assert features is not None
-    assert features.shape == (3, 2, 6)
+def files(root: Path, **maps: np.ndarray) -> dict[str, Path]:
+    for kind, pixels in maps.items():
+        save_image(root / f"{kind}.png", pixels)
+    return {kind: root / f"{kind}.png" for kind in maps}
 
 
-def test_an_id_outside_the_classes_is_located(tmp_path: Path) -> None:
-    labels = np.zeros((32, 48), dtype=np.uint8)
-    labels[3, 11] = 255
-    message = r"source\.png: pixel \(row 3, column 11\) holds id 255, allowed are 0 to 4: .*data\.ignore_id=255"
+@pytest.mark.parametrize(
+    ("scale", "size", "message"),
+    [
+        (4, (48, 64), "is 16x12 but its partner .*target.png is 48x64, expected 64x48 .*=4: store smaller sources$"),
+        (4, (16, 12), "is 16x12, expected 64x48 .*=4: store smaller sources, or train with generator.scale=1$"),
+        (4, (32, 24), "is 32x24, expected 64x48 .*=4: store smaller sources, or train with generator.scale=2$"),
+        (0.5, (16, 12), "is 16x12, expected 8x6 with .*=0.5: store larger sources, or train with .*=1$"),
+        (4, (61, 45), "is 61x45, expected 64x48 .*=4: cut targets to multiples of 4 pixels before you reduce"),
+        (0.5, (9, 6), "expected 8x6 with generator.scale=0.5: store larger sources$"),
+        (0.125, (2, 1), "expected 0.125 times that, which is no whole number, with"),
+        (1, (4, 3), "is 4x3: make them the same size, or train with generator.scale=0.25$"),
+        (1, (48, 36), "is 48x36: make them the same size$"),
+        (1, (16, 11), "is 16x11: crop the larger one"),
+        (1, (12, 16), "is 12x16: turn one of them"),
+    ],
+)
+def test_pairs_of_other_sizes_are_named(tmp_path: Path, scale: float, size: tuple[int, int], message: str) -> None:
+    paths = files(tmp_path, source=np.zeros((12, 16, 3), np.uint8), target=np.zeros((*size[::-1], 3), np.uint8))
     with pytest.raises(DataError, match=message):
-        read(tmp_path, labels)
+        MapReader(target_scale=scale).read("a", paths)
 
 
-def test_the_ignore_id_becomes_the_number_of_classes(tmp_path: Path) -> None:
-    labels = np.array([[0, 1, 255, 4]], dtype=np.uint8)
-    assert read(tmp_path, labels, ignore_id=255).source.tolist() == [[[0, 1, 5, 4]]]
+def test_features_may_have_another_size_and_weights_have_that_of_the_target(tmp_path: Path) -> None:
+    sample = MapReader().read("a", files(tmp_path, source=RGB, features=RGB[:2]))
+    assert sample.features is not None
+    assert sample.features.shape == (3, 2, 6)
+    with pytest.raises(DataError, match=r"target\.png is 6x4 but its partner .*weights\.png is 6x3: crop the larger"):
+        MapReader().read("a", files(tmp_path, source=RGB, target=RGB, weights=RGB[:3, :, 0]))
 
 
-def test_more_than_255_classes_are_kept_exactly(tmp_path: Path) -> None:
-    labels = np.array([[0, 299, 65535]], dtype=np.uint16)
-    source = read(tmp_path, labels, n_classes=300, ignore_id=65535).source
-    assert source.tolist() == [[[0, 299, 300]]]
-    assert source.dtype == torch.int32
+@pytest.mark.parametrize(
+    ("dtypes", "expected"),
+    [
+        (("uint8", "uint8"), "uint8"),
+        (("uint8", "uint16"), "uint16"),
+        (("uint16", "uint8", "uint16"), "uint16"),
+        (("uint8", "int16"), "int16"),
+        (("uint16", "int16"), "float32"),
+        (("uint8", "float32"), "float32"),
+        (("uint16", "float32"), "float32"),
+    ],
+)
+def test_a_stack_holds_all_values_exactly(dtypes: tuple[str, ...], expected: str) -> None:
+    images = []
+    for dtype in dtypes:
+        bounds = (0, 1e30) if dtype == "float32" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        images.append(torch.from_numpy(np.array([[bounds]], dtype)))
+    stack = stacked(images, [Path("x")] * len(images), form(len(images)))
+    assert str(stack.dtype) == f"torch.{expected}"
+    for channel, image in zip(stack, images, strict=True):
+        assert channel.double().tolist() == image[0].double().tolist()
+
+
+def test_transparency_is_dropped_where_the_channels_fit_without_it(tmp_path: Path) -> None:
+    colors, depth = files(tmp_path, colors=np.dstack([RGB, np.full((4, 6), 9, np.uint8)]), depth=DEPTH).values()
+    images = [read_part(path, form(4)) for path in (colors, depth)]
+    assert stacked(images, [colors, depth], form(4))[:3].tolist() == RGB.transpose(2, 0, 1).tolist()
+    assert stacked(images, [colors, depth], form(5))[3].unique().tolist() == [9]
+    problem = r"colors\.png has 4 channels, .*depth\.png has 1 channel: together 5, data\.sou"
+    with pytest.raises(DataError, match=problem):
+        stacked(images, [colors, depth], form(3))
+
+
+def test_parts_of_a_stack_are_read_and_checked_as_other_images(tmp_path: Path) -> None:
+    arrays = {
+        "a": RGB.astype(np.float32),
+        "b": RGB.transpose(2, 0, 1).astype(np.float32),
+        "nan": np.full((4, 6), np.nan),
+    }
+    for name, pixels in arrays.items():
+        save_npy(tmp_path / f"{name}.npy", pixels)
+    first, second = (read_part(tmp_path / name, form(6)) for name in ("a.npy", "b.npy"))
+    assert first.shape == (3, 4, 6)
+    assert torch.equal(first, second)
+    with pytest.raises(DataError, match=r"nan\.npy: channel 1, row 0, column 0 holds nan"):
+        read_part(tmp_path / "nan.npy", form(2))
+    with pytest.raises(DataError, match=r"b\.png: holds uint16, expected 8 bits"):
+        read_part(files(tmp_path, b=DEPTH)["b"], form(2, is_8_bit=True))
+
+
+def test_maps_of_later_source_folders_are_known() -> None:
+    assert later_sources(3) == ["source_2", "source_3"]
+    assert all(map(is_later_source, later_sources(12)))
+    assert not any(map(is_later_source, ("source", "source_images", "target", "instances", "features")))
+
+
+def folders(root: Path, first: str, *, n_classes: int, forms: dict[str, StoredForm]) -> PairedFolders:
+    return PairedFolders(
+        source_folder=root / first,
+        later_source_folders=[root / "depth"],
+        target_folder=root / "target",
+        reader=MapReader(n_classes, forms=forms),
+    )
+
+
+def test_sources_are_stacked_in_the_order_of_the_folders_behind_label_maps_alone(tmp_path: Path) -> None:
+    for folder, pixels in {"rgb": RGB, "depth": DEPTH, "label": RGB[..., 0] // 40, "target": RGB}.items():
+        save_image(tmp_path / folder / "x.png", pixels)
+    layout = folders(tmp_path, "rgb", n_classes=0, forms={"source": form(4)})
+    origin, sample = layout.origin(0), layout.read(0)
+    assert list(origin.kinds) == ["source", "source_2", "target"]
+    assert [file.folder.path.name for file in origin.files] == ["rgb", "depth", "target"]
+    assert [folder.path.name for folder in layout.folders] == ["rgb", "target", "depth"]  # as fingerprints count them
+    assert sample.source_images is None
+    assert sample.source.tolist() == [*RGB.transpose(2, 0, 1).tolist(), DEPTH.tolist()]
+    labels = folders(tmp_path, "label", n_classes=3, forms={"source_images": form(1)}).read(0)
+    assert labels.source.tolist() == (RGB[None, ..., 0] // 40).tolist()
+    assert labels.source_images is not None
+    assert labels.source_images.tolist() == DEPTH[None].tolist()
+
+
+@pytest.mark.parametrize(("first", "n_classes", "kind"), [("rgb", 0, "source"), ("label", 4, "source_images")])
+def test_folders_that_are_shifted_against_each_other_are_observed(
+    tmp_path: Path, first: str, n_classes: int, kind: str
+) -> None:
+    blocks = np.random.default_rng(0).integers(0, 4, (14, 14), dtype=np.uint8).repeat(8, 0).repeat(8, 1)
+    color = np.dstack([blocks[8:104, 8:104]] * 3)
+    depth = blocks[8:104, 3:99].astype(np.uint16) * 9000
+    maps = {"rgb": color * np.uint8(60), "label": color[..., 0], "depth": depth, "target": color * np.uint8(50)}
+    for folder, pixels in maps.items():
+        save_image(tmp_path / folder / "x.png", pixels)
+    layout = folders(tmp_path, first, n_classes=n_classes, forms={kind: form(1 if n_classes else 4)})
+    seen = observe(layout, 0, layout.read(0))
+    assert (seen.shift, seen.stack_shift) == ((0, 0), (5, 0))
+    assert seen.bits == ({} if n_classes else {"source": 8}) | {"source_2": 16, "target": 8}
+    (warning,) = split_warnings([Observation(f"s{k}", stack_shift=(5, 0)) for k in range(3)])
+    assert warning.startswith("images of the last source folder seem to be shifted by 5 pixels to the right in 3 of 3")
+
+
+def test_the_rule_of_a_sample_knows_its_settings_and_is_that_of_earlier_versions() -> None:
+    maps = {kind: LocalFile.of(Path(kind)) for kind in ("source", "target")}
+    rules = [
+        reader.origin(maps).rule
+        for reader in (
+            MapReader(),
+            MapReader(3, 255, {"target": form(1)}),
+            MapReader(3),
+            MapReader(3, colors=COLORS),
+            MapReader(3, colors=OTHERS),
+            MapReader(3, colors=COLORS, divided_classes=frozenset()),
+            MapReader(3, colors=COLORS, divided_classes=frozenset([1])),
+        )
+    ]
+    assert len(set(rules)) == len(rules)
+    assert rules[:3] == [
+        "['source', 'target'] 0 None",
+        "['source', 'target'] 3 255 [('target', StoredForm(n_channels=1, setting='data.source_channels', "
+        "is_8_bit=False))]",
+        "['source', 'target'] 3 None",
+    ]
+
+
+WEIGHTS = np.array([[0, 51, 255], [255, 255, 0]], np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("name", "stored", "dtype", "scale"),
+    [
+        ("x.png", WEIGHTS, torch.uint8, 255),
+        ("x.png", WEIGHTS.astype(np.uint16) * 257, torch.uint16, 65535),
+        ("x.npy", WEIGHTS.astype(np.float64) / 255, torch.float32, 1),
+        ("x.npy", WEIGHTS[None] > 0, torch.uint8, 255),
+        ("x.tif", np.array([[0.0, 7.5]], np.float32), torch.float32, 1),
+    ],
+)
+def test_weights_are_shares_of_the_largest_or_as_stored(
+    tmp_path: Path, name: str, stored: np.ndarray, dtype: torch.dtype, scale: float
+) -> None:
+    save = {".png": save_image, ".npy": save_npy, ".tif": lambda path, pixels: tifffile().imwrite(path, pixels)}
+    save[name[1:]](tmp_path / name, stored)
+    weights = read_weights(tmp_path / name)
+    assert weights.dtype == dtype
+    expected = torch.from_numpy(stored * 1.0 if stored.dtype == bool else stored / scale).float().view(weights.shape)
+    torch.testing.assert_close(weights_to_float(weights), expected)
+
+
+@pytest.mark.parametrize(
+    ("pixels", "expected"),
+    [
+        (np.array([[1, 2], [3, -0.5]]), "row 1, column 1 holds -0.5 (1 such pixel), expected weights from 0 to 1e+15"),
+        (np.array([[1, np.nan], [np.inf, 1]]), "row 0, column 1 holds nan (2 such pixels), expected weights from 0"),
+        (np.array([[np.inf, 1]]), "row 0, column 0 holds inf (1 such pixel)"),
+        (np.array([[-1, 1]], np.int16), "row 0, column 0 holds -1 (1 such pixel)"),
+        (np.array([[0, 3.4e38]], np.float32), "row 0, column 1 holds 3.4e+38 (1 such pixel)"),
+        (np.ones((2, 4, 5)), "has 2 channels, a map of weights has 1: save it in grey"),
+        (np.ones(3), "has the shape (3,), expected (H, W)"),
+    ],
+)
+def test_wrong_weights_are_named(tmp_path: Path, pixels: np.ndarray, expected: str) -> None:
+    save_npy(tmp_path / "x.npy", pixels)
+    with pytest.raises(DataError, match=re.escape(f"{tmp_path / 'x.npy'}: {expected}")):
+        read_weights(tmp_path / "x.npy")

@@ -1,15 +1,18 @@
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
+from torchvision.transforms.v2 import functional as F
 
 from data.batch import Batch, Sample
 from data.facades.dataset import SyntheticFacades
 from data.layout import Layout, Origin
 from data.loader import TrainingDataset, read_fixed, training_batches
-from data.pair_augmentation import NO_CHANGE, PairAugmentation
+from data.pair_augmentation import NO_CHANGE, PairAugmentation, Photometric
 from data.preprocessing import Preprocessing, place
 from data.sampler import SampleKey, TrainingSampler
 from tests.runs import assert_equal
@@ -30,10 +33,7 @@ PLAIN = Preprocessing(
     mode="crop", load_height=1, load_width=1, crop_height=48, crop_width=48, flip=True, size_multiple=8, min_size=16
 )
 AUGMENTED = replace(PLAIN, augmentation=ALL)
-
-
-def facades(n_samples: int = 5) -> SyntheticFacades:
-    return SyntheticFacades(split="train", seed=0, n_samples=n_samples, height=64, width=96)
+FACADES = SyntheticFacades(split="train", seed=0, n_samples=5, height=64, width=96)
 
 
 class Pairs(Layout):
@@ -45,32 +45,32 @@ class Pairs(Layout):
         return Origin(f"photo {index}")
 
     def read(self, index: int) -> Sample:
-        photo = facades().read(index).target
+        photo = FACADES.read(index).target
         assert photo is not None
         return Sample(self.names[index], photo, None, photo)
 
 
-def batches(layout: Layout, n_batches: int, *, n_workers: int, rank: int = 0, world_size: int = 1) -> list[Batch]:
+LABELS_AND_IMAGES = pytest.mark.parametrize("layout", [FACADES, Pairs()], ids=["labels", "images"])
+
+
+def batches(layout: Layout, *, n_workers: int = 0, rank: int = 0, world_size: int = 1) -> list[Batch]:
     size = 2 // world_size
     sampler = TrainingSampler(
         n_samples=len(layout), batch_size=size, seed=0, rank=rank, world_size=world_size, first_batch=0
     )
     dataset = TrainingDataset(layout, AUGMENTED, seed=0)
-    return list(islice(training_batches(dataset, sampler, n_workers=n_workers, pin_memory=False), n_batches))
+    return list(islice(training_batches(dataset, sampler, n_workers=n_workers, pin_memory=False), 4))
 
 
 def test_off_the_draws_are_those_without_it() -> None:
-    sample = facades().read(0)
+    sample = FACADES.read(0)
     for seed in range(5):
-        rng = np.random.default_rng(seed)
+        rng, other = np.random.default_rng(seed), np.random.default_rng(seed)
         placement = PLAIN.draw(sample, rng).source
-        assert placement.change == NO_CHANGE
-        drawn = rng.random()
-        other = np.random.default_rng(seed)
         flip = bool(other.random() < 0.5)
         window = int(other.integers(64 - 48 + 1)), int(other.integers(96 - 48 + 1))
-        assert (placement.flip, placement.top, placement.left) == (flip, *window)
-        assert other.random() == drawn  # nothing else has been drawn
+        assert (placement.flip, placement.top, placement.left, placement.change) == (flip, *window, NO_CHANGE)
+        assert other.random() == rng.random()  # nothing else has been drawn
         augmented = AUGMENTED.draw(sample, np.random.default_rng(seed)).source
         assert replace(augmented, change=NO_CHANGE) == placement  # crop and mirroring stay
 
@@ -82,16 +82,14 @@ def test_all_maps_are_warped_and_turned_alike(height: int) -> None:
     ids = (row // 8 * 12 + column // 8)[None]
     rgb = torch.stack([row * 3, column * 2, row + column]).to(torch.uint8)
     sample = Sample("s", ids.to(torch.uint8), ids.to(torch.int32) + 2**24, rgb, ids.expand(3, -1, -1).to(torch.uint8))
-    settings = replace(AUGMENTED, crop_height=height)
     seen = set()
     for seed in range(12):
-        placements = settings.draw(sample, np.random.default_rng(seed))
+        placements = replace(AUGMENTED, crop_height=height).draw(sample, np.random.default_rng(seed))
         placed = place(sample, placements, source_is_ids=True)
         assert placed.instances is not None
         assert placed.target is not None
         assert placed.features is not None
-        assert placed.source.shape == (1, height, 48)
-        assert placed.target.shape == placed.features.shape == (3, height, 48)
+        assert placed.target.shape == (3, height, 48)
         assert torch.equal(placed.source.int() + 2**24, placed.instances)
         assert torch.equal(placed.features, placed.source.expand(3, -1, -1))
         of_target = placed.target[0] // 3 // 8 * 12 + placed.target[1] // 2 // 8
@@ -104,63 +102,113 @@ def test_all_maps_are_warped_and_turned_alike(height: int) -> None:
 
 def test_only_the_source_changes_its_colors() -> None:
     colors = replace(PLAIN, augmentation=PairAugmentation(color=[0.5, 0.6], noise=[0.1, 0.1], jpeg_quality=[20, 20]))
-    dataset, plain = TrainingDataset(Pairs(), colors, 0), TrainingDataset(Pairs(), PLAIN, 0)
-    changed, expected = dataset[SampleKey(0, 1)], plain[SampleKey(0, 1)]
-    assert isinstance(changed, Sample)
-    assert isinstance(expected, Sample)
-    assert changed.target is not None
-    assert expected.target is not None
-    assert torch.equal(changed.target, expected.target)
-    assert changed.source.float().mean() < 0.8 * expected.source.float().mean()
+    changed, expected = (vars(TrainingDataset(Pairs(), p, 0)[SampleKey(0, 1)]) for p in (colors, PLAIN))
+    assert torch.equal(changed["target"], expected["target"])
+    assert changed["source"].float().mean() < 0.8 * expected["source"].float().mean()
 
 
-def test_a_sample_without_augmentation_for_validation() -> None:
-    layouts: list[Layout] = [facades(), Pairs()]
-    for layout in layouts:
-        assert_equal(vars(read_fixed(layout, AUGMENTED, 1)), vars(read_fixed(layout, PLAIN, 1)))
+@LABELS_AND_IMAGES
+def test_a_sample_for_validation_has_no_augmentation(layout: Layout) -> None:
+    assert_equal(vars(read_fixed(layout, AUGMENTED, 1)), vars(read_fixed(layout, PLAIN, 1)))
 
 
-@pytest.mark.parametrize("layout", [facades(), Pairs()], ids=["labels", "images"])
+@LABELS_AND_IMAGES
 def test_a_draw_depends_on_seed_epoch_and_index_alone(layout: Layout) -> None:
-    here, in_processes = (batches(layout, 4, n_workers=n) for n in (0, 2))
-    for first, second in zip(here, in_processes, strict=True):
-        assert_equal(vars(first), vars(second))
-    of_ranks = [batches(layout, 4, n_workers=0, rank=rank, world_size=2) for rank in (0, 1)]
-    for number, batch in enumerate(here):
-        for name, source in zip(batch.names, batch.source, strict=True):
-            (found,) = [b.source[0] for b in (ranks[number] for ranks in of_ranks) if b.names == (name,)]
-            assert torch.equal(found, source)
+    here = batches(layout)
+    assert_equal([vars(batch) for batch in batches(layout, n_workers=2)], [vars(batch) for batch in here])
+    of_ranks = zip(*(batches(layout, rank=rank, world_size=2) for rank in (0, 1)), strict=True)
+    for batch, parts in zip(here, of_ranks, strict=True):
+        assert batch.names == tuple(part.names[0] for part in parts)
+        assert torch.equal(batch.source, torch.cat([part.source for part in parts]))
     keys = [(0, 0), (0, 0), (0, 1), (1, 0)]  # seeds and epochs
-    drawn = [TrainingDataset(layout, AUGMENTED, seed)[SampleKey(epoch, 2)] for seed, epoch in keys]
-    first_draw, again, *others = (sample for sample in drawn if isinstance(sample, Sample))
-    assert_equal(vars(first_draw), vars(again))
-    assert [torch.equal(first_draw.source, other.source) for other in others] == [False, False]
+    drawn = [vars(TrainingDataset(layout, AUGMENTED, seed)[SampleKey(epoch, 2)]) for seed, epoch in keys]
+    assert [torch.equal(drawn[0]["source"], other["source"]) for other in drawn[1:]] == [True, False, False]
 
 
-@pytest.mark.parametrize("layout", [facades(), Pairs()], ids=["labels", "images"])
+@LABELS_AND_IMAGES
 def test_the_number_of_threads_changes_nothing(layout: Layout) -> None:
     large = replace(AUGMENTED, mode="resize_and_crop", load_height=512, load_width=512, crop_height=384, crop_width=384)
     dataset = TrainingDataset(layout, large, 0)
     n_threads = torch.get_num_threads()
     try:
         torch.set_num_threads(4)
-        several = [vars(dataset[SampleKey(0, index)]) for index in range(3)]
+        several = vars(dataset[SampleKey(0, 0)])
     finally:
         torch.set_num_threads(n_threads)
-    assert_equal([vars(dataset[SampleKey(0, index)]) for index in range(3)], several)
+    assert_equal(vars(dataset[SampleKey(0, 0)]), several)
+
+
+@pytest.mark.parametrize(("scale", "expected"), [([0.5, 2], 0.5), ([1.5, 1.5], 1.0), ([0.5, 1], 0.0)])
+def test_enlarging_is_as_likely_as_its_inverse(scale: list[float], expected: float) -> None:
+    rng, augmentation = np.random.default_rng(0), PairAugmentation(scale=scale)
+    warps = [augmentation.draw(8, 8, rng).warp for _ in range(400)]
+    assert np.mean([warp is not None and warp.inverse[0][0] < 1 for warp in warps]) == pytest.approx(expected, abs=0.08)
+
+
+def picture(dtype: torch.dtype = torch.uint8, n_channels: int = 3) -> Tensor:
+    levels = torch.from_numpy(np.random.default_rng(0).integers(20, 200, (n_channels, 24, 32), dtype=np.uint8))
+    return levels.to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.float32])
+def test_the_neutral_draw_changes_nothing(dtype: torch.dtype) -> None:
+    assert torch.equal(Photometric()(picture(dtype)), picture(dtype))
 
 
 @pytest.mark.parametrize(
-    ("settings", "expected"),
+    ("change", "expected"),
     [
-        ({"scale": [0.5, 2]}, 0.5),
-        ({"scale": [1.5, 1.5]}, 1.0),
-        ({"scale": [0.5, 1]}, 0.0),
+        (Photometric(brightness=0.7), lambda image: F.adjust_brightness(image, 0.7)),
+        (Photometric(brightness=1.6), lambda image: F.adjust_brightness(image, 1.6)),
+        (Photometric(saturation=0.3), lambda image: F.adjust_saturation(image, 0.3)),
+        (Photometric(hue=0.2), lambda image: F.adjust_hue(image, 0.2)),
     ],
 )
-def test_enlarging_is_as_likely_as_its_inverse(settings: dict[str, list[float]], expected: float) -> None:
-    rng, augmentation = np.random.default_rng(0), PairAugmentation(scale=settings["scale"])
-    warps = [augmentation.draw(8, 8, rng).warp for _ in range(400)]
-    assert all(warp is not None for warp in warps)
-    larger = [warp.inverse[0][0] < 1 for warp in warps if warp]
-    assert np.mean(larger) == pytest.approx(expected, abs=0.08)
+def test_colors_are_torchvisions(change: Photometric, expected: Callable[[Tensor], Tensor]) -> None:
+    found = expected(picture().float() / 255) * 255
+    assert (change(picture()).float() - found).abs().max() <= 0.51  # rounded once
+
+
+def test_contrast_is_about_the_mean() -> None:
+    image = picture()
+    assert Photometric(contrast=0.0)(image).unique().tolist() == [round(float(image.double().mean()))]
+    assert Photometric(contrast=1.5)(image).double().std() > image.double().std()
+
+
+def test_noise_has_its_deviation_and_its_seed() -> None:
+    image = torch.full((3, 100, 100), 128, dtype=torch.uint8)
+    noisy, again, other = (Photometric(noise=0.05, noise_seed=seed)(image) for seed in (1, 1, 2))
+    assert torch.equal(noisy, again)
+    assert not torch.equal(noisy, other)
+    assert not torch.equal(noisy[0], noisy[1])
+    assert float(noisy.double().std()) == pytest.approx(0.05 * 255, rel=0.03)
+
+
+def test_jpeg_is_of_its_quality() -> None:
+    errors = [(Photometric(jpeg_quality=q)(picture()).int() - picture().int()).abs().sum() for q in (10, 50, 95)]
+    assert errors[0] > errors[1] > errors[2] > 0
+
+
+def test_the_image_that_is_given_stays() -> None:
+    image = picture()
+    Photometric(0.5, 1.5, 2.0, 0.1, 0.1, 0, 10)(image)
+    assert torch.equal(image, picture())
+
+
+@pytest.mark.parametrize(
+    ("dtype", "n_channels"), [(torch.uint8, 1), (torch.uint8, 4), (torch.uint16, 3), (torch.float32, 3)]
+)
+def test_other_images_have_brightness_contrast_and_noise(dtype: torch.dtype, n_channels: int) -> None:
+    image = picture(dtype, n_channels)
+    found = Photometric(brightness=0.8, contrast=0.9, noise=0.02, hue=0.3, jpeg_quality=5)(image)
+    assert (found.dtype, found.shape) == (image.dtype, image.shape)
+    assert not torch.equal(found, image)
+    assert torch.equal(found, Photometric(brightness=0.8, contrast=0.9, noise=0.02)(image))  # neither hue nor JPEG
+    if dtype != torch.uint8:
+        levels = image.float()
+        assert levels.min() <= found.float().min() < found.float().max() <= levels.max() + 1e-3
+
+
+def test_a_constant_image_of_floats_stays_finite() -> None:
+    found = Photometric(brightness=1.2, contrast=0.8, noise=0.1)(torch.full((1, 8, 8), 3.5))
+    assert torch.equal(found, torch.full((1, 8, 8), 3.5))

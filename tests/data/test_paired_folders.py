@@ -23,8 +23,14 @@ def label_folders(root: Path) -> PairedFolders:
     )
 
 
-def rgb_folders(root: Path) -> PairedFolders:
-    return PairedFolders(source_folder=root / "A", target_folder=root / "B", instance_folder=None)
+def pairs(root: Path, a: list[str], b: list[str], weights: list[str] | None = None) -> PairedFolders:
+    """Folders A, B and W with files of these names."""
+    for folder, names in {"A": a, "B": b, "W": weights or []}.items():
+        for name in names:
+            save_image(root / folder / name, GREY if folder == "W" else RGB)
+    return PairedFolders(
+        source_folder=root / "A", target_folder=root / "B", weight_folder=None if weights is None else root / "W"
+    )
 
 
 def test_labels_instances_and_photos_are_read(label_data_set: Path) -> None:
@@ -43,11 +49,16 @@ def test_pairs_are_matched_by_name_not_by_order(tmp_path: Path) -> None:
     for value, name in enumerate(("x1", "x2", "x10")):
         save_image(tmp_path / "A" / f"{name}.png", RGB + np.uint8(value))
         save_image(tmp_path / "B" / f"{name}.bmp", RGB + np.uint8(value + 100))
-    layout = rgb_folders(tmp_path)
-    for index in range(3):
-        sample = layout.read(index)
-        assert sample.target is not None
-        assert torch.equal(sample.source + 100, sample.target)
+        save_image(tmp_path / "W" / f"{name}.png", GREY + np.uint8(value + 200))
+    layout = pairs(tmp_path, [], [], [])
+    assert [str(folder) for folder in layout.folders] == [str(tmp_path / name) for name in "ABW"]
+    for index, value in enumerate((0, 2, 1)):
+        sample = vars(layout.read(index))
+        assert [int(sample[kind].max()) for kind in ("source", "target", "weights")] == [
+            value,
+            value + 100,
+            value + 200,
+        ]
 
 
 def test_names_may_end_differently_by_folder_and_a_sample_has_that_of_its_source(tmp_path: Path) -> None:
@@ -55,20 +66,14 @@ def test_names_may_end_differently_by_folder_and_a_sample_has_that_of_its_source
         save_image(tmp_path / "train_label" / f"{city}_gtFine_labelIds.png", GREY + np.uint8(value))
         save_image(tmp_path / "train_inst" / f"{city}_gtFine_instanceIds.png", GREY + np.uint8(value))
         save_image(tmp_path / "train_img" / f"{city}_leftImg8bit.png", RGB + np.uint8(value))
-    sample = label_folders(tmp_path).read(1)
-    assert sample.name == "bochum_000001_000019_gtFine_labelIds"
-    assert sample.instances is not None
-    assert sample.target is not None
-    assert sample.source.unique() == sample.instances.unique() == sample.target.unique() == 1
+    sample = vars(label_folders(tmp_path).read(1))
+    assert sample["name"] == "bochum_000001_000019_gtFine_labelIds"
+    assert [sample[kind].unique().tolist() for kind in ("source", "instances", "target")] == [[1]] * 3
 
 
 def test_what_has_no_partner_is_listed_by_folder(tmp_path: Path) -> None:
-    for name in ("a", "b", "c"):
-        save_image(tmp_path / "A" / f"{name}.png", RGB)
-    for name in ("b", "d"):
-        save_image(tmp_path / "B" / f"{name}.png", RGB)
     with pytest.raises(PairingError) as error:
-        rgb_folders(tmp_path)
+        pairs(tmp_path, ["a.png", "b.png", "c.png"], ["b.png", "d.png"])
     a, b = tmp_path / "A", tmp_path / "B"
     assert error.value.problems == (
         f"{a / 'a.png'}: without a partner of the same name in {b}",
@@ -79,38 +84,38 @@ def test_what_has_no_partner_is_listed_by_folder(tmp_path: Path) -> None:
     assert list(error.value.rest.names) == ["b"]
 
 
-def test_a_missing_file_is_found_among_names_with_different_endings(tmp_path: Path) -> None:
-    for number in range(4):
-        save_image(tmp_path / "A" / f"frame_{number}_labels.png", RGB)
-        if number != 2:
-            save_image(tmp_path / "B" / f"frame_{number}_photo.png", RGB)
-    with pytest.raises(DataError, match=r"^\S*A/frame_2_labels\.png: without a partner .*B$"):
-        rgb_folders(tmp_path)
-
-
-def test_numbers_and_single_files_are_no_endings(tmp_path: Path) -> None:
-    for folder, names in {"A": ["x_1", "y_1"], "B": ["x_2", "y_2"]}.items():
-        for name in names:
-            save_image(tmp_path / folder / f"{name}.png", RGB)
-    with pytest.raises(DataError, match="without a partner"):
-        rgb_folders(tmp_path)
-    for folder, name in {"A": "photo_cat", "B": "photo_dog"}.items():
-        save_image(tmp_path / "single" / folder / f"{name}.png", RGB)
-    with pytest.raises(DataError, match="without a partner"):
-        rgb_folders(tmp_path / "single")
+@pytest.mark.parametrize(
+    ("a", "b", "problem"),
+    [
+        (
+            [f"frame_{k}_labels.png" for k in range(4)],
+            [f"frame_{k}_photo.png" for k in (0, 1, 3)],
+            r"^\S*A/frame_2_labels\.png: without a partner .*B$",
+        ),
+        (["x_1.png", "y_1.png"], ["x_2.png", "y_2.png"], "without a partner"),  # numbers are no endings
+        (["photo_cat.png"], ["photo_dog.png"], "without a partner"),  # nor is that of a single file
+        (["x.PNG"], ["X.png"], r"without a partner .*; X\.png there differs in upper and lower case: rename one"),
+    ],
+)
+def test_a_missing_partner_is_found_whatever_the_names_end_in(
+    tmp_path: Path, a: list[str], b: list[str], problem: str
+) -> None:
+    with pytest.raises(PairingError, match=problem):
+        pairs(tmp_path, a, b)
 
 
 def test_an_empty_folder_is_named(tmp_path: Path) -> None:
-    (tmp_path / "A").mkdir()
-    (tmp_path / "B").mkdir()
+    for name in "AB":
+        (tmp_path / name).mkdir()
     with pytest.raises(DataError, match=r"A: holds no image"):
-        rgb_folders(tmp_path)
+        pairs(tmp_path, [], [])
 
 
-def test_missing_instance_maps_have_a_remedy(label_data_set: Path) -> None:
+def test_a_missing_map_has_a_remedy(tmp_path: Path, label_data_set: Path) -> None:
     (label_data_set / "train_inst").rename(label_data_set / "elsewhere")
-    with pytest.raises(PairingError) as error:
+    with pytest.raises(PairingError, match=r"train_inst: no such folder; .*data\.instance_edges=false"):
         label_folders(label_data_set)
-    (problem,) = error.value.problems
-    assert problem.startswith(f"{label_data_set / 'train_inst'}: no such folder")
-    assert "data.instance_edges=false" in problem
+    with pytest.raises(PairingError, match=r"W: no such folder.*to do without weights: data\.weight_folder=null"):
+        pairs(tmp_path, ["x.png"], ["x.png"], [])
+    with pytest.raises(PairingError, match=r"A/x\.png: without a partner of the same name in .*W"):
+        pairs(tmp_path, [], [], ["y.png"])

@@ -1,17 +1,33 @@
+"""Draws of crops and mirroring: each map of a sample, and a target of another size, shows the same place."""
+
 from dataclasses import replace
 from typing import get_args
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from PIL import Image
+from torch import Tensor
 
 from data.batch import DataError, Sample
-from data.preprocessing import Mode, Placement, Placements, Preprocessing, place
+from data.facades.dataset import SyntheticFacades
+from data.files.size_guard import pixels_allowed
+from data.pair_augmentation import PairAugmentation
+from data.preprocessing import Mode, Placement, Placements, Preprocessing, place, resize_image
 
 SETTINGS = Preprocessing(
     mode="none", load_height=48, load_width=96, crop_height=32, crop_width=64, flip=True, size_multiple=8, min_size=16
 )
+SMALL = replace(SETTINGS, mode="crop", load_height=32, load_width=48, crop_height=24, crop_width=24)
+TURNED = PairAugmentation(vertical_flip=True, quarter_turns=True)
+SCALES = pytest.mark.parametrize("scale", [0.25, 0.5, 2.0, 4.0])
+MODES: tuple[Mode, ...] = get_args(Mode)
+STORED = pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.float32])
+
+
+def whole(height: int, width: int) -> Placement:
+    return Placement(height, width, 0, 0, height, width, flip=False)
 
 
 def coordinate_sample(height: int, width: int) -> Sample:
@@ -31,21 +47,15 @@ def coordinate_sample(height: int, width: int) -> Sample:
         ("none", (64, 120)),
     ],
 )
-def test_each_mode_gives_its_size(mode: Mode, size: tuple[int, int]) -> None:
+def test_each_mode_gives_its_size_and_tests_at_multiples(mode: Mode, size: tuple[int, int]) -> None:
     sample = coordinate_sample(60, 120)  # 60 is no multiple of 8; 96 wide it is 48 high
     settings = replace(SETTINGS, mode=mode)
     for seed in range(5):
         placed = place(sample, settings.draw(sample, np.random.default_rng(seed)), source_is_ids=True)
         assert placed.target is not None
         assert placed.source.shape[-2:] == placed.target.shape[-2:] == size
-
-
-@pytest.mark.parametrize("mode", get_args(Mode))
-def test_whole_images_are_tested_at_multiples(mode: Mode) -> None:
-    sample = coordinate_sample(61, 125)
-    placement = replace(SETTINGS, mode=mode).fixed(sample).source
-    assert placement.crop_height % 8 == placement.crop_width % 8 == 0
-    assert not placement.flip
+    fixed = settings.fixed(coordinate_sample(61, 125)).source
+    assert (fixed.crop_height % 8, fixed.crop_width % 8, fixed.flip) == (0, 0, False)
 
 
 def test_a_tiny_image_is_enlarged_to_what_the_generator_takes() -> None:
@@ -54,18 +64,16 @@ def test_a_tiny_image_is_enlarged_to_what_the_generator_takes() -> None:
 
 
 def test_every_map_of_a_sample_is_cut_by_the_same_draw() -> None:
-    sample = coordinate_sample(60, 120)
-    settings = replace(SETTINGS, mode="crop")
-    seen = set()
+    sample, settings, seen = coordinate_sample(60, 120), replace(SETTINGS, mode="crop"), set()
     for seed in range(20):
         placements = settings.draw(sample, np.random.default_rng(seed))
-        placement = placements.source
         placed = place(sample, placements, source_is_ids=True)
         assert placed.instances is not None
         assert placed.target is not None
         assert torch.equal(placed.source.int(), placed.instances)
         assert torch.equal(placed.source, placed.target[:1])
-        seen.add((placement.top, placement.left, placement.flip))
+        seen.add((placements.source.top, placements.source.left, placements.source.flip))
+        assert not replace(settings, flip=False).draw(sample, np.random.default_rng(seed)).source.flip
     assert len(seen) > 15
     assert {flip for _, _, flip in seen} == {False, True}
 
@@ -82,37 +90,158 @@ def test_the_sides_of_a_sample_are_placed_each_by_itself() -> None:
     assert torch.equal(placed.target, sample.target[:, 1:7, 5:13].flip(-1))
 
 
-def test_without_flip_nothing_is_mirrored() -> None:
-    sample = coordinate_sample(60, 120)
-    settings = replace(SETTINGS, mode="crop", flip=False)
-    assert not any(settings.draw(sample, np.random.default_rng(seed)).source.flip for seed in range(20))
-
-
 def test_a_resized_pair_keeps_its_alignment() -> None:
     ids = torch.zeros(1, 64, 64, dtype=torch.uint8)
     ids[:, 16:40, 8:32] = 1
     sample = Sample("s", ids, None, ids.expand(3, -1, -1) * 255)
-    placed = place(sample, Placements.of_pair(Placement(32, 32, 0, 0, 32, 32, flip=True)), source_is_ids=True)
+    placed = place(sample, Placements.of_pair(replace(whole(32, 32), flip=True)), source_is_ids=True)
     assert placed.target is not None
     assert torch.equal(placed.source[0] == 1, placed.target[0] > 127)
+
+
+def test_images_are_interpolated_where_labels_are_not() -> None:
+    labels = torch.tensor([[[0, 0, 2, 2]]], dtype=torch.uint8)
+    sample = Sample("x", labels, None, None, source_images=labels.float() * 100)
+    placed = place(sample, Placements.of_pair(replace(whole(1, 3), flip=True)), source_is_ids=True)
+    assert set(placed.source.unique().tolist()) <= {0, 2}
+    assert placed.source_images is not None
+    right, middle, left = placed.source_images[0, 0].tolist()  # mirrored
+    assert 0 < middle < 200
+    assert left < right
+
+
+@STORED
+def test_weights_are_placed_as_the_target_is(dtype: torch.dtype) -> None:
+    levels = torch.arange(48).view(1, 6, 8)
+    sample = Sample("x", levels.expand(3, -1, -1).byte(), None, levels.expand(3, -1, -1).byte(), None, levels.to(dtype))
+    placed = place(sample, Placements.of_pair(Placement(6, 8, 1, 2, 4, 4, flip=True)), source_is_ids=False)
+    assert placed.weights is not None
+    assert placed.target is not None
+    assert placed.weights.dtype == dtype
+    assert torch.equal(placed.weights.int(), placed.target[:1].int())
+
+
+@STORED
+@pytest.mark.parametrize("side", [8, 40])
+def test_resized_weights_neither_overshoot_nor_change_plain_parts(dtype: torch.dtype, side: int) -> None:
+    weights = torch.zeros(1, 16, 16, dtype=dtype)
+    weights[..., 8:] = 200
+    resized = whole(side, side).weights(weights).float()
+    assert (resized.min(), resized.max()) == (0, 200)
+    assert resized[..., : side // 2 - 3].max() == 0
+    assert resized[..., side // 2 + 3 :].min() == 200
 
 
 def test_ids_are_resized_like_pillows_nearest_and_exactly() -> None:
     ids = np.random.default_rng(0).integers(0, 2**31 - 1, (37, 53), dtype=np.int32)
     for height, width in ((20, 20), (64, 100), (37, 60)):
         expected = np.asarray(Image.fromarray(ids).resize((width, height), Image.Resampling.NEAREST))
-        resized = Placement(height, width, 0, 0, height, width, flip=False).ids(torch.from_numpy(ids)[None])
-        assert np.array_equal(resized[0].numpy(), expected)
+        assert np.array_equal(whole(height, width).ids(torch.from_numpy(ids)[None])[0].numpy(), expected)
 
 
 def test_images_are_resized_like_pillows_bicubic() -> None:
     image = np.random.default_rng(0).integers(0, 256, (60, 80, 3), dtype=np.uint8)
     expected = np.asarray(Image.fromarray(image).resize((32, 24), Image.Resampling.BICUBIC)).astype(int)
-    resized = Placement(24, 32, 0, 0, 24, 32, flip=False).image(torch.from_numpy(image).permute(2, 0, 1))
+    resized = whole(24, 32).image(torch.from_numpy(image).permute(2, 0, 1))
     assert np.abs(resized.permute(1, 2, 0).numpy().astype(int) - expected).max() <= 1
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.int16, torch.float32])
+def test_resizing_keeps_type_and_range(dtype: torch.dtype) -> None:
+    step = torch.zeros(1, 20, 20)
+    step[..., 10:] = 30000
+    resized = resize_image(step.to(dtype), 45, 47)
+    assert (resized.shape, resized.dtype) == ((1, 45, 47), dtype)
+    assert (float(resized.float().min()), float(resized.float().max())) == (0, 30000)
 
 
 def test_an_image_smaller_than_the_crop_is_named() -> None:
     sample = replace(coordinate_sample(16, 120), name="small/one")
     with pytest.raises(DataError, match=r"small/one is 120x16, too small for a crop of 64x32"):
         replace(SETTINGS, mode="crop").draw(sample, np.random.default_rng(0))
+
+
+def test_a_target_too_large_is_refused() -> None:
+    sample = Sample("s", torch.zeros(3, 64, 64, dtype=torch.uint8), None, None)
+    with pixels_allowed(200 * 200):
+        SETTINGS.whole(sample)
+        with pytest.raises(DataError, match=r"and its target 4 times as large: too large for"):
+            replace(SETTINGS, target_scale=4.0).whole(sample)
+
+
+def ramp(height: int, width: int, scale: float) -> Tensor:
+    """Values that are the same function of the place in the picture at each scale, (2, H, W) float32."""
+    rows, columns = (torch.arange(round(side * scale)) for side in (height, width))
+    return torch.stack(torch.meshgrid((rows + 0.5) / scale, (columns + 0.5) / scale, indexing="ij")).float()
+
+
+def sample_of(height: int, width: int, scale: float) -> Sample:
+    return Sample("s", ramp(height, width, 1), None, ramp(height, width, scale))
+
+
+def at_the_coarser(sample: Sample, placements: Placements, scale: float) -> tuple[Tensor, Tensor]:
+    """Source and target, placed, at the sides of the smaller one, by the mean of each block."""
+    placed = place(sample, placements, source_is_ids=False)
+    assert placed.target is not None
+    assert list(placed.target.shape[-2:]) == [side * scale for side in placed.source.shape[-2:]]
+    of_both = ((placed.source, 1 / scale), (placed.target, scale))
+    source, target = (F.avg_pool2d(image, round(max(1, by))) for image, by in of_both)
+    return source, target
+
+
+@SCALES
+@pytest.mark.parametrize("mode", MODES)
+def test_every_draw_shows_source_and_target_the_same_place(scale: float, mode: Mode) -> None:
+    is_cropped = mode not in ("scale_width", "none")  # to a square
+    augmentation = TURNED if is_cropped else SMALL.augmentation
+    settings = replace(SMALL, mode=mode, target_scale=scale, augmentation=augmentation)
+    sample, seen = sample_of(*((40, 56) if mode in ("crop", "none") else (32, 48)), scale), set()
+    for seed in range(12):
+        source, target = at_the_coarser(sample, settings.draw(sample, np.random.default_rng(seed)), scale)
+        assert torch.allclose(source, target, atol=1e-4)
+        seen.add(source.numpy().tobytes())
+    assert len(seen) > (8 if is_cropped else 1)
+
+
+@SCALES
+def test_a_warp_is_about_the_same_point(scale: float) -> None:
+    warps = PairAugmentation(rotation_degrees=(-30, 30), scale=(0.9, 1.2), shear_degrees=(-10, 10), elastic=(0.0, 0.02))
+    settings, sample = replace(SMALL, augmentation=warps, target_scale=scale), sample_of(96, 120, scale)
+    for seed in range(6):
+        source, target = at_the_coarser(sample, settings.draw(sample, np.random.default_rng(seed)), scale)
+        inside = (source > 4) & (source < torch.tensor([92.0, 116.0]).view(2, 1, 1))  # away from reflections
+        assert inside.float().mean() > 0.5
+        assert (source - target)[inside].abs().max() < 0.2  # pixels of the source: an elastic warp is not linear
+
+
+@SCALES
+@pytest.mark.parametrize("mode", MODES)
+def test_whole_images_are_tested_at_the_same_place(scale: float, mode: Mode) -> None:
+    sample, settings = sample_of(44, 68, scale), replace(SMALL, mode=mode, target_scale=scale)
+    both = at_the_coarser(sample, settings.fixed(sample), scale)
+    source, target = (image[:, 2:-2, 2:-2] for image in both)  # resizing reflects at borders
+    assert torch.allclose(source, target, atol=0.05 * max(1, 1 / scale))
+
+
+def test_a_scale_of_1_has_the_rule_of_earlier_versions() -> None:
+    assert SMALL.size_rule == "crop 32 48 8 16"
+    assert replace(SMALL, target_scale=2.0).size_rule != SMALL.size_rule
+
+
+@SCALES
+def test_drawn_facades_have_both_sizes(scale: float) -> None:
+    pair = SyntheticFacades(split="val", seed=1, n_samples=1, height=64, width=80, target_scale=scale).read(0)
+    assert pair.target is not None
+    assert pair.instances is not None
+    assert pair.source.shape == pair.instances.shape == (1, 64, 80)
+    assert pair.target.shape == (3, round(64 * scale), round(80 * scale))
+    if scale > 1:
+        fine = SyntheticFacades(split="val", seed=1, n_samples=1, height=round(64 * scale), width=round(80 * scale))
+        assert torch.equal(vars(fine.read(0))["target"], pair.target)
+
+
+def test_facades_without_whole_pixels_are_refused() -> None:
+    counts = {"train_samples": 1, "val_samples": 1, "test_samples": 1, "seed": 0}
+    problem = r"width x height is 34x32, expected multiples of 4 with generator\.scale=0\.25"
+    with pytest.raises(DataError, match=problem):
+        SyntheticFacades.open("train", **counts, height=32, width=34, target_scale=0.25)

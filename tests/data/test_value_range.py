@@ -8,7 +8,6 @@ from data.batch import DataError
 from data.files.stored_images import StoredForm
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
-from data.preprocessing import resize_image
 from data.value_range import ValueRange, percentile_ranges
 from tests.images import save_npy
 
@@ -55,7 +54,6 @@ def pairs(root: Path, n: int) -> PairedFolders:
     return PairedFolders(
         source_folder=root / "A",
         target_folder=root / "B",
-        instance_folder=None,
         reader=MapReader(forms=forms),
     )
 
@@ -75,12 +73,3 @@ def test_bad_samples_are_left_out_of_percentiles_where_they_are_skipped(tmp_path
     assert len(percentile_ranges(layout, ["source"], skips_bad=True)["source"]) == 4
     with pytest.raises(DataError, match=r"1\.npy: cannot be read"):
         percentile_ranges(layout, ["source"], skips_bad=False)
-
-
-@pytest.mark.parametrize("dtype", [torch.uint16, torch.int16, torch.float32])
-def test_resizing_keeps_type_and_range(dtype: torch.dtype) -> None:
-    step = torch.zeros(1, 20, 20)
-    step[..., 10:] = 30000
-    resized = resize_image(step.to(dtype), 45, 47)
-    assert (resized.shape, resized.dtype) == ((1, 45, 47), dtype)
-    assert (float(resized.float().min()), float(resized.float().max())) == (0, 30000)

@@ -7,7 +7,7 @@ from torch import Tensor
 from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2 import functional as F
 
-from data.warp import Warp, affine_inverse, controls_of, read_ids, read_image
+from data.warp import Warp, affine_inverse, controls_of, read_ids, read_image, read_weights
 from utils.limits import MOST_ELASTIC
 
 IDENTITY = ((1.0, 0.0), (0.0, 1.0))
@@ -122,3 +122,12 @@ def test_ids_are_read_exactly() -> None:
     found = read_ids(ids, positions(elastic(40, 40, 0.1), 40, 40))
     assert set(found.unique().tolist()) <= set(ids.unique().tolist())
     assert not torch.equal(found, ids)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.float32])
+def test_a_warp_ignores_weights_beyond_the_borders(dtype: torch.dtype) -> None:
+    weights = torch.full((1, 20, 20), 9, dtype=dtype)
+    half_size = Warp(affine_inverse(0, 0.5, 0)).positions(20, 20) + 10
+    read = read_weights(weights, half_size)
+    assert read.dtype == dtype
+    assert (read.float().sum(), read[..., 5:15, 5:15].float().min()) == (900, 9)  # 10 x 10 pixels of 9

@@ -1,13 +1,67 @@
+"""Samples that are held back from training, and groups of samples by their names."""
+
 import re
 import shlex
+from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 import yaml
 
-from data.held_back import groups_of, shared_beginnings, shared_groups, suggested_setting
+from data.fingerprint import fingerprint
+from data.held_back import (
+    Subset,
+    groups_of,
+    hold_back,
+    shared_beginnings,
+    shared_groups,
+    smallest_share,
+    suggested_setting,
+)
+from data.side_by_side import SideBySide
+from tests.conftest import save_image
 from utils.errors import ConfigError
 
 SLICES = ["p001_slice03", "p001_slice09", "p002_slice03"]
+
+
+def pairs(folder: Path, *names: str) -> SideBySide:
+    for number, name in enumerate(names):
+        save_image(folder / f"{name}.png", np.full((4, 8, 3), number, np.uint8))
+    return SideBySide(folder=folder, a_to_b=True)
+
+
+def test_a_subset_is_a_layout_of_some_samples(tmp_path: Path) -> None:
+    layout = pairs(tmp_path, *"0123")
+    subset = Subset(layout, [2, 0])
+    assert subset.names == ["2", "0"]
+    assert [path.name for path in subset.files] == ["2.png", "0.png"]
+    assert torch.equal(subset.read(0).source, layout.read(2).source)
+    assert subset.origin(1) == layout.origin(0)
+    assert len(fingerprint(subset)) == 4
+
+
+def test_adding_samples_moves_none_from_one_side_to_the_other(tmp_path: Path) -> None:
+    before, after = (
+        [set(side.names) for side in hold_back(pairs(tmp_path, *map(str, range(n))), 0.2)] for n in (40, 80)
+    )
+    assert before[1] == {"12", "28", "36", "37", "38", "5"}  # as in earlier versions
+    assert before[0] < after[0]
+    assert before[1] < after[1]
+    assert not after[0] & after[1]
+    assert len(after[0]) + len(after[1]) == 80
+
+
+def test_groups_are_held_back_as_wholes_and_the_share_counts_them(tmp_path: Path) -> None:
+    names = [f"p{patient:02}_s{number}" for patient in range(20) for number in range(1 + patient % 3)]
+    layout = pairs(tmp_path, *names)
+    rest, held_back = (set(groups_of(side.names, "p[0-9]+")) for side in hold_back(layout, 0.3, "p[0-9]+"))
+    assert not rest & held_back
+    assert len(rest | held_back) == 20
+    assert 3 <= len(held_back) <= 9
+    least = smallest_share(layout, "p[0-9]+")
+    assert [bool(hold_back(layout, share, "p[0-9]+")[1].names) for share in (least, least - 0.01)] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -60,4 +114,3 @@ def test_splits_that_share_a_patient_are_named_with_the_remedy() -> None:
     (line,) = shared_groups(names)
     assert line.startswith("train and val share 1 beginning of names, as p001_slice03 and p001_slice09: if these are")
     assert line.endswith(r"without a split val, train.validation_group='p\d+_slice' holds them back together")
-    assert list(shared_groups({"train": ["1", "2"], "val": ["3"]})) == []

@@ -1,0 +1,166 @@
+"""Classes of label maps, from ids or colours, and instances that are the connected parts of classes."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from data.batch import DataError
+from data.class_ids import checked_classes, classes_of_colors, connected_parts
+from data.conditioning import instance_edges
+from data.map_reader import MapReader
+from utils.label_colors import LabelColors
+
+TABLE = {"sky": [70, 130, 180], "road": [128, 64, 128], "car": [0, 0, 142], "ignored": [[0, 0, 0]]}
+COLORS = LabelColors.of(TABLE, "test", "test")
+ALL = LabelColors("test", COLORS.names, COLORS.rgb[:3])  # none is ignored
+IDS = np.random.default_rng(0).integers(0, 4, (9, 13))  # 3: ignored
+PICTURE = COLORS.colors.numpy()[IDS]
+
+
+def image(pixels: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(pixels.copy()).permute(2, 0, 1)
+
+
+def with_color(color: list[int]) -> np.ndarray:
+    pixels = PICTURE.copy()
+    pixels[4, 7] = pixels[8, 12] = color
+    return pixels
+
+
+def grey(ids: np.ndarray) -> np.ndarray:
+    return ids.astype(np.uint8)[..., None].repeat(3, 2)
+
+
+@pytest.mark.parametrize(
+    ("ids", "n_classes", "ignore_id", "expected", "dtype"),
+    [
+        ([[0, 1, 255, 4]], 5, 255, [[0, 1, 5, 4]], torch.uint8),
+        ([[0, 299, 65535]], 300, 65535, [[0, 299, 300]], torch.int32),
+    ],
+)
+def test_an_ignored_pixel_gets_the_number_of_classes(
+    ids: list[list[int]], n_classes: int, ignore_id: int, expected: list[list[int]], dtype: torch.dtype
+) -> None:
+    classes = checked_classes(torch.tensor([ids]), "x", n_classes=n_classes, ignore_id=ignore_id)
+    assert (classes.tolist(), classes.dtype) == ([expected], dtype)
+
+
+def test_an_id_outside_the_classes_is_located() -> None:
+    labels = torch.zeros(1, 32, 48, dtype=torch.int32)
+    labels[0, 3, 11] = 255
+    message = r"^x: pixel \(row 3, column 11\) holds id 255, allowed are 0 to 4: .*data\.ignore_id=255"
+    with pytest.raises(DataError, match=message):
+        checked_classes(labels, "x", n_classes=5, ignore_id=None)
+
+
+def test_many_colours_are_int32() -> None:
+    many = LabelColors.of({f"class {k}": [k % 256, k // 256, 7] for k in range(300)}, "test", "test")
+    classes = classes_of_colors(image(many.colors[torch.arange(300)].view(3, 100, 3).numpy()), many, "x")
+    assert classes.dtype == torch.int32
+    assert classes.flatten().tolist() == list(range(300))
+
+
+@pytest.mark.parametrize("kind", ["RGB", "RGBA", "palette"])
+def test_each_pixel_gets_the_class_of_its_colour_in_every_kind_of_file(tmp_path: Path, kind: str) -> None:
+    picture = Image.fromarray(PICTURE)
+    if kind == "RGBA":
+        picture = picture.convert("RGBA")
+    elif kind != "RGB":  # in which the index of a colour is another one than that of its class
+        picture = picture.quantize(4)
+    picture.save(tmp_path / "x.png")
+    source = MapReader(3, None, colors=COLORS).read("x", {"source": tmp_path / "x.png"}).source
+    assert source.dtype == torch.uint8
+    assert torch.equal(source[0].long(), torch.from_numpy(IDS))
+
+
+OTHER = (
+    r"^x: pixel \(row 4, column 7\) has the colour \[{}\], which is none of data\.label_colors, as 1\.71% of its "
+    r"pixels\. Smoothed borders and JPEG make such colours: python -m tools\.convert_data colors-to-ids"
+)
+ALREADY = r"^x: these are ids already, .*: set data\.n_classes=3{} data\.label_colors=null$"
+
+
+@pytest.mark.parametrize(
+    ("pixels", "colors", "problem"),
+    [
+        (with_color([0, 0, 143]), COLORS, OTHER.format("0, 0, 143")),
+        (with_color([255, 255, 255]), COLORS, OTHER.format("255, 255, 255")),
+        (with_color([0, 0, 1]), COLORS, OTHER.format("0, 0, 1")),
+        (PICTURE[..., ::-1], COLORS, "In the order BGR all its colours are there: .*; exchange red and blue"),
+        (grey(IDS % 3), ALL, ALREADY.format("")),
+        (grey(IDS % 3), COLORS, ALREADY.format(" data.ignore_id=255")),
+        (grey(np.where(IDS > 2, 255, IDS)), ALL, ALREADY.format(" data.ignore_id=255")),
+        (grey(IDS + 3), COLORS, r"none of data\.label_colors"),
+    ],
+)
+def test_another_colour_is_named_with_its_pixel_and_the_remedy(
+    pixels: np.ndarray, colors: LabelColors, problem: str
+) -> None:
+    with pytest.raises(DataError, match=problem):
+        classes_of_colors(image(pixels), colors, "x")
+
+
+def parts_by_search(ids: np.ndarray) -> np.ndarray:
+    """Number the connected parts in the order of their first pixels, by flooding one after the other."""
+    height, width = ids.shape
+    parts, number = np.full((height, width), -1), 0
+    for start in np.ndindex(height, width):
+        if parts[start] >= 0:
+            continue
+        parts[start], to_do = number, [start]
+        while to_do:
+            y, x = to_do.pop()
+            for near in ((y + 1, x), (y - 1, x), (y, x + 1), (y, x - 1)):
+                is_within = 0 <= near[0] < height and 0 <= near[1] < width
+                if is_within and parts[near] < 0 and ids[near] == ids[start]:
+                    parts[near] = number
+                    to_do.append(near)
+        number += 1
+    return parts
+
+
+def spiral(side: int) -> np.ndarray:
+    ids, y, x, dy, dx = np.zeros((side, side), int), 0, 0, 0, 1
+    for length in [side - 1, *(n for k in range(side - 1, 1, -2) for n in (k, k))]:
+        for _ in range(length):
+            ids[y, x] = 1
+            y, x = y + dy, x + dx
+        dy, dx = dx, -dy
+    return ids
+
+
+def drawn(seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    height, width, n_classes = rng.integers(1, 30), rng.integers(1, 30), rng.integers(1, 5)
+    return rng.integers(0, n_classes, (height, width))
+
+
+def made(ids: np.ndarray, divided: tuple[int, ...] = ()) -> np.ndarray:
+    instances = connected_parts(torch.from_numpy(ids.astype(np.uint8))[None], divided)
+    assert (instances.dtype, instances.shape) == (torch.int32, (1, *ids.shape))
+    result: np.ndarray = instances[0].numpy()
+    return result
+
+
+@pytest.mark.parametrize("ids", [spiral(41), np.eye(4, dtype=int), *map(drawn, range(12))])
+def test_parts_are_those_of_a_search(ids: np.ndarray) -> None:
+    found, expected = made(ids), parts_by_search(ids)
+    n_pairs = len(set(zip(found.ravel().tolist(), expected.ravel().tolist(), strict=True)))
+    assert n_pairs == len(np.unique(found)) == len(np.unique(expected))
+
+
+def test_classes_that_are_not_divided_are_one_instance() -> None:
+    ids = np.array([[0, 1, 0, 2, 0], [2, 1, 2, 2, 1]])
+    numbers = made(ids, (2,))
+    assert [len(np.unique(numbers[ids == k])) for k in range(3)] == [1, 1, 2]
+    assert len(np.unique(numbers)) == 4
+
+
+@pytest.mark.parametrize("divided", [(), (1, 3)])
+def test_edges_are_those_between_classes(divided: tuple[int, ...]) -> None:
+    ids = np.random.default_rng(0).integers(0, 5, (20, 30))
+    of_instances, of_classes = (instance_edges(torch.from_numpy(m)[None, None]) for m in (made(ids, divided), ids))
+    assert torch.equal(of_instances, of_classes)
