@@ -28,8 +28,8 @@ from inference.translate import translate_all
 from utils.checkpoint import save_checkpoint
 from utils.checkpoint_folder import checkpoint_path
 from utils.compilation import compiled
-from utils.cpu_memory import give_freed_memory_back, keep_freed_memory
 from utils.device import choose_device
+from utils.machine import give_freed_memory_back, keep_freed_memory
 from utils.precision import OptLevel, allow_tf32, choose_precision
 
 REFERENCE, COMPILED = "reference", "O2, compiled"

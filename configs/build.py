@@ -33,10 +33,9 @@ from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
 from models.initialization import initialize
 from models.spectral_norm import add_spectral_norm, normed_convolutions
 from models.style_encoder import StyleConditionedGenerator, StyleEncoder
-from utils.cpu_memory import keep_freed_memory
 from utils.determinism import use_deterministic_algorithms
 from utils.errors import ConfigError
-from utils.machine import usable_cores
+from utils.machine import keep_freed_memory, usable_cores
 from utils.palette import label_colors
 from utils.precision import allow_tf32
 from utils.signatures import accepted, argument_names

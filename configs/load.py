@@ -23,7 +23,7 @@ from configs.schema import Config
 from configs.schema.sides import read_source_folder
 from utils.errors import ConfigError
 from utils.label_colors import read_color_table
-from utils.suggestion import did_you_mean
+from utils.text import did_you_mean
 from utils.yaml_file import parse_yaml, shortened
 
 SOURCE_FOLDER = "data.source_folder"

@@ -10,7 +10,7 @@ from typing import Any
 
 from utils.errors import ConfigError
 from utils.log import logger
-from utils.suggestion import did_you_mean
+from utils.text import did_you_mean
 from utils.yaml_file import read_yaml, shortened
 
 FOLDER = Path(__file__).parent

@@ -24,11 +24,11 @@ from models.style_encoder import inference_network
 from utils.atomic_file import unreplaced
 from utils.checkpoint import CheckpointError
 from utils.compilation import compiled, what_compiling_lacks
-from utils.cpu_memory import give_freed_memory_back, keep_freed_memory
 from utils.digest import sha256_of_file
 from utils.distributed import World
 from utils.errors import ConfigError
 from utils.log import logger
+from utils.machine import give_freed_memory_back, keep_freed_memory
 from utils.precision import allow_tf32, choose_precision
 
 MIN_PIXELS_TO_COMPILE = 2**25  # of all images; for fewer, compiling takes longer than it saves (bench/inference.py)

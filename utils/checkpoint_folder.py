@@ -5,9 +5,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from utils import fault_points
 from utils.atomic_file import temporary_path, unreplaced
@@ -19,6 +18,8 @@ from utils.checkpoint import (
     load_checkpoint,
     manifest_path,
 )
+
+T = TypeVar("T")
 
 CLOCKS_DIFFER_S = 60.0  # between this machine and one that serves files
 _FILE_NAME = re.compile(r"checkpoint-(\d{8,})\.pt")
@@ -74,21 +75,9 @@ def latest_valid(run_folder: Path, warn: Callable[[str], object]) -> LoadedCheck
     Raises:
         CheckpointError: all are damaged, or the latest valid one has a newer format.
     """
-    damaged: list[Path] = []
-    for path in _latest_first(run_folder):
-        try:
-            return LoadedCheckpoint(path, load_checkpoint(path), damaged)
-        except MissingCheckpointError:
-            continue
-        except DamagedCheckpointError as error:
-            warn(f"skipped {error}")
-            damaged.append(path)
-    if damaged:
-        raise CheckpointError(
-            f"{run_folder}: none of its {len(damaged)} checkpoints is valid; start from the beginning with "
-            "--resume never, which keeps them"
-        )
-    return None
+    remedy = "start from the beginning with --resume never, which keeps them"
+    found = _first_valid(run_folder, warn, load_checkpoint, remedy)
+    return found and LoadedCheckpoint(*found)
 
 
 def latest_file(run_folder: Path, warn: Callable[[str], object]) -> Path | None:
@@ -97,18 +86,25 @@ def latest_file(run_folder: Path, warn: Callable[[str], object]) -> Path | None:
     Raises:
         CheckpointError: all are damaged.
     """
-    n_damaged = 0
+    found = _first_valid(run_folder, warn, lambda path: unreplaced(path, lambda: check_file(path)), "name another run")
+    return found and found[0]
+
+
+def _first_valid(
+    run_folder: Path, warn: Callable[[str], object], read: Callable[[Path], T], remedy: str
+) -> tuple[Path, T, list[Path]] | None:
+    """Return the latest checkpoint that can be read, what `read` returns of it, and later ones, which are damaged."""
+    damaged: list[Path] = []
     for path in _latest_first(run_folder):
         try:
-            unreplaced(path, partial(check_file, path))
-            return path
+            return path, read(path), damaged
         except MissingCheckpointError:
             continue
         except DamagedCheckpointError as error:
             warn(f"skipped {error}")
-            n_damaged += 1
-    if n_damaged:
-        raise CheckpointError(f"{run_folder}: none of its {n_damaged} checkpoints is valid; name another run")
+            damaged.append(path)
+    if damaged:
+        raise CheckpointError(f"{run_folder}: none of its {len(damaged)} checkpoints is valid; {remedy}")
     return None
 
 

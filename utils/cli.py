@@ -18,8 +18,7 @@ from typing import Any, NoReturn
 
 from utils.errors import ConfigError, Interrupted, UserError
 from utils.signals import INTERRUPTED, deferred, handling_ctrl_c
-from utils.suggestion import did_you_mean
-from utils.text import printable
+from utils.text import did_you_mean, printable
 
 TO_MEND = 2  # exit code: the user has something to mend; Python exits with 1 after a fault of the program
 MAX_PROBLEMS = 10  # printed of one error

@@ -1,6 +1,9 @@
-"""Parts of messages."""
+"""Parts of messages: counted nouns, names that may hold anything, and the word that was meant."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
+_SYNONYMS = {"gpu": "cuda", "nvidia": "cuda", "error": "refuse"}
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
@@ -17,3 +20,19 @@ def listed(texts: Sequence[str], most: int = 3) -> str:
     """Return "a, b, c and 2 more": the first `most` of some texts."""
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return ", ".join(texts[:most]) + more
+
+
+def suggestion(text: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Return the word of `known` that was meant by `text`, None where none is alike."""
+    choices = list(known)
+    synonym = _SYNONYMS.get(text.lower().partition(":")[0])
+    if synonym in choices:
+        return synonym
+    in_lower_case = {choice.lower(): choice for choice in choices}
+    return next((in_lower_case[word] for word in get_close_matches(text.lower(), in_lower_case, 1, cutoff)), None)
+
+
+def did_you_mean(text: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return "did you mean WORD?", empty where no known word is alike."""
+    word = suggestion(text, known, cutoff)
+    return f"did you mean {word}?" if word else ""

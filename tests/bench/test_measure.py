@@ -16,7 +16,7 @@ from bench.measure import (
     time_alternating,
     write_report,
 )
-from utils.cpu_memory import give_freed_memory_back
+from utils.machine import give_freed_memory_back
 
 CPU = torch.device("cpu")
 

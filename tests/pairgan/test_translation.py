@@ -18,8 +18,7 @@ from inference.load import LoadedGenerator
 from tests.conftest import save_image, write_tiny_config
 from tests.pairgan.exported import INSTANCES, LABELS, LARGE_WEIGHTS, rng, trained
 from tests.runs import SPADE, STYLE, translate, with_slow
-from tools.export.example import make_example
-from tools.export.file import export_program
+from tools.export.file import export_program, make_example
 
 
 def pixels(image: Image.Image) -> np.ndarray:

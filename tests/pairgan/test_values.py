@@ -20,8 +20,7 @@ from inference.padding import padded
 from inference.predictor import Predictor
 from tests.conftest import write_tiny_config
 from tests.pairgan.exported import LARGE_WEIGHTS, rng
-from tools.export.example import make_example
-from tools.export.file import export_program
+from tools.export.file import export_program, make_example
 from utils.precision import choose_precision
 
 DATA = ["data.layout=paired_folders", "data.root=.", "data.instance_edges=false", LARGE_WEIGHTS]

@@ -8,47 +8,32 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize(
-    ("opt_level", "dtype", "expected"),
+    ("opt_level", "dtype", "expected", "has_master_weights", "scales"),
     [
-        ("O0", "float16", torch.float32),
-        ("O1", "float16", torch.float16),
-        ("O1", "bfloat16", torch.bfloat16),
-        ("O3", "bfloat16", torch.bfloat16),
+        ("O0", "float16", torch.float32, False, False),
+        ("O1", "float16", torch.float16, False, True),
+        ("O1", "bfloat16", torch.bfloat16, False, False),
+        ("O2", "float16", torch.float16, True, True),
+        ("O2", "bfloat16", torch.bfloat16, True, False),
+        ("O3", "float16", torch.float16, False, False),
+        ("O3", "bfloat16", torch.bfloat16, False, False),
     ],
 )
-def test_the_opt_level_and_the_dtype_decide(opt_level: OptLevel, dtype: str, expected: torch.dtype) -> None:
-    precision = choose_precision(opt_level, dtype, CPU)
+def test_the_opt_level_and_the_dtype_decide(
+    opt_level: OptLevel, dtype: str, expected: torch.dtype, has_master_weights: bool, scales: bool
+) -> None:
+    precision, network = choose_precision(opt_level, dtype, CPU), nn.Linear(2, 2)
     assert precision.compute_dtype == expected
+    assert precision.keeps_master_weights == has_master_weights
+    assert precision.make_scaler().is_enabled() == scales
+    assert (precision.compute_copy(network) is network) != has_master_weights
+    assert network.weight.dtype == (expected if opt_level == "O3" else torch.float32)
     with precision.autocast():
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == expected
 
 
-@pytest.mark.parametrize(("opt_level", "dtype"), [("O2", "bfloat16"), ("O1", "bfloat16"), ("O3", "bfloat16")])
-def test_only_o2_keeps_master_weights(opt_level: OptLevel, dtype: str) -> None:
-    precision, network = choose_precision(opt_level, dtype, CPU), nn.Linear(2, 2)
-    assert precision.keeps_master_weights == (opt_level == "O2")
-    assert (precision.compute_copy(network) is network) != precision.keeps_master_weights
-
-
 def test_a_cpu_never_takes_float16_by_itself() -> None:
     assert choose_precision("O1", "auto", CPU).compute_dtype in (torch.bfloat16, torch.float32)
-
-
-def test_only_float16_scales_its_losses() -> None:
-    assert choose_precision("O1", "float16", CPU).make_scaler().is_enabled()
-    assert not choose_precision("O1", "bfloat16", CPU).make_scaler().is_enabled()
-    assert not choose_precision("O0", "auto", CPU).make_scaler().is_enabled()
-
-
-def test_without_master_weights_nothing_is_scaled() -> None:
-    assert choose_precision("O2", "float16", CPU).make_scaler().is_enabled()
-    assert not choose_precision("O3", "float16", CPU).make_scaler().is_enabled()
-
-
-@pytest.mark.parametrize("level", ["O0", "O1"])
-def test_float32_weights_compute_themselves(level: OptLevel) -> None:
-    network = nn.Conv2d(1, 1, 1)
-    assert choose_precision(level, "bfloat16", CPU).compute_copy(network) is network
 
 
 def test_o2_computes_with_a_low_copy_that_shares_the_norms() -> None:
@@ -71,12 +56,6 @@ def test_for_translation_o2_casts_in_place_and_spares_the_norms() -> None:
     assert cast is network
     assert network[0].weight.dtype == torch.bfloat16
     assert {tensor.dtype for tensor in network[1].state_dict().values()} == {torch.float32, torch.int64}
-
-
-def test_o3_casts_everything() -> None:
-    network = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2))
-    assert choose_precision("O3", "bfloat16", CPU).compute_copy(network) is network
-    assert {p.dtype for p in network.parameters()} == {torch.bfloat16}
 
 
 @pytest.mark.parametrize("is_allowed", [False, True])

@@ -6,14 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from configs import build
-from configs.label_maps import ignored_id
 from data.batch import DataError
 from inference.load import LoadedGenerator
 from tools.export.file import Dtype, ExportError, report_file, write_program
 from tools.export.web_runtime import WASM, WEBGPU, runtime_files
-from tools.playground import wire
-from tools.playground.description import Description, describe
-from tools.playground.page import WORKER, build_page
+from tools.playground.page import WORKER, Description, build_page, describe
 from tools.playground.samples import no_samples, open_samples
 from utils.atomic_file import replacing
 from utils.log import logger
@@ -96,7 +93,7 @@ def _describe(loaded: LoadedGenerator, n_samples: int, split: str | None) -> tup
         except DataError as error:
             logger.warning("left out     %s", error)
             continue
-        parts[f"sample-{len(names)}"] = wire.pack(sample, loaded.conditioning, ignored_id(loaded.config.data))
+        parts[f"sample-{len(names)}"] = samples.pack(sample)
         names.append(name)
         sizes.append((sample.source.shape[-1], sample.source.shape[-2]))
     if names:

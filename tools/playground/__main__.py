@@ -9,12 +9,10 @@ import signal
 import sys
 import tempfile
 import webbrowser
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from configs.label_maps import ignored_id
 from inference.request import ComputeOptions, DrawingOptions, GeneratorOptions, InputOptions
 from inference.requested_predictor import (
     build_predictor,
@@ -26,10 +24,9 @@ from inference.requested_predictor import (
     with_tiles,
 )
 from inference.sampling import encode_style, sampled
-from tools.playground.description import describe
+from tools.playground.page import describe
 from tools.playground.samples import open_samples
-from tools.playground.server import MAX_SEED, PlaygroundServer
-from tools.playground.translator import Translator
+from tools.playground.server import MAX_SEED, PORT, PlaygroundServer, Translator
 from tools.playground.wire import MAX_SIDE
 from utils.cli import ArgumentParser, run_entry_point, whole_number
 from utils.device import choose_device
@@ -37,8 +34,6 @@ from utils.errors import ConfigError
 from utils.log import log_to_console, logger
 from utils.signals import available
 from utils.signatures import accepted
-
-PORT = 8765
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
@@ -50,20 +45,12 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--split", metavar="NAME", help="split of the data set whose samples the page has; default: the test split")
     add("--port", type=whole_number(1, 65535), metavar="N", help=f"default: {PORT}, or another where it is in use")
     add("--no-browser", action="store_true", help="only print the address")
-    add(
-        "--instance-edges",
-        action="store_true",
-        help="for a file of pix2pixHD or SPADE: its last input channel holds them",
-    )
+    edges_help = "for a file of pix2pixHD or SPADE: its last input channel holds them"
+    add("--instance-edges", action="store_true", help=edges_help)
     add("--clusters", type=Path, metavar="FILE", help="feature clusters; default: feature_clusters.pt beside the run")
     add("--noise", action="store_true", help="use dropout and each image's own batch statistics, as pix2pix does")
-    add(
-        "--seed",
-        type=whole_number(0, MAX_SEED),
-        default=0,
-        metavar="N",
-        help="first seed of sampled features, of noise and of drawn styles",
-    )
+    seed_help = "first seed of sampled features, of noise and of drawn styles"
+    add("--seed", type=whole_number(0, MAX_SEED), default=0, metavar="N", help=seed_help)
     add("--style", type=Path, metavar="IMAGE", help="translate in the style of an image, where the generator has one")
     add("--weights", choices=("ema", "raw"), default="ema", help="ema: the moving average if the run has one")
     add("--opt-level", choices=("O0", "O1", "O2", "O3"), help="as for test.py")
@@ -119,41 +106,15 @@ def playground(arguments: argparse.Namespace) -> Iterator[PlaygroundServer]:
             f"{loaded.file}: takes images that are not 8-bit RGB, of which a page shows samples, and there are none. "
             f"Translate a folder: python test.py --checkpoint {loaded.file} --input DIR."
         )
-    description = describe(
-        reading,
-        samples,
-        takes_seed=feature_sampler is not None or arguments.noise or predictor.takes_seed,
-        seed=arguments.seed,
-    )
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pairgan-")))  # of --tile
-        predictor = with_tiles(predictor, loaded, compute, folder)
-        translator = Translator(predictor, samples.preprocessing)  # which the server closes
-        make_server = partial(
-            PlaygroundServer,
-            description=description,
-            conditioning=conditioning,
-            ignore_id=ignored_id(loaded.config.data),
-            samples=samples,
-            translator=translator,
-        )
-        server = open_at(arguments.port, make_server)
-        stack.callback(server.stop)
-        yield server
-
-
-def open_at(port: int | None, make_server: Callable[[int], PlaygroundServer]) -> PlaygroundServer:
-    """Return a server at `port`; without one at PORT, or at another port where that is in use.
-
-    Raises:
-        ConfigError: the port is in use, or may not be used.
-    """
-    try:
-        return make_server(PORT if port is None else port)
-    except OSError as error:
-        if port is None:
-            return make_server(0)
-        raise ConfigError(f"--port {port}: {error.strerror}. Choose another, or leave it out.") from error
+    takes_seed = feature_sampler is not None or arguments.noise or predictor.takes_seed
+    description = describe(reading, samples, takes_seed=takes_seed, seed=arguments.seed)
+    with tempfile.TemporaryDirectory(prefix="pairgan-") as folder:  # of --tile
+        predictor = with_tiles(predictor, loaded, compute, Path(folder))
+        server = PlaygroundServer(arguments.port, description, samples, Translator(predictor, samples.preprocessing))
+        try:
+            yield server
+        finally:
+            server.stop()
 
 
 @contextmanager

@@ -1,27 +1,164 @@
-"""The page as one HTML file: markup, style, scripts and what an engine brings along."""
+"""The page as one HTML file, and the facts of a generator that it needs: sources, classes, sizes and samples."""
 
 import base64
 import gzip
 import json
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from tools.playground.description import Description
+from configs import build
+from configs.image_sides import image_sides
+from configs.label_maps import ignored_id, named_classes
+from configs.schema import Config
+from inference.load import LoadedGenerator
+from tools.playground.samples import Samples
+from tools.playground.wire import MAX_PIXELS
+from utils.errors import ConfigError
+from utils.label_colors import IGNORED, LabelColors, read_label_colors
 
+DEFAULT_SIDE = 256  # pixels, where the settings name no size
+SIDES = (64, 1024)  # least and greatest side of a new picture
 FOLDER = Path(__file__).parent / "page"
 ENGINES = ("server_engine", "onnx_engine")
 ENGINE = "engine"  # the name by which the page's script imports one of them
 WORKER = FOLDER / "onnx_worker.js"
+NO_PARTS: Mapping[str, bytes | str] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class PageClass:
+    """A class of the palette: its id in label maps, its name and its colour in hexadecimal digits."""
+
+    id: int
+    name: str
+    color: str
+
+
+@dataclass(frozen=True)
+class Description:
+    """A generator as the page's script reads it, as JSON.
+
+    classes: of label maps, ignored pixels as the last; empty where sources are RGB images.
+    needs_instances: whether a source has instance ids. takes_seed: whether a translation depends on a seed.
+    width, height: of a new picture, in pixels. longest_side: to which larger files are reduced.
+    max_pixels: of any picture.
+    size_multiple, min_size: the sides that the generator takes.
+    n_classes: K, without ignored pixels. ignore_id: the id of those in files; None where there are none.
+    file_colors: the colours of label maps in files, in hexadecimal digits, each with its id; none where they hold ids.
+    samples: the names of samples to start from. sample_sizes: width and height of those that the page carries.
+    scale: sides of a translation, in those of its source; rounded up.
+    can_draw: whether a picture is the source itself; otherwise samples are shown.
+    """
+
+    title: str
+    subtitle: str
+    classes: list[PageClass]
+    n_classes: int
+    ignore_id: int | None
+    needs_instances: bool
+    takes_seed: bool
+    seed: int
+    width: int
+    height: int
+    longest_side: int
+    max_pixels: int
+    size_multiple: int
+    min_size: int
+    samples: list[str]
+    sample_sizes: list[tuple[int, int]] = field(default_factory=list)
+    scale: float = 1.0
+    file_colors: list[tuple[str, int]] = field(default_factory=list)
+    can_draw: bool = True
+
+    def to_json(self) -> str:
+        """Return JSON that an element of a page may hold, whatever the names in it are."""
+        return json.dumps(asdict(self)).replace("<", "\\u003c")
+
+
+def describe(loaded: LoadedGenerator, samples: Samples, *, takes_seed: bool = False, seed: int = 0) -> Description:
+    """Return the description of a generator, with the settings that samples are read with.
+
+    Raises:
+        ConfigError: metrics.label_colors names another number of classes.
+    """
+    config, conditioning = loaded.config, loaded.conditioning
+    height, width = samples.size or _trained_size(config)
+    sides = image_sides(config)
+    step = "weights of pix2pixHD or pix2pix" if loaded.step is None else f"step {loaded.step}"
+    return Description(
+        title=loaded.name,
+        subtitle=step,
+        classes=_classes(config) if conditioning.n_classes else [],
+        n_classes=conditioning.n_classes,
+        ignore_id=ignored_id(config.data),
+        needs_instances=conditioning.needs_instances,
+        takes_seed=takes_seed,
+        seed=seed,
+        width=width,
+        height=height,
+        longest_side=max(height, width),
+        max_pixels=MAX_PIXELS,
+        size_multiple=sides.multiple,
+        min_size=sides.minimum,
+        samples=samples.names,
+        scale=config.generator.scale,
+        file_colors=_file_colors(config.data.colors),
+        can_draw=conditioning.source_is_drawn,
+    )
+
+
+def _file_colors(colors: LabelColors | None) -> list[tuple[str, int]]:
+    """Return the colours of classes, and those of ignored pixels with the id that `classes_of_colors` gives them."""
+    if colors is None:
+        return []
+    return [(bytes(color).hex(), min(number, colors.n_classes)) for number, color in enumerate(colors.rgb)]
+
+
+def _trained_size(config: Config) -> tuple[int, int]:
+    """Return height and width of the images of the training, as far as the settings name them."""
+    data = config.data
+    height, width = data.crop_height, data.crop_width
+    if data.preprocess == "scale_width":
+        height, width = data.load_width // 2, data.load_width
+    elif data.preprocess == "none":
+        height, width = DEFAULT_SIDE, DEFAULT_SIDE
+    least, greatest = SIDES
+    return min(max(height, least), greatest), min(max(width, least), greatest)
+
+
+def _classes(config: Config) -> list[PageClass]:
+    """Return the classes with their names and colours, as far as the data set or a setting label_colors has them."""
+    data, n_classes = config.data, build.number_of_classes(config.data)
+    colors = build.class_colors(data)
+    table = named_classes(data)
+    if config.metrics.label_colors is not None:
+        known = read_label_colors(config.metrics.label_colors)
+        if known.n_classes != n_classes:
+            raise ConfigError(
+                f"metrics.label_colors: {known.origin} has {known.n_classes} classes, the generator {n_classes}: "
+                "name another file, or metrics.label_colors=null"
+            )
+        names, colors = known.names, known.colors
+    elif table is not None:
+        names = table.names
+    else:
+        names = tuple(map(str, range(n_classes)))
+    classes = [
+        PageClass(number, name, bytes(color.tolist()).hex())
+        for number, (name, color) in enumerate(zip(names, colors, strict=False))  # colours of ignored pixels follow
+    ]
+    ignored = ignored_id(data)
+    if ignored is None:
+        return classes
+    return [entry for entry in classes if entry.id != ignored] + [PageClass(ignored, IGNORED, "000000")]
 
 
 def build_page(
-    description: Description,
-    engine: str,
-    *,
-    parts: Mapping[str, bytes | str] | None = None,
-    nonce: str | None = None,
+    description: Description, engine: str, *, parts: Mapping[str, bytes | str] = NO_PARTS, nonce: str = ""
 ) -> str:
     """Return the page, which requests nothing but what its engine does.
 
@@ -33,24 +170,20 @@ def build_page(
     apart = {WORKER.stem, *ENGINES}
     modules = {path.stem: path for path in FOLDER.glob("*.js") if path.stem not in apart}
     modules[ENGINE] = FOLDER / f"{engine}.js"
-    addresses = {name: module_address(path.read_bytes()) for name, path in sorted(modules.items())}
-    environment = Environment(
-        loader=FileSystemLoader(FOLDER), autoescape=False, undefined=StrictUndefined, trim_blocks=True
-    )
+    # addresses inside the page: browsers load no script from beside a page on a disk
+    scripts = {name: base64.b64encode(path.read_bytes()).decode() for name, path in sorted(modules.items())}
+    addresses = {name: f"data:text/javascript;base64,{script}" for name, script in scripts.items()}
+    loader = FileSystemLoader(FOLDER)
+    environment = Environment(loader=loader, autoescape=False, undefined=StrictUndefined, trim_blocks=True)
     return environment.get_template("index.html").render(
         model=description,
         model_json=description.to_json(),
         style=(FOLDER / "page.css").read_text(encoding="utf-8"),
         import_map=json.dumps({"imports": addresses}),
-        files={name: data for name, data in (parts or {}).items() if isinstance(data, str)},
-        packed={name: _packed(data) for name, data in (parts or {}).items() if isinstance(data, bytes)},
+        files={name: data for name, data in parts.items() if isinstance(data, str)},
+        packed={name: _packed(data) for name, data in parts.items() if isinstance(data, bytes)},
         nonce=f' nonce="{nonce}"' if nonce else "",
     )
-
-
-def module_address(source: bytes) -> str:
-    """Return the address of a script inside the page: browsers load no script from beside a page on a disk."""
-    return f"data:text/javascript;base64,{base64.b64encode(source).decode()}"
 
 
 def _packed(data: bytes) -> str:

@@ -7,14 +7,16 @@ from hashlib import sha256
 from torch import Tensor
 
 from configs import build
+from configs.label_maps import ignored_id
 from configs.splits import check_has_split, open_split
 from data.batch import DataError, Sample
+from data.conditioning import Conditioning
 from data.layout import Layout
 from data.preprocessing import Preprocessing
 from inference.load import LoadedGenerator
 from inference.padding import read_padded
 from inference.pictures import picture
-from tools.playground.wire import NAME
+from tools.playground import wire
 from utils.log import logger
 
 MOST = 200  # names on the page
@@ -24,6 +26,7 @@ MOST = 200  # names on the page
 class Samples:
     """The first samples of a split, in the size of the training.
 
+    ignore_id: of pixels without a class in files and on the page, or None.
     are_drawn: whether a picture on the page is the source itself. Otherwise sources are not 8-bit RGB: the page has
         pictures of them, which lack bands and values, and sends them back to name a sample.
     show_channels: those in such pictures, as for `inference.pictures.picture`.
@@ -31,6 +34,8 @@ class Samples:
 
     layout: Layout | None
     preprocessing: Preprocessing
+    conditioning: Conditioning
+    ignore_id: int | None
     names: list[str]
     are_drawn: bool
     show_channels: Sequence[int] | None
@@ -55,12 +60,17 @@ class Samples:
         self._shown[_digest(shown)] = index
         return replace(sample, source=shown)
 
-    def source_of(self, drawing: Sample) -> Sample:
+    def pack(self, sample: Sample) -> bytes:
+        """Return a sample's source and instances as bytes for the page."""
+        return wire.pack(sample, self.conditioning, self.ignore_id)
+
+    def unpack(self, body: bytes, width: int, height: int) -> Sample:
         """Return the source of a picture that the page has sent: itself, or the sample that it shows.
 
         Raises:
-            DataError: sources cannot be drawn, and the picture was drawn on, or is none of a sample.
+            DataError: as `wire.unpack`; or sources cannot be drawn, and the picture is none of a sample.
         """
+        drawing = wire.unpack(body, width, height, self.conditioning, self.ignore_id)
         if self.are_drawn:
             return drawing
         index = self._shown.get(_digest(drawing.source))
@@ -69,7 +79,7 @@ class Samples:
                 "this picture has not the values that the generator takes: choose a sample, or translate files with "
                 "python test.py --input FOLDER"
             )
-        return replace(self.read(index), name=NAME)
+        return replace(self.read(index), name=wire.NAME)
 
     @property
     def size(self) -> tuple[int, int] | None:
@@ -84,8 +94,9 @@ class Samples:
 def no_samples(loaded: LoadedGenerator) -> Samples:
     """Return how samples would be read and shown, without any."""
     config, conditioning = loaded.config, loaded.conditioning
-    rule = build.build_preprocessing(config)
-    return Samples(None, rule, [], conditioning.source_is_drawn, config.log.show_channels)
+    rule, ignore_id = build.build_preprocessing(config), ignored_id(config.data)
+    drawn, channels = conditioning.source_is_drawn, config.log.show_channels
+    return Samples(None, rule, conditioning, ignore_id, [], are_drawn=drawn, show_channels=channels)
 
 
 def open_samples(loaded: LoadedGenerator, split: str | None = None) -> Samples:

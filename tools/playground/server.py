@@ -3,29 +3,36 @@
 import re
 import secrets
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from hashlib import sha256
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import parse_qs, urlsplit
+from types import MappingProxyType
+from urllib.parse import parse_qs
 
-from data.conditioning import Conditioning
+from torch import Tensor
+
+from data.batch import Batch, Sample
+from data.preprocessing import Preprocessing
+from inference.padding import padded
+from inference.predictor import Predictor
 from tools.playground import wire
-from tools.playground.description import Description
-from tools.playground.page import build_page
+from tools.playground.page import Description, build_page
 from tools.playground.samples import Samples
-from tools.playground.translator import Translator
 from utils.cli import is_out_of_memory
-from utils.errors import UserError
+from utils.errors import ConfigError, UserError
 from utils.log import logger
 
 ADDRESS = "127.0.0.1"
+PORT = 8765
 HOST = re.compile(r"(127\.0\.0\.1|localhost)(:\d{1,5})?", re.ASCII | re.IGNORECASE)
 MAX_SEED = 2**31 - 1
 BINARY = "application/octet-stream"
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 TEXT = "text/plain; charset=utf-8"
+STOPPED = "The playground was stopped. Start it again: python -m tools.playground"
 SILENCE_S = 60.0  # of a connection, after which it is closed
 PATIENCE_S = 2.0  # with the answers that are on their way when the server stops
 
@@ -38,28 +45,62 @@ class RefusedError(Exception):
         self.status, self.text = status, text
 
 
+class Translator:
+    """Translates pictures in a thread of its own; those that come meanwhile wait their turn.
+
+    One thread, because each thread that computes gets a pool of threads from torch.
+    """
+
+    def __init__(self, predictor: Predictor, preprocessing: Preprocessing) -> None:
+        self._predictor = predictor
+        self._preprocessing = preprocessing
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="translator")
+        self._is_closed = False
+        self._newest: Future[Tensor] | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Return whether a picture is translated now, or waits."""
+        return self._newest is not None and not self._newest.done()
+
+    def translate(self, sample: Sample, seed: int) -> Tensor:
+        """Return (3, H, W) uint8 RGB to look at, of the size of the sample times the generator's scale.
+
+        seed: of features and noise, where the generator takes them.
+
+        Raises:
+            CancelledError: the translator is closed before its turn comes.
+        """
+        if self._is_closed:
+            raise CancelledError
+        self._newest = turn = self._thread.submit(self._translate, sample, seed)
+        return turn.result()
+
+    def _translate(self, sample: Sample, seed: int) -> Tensor:
+        rule = self._preprocessing
+        enlarged, window = padded(sample, rule.size_multiple, rule.min_size, rule.target_scale)
+        translated = window.cut(self._predictor.with_seed(seed).translate(Batch.of([enlarged]))[0])
+        return self._predictor.show_target(translated).contiguous()
+
+    def close(self) -> None:
+        """Wait for the translation that is computed, and leave out those that wait."""
+        self._is_closed = True
+        self._thread.shutdown(cancel_futures=True)
+
+
 class PlaygroundServer(ThreadingHTTPServer):
     """Serves one page and translates its pictures. It reads no path from a request, and so no file by one.
 
-    port: 0 for any that is free.
+    port: None for PORT, or any that is free where that is in use.
 
     Raises:
-        OSError: the port is in use.
+        ConfigError: the port is in use, or may not be used.
     """
 
     daemon_threads = True
     request_queue_size = 128  # connections that wait; of more than the usual 5, the rest are reset
 
-    def __init__(
-        self,
-        port: int,
-        description: Description,
-        *,
-        conditioning: Conditioning,
-        ignore_id: int | None,
-        samples: Samples,
-        translator: Translator,
-    ) -> None:
+    def __init__(self, port: int | None, description: Description, samples: Samples, translator: Translator) -> None:
         self.model = sha256(description.to_json().encode()).hexdigest()[:16]
         nonce = secrets.token_urlsafe(16)
         self.page = build_page(description, "server_engine", nonce=nonce).encode()
@@ -67,13 +108,16 @@ class PlaygroundServer(ThreadingHTTPServer):
             f"default-src 'none'; script-src 'nonce-{nonce}' data:; style-src 'nonce-{nonce}'; img-src 'self' data: "
             "blob:; media-src blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         )
-        self.conditioning = conditioning
-        self.ignore_id = ignore_id
         self.samples = samples
         self.translator = translator
         self._answering = 0
         self._answered = threading.Condition()
-        super().__init__((ADDRESS, port), Handler)
+        try:
+            super().__init__((ADDRESS, PORT if port is None else port), Handler)
+        except OSError as error:
+            if port is not None:
+                raise ConfigError(f"--port {port}: {error.strerror}. Choose another, or leave it out.") from error
+            super().__init__((ADDRESS, 0), Handler)
 
     @contextmanager
     def answering(self) -> Iterator[None]:
@@ -123,7 +167,7 @@ class Handler(BaseHTTPRequestHandler):
             self._answer_or_refuse(self._post)
 
     def _get(self) -> None:
-        path = urlsplit(self.path).path
+        path, _, _ = self.path.partition("?")
         if path == "/":
             self._answer(HTTPStatus.OK, "text/html; charset=utf-8", self.server.page)
             return
@@ -132,20 +176,19 @@ class Handler(BaseHTTPRequestHandler):
             raise RefusedError(HTTPStatus.NOT_FOUND, "there is nothing at this address")
         sample = self.server.samples.show(int(number[1]))
         height, width = sample.source.shape[-2:]
-        packed = wire.pack(sample, self.server.conditioning, self.server.ignore_id)
+        packed = self.server.samples.pack(sample)
         self._answer(HTTPStatus.OK, BINARY, packed, {"X-Width": str(width), "X-Height": str(height)})
 
     def _post(self) -> None:
-        server, address = self.server, urlsplit(self.path)
+        server, (path, _, query) = self.server, self.path.partition("?")
         body = self.rfile.read(self._length())
-        if address.path != "/translate":
+        if path != "/translate":
             raise RefusedError(HTTPStatus.NOT_FOUND, "there is nothing at this address")
         if self.headers.get_content_type() != BINARY:  # pages of other origins cannot send it without being asked
             raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"expected a picture as {BINARY}")
-        query = parse_qs(address.query)
-        width, height, seed = (_number(query, name) for name in ("width", "height", "seed"))
-        sample = wire.unpack(body, width, height, server.conditioning, server.ignore_id)
-        translated = server.translator.translate(server.samples.source_of(sample), seed)
+        numbers = parse_qs(query)
+        width, height, seed = (_number(numbers, name) for name in ("width", "height", "seed"))
+        translated = server.translator.translate(server.samples.unpack(body, width, height), seed)
         self._answer(HTTPStatus.OK, BINARY, translated.permute(1, 2, 0).numpy().tobytes())
 
     def _answer_or_refuse(self, answer: Callable[[], None]) -> None:
@@ -158,9 +201,7 @@ class Handler(BaseHTTPRequestHandler):
         except UserError as error:
             self._refuse(HTTPStatus.BAD_REQUEST, str(error))
         except CancelledError:
-            self._refuse(
-                HTTPStatus.SERVICE_UNAVAILABLE, "The playground was stopped. Start it again: python -m tools.playground"
-            )
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, STOPPED)
         except (ConnectionError, TimeoutError):  # the page was closed
             self.close_connection = True
         except Exception as error:  # noqa: BLE001 - reported; the server must outlive it
@@ -188,10 +229,8 @@ class Handler(BaseHTTPRequestHandler):
         if not re.fullmatch(r"\d{1,18}", text, re.ASCII):
             raise RefusedError(HTTPStatus.LENGTH_REQUIRED, "expected the length of the body, by Content-Length alone")
         if int(text) > wire.MAX_BYTES:
-            raise RefusedError(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"{int(text):,} bytes, at most {wire.MAX_BYTES:,}: use a smaller picture",
-            )
+            problem = f"{int(text):,} bytes, at most {wire.MAX_BYTES:,}: use a smaller picture"
+            raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, problem)
         return int(text)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
@@ -206,12 +245,10 @@ class Handler(BaseHTTPRequestHandler):
         except OSError:  # the client is gone
             return
 
-    def _answer(
-        self, status: HTTPStatus, content_type: str, body: bytes, headers: dict[str, str] | None = None
-    ) -> None:
+    def _answer(self, status: HTTPStatus, kind: str, body: bytes, headers: Mapping[str, str] = NO_HEADERS) -> None:
         self.send_response(status)
         own = {
-            "Content-Type": content_type,
+            "Content-Type": kind,
             "Content-Length": str(len(body)),
             "Content-Security-Policy": self.server.policy,
             "Cross-Origin-Resource-Policy": "same-origin",
@@ -220,7 +257,7 @@ class Handler(BaseHTTPRequestHandler):
             "Cache-Control": "no-store",
             "X-Model": self.server.model,
         }
-        for name, value in {**own, **(headers or {})}.items():
+        for name, value in {**own, **headers}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)

@@ -20,8 +20,7 @@ from tests.processes import PATIENCE_S, start_program
 from tests.runs import SPADE, STYLE, assert_equal, run, translate, untrained_run, with_slow
 from tools.export import __main__ as export
 from tools.export import file as exported_file
-from tools.export.example import Example, make_example
-from tools.export.file import TOLERANCES, ExportError, export_program
+from tools.export.file import TOLERANCES, Example, ExportError, export_program, make_example
 from tools.export.program import Run, open_onnx, open_pt2
 from utils.errors import ConfigError
 from utils.precision import choose_precision

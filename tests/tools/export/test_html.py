@@ -19,8 +19,7 @@ from data.batch import DataError
 from inference.load import LoadedGenerator, load_generator
 from tests.runs import program_main, untrained_run
 from tools.export import html, web_runtime
-from tools.export.example import Example
-from tools.export.file import ExportError, write_program
+from tools.export.file import Example, ExportError, write_program
 from tools.export.web_runtime import WASM, WEBGPU, RuntimeFilesError, runtime_files
 
 CONTENT = {name: f"content of {name}".encode() for name in (*WASM, *WEBGPU)}
@@ -30,7 +29,7 @@ CONTENT = {name: f"content of {name}".encode() for name in (*WASM, *WEBGPU)}
 def _stand_in_runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Small files in place of onnxruntime-web's, and an empty cache."""
     for name, content in CONTENT.items():
-        monkeypatch.setitem(web_runtime.SHA512, name, hashlib.sha512(content).hexdigest())
+        monkeypatch.setitem(web_runtime.SHA256, name, hashlib.sha256(content).hexdigest())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 

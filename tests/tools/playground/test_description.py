@@ -10,7 +10,7 @@ from configs import build
 from configs.load import config_from_dict
 from inference.load import LoadedGenerator
 from tests.tools.playground.test_page import description
-from tools.playground.description import Description, describe
+from tools.playground.page import Description, describe
 from tools.playground.samples import no_samples
 from utils.errors import ConfigError
 

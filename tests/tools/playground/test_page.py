@@ -6,8 +6,7 @@ from base64 import b64decode
 
 import pytest
 
-from tools.playground.description import Description, PageClass
-from tools.playground.page import FOLDER, WORKER, build_page
+from tools.playground.page import FOLDER, WORKER, Description, PageClass, build_page
 
 
 def description() -> Description:
