@@ -8,8 +8,7 @@ import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
 from tests.conftest import save_image, write_tiny_config
-from tests.tools.playground.pages import PATIENCE_MS
-from tests.tools.playground.trained import COLORS, SIZE, Trained, exported
+from tests.tools.playground.pages import COLORS, PATIENCE_MS, SIZE, Opened, Trained, exported, page_of
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 OPTIONS = [  # nothing but the page itself, and a camera that shows a moving picture
@@ -36,6 +35,15 @@ def facades(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     config = write_tiny_config(tmp_path_factory.mktemp("facades"))
     size = (f"data.synthetic.height={SIZE}", f"data.synthetic.width={SIZE}")
     return exported(config, *size)
+
+
+@pytest.fixture
+def blank(browser: Browser, facades: Trained) -> Iterator[Opened]:
+    """The page of `facades` by the server, with an empty picture."""
+    with page_of(browser, facades, "server") as page:
+        page.click("clear")
+        page.wait()
+        yield page
 
 
 @pytest.fixture(scope="session")

@@ -1,16 +1,29 @@
-"""The page in a real browser: what a user does on it, and what it shows."""
+"""Tiny networks on both kinds of pages, what a user does on them, and what test.py makes of the same files."""
 
+import http.client
+import threading
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
 from playwright.sync_api import Browser, Download, Locator, Page, expect
 
+from tests.conftest import save_image
+from tests.runs import program_main, translate, untrained_run
+from tools.playground.__main__ import parse_arguments, playground
+from tools.playground.server import PlaygroundServer
+
+BINARY = {"Content-Type": "application/octet-stream"}
+N_CLASSES = 12  # of the synthetic facades
+SIZE = 64
+COLORS = np.array([[70, 130, 180], [128, 64, 128], [0, 0, 0], [9, 9, 9]], np.uint8)  # the last two are ignored
+STRONG = "init.gain=0.3"  # or every translation is grey, and a stroke changes nothing
 PATIENCE_MS = 120_000  # a machine may be busy
 
 
@@ -20,20 +33,24 @@ class Opened:
 
     page: Page
 
-    @property
-    def source(self) -> Locator:
-        return self.page.locator("#source")
+    def __getitem__(self, name: str) -> Locator:
+        """The element of an id."""
+        return self.page.locator(f"#{name}")
+
+    def click(self, *names: str) -> None:
+        for name in names:
+            self[name].click()
 
     def wait(self) -> None:
         """Wait until the newest drawing is translated, and its canvas painted, which waits for a frame."""
-        status = self.page.locator("#status")
+        status = self["status"]
         expect(status).to_have_text("ready")
         status.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
         expect(status).to_have_text("ready")
 
     def pixels(self, canvas: str) -> np.ndarray:
         """Return the (H, W, 3) levels of a canvas, by its id."""
-        address = self.page.locator(f"#{canvas}").evaluate("canvas => canvas.toDataURL('image/png')")
+        address = self[canvas].evaluate("canvas => canvas.toDataURL('image/png')")
         return np.array(Image.open(BytesIO(b64decode(address.partition(",")[2]))).convert("RGB"))
 
     def choose(self, name: str) -> None:
@@ -42,7 +59,7 @@ class Opened:
 
     def drag(self, *points: tuple[float, float]) -> None:
         """Press the mouse at the first of some points, in pixels of the picture, and release it at the last."""
-        box, size = self.source.bounding_box(), self.pixels("source").shape
+        box, size = self["source"].bounding_box(), self.pixels("source").shape
         assert box is not None
         mouse = self.page.mouse
         for number, (x, y) in enumerate(points):
@@ -60,13 +77,22 @@ class Opened:
             downloads.append(download)
 
         self.page.on("download", collect)
-        self.page.locator(f"#{button}").click()
+        self.click(button)
         self.page.wait_for_timeout(500)
         self.page.remove_listener("download", collect)
         files = [folder / download.suggested_filename for download in downloads]
         for file, download in zip(files, downloads, strict=True):
             download.save_as(file)
         return files
+
+    def saved(self, folder: Path) -> list[np.ndarray]:
+        """Return the maps that the page saves."""
+        return [read(path) for path in self.download("save", folder)]
+
+    def choose_sample(self, index: int) -> None:
+        self["samples"].select_option(index=index)
+        self.page.wait_for_timeout(300)
+        self.wait()
 
     def drop(self, file: Path) -> None:
         """Drop a file on the page."""
@@ -81,7 +107,7 @@ class Opened:
 
     def message(self) -> str:
         """Return the message of the page, once there is one."""
-        expect(self.page.locator("#message")).to_be_visible()
+        expect(self["message"]).to_be_visible()
         return self.page.locator("#message span").inner_text()
 
 
@@ -116,3 +142,83 @@ def opened(browser: Browser, url: str, *, width: int = 1280, height: int = 900) 
 def read(path: Path) -> np.ndarray:
     """Return the levels of an image file, or the ids of a map."""
     return np.asarray(Image.open(path))
+
+
+@contextmanager
+def serving(*arguments: str) -> Iterator[PlaygroundServer]:
+    """The server at a port that is free."""
+    with playground(parse_arguments([*arguments, "--no-browser"])) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def ask(
+    server: PlaygroundServer, method: str, path: str, body: bytes | None = None, **headers: str
+) -> tuple[int, bytes, http.client.HTTPMessage]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
+    try:
+        connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+        answer = connection.getresponse()
+        return answer.status, answer.read(), answer.headers
+    finally:
+        connection.close()
+
+
+def post(server: PlaygroundServer, *maps: np.ndarray, seed: int = 0) -> tuple[int, bytes]:
+    height, width = maps[0].shape[:2]
+    body = b"".join(image.tobytes() for image in maps)
+    status, answer, _ = ask(server, "POST", f"/translate?width={width}&height={height}&seed={seed}", body, **BINARY)
+    return status, answer
+
+
+class Trained(NamedTuple):
+    """A run, and its network in a page of its own."""
+
+    run: Path
+    page: Path
+
+
+def exported(config: Path, *settings: str) -> Trained:
+    """An untrained run, and its page with two samples."""
+    run_folder, page = untrained_run(config, STRONG, *settings), config.parent / "page.html"
+    options = ["--checkpoint", str(run_folder), "--format", "html", "--output", str(page), "--samples", "2"]
+    program_main("tools.export")(options)
+    return Trained(run_folder, page)
+
+
+@contextmanager
+def page_of(browser: Browser, trained: Trained, engine: str, **size: int) -> Iterator[Opened]:
+    if engine == "file":
+        with opened(browser, trained.page.as_uri(), **size) as page:
+            yield page
+        return
+    command = ("--checkpoint", str(trained.run), "--opt-level", "O0")
+    with serving(*command) as server, opened(browser, server.url, **size) as page:
+        yield page
+
+
+def translated_by_test_py(trained: Trained, source: Path, instances: Path | None, folder: Path) -> np.ndarray:
+    """Return the picture that test.py makes of files that the page has saved."""
+    arguments = ["--checkpoint", str(trained.run), "--input", str(source), "--side", "none", "--opt-level", "O0"]
+    if instances is not None:
+        (folder / "instances").mkdir()
+        instances.rename(folder / "instances" / source.name)
+        arguments += ["--instances", str(folder / "instances")]
+    translate(*arguments, "--output", str(folder / "out"))
+    return read(folder / "out" / source.name).astype(int)
+
+
+def expected(folder: Path, labels: np.ndarray, instances: np.ndarray | None, *options: str) -> np.ndarray:
+    """Return the picture that test.py makes of the maps as files."""
+    save_image(folder / "source.png", labels.astype(np.uint16 if labels.max() > 255 else np.uint8))
+    arguments = ["--input", str(folder / "source.png"), "--output", str(folder / "out"), *options]
+    if instances is not None:
+        save_image(folder / "instances" / "source.png", instances.astype(np.uint16))
+        arguments += ["--instances", str(folder / "instances")]
+    translate(*arguments)
+    return read(folder / "out" / "source.png")

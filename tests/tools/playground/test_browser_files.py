@@ -1,4 +1,4 @@
-"""Files and the camera on the page in a real browser, with both engines."""
+"""Files, the camera and other sizes on the page in a real browser, with both engines."""
 
 import zlib
 from collections.abc import Callable
@@ -9,9 +9,17 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Route, expect
 
-from tests.conftest import save_image
-from tests.tools.playground.pages import read
-from tests.tools.playground.trained import COLORS, N_CLASSES, Trained, page_of, translated_by_test_py
+from tests.conftest import save_image, write_tiny_config
+from tests.tools.playground.pages import (
+    COLORS,
+    N_CLASSES,
+    Opened,
+    Trained,
+    exported,
+    page_of,
+    read,
+    translated_by_test_py,
+)
 
 pytestmark = pytest.mark.browser
 
@@ -25,7 +33,7 @@ def test_a_saved_label_map_is_loaded_again(browser: Browser, facades: Trained, e
     with page_of(browser, facades, engine) as page:
         page.drop(tmp_path / "wide.png")
         page.wait()
-        expect(page.page.locator("#source")).to_have_attribute("height", "21")
+        expect(page["source"]).to_have_attribute("height", "21")
         page.wait()
         assert page.pixels("result").shape == (21, 37, 3)
         saved, instances = page.download("save", tmp_path)
@@ -50,7 +58,7 @@ def test_label_maps_in_colours_are_opened_and_saved(
     save_image(tmp_path / "wrong.png", wrong)
     with page_of(browser, colored, engine) as page:
         page.drop(tmp_path / "map.png")
-        expect(page.source).to_have_attribute("width", "37")
+        expect(page["source"]).to_have_attribute("width", "37")
         page.wait()
         found = page.pixels("result").astype(int)
         (saved,) = page.download("save", tmp_path)
@@ -71,28 +79,27 @@ def save_cut_off(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:200])
 
 
-def save_without_pixels(path: Path, side: int) -> None:
-    """Save a grey PNG of 8 bits that has a size and no pixels."""
-    header = b"IHDR" + side.to_bytes(4, "big") * 2 + bytes([8, 0, 0, 0, 0])
-    data = b"IDAT" + zlib.compress(b"")
+def save_grey_png(path: Path, width: int, height: int, pixels: bytes) -> None:
+    """Save a PNG of 8 bits whose compressed pixels may be of another size."""
+    header = b"IHDR" + width.to_bytes(4, "big") + height.to_bytes(4, "big") + bytes([8, 0, 0, 0, 0])
+    data = b"IDAT" + pixels
     content = b"\x89PNG\r\n\x1a\n"
     for chunk in (header, data):
         content += (len(chunk) - 4).to_bytes(4, "big") + chunk + zlib.crc32(chunk).to_bytes(4, "big")
     path.write_bytes(content)
 
 
-def test_a_label_map_is_not_made_smaller_silently(browser: Browser, facades: Trained, tmp_path: Path) -> None:
+def test_a_label_map_is_not_made_smaller_silently(blank: Opened, tmp_path: Path) -> None:
     save_image(tmp_path / "large.png", np.zeros((100, 128), np.uint8))
     save_image(tmp_path / "instances.png", np.zeros((100, 128), np.uint16))
-    save_without_pixels(tmp_path / "huge.png", 20000)
-    with page_of(browser, facades, "server") as page:
-        page.drop(tmp_path / "large.png")
-        message = page.page.locator("#message span")
-        expect(message).to_contain_text("large.png: 128x100 was made smaller, to 64x50")
-        page.page.locator("#instances-file").set_input_files(tmp_path / "instances.png")
-        expect(message).to_contain_text("First open the label map that it belongs to, with a longest side of 128.")
-        page.drop(tmp_path / "huge.png")
-        expect(message).to_contain_text("huge.png: is 20000x20000, more than the 89478485 pixels")
+    save_grey_png(tmp_path / "huge.png", 20000, 20000, zlib.compress(b""))
+    blank.drop(tmp_path / "large.png")
+    message = blank.page.locator("#message span")
+    expect(message).to_contain_text("large.png: 128x100 was made smaller, to 64x50")
+    blank["instances-file"].set_input_files(tmp_path / "instances.png")
+    expect(message).to_contain_text("First open the label map that it belongs to, with a longest side of 128.")
+    blank.drop(tmp_path / "huge.png")
+    expect(message).to_contain_text("huge.png: is 20000x20000, more than the 89478485 pixels")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +132,7 @@ def test_a_wrong_file_is_a_message(
         assert message in page.message()
         assert np.array_equal(page.pixels("source"), before)
         page.page.locator("#message button").click()
-        expect(page.page.locator("#message")).to_be_hidden()
+        expect(page["message"]).to_be_hidden()
 
 
 def test_photographs_are_dropped_drawn_on_and_saved(
@@ -135,11 +142,11 @@ def test_photographs_are_dropped_drawn_on_and_saved(
     save_image(tmp_path / "photo.png", photo)
     save_image(tmp_path / "large.png", np.zeros((60, 120, 3), np.uint8))
     (tmp_path / "broken.png").write_bytes(b"x")
-    save_without_pixels(tmp_path / "huge.png", 20000)
+    save_grey_png(tmp_path / "huge.png", 20000, 20000, zlib.compress(b""))
     with page_of(browser, photos, engine) as page:
         assert page.pixels("source").shape == (40, 48, 3)  # the sample of the test split
         page.drop(tmp_path / "photo.png")
-        expect(page.page.locator("#source")).to_have_attribute("width", "41")
+        expect(page["source"]).to_have_attribute("width", "41")
         page.wait()
         assert np.array_equal(page.pixels("source"), photo)
         page.choose("black")
@@ -150,7 +157,7 @@ def test_photographs_are_dropped_drawn_on_and_saved(
         page.drop(tmp_path / "broken.png")
         assert "broken.png: cannot be read as an image" in page.message()
         page.drop(tmp_path / "large.png")
-        expect(page.page.locator("#source")).to_have_attribute("width", "48")  # the longest side of the training
+        expect(page["source"]).to_have_attribute("width", "48")  # the longest side of the training
         page.wait()
         assert page.pixels("source").shape == (24, 48, 3)
         assert "large.png: 120x60 was made smaller, to 48x24" in page.message()
@@ -164,7 +171,7 @@ def test_photographs_are_dropped_drawn_on_and_saved(
 def test_the_camera_is_translated_continuously(browser: Browser, photos: Trained, engine: str) -> None:
     with page_of(browser, photos, engine) as page:
         drawn = page.pixels("source")
-        button = page.page.locator("#camera")
+        button = page["camera"]
         button.click()
         expect(button).to_have_attribute("aria-pressed", "true")
         page.page.wait_for_timeout(700)
@@ -178,10 +185,10 @@ def test_the_camera_is_translated_continuously(browser: Browser, photos: Trained
         still = page.pixels("source")
         page.page.wait_for_timeout(300)
         assert np.array_equal(page.pixels("source"), still)
-        page.page.locator("#undo").click()
+        page["undo"].click()
         page.wait()
         assert np.array_equal(page.pixels("source"), drawn)
-        expect(page.page.locator("#undo")).to_be_disabled()
+        expect(page["undo"]).to_be_disabled()
 
 
 def test_a_sample_that_cannot_be_read_leaves_a_page_that_works(browser: Browser, photos: Trained) -> None:
@@ -196,24 +203,22 @@ def test_a_sample_that_cannot_be_read_leaves_a_page_that_works(browser: Browser,
         (test_split / "0.png").unlink()
 
 
-def test_the_newest_choice_wins_over_a_slow_one(browser: Browser, facades: Trained) -> None:
-    with page_of(browser, facades, "server") as page:
+def test_the_newest_choice_wins_over_a_slow_one(blank: Opened) -> None:
+    def answer_late(route: Route) -> None:
+        blank.page.wait_for_timeout(800)
+        route.continue_()
 
-        def answer_late(route: Route) -> None:
-            page.page.wait_for_timeout(800)
-            route.continue_()
-
-        page.page.route("**/samples/1", answer_late)
-        page.page.locator("#samples").select_option(index=2)
-        page.page.locator("#samples").select_option(index=3)
-        page.page.wait_for_timeout(2500)
-        newest = page.pixels("source")
-        expect(page.page.locator("#samples")).to_have_value("2")
-        page.page.locator("#samples").select_option(index=1)
-        page.page.wait_for_timeout(300)
-        page.page.locator("#samples").select_option(index=3)
-        page.page.wait_for_timeout(500)
-        assert np.array_equal(page.pixels("source"), newest)
+    blank.page.route("**/samples/1", answer_late)
+    blank["samples"].select_option(index=2)
+    blank["samples"].select_option(index=3)
+    blank.page.wait_for_timeout(2500)
+    newest = blank.pixels("source")
+    expect(blank["samples"]).to_have_value("2")
+    blank["samples"].select_option(index=1)
+    blank.page.wait_for_timeout(300)
+    blank["samples"].select_option(index=3)
+    blank.page.wait_for_timeout(500)
+    assert np.array_equal(blank.pixels("source"), newest)
 
 
 def test_what_is_transparent_becomes_paper(browser: Browser, photos: Trained, tmp_path: Path) -> None:
@@ -222,35 +227,28 @@ def test_what_is_transparent_becomes_paper(browser: Browser, photos: Trained, tm
     save_image(tmp_path / "pencil.png", pencil)
     with page_of(browser, photos, "server") as page:
         page.drop(tmp_path / "pencil.png")
-        expect(page.source).to_have_attribute("width", "9")
+        expect(page["source"]).to_have_attribute("width", "9")
         page.wait()
         assert np.array_equal(page.pixels("source")[..., 0] == 0, pencil[..., 3] > 0)
 
 
-def test_bytes_after_the_pixels_do_no_harm(browser: Browser, facades: Trained, tmp_path: Path) -> None:
+def test_bytes_after_the_pixels_do_no_harm(blank: Opened, tmp_path: Path) -> None:
     """Pillow reads such files too."""
     labels = np.random.default_rng(3).integers(0, N_CLASSES, (7, 6), dtype=np.uint8)
-    save_image(tmp_path / "plain.png", labels)
-    content = (tmp_path / "plain.png").read_bytes()
-    at = content.index(b"IDAT") - 4
-    length = int.from_bytes(content[at : at + 4], "big")
-    data = content[at + 8 : at + 8 + length] + b"xx"
-    chunk = len(data).to_bytes(4, "big") + b"IDAT" + data + zlib.crc32(b"IDAT" + data).to_bytes(4, "big")
-    (tmp_path / "spare.png").write_bytes(content[:at] + chunk + content[at + 12 + length :])
-    with page_of(browser, facades, "server") as page:
-        page.drop(tmp_path / "spare.png")
-        expect(page.source).to_have_attribute("width", "6")
-        page.wait()
-        saved, _ = page.download("save", tmp_path / "saved")
-    assert np.array_equal(read(saved), labels)
+    rows = b"".join(b"\0" + row.tobytes() for row in labels)
+    save_grey_png(tmp_path / "spare.png", 6, 7, zlib.compress(rows) + b"xx")
+    blank.drop(tmp_path / "spare.png")
+    expect(blank["source"]).to_have_attribute("width", "6")
+    blank.wait()
+    assert np.array_equal(blank.saved(tmp_path / "saved")[0], labels)
 
 
 def test_a_camera_that_is_switched_off_while_it_starts_stays_off(browser: Browser, photos: Trained) -> None:
     with page_of(browser, photos, "server") as page:
-        page.page.locator("#camera").evaluate("button => { button.click(); button.click(); }")
+        page["camera"].evaluate("button => { button.click(); button.click(); }")
         page.page.wait_for_timeout(800)
-        expect(page.page.locator("#camera")).to_have_attribute("aria-pressed", "true")
-        page.page.locator("#camera").click()
+        expect(page["camera"]).to_have_attribute("aria-pressed", "true")
+        page["camera"].click()
         page.drag((5, 5), (20, 20))
         still = page.pixels("source")
         page.page.wait_for_timeout(500)
@@ -262,8 +260,8 @@ def test_an_image_can_be_chosen_or_pasted(browser: Browser, photos: Trained, tmp
     for name, width in (("chosen.png", 11), ("pasted.png", 8)):
         save_image(tmp_path / name, image[:, :width])
     with page_of(browser, photos, "server") as page:
-        page.page.locator("#file").set_input_files(tmp_path / "chosen.png")
-        expect(page.source).to_have_attribute("width", "11")
+        page["file"].set_input_files(tmp_path / "chosen.png")
+        expect(page["source"]).to_have_attribute("width", "11")
         page.wait()
         assert np.array_equal(page.pixels("source"), image)
         page.page.locator("html").evaluate(
@@ -274,6 +272,37 @@ def test_an_image_can_be_chosen_or_pasted(browser: Browser, photos: Trained, tmp
             }""",
             list((tmp_path / "pasted.png").read_bytes()),
         )
-        expect(page.source).to_have_attribute("width", "8")
+        expect(page["source"]).to_have_attribute("width", "8")
         page.wait()
         assert np.array_equal(page.pixels("source"), image[:, :8])
+
+
+@pytest.fixture(scope="module", params=[4, 0.5])
+def scaled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Trained, float]:
+    scale = float(request.param)
+    config = write_tiny_config(tmp_path_factory.mktemp("scaled"))
+    rng = np.random.default_rng(0)
+    for split in ("train", "test"):
+        for side, times in (("A", 1), ("B", scale)):
+            pixels = rng.integers(0, 256, (round(24 * times), round(40 * times), 3), dtype=np.uint8)
+            save_image(config.parent / "pairs" / f"{split}_{side}" / "1.png", pixels)
+    data = ("data.layout=paired_folders", f"data.root={config.parent / 'pairs'}", "data.instance_edges=false")
+    return exported(config, *data, f"generator.scale={scale}"), scale
+
+
+def test_the_result_has_the_size_of_the_target(
+    browser: Browser, scaled: tuple[Trained, float], engine: str, tmp_path: Path
+) -> None:
+    trained, scale = scaled
+    with page_of(browser, trained, engine) as page:
+        source, result, over = (page.pixels(name) for name in ("source", "result", "over"))
+        (saved,) = page.download("save", tmp_path)
+        (picture,) = page.download("download", tmp_path)
+    assert source.shape == (24, 40, 3)
+    assert result.shape == over.shape == (round(24 * scale), round(40 * scale), 3)
+    if scale > 1:
+        assert np.array_equal(over, source.repeat(round(scale), 0).repeat(round(scale), 1))
+    assert np.array_equal(read(picture), result)
+    expected = translated_by_test_py(trained, saved, None, tmp_path)
+    assert expected.std() > 10
+    assert abs(result.astype(int) - expected).max() <= 1

@@ -14,7 +14,7 @@ import pytest
 
 from tests.processes import start_program
 from tests.runs import wait_for
-from tests.tools.playground.serving import BINARY, serving
+from tests.tools.playground.pages import BINARY, serving
 from tools.playground.__main__ import parse_arguments
 from tools.playground.server import Translator
 from utils.errors import UserError

@@ -5,23 +5,27 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from playwright.sync_api import Browser, expect
 
-from tests.conftest import save_image
-from tests.runs import untrained_run
-from tests.tools.playground.serving import BINARY, ask, post, serving
-from tests.tools.playground.trained import expected
+from data.batch import Batch
+from inference.predictor import Predictor
+from tests.conftest import save_image, write_tiny_config
+from tests.runs import run, untrained_run
+from tests.tools.playground.pages import BINARY, N_CLASSES, ask, expected, opened, post, serving
+from tools import cluster_features
 from tools.playground.__main__ import parse_arguments, playground
-from tools.playground.server import PlaygroundServer, Translator
+from tools.playground.server import PlaygroundServer
+from utils.errors import ConfigError, UserError
 
-N_CLASSES = 12  # of the synthetic facades
 LARGE = BINARY | {"Content-Length": "100000000"}
 CONTINUE = "HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -174,32 +178,27 @@ def test_connections_wait_for_their_turn(tiny_run: Path) -> None:
             connections.enter_context(socket.create_connection(("127.0.0.1", server.server_port), timeout=5))
 
 
-def test_two_pages_at_once_get_their_own_pictures(server: PlaygroundServer) -> None:
+def test_pages_get_their_own_pictures_one_translation_at_a_time(
+    server: PlaygroundServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     maps = [drawing(np.random.default_rng(number), 32, 32) for number in range(2)]
     alone = [post(server, *pair)[1] for pair in maps]
-    with ThreadPoolExecutor(8) as threads:
-        together = list(threads.map(lambda number: post(server, *maps[number % 2])[1], range(16)))
-    assert together == [alone[number % 2] for number in range(16)]
+    running, most, translate = 0, 0, Predictor.translate
 
-
-def test_one_translation_at_a_time(server: PlaygroundServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    running, most = 0, 0
-    original: Callable[..., torch.Tensor] = Translator._translate
-
-    def counted(self: Translator, sample: object, seed: int) -> torch.Tensor:
+    def counted(self: Predictor, batch: Batch) -> torch.Tensor:
         nonlocal running, most
         running += 1
         most = max(most, running)
         try:
-            return original(self, sample, seed)
+            return translate(self, batch)
         finally:
             running -= 1
 
-    monkeypatch.setattr(Translator, "_translate", counted)
-    maps = drawing(np.random.default_rng(0), 64, 64)
-    with ThreadPoolExecutor(4) as threads:
-        answers = list(threads.map(lambda _: post(server, *maps)[0], range(8)))
-    assert (answers, most) == ([200] * 8, 1)
+    monkeypatch.setattr(Predictor, "translate", counted)
+    with ThreadPoolExecutor(8) as threads:
+        together = list(threads.map(lambda number: post(server, *maps[number % 2])[1], range(16)))
+    assert together == [alone[number % 2] for number in range(16)]
+    assert most == 1
 
 
 @pytest.mark.parametrize(
@@ -217,7 +216,7 @@ def test_a_failed_translation_leaves_the_server_alive(
 
     maps = drawing(np.random.default_rng(0), 8, 8)
     with monkeypatch.context() as patch:
-        patch.setattr(Translator, "_translate", fail)
+        patch.setattr(Predictor, "translate", fail)
         found = post(server, *maps)
     assert found[0] == status
     assert answer in found[1]
@@ -227,15 +226,14 @@ def test_a_failed_translation_leaves_the_server_alive(
 def test_who_waits_when_it_stops_gets_an_answer(
     tiny_run: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    begun, may_end = threading.Event(), threading.Event()
-    original: Callable[..., torch.Tensor] = Translator._translate
+    begun, may_end, translate = threading.Event(), threading.Event(), Predictor.translate
 
-    def slow(self: Translator, sample: object, seed: int) -> torch.Tensor:
+    def slow(self: Predictor, batch: Batch) -> torch.Tensor:
         begun.set()
         may_end.wait(60)
-        return original(self, sample, seed)
+        return translate(self, batch)
 
-    monkeypatch.setattr(Translator, "_translate", slow)
+    monkeypatch.setattr(Predictor, "translate", slow)
     maps = drawing(np.random.default_rng(0), 8, 8)
     with ThreadPoolExecutor(2) as threads:
         with serving("--checkpoint", str(tiny_run)) as server:
@@ -247,3 +245,124 @@ def test_who_waits_when_it_stops_gets_an_answer(
         assert computed.result()[0] == 200
         assert waiting.result() == (503, b"The playground was stopped. Start it again: python -m tools.playground\n")
     assert "stopping after this translation; Ctrl-C again stops at once" in caplog.text
+
+
+ODD = (37, 51)
+FEATURES = ["features.n_channels=3", "features.n_downsamplings=2", "features.base_channels=2"]
+
+
+def maps(n_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return rng.integers(0, n_classes, ODD, dtype=np.int32), rng.integers(0, 9, ODD, dtype=np.int32) * 1000
+
+
+def picture(answer: tuple[int, bytes]) -> np.ndarray:
+    status, body = answer
+    assert status == 200, body
+    return np.frombuffer(body, np.uint8).reshape(*ODD, 3)
+
+
+@pytest.mark.parametrize("tile", [(), ("--tile", "32")], ids=["at once", "tiles"])
+def test_features_are_drawn_from_clusters_by_the_seed(tiny_config: Path, tile: tuple[str, ...]) -> None:
+    run_folder = untrained_run(tiny_config, *FEATURES, "init.gain=0.3")
+    message = r"Create clusters to draw them from with python -m tools.cluster_features"
+    with pytest.raises(ConfigError, match=message), serving("--checkpoint", str(run_folder)):
+        pass
+    cluster_features.main(["--checkpoint", str(run_folder), "--clusters", "3"])
+    labels, instances = maps(12)
+    command = ("--checkpoint", str(run_folder), "--opt-level", "O0", *tile)
+    with serving(*command) as server:
+        drawn, other = (picture(post(server, labels, instances, seed=seed)) for seed in (5, 6))
+    assert (drawn != other).any()
+    found = expected(tiny_config.parent, labels, instances, *command, "--seed", "5")
+    assert np.array_equal(drawn, found)
+
+
+@pytest.mark.parametrize(("n_classes", "ignore_id"), [(5, 255), (300, 999)])
+def test_ignored_pixels_and_many_classes(
+    tiny_config: Path, label_data_set: Path, n_classes: int, ignore_id: int
+) -> None:
+    data = ["data.layout=paired_folders", f"data.root={label_data_set}", f"data.n_classes={n_classes}"]
+    run_folder = untrained_run(tiny_config, *data, f"data.ignore_id={ignore_id}", "init.gain=0.3")
+    command = ("--checkpoint", str(run_folder), "--opt-level", "O0")
+    labels, instances = maps(n_classes)
+    labels[3:9, 4:20] = ignore_id
+    with serving(*command) as server:
+        drawn = picture(post(server, labels, instances))
+        status, answer = post(server, np.full_like(labels, n_classes), instances)
+    assert np.array_equal(drawn, expected(tiny_config.parent, labels, instances, *command))
+    assert status == 400
+    assert f"holds id {n_classes}, allowed are 0 to {n_classes - 1} and {ignore_id}".encode() in answer
+
+
+@pytest.mark.parametrize(("name", "n_classes"), [("pix2pixhd_global_rgb", 0), ("pix2pixhd_global_label_edge", 5)])
+def test_weights_of_the_originals(reference: dict[str, Any], tmp_path: Path, name: str, n_classes: int) -> None:
+    torch.save(reference[name]["state_dict"], tmp_path / "latest_net_G.pth")
+    command = ("--checkpoint", str(tmp_path / "latest_net_G.pth"))
+    if n_classes:
+        labels, instances = maps(n_classes)
+        with serving(*command, "--instance-edges") as server:
+            drawn = picture(post(server, labels, instances))
+        assert np.array_equal(drawn, expected(tmp_path, labels, instances, *command))
+        return
+    photo = np.random.default_rng(0).integers(0, 256, (*ODD, 3), dtype=np.uint8)
+    with serving(*command) as server:
+        drawn = picture(post(server, photo))
+    assert np.array_equal(drawn, expected(tmp_path, photo, None, *command))
+
+
+BANDS_SIZE = (32, 40)
+OF_STACK = ["data.layout=paired_folders", "data.source_folder=['{split}_rgb','{split}_depth']"]
+OF_STACK += ["data.source_channels=4", "data.instance_edges=false", "train.max_steps=1"]
+
+
+@pytest.fixture(scope="module")
+def run_of_stack(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on sources of colours and depth."""
+    config, rng = write_tiny_config(tmp_path_factory.mktemp("stack")), np.random.default_rng(0)
+    pairs = config.parent / "pairs"
+    for split in ("train", "test"):
+        for name in "ab":
+            save_image(pairs / f"{split}_rgb" / f"{name}.png", rng.integers(0, 256, (*BANDS_SIZE, 3), dtype=np.uint8))
+            save_image(pairs / f"{split}_depth" / f"{name}.png", rng.integers(0, 9000, BANDS_SIZE, dtype=np.uint16))
+            save_image(pairs / f"{split}_B" / f"{name}.png", rng.integers(0, 256, (*BANDS_SIZE, 3), dtype=np.uint8))
+    run(config, *OF_STACK, f"data.root={pairs}")  # which finds the ranges
+    return config.parent / "runs" / "tiny"
+
+
+def test_samples_are_translated_and_nothing_else(run_of_stack: Path) -> None:
+    with serving("--checkpoint", str(run_of_stack)) as server:
+        answers = []
+        for index in range(2):
+            status, shown, _ = ask(server, "GET", f"/samples/{index}")
+            assert status == 200
+            answers.append(post(server, np.frombuffer(shown, np.uint8).reshape(*BANDS_SIZE, 3)))
+        assert [status for status, _ in answers] == [200, 200]
+        assert answers[0] != answers[1]
+        status, answer = post(server, np.zeros((*BANDS_SIZE, 3), np.uint8))
+        assert status == 400
+        assert b"choose a sample" in answer
+
+
+def test_without_samples_there_is_nothing_to_show(run_of_stack: Path) -> None:
+    folder = run_of_stack.parents[1] / "pairs" / "test_rgb"
+    folder.rename(folder.with_name("away"))
+    try:
+        with (
+            pytest.raises(UserError, match=r"not 8-bit RGB, of which a page shows samples, and there are none"),
+            serving("--checkpoint", str(run_of_stack)),
+        ):
+            pass
+    finally:
+        folder.with_name("away").rename(folder)
+
+
+@pytest.mark.browser
+def test_the_page_has_samples_and_no_tools(browser: Browser, run_of_stack: Path) -> None:
+    with serving("--checkpoint", str(run_of_stack)) as server, opened(browser, server.url) as page:
+        assert page.pixels("result").std() > 0
+        first = page.pixels("result")
+        for name in ("toolbar", "palette", "open", "camera", "more", "message"):
+            expect(page[name]).to_be_hidden()
+        page.choose_sample(2)
+        assert not np.array_equal(page.pixels("result"), first)
