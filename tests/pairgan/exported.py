@@ -3,9 +3,15 @@
 from pathlib import Path
 
 import numpy as np
+import torch
 
+import pairgan
+from configs import build
+from configs.load import load_config
+from inference.load import LoadedGenerator
 from tests.conftest import save_image, write_tiny_config
 from tests.runs import program_main, untrained_run
+from tools.export.file import export_program
 
 LARGE_WEIGHTS = "init.gain=0.3"  # or every translation is grey, and agreement means nothing
 rng = np.random.default_rng(0)
@@ -24,3 +30,12 @@ def photo_pairs(folder: Path) -> tuple[str, ...]:
     """Write a pair of images, and return the settings that take it."""
     save_image(folder / "pairs/train/1.png", rng.integers(0, 256, (32, 64, 3), dtype=np.uint8))
     return "data.layout=side_by_side", f"data.root={folder / 'pairs'}", "data.instance_edges=false"
+
+
+def exported(folder: Path, *settings: str) -> tuple[LoadedGenerator, pairgan.Model]:
+    """Return a generator with initial weights, and its program."""
+    torch.manual_seed(0)
+    config = load_config(write_tiny_config(folder), settings)
+    loaded = LoadedGenerator(folder / "checkpoint.pt", config, None, build.build_generator(config))
+    export_program(loaded, folder / "generator.onnx", "onnx", "float32", as_images=True)
+    return loaded, pairgan.load(folder / "generator.onnx", device="cpu")

@@ -6,19 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 import pairgan
-from configs import build
-from configs.load import load_config
 from data import LAYOUTS
 from data.files.image_files import IMAGE_FORMATS
-from inference.load import LoadedGenerator
-from tests.conftest import save_image, write_tiny_config
-from tests.pairgan.exported import INSTANCES, LABELS, LARGE_WEIGHTS, rng, trained
+from tests.conftest import save_image
+from tests.pairgan.exported import INSTANCES, LABELS, LARGE_WEIGHTS, exported, rng, trained
 from tests.runs import SPADE, STYLE, translate, with_slow
-from tools.export.file import export_program, make_example
+from tools.export.file import make_example
 
 
 def pixels(image: Image.Image) -> np.ndarray:
@@ -88,15 +84,10 @@ def test_photographs_of_one_colour_are_translated_as_by_test_py(of_photos: Path,
 
 @pytest.mark.parametrize("settings", with_slow([SPADE], [STYLE]), ids=["spade", "style"])
 def test_spade_generators_translate(tmp_path: Path, settings: list[str]) -> None:
-    torch.manual_seed(0)
-    config = load_config(write_tiny_config(tmp_path), [*settings, "init.distribution=kaiming"])
-    loaded = LoadedGenerator(tmp_path / "checkpoint.pt", config, None, build.build_generator(config))
-    export_program(loaded, tmp_path / "generator.onnx", "onnx", "float32", as_images=True)
+    loaded, model = exported(tmp_path, *settings, "init.distribution=kaiming")
     example = make_example(loaded, 2, 24, 32, as_images=True)
     source, instances = (list(example.inputs[name][:, 0].numpy()) for name in ("source", "instances"))
-    for found, wanted in zip(
-        pairgan.load(tmp_path / "generator.onnx").batch(source, instances), example.expected, strict=True
-    ):
+    for found, wanted in zip(model.batch(source, instances), example.expected, strict=True):
         assert_alike(found, wanted.permute(1, 2, 0).int().numpy())
 
 
@@ -109,15 +100,11 @@ def test_spade_generators_translate(tmp_path: Path, settings: list[str]) -> None
     ),
 )  # fmt: skip
 def test_features_are_a_third_input(tmp_path: Path, settings: list[str]) -> None:
-    torch.manual_seed(0)
-    config = load_config(write_tiny_config(tmp_path), [LARGE_WEIGHTS, *settings])
-    loaded = LoadedGenerator(tmp_path / "checkpoint.pt", config, None, build.build_generator(config))
-    export_program(loaded, tmp_path / "generator.onnx", "onnx", "float32", as_images=True)
+    loaded, model = exported(tmp_path, LARGE_WEIGHTS, *settings)
     example = make_example(loaded, 2, 16, 24, as_images=True)
     maps = {name: list(tensor.permute(0, 2, 3, 1).numpy()) for name, tensor in example.inputs.items()}
-    model = pairgan.load(tmp_path / "generator.onnx")
     assert model.step is None
-    assert model.n_classes == (config.data.n_classes or 12)
+    assert model.n_classes == (loaded.config.data.n_classes or 12)
     source, instances = ([ids[..., 0] for ids in maps[name]] for name in ("source", "instances"))
     translated = model.batch(source, instances, maps["features"])
     for found, wanted in zip(translated, example.expected, strict=True):

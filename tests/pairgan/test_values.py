@@ -11,16 +11,14 @@ from PIL import Image
 
 import pairgan
 from configs import build
-from configs.load import load_config
 from data.batch import Batch, Sample
 from data.files.pixel_rows import Bands
 from data.files.png_file import write_png_rows
 from inference.load import LoadedGenerator
 from inference.padding import padded
 from inference.predictor import Predictor
-from tests.conftest import write_tiny_config
-from tests.pairgan.exported import LARGE_WEIGHTS, rng
-from tools.export.file import export_program, make_example
+from tests.pairgan.exported import LARGE_WEIGHTS, exported, rng
+from tools.export.file import make_example
 from utils.precision import choose_precision
 
 DATA = ["data.layout=paired_folders", "data.root=.", "data.instance_edges=false", LARGE_WEIGHTS]
@@ -31,17 +29,9 @@ STACK += ["data.source_range=[0,9000,-1,1]"]
 BYTES = ["data.source_channels=4", "data.target_channels=2"]  # as an original's file, which knows no ranges
 
 
-def exported(folder: Path, settings: list[str]) -> tuple[LoadedGenerator, pairgan.Model]:
-    torch.manual_seed(0)
-    config = load_config(write_tiny_config(folder), [*DATA, *settings])
-    loaded = LoadedGenerator(folder / "checkpoint.pt", config, None, build.build_generator(config))
-    export_program(loaded, folder / "generator.onnx", "onnx", "float32", as_images=True)
-    return loaded, pairgan.load(folder / "generator.onnx", device="cpu")
-
-
 @pytest.fixture(scope="module")
 def grey(tmp_path_factory: pytest.TempPathFactory) -> tuple[LoadedGenerator, pairgan.Model]:
-    return exported(tmp_path_factory.mktemp("grey"), GREY_16)
+    return exported(tmp_path_factory.mktemp("grey"), *DATA, *GREY_16)
 
 
 def test_16_bit_files_are_translated_in_their_unit(
@@ -113,7 +103,7 @@ def test_a_missing_tifffile_is_named(
 
 @pytest.mark.slow
 def test_channels_of_8_bits_are_bytes(tmp_path: Path) -> None:
-    loaded, model = exported(tmp_path, BYTES)
+    loaded, model = exported(tmp_path, *DATA, *BYTES)
     assert (model.inputs, model.output) == ({"source": ("uint8", 4)}, ("uint8", 2))
     example = make_example(loaded, 2, 16, 24, as_images=True)
     found = np.stack(model.batch(list(example.inputs["source"].numpy())))
@@ -124,7 +114,7 @@ def test_channels_of_8_bits_are_bytes(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_images_beside_label_maps_are_another_map(tmp_path: Path) -> None:
-    loaded, model = exported(tmp_path, STACK)
+    loaded, model = exported(tmp_path, *DATA, *STACK)
     assert model.inputs == {"source": ("uint8", 1), "source_images": ("float32", 2)}
     example = make_example(loaded, 2, 16, 24, as_images=True)
     labels, images = (example.inputs[kind].numpy() for kind in model.inputs)

@@ -194,12 +194,7 @@ def write_program(
         first, *_ = str(error).splitlines() or [""]
         what = f"{type(tensors.generator).__name__} cannot be traced by torch.export ({first})"
         raise ExportError(f"{path}: {what}. Use --format safetensors.") from error
-    _write_checked(
-        path,
-        lambda file: write(program, file, facts),
-        difference,
-        TOLERANCES[dtype],
-    )
+    _write_checked(path, lambda file: write(program, file, facts), difference, TOLERANCES[dtype])
     return examples[0]
 
 

@@ -113,8 +113,10 @@ def test_one_file_has_everything(tiny_run: Path, tmp_path: Path, archive: Path) 
 def test_samples_can_be_left_out(tiny_run: Path, tmp_path: Path, package: Path) -> None:
     with pytest.raises(DataError, match=r"has no split 'held_back'\. Choose --split train or --split val or"):
         export(tiny_run, tmp_path / "page.html", "--split", "held_back", "--web-runtime", str(package))
-    export(tiny_run, tmp_path / "page.html", "--samples", "0", "--web-runtime", str(package))
+    for name in ("page.html", "again.html"):
+        export(tiny_run, tmp_path / name, "--samples", "0", "--web-runtime", str(package))
     page = (tmp_path / "page.html").read_text()
+    assert page == (tmp_path / "again.html").read_text()
     assert parts_of(page).keys() == {"worker", "runtime", "wasm", "generator"}
     assert model_of(page)["samples"] == []
 
@@ -128,41 +130,31 @@ def test_a_folder_has_files_side_by_side(tiny_run: Path, tmp_path: Path, package
         export(tiny_run, tmp_path / "page", "--folder", "--web-runtime", str(package))
 
 
-def test_the_same_generator_gives_the_same_page(tiny_run: Path, tmp_path: Path, package: Path) -> None:
-    for name in ("a", "b"):
-        export(tiny_run, tmp_path / f"{name}.html", "--samples", "1", "--web-runtime", str(package))
-    pages = [parts_of((tmp_path / f"{name}.html").read_text()) for name in ("a", "b")]
-    assert pages[0].keys() == pages[1].keys()
-    assert pages[0]["sample-0"] == pages[1]["sample-0"]
-
-
-def test_a_large_generator_needs_a_folder(
-    tiny_run: Path, tmp_path: Path, package: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_a_page_cannot_hold_is_refused(
+    tiny_config: Path, tiny_run: Path, tmp_path: Path, package: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    of_features = untrained_run(tiny_config, "features.n_channels=3", "features.n_downsamplings=2")
     monkeypatch.setattr(html, "MAX_BYTES_IN_PAGE", 1000)
-    with pytest.raises(ExportError, match=r"MB of weights, a page in one file holds 0 MB. Add --folder"):
-        export(tiny_run, tmp_path / "page.html", "--web-runtime", str(package))
+    for run_folder, message in (
+        (tiny_run, r"MB of weights, a page in one file holds 0 MB. Add --folder"),
+        (of_features, r"takes instance features, which a page cannot draw. Use python -m tools.pl"),
+    ):
+        with pytest.raises(ExportError, match=message):
+            export(run_folder, tmp_path / "page.html", "--web-runtime", str(package))
     assert not (tmp_path / "page.html").exists()
 
 
-def test_instance_features_cannot_be_drawn(tiny_config: Path, tmp_path: Path, package: Path) -> None:
-    run_folder = untrained_run(tiny_config, "features.n_channels=3", "features.n_downsamplings=2")
-    with pytest.raises(ExportError, match=r"takes instance features, which a page cannot draw. Use python -m tools.pl"):
-        export(run_folder, tmp_path / "page.html", "--web-runtime", str(package))
-
-
-def test_another_version_of_the_runtime_is_refused(package: Path) -> None:
+def test_a_wrong_runtime_is_named(tmp_path: Path, package: Path, archive: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for given, message in (
+        (tmp_path / "missing", r"no such file or folder. Name the archive or the folder"),
+        (tmp_path / "empty", f"holds no {WASM[0]}"),
+    ):
+        with pytest.raises(RuntimeFilesError, match=message):
+            runtime_files(WASM, given)
     (package / "dist" / WASM[1]).write_bytes(b"other")
     with pytest.raises(RuntimeFilesError, match=rf"its {WASM[1]} is not that of onnxruntime-web@1.30.0"):
         runtime_files(WASM, package)
-
-
-def test_a_wrong_place_of_the_runtime_is_named(tmp_path: Path, archive: Path) -> None:
-    with pytest.raises(RuntimeFilesError, match=r"no such file or folder. Name the archive or the folder"):
-        runtime_files(WASM, tmp_path / "missing")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(RuntimeFilesError, match=f"holds no {WASM[0]}"):
-        runtime_files(WASM, tmp_path / "empty")
     archive.write_bytes(archive.read_bytes()[:50])
     with pytest.raises(RuntimeFilesError, match=f"holds no {WASM[0]}"):
         runtime_files(WASM, archive)
@@ -185,19 +177,6 @@ def test_npm_fills_the_cache_once(tmp_path: Path, archive: Path, monkeypatch: py
         runtime_files(WASM, None)
 
 
-def test_without_npm_the_files_come_from_the_web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def answer(url: str, timeout: float) -> io.BytesIO:
-        asked.append(url)
-        return io.BytesIO(CONTENT[url.rpartition("/")[2]])
-
-    monkeypatch.setattr(web_runtime.shutil, "which", lambda _: None)
-    monkeypatch.setattr(web_runtime.urllib.request, "urlopen", answer)
-    assert runtime_files(WEBGPU, None) == {name: CONTENT[name] for name in WEBGPU}
-    assert all(url.startswith("https://") for url in asked)
-
-
 @pytest.mark.parametrize("has_npm", [True, False])
 def test_a_failed_download_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_npm: bool) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -212,12 +191,23 @@ def test_a_failed_download_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     assert not (tmp_path / "cache").exists()
 
 
-def test_a_download_that_is_another_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_npm_the_files_come_from_the_web_and_are_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served, asked = dict(CONTENT), list[str]()
+
+    def answer(url: str, timeout: float) -> io.BytesIO:
+        asked.append(url)
+        return io.BytesIO(served[url.rpartition("/")[2]])
+
     monkeypatch.setattr(web_runtime.shutil, "which", lambda _: None)
-    monkeypatch.setattr(web_runtime.urllib.request, "urlopen", lambda *_, **__: io.BytesIO(b"<html>"))
+    monkeypatch.setattr(web_runtime.urllib.request, "urlopen", answer)
+    assert runtime_files(WEBGPU, None) == {name: CONTENT[name] for name in WEBGPU}
+    assert all(url.startswith("https://") for url in asked)
+    served[WASM[0]] = b"<html>"
     with pytest.raises(RuntimeFilesError, match="is not that of onnxruntime-web"):
         runtime_files(WASM, None)
-    assert not list((tmp_path / "cache").rglob("*.mjs"))
+    assert WASM[0] not in {path.name for path in (tmp_path / "cache").rglob("*.mjs")}
 
 
 def test_a_page_needs_no_data_set(tiny_run: Path, tmp_path: Path, package: Path) -> None:

@@ -5,13 +5,12 @@ import pytest
 import torch
 from torch import nn
 
-import train
 from configs.build import build_discriminator, build_generator
 from configs.load import load_config
 from inference.load import load_network
 from models.originals.format import OriginalWeightsError
 from models.originals.weights import import_original
-from tests.runs import OASIS, SPADE, with_slow
+from tests.runs import OASIS, SPADE, assert_equal, untrained_run, with_slow
 from tools.export import __main__ as export
 from tools.export.original_weights import choose_family, write_original
 
@@ -62,27 +61,11 @@ def test_biases_before_norms_are_the_familys(tiny_config: Path, tmp_path: Path) 
         (["generator.upsample=nearest"], "pix2pixHD", "no such network: upsample"),
         (["generator.padding=reflect"], "pix2pixHD", "no such network: padding=reflect"),
         (["generator.dropout=true"], "pix2pixHD", "--family pix2pixHD has no such generator, only pix2pix"),
-        (
-            [*SPADE, *SIZES, "generator.spectral_norm=false"],
-            None,
-            "^SPADE has .*: no spectral_norm; --format",
-        ),
+        ([*SPADE, *SIZES, "generator.spectral_norm=false"], None, "^SPADE has .*: no spectral_norm; --format"),
         ([*SPADE], None, "^SPADE has no such network: n_upsamplings below 5; --format safetensors, onnx and pt2 take"),
-        (
-            [*SPADE, *SIZES, "generator.noise_channels=1"],
-            None,
-            "^SPADE has .*: noise_channels; --format",
-        ),
-        (
-            [*OASIS, *SIZES, "generator.hidden_channels=8"],
-            None,
-            "^OASIS has .*: hidden_channels other than 128; ",
-        ),
-        (
-            [*OASIS, *SIZES, "generator.n_upsamplings=3"],
-            None,
-            "^OASIS has .*: n_upsamplings below 5; --format",
-        ),
+        ([*SPADE, *SIZES, "generator.noise_channels=1"], None, "^SPADE has .*: noise_channels; --format"),
+        ([*OASIS, *SIZES, "generator.hidden_channels=8"], None, "^OASIS has .*: hidden_channels other than 128; "),
+        ([*OASIS, *SIZES, "generator.n_upsamplings=3"], None, "^OASIS has .*: n_upsamplings below 5; --format"),
         ([*OASIS, *SIZES, "data.target_channels=1"], None, "^OASIS has no such network: a grey target; --format"),
     ],
 )
@@ -93,17 +76,11 @@ def test_what_the_originals_do_not_have_is_refused(
         choose_family(generator(tiny_config, *settings), family)
 
 
-def exported(config: Path) -> None:
-    train.main(["--config", str(config), "train.max_steps=1"])
-    run_folder = config.parent / "runs" / "tiny"
-    export.main(["--checkpoint", str(run_folder), "--format", "original"])
-    assert str(config.parent).encode() not in (run_folder / "latest_net_G.pth").read_bytes()
-
-
 def test_nothing_is_overwritten(tiny_config: Path) -> None:
-    exported(tiny_config)
-    original = tiny_config.parent / "runs" / "tiny" / "latest_net_G.pth"
+    original = untrained_run(tiny_config) / "latest_net_G.pth"
+    export.main(["--checkpoint", str(original.parent), "--format", "original"])
     before = original.read_bytes()
+    assert str(tiny_config.parent).encode() not in before
     for checkpoint in (original.parent, original):
         with pytest.raises(FileExistsError, match="already exists; choose another --output, or --existing replace"):
             export.main(["--checkpoint", str(checkpoint), "--format", "original"])
@@ -133,15 +110,13 @@ THEIR_DISCRIMINATORS = {
 
 @pytest.mark.parametrize("family", with_slow(["pix2pixHD", "pix2pix", "pix2pix, 1x1", "SPADE"], ["OASIS"]))
 def test_a_discriminator_is_written_and_read_again(tiny_config: Path, family: str) -> None:
-    train.main(["--config", str(tiny_config), "train.max_steps=1", *THEIR_DISCRIMINATORS[family]])
-    folder = tiny_config.parent / "runs" / "tiny"
+    folder = untrained_run(tiny_config, *THEIR_DISCRIMINATORS[family])
     arguments = ["--checkpoint", str(folder), "--format", "original", "--network", "discriminator"]
     export.main([*arguments, "--family", family.split(",")[0]])
     (checkpoint,) = folder.glob("checkpoint-*.pt")
     files = (checkpoint, folder / "latest_net_D.pth")
     ours, theirs = (load_network(path, "discriminator").state_dict() for path in files)
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[key], theirs[key]) for key in ours)
+    assert_equal(ours, theirs)
     with pytest.raises(FileExistsError, match="already exists"):
         export.main(arguments)
 

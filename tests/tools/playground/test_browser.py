@@ -8,16 +8,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Locator, Route, expect
 
-from tests.tools.playground.pages import (
-    N_CLASSES,
-    SIZE,
-    Opened,
-    Trained,
-    page_of,
-    read,
-    serving,
-    translated_by_test_py,
-)
+from tests.tools.playground.pages import N_CLASSES, SIZE, Opened, Trained, page_of, read, serving, translated_by_test_py
 
 pytestmark = pytest.mark.browser
 
