@@ -14,8 +14,7 @@ from PIL import Image
 from torch import nn
 
 from bench.cases import N_CLASSES, SPADE, Case, command_line
-from bench.measure import Work, count_flop, write_report
-from bench.processes import Side, Workload, compare, serve
+from bench.measure import Side, Work, compare, serve, write_report
 from configs import build
 from configs.load import config_to_dict
 from data.batch import Batch
@@ -149,19 +148,8 @@ def compare_sides(case: Case, device: torch.device, repeats: int, folder: Path) 
     """Return a row for each side of a case."""
     command = [sys.executable, "-m", "bench.inference", "--serve", case.name]
     dtypes = {side: choose_precision(level_of(side), "auto", device).compute_dtype for side in sides_of(case)}
-    sides = {
-        side: Side([*command, side, str(device), str(folder)], dtype, not side.startswith("O0"))
-        for side, dtype in dtypes.items()
-    }
-    return compare(Workload(case.name, case.batch_size, case.batch_size * flop_of_image(case)), sides, device, repeats)
-
-
-def flop_of_image(case: Case) -> int:
-    """Return the floating-point operations of the translation of one image."""
-    network = make_generator(case)
-    source = torch.zeros(1, build.build_conditioning(case.config()).channels, case.height, case.width)
-    with torch.no_grad():
-        return count_flop(lambda: network(source))
+    sides = {side: Side([*command, side, str(device), str(folder)], dtype) for side, dtype in dtypes.items()}
+    return compare(case.name, case.batch_size, sides, device, repeats)
 
 
 def main() -> None:
@@ -175,7 +163,6 @@ def main() -> None:
     device = choose_device(arguments.device)
     of_device = GPU_CASES if device.type == "cuda" else CPU_CASES
     chosen = [cases[name] for name in arguments.case] if arguments.case else of_device
-    torch.backends.cudnn.benchmark = True
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as files:
         write_files(of_device[0], make_generator(of_device[0]), Path(files))

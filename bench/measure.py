@@ -1,23 +1,31 @@
-"""Timing in turns, of which the median counts; the speed of a plain convolution; reports with the machine's facts."""
+"""Timing in turns, of which the median counts, also of processes; reports with the machine's facts.
+
+A side that is compared has a process of its own, for its settings and memory.
+"""
 
 import gc
 import json
+import os
 import platform
 import statistics
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 import torchvision
 from torch.utils.flop_counter import FlopCounterMode
 
 Work = Callable[[], object]
 RESULTS = Path(__file__).parent / "results"
+TURN_S = 0.5
 
 
 def synchronize(device: torch.device) -> None:
@@ -72,11 +80,6 @@ def peak_memory_bytes(device: torch.device) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
 
 
-def median(values: list[float]) -> float:
-    """Return the median."""
-    return statistics.median(values)
-
-
 def median_ratio(values: list[float], others: list[float]) -> float:
     """Return the median of the ratios of the same turn."""
     return median([value / other for value, other in zip(values, others, strict=True)])
@@ -89,21 +92,132 @@ def count_flop(work: Work) -> int:
     return counter.get_total_flops()
 
 
-def convolution_rate(device: torch.device, dtype: torch.dtype, *, repeats: int = 9) -> float:
-    """Return the FLOP/s of a plain 3x3 convolution of 512 channels on 64x64 pixels."""
-    n_images, n_calls = (16, 20) if device.type == "cuda" else (1, 1)
-    x = torch.randn(n_images, 512, 64, 64, device=device, dtype=dtype)
-    weight = torch.randn(512, 512, 3, 3, device=device, dtype=dtype)
-    if device.type == "cuda":
-        x, weight = (tensor.to(memory_format=torch.channels_last) for tensor in (x, weight))
+@dataclass(frozen=True)
+class Timed:
+    """The measurement of a process. seconds: of each call. answer: its last line, as its peak memory in GiB."""
 
-    def work() -> None:
-        with torch.inference_mode():
-            for _ in range(n_calls):
-                F.conv2d(x, weight, padding=1)
+    seconds: list[float]
+    answer: float
 
-    seconds = median(time_alternating({"": work}, device, repeats=repeats, warm_up=2)[""])
-    return n_calls * 2 * weight.numel() * n_images * 64 * 64 / seconds
+
+def serve(make: Callable[[], Work], device: torch.device, *, warm_up: int) -> None:
+    """Answer `time_processes`, which has started this process.
+
+    After the first line of input the process makes its work and warms up. For each further line it makes a call, and
+    prints its seconds. At the end of the input it prints the peak memory of these calls, in GiB beyond that of the
+    imported program.
+
+    A turn is as many calls as take half a second, of which the mean counts. On a GPU a side frees its memory between
+    turns, and allocates it again in a call that is not timed.
+    """
+    if not sys.stdin.readline():  # another side has failed
+        return
+    before = peak_memory_bytes(device)
+    work = make()
+    _repeat(work, warm_up)
+    forget_peak(device)
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        seconds = _turn(work, device)
+        forget_cache(device)
+        print(seconds, flush=True)
+    print((peak_memory_bytes(device) - before) / 2**30, flush=True)
+
+
+def _turn(work: Work, device: torch.device) -> float:
+    """Return the seconds of a call."""
+    (seconds,) = time_alternating({"": work}, device, repeats=1, warm_up=int(device.type == "cuda"))[""]
+    n_calls = round(TURN_S / seconds)
+    if n_calls <= 1:
+        return seconds
+    return time_alternating({"": partial(_repeat, work, n_calls)}, device, repeats=1, warm_up=0)[""][0] / n_calls
+
+
+def _repeat(work: Work, n_calls: int) -> None:
+    for _ in range(n_calls):
+        work()
+
+
+def time_processes(commands: Mapping[str, list[str]], repeats: int) -> dict[str, Timed]:
+    """Return the measurements of calls A B A B …; processes import in parallel, and warm up one after the other."""
+    with ExitStack() as stack:
+        processes = {
+            name: stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+            for name, command in commands.items()
+        }
+        for process in processes.values():
+            _answer(process)
+        seconds: dict[str, list[float]] = {name: [] for name in commands}
+        for _ in range(repeats):
+            for name, process in processes.items():
+                seconds[name].append(float(_answer(process)))
+        return {
+            name: Timed(seconds[name], float(_answer(process, is_last=True))) for name, process in processes.items()
+        }
+
+
+def time_against_first(
+    commands: Mapping[str, list[str]], device: torch.device, repeats: int
+) -> Iterator[tuple[str, Timed, Timed]]:
+    """Yield each side, its measurement, and that of the first side in the same turns.
+
+    On a CPU all take turns. A GPU has no room for all: there each takes turns with the first, and one that does not fit
+    is reported and left out.
+    """
+    first = next(iter(commands))
+    groups = [list(commands)] if device.type == "cpu" else [[side] for side in commands]
+    for sides in groups:
+        try:
+            timed = time_processes({name: commands[name] for name in dict.fromkeys((first, *sides))}, repeats)
+        except RuntimeError as error:
+            if device.type == "cpu":
+                raise
+            print(f"{sides[0]}: {error}", flush=True)
+            continue
+        yield from ((side, timed[side], timed[first]) for side in sides)
+
+
+def _answer(process: "subprocess.Popen[bytes]", *, is_last: bool = False) -> bytes:
+    """Return the line that a process prints after one more line of its input, or after the end of it."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with suppress(BrokenPipeError):  # it has ended; the missing answer is an error
+        if is_last:
+            process.stdin.close()
+        else:
+            os.write(process.stdin.fileno(), b"go\n")
+    line: bytes = process.stdout.readline()
+    if not line:
+        raise RuntimeError(f"a measuring process ended with code {process.wait()}")
+    return line
+
+
+@dataclass(frozen=True)
+class Side:
+    """The command that starts a side's process (`bench.measure.serve`), and the dtype in which it computes."""
+
+    command: list[str]
+    dtype: torch.dtype
+
+
+def compare(
+    case: str, n_images: int, sides: Mapping[str, Side], device: torch.device, repeats: int
+) -> list[dict[str, Any]]:
+    """Return a row for each side, compared with the first. n_images: of a call."""
+    commands = {name: side.command for name, side in sides.items()}
+    return [
+        {
+            "case": case,
+            "side": name,
+            "dtype": str(sides[name].dtype).removeprefix("torch."),
+            "s": median(timed.seconds),
+            "images/s": n_images / median(timed.seconds),
+            "times as fast": median_ratio(first.seconds, timed.seconds),
+            "peak GiB": timed.answer,
+            "memory ratio": timed.answer / first.answer,
+        }
+        for name, timed, first in time_against_first(commands, device, repeats)
+    ]
 
 
 def surroundings(device: torch.device) -> dict[str, Any]:

@@ -7,6 +7,7 @@ anything is trained. Its learning rates fall as in the recipe, over half of the 
 """
 
 import argparse
+import itertools
 import json
 import os
 import subprocess
@@ -22,8 +23,7 @@ import torch
 from torch import Tensor
 
 from bench.judge import Judge
-from bench.measure import median, write_report
-from bench.processes import serve, time_processes
+from bench.measure import median, serve, time_processes, write_report
 from configs import build
 from configs.load import load_config
 from configs.schema import Config
@@ -144,13 +144,9 @@ class Run:
         """The folder of its translations."""
         return self.root / f"{self.name}-translated"
 
-    @property
-    def _metrics(self) -> Path:
-        return self.output / "metrics.json"
-
     def make(self, n_steps: float, n_threads: int) -> None:
         """Train, and translate the test split, unless an earlier call has done so."""
-        if self._metrics.is_file():
+        if (self.output / "metrics.json").is_file():
             return
         settings = settings_of(self.recipe, self.n_pairs, self.seed)
         settings += [*epochs_of(self.recipe, self.n_pairs, n_steps), f"run.root={self.root}", f"run.name={self.name}"]
@@ -168,7 +164,7 @@ class Run:
 
     def figures(self) -> dict[str, float]:
         """Return L1, SSIM, MS-SSIM and sharpness of the translations, and how far the discriminator overfits."""
-        mean = json.loads(self._metrics.read_text())["mean"]
+        mean = json.loads((self.output / "metrics.json").read_text())["mean"]
         return {title: mean[key] for title, key in FIGURES.items()} | {"gap of D": self._overfitting()}
 
     def _overfitting(self) -> float:
@@ -185,32 +181,24 @@ def samples_of(seed: int, n: int | None = None) -> list[Sample]:
     return [layout.read(index) for index in range(len(layout) if n is None else n)]
 
 
-def train_judge() -> Judge:
-    """Return a judge that is trained on the real pairs."""
-    config = config_of("demo", PAIRS[0], JUDGED_SEED)
-    classes = LAYOUTS[config.data.layout].own_classes
-    assert classes is not None
-    return Judge.train(build.build_layout(config, "train", needs_targets=True), classes.names)
-
-
 def rows_of(runs: Sequence[Run], judge: Judge, step_seconds: Mapping[str, float]) -> list[dict[str, Any]]:
     """Return a row for each recipe and number of pairs, with the figures of its seeds in lists."""
     samples = {seed: samples_of(seed) for seed in dict.fromkeys(run.seed for run in runs)}
+
+    def row(recipe: str, n_pairs: int | None, figures: list[dict[str, float]]) -> dict[str, Any]:
+        titles = (*FIGURES, "mean IoU", "gap of D")
+        columns = {title: [seed[title] for seed in figures if title in seed] for title in titles}
+        return {"recipe": recipe, "pairs": n_pairs, "s/step": step_seconds.get(recipe), **columns}
+
     real = [judge.mean_iou([(one.target, one.source) for one in of_seed]) for of_seed in samples.values()]
-    rows = [_row("real photos", None, None, [{"sharpness": 1.0, "mean IoU": iou} for iou in real])]
+    rows = [row("real photos", None, [{"sharpness": 1.0, "mean IoU": iou} for iou in real])]
     for recipe, n_pairs in dict.fromkeys((run.recipe, run.n_pairs) for run in runs):
         seeds = [run for run in runs if (run.recipe, run.n_pairs) == (recipe, n_pairs)]
         ious = [judge.mean_iou([(run.image(one.name), one.source) for one in samples[run.seed]]) for run in seeds]
-        figures = [run.figures() | {"mean IoU": iou} for run, iou in zip(seeds, ious, strict=True)]
-        rows.append(_row(recipe, n_pairs, step_seconds[recipe], figures))
+        rows.append(
+            row(recipe, n_pairs, [run.figures() | {"mean IoU": iou} for run, iou in zip(seeds, ious, strict=True)])
+        )
     return rows
-
-
-def _row(recipe: str, n_pairs: int | None, seconds: float | None, figures: list[dict[str, float]]) -> dict[str, Any]:
-    columns = {
-        title: [seed[title] for seed in figures if title in seed] for title in (*FIGURES, "mean IoU", "gap of D")
-    }
-    return {"recipe": recipe, "pairs": n_pairs, "s/step": seconds, **columns}
 
 
 def write_pictures(runs: Sequence[Run], path: Path) -> None:
@@ -241,16 +229,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         root = arguments.root or Path(temporary)
         step_seconds = measure_steps(arguments.recipe, device, root)
-        runs = [
-            Run(name, n_pairs, seed, root)
-            for n_pairs in PAIRS
-            for seed in range(arguments.seeds)
-            for name in arguments.recipe
-        ]
+        cases = itertools.product(PAIRS, range(arguments.seeds), arguments.recipe)
+        runs = [Run(name, n_pairs, seed, root) for n_pairs, seed, name in cases]
         n_threads = max(1, torch.get_num_threads() // arguments.jobs)
         with ThreadPoolExecutor(arguments.jobs) as pool:
             list(pool.map(lambda run: run.make(arguments.seconds / step_seconds[run.recipe], n_threads), runs))
-        write_report("recipes", device, rows_of(runs, train_judge(), step_seconds))
+        config = config_of("demo", PAIRS[0], JUDGED_SEED)
+        classes = LAYOUTS[config.data.layout].own_classes
+        assert classes is not None
+        judge = Judge.train(build.build_layout(config, "train", needs_targets=True), classes.names)
+        write_report("recipes", device, rows_of(runs, judge, step_seconds))
         if arguments.pictures:
             write_pictures(runs, arguments.pictures)
 

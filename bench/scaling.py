@@ -15,11 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from bench.cases import SMALL, Case, command_line
-from bench.measure import count_flop, forget_cache, median, median_ratio, write_report
-from bench.processes import Timed, time_processes
+from bench.measure import Timed, count_flop, forget_cache, median, median_ratio, time_processes, write_report
 from bench.train_step import make_side, serve_step
 from utils.device import choose_device
 
@@ -57,32 +54,20 @@ def train_demo(n_processes: int) -> tuple[float, float]:
         return float(last.split("images/s")[0].split()[-1]), int(peak_kib) / 2**20
 
 
-def time_cases(commands: dict[str, list[str]], device: torch.device, repeats: int) -> dict[str, Timed]:
-    """Time all in turns on a CPU; one by one on a GPU, which has no room for all and whose speed does not drift."""
-    if device.type == "cpu":
-        return time_processes(commands, repeats)
-    return {name: time_processes({name: command}, repeats)[name] for name, command in commands.items()}
-
-
 def growth_rows(timed: dict[str, Timed], flop: dict[str, int], cases: Sequence[Case]) -> list[dict[str, Any]]:
     """Return a row for each case, compared with the first."""
-    first = cases[0]
+    first, *_ = cases
+    megapixels = {case.name: case.batch_size * case.height * case.width / 1e6 for case in cases}
     rows: list[dict[str, Any]] = []
-    for case in cases:
-        seconds, peak_gib = timed[case.name].seconds, timed[case.name].answer
-        more_megapixels = megapixels(case) - megapixels(first)
-        more_gib = peak_gib - timed[first.name].answer
-        row = {"case": case.name, "s": median(seconds), "GFLOP": flop[case.name] / 1e9, "peak GiB": peak_gib}
-        row["time grows by"] = median_ratio(seconds, timed[first.name].seconds)
-        row["arithmetic grows by"] = flop[case.name] / flop[first.name]
-        row["memory grows by"] = peak_gib / timed[first.name].answer
-        rows.append(row | {"GiB per further megapixel": more_gib / more_megapixels if more_megapixels else None})
+    for name, more_megapixels in ((name, n - megapixels[first.name]) for name, n in megapixels.items()):
+        (seconds, peak_gib), one = (timed[name].seconds, timed[name].answer), timed[first.name]
+        row = {"case": name, "s": median(seconds), "GFLOP": flop[name] / 1e9, "peak GiB": peak_gib}
+        row["time grows by"] = median_ratio(seconds, one.seconds)
+        row["arithmetic grows by"] = flop[name] / flop[first.name]
+        row["memory grows by"] = peak_gib / one.answer
+        grows_by = (peak_gib - one.answer) / more_megapixels if more_megapixels else None
+        rows.append(row | {"GiB per further megapixel": grows_by})
     return rows
-
-
-def megapixels(case: Case) -> float:
-    """Return the pixels of a batch, in millions."""
-    return case.batch_size * case.height * case.width / 1e6
 
 
 def process_rows(turns: dict[int, list[tuple[float, float]]]) -> list[dict[str, Any]]:
@@ -138,7 +123,11 @@ def main() -> None:
         return
     flop = {case.name: count_flop(make_side(case, "default", device)) for case in chosen}
     forget_cache(device)
-    timed = time_cases({case.name: [*command, case.name, "default"] for case in chosen}, device, arguments.repeats)
+    # in turns on a CPU; one by one on a GPU, which has no room for all and whose speed does not drift
+    groups = [chosen] if device.type == "cpu" else [[case] for case in chosen]
+    timed: dict[str, Timed] = {}
+    for group in groups:
+        timed |= time_processes({case.name: [*command, case.name, "default"] for case in group}, arguments.repeats)
     write_report("scaling", device, growth_rows(timed, flop, chosen))
     if device.type == "cpu":
         turns: dict[int, list[tuple[float, float]]] = {1: [], 2: []}

@@ -1,18 +1,16 @@
-"""A training step compared with pix2pixHD's or SPADE's: time, arithmetic, share of the convolution rate, peak memory.
+"""A training step compared with pix2pixHD's or SPADE's: time and peak memory.
 
 python -m bench.train_step [--repeats N] [--case NAME …]
 """
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
 
 from bench.cases import SMALL, SPADE, Case, command_line
-from bench.measure import count_flop, write_report
-from bench.processes import Side, Workload, compare, serve
+from bench.measure import Side, compare, serve, write_report
 from bench.references import ReferenceSpadeUpdate, ReferenceUpdate
 from configs import build
 from configs.schema import Config
@@ -87,19 +85,14 @@ def serve_step(case: Case, side: str, device: torch.device) -> None:
 
 
 def measure(case: Case, device: torch.device, repeats: int, sides: list[str]) -> list[dict[str, Any]]:
-    """Return a row for each side, compared with the first.
-
-    TFLOP is that of O0's step in every row, the necessary work: recomputation by the reference or by checkpointing
-    lowers their share.
-    """
-    case.config()  # makes the file of VGG's weights, which takes memory that would count as a side's
-    flop = case.batch_size * count_flop(make_side(replace(case, batch_size=1), "O0", device))
+    """Return a row for each side, compared with the first."""
     command = [sys.executable, "-m", "bench.train_step", "--serve", case.name]
     started = {}
     for side in sides:
-        precision = choose_precision(case.config(*SETTINGS[side]).amp.opt_level, "auto", device)
-        started[side] = Side([*command, side, str(device)], precision.compute_dtype, not side.startswith("O0"))
-    return compare(Workload(case.name, case.batch_size, flop), started, device, repeats)
+        amp = case.config(*SETTINGS[side]).amp
+        precision = choose_precision(amp.opt_level, "auto", device)
+        started[side] = Side([*command, side, str(device)], precision.compute_dtype)
+    return compare(case.name, case.batch_size, started, device, repeats)
 
 
 def main() -> None:
@@ -116,7 +109,6 @@ def main() -> None:
     device = choose_device(arguments.device)
     chosen = arguments.case or [case.name for case in (GPU_CASES if device.type == "cuda" else CPU_CASES)]
     sides = arguments.side or (GPU_SIDES if device.type == "cuda" else CPU_SIDES)
-    torch.backends.cudnn.benchmark = True
     rows: list[dict[str, Any]] = []
     for name in chosen:
         rows += measure(cases[name], device, arguments.repeats, ["reference", *sides])

@@ -4,9 +4,8 @@ import sys
 import pytest
 import torch
 
-from bench import processes
-from bench.measure import Work
-from bench.processes import serve, time_against_first, time_processes
+from bench import measure as processes
+from bench.measure import Work, serve, time_against_first, time_processes
 
 CPU = torch.device("cpu")
 SIDE = "import sys; input(); print('ready', flush=True)\nfor line in sys.stdin: print({seconds}, flush=True)\nprint(7)"

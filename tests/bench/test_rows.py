@@ -4,38 +4,21 @@ import pytest
 import torch
 
 import bench.data
-import bench.processes
+import bench.measure
 from bench.cases import Case
 from bench.inference import COMPILED, CPU_CASES, GPU_CASES, level_of, sides_of
-from bench.processes import Side, Timed, Workload, compare
+from bench.measure import Side, Timed, compare
 from bench.scaling import growth_rows, process_rows
 
-CPU = torch.device("cpu")
 
-
-def test_sides_are_compared_with_the_first_and_with_the_higher_convolution_rate(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    rates = iter([4e12, 2e12])  # before and after
-    monkeypatch.setattr(bench.processes, "convolution_rate", lambda *_: next(rates))
+def test_sides_are_compared_with_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     first, other = Timed([4.0, 40.0, 4.0], 2.0), Timed([1.0, 10.0, 2.0], 3.0)
     timed = [("reference", first, first), ("ours", other, first)]
-    monkeypatch.setattr(bench.processes, "time_against_first", lambda *_: timed)
+    monkeypatch.setattr(bench.measure, "time_against_first", lambda *_: timed)
     sides = {name: Side([], torch.float32) for name in ("reference", "ours")}
-    reference, ours = compare(Workload("x", n_images=8, flop=4 * 10**12), sides, CPU, repeats=3)
-    assert ours == {
-        "case": "x",
-        "side": "ours",
-        "dtype": "float32",
-        "s": 2.0,
-        "images/s": 4.0,
-        "times as fast": 4.0,
-        "TFLOP": 4.0,
-        "convolution TFLOP/s": 4.0,
-        "share of it": 0.5,
-        "peak GiB": 3.0,
-        "memory ratio": 1.5,
-    }
+    reference, ours = compare("x", 8, sides, torch.device("cpu"), repeats=3)
+    expected = {"case": "x", "side": "ours", "dtype": "float32", "s": 2.0, "images/s": 4.0, "times as fast": 4.0}
+    assert ours == expected | {"peak GiB": 3.0, "memory ratio": 1.5}
     assert reference["times as fast"] == reference["memory ratio"] == 1.0
 
 
