@@ -91,8 +91,7 @@ def sides_of(name: str, root: Path, folder: Path) -> Iterator[dict[str, OpenLoad
     """Yield a function per side that opens its loader, with filled caches, which are removed afterwards."""
     layouts: dict[str, OpenLoader] = {}
     if name in REFERENCES:
-        dataset = REFERENCES[name](root)
-        layouts["reference"] = partial(reference_batches, dataset, len(dataset))
+        layouts["reference"] = partial(reference_batches, REFERENCES[name](root))
     with ExitStack() as stack:
         for side, cache in CACHES.items():
             if cache == "none" or name in REFERENCES:

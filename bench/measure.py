@@ -28,12 +28,6 @@ RESULTS = Path(__file__).parent / "results"
 TURN_S = 0.5
 
 
-def synchronize(device: torch.device) -> None:
-    """Wait until the device has finished."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
 def time_alternating(
     sides: Mapping[str, Work], device: torch.device, *, repeats: int, warm_up: int = 1
 ) -> dict[str, list[float]]:
@@ -41,13 +35,14 @@ def time_alternating(
     for _ in range(warm_up):
         for work in sides.values():
             work()
+    wait = partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
     times: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(repeats):
         for name, work in sides.items():
-            synchronize(device)
+            wait()
             begin = time.perf_counter()
             work()
-            synchronize(device)
+            wait()
             times[name].append(time.perf_counter() - begin)
     return times
 

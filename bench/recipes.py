@@ -48,6 +48,7 @@ NO_VGG = ["loss.vgg=0", "loss.l1=20"]  # as in the demo: VGG19's weights would b
 GLOBAL = ["generator.base_channels=32", "generator.n_downsamplings=2", "generator.n_blocks=4"]
 PATCH = ["discriminator.base_channels=32"]
 SPADE = ["generator.base_channels=16", "generator.hidden_channels=32", "generator.n_upsamplings=4"]
+SMALL_UNET = ["generator.base_channels=32", "generator.n_downsamplings=6"]
 UNET = ["discriminator.base_channels=16", "discriminator.n_downsamplings=5"]
 AVERAGE = ["train.ema_decay=0.98"]  # the recipes' 0.999 is longer than these runs
 # learning rates: 2.5 times the recipe's, because the runs are short
@@ -58,15 +59,10 @@ TTUR = ["optimizer.learning_rate=2.5e-4", "optimizer.discriminator_learning_rate
 N_SHOWN = 3
 JUDGED_SEED = 1000  # of the house fronts that the judge is trained on, not those of a run
 FIGURES = {"L1": "l1", "SSIM": "ssim", "MS-SSIM": "ms_ssim", "sharpness": "sharpness"}
-
-
 PIX2PIXHD = [*GLOBAL, *PATCH, *NO_VGG]
 # by name: a file of configs/, and the settings that make it small
 RECIPES: dict[str, tuple[str, list[str]]] = {
-    "pix2pix": (
-        "pix2pix_facades",
-        ["generator.base_channels=32", "generator.n_downsamplings=6", *PATCH, *PIX2PIXHD_RATES],
-    ),
+    "pix2pix": ("pix2pix_facades", [*SMALL_UNET, *PATCH, *PIX2PIXHD_RATES]),
     "pix2pixHD": ("pix2pixhd_512p", [*PIX2PIXHD, *PIX2PIXHD_RATES]),
     "pix2pixHD, nearest": ("pix2pixhd_512p", [*PIX2PIXHD, *PIX2PIXHD_RATES, "generator.upsample=nearest"]),
     "pix2pixHD+": ("pix2pixhd_plus", [*PIX2PIXHD, *TTUR, *AVERAGE]),
@@ -75,12 +71,14 @@ RECIPES: dict[str, tuple[str, list[str]]] = {
     "OASIS": ("oasis_cityscapes", [*SPADE, "generator.noise_channels=16", *UNET, *OASIS, *AVERAGE]),
     "demo": ("demo", []),
 }
+OPT_LEVELS = {f"demo, {level}": ("demo", [f"amp.opt_level={level}"]) for level in ("O0", "O1", "O2", "O3")}
+TRAININGS = RECIPES | OPT_LEVELS
 
 
 def settings_of(name: str, n_pairs: int, seed: int) -> list[str]:
     """Return the settings of a recipe on a number of training pairs that differ from its file's."""
     of_data = [*DATA, f"data.synthetic.train_samples={n_pairs}", f"run.seed={seed}"]
-    return [*of_data, *LOGS, *BATCH, *RECIPES[name][1]]
+    return [*of_data, *LOGS, *BATCH, *TRAININGS[name][1]]
 
 
 def config_of(name: str, n_pairs: int, seed: int) -> Config:
@@ -90,7 +88,7 @@ def config_of(name: str, n_pairs: int, seed: int) -> Config:
 
 def recipe_file(name: str) -> Path:
     """Return the file that a recipe is made of."""
-    return Path("configs") / f"{RECIPES[name][0]}.yaml"
+    return Path("configs") / f"{TRAININGS[name][0]}.yaml"
 
 
 def epochs_of(name: str, n_pairs: int, n_steps: float) -> list[str]:
@@ -216,7 +214,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="time of each training on this machine, default 60")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--recipe", nargs="*", choices=RECIPES, default=list(RECIPES), metavar="NAME")
+    parser.add_argument("--recipe", nargs="*", choices=TRAININGS, default=list(RECIPES), metavar="NAME")
     parser.add_argument("--jobs", type=int, default=1, help="trainings at a time, which share the cores")
     parser.add_argument("--root", type=Path, help="folder for the runs, where an interrupted measurement is continued")
     parser.add_argument("--pictures", type=Path, help="JPEG of translations of each recipe")

@@ -51,8 +51,8 @@ class LabelMapFolders(Dataset[Maps]):
         }
 
     def _place(self, image: Image.Image, resampling: Image.Resampling, flips: bool) -> Image.Image:
-        height = self._width * image.height // image.width
-        return _flipped(image.resize((self._width, height), resampling), flips)
+        size = (self._width, self._width * image.height // image.width)
+        return _flipped(image.resize(size, resampling), flips)
 
 
 class SideBySideFiles(Dataset[Maps]):
@@ -80,9 +80,9 @@ class SideBySideFiles(Dataset[Maps]):
         }
 
 
-def reference_batches(dataset: Dataset[Any], n_samples: int, n_workers: int) -> Generator[Maps]:
-    """Yield batches of one sample in random order, without end. n_samples: of the data set."""
-    sampler = RandomSampler(dataset, num_samples=n_samples * 10**6)  # type: ignore[arg-type]
+def reference_batches(dataset: LabelMapFolders | SideBySideFiles, n_workers: int) -> Generator[Maps]:
+    """Yield batches of one sample in random order, without end."""
+    sampler = RandomSampler(dataset, num_samples=len(dataset) * 10**6)
     yield from DataLoader(dataset, sampler=sampler, num_workers=n_workers)
 
 

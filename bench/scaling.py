@@ -114,9 +114,8 @@ def main() -> None:
         name, side = arguments.serve
         serve_step(next(case for case in [*CASES, *FULL_SIZE] if case.name == name), side, device)
         return
-    chosen = [
-        case for case in (FULL_SIZE if arguments.memory else CASES) if case.name in (arguments.case or [case.name])
-    ]
+    cases = FULL_SIZE if arguments.memory else CASES
+    chosen = [case for case in cases if case.name in (arguments.case or [case.name])]
     command = [sys.executable, "-m", "bench.scaling", "--device", device.type, "--serve"]
     if arguments.memory:
         write_report("memory", device, [memory_row(case, command) for case in chosen])
@@ -130,11 +129,8 @@ def main() -> None:
         timed |= time_processes({case.name: [*command, case.name, "default"] for case in group}, arguments.repeats)
     write_report("scaling", device, growth_rows(timed, flop, chosen))
     if device.type == "cpu":
-        turns: dict[int, list[tuple[float, float]]] = {1: [], 2: []}
-        for _ in range(ROUNDS):
-            for n, measured in turns.items():
-                measured.append(train_demo(n))
-        write_report("processes", device, process_rows(turns))
+        measured = [(train_demo(1), train_demo(2)) for _ in range(ROUNDS)]
+        write_report("processes", device, process_rows(dict(enumerate(map(list, zip(*measured, strict=True)), 1))))
 
 
 if __name__ == "__main__":

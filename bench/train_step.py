@@ -87,11 +87,9 @@ def serve_step(case: Case, side: str, device: torch.device) -> None:
 def measure(case: Case, device: torch.device, repeats: int, sides: list[str]) -> list[dict[str, Any]]:
     """Return a row for each side, compared with the first."""
     command = [sys.executable, "-m", "bench.train_step", "--serve", case.name]
-    started = {}
-    for side in sides:
-        amp = case.config(*SETTINGS[side]).amp
-        precision = choose_precision(amp.opt_level, "auto", device)
-        started[side] = Side([*command, side, str(device)], precision.compute_dtype)
+    levels = {side: case.config(*SETTINGS[side]).amp.opt_level for side in sides}
+    dtypes = {side: choose_precision(level, "auto", device).compute_dtype for side, level in levels.items()}
+    started = {side: Side([*command, side, str(device)], dtype) for side, dtype in dtypes.items()}
     return compare(case.name, case.batch_size, started, device, repeats)
 
 

@@ -1,4 +1,6 @@
+import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,13 +9,19 @@ import torch.nn.functional as F
 
 import bench.measure
 from bench.measure import (
+    Side,
+    Timed,
+    Work,
+    compare,
     count_flop,
     forget_peak,
     markdown_table,
-    median,
     median_ratio,
     peak_memory_bytes,
+    serve,
+    time_against_first,
     time_alternating,
+    time_processes,
     write_report,
 )
 from utils.machine import give_freed_memory_back
@@ -21,20 +29,14 @@ from utils.machine import give_freed_memory_back
 CPU = torch.device("cpu")
 
 
-def test_sides_take_turns() -> None:
+def test_sides_take_turns_and_each_call_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     sides = {"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}
-    times = time_alternating(sides, CPU, repeats=3, warm_up=1)
-    assert calls == ["a", "b"] * 4
-    assert [len(times[side]) for side in "ab"] == [3, 3]
-
-
-def test_each_call_is_timed_and_the_median_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    ticks = iter([0.0, 1.0, 1.0, 4.0, 4.0, 6.0])
+    ticks = iter([0.0, 1.0, 1.0, 4.0, 4.0, 6.0, 6.0, 6.0])
     monkeypatch.setattr(bench.measure.time, "perf_counter", lambda: next(ticks))
-    times = time_alternating({"work": lambda: None}, CPU, repeats=3)["work"]
-    assert times == [1.0, 3.0, 2.0]
-    assert median(times) == 2.0
+    times = time_alternating(sides, CPU, repeats=2, warm_up=1)
+    assert calls == ["a", "b"] * 3
+    assert times == {"a": [1.0, 2.0], "b": [3.0, 0.0]}
 
 
 def test_arithmetic_is_counted() -> None:
@@ -77,3 +79,69 @@ def test_parts_of_a_measurement_are_put_together(tmp_path: Path) -> None:
     other["surroundings"]["commit"] = "another"
     path.write_text(json.dumps(other))
     assert json.loads(write_report("speed", CPU, [again], results=tmp_path).read_text())["rows"] == [again]
+
+
+SIDE = "import sys; input(); print('ready', flush=True)\nfor line in sys.stdin: print({seconds}, flush=True)\nprint(7)"
+
+
+def commands(*seconds: str) -> dict[str, list[str]]:
+    return {name: [sys.executable, "-c", SIDE.format(seconds=name)] for name in seconds}
+
+
+def test_processes_answer_each_call_and_each_side_comes_with_the_first() -> None:
+    assert time_processes(commands("1"), repeats=2) == {"1": Timed([1, 1], 7)}
+    found = list(time_against_first(commands("1", "2"), CPU, 1))
+    assert found == [("1", Timed([1], 7), Timed([1], 7)), ("2", Timed([2], 7), Timed([1], 7))]
+
+
+def test_a_side_that_ends_is_an_error_or_left_out_where_it_does_not_fit_a_gpu(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sides = commands("1") | {"large": [sys.executable, "-c", "raise SystemExit(3)"]}
+    with pytest.raises(RuntimeError, match="ended with code 3"):
+        list(time_against_first(sides, CPU, 1))
+    assert [name for name, *_ in time_against_first(sides, torch.device("cuda"), 1)] == ["1"]
+    assert "large: a measuring process ended with code 3" in capsys.readouterr().out
+
+
+def test_a_side_answers_every_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    calls: list[int] = []
+    monkeypatch.setattr(bench.measure, "TURN_S", 0)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("begin\ngo\ngo\n"))
+    serve(lambda: lambda: calls.append(1), CPU, warm_up=2)
+    ready, *seconds, peak_gib = capsys.readouterr().out.split()
+    assert (ready, len(calls), len(seconds)) == ("ready", 4, 2)
+    assert all(float(answer) >= 0 for answer in (*seconds, peak_gib))
+
+
+def test_a_turn_of_short_calls_is_the_mean_of_many(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls: list[int] = []
+
+    def time_by_count(sides: dict[str, Work], *_: object, **__: object) -> dict[str, list[float]]:
+        n_before = len(calls)
+        sides[""]()
+        return {"": [0.1 * (len(calls) - n_before)]}  # each takes 0.1 s
+
+    monkeypatch.setattr(bench.measure, "time_alternating", time_by_count)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("begin\ngo\n"))
+    serve(lambda: lambda: calls.append(1), CPU, warm_up=0)
+    assert len(calls) == 1 + 5
+    assert float(capsys.readouterr().out.split()[1]) == pytest.approx(0.1)
+
+
+def test_a_side_that_is_not_begun_makes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    serve(lambda: pytest.fail("made"), CPU, warm_up=1)
+
+
+def test_sides_are_compared_with_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, other = Timed([4.0, 40.0, 4.0], 2.0), Timed([1.0, 10.0, 2.0], 3.0)
+    timed = [("reference", first, first), ("ours", other, first)]
+    monkeypatch.setattr(bench.measure, "time_against_first", lambda *_: timed)
+    sides = {name: Side([], torch.float32) for name in ("reference", "ours")}
+    reference, ours = compare("x", 8, sides, CPU, repeats=3)
+    expected = {"case": "x", "side": "ours", "dtype": "float32", "s": 2.0, "images/s": 4.0, "times as fast": 4.0}
+    assert ours == expected | {"peak GiB": 3.0, "memory ratio": 1.5}
+    assert reference["times as fast"] == reference["memory ratio"] == 1.0

@@ -1,25 +1,12 @@
 """The columns of the bench's tables, computed from given figures."""
 
 import pytest
-import torch
 
 import bench.data
-import bench.measure
 from bench.cases import Case
 from bench.inference import COMPILED, CPU_CASES, GPU_CASES, level_of, sides_of
-from bench.measure import Side, Timed, compare
+from bench.measure import Timed
 from bench.scaling import growth_rows, process_rows
-
-
-def test_sides_are_compared_with_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    first, other = Timed([4.0, 40.0, 4.0], 2.0), Timed([1.0, 10.0, 2.0], 3.0)
-    timed = [("reference", first, first), ("ours", other, first)]
-    monkeypatch.setattr(bench.measure, "time_against_first", lambda *_: timed)
-    sides = {name: Side([], torch.float32) for name in ("reference", "ours")}
-    reference, ours = compare("x", 8, sides, torch.device("cpu"), repeats=3)
-    expected = {"case": "x", "side": "ours", "dtype": "float32", "s": 2.0, "images/s": 4.0, "times as fast": 4.0}
-    assert ours == expected | {"peak GiB": 3.0, "memory ratio": 1.5}
-    assert reference["times as fast"] == reference["memory ratio"] == 1.0
 
 
 def test_growth_is_against_the_first_case() -> None:

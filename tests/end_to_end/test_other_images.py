@@ -22,7 +22,7 @@ from inference.pictures import picture
 from tests.conftest import save_image
 from tests.images import GEO_TAGS, bands, heights, save_npy, tifffile
 from tests.runs import assert_equal, assert_resumes_exactly, checkpoint, program_main, run, translate, without_config
-from tests.tools.playground.serving import ask, post, serving
+from tests.tools.playground.pages import ask, post, serving
 from tools.check_data import __main__ as check_data
 from utils.checkpoint import CheckpointError
 from utils.errors import ConfigError, UserError

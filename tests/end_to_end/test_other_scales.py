@@ -24,7 +24,7 @@ from models.originals.format import OriginalWeightsError
 from tests.conftest import save_image, write_tiny_config
 from tests.images import GEO_TAGS, bands, heights, tifffile
 from tests.runs import assert_equal, checkpoint, program_main, run, translate, with_slow, without_config
-from tests.tools.playground.serving import post, serving
+from tests.tools.playground.pages import post, serving
 from tests.videos import write_video
 from tools.check_data import __main__ as check_data
 from tools.check_data.sample_sheet import training_sheet

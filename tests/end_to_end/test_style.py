@@ -23,7 +23,7 @@ from models.style_encoder import StyleConditionedGenerator
 from tests.conftest import save_image
 from tests.processes import run_two
 from tests.runs import SPADE, STYLE, assert_equal, checkpoint, program_main, run, translate, with_slow, without_config
-from tests.tools.playground.serving import post, serving
+from tests.tools.playground.pages import post, serving
 from tests.videos import write_video
 from utils.checkpoint import CheckpointError
 from utils.errors import ConfigError

@@ -25,9 +25,8 @@ from inference.requested_predictor import (
 )
 from inference.sampling import encode_style, sampled
 from tools.playground.page import describe
-from tools.playground.samples import open_samples
+from tools.playground.samples import MAX_SIDE, open_samples
 from tools.playground.server import MAX_SEED, PORT, PlaygroundServer, Translator
-from tools.playground.wire import MAX_SIDE
 from utils.cli import ArgumentParser, run_entry_point, whole_number
 from utils.device import choose_device
 from utils.errors import ConfigError
@@ -141,22 +140,17 @@ def main(argv: Sequence[str]) -> None:
     log_to_console(is_main=True)
     try:
         with playground(arguments) as server:
-            serve(server, opens_browser=not arguments.no_browser and _has_screen())
+            logger.info("playground   %s", server.url)
+            logger.info("             Ctrl-C stops it")
+            with until_signal():
+                if not arguments.no_browser and _has_screen():
+                    webbrowser.open(server.url)
+                server.serve_forever(poll_interval=0.2)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         sys.stderr.flush()
         os._exit(128 + signal.SIGINT)  # Python itself would wait for the thread that translates
     logger.info("stopped")
-
-
-def serve(server: PlaygroundServer, *, opens_browser: bool) -> None:
-    """Answer until a signal comes."""
-    logger.info("playground   %s", server.url)
-    logger.info("             Ctrl-C stops it")
-    with until_signal():
-        if opens_browser:
-            webbrowser.open(server.url)
-        server.serve_forever(poll_interval=0.2)
 
 
 if __name__ == "__main__":

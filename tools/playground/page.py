@@ -15,8 +15,7 @@ from configs.image_sides import image_sides
 from configs.label_maps import ignored_id, named_classes
 from configs.schema import Config
 from inference.load import LoadedGenerator
-from tools.playground.samples import Samples
-from tools.playground.wire import MAX_PIXELS
+from tools.playground.samples import MAX_PIXELS, Samples
 from utils.errors import ConfigError
 from utils.label_colors import IGNORED, LabelColors, read_label_colors
 

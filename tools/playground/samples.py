@@ -1,9 +1,15 @@
-"""Samples of a split: a drawing starts from one; sources that cannot be drawn are shown as pictures of them."""
+"""Samples of a split, from which drawings start, and pictures as bytes between the page and the server.
+
+Sources that cannot be drawn are shown as pictures of them. Of the bytes (see page/wire.js) the source comes first, as
+int32 class ids or as RGB of 8 bits, then the instance ids, int32; all are little-endian, row by row.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from configs import build
@@ -12,14 +18,18 @@ from configs.splits import check_has_split, open_split
 from data.batch import DataError, Sample
 from data.conditioning import Conditioning
 from data.layout import Layout
+from data.map_reader import checked_classes
 from data.preprocessing import Preprocessing
 from inference.load import LoadedGenerator
 from inference.padding import read_padded
 from inference.pictures import picture
-from tools.playground import wire
 from utils.log import logger
 
 MOST = 200  # names on the page
+NAME = "source"  # of every drawing: seeds of features and noise depend on it, as on a file's name in test.py
+MAX_SIDE = 16384
+MAX_BYTES = 2**26  # of a picture
+MAX_PIXELS = MAX_BYTES // 8  # of one with ids and instances
 
 
 @dataclass(frozen=True)
@@ -61,16 +71,25 @@ class Samples:
         return replace(sample, source=shown)
 
     def pack(self, sample: Sample) -> bytes:
-        """Return a sample's source and instances as bytes for the page."""
-        return wire.pack(sample, self.conditioning, self.ignore_id)
+        """Return a sample's source and instances as bytes; ignored pixels get the id that they have in files."""
+        if n_classes := self.conditioning.n_classes:
+            ids = sample.source.int()
+            packed = _bytes_of(ids if self.ignore_id is None else torch.where(ids == n_classes, self.ignore_id, ids))
+        else:
+            packed = sample.source.permute(1, 2, 0).numpy().tobytes()
+        if not self.conditioning.needs_instances:
+            return packed
+        assert sample.instances is not None
+        return packed + _bytes_of(sample.instances)
 
     def unpack(self, body: bytes, width: int, height: int) -> Sample:
         """Return the source of a picture that the page has sent: itself, or the sample that it shows.
 
         Raises:
-            DataError: as `wire.unpack`; or sources cannot be drawn, and the picture is none of a sample.
+            DataError: the bytes are none of this size, or a pixel is no class; or sources cannot be drawn, and the
+                picture is none of a sample.
         """
-        drawing = wire.unpack(body, width, height, self.conditioning, self.ignore_id)
+        drawing = self._drawing(body, width, height)
         if self.are_drawn:
             return drawing
         index = self._shown.get(_digest(drawing.source))
@@ -79,7 +98,24 @@ class Samples:
                 "this picture has not the values that the generator takes: choose a sample, or translate files with "
                 "python test.py --input FOLDER"
             )
-        return replace(self.read(index), name=wire.NAME)
+        return replace(self.read(index), name=NAME)
+
+    def _drawing(self, body: bytes, width: int, height: int) -> Sample:
+        rule, n_pixels, instances = self.conditioning, width * height, None
+        if not (0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE):
+            raise DataError(f"a picture of {width}x{height}: expected sides of 1 to {MAX_SIDE} pixels")
+        expected = n_pixels * ((4 if rule.n_classes else 3) + 4 * int(rule.needs_instances))
+        if len(body) != expected:
+            raise DataError(f"a picture of {width}x{height} has {expected} bytes, found {len(body)}")
+        if rule.needs_instances:
+            instances = _ids(body[-4 * n_pixels :], height, width)
+        if rule.n_classes:
+            ids = _ids(body[: 4 * n_pixels], height, width)
+            source = checked_classes(ids, NAME, n_classes=rule.n_classes, ignore_id=self.ignore_id)
+        else:
+            pixels = np.frombuffer(body, np.uint8, 3 * n_pixels).reshape(height, width, 3)
+            source = torch.from_numpy(pixels.transpose(2, 0, 1).copy())
+        return Sample(NAME, source, instances, None)
 
     @property
     def size(self) -> tuple[int, int] | None:
@@ -127,3 +163,12 @@ def open_samples(loaded: LoadedGenerator, split: str | None = None) -> Samples:
 
 def _digest(image: Tensor) -> bytes:
     return sha256(str(tuple(image.shape)).encode() + image.numpy().tobytes()).digest()
+
+
+def _ids(data: bytes, height: int, width: int) -> Tensor:
+    """Return (1, H, W) int32."""
+    return torch.from_numpy(np.frombuffer(data, "<i4").reshape(1, height, width).astype(np.int32))
+
+
+def _bytes_of(ids: Tensor) -> bytes:
+    return ids.int().numpy().astype("<i4").tobytes()

@@ -18,9 +18,8 @@ from data.batch import Batch, Sample
 from data.preprocessing import Preprocessing
 from inference.padding import padded
 from inference.predictor import Predictor
-from tools.playground import wire
 from tools.playground.page import Description, build_page
-from tools.playground.samples import Samples
+from tools.playground.samples import MAX_BYTES, Samples
 from utils.cli import is_out_of_memory
 from utils.errors import ConfigError, UserError
 from utils.log import logger
@@ -228,8 +227,8 @@ class Handler(BaseHTTPRequestHandler):
         text = texts[0] if len(texts) == 1 and "Transfer-Encoding" not in self.headers else ""
         if not re.fullmatch(r"\d{1,18}", text, re.ASCII):
             raise RefusedError(HTTPStatus.LENGTH_REQUIRED, "expected the length of the body, by Content-Length alone")
-        if int(text) > wire.MAX_BYTES:
-            problem = f"{int(text):,} bytes, at most {wire.MAX_BYTES:,}: use a smaller picture"
+        if int(text) > MAX_BYTES:
+            problem = f"{int(text):,} bytes, at most {MAX_BYTES:,}: use a smaller picture"
             raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, problem)
         return int(text)
 

@@ -1,4 +1,4 @@
-"""The bench's plain loaders return the samples of this project's loader, so that only speed differs."""
+"""The bench's plain loaders and updates compute what this project's do, so that only time and memory differ."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -12,7 +12,7 @@ from torch import Tensor
 
 import bench.data
 from bench.data import BANDS, PAIRED, SIDE_BY_SIDE, samples_per_s, sides_of, write_bands
-from bench.references import LabelMapFolders, Maps, SideBySideFiles, reference_batches
+from bench.references import LabelMapFolders, Maps, ReferenceUpdate, SideBySideFiles, reference_batches
 from configs import build
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
@@ -20,6 +20,7 @@ from data.batch import Sample
 from data.conditioning import images_to_float
 from data.loader import read_fixed
 from tests.conftest import save_image
+from tests.training.methods.test_paired_update import make_pair, make_update, update_of
 
 TWO_LEVELS = 2 / 127.5
 
@@ -85,7 +86,7 @@ def test_both_halves_are_cut_alike(tmp_path: Path) -> None:
 
 def test_the_loader_goes_on_after_an_epoch(label_data_set: Path) -> None:
     dataset = LabelMapFolders(label_data_set, width=32)
-    batches = reference_batches(dataset, len(dataset), n_workers=0)
+    batches = reference_batches(dataset, n_workers=0)
     assert [next(batches)["image"].shape for _ in range(7)] == [(1, 3, 16, 32)] * 7
 
 
@@ -106,3 +107,15 @@ def test_bands_are_loaded_as_they_are_stored(tmp_path: Path) -> None:
     assert batch.source.flatten(2)[0, :, 0].tolist() == [2570, 5140, 7710, 2570]
     assert (batch.source.dtype, batch.target.dtype) == (torch.uint16, torch.float32)
     assert batch.target.shape == (1, 1, 256, 256)
+
+
+def test_both_sides_of_the_bench_make_the_same_update() -> None:
+    weights = {"adversarial": 1.0, "feature_matching": 10.0, "l1": 5.0}
+    ours, plain = make_update(weights=weights), make_update(weights=weights)
+    reference = ReferenceUpdate(plain.generator.module, plain.discriminator.module, vgg=None, l1=5.0)
+    for _ in range(3):
+        source, target = make_pair()
+        reference.step(source, target)
+        ours.joint_update(update_of([(source, target)]))
+    for found, expected in ((ours.generator, plain.generator), (ours.discriminator, plain.discriminator)):
+        torch.testing.assert_close(found.module.state_dict(), expected.module.state_dict(), rtol=1e-7, atol=1e-9)
