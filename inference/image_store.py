@@ -140,5 +140,5 @@ def image_store(config: Config) -> ImageStore:
     data, scale = config.data, config.generator.scale
     form = stored_forms(data).get("target")
     if form is None:
-        return ImageStore()
+        return ImageStore(scale=scale)
     return ImageStore(form, "." + (data.target_files or "uint8.npy").partition(".")[2], scale)

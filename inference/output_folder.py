@@ -4,7 +4,8 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ from configs.schema import Config
 from data.batch import DataError
 from data.layout import Layout
 from inference.inputs import common_folder
-from inference.joined_pictures import JoinedPictures
 from inference.load import LoadedGenerator
 from inference.predictor import Predictor
 from inference.request import Existing, InputOptions
@@ -52,95 +52,119 @@ def default_output(loaded: LoadedGenerator, given: InputOptions) -> Path:
     return Path("results") / loaded.name / (name if loaded.step is None else f"{name}_step{loaded.step}")
 
 
-def prepare_output(output: Path, layout: Layout, existing: Existing, suffix: str = ".png") -> None:
-    """Create the output folder.
-
-    suffix: of the translated images.
-    existing: "replace" overwrites any file; "refuse" only results of test.py; "keep" neither these nor other images.
-
-    Raises:
-        DataError: results would overwrite inputs, each other or files that have to stay, or be outside the folder.
-        OSError: the folder cannot be created, or not be written to.
-    """
-    written = output.resolve()
-    if written.exists() and not written.is_dir():
-        raise DataError(f"--output: {output} is a file. Choose another --output.")
-    for folder in (Path(str(folder)) for folder in layout.folders):
-        if folder.resolve() in (written, *written.parents):
-            where = "the folder of the" if folder.resolve() == written else f"inside {folder}, which holds"
-            raise DataError(f"--output: {output} is {where} inputs. Choose another --output.")
-    if SHEET in layout.names:
-        raise DataError(f"--input: {SHEET} is the name of the contact sheet among the results. Rename the input.")
-    if inside := next((name for name in layout.names if name.split("/")[0] == GALLERY), None):
-        raise DataError(f"--input: {inside}: {GALLERY} is a folder of the results. Rename the input.")
-    results = _check_results(output, layout, suffix)
-    for place, file in results.items():
-        if not place.is_relative_to(written):
-            raise DataError(f"--output: {file} is a link to {place}, outside the output folder. Remove the link.")
-    if existing != "replace":
-        _refuse_foreign(output, layout, suffix, keeps_images=existing == "keep")
-    output.mkdir(parents=True, exist_ok=True)
-    if not os.access(output, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(output))
-
-
-def _check_results(output: Path, layout: Layout, suffix: str) -> dict[Path, Path]:
-    """Return the files to be written, by their resolved paths; raise DataError where two of them collide."""
-    pictures = (output / gallery_image(kind, name) for name in layout.names for kind in KINDS)
-    files = [output / f"{name}{suffix}" for name in layout.names]
-    files += [output / f"{SHEET}.png", output / METRICS, output / INDEX, *pictures]
-    results = {file.resolve(): file for file in files}
-    if overwritten := results.keys() & {Path(str(file)).resolve() for file in layout.files}:
-        raise DataError(f"--output: results would overwrite the input {min(overwritten)}. Choose another --output.")
-    if taken := set(files) & set(chain.from_iterable(file.parents for file in files)):
-        raise DataError(f"--input: {min(taken)} would be both a result and a folder of results. Rename an input.")
-    return results
-
-
-def _refuse_foreign(output: Path, layout: Layout, suffix: str, *, keeps_images: bool) -> None:
-    """Raise DataError if a file is in the place of a result, and test.py did not write it.
-
-    keeps_images: whether an image in the place of a translated one is no hindrance.
-    """
-    names = [] if keeps_images else layout.names
-    images = [f"{name}{suffix}" for name in names if is_foreign(output, name, suffix)]
-    reports: list[str] = []
-    if not (output / SOURCES).is_dir():
-        reports = [name for name in (f"{SHEET}.png", INDEX, METRICS) if (output / name).exists()]
-    if foreign := images + reports:
-        files = f"{output / foreign[0]}" + (f" and {counted(len(foreign) - 1, 'other file')}" if foreign[1:] else "")
-        choice = "replace" if reports else "replace or keep"  # images only can be kept
-        raise DataError(
-            f"--output: {files} would be overwritten, which test.py did not write. Choose another --output, or "
-            f"--existing {choice}."
-        )
-
-
-def is_foreign(output: Path, name: str, suffix: str) -> bool:
-    """Return whether a file is in the place of the translated image of a sample, and test.py did not write it.
-
-    Beside each of its images test.py leaves the source in the gallery, which it writes first.
-    """
-    return (output / f"{name}{suffix}").exists() and not (output / gallery_image(KINDS[0], name)).exists()
-
-
 def gallery_image(kind: str, name: str) -> str:
     """Return the path of a sample's image in the gallery, relative to the output folder."""
     return f"{GALLERY}/{kind}/{name}.png"
 
 
-def origin_of(
-    loaded: LoadedGenerator, predictor: Predictor, layout: Layout, *, split: str | None, keeps_sizes: bool
-) -> dict[str, Any]:
-    """Return the description of the generator, its input and its settings for metrics.json.
+@dataclass(frozen=True)
+class OutputFolder:
+    """The folder of the translations of a layout's samples, with their contact sheet, gallery and metrics.
 
-    split: of the data set, which `layout` is; None where that is another input.
+    suffix: of the translated images.
     """
-    return generator_origin(loaded, predictor, keeps_sizes=keeps_sizes) | {
-        "folders": [str(folder) for folder in layout.folders],
-        "split": split,
-        "side": layout.side if isinstance(layout, JoinedPictures) else None,
-    }
+
+    path: Path
+    layout: Layout
+    suffix: str = ".png"
+
+    def image(self, name: str) -> Path:
+        """Return the file of a sample's translated image."""
+        return self.path / f"{name}{self.suffix}"
+
+    def is_foreign(self, name: str) -> bool:
+        """Return whether a file is in the place of the translated image of a sample, and test.py did not write it.
+
+        Beside each of its images test.py leaves the source in the gallery, which it writes first.
+        """
+        return self.image(name).exists() and not (self.path / gallery_image(KINDS[0], name)).exists()
+
+    def prepare(self, existing: Existing) -> None:
+        """Create the folder.
+
+        existing: "replace" overwrites any file; "refuse" only results of test.py; "keep" neither these nor other
+            images.
+
+        Raises:
+            DataError: results would overwrite inputs, each other or files that have to stay, or be outside the folder.
+            OSError: the folder cannot be created, or not be written to.
+        """
+        output, names, written = self.path, self.layout.names, self.path.resolve()
+        if written.exists() and not written.is_dir():
+            raise DataError(f"--output: {output} is a file. Choose another --output.")
+        for folder in (Path(str(folder)) for folder in self.layout.folders):
+            if folder.resolve() in (written, *written.parents):
+                where = "the folder of the" if folder.resolve() == written else f"inside {folder}, which holds"
+                raise DataError(f"--output: {output} is {where} inputs. Choose another --output.")
+        if SHEET in names:
+            raise DataError(f"--input: {SHEET} is the name of the contact sheet among the results. Rename the input.")
+        if inside := next((name for name in names if name.split("/")[0] == GALLERY), None):
+            raise DataError(f"--input: {inside}: {GALLERY} is a folder of the results. Rename the input.")
+        for place, file in self._results().items():
+            if not place.is_relative_to(written):
+                raise DataError(f"--output: {file} is a link to {place}, outside the output folder. Remove the link.")
+        if existing != "replace":
+            self._refuse_foreign([] if existing == "keep" else names)
+        create_writable(output)
+
+    def _results(self) -> dict[Path, Path]:
+        """Return the files to be written, by their resolved paths; raise DataError where two of them collide."""
+        names = self.layout.names
+        files = [self.image(name) for name in names]
+        files += [self.path / name for name in (f"{SHEET}.png", METRICS, INDEX)]
+        files += [self.path / gallery_image(kind, name) for name in names for kind in KINDS]
+        results = {file.resolve(): file for file in files}
+        if overwritten := results.keys() & {Path(str(file)).resolve() for file in self.layout.files}:
+            raise DataError(f"--output: results would overwrite the input {min(overwritten)}. Choose another --output.")
+        if taken := set(files) & set(chain.from_iterable(file.parents for file in files)):
+            raise DataError(f"--input: {min(taken)} would be both a result and a folder of results. Rename an input.")
+        return results
+
+    def _refuse_foreign(self, names: Sequence[str]) -> None:
+        """Raise DataError if test.py did not write a report that exists, or the image of one of `names`."""
+        foreign = [self.image(name) for name in names if self.is_foreign(name)]
+        reports = [self.path / name for name in (f"{SHEET}.png", INDEX, METRICS) if (self.path / name).exists()]
+        if (self.path / SOURCES).is_dir():
+            reports = []
+        if foreign := foreign + reports:
+            files = f"{foreign[0]}" + (f" and {counted(len(foreign) - 1, 'other file')}" if foreign[1:] else "")
+            choice = "replace" if reports else "replace or keep"  # images only can be kept
+            raise DataError(
+                f"--output: {files} would be overwritten, which test.py did not write. Choose another --output, or "
+                f"--existing {choice}."
+            )
+
+    def record(self, origin: Mapping[str, Any], existing: Existing) -> None:
+        """Write the origin of the translations that follow; delete those of these images that have another origin.
+
+        Otherwise `--existing keep`, after a translation that was interrupted, would keep them as ones of this origin.
+
+        Raises:
+            DataError: existing translations are to be kept, and have another origin or none that is recorded.
+        """
+        record = as_recorded(origin) | {_MIXED: False}
+        sources = self.path / SOURCES
+        names = {file.relative_to(sources).as_posix().removesuffix(".png") for file in sources.rglob("*.png")}
+        present = {name for name in names if self.image(name).is_file()}
+        recorded = read_record(self.path / RECORD) if present else record
+        if recorded != record:
+            if existing == "keep":
+                found = other_origin(record, recorded)
+                raise DataError(
+                    f"--output: {self.path} holds translations of {found}. Choose another --output, or --existing "
+                    "replace."
+                )
+            record[_MIXED] = bool(present - set(self.layout.names))
+            for name in present & set(self.layout.names):
+                self.image(name).unlink()
+        write_record(record, self.path / RECORD)
+
+
+def create_writable(folder: Path) -> None:
+    """Create a folder; raise OSError if it cannot be created, or not be written to."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
 
 
 def generator_origin(loaded: LoadedGenerator, predictor: Predictor, *, keeps_sizes: bool) -> dict[str, Any]:
@@ -191,40 +215,6 @@ def _digest(sampler: FeatureSampler) -> str:
         digest.update(f"{class_id} {tuple(centers.shape)}".encode())
         digest.update(centers.cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
-
-
-def record_origin(
-    origin: Mapping[str, Any], output: Path, layout: Layout, existing: Existing, suffix: str = ".png"
-) -> None:
-    """Write the origin of the translations that follow; existing ones of these images and another origin are deleted.
-
-    Otherwise `--existing keep`, after a translation that was interrupted, would take them for ones of this origin.
-
-    suffix: of the translated images.
-
-    Raises:
-        DataError: existing translations are to be kept, and have another origin or none that is recorded.
-    """
-    record = as_recorded(origin) | {_MIXED: False}
-    present = _translated(output, suffix)
-    recorded = read_record(output / RECORD) if present else record
-    if recorded != record:
-        if existing == "keep":
-            found = other_origin(record, recorded)
-            raise DataError(
-                f"--output: {output} holds translations of {found}. Choose another --output, or --existing replace."
-            )
-        record[_MIXED] = bool(present - set(layout.names))
-        for name in present & set(layout.names):
-            (output / f"{name}{suffix}").unlink()
-    write_record(record, output / RECORD)
-
-
-def _translated(output: Path, suffix: str) -> set[str]:
-    """Return the names of the translations in a folder, known by their sources in the gallery."""
-    sources = output / SOURCES
-    names = {file.relative_to(sources).as_posix().removesuffix(".png") for file in sources.rglob("*.png")}
-    return {name for name in names if (output / f"{name}{suffix}").is_file()}
 
 
 def as_recorded(origin: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The results of test.py: images, a contact sheet, a gallery and metrics.json."""
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -15,11 +16,11 @@ from data.batch import DataError, Sample
 from data.files.image_files import write_png
 from data.files.pixel_rows import Bands
 from data.files.size_guard import TooLargeError
-from data.layout import Layout
 from data.store import File
 from inference.contact_sheet import SHEET_WIDTH, SheetSample, contact_sheet, thumbnail
 from inference.image_store import ImageStore, Reduction
-from inference.output_folder import INDEX, KINDS, METRICS, SHEET, gallery_image, is_foreign
+from inference.output_folder import INDEX, KINDS, METRICS, SHEET, OutputFolder, gallery_image
+from inference.predictor import Predictor
 from metrics.constant_color import ConstantColorBaseline
 from metrics.evaluator import TITLES, Evaluator, Measurement, Summary, shown
 from metrics.segmentation import class_table
@@ -37,21 +38,16 @@ SMALL = 16  # pixels of height or width
 MEASURED_ON = {TRAIN: "training samples", HELD_BACK: "samples held back from training"}  # by split
 GALLERY_WIDTH = 512  # pixels; browsers cannot open a page of thousands of large images
 
-
 Sizes = tuple[tuple[int, int], tuple[int, int]]
 """Width and height of a translation, and those of its source."""
 
 
 @dataclass(frozen=True)
 class _Record:
-    """The parts of a translated sample that the final report needs.
-
-    size, source_size: width and height of the translation and of its source.
-    """
+    """The parts of a translated sample that the final report needs."""
 
     row: Row
-    size: tuple[int, int]
-    source_size: tuple[int, int]
+    sizes: Sizes
     measured: Measurement | None
     on_sheet: SheetSample | None
 
@@ -59,50 +55,42 @@ class _Record:
 class Results:
     """Writes the results of one process; at the end the main process writes the report on those of all processes.
 
-    output: the folder of `prepare_output`. layout: the samples of all processes.
+    folder: of the results, with the samples of all processes.
     store: the files of the translated images.
-    show_target: returns a target or a translation as (3, H, W) uint8 RGB, to be compared with another; see Predictor.
-    weights_of: returns the weights of a sample's pixels, (1, H, W) float32, or None; see Predictor.
+    predictor: of the translations; shows them.
     legend: the classes of label maps, for the gallery.
     """
 
     def __init__(
         self,
-        output: Path,
-        layout: Layout,
+        folder: OutputFolder,
         evaluator: Evaluator,
         store: ImageStore,
-        show_target: Callable[[Tensor, Tensor | None], Tensor],
-        weights_of: Callable[[Sample], Tensor | None] = lambda _sample: None,
+        predictor: Predictor,
         legend: Sequence[Swatch] = (),
     ) -> None:
-        self._output = output
+        layout = folder.layout
+        self._folder = folder
         self._evaluator = evaluator
-        self._names = layout.names
-        self._on_sheet = frozenset(layout.names[:SHEET_SAMPLES])
         self._store = store
-        self._show_target = show_target
-        self._weights_of = weights_of
-        self._layout = layout
+        self._predictor = predictor
         self._legend = legend
         self._indices = {name: index for index, name in enumerate(layout.names)}
         n_channels = store.form.n_channels if store.form else 3
         self._baseline = ConstantColorBaseline(layout.n_classes, 3 if n_channels == 1 else n_channels)
         self._records: dict[str, _Record] = {}
-        self._n_kept = 0
-        self._n_foreign = 0
-        self._n_resized = 0
+        self._counts: Counter[str] = Counter()  # of existing images, by what was done with them
 
-    def add(self, sample: Sample, shown_source: Tensor, fake: Tensor) -> None:
-        """Write a translated image and its images in the gallery; `shown_source` is (3, H, W) uint8."""
-        self._record(sample, shown_source, fake)
-        # after its source in the gallery: see is_foreign
-        self._store.write(self._file(sample.name), fake, self._source_file(sample.name))
+    def add(self, sample: Sample, fake: Tensor) -> None:
+        """Write a translated image and its images in the gallery."""
+        self._record(sample, fake, (_size(fake), _size(sample.source)))
+        # after its source in the gallery: see OutputFolder.is_foreign
+        self._store.write(self._folder.image(sample.name), fake, self._source_file(sample.name))
 
-    def add_in_bands(self, preview: Sample, shown_source: Tensor, sizes: Sizes, fake: Iterator[Tensor]) -> None:
+    def add_in_bands(self, preview: Sample, sizes: Sizes, fake: Iterator[Tensor]) -> None:
         """Write a translated image that is too large for the memory, and its images in the gallery.
 
-        preview: the sample, its source reduced, without a target. shown_source: (3, h, w) uint8, reduced too.
+        preview: the sample, its source reduced, without a target.
         fake: the translation from top to bottom, as parts (C, h, W) of successive rows.
         """
         ((width, height), _), first = sizes, next(fake)
@@ -114,116 +102,120 @@ class Results:
                 yield part.numpy()
 
         name = preview.name
-        write_png(self._output / gallery_image("source", name), thumbnail(shown_source, GALLERY_WIDTH))
+        shown = thumbnail(self._predictor.show_source(preview), GALLERY_WIDTH)
+        write_png(self._folder.path / gallery_image("source", name), shown)
         image = Bands((len(first), height, width), first.numpy().dtype, parts())
-        self._store.write_bands(self._file(name), image, self._source_file(name))
-        self._record(preview, shown_source, reduction.image(), sizes)
+        self._store.write_bands(self._folder.image(name), image, self._source_file(name))
+        self._record(preview, reduction.image(), sizes)
 
     def _source_file(self, name: str) -> File | None:
         """Return the file of a sample's source; None where it is drawn."""
-        return next(iter(self._layout.origin(self._indices[name]).files), None)
+        return next(iter(self._folder.layout.origin(self._indices[name]).files), None)
 
-    def _file(self, name: str) -> Path:
-        return self._output / f"{name}{self._store.suffix}"
-
-    def keep(self, sample: Sample, shown_source: Tensor, sizes: Sizes | None = None) -> bool:
+    def keep(self, sample: Sample, sizes: Sizes | None = None) -> bool:
         """Record the existing image of a sample as its translation; one that test.py did not write is only counted.
 
-        sizes: where the source, and what is shown of it, is reduced.
+        sizes: where the source is reduced.
 
         Returns whether there is nothing to translate: False if the image is incomplete, as a killed process leaves it.
 
         Raises:
             DataError: the image does not have the size of the sample, or is too large to be read at once.
         """
-        file = self._file(sample.name)
-        if is_foreign(self._output, sample.name, self._store.suffix):
-            self._n_foreign += 1
+        file = self._folder.image(sample.name)
+        if self._folder.is_foreign(sample.name):
+            self._counts["foreign"] += 1
             return True
         try:
             if sizes:
-                kept, (width, height) = self._store.read_reduced(file)
+                kept, size = self._store.read_reduced(file)
             else:
                 kept = self._store.read(file)
-                width, height = _size(kept)
+                size = _size(kept)
         except TooLargeError:
             raise
         except DataError:
             return False
-        expected = "{}x{}".format(*(sizes[0] if sizes else _size(shown_source)))
-        if f"{width}x{height}" != expected:
-            self._n_resized += 1
-            raise DataError(
-                f"{file}: is {width}x{height}, expected {expected}. Remove it, or choose --existing replace."
-            )
-        self._n_kept += 1
-        self._record(sample, shown_source, kept, sizes)
+        scale = self._store.scale
+        expected = sizes[0] if sizes else tuple(math.ceil(side * scale) for side in _size(sample.source))
+        if size != expected:
+            self._counts["resized"] += 1
+            found, wanted = (f"{width}x{height}" for width, height in (size, expected))
+            raise DataError(f"{file}: is {found}, expected {wanted}. Remove it, or choose --existing replace.")
+        self._counts["kept"] += 1
+        self._record(sample, kept, sizes or (size, _size(sample.source)))
         return True
 
-    def _record(self, sample: Sample, shown_source: Tensor, fake: Tensor, sizes: Sizes | None = None) -> None:
-        """Measure a translated image, and write its images in the gallery; sizes: where the images are reduced."""
-        size, source_size = sizes or (_size(fake), _size(sample.source))
-        name = sample.name
-        full = f"{name}{self._store.suffix}"
-        shown_fake = self._show_target(fake, sample.target)
-        pictures = {"source": shown_source, "translated": shown_fake}
+    def _record(self, sample: Sample, fake: Tensor, sizes: Sizes) -> None:
+        """Measure a translated image, and write its images in the gallery; both may be reduced."""
+        name, show, full = sample.name, self._predictor.show_target, f"{sample.name}{self._store.suffix}"
+        images = {"source": self._predictor.show_source(sample), "translated": show(fake, sample.target)}
         measured = None
         if sample.target is not None:
-            shown_target = self._show_target(sample.target, None)
-            pictures |= {"target": shown_target, "difference": difference(shown_fake, shown_target)}
-            measured = self._evaluator.measure(fake, sample.target, self._weights_of(sample))
+            images["target"] = show(sample.target)
+            images["difference"] = difference(images["translated"], images["target"])
+            measured = self._evaluator.measure(fake, sample.target, self._predictor.weights(sample))
             self._baseline.add(sample.source, self._evaluator.levels(sample.target))
-        images = {}
-        for kind, picture in pictures.items():
-            is_there = kind == "translated" and size[0] <= GALLERY_WIDTH and self._store.form is None
-            images[kind] = full if is_there else gallery_image(kind, name)
-            if not is_there:
-                write_png(self._output / images[kind], thumbnail(picture, GALLERY_WIDTH))
-        row = Row(name, images, None if images["translated"] == full else full, _titled(measured))
+        files = {kind: gallery_image(kind, name) for kind in images}
+        if sizes[0][0] <= GALLERY_WIDTH and self._store.form is None:
+            files["translated"] = full
+        for kind, file in files.items():
+            if file != full:
+                write_png(self._folder.path / file, thumbnail(images[kind], GALLERY_WIDTH))
+        figures = {TITLES[figure]: value for figure, value in shown(measured.figures).items()} if measured else {}
+        row = Row(name, files, None if files["translated"] == full else full, figures)
         on_sheet = None
-        if name in self._on_sheet:
-            heads = [kind for kind in KINDS[:3] if kind in pictures]
-            on_sheet = SheetSample(name, {kind: thumbnail(pictures[kind], SHEET_WIDTH // 2) for kind in heads})
-        self._records[name] = _Record(row, size, source_size, measured, on_sheet)
+        if self._indices[name] < SHEET_SAMPLES:
+            heads = [kind for kind in KINDS[:3] if kind in images]
+            on_sheet = SheetSample(name, {kind: thumbnail(images[kind], SHEET_WIDTH // 2) for kind in heads})
+        self._records[name] = _Record(row, sizes, measured, on_sheet)
 
     def finish(self, world: World, title: str, origin: Mapping[str, Any]) -> None:
         """Gather the results of all processes; the main one writes sheet, gallery and, with targets, metrics.json.
 
         origin: the generator and its input, as metrics.json describes them.
         """
-        gathered = world.gather((self._records, self._baseline, self._n_kept, self._n_foreign, self._n_resized))
+        gathered = world.gather((self._records, self._baseline, self._counts))
         if not world.is_main:
             return
-        by_name = {name: record for records, *_ in gathered for name, record in records.items()}
-        records = [by_name[name] for name in self._names if name in by_name]
-        n_kept, n_foreign, n_resized = map(sum, zip(*(counts for _, _, *counts in gathered), strict=True))
-        if n_skipped := len(self._names) - len(records) - n_foreign - n_resized:
-            logger.warning("skipped      %d of %s, which cannot be used", n_skipped, counted(len(self._names), "image"))
-        if n_foreign:
-            logger.warning("left out     %s that test.py did not write", counted(n_foreign, "existing image"))
-        if n_resized:
-            logger.warning("left out     %s of another size than the source", counted(n_resized, "existing image"))
-        if n_kept:
-            logger.info("kept         %s", counted(n_kept, "existing image"))
+        by_name = {name: record for of_process, *_ in gathered for name, record in of_process.items()}
+        records = [by_name[name] for name in self._indices if name in by_name]
+        counts = sum((of_process for *_, of_process in gathered), Counter[str]())
+        self._report(len(records), counts)
         if not records:
             return
-        write_gallery(self._output / INDEX, [record.row for record in records], title, legend=self._legend)
-        logger.info("translated   %s: %s", counted(len(records) - n_kept, "image"), self._output)
+        write_gallery(self._folder.path / INDEX, [record.row for record in records], title, legend=self._legend)
+        logger.info("translated   %s: %s", counted(len(records) - counts["kept"], "image"), self._folder.path)
         _warn_of_small(records)
         if on_sheet := [record.on_sheet for record in records if record.on_sheet]:
-            write_png(self._output / f"{SHEET}.png", contact_sheet(on_sheet, len(records)))
-            logger.info("overview     %s", self._output / f"{SHEET}.png")
-        logger.info("gallery      %s", self._output / INDEX)
-        measured = {record.row.name: record.measured for record in records if record.measured}
-        if measured:
-            sizes = Counter(f"{width}x{height}" for width, height in (r.size for r in records if r.measured))
-            baseline = _merged([baseline for _, baseline, *_ in gathered]).l1()
+            sheet = self._folder.path / f"{SHEET}.png"
+            write_png(sheet, contact_sheet(on_sheet, len(records)))
+            logger.info("overview     %s", sheet)
+        logger.info("gallery      %s", self._folder.path / INDEX)
+        if measured := {record.row.name: record.measured for record in records if record.measured}:
+            baseline, *others = (baseline for _, baseline, _ in gathered)
+            for other in others:
+                baseline.add_all(other)
+            sizes = Counter("{}x{}".format(*record.sizes[0]) for record in records if record.measured)
             protocol = {"n_images": len(measured), "sizes": dict(sizes), **self._evaluator.protocol}
-            about = {"origin": {**origin, "n_kept": n_kept}, "protocol": protocol}
-            report_metrics(measured, self._evaluator.summarize(list(measured.values())), baseline, about, self._output)
+            about = {"origin": {**origin, "n_kept": counts["kept"]}, "protocol": protocol}
+            summary = self._evaluator.summarize(list(measured.values()))
+            report_metrics(measured, summary, baseline.l1(), about, self._folder.path)
             if self._evaluator.sets and len(measured) < 2:
                 names = ", ".join(TITLES[name] for name in self._evaluator.sets)
                 logger.warning("%s: not defined for a single image", names)
+
+    def _report(self, n_records: int, counts: Counter[str]) -> None:
+        """Report the images that were not translated; n_records: how many are in the results."""
+        n_images = len(self._indices)
+        if n_skipped := n_images - n_records - counts["foreign"] - counts["resized"]:
+            logger.warning("skipped      %d of %s, which cannot be used", n_skipped, counted(n_images, "image"))
+        if n := counts["foreign"]:
+            logger.warning("left out     %s that test.py did not write", counted(n, "existing image"))
+        if n := counts["resized"]:
+            logger.warning("left out     %s of another size than the source", counted(n, "existing image"))
+        if n := counts["kept"]:
+            logger.info("kept         %s", counted(n, "existing image"))
 
 
 def _size(image: Tensor) -> tuple[int, int]:
@@ -232,9 +224,8 @@ def _size(image: Tensor) -> tuple[int, int]:
 
 def _warn_of_small(records: Sequence[_Record]) -> None:
     """Report images of which a network sees mostly their padding."""
-    small = [record for record in records if min(record.source_size) < SMALL]
-    if small:
-        width, height = small[0].source_size
+    if small := [record for record in records if min(record.sizes[1]) < SMALL]:
+        width, height = small[0].sizes[1]
         logger.warning(
             "%s below %d pixels, such as %s (%dx%d): mostly padding is translated. Use larger ones.",
             counted(len(small), "image"),
@@ -243,19 +234,6 @@ def _warn_of_small(records: Sequence[_Record]) -> None:
             width,
             height,
         )
-
-
-def _merged(baselines: Sequence[ConstantColorBaseline]) -> ConstantColorBaseline:
-    """Return the baseline of the images of all processes."""
-    merged = baselines[0]
-    for baseline in baselines[1:]:
-        merged.add_all(baseline)
-    return merged
-
-
-def _titled(measured: Measurement | None) -> dict[str, float]:
-    """Return the figures of an image that the gallery shows, by title."""
-    return {TITLES[name]: value for name, value in shown(measured.figures).items()} if measured else {}
 
 
 def report_metrics(

@@ -122,6 +122,11 @@ class Predictor:
         """The side of a tile, in pixels; None without tiles."""
         return self.tiles.side if self.tiles else None
 
+    def tiles_for(self, height: int, width: int) -> Tiles | None:
+        """Return the tiles of a source of some sides; None if it is translated in one piece."""
+        longest = max(height, width) * max(1.0, self.conditioning.target_scale)
+        return self.tiles if self.tiles and longest > self.tiles.side else None
+
     @property
     def has_noise_channels(self) -> bool:
         """Whether noise that is drawn by `seed` is an input of the generator."""
@@ -199,10 +204,9 @@ class Predictor:
 
     def _generate(self, batch: Batch) -> Tensor:
         with self.precision.autocast():
-            longest = max(batch.source.shape[-2:]) * max(1.0, self.conditioning.target_scale)
-            if self.tiles is not None and longest > self.tiles.side:
+            if tiles := self.tiles_for(*batch.source.shape[-2:]):
                 image = ImageParts.of(batch)
-                return self.tiles.generator(self._reader(image, self.tiles), image.height, image.width)
+                return tiles.generator(self._reader(image, tiles), image.height, image.width)
             fake: Tensor = self.generator(*self._generator_inputs(batch.to(self.device)))
             return fake
 

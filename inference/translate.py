@@ -1,24 +1,24 @@
 """The work of test.py: from a request to images, a contact sheet, a gallery and metrics, or to a video."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
 from configs import build
 from configs.label_maps import legend
 from configs.stored_images import stored_forms, trained_forms, value_ranges
-from data.batch import Batch, DataError
+from data.batch import DataError
 from data.files.size_guard import pixels_allowed
 from data.layout import Layout
 from inference.image_store import image_store
 from inference.inputs import build_input, with_listed_inputs
-from inference.large_images import LargeImages
+from inference.joined_pictures import JoinedPictures
 from inference.load import LoadedGenerator
-from inference.output_folder import default_output, origin_of, prepare_output, record_origin
+from inference.output_folder import OutputFolder, default_output, generator_origin
 from inference.outputs import Results
-from inference.padding import read_batches, read_padded
 from inference.predictor import Predictor
 from inference.request import Existing, Request
 from inference.requested_predictor import (
@@ -29,6 +29,7 @@ from inference.requested_predictor import (
     prepare_device,
     requested_predictor,
 )
+from inference.sample_translator import SampleTranslator
 from inference.sampling import encode_style, sampled
 from inference.source_values import SourceValues, warn_of_frames
 from inference.video import translate_video, video_of
@@ -61,7 +62,7 @@ def translate(request: Request) -> None:
         style = encode_style(loaded, drawing.style)
         layout = build_input(loaded, feature_sampler, given)
         output = request.output.path or default_output(loaded, given)
-        prepare_output(output, layout, request.output.existing, image_store(loaded.config).suffix)
+        OutputFolder(output, layout, image_store(loaded.config).suffix).prepare(request.output.existing)
         predictor = requested_predictor(
             loaded,
             request,
@@ -110,90 +111,36 @@ def translate_all(
     """
     world = world or World(0, 1, predictor.device)
     config = sampled(loaded, predictor.feature_sampler).config
-    has_targets = _has_targets(layout)
     store = image_store(config)
-    origin = origin_of(loaded, predictor, layout, split=split, keeps_sizes=keeps_sizes) if world.is_main else {}
+    folder = OutputFolder(output, layout, store.suffix)
+    origin: dict[str, Any] = {}
     with world.main_first():
         if world.is_main:
-            record_origin(origin, output, layout, existing, store.suffix)
-        evaluator = build.build_evaluator(config, predictor.device) if has_targets else Evaluator()
-    swatches = legend(config.data, evaluator.label_colors)
-    results = Results(output, layout, evaluator, store, predictor.show_target, predictor.weights, swatches)
-    preprocessing, values = (
-        build.build_preprocessing(config),
-        SourceValues(value_ranges(config.data).get(config.data.source_images), config.data.source_images),
-    )
+            origin = generator_origin(loaded, predictor, keeps_sizes=keeps_sizes)
+            side = layout.side if isinstance(layout, JoinedPictures) else None
+            origin |= {"folders": [str(each) for each in layout.folders], "split": split, "side": side}
+            folder.record(origin, existing)
+    evaluator = build.build_evaluator(config, predictor.device) if _has_targets(layout) else Evaluator()
+    results = Results(folder, evaluator, store, predictor, legend(config.data, evaluator.label_colors))
     if world.is_main and not layout.n_classes and "source" not in stored_forms(config.data):
         warn_of_frames(layout)
-    indices: Sequence[int] = range(world.rank, len(layout), world.size)
-    problems: list[str] = []
+    values = SourceValues(value_ranges(config.data).get(config.data.source_images), config.data.source_images)
     source_form = trained_forms(config.data).get("source")
-    large = LargeImages(layout, predictor, preprocessing, results, values, source_form, keeps_sizes)
-    in_parts = {index for index in indices if large.are_read_in_parts(index)}
+    preprocessing = build.build_preprocessing(config)
+    translator = SampleTranslator(layout, predictor, preprocessing, results, values, source_form, keeps_sizes)
+    indices: Sequence[int] = range(world.rank, len(layout), world.size)
     if existing == "keep":
-        there = [index for index in indices if (output / f"{layout.names[index]}{store.suffix}").exists()]
-        done = keep_all(large, there, in_parts, problems)
+        done = translator.keep([index for index in indices if folder.image(layout.names[index]).exists()])
         indices = [index for index in indices if index not in done]
     hidden = None if world.is_main else True  # None: hidden where standard error is no terminal
     with tqdm(total=len(indices), unit="image", disable=hidden, dynamic_ncols=True) as progress:
-        _translate_samples(large, indices, in_parts, batch_size, problems, progress.update)
+        for n_done in translator.translate(indices, batch_size):
+            progress.update(n_done)
     values.warn(world)
     results.finish(world, f"{loaded.name}: {output.name}", origin)
-    all_problems = [problem for of_process in world.gather(problems) for problem in of_process]
-    if all_problems and world.is_main:
-        raise DataError(*all_problems)
-
-
-def _translate_samples(
-    large: LargeImages,
-    indices: Sequence[int],
-    in_parts: Collection[int],
-    batch_size: int,
-    problems: list[str],
-    count: Callable[[int], object],
-) -> None:
-    """Translate samples; those that are read in parts come last.
-
-    problems: collects the problems of samples that cannot be used. count: gets the numbers of those that are done.
-    """
-    layout, rule, predictor = large.layout, large.preprocessing, large.predictor
-    at_once = [index for index in indices if index not in in_parts]
-    for batch in read_batches(layout, rule, at_once, batch_size, problems, keeps_sizes=large.keeps_sizes):
-        if large.takes(batch[0]):
-            large.add_loaded(*batch)
-        else:
-            fakes = predictor.translate(Batch.of([read.padded for read in batch]))
-            for read, fake in zip(batch, fakes, strict=True):
-                large.values.add(read.sample)
-                large.results.add(read.sample, predictor.show_source(read.sample), read.window.cut(fake))
-        count(len(batch))
-    for index in (index for index in indices if index in in_parts):
-        try:
-            large.add(index)
-        except DataError as error:
-            problems += error.problems
-        count(1)
-
-
-def keep_all(large: LargeImages, indices: Sequence[int], in_parts: Collection[int], problems: list[str]) -> set[int]:
-    """Record samples whose images exist; return all but those with an incomplete image.
-
-    in_parts: the samples that are read in parts.
-    problems: collects the problems of samples and images that cannot be used.
-    """
-    done = set(indices)
-    for index in indices:
-        try:
-            if index in in_parts:
-                is_done = large.keep(index)
-            else:
-                read = read_padded(large.layout, large.preprocessing, index, keeps_size=large.keeps_sizes)
-                is_done = large.results.keep(read.sample, large.predictor.show_source(read.sample))
-            if not is_done:
-                done.remove(index)
-        except DataError as error:
-            problems += error.problems
-    return done
+    problems = [problem for of_process in world.gather(translator.problems) for problem in of_process]
+    if problems and world.is_main:
+        raise DataError(*problems)
 
 
 def _has_targets(layout: Layout) -> bool:

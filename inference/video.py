@@ -1,7 +1,5 @@
 """The translation of a video: every frame in order, with the times and the sound of the source."""
 
-import errno
-import os
 import re
 import signal
 import sys
@@ -26,6 +24,7 @@ from data.preprocessing import Preprocessing
 from inference.load import SOURCE_ALONE, LoadedGenerator
 from inference.output_folder import (
     as_recorded,
+    create_writable,
     default_output,
     generator_origin,
     other_origin,
@@ -150,9 +149,7 @@ def _prepare_output(output: Path, path: Path, wanted: OutputOptions) -> None:
         raise DataError(f"--output: {output} is the input. Choose another --output.")
     if output.exists() and wanted.existing != "replace":
         raise DataError(f"--output: {output} already exists. Choose another --output, or --existing replace.")
-    output.parent.mkdir(parents=True, exist_ok=True)
-    if not os.access(output.parent, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(output.parent))
+    create_writable(output.parent)
 
 
 class FrameFolder:

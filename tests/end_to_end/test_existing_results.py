@@ -11,7 +11,7 @@ import torch
 from data.batch import DataError
 from data.files.image_files import read_rgb
 from data.paired_folders import PairedFolders
-from inference.output_folder import record_origin
+from inference.output_folder import OutputFolder
 from tests.conftest import save_image
 from tests.runs import translate
 from utils.checkpoint import load_checkpoint, save_checkpoint
@@ -134,18 +134,19 @@ def test_what_an_interrupted_replacement_left_is_not_kept(tmp_path: Path, suffix
     save_image(tmp_path / "in" / "a.png", BLACK)
     layout = PairedFolders(source_folder=tmp_path / "in")
     output = tmp_path / "out"
+    folder = OutputFolder(output, layout, suffix)
     for name in "ab":
         save_image(output / "gallery" / "source" / f"{name}.png", BLACK)
         (output / f"{name}{suffix}").touch()
     first, second = {"weights": "raw"}, {"weights": "average"}
-    record_origin(first, output, layout, "refuse", suffix)
+    folder.record(first, "refuse")
     assert [(output / f"{name}{suffix}").exists() for name in "ab"] == [False, True]
     with pytest.raises(DataError, match=r"another origin \(mixed\)"):  # b is of another one
-        record_origin(first, output, layout, "keep", suffix)
+        folder.record(first, "keep")
     (output / f"b{suffix}").unlink()
-    record_origin(second, output, layout, "refuse", suffix)
+    folder.record(second, "refuse")
     (output / f"a{suffix}").touch()
-    record_origin(second, output, layout, "keep", suffix)
+    folder.record(second, "keep")
     assert (output / f"a{suffix}").exists()
     with pytest.raises(DataError, match=r"another origin \(weights\)"):
-        record_origin(first, output, layout, "keep", suffix)
+        folder.record(first, "keep")

@@ -16,9 +16,9 @@ from configs import build
 from configs.label_maps import ignored_id
 from configs.splits import check_has_split, open_split
 from data.batch import DataError, Sample
+from data.class_ids import checked_classes
 from data.conditioning import Conditioning
 from data.layout import Layout
-from data.map_reader import checked_classes
 from data.preprocessing import Preprocessing
 from inference.load import LoadedGenerator
 from inference.padding import read_padded

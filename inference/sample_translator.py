@@ -1,8 +1,11 @@
-"""Images larger than a tile: their translations are written row by row, and files are read so where they can be."""
+"""The translation of samples: small ones at once; of images larger than a tile, results are written row by row.
 
-from collections.abc import Iterator
+Files of large images are read row by row where their format allows it.
+"""
+
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
@@ -12,7 +15,7 @@ from data.layout import Layout
 from data.preprocessing import Preprocessing
 from inference.image_store import reduced, reduced_rows
 from inference.outputs import Results, Sizes
-from inference.padding import PaddedSample, Padding
+from inference.padding import PaddedSample, Padding, read_batches, read_padded
 from inference.predictor import ImageParts, Predictor
 from inference.source_values import SourceValues
 from inference.windows import Window
@@ -39,13 +42,13 @@ class _LargeImage:
 
 
 @dataclass(frozen=True)
-class LargeImages:
-    """Translates images larger than a tile, in the memory of a row of tiles beside what is read at once.
+class SampleTranslator:
+    """Translates the samples of a layout; those larger than a tile in the memory of a row of tiles.
 
-    layout: the samples. predictor: without tiles, no image counts as large.
-    results: gets the translations. values: gets the sources, reduced.
+    results: gets the translations. values: gets the sources; large ones reduced.
     source_form: of sources that are read as they are stored; None for others, which are read at once.
     keeps_sizes: whether images are translated at their own size, as files that are read in parts have to be.
+    problems: of samples that cannot be used, which are skipped.
     """
 
     layout: Layout
@@ -55,8 +58,51 @@ class LargeImages:
     values: SourceValues
     source_form: StoredForm | None
     keeps_sizes: bool
+    problems: list[str] = field(default_factory=list)
 
-    def are_read_in_parts(self, index: int) -> bool:
+    def translate(self, indices: Sequence[int], batch_size: int) -> Iterator[int]:
+        """Translate samples, up to `batch_size` together; yield how many were done. Those read in parts come last."""
+        in_parts = {index for index in indices if self.is_read_in_parts(index)}
+        at_once = [index for index in indices if index not in in_parts]
+        rule, keeps = self.preprocessing, self.keeps_sizes
+        for batch in read_batches(self.layout, rule, at_once, batch_size, self.problems, keeps_sizes=keeps):
+            if batch[0].sample.target is None and self._is_large(*batch[0].padded.source.shape[-2:]):
+                self._translate_in_bands(self._in_memory(*batch))
+            else:
+                fakes = self.predictor.translate(Batch.of([read.padded for read in batch]))
+                for read, fake in zip(batch, fakes, strict=True):
+                    self.values.add(read.sample)
+                    self.results.add(read.sample, read.window.cut(fake))
+            yield len(batch)
+        for index in sorted(in_parts):
+            with self._collecting_problems(), self._opened(index) as image:
+                self._translate_in_bands(image)
+            yield 1
+
+    def keep(self, indices: Sequence[int]) -> set[int]:
+        """Record samples whose images exist; return all but those with an incomplete image."""
+        done = set(indices)
+        for index in indices:
+            with self._collecting_problems():
+                if not self._keep(index):
+                    done.remove(index)
+        return done
+
+    def _keep(self, index: int) -> bool:
+        if self.is_read_in_parts(index):
+            with self._opened(index) as image:
+                return self.results.keep(image.preview, image.sizes)
+        read = read_padded(self.layout, self.preprocessing, index, keeps_size=self.keeps_sizes)
+        return self.results.keep(read.sample)
+
+    @contextmanager
+    def _collecting_problems(self) -> Iterator[None]:
+        try:
+            yield
+        except DataError as error:
+            self.problems.extend(error.problems)
+
+    def is_read_in_parts(self, index: int) -> bool:
         """Return whether sample `index` is a TIFF or array larger than a tile, without other maps."""
         if self.source_form is None or not self.keeps_sizes or self.predictor.tiles is None:
             return False
@@ -66,24 +112,13 @@ class LargeImages:
         try:
             with stored_rows(origin.files[0], self.source_form) as rows:
                 return self._is_large(rows.height, rows.width)
-        except DataError:  # reported when its turn comes
+        except DataError:  # reported when the sample's turn comes
             return False
 
-    def takes(self, read: PaddedSample) -> bool:
-        """Return whether a sample in memory is larger than a tile, and is not measured."""
-        return read.sample.target is None and self._is_large(*read.padded.source.shape[-2:])
+    def _is_large(self, height: int, width: int) -> bool:
+        return self.predictor.tiles_for(height, width) is not None
 
-    def add(self, index: int) -> None:
-        """Translate sample `index`, which is read in parts.
-
-        Raises:
-            DataError: its file is damaged, or holds values that cannot be used.
-        """
-        with self._opened(index) as image:
-            self._translate(image)
-
-    def add_loaded(self, read: PaddedSample) -> None:
-        """Translate a sample in memory."""
+    def _in_memory(self, read: PaddedSample) -> _LargeImage:
         sample, images = read.sample, read.sample.source_images
         preview = Sample(
             sample.name,
@@ -93,16 +128,7 @@ class LargeImages:
             source_images=None if images is None else reduced(images),
         )
         height, width = sample.source.shape[-2:]
-        self._translate(_LargeImage(preview, (width, height), ImageParts.of(Batch.of([read.padded])), read.window))
-
-    def keep(self, index: int) -> bool:
-        """Record the existing translation of sample `index`, which is read in parts; see `Results.keep`."""
-        with self._opened(index) as image:
-            return self.results.keep(image.preview, self.predictor.show_source(image.preview), image.sizes)
-
-    def _is_large(self, height: int, width: int) -> bool:
-        longest = max(height, width) * max(1.0, self.preprocessing.target_scale)
-        return self.predictor.tiles is not None and longest > self.predictor.tiles.side
+        return _LargeImage(preview, (width, height), ImageParts.of(Batch.of([read.padded])), read.window)
 
     @contextmanager
     def _opened(self, index: int) -> Iterator[_LargeImage]:
@@ -116,10 +142,10 @@ class LargeImages:
             parts = ImageParts.of_rows(name, rows, padding)
             yield _LargeImage(preview, (rows.width, rows.height), parts, padding.window)
 
-    def _translate(self, image: _LargeImage) -> None:
+    def _translate_in_bands(self, image: _LargeImage) -> None:
         self.values.add(image.preview)
         bands = _cut(self.predictor.translate_in_bands(image.padded), image.window)
-        self.results.add_in_bands(image.preview, self.predictor.show_source(image.preview), image.sizes, bands)
+        self.results.add_in_bands(image.preview, image.sizes, bands)
 
 
 def _cut(bands: Iterator[Tensor], window: Window) -> Iterator[Tensor]:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from data.batch import Batch, DataError
+from data.batch import Batch
 from data.conditioning import Conditioning
 from data.files.image_files import read_rgb
 from data.files.pixel_rows import Bands
@@ -21,10 +21,11 @@ from data.preprocessing import Preprocessing
 from data.value_range import ValueRange
 from inference.image_store import ImageStore
 from inference.inputs import ListedImages
-from inference.large_images import LargeImages
+from inference.output_folder import OutputFolder
 from inference.outputs import Results
 from inference.padding import read_padded
 from inference.predictor import Predictor, Tiles
+from inference.sample_translator import SampleTranslator
 from inference.source_values import SourceValues
 from inference.tiling import TiledNetwork
 from metrics.evaluator import Evaluator
@@ -44,14 +45,13 @@ def network() -> nn.Module:
     return lively(GlobalGenerator(**GLOBAL))
 
 
-def large_images(folder: Path, network: nn.Module, path: Path, suffix: str = ".tif", **options: Any) -> LargeImages:
+def large_images(
+    folder: Path, network: nn.Module, path: Path, suffix: str = ".tif", **options: Any
+) -> SampleTranslator:
     """A file, translated to `folder`/out: by ranges, where it is not 8-bit RGB."""
     stored = path.suffix != ".png"
     values = ValueRange.of([0, 60000]) if stored else None
-    layout = ListedImages(
-        [path],
-        reader=MapReader(forms={"source": FORM} if stored else {}),
-    )
+    layout = ListedImages([path], reader=MapReader(forms={"source": FORM} if stored else {}))
     predictor = Predictor(
         network,
         Conditioning(0, instance_edges=False, source_range=values, target_range=values),
@@ -64,12 +64,12 @@ def large_images(folder: Path, network: nn.Module, path: Path, suffix: str = ".t
     )
     rule = Preprocessing("none", 8, 8, 8, 8, flip=False, size_multiple=4, min_size=8)
     store = ImageStore(FORM if stored else None, suffix)
-    results = Results(folder / "out", layout, Evaluator(), store, predictor.show_target)
+    results = Results(OutputFolder(folder / "out", layout, suffix), Evaluator(), store, predictor)
     source_form = FORM if stored else None
-    return LargeImages(layout, predictor, rule, results, SourceValues(values), source_form, keeps_sizes=True)
+    return SampleTranslator(layout, predictor, rule, results, SourceValues(values), source_form, keeps_sizes=True)
 
 
-def at_once(large: LargeImages) -> Tensor:
+def at_once(large: SampleTranslator) -> Tensor:
     """The translation of the sample in memory, without tiles."""
     read = read_padded(large.layout, large.preprocessing, 0, keeps_size=True)
     translated = replace(large.predictor, tiles=None).translate(Batch.of([read.padded]))
@@ -90,9 +90,9 @@ def save_tiff(path: Path) -> Path:
 def test_a_file_is_read_and_written_in_parts(
     tmp_path: Path, network: nn.Module, monkeypatch: pytest.MonkeyPatch, flips: bool
 ) -> None:
-    large = large_images(tmp_path, network, save_tiff(tmp_path / "x.tif"), flips=flips)
+    large = translator(tmp_path, network, save_tiff(tmp_path / "x.tif"), flips=flips)
     expected = at_once(large)
-    assert large.are_read_in_parts(0)
+    assert large.is_read_in_parts(0)
     n_rows, read = list[int](), StoredRows.read
 
     def recorded(rows: StoredRows, top: int, bottom: int) -> Tensor:
@@ -102,9 +102,10 @@ def test_a_file_is_read_and_written_in_parts(
     monkeypatch.setattr("inference.image_store._ROWS", TILE)
     monkeypatch.setattr(StoredRows, "read", recorded)
     monkeypatch.setattr(StoredRows, "read_whole", None)
-    large.add(0)
+    list(large.translate([0], 1))
     assert max(n_rows) <= TILE + 2 * 4 + 2
-    written = read_stored_whole(tmp_path / "out" / "x.tif", monkeypatch)
+    monkeypatch.undo()
+    written = read_stored(tmp_path / "out" / "x.tif", FORM)
     assert written.shape == (3, *SIZE)
     assert (written - expected).abs().max() < 60000 / 5000
     assert len(geo_tags(tmp_path / "out" / "x.tif", *SIZE)) == len(GEO_TAGS)
@@ -112,18 +113,15 @@ def test_a_file_is_read_and_written_in_parts(
     assert not list(tmp_path.glob("tmp*"))
 
 
-def read_stored_whole(path: Path, monkeypatch: pytest.MonkeyPatch) -> Tensor:
-    monkeypatch.undo()
-    return read_stored(path, FORM)
-
-
-def test_a_picture_in_memory_is_written_in_parts(tmp_path: Path, network: nn.Module) -> None:
+def test_a_picture_in_memory_is_written_in_parts(
+    tmp_path: Path, network: nn.Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
     save_image(tmp_path / "x.png", (pixels() >> 8).astype(np.uint8).transpose(1, 2, 0))
-    large = large_images(tmp_path, network, tmp_path / "x.png", ".png", flips=True)
-    assert not large.are_read_in_parts(0)
-    read = read_padded(large.layout, large.preprocessing, 0, keeps_size=True)
-    assert large.takes(read)
-    large.add_loaded(read)
+    large = translator(tmp_path, network, tmp_path / "x.png", ".png", flips=True)
+    assert not large.is_read_in_parts(0)
+    with monkeypatch.context() as patch:
+        patch.setattr(Predictor, "translate", None)
+        assert list(large.translate([0], 1)) == [1]
     difference = read_rgb(tmp_path / "out" / "x.png").int() - at_once(large).int()
     assert difference.abs().max() <= 1
 
@@ -132,9 +130,9 @@ def test_damage_is_found_before_the_work(tmp_path: Path, network: nn.Module) -> 
     with_nan = pixels().astype(np.float32)
     with_nan[1, 88, 5] = np.nan
     save_npy(tmp_path / "x.npy", with_nan)
-    large = large_images(tmp_path, network, tmp_path / "x.npy")
-    with pytest.raises(DataError, match=r"x\.npy: channel 2, row 88, column 5 holds nan"):
-        large.add(0)
+    large = translator(tmp_path, network, tmp_path / "x.npy")
+    assert list(large.translate([0], 1)) == [1]
+    assert "x.npy: channel 2, row 88, column 5 holds nan" in large.problems[0]
     assert not (tmp_path / "out").exists()
 
 
@@ -142,7 +140,7 @@ def test_nothing_is_left_of_an_interrupted_image(
     tmp_path: Path, network: nn.Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save_npy(tmp_path / "x.npy", pixels())
-    large = large_images(tmp_path, network, tmp_path / "x.npy", ".npy")
+    large = translator(tmp_path, network, tmp_path / "x.npy", ".npy")
     translated = Predictor.translate_in_bands
 
     def interrupted(*arguments: Any) -> Iterator[Tensor]:
@@ -154,20 +152,20 @@ def test_nothing_is_left_of_an_interrupted_image(
 
     monkeypatch.setattr(Predictor, "translate_in_bands", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        large.add(0)
+        list(large.translate([0], 1))
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["gallery"]
 
 
 def test_existing_translations_are_kept(tmp_path: Path, network: nn.Module) -> None:
     save_npy(tmp_path / "x.npy", pixels())
-    large = large_images(tmp_path, network, tmp_path / "x.npy")
-    large.add(0)
+    large = translator(tmp_path, network, tmp_path / "x.npy")
+    list(large.translate([0], 1))
     written = tmp_path / "out" / "x.tif"
     before = written.read_bytes()
-    assert large.keep(0)
+    assert large.keep([0]) == {0}
     assert written.read_bytes() == before
     written.write_bytes(before[: len(before) // 2])
-    assert not large.keep(0)
+    assert large.keep([0]) == set()
     write_tiff_rows(written, Bands.of(np.zeros((3, 5, 6), np.float32)))
-    with pytest.raises(DataError, match=r"x\.tif: is 6x5, expected 61x90\. Remove it"):
-        large.keep(0)
+    assert large.keep([0]) == {0}
+    assert "x.tif: is 6x5, expected 61x90. Remove it" in large.problems[0]
