@@ -15,8 +15,7 @@ from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
 from configs.without_paths import without_paths
 from data.conditioning import Conditioning
-from inference.original_folder import original_file
-from inference.original_weights import original_generator, original_network
+from inference.original_weights import original_file, original_generator, original_network
 from models.generator import EncodedGenerator
 from models.originals.format import FileRole
 from models.spectral_norm import settle_spectral_norm

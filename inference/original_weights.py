@@ -1,5 +1,9 @@
-"""Networks from the weight files of pix2pixHD, pix2pix, SPADE and OASIS, which hold no settings: shapes give them."""
+"""The weight files of pix2pixHD, pix2pix, SPADE and OASIS: found in their folders, and read as networks.
 
+They hold no settings; the shapes of their weights give these.
+"""
+
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +21,7 @@ from models.spectral_norm import spectral_norms
 from models.style_encoder import StyleConditionedGenerator, StyleEncoder
 from utils.checkpoint import read_weights_file
 from utils.errors import ConfigError
+from utils.log import logger
 from utils.signatures import accepted
 
 _FIXED_BY_SHAPES = (
@@ -29,6 +34,34 @@ _FIXED_BY_SHAPES = (
     "style.channels",
 )
 _LEFT_OPEN = ("n_upsamplings", "noise_channels")  # by the shapes of SPADE's and OASIS's generators
+_LETTERS: dict[FileRole, tuple[str, ...]] = {  # in names of files; OASIS translates with EMA
+    "generator": ("EMA", "G"),
+    "encoder": ("E",),
+    "discriminator": ("D",),
+}
+_FILE_NAME = re.compile(r"(?P<when>latest|best|(iter_)?(?P<number>\d+))_(net_)?(?P<letter>EMA|G|E|D)\.pth")
+_FOLDER_OF_OASIS = "models"  # a folder within that of the run
+
+
+def original_file(folder: Path, role: FileRole) -> Path | None:
+    """Return the file of a network in a folder: the latest, or else the best, or else that of the highest number.
+
+    The choice among several is reported. None where there is no such file.
+    """
+    found: dict[Path, tuple[bool, bool, int, int]] = {}
+    letters = _LETTERS[role]
+    for path in (path for place in (folder, folder / _FOLDER_OF_OASIS) for path in place.glob("*.pth")):
+        match = _FILE_NAME.fullmatch(path.name)
+        if match and match["letter"] in letters:
+            when = match["when"]
+            found[path] = (when == "latest", when == "best", int(match["number"] or 0), -letters.index(match["letter"]))
+    if not found:
+        return None
+    chosen, *others = sorted(found, key=lambda path: (found[path], path), reverse=True)
+    if others:
+        names = ", ".join(path.name for path in others)
+        logger.info("taken        %s; not %s: name a file to choose it", chosen.name, names)
+    return chosen
 
 
 def original_network(

@@ -1,6 +1,6 @@
 """A convolutional network cut at its norms into stages that can be computed tile by tile."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import cast
 
@@ -103,27 +103,14 @@ def cut_at_norms(network: nn.Module, *, at_batch_norms: bool, image_stride: int 
     Raises:
         NotInTilesError: a layer needs more of the image than a tile, or it is not known how much.
     """
-    try:
-        graph = _Tracer().trace(network)
-        traced = _Traced(network, graph)
-    except (TypeError, ValueError, RuntimeError) as error:
-        first, *_ = str(error).splitlines() or [""]
-        raise NotInTilesError(network, f"its layers depend on the image ({first})") from error
-    for node in [node for node in graph.nodes if traced.extent(node) == "left_out"]:
-        node.replace_all_uses_with(node.all_input_nodes[0])
-        graph.erase_node(node)
-    for name, norm in network.named_modules():
-        if isinstance(norm, nn.InstanceNorm2d) and not (norm.affine or norm.track_running_stats):
-            traced.module.set_submodule(name, WholeImageNorm(norm.eps))
-    cut_at = (WholeImageNorm, nn.BatchNorm2d) if at_batch_norms else (WholeImageNorm,)
-    plan = _plan(traced, cut_at, image_stride)
+    traced = _Traced(network, (WholeImageNorm, nn.BatchNorm2d) if at_batch_norms else (WholeImageNorm,), image_stride)
     return CutNetwork(
-        stages=[_stage(number, plan, traced) for number in range(max(plan.stage.values()) + 1)],
+        stages=[traced.cut(number) for number in range(max(traced.stages.values()) + 1)],
         full_image=[
             FullImageTensor(
-                cast(FullImageLayer, traced.layer(node)), node.name, plan.stride[node], traced.norms_behind(node)
+                cast(FullImageLayer, traced.layer(node)), node.name, traced.strides[node], traced.norms_behind(node)
             )
-            for node in graph.nodes
+            for node in traced.graph.nodes
             if traced.extent(node) == "full_image"
         ],
     )
@@ -137,16 +124,34 @@ class _Tracer(fx.Tracer):
 
 
 class _Traced:
-    """A network as a graph of its layers, and how each of them is computed in tiles."""
+    """A network as a graph of its layers.
 
-    def __init__(self, network: nn.Module, graph: fx.Graph) -> None:
-        self.network = network
-        self.graph = graph
-        self.module = fx.GraphModule(network, graph)
+    stages, strides: of each node; strides as in Stage.
+    """
+
+    def __init__(self, network: nn.Module, cut_at: tuple[type[nn.Module], ...], image_stride: int) -> None:
+        self._network = network
+        try:
+            self.graph = _Tracer().trace(network)
+            self._module = fx.GraphModule(network, self.graph)
+        except (TypeError, ValueError, RuntimeError) as error:
+            first, *_ = str(error).splitlines() or [""]
+            raise NotInTilesError(network, f"its layers depend on the image ({first})") from error
+        for node in [node for node in self.graph.nodes if self.extent(node) == "left_out"]:
+            node.replace_all_uses_with(node.all_input_nodes[0])
+            self.graph.erase_node(node)
+        for name, norm in network.named_modules():
+            if isinstance(norm, nn.InstanceNorm2d) and not (norm.affine or norm.track_running_stats):
+                self._module.set_submodule(name, WholeImageNorm(norm.eps))
+        self.stages = self._find_stages(cut_at)
+        self.strides: dict[fx.Node, int] = {}
+        self._reaches: dict[fx.Node, int] = {}
+        for node in self.stages:
+            self._find_stride_and_reach(node, image_stride)
 
     def layer(self, node: fx.Node) -> nn.Module | None:
         """Return the layer of a node; None where it is a function or an input."""
-        return self.module.get_submodule(str(node.target)) if node.op == "call_module" else None
+        return self._module.get_submodule(str(node.target)) if node.op == "call_module" else None
 
     def extent(self, node: fx.Node) -> str:
         """Return how much of the image a node is computed of at once; see InTiles."""
@@ -158,19 +163,78 @@ class _Traced:
         """Return the norms that need the statistics of a node's tensor."""
         return [layer for user in node.users if isinstance(layer := self.layer(user), WholeImageNorm)]
 
-    def in_tiles(self, node: fx.Node) -> InTiles:
-        """Return how a node is computed in tiles.
+    def cut(self, number: int) -> Stage:
+        """Return a stage."""
+        nodes = self._nodes_of(number)
+        inputs = dict.fromkeys(i for node in nodes for i in node.all_input_nodes if i not in nodes)
+        result = next(node for node in self.graph.nodes if node.op == "output").all_input_nodes
+        outputs = [
+            node
+            for node in nodes
+            if node in result
+            or (any(self.stages.get(user, 0) > number for user in node.users) and self.extent(node) != "every_stage")
+        ]
+        part = fx.Graph()
+        copies: dict[fx.Node, fx.Node] = {i: part.placeholder(i.name) for i in inputs}
+        for node in nodes:
+            copies[node] = part.node_copy(node, copies.__getitem__)
+        part.output(tuple(copies[node] for node in outputs))
+        coarsest = max(self.strides[node] for node in (*inputs, *nodes))
+        reach = max(self._reaches[node] for node in nodes)
+        return Stage(
+            network=fx.GraphModule(self._module, part),
+            reads={IMAGE if i.op == "placeholder" else i.name: self.strides[i] for i in inputs},
+            writes={node.name: self.strides[node] for node in outputs},
+            norms={node.name: self.norms_behind(node) for node in outputs},
+            reach=-(-reach // coarsest) * coarsest,
+        )
 
-        Raises:
-            NotInTilesError: it is not known.
+    def _nodes_of(self, number: int) -> list[fx.Node]:
+        """Return the nodes that are computed in a stage, in their order, with those that each stage computes again."""
+        chosen = {node for node, stage in self.stages.items() if stage == number and node.op != "placeholder"}
+        missing = [*chosen]
+        while missing:
+            inputs = set(missing.pop().all_input_nodes) - chosen
+            repeated = {node for node in inputs if self.extent(node) == "every_stage"}
+            chosen |= repeated
+            missing += repeated
+        return [node for node in self.graph.nodes if node in chosen]
+
+    def _find_stages(self, cut_at: tuple[type[nn.Module], ...]) -> dict[fx.Node, int]:
+        """Return each node's stage: the earliest in which it can be computed; _BEFORE for tensors of the full image.
+
+        Nodes of the first stage that only a later one uses are left to that one, which saves their file: scales and
+        shifts of SPADE layers are made of the image alone.
         """
-        layer = self.layer(node)
-        found = _function_in_tiles(node) if layer is None else _in_tiles(layer)
-        if found is None:
+        stages: dict[fx.Node, int] = {}
+        cuts = {node: int(isinstance(self.layer(node), cut_at)) for node in self.graph.nodes}
+        for node in self.graph.nodes:
+            if self.extent(node) == "full_image":
+                stages[node] = _BEFORE
+            elif node.op != "output":
+                stages[node] = max(0, max((stages[i] for i in node.all_input_nodes), default=0) + cuts[node])
+        for node in reversed(stages):
+            users = [stages[user] - cuts[user] for user in node.users if user.op != "output"]
+            if stages[node] == 0 and node.op != "placeholder" and len(users) == len(node.users):
+                stages[node] = min(users, default=0)
+        return stages
+
+    def _find_stride_and_reach(self, node: fx.Node, image_stride: int) -> None:
+        if node.op == "placeholder":
+            if self.strides and any(self.extent(user) != "full_image" for user in node.users):
+                raise NotInTilesError(self._network, f"it has a second input, {node.name}")
+            self.strides[node], self._reaches[node] = image_stride, 0
+            return
+        layer, inputs = self.layer(node), node.all_input_nodes
+        own = _function_in_tiles(node) if layer is None else _in_tiles(layer)
+        if own is None:
             name = str(getattr(node.target, "__name__", node.target))
             what = name if layer is None else f"its layer {name} ({type(layer).__name__})"
-            raise NotInTilesError(self.network, f"{what} may need more of the image than a tile")
-        return found
+            raise NotInTilesError(self._network, f"{what} may need more of the image than a tile")
+        stride = self.strides[inputs[0]]
+        earlier = [self._reaches[i] for i in inputs if self.stages[i] == self.stages[node]]
+        self.strides[node] = int(stride * own.stride)
+        self._reaches[node] = own.reach * stride + max(earlier, default=0)
 
 
 def _in_tiles(layer: nn.Module) -> InTiles | None:
@@ -188,9 +252,7 @@ def _in_tiles(layer: nn.Module) -> InTiles | None:
         # padding counts as part of the convolution that follows
         case nn.ReflectionPad2d() | WholeImageNorm() | nn.BatchNorm2d() | nn.Dropout() | nn.Identity():
             return InTiles()
-        case nn.InstanceNorm2d(affine=False, track_running_stats=False):
-            return InTiles()
-        case nn.ReLU() | nn.LeakyReLU() | nn.Tanh():
+        case nn.InstanceNorm2d(affine=False, track_running_stats=False) | nn.ReLU() | nn.LeakyReLU() | nn.Tanh():
             return InTiles()
     return None
 
@@ -205,87 +267,3 @@ def _function_in_tiles(node: fx.Node) -> InTiles | None:
         case name, _ if name in _POINTWISE and node.all_input_nodes:
             return InTiles()
     return None
-
-
-@dataclass
-class _Plan:
-    """The stage of each node of a traced network, and its stride and its reach within the stage as in Stage."""
-
-    stage: dict[fx.Node, int]
-    stride: dict[fx.Node, int] = field(default_factory=dict)
-    reach: dict[fx.Node, int] = field(default_factory=dict)
-
-
-def _plan(traced: _Traced, cut_at: tuple[type[nn.Module], ...], image_stride: int) -> _Plan:
-    plan = _Plan(_stages_of_nodes(traced, cut_at))
-    for node, stage in plan.stage.items():
-        if node.op == "placeholder":
-            if plan.stride and any(traced.extent(user) != "full_image" for user in node.users):
-                raise NotInTilesError(traced.network, f"it has a second input, {node.name}")
-            plan.stride[node], plan.reach[node] = image_stride, 0
-            continue
-        own, inputs = traced.in_tiles(node), node.all_input_nodes
-        stride = plan.stride[inputs[0]]
-        earlier = [plan.reach[i] for i in inputs if plan.stage[i] == stage]
-        plan.stride[node] = int(stride * own.stride)
-        plan.reach[node] = own.reach * stride + max(earlier, default=0)
-    return plan
-
-
-def _stages_of_nodes(traced: _Traced, cut_at: tuple[type[nn.Module], ...]) -> dict[fx.Node, int]:
-    """Return the stage of each node: the earliest in which it can be computed; _BEFORE for tensors of the full image.
-
-    Nodes of the first stage that only a later one uses are left to that one, which saves their file: scales and shifts
-    of SPADE layers are made of the image alone.
-    """
-    stages: dict[fx.Node, int] = {}
-    cuts = {node: int(isinstance(traced.layer(node), cut_at)) for node in traced.graph.nodes}
-    for node in traced.graph.nodes:
-        if traced.extent(node) == "full_image":
-            stages[node] = _BEFORE
-        elif node.op != "output":
-            stages[node] = max(0, max((stages[i] for i in node.all_input_nodes), default=0) + cuts[node])
-    for node in reversed(stages):
-        users = [stages[user] - cuts[user] for user in node.users if user.op != "output"]
-        if stages[node] == 0 and node.op != "placeholder" and len(users) == len(node.users):
-            stages[node] = min(users, default=0)
-    return stages
-
-
-def _stage(number: int, plan: _Plan, traced: _Traced) -> Stage:
-    nodes = _nodes_of_stage(number, plan, traced)
-    inputs = dict.fromkeys(i for node in nodes for i in node.all_input_nodes if i not in nodes)
-    result = next(node for node in traced.graph.nodes if node.op == "output").all_input_nodes
-    outputs = [
-        node
-        for node in nodes
-        if node in result
-        or (any(plan.stage.get(user, 0) > number for user in node.users) and traced.extent(node) != "every_stage")
-    ]
-    part = fx.Graph()
-    copies: dict[fx.Node, fx.Node] = {i: part.placeholder(i.name) for i in inputs}
-    for node in nodes:
-        copies[node] = part.node_copy(node, copies.__getitem__)
-    part.output(tuple(copies[node] for node in outputs))
-
-    coarsest = max(plan.stride[node] for node in (*inputs, *nodes))
-    reach = max(plan.reach[node] for node in nodes)
-    return Stage(
-        network=fx.GraphModule(traced.module, part),
-        reads={IMAGE if i.op == "placeholder" else i.name: plan.stride[i] for i in inputs},
-        writes={node.name: plan.stride[node] for node in outputs},
-        norms={node.name: traced.norms_behind(node) for node in outputs},
-        reach=-(-reach // coarsest) * coarsest,
-    )
-
-
-def _nodes_of_stage(number: int, plan: _Plan, traced: _Traced) -> list[fx.Node]:
-    """Return the nodes that are computed in a stage, in their order, with those that each stage computes again."""
-    chosen = {node for node, stage in plan.stage.items() if stage == number and node.op != "placeholder"}
-    missing = [*chosen]
-    while missing:
-        inputs = set(missing.pop().all_input_nodes) - chosen
-        repeated = {node for node in inputs if traced.extent(node) == "every_stage"}
-        chosen |= repeated
-        missing += repeated
-    return [node for node in traced.graph.nodes if node in chosen]

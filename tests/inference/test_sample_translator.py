@@ -45,7 +45,7 @@ def network() -> nn.Module:
     return lively(GlobalGenerator(**GLOBAL))
 
 
-def large_images(
+def sample_translator(
     folder: Path, network: nn.Module, path: Path, suffix: str = ".tif", **options: Any
 ) -> SampleTranslator:
     """A file, translated to `folder`/out: by ranges, where it is not 8-bit RGB."""
@@ -90,7 +90,7 @@ def save_tiff(path: Path) -> Path:
 def test_a_file_is_read_and_written_in_parts(
     tmp_path: Path, network: nn.Module, monkeypatch: pytest.MonkeyPatch, flips: bool
 ) -> None:
-    large = translator(tmp_path, network, save_tiff(tmp_path / "x.tif"), flips=flips)
+    large = sample_translator(tmp_path, network, save_tiff(tmp_path / "x.tif"), flips=flips)
     expected = at_once(large)
     assert large.is_read_in_parts(0)
     n_rows, read = list[int](), StoredRows.read
@@ -117,7 +117,7 @@ def test_a_picture_in_memory_is_written_in_parts(
     tmp_path: Path, network: nn.Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save_image(tmp_path / "x.png", (pixels() >> 8).astype(np.uint8).transpose(1, 2, 0))
-    large = translator(tmp_path, network, tmp_path / "x.png", ".png", flips=True)
+    large = sample_translator(tmp_path, network, tmp_path / "x.png", ".png", flips=True)
     assert not large.is_read_in_parts(0)
     with monkeypatch.context() as patch:
         patch.setattr(Predictor, "translate", None)
@@ -130,7 +130,7 @@ def test_damage_is_found_before_the_work(tmp_path: Path, network: nn.Module) -> 
     with_nan = pixels().astype(np.float32)
     with_nan[1, 88, 5] = np.nan
     save_npy(tmp_path / "x.npy", with_nan)
-    large = translator(tmp_path, network, tmp_path / "x.npy")
+    large = sample_translator(tmp_path, network, tmp_path / "x.npy")
     assert list(large.translate([0], 1)) == [1]
     assert "x.npy: channel 2, row 88, column 5 holds nan" in large.problems[0]
     assert not (tmp_path / "out").exists()
@@ -140,7 +140,7 @@ def test_nothing_is_left_of_an_interrupted_image(
     tmp_path: Path, network: nn.Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save_npy(tmp_path / "x.npy", pixels())
-    large = translator(tmp_path, network, tmp_path / "x.npy", ".npy")
+    large = sample_translator(tmp_path, network, tmp_path / "x.npy", ".npy")
     translated = Predictor.translate_in_bands
 
     def interrupted(*arguments: Any) -> Iterator[Tensor]:
@@ -158,7 +158,7 @@ def test_nothing_is_left_of_an_interrupted_image(
 
 def test_existing_translations_are_kept(tmp_path: Path, network: nn.Module) -> None:
     save_npy(tmp_path / "x.npy", pixels())
-    large = translator(tmp_path, network, tmp_path / "x.npy")
+    large = sample_translator(tmp_path, network, tmp_path / "x.npy")
     list(large.translate([0], 1))
     written = tmp_path / "out" / "x.tif"
     before = written.read_bytes()
