@@ -54,7 +54,8 @@ def contact_sheet(samples: Sequence[SheetSample], n_images: int) -> Tensor:
     tops = [2 * LINE + MARGIN + sum(heights[:number]) + MARGIN * number for number in range(len(lines))]
     sheet = Image.new("RGB", (MARGIN + per_line * width, tops[-1] + heights[-1] + MARGIN), "white")
     draw = ImageDraw.Draw(sheet)
-    _write(draw, MARGIN, MARGIN // 2, _title(len(samples), n_images), sheet.width - 2 * MARGIN)
+    of = f"{len(samples)} of " if len(samples) < n_images else ""
+    _write(draw, MARGIN, MARGIN // 2, of + counted(n_images, "image"), sheet.width - 2 * MARGIN)
     for column in range(per_line):
         for number, head in enumerate(heads):
             _write(draw, MARGIN + column * width + number * cell, MARGIN // 2 + LINE, head, cell, "grey")
@@ -66,10 +67,6 @@ def contact_sheet(samples: Sequence[SheetSample], n_images: int) -> Tensor:
                 picture = Image.fromarray(image.permute(1, 2, 0).contiguous().numpy())
                 sheet.paste(picture, (left + heads.index(kind) * cell, top + LINE))
     return torch.from_numpy(np.array(sheet)).permute(2, 0, 1)
-
-
-def _title(n_shown: int, n_images: int) -> str:
-    return counted(n_images, "image") if n_shown == n_images else f"{n_shown} of {counted(n_images, 'image')}"
 
 
 def _write(draw: ImageDraw.ImageDraw, left: int, top: int, text: str, width: int, color: str = "black") -> None:

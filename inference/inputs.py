@@ -31,27 +31,18 @@ STANDARD_INPUT = Path("-")
 
 
 def with_listed_inputs(request: InputOptions, world: World) -> InputOptions:
-    """Return the request with the paths from standard input in place of `-`; the main process reads them for all.
+    """Return the request with paths from standard input, one per line, in place of `-`; one process reads for all.
 
     Raises:
         DataError: standard input holds no path.
     """
     if STANDARD_INPUT not in request.paths:
         return request
-    (listed, *_) = world.gather(read_list() if world.is_main else [])
-    return replace(request, paths=[*(path for path in request.paths if path != STANDARD_INPUT), *listed])
-
-
-def read_list() -> list[Path]:
-    """Read paths from standard input, one per line.
-
-    Raises:
-        DataError: there are none.
-    """
-    paths = [Path(line) for line in sys.stdin.read().splitlines() if line.strip()]
-    if not paths:
+    lines = sys.stdin.read().splitlines() if world.is_main else []
+    listed = world.gather([Path(line) for line in lines if line.strip()])[0]
+    if not listed:
         raise DataError("--input -: standard input holds no path. Write one per line, as find does.")
-    return paths
+    return replace(request, paths=[*(path for path in request.paths if path != STANDARD_INPUT), *listed])
 
 
 def build_input(loaded: LoadedGenerator, feature_sampler: FeatureSampler | None, request: InputOptions) -> Layout:

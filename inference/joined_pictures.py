@@ -106,24 +106,18 @@ def without_joined_pictures(
 def _have_proportions_of_a_half(layout: Layout, config: Config) -> list[bool]:
     """Return, for each picture that can be read, whether it has the proportions of one half of those of the training.
 
-    Empty where these are not known.
+    Those are of the first training sample, or as resized; empty where they are not known.
     """
-    trained = _trained_aspect(config)
-    found: list[bool] = []
-    if trained is None:
-        return found
+    found, data = list[bool](), config.data
+    try:
+        height, width = build.build_layout(config, "train", needs_targets=False).read(0).source.shape[-2:]
+    except (UserError, OSError):  # a data set that has moved
+        if data.preprocess != "resize_and_crop":
+            return found
+        height, width = data.load_height, data.load_width
+    trained = width / height
     for index in range(len(layout)):
         with suppress(DataError):  # reported when the sample's turn comes
             height, width = read_size(layout.origin(index).files[0])
             found.append(abs(width / height / trained - 1) <= TOLERANCE)
     return found
-
-
-def _trained_aspect(config: Config) -> float | None:
-    """Return width / height of the sources of the training: of its first sample, or as resized; None if not known."""
-    try:
-        height, width = build.build_layout(config, "train", needs_targets=False).read(0).source.shape[-2:]
-    except (UserError, OSError):  # a data set that has moved
-        data = config.data
-        return data.load_width / data.load_height if data.preprocess == "resize_and_crop" else None
-    return float(width / height)

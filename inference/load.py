@@ -211,7 +211,10 @@ def load_network(file: Path, role: FileRole, name: str | None = None) -> nn.Modu
     state = {} if is_exported else read_weights_file(file, is_mapped=True)
     if is_exported or is_training_state(state):
         if role == "discriminator":
-            return _load_discriminator(file, state, name or "discriminator")
+            name = name or role
+            check_training_state(state, file, needed_keys=["config", f"networks.{name}"])
+            config = config_from_dict(state["config"], str(file))
+            return _with_weights(build.build_discriminator(config), state["networks"][name], file)
         generator = load_generator(file, direction=_direction_of(file, state, name)).generator
         if role == "generator":
             return generator
@@ -248,12 +251,6 @@ def _direction_of(file: Path, state: dict[str, Any], name: str | None) -> str | 
         return None
     translators = config_from_dict(state["config"], str(file)).method.translators
     return next((direction for direction, network in translators.items() if network == name), None)
-
-
-def _load_discriminator(file: Path, state: dict[str, Any], name: str) -> nn.Module:
-    check_training_state(state, file, needed_keys=["config", f"networks.{name}"])
-    config = config_from_dict(state["config"], str(file))
-    return _with_weights(build.build_discriminator(config), state["networks"][name], file)
 
 
 def _with_weights(network: nn.Module, weights: Mapping[str, Tensor], file: Path) -> nn.Module:

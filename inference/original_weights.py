@@ -99,14 +99,13 @@ def original_generator(
     def read(sizes: Mapping[str, int] | None = None) -> tuple[ImportedNetwork, Config, Config]:
         """Return the network, the settings that follow from its shapes, and these with the overrides."""
         imported = original_network(file, state, "generator", sizes)
-        data = _data_config(file, imported, has_instances, n_features)
-        features = FeaturesConfig(n_channels=n_features, origin="encoded" if features_are_drawn else "precomputed")
+        of_style = {key.removeprefix("style_"): value for key, value in imported.settings.items() if "style_" in key}
         config = Config(
             run=RunConfig(name=file.stem),
-            data=data,
+            data=_data_config(file, imported, has_instances, n_features),
             generator=_generator_config(imported),
-            style=_style_config(imported),
-            features=features,
+            style=StyleConfig(**of_style),
+            features=FeaturesConfig(n_channels=n_features, origin="encoded" if features_are_drawn else "precomputed"),
         )
         return imported, config, config_from_dict(config_to_dict(config), str(file), overrides)
 
@@ -158,11 +157,6 @@ def _with_style(file: Path, imported: ImportedNetwork, style: StyleConfig) -> nn
     if not isinstance(encoder, StyleEncoder) or not expected.items() <= found.settings.items():
         raise OriginalWeightsError(f"{beside}: is not the style encoder of {file}. Move it to another folder.")
     return StyleConditionedGenerator(generator, encoder)
-
-
-def _style_config(imported: ImportedNetwork) -> StyleConfig:
-    of_style = {key.removeprefix("style_"): value for key, value in imported.settings.items() if "style_" in key}
-    return StyleConfig(**of_style)
 
 
 def _data_config(file: Path, imported: ImportedNetwork, has_instances: bool, n_features: int) -> DataConfig:

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from data.batch import DataError, Sample
+from data.batch import MAPS, DataError, Sample
 from data.layout import Layout
 from data.preprocessing import Preprocessing, place
 from inference.windows import Window
@@ -114,18 +114,9 @@ def padded(sample: Sample, size_multiple: int, min_size: int, scale: float = 1.0
     if (len(rows), len(columns)) == (height, width):
         return sample, padding.window
 
-    def enlarged(image: Tensor | None) -> Tensor | None:
-        return None if image is None else image[:, rows, columns]
-
-    return replace(
-        sample,
-        source=sample.source[:, rows, columns],
-        instances=enlarged(sample.instances),
-        target=enlarged(sample.target),
-        features=enlarged(sample.features),
-        weights=enlarged(sample.weights),
-        source_images=enlarged(sample.source_images),
-    ), padding.window
+    images: dict[str, Any] = {name: getattr(sample, name) for name in MAPS}
+    larger = {name: image[:, rows, columns] for name, image in images.items() if image is not None}
+    return replace(sample, **larger), padding.window
 
 
 def _reflected(length: int, before: int, total: int) -> Tensor:

@@ -179,11 +179,6 @@ class Predictor:
             for fake in fakes:
                 yield self._finished(fake)[0]
 
-    @property
-    def target_channels(self) -> int:
-        """Number of channels of a translation."""
-        return 3 if self.conditioning.target_is_rgb else self.conditioning.target_channels
-
     @contextmanager
     def _drawn(self, names: Sequence[str]) -> Iterator[None]:
         """Set the generator's mode, and draw noise and styles for some images; afterwards it has its mode again."""

@@ -55,19 +55,13 @@ def load_requested_generator(options: GeneratorOptions, original: OriginalInputs
         CheckpointError, OriginalWeightsError, ConfigError: the file or an override cannot be used.
     """
 
+    raw, way = options.weights == "raw", options.direction
+
     def load(file: Path) -> LoadedGenerator:
-        return load_generator(
-            file,
-            options.overrides,
-            direction=options.direction,
-            original=original,
-            raw_weights=options.weights == "raw",
-        )
+        loaded = load_generator(file, options.overrides, direction=way, original=original, raw_weights=raw)
+        return replace(loaded, sha256=sha256_of_file(file))
 
-    def load_with_digest(file: Path) -> LoadedGenerator:
-        return unreplaced(file, lambda: replace(load(file), sha256=sha256_of_file(file)))
-
-    file, loaded = load_from(options.checkpoint, load_with_digest)
+    file, loaded = load_from(options.checkpoint, lambda file: unreplaced(file, lambda: load(file)))
     logger.info("checkpoint   %s", file)
     if loaded.step is None:
         _report_original(loaded)
@@ -212,7 +206,8 @@ def requested_predictor(
     folder: of temporary files. count_pixels: see `should_compile`.
     """
     drawing, compute = request.drawing, request.compute
-    _report_sizes(loaded, keeps_sizes=request.keeps_sizes)
+    if request.keeps_sizes and (rule := loaded.config.data.preprocess) != "none":
+        logger.info(f"sizes        each image's own; --size trained applies data.preprocess={rule}")
     compiles = should_compile(loaded, count_pixels, device, compute, has_noise=drawing.noise)
     predictor = build_predictor(
         loaded, device, compute, drawing, feature_sampler=feature_sampler, style=style, compiles=compiles
@@ -221,20 +216,13 @@ def requested_predictor(
     return with_tiles(predictor, loaded, compute, folder)
 
 
-def _report_sizes(loaded: LoadedGenerator, *, keeps_sizes: bool) -> None:
-    """Report that images keep their sizes, where the training had others."""
-    data = loaded.config.data
-    if keeps_sizes and data.preprocess != "none":
-        logger.info(f"sizes        each image's own; --size trained applies data.preprocess={data.preprocess}")
-
-
 def report_features(
     loaded: LoadedGenerator, predictor: Predictor, drawing: DrawingOptions, given: InputOptions
 ) -> None:
     """Report the source of instance features, noise and style, and the options without effect."""
     features, feature_sampler = loaded.config.features, predictor.feature_sampler
     if feature_sampler is not None:
-        step = feature_sampler.step
+        step = feature_sampler.clusters.step
         outdated = f", made at step {step}" if step is not None and step != loaded.step else ""
         logger.info(f"features     drawn from clusters by seed {feature_sampler.seed}{outdated}")
     elif features.n_channels:
@@ -259,9 +247,8 @@ def report_features(
 
 def with_tiles(predictor: Predictor, loaded: LoadedGenerator, compute: ComputeOptions, folder: Path) -> Predictor:
     """Return the predictor with the tiles of --tile, whose temporary files are in `folder`; unchanged without it."""
-    if compute.tile is None:
+    if (tile := compute.tile) is None:
         return predictor
-    tile = compute.tile
     sides = image_sides(sampled(loaded, predictor.feature_sampler).config)
 
     def tiled(network: nn.Module) -> TiledNetwork:
@@ -277,18 +264,12 @@ def with_tiles(predictor: Predictor, loaded: LoadedGenerator, compute: ComputeOp
 
     generator = predictor.generator
     if isinstance(generator, FeatureConditionedGenerator):
-        encoder = generator.encoder
-        tiles = Tiles(tiled(generator.generator), tiled(encoder.network))
+        tiles = Tiles(tiled(generator.generator), tiled(generator.encoder.network))
     else:
         tiles = Tiles(tiled(generator), encoder=None)
-    _report_tiles(tiles.generator, compute)
-    return replace(predictor, tiles=tiles)
-
-
-def _report_tiles(network: TiledNetwork, compute: ComputeOptions) -> None:
-    """Report how many sweeps the tiles take, or how far they overlap."""
-    if network.n_stages > 1:
+    if (n_sweeps := tiles.generator.n_stages) > 1:
         unused = "; --overlap has no effect" if compute.overlap is not None else ""
-        logger.info(f"tiles        {compute.tile} pixels, in {network.n_stages} sweeps, cut at the norms{unused}")
+        logger.info(f"tiles        {tile} pixels, in {n_sweeps} sweeps, cut at the norms{unused}")
     else:
-        logger.info(f"tiles        {compute.tile} pixels, overlapping by {compute.overlap} of {network.reach} in reach")
+        logger.info(f"tiles        {tile} pixels, overlapping by {compute.overlap} of {tiles.generator.reach} in reach")
+    return replace(predictor, tiles=tiles)

@@ -32,11 +32,6 @@ class FeatureSampler:
     seed: int
     has_classes: bool
 
-    @property
-    def step(self) -> int | None:
-        """The training step whose encoder made the clusters; None where it is not known."""
-        return self.clusters.step
-
     def __call__(self, batch: Batch, regions: Tensor) -> Tensor:
         """Return (N, C, H, W) float32 features for the integer ids of regions (N, 1, H, W)."""
         features = []
