@@ -89,27 +89,16 @@ def _named_input(request: InputOptions, config: Config, conditioning: Conditioni
     features = request.feature_maps if conditioning.features == "precomputed" else None
     makes_instances = conditioning.needs_instances and instances is None
     reader = build.build_map_reader(config, trained_forms(config.data), needs_instances=makes_instances)
+    partners = {"target_folder": request.targets, "instance_folder": instances, "feature_folder": features}
     first, *others = request.paths
     is_stacked = config.data.is_stacked
     if is_stacked:
         _check_stack(request.paths, config.data.source_folder)
     if _is_folder(first) and (is_stacked or not others):
-        return PairedFolders(
-            source_folder=first,
-            later_source_folders=others,
-            target_folder=request.targets,
-            instance_folder=instances,
-            feature_folder=features,
-            reader=reader,
-        )
-    return ListedImages(
-        [first] if is_stacked else request.paths,
-        further_files=others if is_stacked else [],
-        target_folder=request.targets,
-        instance_folder=instances,
-        feature_folder=features,
-        reader=reader,
-    )
+        return PairedFolders(source_folder=first, later_source_folders=others, reader=reader, **partners)
+    if is_stacked:
+        return ListedImages([first], further_files=others, reader=reader, **partners)
+    return ListedImages(request.paths, further_files=[], reader=reader, **partners)
 
 
 def _is_folder(path: Path) -> bool:

@@ -15,7 +15,7 @@ from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
 from configs.without_paths import without_paths
 from data.conditioning import Conditioning
-from inference.original_weights import original_file, original_generator, original_network
+from inference.original_weights import SOURCE_ALONE, OriginalInputs, original_file, original_generator, original_network
 from models.generator import EncodedGenerator
 from models.originals.format import FileRole
 from models.spectral_norm import settle_spectral_norm
@@ -38,22 +38,6 @@ EXPORT_FORMAT = "pairgan-generator"
 EXPORT_VERSION = "1"
 SCALED_EXPORT_VERSION = "2"  # of generators whose output has another size; readers of version 1 would cut it wrongly
 OF_OTHER_PROGRAMS = (".pt2", ".onnx")
-
-
-@dataclass(frozen=True)
-class OriginalInputs:
-    """The input channels of an original's generator beside its source, which are not named in its file.
-
-    has_instances: whether one of them holds the instance edges. n_features: how many hold instance features.
-    features_are_drawn: whether these are sampled from clusters; otherwise they are precomputed maps.
-    """
-
-    has_instances: bool = False
-    n_features: int = 0
-    features_are_drawn: bool = False
-
-
-SOURCE_ALONE = OriginalInputs()
 
 
 @dataclass(frozen=True)
@@ -177,7 +161,7 @@ def load_generator(
         return _load_exported(file, overrides)
     state = read_weights_file(file, is_mapped=True)
     if not is_training_state(state):
-        generator, config = original_generator(file, state, overrides, **vars(original))
+        generator, config = original_generator(file, state, overrides, original)
         return LoadedGenerator(file, config, None, generator)
     check_training_state(state, file, needed_keys=["config", "step"])
     config = config_from_dict(state["config"], str(file), overrides)

@@ -5,8 +5,9 @@ They hold no settings; the shapes of their weights give these.
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torch import nn
 
@@ -82,14 +83,24 @@ def original_network(
     return imported
 
 
+@dataclass(frozen=True)
+class OriginalInputs:
+    """The input channels of an original's generator beside its source, which are not named in its file.
+
+    has_instances: whether one of them holds the instance edges. n_features: how many hold instance features.
+    features_are_drawn: whether these are sampled from clusters; otherwise they are precomputed maps.
+    """
+
+    has_instances: bool = False
+    n_features: int = 0
+    features_are_drawn: bool = False
+
+
+SOURCE_ALONE = OriginalInputs()
+
+
 def original_generator(
-    file: Path,
-    state: dict[str, Any],
-    overrides: Sequence[str],
-    *,
-    has_instances: bool,
-    n_features: int,
-    features_are_drawn: bool,
+    file: Path, state: dict[str, Any], overrides: Sequence[str], inputs: OriginalInputs
 ) -> tuple[nn.Module, Config]:
     """Return the generator of an original's file, and the settings that follow from its shapes and `overrides`.
 
@@ -99,13 +110,14 @@ def original_generator(
     def read(sizes: Mapping[str, int] | None = None) -> tuple[ImportedNetwork, Config, Config]:
         """Return the network, the settings that follow from its shapes, and these with the overrides."""
         imported = original_network(file, state, "generator", sizes)
+        origin: Literal["encoded", "precomputed"] = "encoded" if inputs.features_are_drawn else "precomputed"
         of_style = {key.removeprefix("style_"): value for key, value in imported.settings.items() if "style_" in key}
         config = Config(
             run=RunConfig(name=file.stem),
-            data=_data_config(file, imported, has_instances, n_features),
+            data=_data_config(file, imported, inputs),
             generator=_generator_config(imported),
             style=StyleConfig(**of_style),
-            features=FeaturesConfig(n_channels=n_features, origin="encoded" if features_are_drawn else "precomputed"),
+            features=FeaturesConfig(n_channels=inputs.n_features, origin=origin),
         )
         return imported, config, config_from_dict(config_to_dict(config), str(file), overrides)
 
@@ -159,12 +171,12 @@ def _with_style(file: Path, imported: ImportedNetwork, style: StyleConfig) -> nn
     return StyleConditionedGenerator(generator, encoder)
 
 
-def _data_config(file: Path, imported: ImportedNetwork, has_instances: bool, n_features: int) -> DataConfig:
+def _data_config(file: Path, imported: ImportedNetwork, inputs: OriginalInputs) -> DataConfig:
     """Return the settings of the data: the channels of the source, without edges and features, and of the target."""
-    channels = imported.settings["in_channels"] - int(has_instances) - n_features
+    channels = imported.settings["in_channels"] - int(inputs.has_instances) - inputs.n_features
     out_channels = imported.settings["out_channels"]
     if channels < 1 or out_channels not in (1, 3):
-        beside = " besides instance edges or features" if has_instances or n_features else ""
+        beside = " besides instance edges or features" if inputs.has_instances or inputs.n_features else ""
         raise OriginalWeightsError(
             f"{file}: translates {channels} channels{beside} into {out_channels}. Only label maps, RGB and grey images "
             "can be translated, and only into RGB or grey images."
@@ -176,7 +188,7 @@ def _data_config(file: Path, imported: ImportedNetwork, has_instances: bool, n_f
         n_classes=0 if is_image else channels,
         source_channels=channels if is_image else 3,
         target_channels=out_channels,
-        instance_edges=has_instances,
+        instance_edges=inputs.has_instances,
         preprocess="none",
     )
 

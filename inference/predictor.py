@@ -163,7 +163,7 @@ class Predictor:
             if self.flips:
                 mirrored = self._generate(batch.mapped(lambda images: images.flip(-1)))
                 fake = (fake.float() + mirrored.flip(-1).float()) / 2
-        return self._finished(fake)
+        return self.conditioning.pixels(fake, self.target_dtype).cpu()
 
     @torch.inference_mode()
     def translate_in_bands(self, image: ImageParts) -> Iterator[Tensor]:
@@ -177,7 +177,7 @@ class Predictor:
             if self.flips:
                 fakes = means_of_bands(fakes, self._bands(image.mirrored(), self.tiles), self.tiles.generator.folder)
             for fake in fakes:
-                yield self._finished(fake)[0]
+                yield self.conditioning.pixels(fake, self.target_dtype).cpu()[0]
 
     @contextmanager
     def _drawn(self, names: Sequence[str]) -> Iterator[None]:
@@ -192,10 +192,6 @@ class Predictor:
         choose_styles(self.generator, seeds, self.style.style if self.style else None)
         yield
         self.generator.train(was_training)
-
-    def _finished(self, fake: Tensor) -> Tensor:
-        """Return a generator's output (N, C, H, W) as images, or values in the targets' range, on the CPU."""
-        return self.conditioning.pixels(fake, self.target_dtype).cpu()
 
     def _generate(self, batch: Batch) -> Tensor:
         with self.precision.autocast():

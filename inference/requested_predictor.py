@@ -12,7 +12,8 @@ from configs.image_sides import image_sides
 from configs.stored_images import target_dtype
 from data.batch import DataError
 from data.layout import Layout
-from inference.load import LoadedGenerator, OriginalInputs, load_from, load_generator
+from inference.load import LoadedGenerator, load_from, load_generator
+from inference.original_weights import OriginalInputs
 from inference.predictor import Predictor, Tiles
 from inference.request import ComputeOptions, DrawingOptions, GeneratorOptions, InputOptions, Request
 from inference.sampling import FeatureSampler, StyleImage, load_clusters, sampled
@@ -78,7 +79,7 @@ def original_inputs(
 
 
 def _report_original(loaded: LoadedGenerator) -> None:
-    """Report the kind of images that an original's file translates."""
+    """Report the images that an original's file translates."""
     data = loaded.config.data
     source = f"label maps of {data.n_classes} classes" if data.n_classes else "RGB images"
     logger.info(f"translates   {source}{' and instance edges' if data.instance_edges else ''}")

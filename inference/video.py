@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,8 @@ from data.files.image_files import read_rgb, write_png
 from data.files.video_file import Frame, VideoFile, is_video, require_av
 from data.files.video_writer import WRITABLE_SUFFIXES, VideoWriter
 from data.preprocessing import Preprocessing
-from inference.load import SOURCE_ALONE, LoadedGenerator
+from inference.load import LoadedGenerator
+from inference.original_weights import SOURCE_ALONE
 from inference.output_folder import (
     as_recorded,
     create_writable,
@@ -181,14 +182,10 @@ class FrameFolder:
 
     def read(self, number: int, height: int, width: int) -> Tensor | None:
         """Return frame `number`, (3, H, W) uint8; None if it is not there, not intact or of another size."""
-        path = self._path(number)
-        if not path.exists():
-            return None
-        try:
-            image = read_rgb(path)
-        except DataError:
-            return None
-        return image if image.shape[1:] == (height, width) else None
+        with suppress(DataError):
+            if (path := self._path(number)).exists() and (image := read_rgb(path)).shape[1:] == (height, width):
+                return image
+        return None
 
     def write(self, number: int, image: Tensor) -> None:
         """Write frame `number`, (3, H, W) uint8, atomically."""
@@ -229,7 +226,8 @@ class FrameTranslator:
 
     def _translated(self, group: Sequence[tuple[int, Frame]]) -> Iterator[tuple[Frame, Tensor]]:
         """Yield the frames of a group with their translations; those in the folder are not translated again."""
-        images = self._kept([number for number, _ in group])
+        there = {number: self.folder.read(number, *self._size) for number, _ in group} if self.folder else {}
+        images = {number: image for number, image in there.items() if image is not None}
         self.n_kept += len(images)
         missing = [(number, self._fitted(frame.image)) for number, frame in group if number not in images]
         if missing:
@@ -239,13 +237,6 @@ class FrameTranslator:
                 if self.folder:
                     self.folder.write(number, images[number])
         yield from ((frame, images[number]) for number, frame in group)
-
-    def _kept(self, numbers: Sequence[int]) -> dict[int, Tensor]:
-        """Return the translated frames that are in the folder, by number."""
-        if self.folder is None:
-            return {}
-        kept = {number: self.folder.read(number, *self._size) for number in numbers}
-        return {number: image for number, image in kept.items() if image is not None}
 
     @cached_property
     def _size(self) -> tuple[int, int]:

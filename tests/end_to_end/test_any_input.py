@@ -15,7 +15,7 @@ from data.files.image_files import read_rgb
 from models.feature_clusters import FeatureClusters
 from tests.conftest import save_image
 from tests.processes import run_two
-from tests.runs import run, translate, translation_script
+from tests.runs import run, translate
 from utils.checkpoint import write_weights_file
 
 RGB = ("data.layout=paired_folders", "data.instance_edges=false")
@@ -228,27 +228,6 @@ def test_listed_files_have_partners_by_name(rgb_run: Path, tmp_path: Path) -> No
     ):
         with pytest.raises(DataError, match=message):
             translate(*arguments, str(tmp_path / target), "--input", *names)
-
-
-def test_an_input_is_not_called_as_the_gallery(rgb_run: Path, tmp_path: Path) -> None:
-    save_image(tmp_path / "in" / "gallery" / "x.png", noise(8, 8))
-    with pytest.raises(DataError, match=r"gallery is a folder of the results\. Rename the input"):
-        translate("--checkpoint", str(rgb_run), "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out"))
-
-
-def test_options_that_contradict_are_refused(capfd: pytest.CaptureFixture[str]) -> None:
-    for arguments, message in (
-        (["--overlap", "8"], "--overlap needs --tile"),
-        (["--side", "A"], "--side needs --input"),
-        (["--tile", "64", "--batch-size", "2"], "--tile takes one image at a time"),
-        (["--tile", "64", "--noise"], "--tile and --noise exclude each other"),
-        (["--tile", "64", "--compile", "on"], "--tile and --compile on exclude each other"),
-        (["--tile", "64", "--overlap", "-1"], "'-1' is not a whole number from 0"),
-        (["--tile", "0"], "'0' is not a whole number above 0"),
-    ):
-        with pytest.raises(SystemExit, match="2"):
-            translation_script().main(arguments)
-        assert message in capfd.readouterr().err
 
 
 def test_processes_share_the_files(rgb_run: Path, tmp_path: Path) -> None:

@@ -131,19 +131,6 @@ def test_a_resumed_run_keeps_its_range_when_the_data_change(array_config: Path) 
         run(array_config, "data.target_range=[0,1]")
 
 
-def test_existing_translations_are_kept(array_config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(array_config)
-    arguments = ["--checkpoint", str(array_config.parent / "runs" / "tiny"), "--output", str(array_config.parent / "o")]
-    translate(*arguments)
-    first = np.load(array_config.parent / "o" / "6.npy")
-    (array_config.parent / "o" / "7.npy").write_bytes(b"")  # as a killed process leaves it
-    capsys.readouterr()
-    translate(*arguments, "--existing", "keep")
-    assert "kept         1 existing image" in capsys.readouterr().out
-    assert np.array_equal(np.load(array_config.parent / "o" / "6.npy"), first)
-    assert np.load(array_config.parent / "o" / "7.npy").shape == (1, 32, 40)
-
-
 @pytest.mark.parametrize("files", ["uint16.png", "uint16.npy", "int16.npy"])
 def test_the_files_can_be_chosen(array_config: Path, files: str) -> None:
     run(array_config, f"data.target_files={files}", "data.target_range=[-20,480]")

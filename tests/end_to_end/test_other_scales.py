@@ -121,19 +121,23 @@ def test_images_of_any_size_become_four_times_as_large_in_tiles_too(
         translate(*command, "--output", str(tmp_path / "whole"), "--existing", "keep")
 
 
-def test_exports_translate_as_test_py(trained: Path, tmp_path: Path) -> None:
+def test_exports_and_the_playground_translate_as_test_py(trained: Path, tmp_path: Path) -> None:
     pixels = np.random.default_rng(1).integers(0, 256, (19, 30, 3), dtype=np.uint8)
     save_image(tmp_path / "x.png", pixels)
-    translate(
-        *("--checkpoint", str(run_of(trained)), "--input", str(tmp_path / "x.png")),
-        *("--output", str(tmp_path / "out"), "--opt-level", "O0"),
-    )
+    command = ["--checkpoint", str(run_of(trained)), "--opt-level", "O0"]
+    translate(*command, "--input", str(tmp_path / "x.png"), "--output", str(tmp_path / "out"))
+    wanted = read_rgb(tmp_path / "out" / "x.png").permute(1, 2, 0).numpy()
     shutil.copytree(run_of(trained), tmp_path / "run")
     program_main("tools.export")(["--checkpoint", str(tmp_path / "run"), "--format", "onnx"])
     found = np.asarray(pairgan.load(tmp_path / "run" / "generator.onnx", device="cpu")(pixels)).astype(int)
-    wanted = read_rgb(tmp_path / "out" / "x.png").permute(1, 2, 0).numpy()
     assert found.shape == wanted.shape == (76, 120, 3)
     assert abs(found - wanted).max() <= 1
+    with serving(*command) as server:
+        status, answer = post(server, pixels)
+    assert status == 200
+    assert np.array_equal(np.frombuffer(answer, np.uint8).reshape(wanted.shape), wanted)
+    with pytest.raises(DataError, match=r"--side A: sides have one size, and generator\.scale=4\. Remove it\."):
+        translate(*command, "--input", str(tmp_path / "x.png"), "--side", "A", "--output", str(tmp_path / "halves"))
 
 
 def test_safetensors_know_the_scale_and_the_originals_do_not(trained: Path, tmp_path: Path) -> None:
@@ -148,18 +152,6 @@ def test_safetensors_know_the_scale_and_the_originals_do_not(trained: Path, tmp_
     assert torch.equal(made[0], made[1])
     with pytest.raises(OriginalWeightsError, match=r"no original has a network with generator\.scale=4\.0\. Use"):
         program_main("tools.export")(["--checkpoint", str(tmp_path / "run"), "--format", "original"])
-
-
-def test_the_playground_translates_to_the_new_size(trained: Path, tmp_path: Path) -> None:
-    pixels = np.random.default_rng(2).integers(0, 256, (19, 30, 3), dtype=np.uint8)
-    save_image(tmp_path / "x.png", pixels)
-    command = ["--checkpoint", str(run_of(trained)), "--opt-level", "O0"]
-    translate(*command, "--input", str(tmp_path / "x.png"), "--output", str(tmp_path / "out"))
-    with serving(*command) as server:
-        status, answer = post(server, pixels)
-    assert status == 200
-    wanted = read_rgb(tmp_path / "out" / "x.png").permute(1, 2, 0).numpy()
-    assert np.array_equal(np.frombuffer(answer, np.uint8).reshape(wanted.shape), wanted)
 
 
 def test_a_video_becomes_larger(trained: Path, tmp_path: Path) -> None:
@@ -244,28 +236,6 @@ def test_weights_of_another_scale_begin_a_run(tiny_config: Path) -> None:
     assert "init.generator  " in (run_of(tiny_config) / "log.txt").read_text()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("scale", [0.5, 2])
-def test_smaller_pairs_of_files_take_the_way_of_the_larger(tmp_path: Path, scale: float) -> None:
-    config = write_tiny_config(tmp_path)
-    write_pairs(tmp_path / "pairs", scale)
-    settings = [*DATA, f"data.root={tmp_path / 'pairs'}", f"generator.scale={scale}", "data.augment.vertical_flip=true"]
-    run(config, *settings, "train.max_steps=1")
-    pixels = np.random.default_rng(3).integers(0, 256, (19, 30, 3), dtype=np.uint8)
-    save_image(tmp_path / "in" / "x.png", pixels)
-    command = ["--checkpoint", str(run_of(config)), "--input", str(tmp_path / "in" / "x.png"), "--opt-level", "O0"]
-    translate(*command, "--output", str(tmp_path / "out"))
-    made = read_rgb(tmp_path / "out" / "x.png")
-    assert made.shape[1:] == ((10, 15) if scale == 0.5 else (38, 60))
-    with serving("--checkpoint", str(run_of(config)), "--opt-level", "O0") as server:
-        _, answer = post(server, pixels)
-    assert np.array_equal(np.frombuffer(answer, np.uint8).reshape(*made.shape[1:], 3), made.permute(1, 2, 0))
-    shutil.copytree(run_of(config), tmp_path / "run")
-    program_main("tools.export")(["--checkpoint", str(tmp_path / "run"), "--format", "onnx"])
-    translated = pairgan.load(tmp_path / "run" / "generator.onnx")(tmp_path / "in" / "x.png")
-    assert abs(np.asarray(translated).astype(int) - made.permute(1, 2, 0).numpy()).max() <= 1
-
-
 def written(tiny_config: Path, *settings: str) -> Path:
     """The results of a run on 4-band images of 40x32 and heights, larger by generator.scale."""
     root = tiny_config.parent / "bands"
@@ -334,11 +304,3 @@ def test_a_load_size_without_whole_targets_is_named(tiny_config: Path) -> None:
         ConfigError, match=r"data\.load_width is 66, expected a multiple of 4 with generator\.scale=0\.25"
     ):
         run(tiny_config, *sizes, "data.crop_width=32", "data.crop_height=32", "generator.scale=0.25")
-
-
-def test_halves_of_a_picture_are_refused(trained: Path, tmp_path: Path) -> None:
-    source = trained.parent / "pairs" / "test_A"
-    with pytest.raises(DataError, match=r"--side A: sides have one size, and generator\.scale=4\. Remove it\."):
-        translate(
-            "--checkpoint", str(run_of(trained)), "--input", str(source), "--side", "A", "--output", str(tmp_path)
-        )

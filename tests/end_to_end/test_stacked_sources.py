@@ -89,22 +89,6 @@ def test_stacked_sources_train_resume_and_translate(config: Path, stack: list[st
             assert (config.parent / "out" / "gallery" / kind / f"{seed}.png").exists()
 
 
-def test_translations_depend_on_each_folder(config: Path) -> None:
-    for stack in (COLORS_AND_DEPTH, LABELS_AND_HEIGHT):
-        name = f"of_{len(stack)}"
-        run(config, *stack, f"run.name={name}")
-        pairs = config.parent / "pairs"
-        folders = [pairs / folder.format(split="test") for folder in stack[0].partition("=")[2][1:-1].split(",")]
-        flat = config.parent / "flat"
-        for seed in (6, 7):
-            save_image(flat / f"{seed}.png", np.full((32, 40), 3000, np.uint16))
-        for output, depth in {"a": folders[1], "b": flat}.items():
-            results = ["--output", str(config.parent / name / output), "--input", str(folders[0]), str(depth)]
-            translate("--checkpoint", str(config.parent / "runs" / name), "--tile", "16", *results)
-        first, second = (read_rgb(config.parent / name / output / "6.png") for output in ("a", "b"))
-        assert not torch.equal(first, second)
-
-
 def test_ranges_are_per_channel_and_those_of_8_bits_are_all_levels(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,13 +12,11 @@ from configs import build
 from data.batch import Batch, DataError
 from data.conditioning import images_to_uint8
 from data.facades.dataset import SyntheticFacades
-from data.files.image_files import read_ids, read_rgb
+from data.files.image_files import read_rgb
 from inference.load import load_generator
-from inference.predictor import image_seed
 from tests.conftest import save_image
 from tests.reliability.command_line import CommandLine
 from tests.runs import translate, translation_script
-from utils.checkpoint import CheckpointError, load_checkpoint
 from utils.checkpoint_folder import checkpoint_path
 
 
@@ -68,42 +66,6 @@ def test_every_precision_and_batch_size_gives_nearly_the_same(tiny_run: Path, tm
     assert max((exact[name] - other[name]).abs().max().item() for name in exact) <= (16 if level[0] != "O0" else 1)
 
 
-def test_the_average_of_the_weights_is_used_unless_the_raw_ones_are_wanted(tiny_config: Path, tmp_path: Path) -> None:
-    train.main(["--config", str(tiny_config), "train.ema_decay=0.5"])
-    run_folder = tiny_config.parent / "runs" / "tiny"
-    pictures = {}
-    for weights in ([], ["--weights", "ema"], ["--weights", "raw"]):
-        translate("--checkpoint", str(run_folder), "--output", str(tmp_path / "out"), *weights)
-        pictures[" ".join(weights)] = pixels(tmp_path / "out")["facade_00000"]
-    assert torch.equal(pictures[""], pictures["--weights ema"])
-    assert not torch.equal(pictures[""], pictures["--weights raw"])
-    state = load_checkpoint(checkpoint_path(run_folder, 4))
-    average = load_generator(checkpoint_path(run_folder, 4)).generator.state_dict()
-    assert torch.equal(average["stem.1.weight"], state["averages"]["generator"]["module.stem.1.weight"])
-
-
-def test_noise_is_drawn_by_seed_and_name_and_evaluation_has_none(tiny_config: Path, tmp_path: Path) -> None:
-    train.main(["--config", str(tiny_config), "generator.dropout=true", "generator.norm=batch"])
-    run_folder = str(tiny_config.parent / "runs" / "tiny")
-
-    def translated(name: str, *arguments: str) -> dict[str, torch.Tensor]:
-        translate("--checkpoint", run_folder, "--output", str(tmp_path / name), "--opt-level", "O0", *arguments)
-        return pixels(tmp_path / name)
-
-    plain, noisy, again = translated("a"), translated("b", "--noise"), translated("c", "--noise")
-    other = translated("d", "--noise", "--seed", "1")
-    for name in plain:
-        assert torch.equal(noisy[name], again[name])
-        assert not torch.equal(noisy[name], other[name])
-        assert not torch.equal(noisy[name], plain[name])
-    trained = load_generator(checkpoint_path(Path(run_folder), 4))
-    sample = SyntheticFacades(split="test", seed=0, n_samples=3, height=32, width=32).read(1)
-    torch.manual_seed(image_seed(0, sample.name))
-    with torch.no_grad():
-        fake = trained.generator.train()(build.build_conditioning(trained.config)(Batch.of([sample])))
-    assert torch.equal(noisy[sample.name], images_to_uint8(fake)[0].int())
-
-
 def test_the_newest_run_is_translated_to_a_folder_of_its_name_by_default(
     tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,47 +105,6 @@ def test_targets_of_a_folder_are_compared(tiny_config: Path, tmp_path: Path) -> 
     assert reports[0] == reports[1]
 
 
-def test_results_never_overwrite_what_they_are_made_of(tiny_run: Path, tmp_path: Path) -> None:
-    labels = np.zeros((32, 32), dtype=np.uint8)
-    for folder in ("in", "inst"):
-        save_image(tmp_path / folder / "a.png", labels)
-    arguments = [
-        "--checkpoint",
-        str(tiny_run),
-        "--input",
-        str(tmp_path / "in"),
-        "--instances",
-        str(tmp_path / "inst"),
-    ]
-    for output, where in (
-        ("in", r"the folder of the inputs\."),
-        ("in/out", "inside .*, which holds inputs"),
-        ("inst", "the folder"),
-    ):
-        with pytest.raises(DataError, match=f"output.*{output} is {where}"):
-            translate(*arguments, "--output", str(tmp_path / output))
-    for folder in ("in", "inst"):
-        save_image(tmp_path / folder / "contact_sheet.png", labels)
-    with pytest.raises(DataError, match="contact_sheet is the name of the contact sheet"):
-        translate(*arguments, "--output", str(tmp_path / "out"))
-    assert read_ids(tmp_path / "in" / "a.png").eq(0).all()
-
-
-def test_the_data_set_itself_is_not_overwritten(tiny_config: Path, label_data_set: Path) -> None:
-    settings = ["data.layout=paired_folders", f"data.root={label_data_set}", "data.n_classes=5"]
-    train.main(["--config", str(tiny_config), *settings])
-    arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--output"]
-    with pytest.raises(DataError, match=r"test_label is the folder of the inputs"):
-        translate(*arguments, str(label_data_set / "test_label"))
-    links = label_data_set.parent / "links"
-    for folder in ("test_label", "test_inst"):
-        (links / folder).mkdir(parents=True)
-        (links / folder / "d.png").symlink_to(label_data_set / folder / "d.png")
-    folders = ["--input", str(links / "test_label"), "--instances", str(links / "test_inst")]
-    with pytest.raises(DataError, match=r"would overwrite the input .*d\.png"):
-        translate(*arguments, str(label_data_set / "test_label"), *folders)
-
-
 def test_two_freely_named_folders_have_no_test_split(
     tiny_config: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -209,42 +130,6 @@ def test_a_data_set_that_has_moved_is_found_by_an_override(
     run_folder = tiny_config.parent / "runs" / "tiny"
     translate("--checkpoint", str(run_folder), "--output", str(tmp_path / "out"), f"data.root={tmp_path / 'moved'}")
     assert (tmp_path / "out" / "d.png").is_file()
-
-
-def test_flags_that_need_others_are_refused(capfd: pytest.CaptureFixture[str]) -> None:
-    for arguments in (["--targets", "x"], ["--input", "x", "--split", "test"], ["--batch-size", "0"]):
-        with pytest.raises(SystemExit, match="2"):
-            translate(*arguments)
-    error = capfd.readouterr().err
-    assert "--instances, --targets and --feature-maps need --input" in error
-    assert "--split and --input exclude each other" in error
-    assert "'0' is not a whole number above 0" in error
-
-
-@pytest.mark.parametrize(
-    ("arguments", "option"),
-    [
-        (["runs/pairs"], "--checkpoint runs/pairs"),
-        (["--input", "a.png", "--device", "cpu", "runs/pairs/best.pt"], "--checkpoint runs/pairs/best.pt"),
-        (["photos/a.jpg"], "--input photos/a.jpg"),
-    ],
-    ids=lambda value: value[-1] if isinstance(value, list) else "",
-)
-def test_a_path_without_an_option_names_the_option(
-    capfd: pytest.CaptureFixture[str], arguments: list[str], option: str
-) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        translate(*arguments)
-    assert f"{arguments[-1]} is no setting: did you mean {option}?" in capfd.readouterr().err
-
-
-def test_a_run_without_checkpoint_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(CheckpointError, match=r"runs: no run with a checkpoint\. Train one first"):
-        translate()
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(CheckpointError, match=r"empty: the folder holds no checkpoint, .* Runs below it: none\.$"):
-        translate("--checkpoint", "empty")
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,12 @@
 
 import json
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from configs import build
 from configs.load import load_config
 from inference.load import LoadedGenerator, find_checkpoint_file, load_from, load_generator, load_network
 from models.originals.format import FileRole
@@ -104,14 +102,6 @@ def test_weights_that_do_not_fit_name_the_first(file: Path) -> None:
         load_generator(file, ["generator.base_channels=8"])
 
 
-def test_the_conditioning_of_a_generator_is_made_once(file: Path) -> None:
-    loaded = load_generator(file)
-    assert loaded.conditioning is loaded.conditioning
-    assert loaded.conditioning == build.build_conditioning(loaded.config)
-    other = replace(loaded, config=replace(loaded.config, data=replace(loaded.config.data, instance_edges=False)))
-    assert not other.conditioning.instance_edges
-
-
 @pytest.mark.parametrize(
     ("file", "step", "expected"),
     [("runs/me/checkpoint-1.pt", 1, "me"), ("x/me.safetensors", 1, "tiny"), ("x/latest_net_G.pth", None, "tiny")],
@@ -135,28 +125,27 @@ def test_a_checkpoint_that_is_not_there_names_those_that_are(file: Path, name: s
     assert find_checkpoint_file(file.parent) == file
 
 
-def test_a_checkpoint_that_is_deleted_before_it_is_read_gives_way_to_the_next(tmp_path: Path) -> None:
-    for step in (1, 2):
-        save_checkpoint(checkpoint_path(tmp_path, step), {"step": step})
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_checkpoint_that_is_deleted_gives_way_to_the_next_unless_it_was_named(tmp_path: Path, is_named: bool) -> None:
+    first, latest = (checkpoint_path(tmp_path, step) for step in (1, 2))
+    for path in (first, latest):
+        save_checkpoint(path, {})
 
     def load(path: Path) -> int:
-        checkpoint_path(tmp_path, 2).unlink(missing_ok=True)
-        return int(load_checkpoint(path)["step"])
+        latest.unlink(missing_ok=True)
+        return len(load_checkpoint(path))
 
-    assert load_from(tmp_path, load) == (checkpoint_path(tmp_path, 1), 1)
+    if is_named:
+        with pytest.raises(CheckpointError, match=r"00000002\.pt: no such checkpoint file; checkpoints in .*00000001"):
+            load_from(latest, load)
+    else:
+        assert load_from(tmp_path, load)[0] == first
 
 
-def test_one_that_was_named_does_not(tmp_path: Path) -> None:
-    for step in (1, 2):
-        save_checkpoint(checkpoint_path(tmp_path, step), {"step": step})
-    named = checkpoint_path(tmp_path, 2)
-
-    def load(path: Path) -> None:
-        named.unlink()
-        load_checkpoint(path)
-
-    with pytest.raises(CheckpointError, match=r"00000002\.pt: no such checkpoint file; checkpoints in .*00000001"):
-        load_from(named, load)
+def test_without_runs_one_is_to_be_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CheckpointError, match=r"runs: no run with a checkpoint\. Train one first"):
+        find_checkpoint_file(None)
 
 
 def folder_of(root: Path, *names: str) -> Path:

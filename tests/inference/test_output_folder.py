@@ -1,9 +1,15 @@
-"""The record of what made translations."""
+"""The folder of results: what may not be overwritten, and the record of what made translations."""
 
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 from configs.load import load_config
-from inference.output_folder import settings_of
+from data.batch import DataError
+from data.paired_folders import PairedFolders
+from inference.output_folder import OutputFolder, settings_of
+from tests.conftest import save_image
 
 
 def test_settings_that_change_translations_are_recorded(tmp_path: Path) -> None:
@@ -22,3 +28,38 @@ def test_settings_that_change_translations_are_recorded(tmp_path: Path) -> None:
     ranges = recorded("data.source_range=[0,1000]", "data.ignore_id=255", "features.regions=instances")
     assert ranges == {"data.layout": "paired_folders", "data.source_range": [0.0, 1000.0], "data.ignore_id": 255}
     assert len({recorded(f"data.label_colors={file}")["data.label_colors"] for file in colors.values()}) == 2
+
+
+@pytest.mark.parametrize(
+    ("output", "names", "message"),
+    [
+        ("in", ["a"], r"--output: .*in is the folder of the inputs\. Choose another --output"),
+        ("in/out", ["a"], r"in/out is inside .*/in, which holds inputs\."),
+        ("inst", ["a"], r"inst is the folder of the inputs"),
+        ("in/a.bmp", ["a"], r"a\.bmp is a file\. Choose another"),
+        ("out", ["contact_sheet"], r"contact_sheet is the name of the contact sheet among the results\. Rename"),
+        ("out", ["gallery/x"], r"gallery is a folder of the results\. Rename the input"),
+        ("out", ["b", "b.png/c"], r"b\.png would be both a result and a folder of results\. Rename"),
+    ],
+)
+def test_results_never_overwrite_inputs_nor_each_other(
+    tmp_path: Path, output: str, names: list[str], message: str
+) -> None:
+    for folder in ("in", "inst"):
+        for name in names:
+            save_image(tmp_path / folder / f"{name}.bmp", np.zeros((8, 8), np.uint8))
+    layout = PairedFolders(source_folder=tmp_path / "in", instance_folder=tmp_path / "inst")
+    with pytest.raises(DataError, match=message):
+        OutputFolder(tmp_path / output, layout).prepare("replace")
+
+
+def test_links_lead_to_no_input(tmp_path: Path) -> None:
+    save_image(tmp_path / "set" / "a.png", np.zeros((8, 8), np.uint8))
+    for folder, place in {"links": "set", "out": "other"}.items():
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.png").symlink_to(tmp_path / place / "a.png")
+    layout = PairedFolders(source_folder=tmp_path / "links")
+    with pytest.raises(DataError, match=r"would overwrite the input .*a\.png"):
+        OutputFolder(tmp_path / "set", layout).prepare("refuse")
+    with pytest.raises(DataError, match=r"a\.png is a link to .*other.*, outside the output folder\. Remove the link"):
+        OutputFolder(tmp_path / "out", layout).prepare("refuse")

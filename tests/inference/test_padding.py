@@ -30,3 +30,20 @@ def test_sources_of_several_sizes_share_a_batch_whatever_their_targets(scale: fl
         maps = {"target": torch.zeros(3, *of_target), "weights": torch.ones(1, *of_target)}
         read.append(padded(Sample("x", torch.zeros(3, height, 16), None, **maps), 16, 16, scale)[0])
     assert Batch.of(read).source.shape == (3, 3, 16, 16)
+
+
+@pytest.mark.parametrize("scale", [0.25, 0.5, 1.0, 2.0, 4.0])
+@pytest.mark.parametrize(("height", "width"), [(3, 5), (16, 16), (17, 30), (1, 23)])
+def test_the_window_holds_the_translation_of_the_sample(scale: float, height: int, width: int) -> None:
+    places = torch.arange(height * width, dtype=torch.int32).view(1, height, width)
+    larger, window = padded(Sample("x", places, None, None), 8, 16, scale)
+    if scale < 1:
+        unit = round(1 / scale)
+        translated = larger.source[:, ::unit, ::unit]
+        assert torch.equal(window.cut(translated), places[:, ::unit, ::unit])
+    else:
+        translated, wanted = (
+            image.repeat_interleave(round(scale), 1).repeat_interleave(round(scale), 2)
+            for image in (larger.source, places)
+        )
+        assert torch.equal(window.cut(translated), wanted)

@@ -35,3 +35,30 @@ def test_each_option_is_in_one_part() -> None:
 )
 def test_images_of_input_keep_their_sizes_unless_a_size_is_set(arguments: list[str], keeps_sizes: bool) -> None:
     assert Request.of(vars(translation_script().parse_arguments(arguments))).keeps_sizes == keeps_sizes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--targets", "x"], "--instances, --targets and --feature-maps need --input"),
+        (["--input", "x", "--split", "test"], "--split and --input exclude each other"),
+        (["--side", "A"], "--side needs --input"),
+        (["--batch-size", "0"], "'0' is not a whole number above 0"),
+        (["--overlap", "8"], "--overlap needs --tile"),
+        (["--tile", "64", "--batch-size", "2"], "--tile takes one image at a time"),
+        (["--tile", "64", "--noise"], "--tile and --noise exclude each other"),
+        (["--tile", "64", "--compile", "on"], "--tile and --compile on exclude each other"),
+        (["--tile", "64", "--overlap", "-1"], "'-1' is not a whole number from 0"),
+        (["--seed", "-1"], "--seed -1: expected a whole number from 0"),
+        (["runs/pairs"], "runs/pairs is no setting: did you mean --checkpoint runs/pairs?"),
+        (["--input", "a.png", "--device", "cpu", "runs/a/best.pt"], "did you mean --checkpoint runs/a/best.pt?"),
+        (["photos/a.jpg"], "photos/a.jpg is no setting: did you mean --input photos/a.jpg?"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_options_that_do_not_fit_are_refused(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        translation_script().parse_arguments(arguments)
+    assert message in capsys.readouterr().err

@@ -9,7 +9,8 @@ import torch
 from configs import build
 from configs.load import load_config
 from inference import requested_predictor
-from inference.load import SOURCE_ALONE, LoadedGenerator
+from inference.load import LoadedGenerator
+from inference.original_weights import SOURCE_ALONE
 from inference.output_folder import generator_origin
 from inference.request import ComputeOptions, DrawingOptions, GeneratorOptions
 from inference.requested_predictor import (

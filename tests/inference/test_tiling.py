@@ -24,27 +24,40 @@ LEVEL = 2 / 255  # of [-1, 1]
 
 GLOBAL: dict[str, Any] = {"in_channels": 3, "base_channels": 4, "n_downsamplings": 2, "n_blocks": 2}
 SPADE: dict[str, Any] = {"in_channels": 3, "base_channels": 4, "n_upsamplings": 3, "hidden_channels": 6}
-CASES = [
+SCALES = [0.25, 0.5, 2.0, 4.0]
+
+
+def unet(**options: Any) -> UnetGenerator:
+    return UnetGenerator(in_channels=3, base_channels=4, n_downsamplings=5, **options)
+
+
+CASES = [  # networks, and the multiples that sides have to be of
     *(
-        pytest.param(GlobalGenerator(**GLOBAL, upsample=up, padding=padding), 4, id=f"global {up} {padding}")
+        pytest.param(GlobalGenerator(**GLOBAL, upsample=up, padding=padding), 4, 1, id=f"global {up} {padding}")
         for up in ("transposed", "nearest", "bilinear", "residual")
         for padding in ("zeros", "reflect")
     ),
-    pytest.param(GlobalGenerator(**GLOBAL, norm="batch", dropout=True), 4, id="global batch"),
-    pytest.param(LocalEnhancer(**GLOBAL), 8, id="local"),
-    pytest.param(LocalEnhancer(**GLOBAL, n_enhancers=2, upsample="nearest"), 16, id="local, two enhancers"),
-    pytest.param(UnetGenerator(in_channels=3, base_channels=4, n_downsamplings=5, norm="instance"), 32, id="unet"),
-    pytest.param(UnetGenerator(in_channels=3, base_channels=4, n_downsamplings=5, norm="batch"), 32, id="unet batch"),
     *(
-        pytest.param(UnetGenerator(in_channels=3, base_channels=4, n_downsamplings=5, upsample=up), 32, id=f"unet {up}")
-        for up in ("nearest", "bilinear")
+        pytest.param(GlobalGenerator(**GLOBAL, upsample=up, scale=scale), 4, scale, id=f"global {up} {scale}")
+        for scale in SCALES
+        for up in ("transposed", "nearest", "bilinear", "residual")
     ),
-    pytest.param(add_spectral_norm(GlobalGenerator(**GLOBAL)), 4, id="spectral norm"),
-    pytest.param(SpadeGenerator(**SPADE), 8, id="spade of maps"),
-    pytest.param(SpadeGenerator(**SPADE, n_image_channels=2, noise_channels=2), 8, id="spade of an image and a map"),
-    pytest.param(add_spectral_norm(SpadeGenerator(**SPADE, norm="batch")), 8, id="spade batch"),
-    pytest.param(SpadeGenerator(**SPADE, style_channels=3, style_height=2, style_width=3), 8, id="spade with a style"),
-    pytest.param(SpadeGenerator(**SPADE, style_channels=3, norm="batch"), 8, id="spade batch with a style"),
+    pytest.param(GlobalGenerator(**GLOBAL, norm="batch", dropout=True), 4, 1, id="global batch"),
+    *(
+        pytest.param(GlobalGenerator(**GLOBAL, norm="batch", scale=scale), 4, scale, id=f"global batch {scale}")
+        for scale in (0.5, 4.0)
+    ),
+    pytest.param(LocalEnhancer(**GLOBAL), 8, 1, id="local"),
+    pytest.param(LocalEnhancer(**GLOBAL, n_enhancers=2, upsample="nearest"), 16, 1, id="local, two enhancers"),
+    *(pytest.param(unet(norm="instance", scale=scale), 32, scale, id=f"unet {scale}") for scale in (1.0, *SCALES)),
+    pytest.param(unet(norm="batch"), 32, 1, id="unet batch"),
+    *(pytest.param(unet(upsample=up), 32, 1, id=f"unet {up}") for up in ("nearest", "bilinear")),
+    pytest.param(add_spectral_norm(GlobalGenerator(**GLOBAL)), 4, 1, id="spectral norm"),
+    pytest.param(SpadeGenerator(**SPADE), 8, 1, id="spade of maps"),
+    pytest.param(SpadeGenerator(**SPADE, n_image_channels=2, noise_channels=2), 8, 1, id="spade of image and map"),
+    pytest.param(add_spectral_norm(SpadeGenerator(**SPADE, norm="batch")), 8, 1, id="spade batch"),
+    pytest.param(SpadeGenerator(**SPADE, style_channels=3, style_height=2, style_width=3), 8, 1, id="spade, style"),
+    pytest.param(SpadeGenerator(**SPADE, style_channels=3, norm="batch"), 8, 1, id="spade batch with a style"),
 ]
 
 
@@ -77,23 +90,22 @@ def picture(height: int, width: int) -> Tensor:
     return (torch.randn(1, 3, height, width) * (slope + 1.2) * 0.4 + slope).clamp(-1, 1)
 
 
-def in_tiles(network: nn.Module, image: Tensor, multiple: int, tile: int, folder: Path, **options: int) -> Tensor:
-    tiled = TiledNetwork(
-        network, tile=tile, size_multiple=multiple, min_size=2 * multiple, folder=folder, **options
-    )  # fmt: skip
+def in_tiles(network: nn.Module, image: Tensor, multiple: int, tile: int, folder: Path, **options: Any) -> Tensor:
+    tiled = TiledNetwork(network, tile=tile, size_multiple=multiple, min_size=2 * multiple, folder=folder, **options)
     return tiled(lambda window: window.cut(image), *image.shape[-2:])
 
 
-@pytest.mark.parametrize(("network", "multiple"), CASES)
-def test_tiles_give_the_whole_image(network: nn.Module, multiple: int, tmp_path: Path) -> None:
-    image = picture(multiple * (9 if multiple < 32 else 5), multiple * (13 if multiple < 32 else 7))
+@pytest.mark.parametrize(("network", "multiple", "scale"), CASES)
+def test_tiles_give_the_whole_image(network: nn.Module, multiple: int, scale: float, tmp_path: Path) -> None:
+    image = picture(multiple * (9 if multiple < 32 else 3), multiple * (13 if multiple < 32 else 4))
     with torch.no_grad():
         whole = lively(network)(image)
+    assert list(whole.shape[2:]) == [side * scale for side in image.shape[2:]]
     assert whole.std() > 0.1
-    for tile in (multiple, 4 * multiple, 100 * multiple):
-        tiled = in_tiles(network, image, multiple, tile, tmp_path)
+    for tile in (multiple, 4 * multiple, 1000 * multiple):
+        tiled = in_tiles(network, image, multiple, tile, tmp_path, scale=scale)
         assert tiled.shape == whole.shape
-        assert (tiled - whole).abs().max() < LEVEL / 50
+        assert (tiled - whole).abs().max() < LEVEL / (50 if scale == 1 else 10)
     assert not list(tmp_path.iterdir())
 
 
@@ -134,6 +146,16 @@ def test_a_smaller_overlap_is_blended_without_steps(tmp_path: Path) -> None:
         lively(nn.Sequential(nn.Conv2d(3, 3, 1))), torch.ones(1, 3, 64, 192), 4, 64, tmp_path, overlap=8
     )
     assert (constant - constant[..., :1, :1]).abs().max() < 1e-6  # weights add up to one
+
+
+@pytest.mark.parametrize("scale", [0.5, 4.0])
+def test_blended_tiles_of_another_scale_differ_little(scale: float, tmp_path: Path) -> None:
+    network, image = lively(GlobalGenerator(**GLOBAL, norm="batch", scale=scale)), picture(96, 128)
+    with torch.no_grad():
+        whole = network(image)
+    tiled = in_tiles(network, image, 4, 64, tmp_path, overlap=32 * int(max(1, scale)), scale=scale)
+    assert tiled.shape == whole.shape
+    assert (tiled - whole).abs().mean() < 0.1 * whole.std()
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

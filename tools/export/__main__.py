@@ -14,7 +14,8 @@ from pathlib import Path
 
 from torch import nn
 
-from inference.load import LoadedGenerator, OriginalInputs, load_from, load_generator, load_network
+from inference.load import LoadedGenerator, load_from, load_generator, load_network
+from inference.original_weights import OriginalInputs
 from inference.sampling import encode_style
 from models.latent_inputs import choose_styles
 from models.originals.format import OriginalWeightsError
