@@ -1,6 +1,7 @@
-"""The batches of each step: read from the data set or a cache of it, and brought to the device."""
+"""The batches of each step: read from the data set or a cache of it, brought to the device; and the speed of that."""
 
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,28 @@ from data.worker_monitor import StoppedWaiting
 from training.graceful_stop import GracefulStop
 from training.methods.method import StepBatches
 from training.setup import Training
-from training.throughput import Throughput
+
+
+class Throughput:
+    """Measures the speed of the steps between two reports, and the share of their time that is spent waiting."""
+
+    def __init__(self, step: int) -> None:
+        """Begin to measure at `step`."""
+        self._step, self._begin_s, self._waited_s = step, time.perf_counter(), 0.0
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Count the time spent within as waiting."""
+        begin_s = time.perf_counter()
+        yield
+        self._waited_s += time.perf_counter() - begin_s
+
+    def lap(self, step: int) -> tuple[float, float]:
+        """Return the steps per second up to `step`, and the share of waiting, 0 to 1; begin to measure again."""
+        elapsed_s = time.perf_counter() - self._begin_s
+        lap = (step - self._step) / elapsed_s, self._waited_s / elapsed_s
+        self._step, self._begin_s, self._waited_s = step, time.perf_counter(), 0.0
+        return lap
 
 
 @dataclass(frozen=True)
@@ -71,7 +93,7 @@ def open_batches(training: Training, stop: GracefulStop) -> Iterator[BatchReader
         yield BatchReader(
             stream=stream,
             transfer=DeviceTransfer(world.device),
-            throughput=Throughput(),
+            throughput=Throughput(training.run_state.loop.step),
             discriminator_steps=config.train.discriminator_steps,
             accumulation_steps=config.train.accumulation_steps,
         )

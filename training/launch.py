@@ -1,8 +1,7 @@
 """Where a run begins: the jobs of train.py, which trains, or checks everything, or tries everything briefly."""
 
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,24 +14,15 @@ from data.batch import DataError
 from training.disk_space import describe_shortage
 from training.dry_run import dry_run
 from training.graceful_stop import GracefulStop
-from training.log_file import Write, collected_messages, log_file
 from training.loop import open_loop
 from training.resume import ResumeOptions, continues_in, find_checkpoint_together, start
-from training.run_folder import (
-    RunRecord,
-    prepare_folder,
-    recorded_state,
-    run_folder,
-    run_lock,
-    write_settings,
-    write_state,
-)
+from training.run_folder import prepare_folder, run_folder, run_lock, write_settings
+from training.run_record import RunRecord, recorded, write_state
 from training.setup import Training, build_training
 from training.start_report import describe
 from utils.distributed import LONGEST_WAIT_S, World, joined_world
 from utils.errors import Interrupted
 from utils.log import log_to_console, logger
-from utils.versions import versions
 
 Job = Literal["train", "dry-run", "smoke"]
 
@@ -54,39 +44,33 @@ def launch(config: Config, options: ResumeOptions, job: Job = "train") -> None:
             return
         folder = run_folder(config)
         with GracefulStop() as stop, run_lock(folder) if world.is_main else nullcontext():
-            with recorded_state(folder) if world.is_main else nullcontext(RunRecord()) as record:
-                train(config, world, options, stop, record)
+            train(config, world, options, stop)
             logger.info("finished: %s", translation_command(config, folder))
 
 
-def train(config: Config, world: World, options: ResumeOptions, stop: GracefulStop, record: RunRecord) -> None:
+def train(config: Config, world: World, options: ResumeOptions, stop: GracefulStop) -> None:
     """Build the run, bring it to where it starts, and train to the end."""
-    folder = run_folder(config)
-    path = folder / "log.txt" if world.is_main else None
-    with collected_messages(versions(), path) as earlier:
-        training = start_training(config, world, options, stop, record)
-    if training is None:
-        with log_file(path if folder.is_dir() else None, earlier):
-            return
-    with (
-        log_file(path, earlier) as write_to_file,
-        _logged_end(training, write_to_file),
-        open_loop(training, stop) as loop,
-    ):
-        loop.run(stop)
+    with recorded(run_folder(config)) if world.is_main else nullcontext() as record:
+        if training := start_training(config, world, options, stop, record):
+            with open_loop(training, stop) as loop:
+                loop.run(stop)
 
 
 def start_training(
-    config: Config, world: World, options: ResumeOptions, stop: GracefulStop, record: RunRecord
+    config: Config, world: World, options: ResumeOptions, stop: GracefulStop, record: RunRecord | None
 ) -> Training | None:
-    """Return a run where it starts, with its folder; None where it is finished already."""
+    """Return a run where it starts, with its folder; None where it is finished already.
+
+    record: of the main process, which alone writes.
+    """
     build.prepare_device(config, world.device)
     folder = run_folder(config)
     found = find_checkpoint_together(folder, options.source, world)
     training = build_training(config, world, found)
     initialized = start(training, found, accepts_changed_data=options.accepts_changed_data)
     state = training.run_state.loop
-    record.loop = state
+    if record:
+        record.loop = state
     lines = [*describe(training), *initialized]
     if found and state.step >= training.total_steps and found.path.resolve().parent == folder.resolve():
         logger.info("finished at step %d; raise train.epochs or train.max_steps to train on", state.step)
@@ -96,10 +80,11 @@ def start_training(
     # all processes have read the checkpoint, and nothing can fail before the loop: another run may be archived now
     world.barrier()
     stop.stop_between_steps()  # once another run is archived, or this one starts from elsewhere, its state is saved
-    if world.is_main:
+    if record:
         prepare_folder(folder, found.damaged if found else [], continues=continues)
         write_state(folder, "running", state.step)
         write_settings(folder, training.config)
+        record.open()
     for line in lines:
         logger.info(line)
     return training
@@ -125,21 +110,6 @@ def translation_command(config: Config, folder: Path) -> str:
     return shlex.join(["python", "test.py", "--checkpoint", str(folder), *options])
 
 
-@contextmanager
-def _logged_end(training: Training, write_to_file: Write) -> Iterator[None]:
-    """Write to the log file how the run ended."""
-    state = training.run_state.loop
-    try:
-        yield
-    except Interrupted as error:
-        write_to_file(str(error))
-        raise
-    except BaseException as error:
-        write_to_file(f"failed at step {state.step}: {type(error).__name__}: {error}")
-        raise
-    write_to_file(f"finished at step {state.step}")
-
-
 def smoke(config: Config, world: World, stop: GracefulStop) -> None:
     """Make two steps, a validation, a checkpoint, and a step from it, in a folder that is removed.
 
@@ -156,12 +126,6 @@ def smoke(config: Config, world: World, stop: GracefulStop) -> None:
             data=replace(config.data, cache="none"),
         )
         for max_steps in (n_steps, n_steps + 1):
-            train(
-                replace(small, train=replace(config.train, max_steps=max_steps)),
-                world,
-                ResumeOptions(),
-                stop,
-                RunRecord(),
-            )
+            train(replace(small, train=replace(config.train, max_steps=max_steps)), world, ResumeOptions(), stop)
         world.barrier()
     logger.info("smoke test passed: %d steps, validation, checkpoint, and a step from it", n_steps)

@@ -1,8 +1,8 @@
 """The training loop."""
 
 import math
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -11,20 +11,24 @@ from configs.label_maps import legend
 from training.batches import BatchReader, open_batches, sample_names
 from training.graceful_stop import GracefulStop
 from training.not_finite import CHECKED_EVERY_STEPS, SkippedUpdates
-from training.profiler import Profiler
+from training.profiler import profiler
 from training.run_log import RunLog
+from training.sample_page import SamplePage
 from training.setup import Training
 from utils.errors import Interrupted
 
 
 @dataclass(frozen=True)
 class TrainingLoop:
-    """Trains from the present state of `training` to its last step."""
+    """Trains from the present state of `training` to its last step.
+
+    end_step: called after each step, for a trace.
+    """
 
     training: Training
     batches: BatchReader
     log: RunLog
-    profiler: Profiler
+    end_step: Callable[[], None]
 
     def run(self, stop: GracefulStop) -> None:
         """Train to the end, or until a signal asks to stop.
@@ -35,7 +39,6 @@ class TrainingLoop:
         """
         training, method, state = self.training, self.training.method, self.training.run_state.loop
         total_steps, skipped = training.total_steps, SkippedUpdates(method.optimizers)
-        self.batches.throughput.start(state.step)
         while state.step < total_steps:
             epoch = state.epoch
             training.freezing.apply(epoch)
@@ -52,7 +55,7 @@ class TrainingLoop:
             state.batches += training.config.batches_per_step
 
             skipped.record(sample_names(batches))
-            self.profiler.step()
+            self.end_step()
             self.log.advance_bar()
             self._follow_up(skipped, is_last=state.step == total_steps, is_new_epoch=state.epoch > epoch)
         training.checkpoints.save_with_retries(state.step)  # also a run that began with no step left
@@ -86,8 +89,15 @@ class TrainingLoop:
         """Report the means since the last report: the one transfer of losses from device to host."""
         training, method, state = self.training, self.training.method, self.training.run_state.loop
         means = method.means.flush(training.world)
-        lap = self.batches.throughput.lap(state.step)
-        self.log.report(state, means, lap, method.optimizers, batches_per_step=training.config.batches_per_step)
+        steps_per_s, waiting_share = self.batches.throughput.lap(state.step)
+        self.log.report(
+            state,
+            means,
+            method.optimizers,
+            steps_per_s=steps_per_s,
+            waiting_share=waiting_share,
+            batches_per_step=training.config.batches_per_step,
+        )
 
     def _validate(self) -> float:
         """Translate the validation samples, by the main process alone, on the bare network, so that no other waits.
@@ -95,7 +105,7 @@ class TrainingLoop:
         Returns the figure by which progress is measured; NaN on the other processes.
         """
         training = self.training
-        training.run_state.estimate_statistics()
+        training.run_state.prepare_averages()
         if training.validation is None:
             return math.nan
         figures = training.validation.run(self.log, training.run_state.loop.step)
@@ -113,21 +123,19 @@ class TrainingLoop:
 @contextmanager
 def open_loop(training: Training, stop: GracefulStop) -> Iterator[TrainingLoop]:
     """Open the loop of a run that continues at its present state, with its data, its log and its profiler."""
-    config, world, validation = training.config, training.world, training.validation
-    classes = legend(config.data, validation.evaluator.label_colors if validation else None)
-    log = RunLog(
-        training.folder if world.is_main else None,
-        training.run_state.loop.step + 1,
-        training.total_steps,
-        training.method.diagnostics,
-        classes,
-        can_draw=build.build_conditioning(config).source_image_channels == 0,
-    )
-    for statistics in training.run_state.average_statistics:
-        statistics.read()
-    profiler = Profiler(training.folder / "trace.json.gz", config.train.profile_steps if world.is_main else 0)
-    with ExitStack() as stack:
-        stack.enter_context(log)
-        batches = stack.enter_context(open_batches(training, stop))
-        stack.enter_context(closing(profiler))
-        yield TrainingLoop(training, batches, log, profiler)
+    config, validation, is_main = training.config, training.validation, training.world.is_main
+    first_step, page = training.run_state.loop.step + 1, None
+    if is_main:
+        classes = legend(config.data, validation.evaluator.label_colors if validation else None)
+        can_draw = build.build_conditioning(config).source_image_channels == 0
+        page = SamplePage(training.folder / "web", first_step, classes, can_draw=can_draw)
+    folder, diagnostics = training.folder if is_main else None, training.method.diagnostics
+    n_traced = config.train.profile_steps if is_main else 0
+    with closing(RunLog(folder, first_step, training.total_steps, diagnostics, page)) as log:
+        for statistics in training.run_state.average_statistics:
+            statistics.read()
+        with (
+            open_batches(training, stop) as batches,
+            profiler(training.folder / "trace.json.gz", n_traced) as end_step,
+        ):
+            yield TrainingLoop(training, batches, log, end_step)

@@ -1,37 +1,22 @@
-"""The folder of a run: its lock, state.json, config.yaml, and what happens to a run that is there already."""
+"""The folder of a run: its lock, config.yaml, and what happens to a run that is there already."""
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from signal import Signals
-from typing import Literal
 
 from filelock import FileLock, Timeout
 
 from configs.load import config_to_yaml
 from configs.schema import Config
-from training.loop_state import LoopState
-from utils.atomic_file import path_in_errors, replacing
-from utils.checkpoint_folder import archive_damaged, latest_step, remove_incomplete_files
-from utils.errors import ConfigError, Interrupted, UserError
+from training.run_record import LOG_FILE, STATE_FILE
+from utils.atomic_file import path_in_errors
+from utils.checkpoint_folder import archive_damaged, remove_incomplete_files
+from utils.errors import ConfigError, UserError
 from utils.log import logger
-
-STATE_FILE = "state.json"
-
-State = Literal["running", "finished", "stopped", "failed"]
 
 
 class RunLockedError(UserError):
     """Another process trains in the folder."""
-
-
-@dataclass
-class RunRecord:
-    """The content of state.json. loop: how far the run has come; None before that is known."""
-
-    loop: LoopState | None = None
 
 
 def run_folder(config: Config) -> Path:
@@ -59,49 +44,6 @@ def run_lock(folder: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-@contextmanager
-def recorded_state(folder: Path) -> Iterator[RunRecord]:
-    """Write to state.json how the run within the context ended, also where it ended before its loop.
-
-    A signal before there is a folder makes one, so that a script restarts the run.
-    """
-    record = RunRecord()
-
-    def step() -> int:
-        return record.loop.step if record.loop else latest_step(folder)
-
-    try:
-        yield record
-    except Interrupted as error:
-        write_state(folder, "stopped", step(), signal=Signals(error.signal_number).name)
-        raise
-    except BaseException as error:
-        if folder.is_dir():
-            first_line = str(error).partition("\n")[0]
-            write_state(folder, "failed", step(), reason=f"{type(error).__name__}: {first_line}")
-        raise
-    write_state(folder, "finished", step())
-
-
-def write_state(folder: Path, state: State, step: int, *, signal: str | None = None, reason: str | None = None) -> None:
-    """Write state.json, for scripts that restart runs; it is complete at any time. A failing disk costs the file alone.
-
-    step: the latest one that was made. signal: the name of the one that stopped the run. reason: why it failed.
-    """
-    path = folder / STATE_FILE
-    text = json.dumps({"state": state, "step": step, "signal": signal, "reason": reason}) + "\n"
-    try:
-        with replacing(path) as unfinished:
-            unfinished.write_text(text, encoding="utf-8")
-    except OSError as error:
-        try:
-            with path.open("r+", encoding="utf-8") as file:  # on a full disk, the present file still has its space
-                file.write(text)
-                file.truncate()
-        except OSError:
-            logger.warning("%s not written: %s", STATE_FILE, error)
 
 
 def write_settings(folder: Path, config: Config) -> None:
@@ -139,7 +81,7 @@ def archive_run(folder: Path) -> Path | None:
     """
     if not folder.is_dir() or not any(folder.iterdir()):
         return None
-    if not any((folder / name).exists() for name in ("config.yaml", "log.txt", STATE_FILE)):
+    if not any((folder / name).exists() for name in ("config.yaml", LOG_FILE, STATE_FILE)):
         raise FileExistsError(17, "it holds files that are not of a run", str(folder))
     number = 1
     while (aside := folder.with_name(f"{folder.name}.{number}")).exists():

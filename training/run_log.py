@@ -2,12 +2,12 @@
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from torch import Tensor
+from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
@@ -17,11 +17,9 @@ from training.diagnostics import Diagnostics
 from training.json_lines import JsonLines
 from training.loop_state import LoopState
 from training.optimizer_group import OptimizerGroup
-from training.run_folder import write_state
+from training.run_record import write_state
 from training.sample_page import SamplePage
 from training.tensorboard import TensorBoardWriter
-from training.throughput import Lap
-from utils.gallery import Swatch
 from utils.log import logger
 
 METRICS_FILE = "metrics.jsonl"
@@ -31,7 +29,7 @@ class RunLog:
     """The log of one session of a run, from `first_step` to `total_steps`; in a process without folder it is silent.
 
     diagnostics: of the method, which gives hints where its figures show that it is stuck.
-    legend, can_draw: for the page of validation samples, as SamplePage takes them.
+    page: of the validation samples; None in a process without folder.
     """
 
     def __init__(
@@ -40,31 +38,26 @@ class RunLog:
         first_step: int,
         total_steps: int,
         diagnostics: Diagnostics,
-        legend: Sequence[Swatch] = (),
-        *,
-        can_draw: bool = True,
+        page: SamplePage | None = None,
     ) -> None:
-        self.tensorboard = TensorBoardWriter(folder, first_step)
+        self._tensorboard = TensorBoardWriter(folder, first_step) if folder else None
         self._folder = folder
         self._metrics = JsonLines(folder / METRICS_FILE, first_step) if folder else None
-        self.page = SamplePage(folder / "web", first_step, legend, can_draw=can_draw) if folder else None
+        self.page = page
         self._diagnostics = diagnostics
         self._total_steps = total_steps
         has_bar = folder is not None and sys.stderr.isatty()
         self._bar = tqdm(total=total_steps, initial=first_step - 1, unit="step", disable=not has_bar, leave=False)
         self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        if not self._bar.disable:  # lines go above the bar
+        if has_bar:  # lines go above the bar
             self._stack.enter_context(logging_redirect_tqdm([logger]))
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Remove the bar, and write what is left."""
         self._bar.close()
         self._stack.close()
-        self.tensorboard.close()
+        if self._tensorboard:
+            self._tensorboard.close()
 
     def advance_bar(self) -> None:
         """Move the bar."""
@@ -74,15 +67,16 @@ class RunLog:
         self,
         state: LoopState,
         means: Mapping[str, float],
-        lap: Lap,
         optimizers: Mapping[str, OptimizerGroup],
         *,
+        steps_per_s: float,
+        waiting_share: float,
         batches_per_step: int,
     ) -> None:
-        """Report the means since the last report, by their tags, and the state of the optimizers."""
+        """Report the means since the last report, by their tags, the state of the optimizers, and the speed."""
         step = state.step
         epoch = (state.batches - 1) // state.batches_per_epoch + 1  # of the step just made, from 1
-        images_per_s = lap.steps_per_s * state.joint_batch_size * batches_per_step
+        images_per_s = steps_per_s * state.joint_batch_size * batches_per_step
         n_skipped = sum(int(group.skipped_steps) for group in optimizers.values())
         scalars = {
             **means,
@@ -91,17 +85,17 @@ class RunLog:
             **{f"amp/skipped_steps/{name}": float(group.skipped_steps) for name, group in optimizers.items()},
             "progress/epoch": float(epoch),
             "progress/images_per_s": images_per_s,
-            "progress/waiting_for_data": lap.waiting_share,
+            "progress/waiting_for_data": waiting_share,
         }
         self._write(step, scalars)
         if self._folder:
             write_state(self._folder, "running", step)
-        left_s = (self._total_steps - step) / lap.steps_per_s
+        left_s = (self._total_steps - step) / steps_per_s
         terms = "  ".join(f"{_short(tag)} {value:.3f}" for tag, value in means.items())
         skipped = f"  skipped {n_skipped}" if n_skipped else ""
         logger.info(
             f"step {step:>6}/{self._total_steps}  epoch {epoch:>3}  {images_per_s:6.1f} images/s  "
-            f"{lap.waiting_share:4.0%} waiting for data  {_duration(left_s)} left  {terms}{skipped}"
+            f"{waiting_share:4.0%} waiting for data  {tqdm.format_interval(left_s)} left  {terms}{skipped}"
         )
         totals = {tag.split("/")[1]: f"{value:.3f}" for tag, value in means.items() if tag.endswith("/total")}
         self._bar.set_postfix({**totals, "images/s": f"{images_per_s:.1f}"} | ({"skipped": skipped} if skipped else {}))
@@ -117,7 +111,8 @@ class RunLog:
         classes = {f"iou/{name}": score.iou for name, score in summary.classes.items() if score.iou is not None}
         logits = {} if mean_logits is None else {"logits/D/validation": mean_logits}
         self._write(step, {**figures, **classes, **logits}, split=split)
-        self.tensorboard.write_text("validation/split", split, step)
+        if self._tensorboard:
+            self._tensorboard.write(lambda writer: writer.add_text("validation/split", split, step))
         seen = "".join(f"  {_short(tag)} {value:.3f}" for tag, value in logits.items())
         logger.info("validation (%s)   %s%s", split, summary, seen)
         if summary.classes:
@@ -128,8 +123,18 @@ class RunLog:
         if finite := {tag: value for tag, value in scalars.items() if math.isfinite(value)}:
             self._write(step, finite)
 
+    def write_image(self, tag: str, image: Tensor, step: int) -> None:
+        """Show a (3, H, W) uint8 image in TensorBoard."""
+        if self._tensorboard:
+            self._tensorboard.write(lambda writer: writer.add_image(tag, image, step))
+
     def _write(self, step: int, scalars: Mapping[str, float], **texts: str) -> None:
-        self.tensorboard.write_scalars(scalars, step)
+        def add(writer: SummaryWriter) -> None:
+            for tag, value in scalars.items():
+                writer.add_scalar(tag, value, step)
+
+        if self._tensorboard:
+            self._tensorboard.write(add)
         if self._metrics:
             self._metrics.append(step, {**texts, **scalars})
 
@@ -140,9 +145,3 @@ def _short(tag: str) -> str:
     if section == "logits":
         return f"D({name.removeprefix('D/')})"
     return f"|g| {name}" if section == "gradient_norm" else name
-
-
-def _duration(seconds: float) -> str:
-    minutes, s = divmod(round(seconds), 60)
-    hours, m = divmod(minutes, 60)
-    return f"{hours}:{m:02}:{s:02}"

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
+from models.spectral_norm import settle_spectral_norm
+from models.style_encoder import predicting_part
 from training.averages import AverageStatistics
 from training.best import BestScore
 from training.loop_state import LoopState
@@ -62,6 +64,16 @@ class RunState:
         """Estimate the statistics of the averages for their present weights, together with the other processes."""
         for statistics in self.average_statistics:
             statistics.estimate(self.loop.step)
+
+    def prepare_averages(self) -> None:
+        """Bring the averages to where they can translate, together with the other processes.
+
+        They have copies of the network's vectors of spectral norm and of its statistics of batch norm, which do not
+        belong to the averaged weights.
+        """
+        self.estimate_statistics()
+        for average in self.averages.values():
+            settle_spectral_norm(predicting_part(average.module))
 
     def state_dict(self, random_states: Sequence[Mapping[str, Tensor]]) -> dict[str, Any]:
         """Return everything that is needed to continue as if never stopped.

@@ -1,11 +1,9 @@
 """TensorBoard's event files."""
 
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
-from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 
 from utils.log import logger
@@ -31,41 +29,29 @@ LAYOUT = {
 
 
 class TensorBoardWriter:
-    """Writes scalars and images by their tags, which are paths such as `loss/G/l1`; writes nothing without a folder."""
+    """Writes events into the folder of a run; a disk that fails ends the curves, not the run."""
 
-    def __init__(self, run_folder: Path | None, first_step: int) -> None:
+    def __init__(self, run_folder: Path, first_step: int) -> None:
         """Start at `first_step`; what an interrupted run wrote of that step and later is hidden from the curves."""
         self._previous_hook, threading.excepthook = threading.excepthook, self._report_thread
         # In a run's first session too: TensorBoard takes its first mark of a start for no restart, and hides nothing.
-        self._writer = SummaryWriter(str(run_folder), purge_step=first_step) if run_folder else None
-        with self._forgiving() as writer:
-            if writer:
-                writer.add_custom_scalars(LAYOUT)
+        self._writer: SummaryWriter | None = SummaryWriter(str(run_folder), purge_step=first_step)
+        self.write(lambda writer: writer.add_custom_scalars(LAYOUT))
 
-    def write_scalars(self, values: Mapping[str, float], step: int) -> None:
-        """Add one point to each curve."""
-        with self._forgiving() as writer:
-            if writer:
-                for tag, value in values.items():
-                    writer.add_scalar(tag, value, step)
-
-    def write_text(self, tag: str, text: str, step: int) -> None:
-        """Add a text."""
-        with self._forgiving() as writer:
-            if writer:
-                writer.add_text(tag, text, step)
-
-    def write_image(self, tag: str, image: Tensor, step: int) -> None:
-        """Add a (3, H, W) uint8 image."""
-        with self._forgiving() as writer:
-            if writer:
-                writer.add_image(tag, image, step)
+    def write(self, add: Callable[[SummaryWriter], object]) -> None:
+        """Call `add` with the writer of torch, and bring to the disk what it adds."""
+        if self._writer is None:
+            return
+        try:
+            add(self._writer)
+            self._writer.flush()
+        except OSError as error:
+            self._writer = None
+            logger.warning("TensorBoard's events can be written no more in this session: %s", error)
 
     def close(self) -> None:
         """Write what is left."""
-        with self._forgiving() as writer:
-            if writer:
-                writer.close()
+        self.write(SummaryWriter.close)
         threading.excepthook = self._previous_hook
 
     def _report_thread(self, failure: threading.ExceptHookArgs) -> None:
@@ -73,14 +59,3 @@ class TensorBoardWriter:
         is_ours = type(failure.thread).__module__.startswith("tensorboard.")
         if not (is_ours and isinstance(failure.exc_value, OSError)):
             self._previous_hook(failure)
-
-    @contextmanager
-    def _forgiving(self) -> Iterator[SummaryWriter | None]:
-        """A disk that fails ends the curves, not the run."""
-        try:
-            yield self._writer
-            if self._writer:
-                self._writer.flush()
-        except OSError as error:
-            self._writer = None
-            logger.warning("TensorBoard's events can be written no more in this session: %s", error)

@@ -3,17 +3,16 @@
 import hashlib
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from data.batch import MAPS, Batch, Sample
 from inference.pictures import weights_picture
 from inference.predictor import Predictor
 from metrics.evaluator import WEIGHTED, Evaluator, shown
-from models.spectral_norm import settle_spectral_norm
 from training.run_log import RunLog
 from training.validation_logits import ValidationLogits
 from utils.image_grid import difference, picture_table
@@ -28,8 +27,6 @@ class Validation:
     split: that of the samples. n_shown: how many samples are shown; the others are only measured.
     logits: computes the discriminator's mean output for the samples and their targets, where it sees pairs.
     activations: the name of a module of the generator whose output is shown too, or None.
-    is_of_average: whether the generator is a moving average. Its vectors of spectral norm are copies of those of the
-        trained network, and are computed for the averaged weights before it is used.
     """
 
     split: str
@@ -39,19 +36,16 @@ class Validation:
     logits: ValidationLogits | None
     n_shown: int
     activations: str | None = None
-    is_of_average: bool = False
 
     def run(self, log: RunLog, step: int) -> dict[str, float]:
         """Translate, show and report; return the figures of all samples together, by name."""
         rows, measured = [], []
-        if self.is_of_average:
-            settle_spectral_norm(self.predictor.generator)
         for number, sample in enumerate(self.samples):
             assert sample.target is not None
             with self._watched_activations() as activations:
                 fake = self.predictor.translate(Batch.of([sample]))[0]
             if activations and number == 0:
-                log.tensorboard.write_image(f"activations/{self.activations}", channel_table(activations[0]), step)
+                log.write_image(f"activations/{self.activations}", channel_table(activations[0]), step)
             weights = self.predictor.weights(sample)
             measured.append(self.evaluator.measure(fake, sample.target, weights))
             if number >= self.n_shown:
@@ -63,7 +57,7 @@ class Validation:
             pictures["difference"] = difference(shown_fake, target)
             if log.page:
                 log.page.add(step, number, sample.name, pictures, shown(measured[-1].figures))
-        log.tensorboard.write_image("validation/source_translated_target", picture_table(rows), step)
+        log.write_image("validation/source_translated_target", picture_table(rows), step)
         if log.page:
             log.page.write()
         summary = self.evaluator.summarize(measured)
@@ -90,15 +84,12 @@ class Validation:
     def _watched_activations(self) -> Iterator[list[Tensor]]:
         """Gather the outputs of the chosen module."""
         seen: list[Tensor] = []
-        if self.activations is None:
+        with ExitStack() as stack:
+            if self.activations is not None:
+                module = self.predictor.generator.get_submodule(self.activations)
+                hook = module.register_forward_hook(lambda _module, _inputs, output: seen.append(output))
+                stack.callback(hook.remove)
             yield seen
-            return
-        module = self.predictor.generator.get_submodule(self.activations)
-        handle = module.register_forward_hook(lambda _module, _inputs, output: seen.append(output))
-        try:
-            yield seen
-        finally:
-            handle.remove()
 
 
 def channel_table(activations: Tensor) -> Tensor:
@@ -108,12 +99,3 @@ def channel_table(activations: Tensor) -> Tensor:
     grey = ((channels - low) / (high - low).clamp_min(1e-12) * 255).round().to(torch.uint8)
     images = [channel.expand(3, -1, -1) for channel in grey]
     return picture_table([images[start : start + 4] for start in range(0, len(images), 4)])
-
-
-def check_module(generator: nn.Module, name: str | None) -> None:
-    """Raise ValueError, with the modules that there are, unless `name` is None or that of one."""
-    names = [module_name for module_name, _ in generator.named_modules() if module_name]
-    if name is not None and name not in names:
-        raise ValueError(
-            f"the generator has no module {name!r}; some are {', '.join(names[:: max(1, len(names) // 12)])}"
-        )

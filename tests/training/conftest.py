@@ -13,6 +13,7 @@ from configs import build
 from configs.load import load_config
 from configs.schema import Config
 from data.batch import Batch, Sample
+from models.spectral_norm import add_spectral_norm
 from training.diagnostics import Diagnostics
 from training.loop_state import LoopState
 from training.methods import METHODS
@@ -35,8 +36,11 @@ class FakeMethod(Method):
     def __init__(self, config: Config, world: World) -> None:
         torch.manual_seed(config.run.seed)
         builder, conditioning = NetworkBuilder(config, world), build.build_conditioning(config)
+        painter: nn.Module = nn.Conv2d(conditioning.channels, 3, 1)
+        if config.generator.spectral_norm:
+            add_spectral_norm(painter)
         self.networks = {
-            "painter": builder.network(nn.Conv2d(conditioning.channels, 3, 1), "generator"),
+            "painter": builder.network(painter, "generator"),
             "critic": builder.network(nn.Sequential(nn.Conv2d(3, 1, 1), nn.Conv2d(1, 1, 1)), "discriminator"),
         }
         self.optimizers = {f"group of {name}": builder.group({name: one}) for name, one in self.networks.items()}

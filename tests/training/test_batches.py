@@ -6,12 +6,12 @@ from typing import cast
 import pytest
 import torch
 
+import training.batches
 from data.batch import Batch, DeviceTransfer, Sample
 from data.worker_monitor import StoppedWaiting
 from tests.training.conftest import Build
-from training.batches import BatchReader, open_batches, sample_names
+from training.batches import BatchReader, Throughput, open_batches, sample_names
 from training.graceful_stop import GracefulStop
-from training.throughput import Throughput
 
 
 def endless() -> Iterator[Batch]:
@@ -27,7 +27,7 @@ def stopping() -> Iterator[Batch]:
 
 def reader(stream: Iterator[Batch]) -> BatchReader:
     transfer = DeviceTransfer(torch.device("cpu"))
-    return BatchReader(stream, transfer, Throughput(), discriminator_steps=2, accumulation_steps=3)
+    return BatchReader(stream, transfer, Throughput(0), discriminator_steps=2, accumulation_steps=3)
 
 
 def test_a_step_has_a_group_of_batches_for_each_update_of_the_discriminator() -> None:
@@ -45,11 +45,23 @@ def test_a_signal_while_waiting_gives_no_batches() -> None:
 
 @pytest.mark.parametrize("batch", [0, 3])
 def test_a_run_reads_on_from_its_position(build_fake: Build, batch: int) -> None:
-    training = build_fake()
+    built = build_fake()
     names = {}
     for begin in (0, batch):
-        training.run_state.loop.batches = begin
-        with open_batches(training, GracefulStop()) as batches:
+        built.run_state.loop.batches = begin
+        with open_batches(built, GracefulStop()) as batches:
             names[begin] = [sample_names(cast(list[list[Batch]], batches.read_step())) for _ in range(5 - begin)]
     assert names[batch] == names[0][batch:]
     assert len(set(names[0])) == 5
+
+
+def test_speed_and_waiting_are_those_since_the_last_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 0.0
+    monkeypatch.setattr(training.batches.time, "perf_counter", lambda: now_s)
+    throughput = Throughput(10)
+    with throughput.waiting():
+        now_s = 3.0
+    now_s = 4.0
+    assert throughput.lap(18) == (2.0, 0.75)
+    now_s = 5.0
+    assert throughput.lap(19) == (1.0, 0.0)

@@ -13,7 +13,6 @@ from tests.runs import run, translate, translation_script
 from training import launch
 from training.launch import translation_command
 from training.resume import ResumeOptions
-from training.run_folder import STATE_FILE
 from utils.errors import Interrupted
 
 
@@ -61,8 +60,6 @@ def test_each_job_is_done_in_the_processes_of_the_run(
         monkeypatch.setattr(launch, name, lambda config, world, *_, name=name: done.append((name, world.is_main)))
     launch.launch(load_config(tiny_config, []), ResumeOptions(), job)
     assert done == [(job.replace("-", "_"), True)]
-    state = tiny_config.parent / "runs" / "tiny" / STATE_FILE
-    assert state.is_file() is (job == "train")
 
 
 def test_a_signal_during_a_smoke_test_names_no_step_that_could_be_continued_from(

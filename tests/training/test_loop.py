@@ -6,6 +6,8 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+import torch
+from torch import nn
 
 from data.batch import Batch
 from data.loader import read_fixed
@@ -16,7 +18,6 @@ from training.graceful_stop import GracefulStop
 from training.loop import TrainingLoop
 from training.not_finite import NotFiniteError
 from training.setup import Training
-from training.throughput import Lap
 from training.validation import Validation
 from utils.errors import Interrupted
 
@@ -42,7 +43,7 @@ def watched(training: Training) -> Watched:
     batches = [[Batch.of([read_fixed(training.layout, training.preprocessing, 0)])]]
     reader, log = Mock(spec=BatchReader), Mock()
     reader.read_step.return_value, reader.throughput = batches, Mock()
-    reader.throughput.lap.return_value = Lap(1.0, 0.0)
+    reader.throughput.lap.return_value = (1.0, 0.0)
     log.report = note("report")
     validation, checkpoints = Mock(spec=Validation), Mock(spec=CheckpointManager)
     validation.run = note("validate", {"l1": 0.5})
@@ -63,15 +64,24 @@ def test_a_run_reports_validates_and_saves_at_its_steps_and_at_its_end(build_fak
 
 
 def test_a_plateau_is_fed_once_an_epoch(build_fake: Build) -> None:
-    training = build_fake(
-        "train.max_steps=12", "optimizer.decay=plateau", "optimizer.plateau_epochs=0", "log.images_every_steps=100"
-    )
+    training = build_fake("train.max_steps=12", "optimizer.decay=plateau", "log.images_every_steps=100")
+    plateau = training.run_state.schedule.plateau
+    assert plateau is not None
+    plateau.patience = 0
     one = watched(training)
     one.loop.run(GracefulStop())
     assert one.steps["validate"] == [5, 10, 12]  # epochs of 5 batches
-    plateau = training.run_state.schedule.plateau
-    assert plateau is not None
     assert (plateau.best, plateau.factor) == (0.5, 0.2)
+
+
+def test_an_average_is_validated_with_the_singular_values_of_its_own_weights(build_fake: Build) -> None:
+    training = build_fake("generator.spectral_norm=true", "train.ema_decay=0.5", "train.max_steps=2")
+    average = training.run_state.averages["painter"].module
+    assert isinstance(average, nn.Conv2d)
+    weights = dict(average.named_parameters())["parametrizations.weight.original"]
+    training.run_state.update_averages = lambda: nn.init.normal_(weights)  # type: ignore[method-assign, assignment]
+    watched(training).loop.run(GracefulStop())
+    assert torch.linalg.matrix_norm(average.weight.flatten(1), 2).item() == pytest.approx(1, abs=1e-3)
 
 
 def test_a_finished_run_is_saved_alone(build_fake: Build) -> None:

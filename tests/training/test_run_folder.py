@@ -13,9 +13,10 @@ import train
 from data.batch import DataError
 from tests.reliability.faults import PLACES, Fault, replacement
 from tests.runs import run
-from training import launch, run_folder
+from training import launch, run_record
 from training.loop_state import LoopState
-from training.run_folder import STATE_FILE, RunLockedError, prepare_folder, recorded_state, run_lock, write_state
+from training.run_folder import RunLockedError, prepare_folder, run_lock
+from training.run_record import STATE_FILE, recorded, write_state
 from utils.checkpoint import CheckpointError
 from utils.cli import run_entry_point
 from utils.errors import ConfigError, Interrupted
@@ -41,7 +42,7 @@ def test_how_a_run_ended_and_at_which_step(
     tmp_path: Path, error: BaseException | None, expected: dict[str, Any], is_built: bool
 ) -> None:
     (tmp_path / "checkpoint-00000002.pt").touch()
-    with suppress(RuntimeError, Interrupted), recorded_state(tmp_path) as record:
+    with suppress(RuntimeError, Interrupted), recorded(tmp_path) as record:
         if is_built:
             record.loop = LoopState(batches_per_epoch=1, joint_batch_size=1, step=3)
         if error:
@@ -51,7 +52,7 @@ def test_how_a_run_ended_and_at_which_step(
 
 def test_a_failure_before_there_is_a_folder_makes_none_and_a_signal_makes_one(tmp_path: Path) -> None:
     for error, is_made in ((RuntimeError(), False), (Interrupted(signal.SIGTERM), True)):
-        with suppress(RuntimeError, Interrupted), recorded_state(tmp_path / "run"):
+        with suppress(RuntimeError, Interrupted), recorded(tmp_path / "run"):
             raise error
         assert (tmp_path / "run" / STATE_FILE).is_file() is is_made
 
@@ -109,7 +110,7 @@ def test_a_full_disk_has_room_for_the_state_that_replaces_another(
         raise OSError(28, "No space left on device")
 
     write_state(tmp_path, "failed", 1, reason="a long story")
-    monkeypatch.setattr(run_folder, "replacing", full)
+    monkeypatch.setattr(run_record, "replacing", full)
     write_state(tmp_path, "running", 2)
     assert json.loads((tmp_path / STATE_FILE).read_text())["step"] == 2
     assert not caplog.text

@@ -13,7 +13,7 @@ def test_rates_follow_the_roles(build_fake: Build) -> None:
     training = build_fake("optimizer.learning_rate=1e-3", "optimizer.discriminator_learning_rate=4e-3")
     assert training.run_state.schedule.rates == {"group of painter": 1e-3, "group of critic": 4e-3}
     assert build_schedule(Config(), training.method).plateau is None
-    assert build_fake("optimizer.decay=plateau", "optimizer.plateau_epochs=3").run_state.schedule.plateau == Plateau(3)
+    assert build_fake("optimizer.decay=plateau").run_state.schedule.plateau == Plateau()
 
 
 def test_averages_are_of_what_translates(build_fake: Build) -> None:

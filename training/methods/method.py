@@ -21,7 +21,7 @@ from training.optimizer_group import OptimizerGroup
 from training.run_data import Splits
 from training.running_means import RunningMeans
 from training.trained_network import TrainedNetwork
-from training.validation import Validation, check_module
+from training.validation import Validation
 from utils.distributed import World
 from utils.errors import ConfigError
 from utils.precision import Precision
@@ -115,10 +115,10 @@ class Method(ABC):
         translator = next(iter(self.translators.values()))
         average = averages.get(translator.network)
         network = inference_network(average.module if average else self.networks[translator.network].module)
-        try:
-            check_module(network, config.log.activations)
-        except ValueError as error:
-            raise ConfigError(f"log.activations: {error}") from error
+        shown, modules = config.log.activations, [name for name, _ in network.named_modules() if name]
+        if shown is not None and shown not in modules:
+            some = ", ".join(modules[:: max(1, len(modules) // 12)])
+            raise ConfigError(f"log.activations: the generator has no module {shown!r}; some are {some}")
         return Predictor(
             generator=network,
             conditioning=translator.conditioning,

@@ -162,7 +162,6 @@ def build_validation(
         logits,
         n_shown=config.log.n_images,
         activations=config.log.activations,
-        is_of_average="generator" in averages,
     )
 
 

@@ -1,0 +1,113 @@
+"""The records of how a run goes and ends: log.txt for people, state.json for scripts that restart runs."""
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from logging.handlers import MemoryHandler
+from pathlib import Path
+from signal import Signals
+from typing import Literal
+
+from training.loop_state import LoopState
+from utils.atomic_file import replacing
+from utils.checkpoint_folder import latest_step
+from utils.errors import Interrupted
+from utils.log import logger
+from utils.versions import versions
+
+LOG_FILE, STATE_FILE = "log.txt", "state.json"
+
+State = Literal["running", "finished", "stopped", "failed"]
+
+
+class RunRecord:
+    """log.txt of a run's folder: the messages of all its sessions, each with its time.
+
+    loop: how far the run has come; None before that is known.
+    is_open: whether messages go to the file as they come. Before, they are collected, since a new run has no folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.loop: LoopState | None = None
+        self.is_open = False
+        self._folder = folder
+        self._messages = MemoryHandler(capacity=sys.maxsize, flushLevel=sys.maxsize)
+        self.write(versions())
+        logger.addHandler(self._messages)
+
+    @property
+    def step(self) -> int:
+        """The latest step of the run."""
+        return self.loop.step if self.loop else latest_step(self._folder)
+
+    def open(self) -> None:
+        """Write to the file what was collected, and from now on each message; without effect where no folder is."""
+        if self.is_open or not self._folder.is_dir():
+            return
+        file = logging.FileHandler(self._folder / LOG_FILE, encoding="utf-8", errors="backslashreplace")
+        file.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%Y-%m-%d %H:%M:%S"))
+        self._messages.setTarget(file)
+        self._messages.capacity = 1
+        self._messages.flush()
+        self.is_open = True
+
+    def write(self, text: str) -> None:
+        """Write a line to the file, and not to the console."""
+        line = " ".join(text.split())
+        self._messages.handle(logger.makeRecord(logger.name, logging.INFO, "", 0, "%s", (line,), None))
+
+    def close(self) -> None:
+        """Write what is left, and close the file."""
+        logger.removeHandler(self._messages)
+        self.open()
+        file = self._messages.target
+        self._messages.close()
+        if file:
+            with suppress(OSError):  # a full disk
+                file.close()
+
+
+@contextmanager
+def recorded(folder: Path) -> Iterator[RunRecord]:
+    """Record how the run within the context ends, also where it ends before its loop.
+
+    A signal before there is a folder makes one, so that a script restarts the run.
+    """
+    record = RunRecord(folder)
+    try:
+        yield record
+    except BaseException as error:
+        reason, is_stopped = f"{type(error).__name__}: {error}", isinstance(error, Interrupted)
+        when = f"failed at step {record.step}" if record.is_open else "not started"
+        record.write(str(error) if is_stopped else f"{when}: {reason}")
+        record.close()
+        if isinstance(error, Interrupted):
+            write_state(folder, "stopped", record.step, signal=Signals(error.signal_number).name)
+        elif folder.is_dir():
+            write_state(folder, "failed", record.step, reason=reason.partition("\n")[0])
+        raise
+    if record.is_open:
+        record.write(f"finished at step {record.step}")
+    record.close()
+    write_state(folder, "finished", record.step)
+
+
+def write_state(folder: Path, state: State, step: int, *, signal: str | None = None, reason: str | None = None) -> None:
+    """Write state.json, which is complete at any time. A failing disk costs the file alone.
+
+    step: the latest one that was made. signal: the name of the one that stopped the run. reason: why it failed.
+    """
+    path = folder / STATE_FILE
+    text = json.dumps({"state": state, "step": step, "signal": signal, "reason": reason}) + "\n"
+    try:
+        with replacing(path) as unfinished:
+            unfinished.write_text(text, encoding="utf-8")
+    except OSError as error:
+        try:
+            with path.open("r+", encoding="utf-8") as file:  # on a full disk, the present file still has its space
+                file.write(text)
+                file.truncate()
+        except OSError:
+            logger.warning("%s not written: %s", STATE_FILE, error)
