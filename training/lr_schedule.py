@@ -1,4 +1,4 @@
-"""The learning rate: a pure function of the epoch, or of the progress made."""
+"""The learning rates: a pure function of the epoch, or of the progress made."""
 
 import math
 from collections.abc import Mapping
@@ -8,29 +8,6 @@ from typing import Literal
 from training.optimizer_group import OptimizerGroup
 
 Decay = Literal["linear", "linear_pix2pix", "step", "cosine"]
-
-
-def learning_rate_factor(
-    decay: Decay, epoch: int, *, constant_epochs: int, decay_epochs: int, step_epochs: int
-) -> float:
-    """Return the factor of the learning rate in `epoch`, from 0.
-
-    linear: 1 for constant_epochs and one more, then falling to 1/decay_epochs in the last epoch (pix2pixHD, which
-        lowers the rate at the end of an epoch).
-    linear_pix2pix: 1 for constant_epochs, then falling to 1/(decay_epochs + 1) in the last epoch (pix2pix).
-    step: a tenth after every step_epochs.
-    cosine: from 1 along half a wave, to 0 at the end of all epochs (Loshchilov & Hutter 2017, without restarts).
-    """
-    decayed = epoch - constant_epochs
-    match decay:
-        case "linear":
-            return 1.0 if decayed <= 0 else 1.0 - decayed / decay_epochs
-        case "linear_pix2pix":
-            return 1.0 - max(0, decayed + 1) / (decay_epochs + 1)
-        case "step":
-            return float(0.1 ** (epoch // step_epochs))
-        case "cosine":
-            return 0.5 * (1.0 + math.cos(math.pi * epoch / (constant_epochs + decay_epochs)))
 
 
 @dataclass
@@ -73,7 +50,14 @@ class Plateau:
 class LearningRateSchedule:
     """Sets the learning rates of optimizer groups.
 
-    rates: of each group by its name, before the decay. plateau: in place of a decay by epochs; None without.
+    rates: of each group by its name, before the decay.
+    decay: of a factor of all rates:
+        linear: 1 for constant_epochs and one more, then falling to 1/decay_epochs in the last epoch (pix2pixHD, which
+            lowers the rate at the end of an epoch).
+        linear_pix2pix: 1 for constant_epochs, then falling to 1/(decay_epochs + 1) in the last epoch (pix2pix).
+        step: a tenth after every step_epochs.
+        cosine: from 1 along half a wave, to 0 at the end of all epochs (Loshchilov & Hutter 2017, without restarts).
+    plateau: in place of a decay by epochs; None without.
     """
 
     rates: Mapping[str, float]
@@ -87,13 +71,16 @@ class LearningRateSchedule:
         """Return the factor of all rates in `epoch`, from 0."""
         if self.plateau:
             return self.plateau.factor
-        return learning_rate_factor(
-            self.decay,
-            epoch,
-            constant_epochs=self.constant_epochs,
-            decay_epochs=self.decay_epochs,
-            step_epochs=self.step_epochs,
-        )
+        decayed = epoch - self.constant_epochs
+        match self.decay:
+            case "linear":
+                return 1.0 if decayed <= 0 else 1.0 - decayed / self.decay_epochs
+            case "linear_pix2pix":
+                return 1.0 - max(0, decayed + 1) / (self.decay_epochs + 1)
+            case "step":
+                return float(0.1 ** (epoch // self.step_epochs))
+            case "cosine":
+                return 0.5 * (1.0 + math.cos(math.pi * epoch / (self.constant_epochs + self.decay_epochs)))
 
     def apply(self, optimizers: Mapping[str, OptimizerGroup], epoch: int) -> None:
         """Set the rates of `epoch`."""

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
 from models.spectral_norm import settle_spectral_norm
-from models.style_encoder import predicting_part
+from models.style_encoder import inference_network
 from training.averages import AverageStatistics
 from training.best import BestScore
 from training.loop_state import LoopState
@@ -73,7 +73,7 @@ class RunState:
         """
         self.estimate_statistics()
         for average in self.averages.values():
-            settle_spectral_norm(predicting_part(average.module))
+            settle_spectral_norm(inference_network(average.module))
 
     def state_dict(self, random_states: Sequence[Mapping[str, Tensor]]) -> dict[str, Any]:
         """Return everything that is needed to continue as if never stopped.

@@ -131,7 +131,6 @@ def build_schedule(config: Config, method: Method) -> LearningRateSchedule:
     settings, train = config.optimizer, config.train
     own = settings.discriminator_learning_rate
     rate_of_discriminators = settings.learning_rate if own is None else own
-    is_plateau = settings.decay == "plateau"
     return LearningRateSchedule(
         rates={
             name: rate_of_discriminators if group.role == "discriminator" else settings.learning_rate
@@ -141,7 +140,7 @@ def build_schedule(config: Config, method: Method) -> LearningRateSchedule:
         constant_epochs=train.epochs,
         decay_epochs=train.decay_epochs,
         step_epochs=settings.step_epochs,
-        plateau=Plateau() if is_plateau else None,
+        plateau=Plateau() if settings.decay == "plateau" else None,
     )
 
 

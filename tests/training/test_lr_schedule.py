@@ -1,20 +1,16 @@
-import math
-
 import pytest
 import torch
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, ReduceLROnPlateau, StepLR
 
-from training.lr_schedule import Decay, Plateau, learning_rate_factor
+from training.lr_schedule import Decay, LearningRateSchedule, Plateau
 
 CONSTANT, DECAYING = 3, 4
 
 
 def factors(decay: Decay) -> list[float]:
-    return [
-        learning_rate_factor(decay, epoch, constant_epochs=CONSTANT, decay_epochs=DECAYING, step_epochs=2)
-        for epoch in range(CONSTANT + DECAYING)
-    ]
+    schedule = LearningRateSchedule({}, decay, CONSTANT, DECAYING, step_epochs=2)
+    return [schedule.factor(epoch) for epoch in range(CONSTANT + DECAYING)]
 
 
 def test_the_rate_is_pix2pixhds_in_every_epoch() -> None:
@@ -51,27 +47,8 @@ def test_a_plateau_is_that_of_torchs_scheduler_with_pix2pixs_numbers() -> None:
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     scheduler = ReduceLROnPlateau(optimizer, factor=0.2, threshold=0.01, patience=2)
     plateau = Plateau(patience=2)
-    metrics = [
-        1.0,
-        0.5,
-        0.499,
-        0.498,
-        0.497,
-        0.6,
-        0.4,
-        0.5,
-        0.5,
-        0.5,
-        0.5,
-        0.1,
-        0.0995,
-        0.2,
-        0.2,
-        0.2,
-        math.nan,
-        0.3,
-    ]
-    for epoch, metric in enumerate(metrics):
+    metrics = "1.0 0.5 0.499 0.498 0.497 0.6 0.4 0.5 0.5 0.5 0.5 0.1 0.0995 0.2 0.2 0.2 nan 0.3"
+    for epoch, metric in enumerate(map(float, metrics.split())):
         plateau.update(metric)
         scheduler.step(metric)
         assert plateau.factor == pytest.approx(optimizer.param_groups[0]["lr"])
@@ -83,4 +60,4 @@ def test_a_plateau_is_that_of_torchs_scheduler_with_pix2pixs_numbers() -> None:
 
 
 def test_without_decay_the_rate_stays() -> None:
-    assert learning_rate_factor("linear", 5, constant_epochs=6, decay_epochs=0, step_epochs=1) == 1
+    assert LearningRateSchedule({}, "linear", constant_epochs=6, decay_epochs=0, step_epochs=1).factor(5) == 1

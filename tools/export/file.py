@@ -32,7 +32,7 @@ from tools.export.program import (
     write_onnx,
     write_pt2,
 )
-from training.model_inputs import translate
+from training.methods.paired_update import translate
 from utils.checkpoint import CheckpointError
 from utils.log import logger
 from utils.safetensors_file import write_safetensors
@@ -106,7 +106,7 @@ def generator_inputs(loaded: LoadedGenerator, n: int, height: int, width: int) -
 def evaluate(generator: nn.Module, *inputs: Tensor) -> Tensor:
     """Return the generator's output in evaluation mode, which stays on."""
     with torch.inference_mode():
-        return translate(generator.eval(), inputs).fake
+        return translate(generator.eval(), inputs)[0]
 
 
 def make_example(loaded: LoadedGenerator, n: int, height: int, width: int, *, as_images: bool) -> Example:

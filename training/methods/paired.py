@@ -22,8 +22,7 @@ from training.image_pool import ImagePool
 from training.loop_state import LoopState
 from training.methods.method import Method, StepBatches, Translator
 from training.methods.network_builder import NetworkBuilder
-from training.methods.paired_update import Losses, PairedUpdate
-from training.model_inputs import ConditionedPasses, model_inputs, translate
+from training.methods.paired_update import ConditionedPasses, Losses, ModelInputs, PairedUpdate, translate
 from training.run_data import Splits
 from training.validation import Validation
 from training.validation_logits import ValidationLogits
@@ -58,14 +57,14 @@ class Paired(Method):
 
     def losses_of(self, batch: Batch) -> Losses:
         """Return the losses of both networks for a batch on the device."""
-        return self.update.losses(model_inputs(batch, self.conditioning))
+        return self.update.losses(ModelInputs.of(batch, self.conditioning))
 
     @torch.no_grad()
     def pass_once(self, batch: Batch) -> None:
         """Translate a batch on the device, and discriminate the translations."""
-        inputs = model_inputs(batch, self.conditioning)
+        inputs = ModelInputs.of(batch, self.conditioning)
         with self.precision.autocast():
-            fake = translate(self.update.generator.compute_copy, inputs.generator_inputs).fake
+            fake, _ = translate(self.update.generator.compute_copy, inputs.generator_inputs)
             self.update.discriminator.compute_copy(inputs.source, fake)
 
     def build_validation(

@@ -3,18 +3,21 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import Protocol, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from data.batch import Batch
+from data.conditioning import Conditioning
 from losses.adversarial import mean_logits
 from losses.augmentation import Augmentation, Transform
 from losses.loss_inputs import DiscriminatorLosses, DiscriminatorLossInputs, LossInputs
 from losses.objective import GeneratorObjective
 from losses.pixel_weights import LossWeights
 from models.patch_discriminator import DiscriminatorOutput
+from models.style_encoder import StyledImages, StyleDistribution
 from training.image_pool import ImagePool
-from training.model_inputs import ModelInputs, Passes, TranslatedImages, translate
 from training.optimizer_group import OptimizerGroup
 from training.running_means import RunningMeans
 from training.trained_network import TrainedNetwork
@@ -23,6 +26,64 @@ from utils.precision import Precision
 
 Outputs = list[DiscriminatorOutput]
 """The discriminator's output at each scale."""
+
+Translation = tuple[Tensor, StyleDistribution | None]
+"""Translated images (N, C, H, W) in [-1, 1], and the distributions of their styles where an encoder gives them."""
+
+
+@dataclass(frozen=True)
+class ModelInputs:
+    """The float tensors of one pass.
+
+    source: (N, C, H, W) float32, the condition that the discriminator sees, of the target's size.
+    target: (N, 3 or 1, H, W) float32 in [-1, 1].
+    generator_inputs: the arguments of the generator: the source, and instance features or what they are encoded from,
+        or the image whose style is encoded.
+    weights: (N, 1, H, W) float32, of the target's pixels; None where all weigh the same.
+    """
+
+    source: Tensor
+    target: Tensor
+    generator_inputs: tuple[Tensor, ...]
+    weights: Tensor | None = None
+
+    @classmethod
+    def of(cls, batch: Batch, conditioning: Conditioning) -> Self:
+        """Return the float tensors of a batch of uint8 images and ids, on the batch's device."""
+        source = conditioning(batch)
+        return cls(
+            source=conditioning.of_discriminator(source),
+            target=conditioning.target(batch),
+            generator_inputs=conditioning.training_inputs(batch, source),
+            weights=conditioning.weights(batch),
+        )
+
+
+class Passes(Protocol):
+    """The passes of one update, whose gradients are averaged; an update may iterate over them twice."""
+
+    def __iter__(self) -> Iterator[ModelInputs]: ...
+    def __len__(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class ConditionedPasses:
+    """Passes whose float tensors are made when each begins, and live as long as it does."""
+
+    batches: Sequence[Batch]
+    conditioning: Conditioning
+
+    def __iter__(self) -> Iterator[ModelInputs]:
+        return (ModelInputs.of(batch, self.conditioning) for batch in self.batches)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+
+def translate(generator: nn.Module, inputs: tuple[Tensor, ...]) -> Translation:
+    """Return the translation that a generator makes of its arguments."""
+    made = generator(*inputs)
+    return (made.images, made.style) if isinstance(made, StyledImages) else (made, None)
 
 
 @dataclass(frozen=True)
@@ -88,8 +149,7 @@ class PairedUpdate:
     def losses(self, inputs: ModelInputs) -> Losses:
         """Return the losses of both networks, with the same weights and one pass of the discriminator."""
         with self.precision.autocast():
-            made = translate(self.generator.network, inputs.generator_inputs)
-            fake = made.fake
+            fake, style = translate(self.generator.network, inputs.generator_inputs)
             pairs = [(inputs.source, fake), (inputs.source, inputs.target)]
             if self.pool:
                 pairs.append(self.pool.exchange(inputs.source, fake))
@@ -103,7 +163,7 @@ class PairedUpdate:
                 source=transform.of_source(inputs.source),
                 discriminate_fake=lambda: fake_outputs,
                 discriminate_target=lambda: target_outputs,
-                style=made.style,
+                style=style,
                 weights=LossWeights.of(inputs.weights, transform.of_source),
             )
             return Losses(self._generator_loss(translation), discriminator_loss)
@@ -121,7 +181,7 @@ class PairedUpdate:
         accumulation is there to save.
         """
         keeps_graph = len(passes) == 1
-        kept: TranslatedImages | None = None
+        kept: Translation | None = None
         for inputs in self._synchronized(passes):
             made = self._discriminator_pass(inputs, share=1 / len(passes), keeps_graph=keeps_graph)
             kept = made if keeps_graph else None
@@ -130,19 +190,18 @@ class PairedUpdate:
             self._generator_pass(inputs, share=1 / len(passes), kept=kept)
         self._step("generator")
 
-    def _discriminator_pass(self, inputs: ModelInputs, share: float, keeps_graph: bool) -> TranslatedImages:
+    def _discriminator_pass(self, inputs: ModelInputs, share: float, keeps_graph: bool) -> Translation:
         with self.precision.autocast():
             with torch.set_grad_enabled(keeps_graph):
-                made = translate(self.generator.network, inputs.generator_inputs)
-            fake = made.fake
+                fake, style = translate(self.generator.network, inputs.generator_inputs)
             shown = self.pool.exchange(inputs.source, fake) if self.pool else (inputs.source, fake.detach())
             transform = self.augmentation.draw(inputs.target)
             fake_outputs, target_outputs = self._discriminate(transform, shown, (inputs.source, inputs.target))
             loss = self._discriminator_loss(inputs, fake, transform, fake_outputs, target_outputs)
         self.optimizers["discriminator"].backward(loss * share)
-        return made
+        return fake, style
 
-    def _generator_pass(self, inputs: ModelInputs, share: float, kept: TranslatedImages | None) -> None:
+    def _generator_pass(self, inputs: ModelInputs, share: float, kept: Translation | None) -> None:
         # The bare discriminator: its own gradients are not wanted, so no process waits for them.
         discriminator = self.discriminator.compute_copy
         transform = self.augmentation.draw(inputs.target)
@@ -154,14 +213,14 @@ class PairedUpdate:
             return outputs
 
         with self.precision.autocast():
-            made = translate(self.generator.network, inputs.generator_inputs) if kept is None else kept
+            fake, style = kept or translate(self.generator.network, inputs.generator_inputs)
             translation = LossInputs(
-                made.fake,
+                fake,
                 inputs.target,
                 source=source,
-                discriminate_fake=lambda: discriminator(source, transform.of_image(made.fake)),
+                discriminate_fake=lambda: discriminator(source, transform.of_image(fake)),
                 discriminate_target=discriminate_target,
-                style=made.style,
+                style=style,
                 weights=LossWeights.of(inputs.weights, transform.of_source),
             )
             loss = self._generator_loss(translation)
