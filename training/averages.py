@@ -64,7 +64,14 @@ class AverageStatistics:
         Raises:
             DataError: a sample cannot be used.
         """
-        self._batches = [self._read(keys) for keys in self.keys]
+        for keys in self.keys:
+            samples: list[Sample] = []
+            for key in keys:
+                sample = self.dataset[key]
+                if isinstance(sample, DataError):
+                    raise sample
+                samples.append(sample)
+            self._batches.append(Batch.of(samples))
 
     @torch.no_grad()
     def estimate(self, step: int) -> None:
@@ -81,15 +88,6 @@ class AverageStatistics:
                 moved = batch.to(self.device)
                 self.network(*self.conditioning.generator_inputs(moved, self.conditioning(moved)))
         self._step = step
-
-    def _read(self, keys: Sequence[SampleKey]) -> Batch:
-        samples: list[Sample] = []
-        for key in keys:
-            sample = self.dataset[key]
-            if isinstance(sample, DataError):
-                raise sample
-            samples.append(sample)
-        return Batch.of(samples)
 
 
 def make_averages(method: Method, decay: float) -> dict[str, AveragedModel]:

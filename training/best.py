@@ -44,22 +44,16 @@ def score(figures: Mapping[str, float], name: str) -> float | None:
 
 def check_best(config: Config, n_samples: int) -> None:
     """Raise ConfigError where checkpoint.best names a figure that `n_samples` validation samples do not have."""
-    best, metrics = config.checkpoint.best, config.metrics
-    if best in EXTRA_METRICS:
-        require(best in metrics.extra, "checkpoint.best", best, f"one that is measured: metrics.extra=[{best}]")
-    if best in OF_SETS:
-        expected = "one of a single image: fid and kid need 2 validation samples, metrics.n_samples=2"
-        require(n_samples > 1, "checkpoint.best", best, expected)
-    if best in OF_VALUES:
-        expected = "one that is measured: l1, where targets are 8-bit RGB"
-        require(not build.build_conditioning(config).target_is_rgb, "checkpoint.best", best, expected)
-    if best in WEIGHTED:
-        expected = "one that is measured: with data.weight_folder or loss.class_weights other than 1"
-        has_weights = config.data.has_weight_maps or bool(build.build_conditioning(config).class_weights)
-        require(has_weights, "checkpoint.best", best, expected)
-    if best in OF_LABELS:
-        expected = "one that is measured: with metrics.label_colors"
-        require(metrics.label_colors is not None, "checkpoint.best", best, expected)
+    best, metrics, conditioning = config.checkpoint.best, config.metrics, build.build_conditioning(config)
+    has_weights = config.data.has_weight_maps or bool(conditioning.class_weights)
+    for figures, is_measured, expected in (
+        (EXTRA_METRICS, best in metrics.extra, f"one that is measured: metrics.extra=[{best}]"),
+        (OF_SETS, n_samples > 1, "one of a single image: fid and kid need 2 validation samples, metrics.n_samples=2"),
+        (OF_VALUES, not conditioning.target_is_rgb, "one that is measured: l1, where targets are 8-bit RGB"),
+        (WEIGHTED, has_weights, "one that is measured: with data.weight_folder or loss.class_weights other than 1"),
+        (OF_LABELS, metrics.label_colors is not None, "one that is measured: with metrics.label_colors"),
+    ):
+        require(best not in figures or is_measured, "checkpoint.best", best, expected)
 
 
 def compared_figures(config: Config, progress: str) -> list[str]:

@@ -2,9 +2,9 @@
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -43,66 +43,28 @@ def dry_run(config: Config, world: World, options: ResumeOptions) -> None:
     shortage = describe_shortage(training, continues=continues_in(training.folder, options.source, found))
     for line in [*describe(training), *initialized, *shortage, *(file.announcement for file in missing)]:
         logger.info(line)
-    checked = check_samples(training)
-    for line in checked.lines:
+    begin_s = time.perf_counter()
+    batch, channels = load_samples(training)
+    loading_s = (time.perf_counter() - begin_s) / len(channels)
+    for line in [
+        *layer_tables(training.method, batch),
+        *describe_memory(training, batch),
+        f"checked        {len(channels)} of {len(training.layout)} training samples, networks and losses on a batch of "
+        "them: good",
+        *_describe_transparency(training.layout, channels),
+        *describe_time(training, batch, loading_s),
+    ]:
         logger.info(line)
-    for line in describe_time(training, checked.batch, checked.loading_s):
-        logger.info(line)
 
 
-@dataclass(frozen=True)
-class CheckedSamples:
-    """The findings of `check_samples`.
+def load_samples(training: Training) -> tuple[Batch, dict[int, dict[str, int]]]:
+    """Load up to CHECKED_SAMPLES training samples from all over the data set.
 
-    lines: the networks layer by layer, and the memory to expect. batch: the first samples, on the device.
-    loading_s: seconds that a sample took to be read and placed.
-    """
-
-    lines: list[str]
-    batch: Batch
-    loading_s: float
-
-
-def check_samples(training: Training) -> CheckedSamples:
-    """Load up to CHECKED_SAMPLES training samples from all over the data set, and compute the losses of a batch.
+    Returns a batch of the first ones on the device, and the channels of the images of all by index.
 
     Raises:
         ConfigError, DataError: a sample cannot be used, or is too small for the discriminator.
     """
-    config, method = training.config, training.method
-    begin_s = time.perf_counter()
-    samples, checked = _load_samples(training)
-    n_checked = len(checked)
-    loading_s = (time.perf_counter() - begin_s) / n_checked
-    batch = Batch.of(samples).to(training.world.device)
-    networks = method.networks
-    n_kept_bytes = activation_bytes(method, batch)
-    weights = sum(network.n_weight_bytes for network in networks.values())
-    gradients = sum(network.n_gradient_bytes for network in networks.values())
-    lines = [
-        *layer_tables(method, batch),
-        f"memory         about {size(3 * weights + gradients + n_kept_bytes)}: {size(weights)} of weights, twice that "
-        f"of moments, {size(gradients)} of gradients, {size(n_kept_bytes)} kept for the backward passes of a batch",
-        f"checkpoint     about {size(training.run_state.n_bytes)}, {config.checkpoint.keep or 'all'} of them are kept",
-        f"checked        {n_checked} of {len(training.layout)} training samples, networks and losses on a batch of "
-        "them: good",
-        *_describe_transparency(training.layout, checked),
-    ]
-    return CheckedSamples(lines, batch, loading_s)
-
-
-def _describe_transparency(layout: Layout, checked: Mapping[int, Mapping[str, int]]) -> list[str]:
-    """Return a line on the transparency that samples lose; nothing where they have none."""
-    files = [dropped_transparency(layout, index, n_channels)[:1] for index, n_channels in checked.items()]
-    paths = [path for of_sample in files for path in of_sample]
-    have = "has" if len(paths) == 1 else "have"
-    return (
-        [f"transparency   is dropped, which {len(paths)} of these samples {have}, such as {paths[0]}"] if paths else []
-    )
-
-
-def _load_samples(training: Training) -> tuple[list[Sample], dict[int, dict[str, int]]]:
-    """Load samples from all over the data set; return a batch of them, and the channels of all by index."""
     dataset, batch_size = training.dataset(training.layout), training.config.train.batch_size
     n_samples = len(training.layout)
     indices = range(0, n_samples, -(-n_samples // max(CHECKED_SAMPLES, batch_size)))
@@ -116,7 +78,31 @@ def _load_samples(training: Training) -> tuple[list[Sample], dict[int, dict[str,
         check_size(training.config, loaded)
         samples += [loaded] if len(samples) < batch_size else []
         channels[index] = channels_of_images(loaded)
-    return samples, channels
+    return Batch.of(samples).to(training.world.device), channels
+
+
+def _describe_transparency(layout: Layout, checked: Mapping[int, Mapping[str, int]]) -> list[str]:
+    """Return a line on the transparency that samples lose; nothing where they have none."""
+    files = [dropped_transparency(layout, index, n_channels)[:1] for index, n_channels in checked.items()]
+    paths = [path for of_sample in files for path in of_sample]
+    have = "has" if len(paths) == 1 else "have"
+    return (
+        [f"transparency   is dropped, which {len(paths)} of these samples {have}, such as {paths[0]}"] if paths else []
+    )
+
+
+def describe_memory(training: Training, batch: Batch) -> list[str]:
+    """Return lines on the memory to expect, after computing the losses of a batch, and on the size of checkpoints."""
+    networks = training.method.networks.values()
+    n_kept_bytes = activation_bytes(training.method, batch)
+    weights = sum(network.n_weight_bytes for network in networks)
+    gradients = sum(network.n_gradient_bytes for network in networks)
+    n_kept = training.config.checkpoint.keep or "all"
+    return [
+        f"memory         about {size(3 * weights + gradients + n_kept_bytes)}: {size(weights)} of weights, twice that "
+        f"of moments, {size(gradients)} of gradients, {size(n_kept_bytes)} kept for the backward passes of a batch",
+        f"checkpoint     about {size(training.run_state.n_bytes)}, {n_kept} of them are kept",
+    ]
 
 
 def layer_tables(method: Method, batch: Batch) -> list[str]:
@@ -166,15 +152,18 @@ def describe_time(training: Training, batch: Batch, loading_s: float) -> list[st
 
 def time_steps(training: Training, batch: Batch) -> float:
     """Return the median of the seconds of a few steps with `batch`, after one that is not counted."""
-    config, world, device = training.config, training.world, training.world.device
-    step = training.method.step
-    batches = [[batch] * config.train.accumulation_steps] * config.train.discriminator_steps
-    step(batches)
+    train, world = training.config.train, training.world
+    batches = [[batch] * train.accumulation_steps] * train.discriminator_steps
     durations_s: list[float] = []
-    while len(durations_s) < MOST_STEPS:
-        durations_s.append(_time(lambda: step(batches), device))
-        if world.all_reduce_max(int(sum(durations_s) > ENOUGH_S)):  # each process has to make as many
-            break
+    for number in range(1 + MOST_STEPS):
+        begin_s = time.perf_counter()
+        training.method.step(batches)
+        if world.device.type == "cuda":
+            torch.cuda.synchronize(world.device)
+        if number:
+            durations_s.append(time.perf_counter() - begin_s)
+            if world.all_reduce_max(int(sum(durations_s) > ENOUGH_S)):  # each process has to make as many
+                break
     return statistics.median(durations_s)
 
 
@@ -188,16 +177,3 @@ def duration(seconds: float) -> str:
     if hours < 48:
         return f"{minutes // 60} h {minutes % 60} min"
     return f"{hours // 24} days {hours % 24} h"
-
-
-def _time(work: Callable[[], None], device: torch.device) -> float:
-    _wait_for(device)
-    begin_s = time.perf_counter()
-    work()
-    _wait_for(device)
-    return time.perf_counter() - begin_s
-
-
-def _wait_for(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

@@ -121,8 +121,12 @@ class OptimizerGroup:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the moments by network and parameter, scaler and count of skipped steps, as plain types."""
+        states, modules = self.optimizer.state, {name: network.module for name, network in self.networks.items()}
         return {
-            "moments": {name: self._moments_of(network) for name, network in self.networks.items()},
+            "moments": {
+                name: {key: states[weight] for key, weight in module.named_parameters() if weight in states}
+                for name, module in modules.items()
+            },
             "scaler": self.scaler.state_dict(),
             "skipped_steps": int(self.skipped_steps),
         }
@@ -142,11 +146,6 @@ class OptimizerGroup:
         if self.scaler.is_enabled() and state["scaler"]:  # the state of a disabled scaler is empty
             self.scaler.load_state_dict(state["scaler"])
         self.skipped_steps.fill_(state["skipped_steps"])
-
-    def _moments_of(self, network: TrainedNetwork) -> dict[str, Any]:
-        states = self.optimizer.state
-        named = network.module.named_parameters()
-        return {name: states[parameter] for name, parameter in named if parameter in states}
 
 
 def _by_parameter(module: nn.Module, moments: Mapping[str, Any]) -> dict[nn.Parameter, Any]:

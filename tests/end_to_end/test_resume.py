@@ -4,34 +4,25 @@ import contextlib
 import os
 import signal
 import time
-from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
-import train
-from configs.load import load_config
 from tests import processes
-from tests.reliability.command_line import CommandLine
 from tests.runs import (
     SPADE,
     STYLE,
     assert_equal,
     assert_resumes_exactly,
     checkpoint,
-    found,
     run,
     wait_for,
     with_slow,
     without_config,
 )
-from training.lr_schedule import Plateau
-from training.resume import restore
-from training.setup import build_training
-from utils.checkpoint import CheckpointError, load_checkpoint
+from utils.checkpoint import load_checkpoint
 from utils.checkpoint_folder import checkpoint_path, list_checkpoints
-from utils.distributed import World
 from utils.errors import ConfigError
 
 
@@ -85,15 +76,6 @@ def test_resume_is_exact(tiny_config: Path, settings: list[str]) -> None:
     assert_resumes_exactly(tiny_config, *settings, stop=3, end=6)  # an epoch has 5 samples
 
 
-def test_an_average_can_begin_in_the_middle_of_a_run(tiny_config: Path) -> None:
-    run(tiny_config, "train.max_steps=2")
-    run(tiny_config, "train.max_steps=3", "train.ema_decay=0.5")
-    state = checkpoint(tiny_config, 3)
-    assert state["averages"]["generator"]["n_averaged"] == 1
-    name = "stem.1.weight"
-    assert torch.equal(state["averages"]["generator"][f"module.{name}"], state["networks"]["generator"][name])
-
-
 def test_another_seed_gives_another_run(trained_config: Path) -> None:
     """The negative control of the tests above."""
     run(trained_config, "run.seed=1", "run.name=other")
@@ -109,13 +91,6 @@ def test_a_finished_run_says_so_and_can_be_extended(tiny_config: Path, capfd: py
     run(tiny_config, "train.max_steps=6")
     assert "changed since: train.max_steps 4 -> 6" in capfd.readouterr().out
     assert checkpoint(tiny_config, 6)["step"] == 6
-
-
-def test_never_starts_anew_and_keeps_the_old_run(trained_config: Path) -> None:
-    run(trained_config, "--resume", "never", "train.max_steps=2")
-    runs = trained_config.parent / "runs"
-    assert [path.name for path in list_checkpoints(runs / "tiny")] == ["checkpoint-00000002.pt"]
-    assert [path.name for path in list_checkpoints(runs / "tiny.1")] == ["checkpoint-00000004.pt"]
 
 
 def test_going_back_to_an_earlier_checkpoint_keeps_the_later_ones_elsewhere(tiny_config: Path) -> None:
@@ -137,50 +112,9 @@ def test_a_run_is_set_aside_only_for_one_that_can_start(tiny_config: Path, mista
     assert not folder.with_name("tiny.1").exists()
 
 
-def test_the_runs_own_newest_checkpoint_is_known_by_any_spelling(
-    trained_config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = trained_config.resolve()
-    monkeypatch.chdir(trained_config.parent)
-    run(config, "--resume", "runs/../runs/tiny", "train.max_steps=5")
-    assert len(list_checkpoints(trained_config.parent / "runs" / "tiny")) == 2
-
-
-def test_a_folder_of_other_files_is_not_moved(tiny_config: Path) -> None:
-    photos = tiny_config.parent / "runs" / "tiny"
-    photos.mkdir(parents=True)
-    (photos / "holiday.jpg").touch()
-    with pytest.raises(ConfigError, match="it holds files that are not of a run"):
-        run(tiny_config, "--resume", "never")
-    assert (photos / "holiday.jpg").exists()
-
-
-def test_a_smaller_data_set_is_gone_on_with_in_the_next_epoch(tiny_config: Path) -> None:
-    run(tiny_config, "data.synthetic.train_samples=9", "train.max_steps=7")
-    run(tiny_config, "data.synthetic.train_samples=5", "train.max_steps=8", "--accept-changed-data")
-    state = checkpoint(tiny_config, 8)
-    assert (state["epoch"], state["samples_into_epoch"]) == (1, 1)
-
-
 def test_a_run_that_starts_from_a_finished_one_is_saved_where_it_starts(trained_config: Path) -> None:
     run(trained_config, "--resume", str(trained_config.parent / "runs" / "tiny"), "run.name=other")
     assert_equal(without_config(checkpoint(trained_config, 4, "other")), without_config(checkpoint(trained_config, 4)))
-
-
-def test_a_changed_batch_size_goes_on_at_the_same_place_of_the_epoch(tiny_config: Path) -> None:
-    run(tiny_config, "train.max_steps=7")  # 5 samples make an epoch: 2 into the second
-    run(tiny_config, "train.max_steps=8", "train.batch_size=2")
-    state = checkpoint(tiny_config, 8)
-    assert (state["epoch"], state["samples_into_epoch"]) == (2, 0)
-
-
-def test_adam_settings_come_from_the_configuration_not_from_the_checkpoint(trained_config: Path) -> None:
-    settings = ["train.max_steps=5", "optimizer.beta1=0.25", "optimizer.weight_decay=0.5"]
-    training = build_training(load_config(trained_config, settings), World(0, 1, torch.device("cpu")))
-    restore(training, found(trained_config, 4))
-    weights, spared = training.method.optimizers["generator"].optimizer.param_groups
-    assert weights["betas"] == spared["betas"] == (0.25, 0.999)
-    assert (weights["weight_decay"], spared["weight_decay"]) == (0.5, 0)
 
 
 NETWORKS_AND_LOSSES = [
@@ -235,56 +169,6 @@ def test_the_encoder_trains_in_the_first_stage_too(tiny_config: Path) -> None:
     first, second = (checkpoint(tiny_config, step)["networks"]["generator"] for step in (1, 2))
     changed = {name for name in first if not torch.equal(first[name], second[name])}
     assert changed == {n for n in first if n.startswith(("generator.enhancers.1.", "generator.head.", "encoder."))}
-
-
-def test_frozen_parts_of_either_network_stay(tiny_config: Path) -> None:
-    settings = ["train.freeze_generator=[stem]", "train.freeze_discriminator=[scales.1]", "checkpoint.every_steps=1"]
-    run(tiny_config, *settings, "train.max_steps=2")
-    first, second = checkpoint(tiny_config, 1), checkpoint(tiny_config, 2)
-    for trainable, prefix in (("generator", "stem."), ("discriminator", "scales.1.")):
-        before, after = first["networks"][trainable], second["networks"][trainable]
-        same = {name for name in before if torch.equal(before[name], after[name])}
-        assert same == {name for name in before if name.startswith(prefix)}
-
-
-@pytest.mark.parametrize(("first", "then"), with_slow([("bfloat16", "float16")], [("float16", "bfloat16")]))
-def test_a_pool_is_gone_on_with_in_another_precision(tiny_config: Path, first: str, then: str) -> None:
-    run(tiny_config, "train.pool_size=2", f"amp.dtype={first}", "amp.opt_level=O1", "train.max_steps=4")
-    run(tiny_config, "train.pool_size=2", f"amp.dtype={then}", "amp.opt_level=O1", "train.max_steps=8")
-
-
-def test_a_plateau_lowers_the_rate_and_is_remembered(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("training.setup.Plateau", partial(Plateau, patience=0))
-    settings = ["optimizer.decay=plateau", "optimizer.learning_rate=1e-12"]
-    settings += ["data.synthetic.train_samples=2"]
-    run(tiny_config, *settings, "train.max_steps=8", "run.name=whole")
-    assert checkpoint(tiny_config, 8, "whole")["plateau"]["factor"] == pytest.approx(0.2**3)  # after epochs 2, 3, 4
-    training = build_training(load_config(tiny_config, settings), World(0, 1, torch.device("cpu")))
-    restore(training, found(tiny_config, 8, "whole"))
-    training.run_state.schedule.apply(training.method.optimizers, training.run_state.loop.epoch)
-    for network in training.method.optimizers.values():
-        assert network.learning_rate == pytest.approx(1e-12 * 0.2**3)
-    run(tiny_config, *settings, "train.max_steps=5")
-    run(tiny_config, *settings, "train.max_steps=8")
-    assert_equal(without_config(checkpoint(tiny_config, 8)), without_config(checkpoint(tiny_config, 8, "whole")))
-    other = load_config(tiny_config, [*settings, "data.validation_split=test"])  # whose L1 cannot be compared
-    training = build_training(other, World(0, 1, torch.device("cpu")))
-    restore(training, found(tiny_config, 8, "whole"))
-    factor = checkpoint(tiny_config, 8)["plateau"]["factor"]
-    assert training.run_state.schedule.plateau == Plateau(patience=0, factor=factor)
-
-
-def test_other_networks_than_the_checkpoints_are_refused_and_nothing_is_lost(
-    trained_config: Path, command_line: CommandLine
-) -> None:
-    (line,) = command_line.refusal(train.main, "--config", str(trained_config), "generator.n_blocks=3")
-    assert "was trained with generator.n_blocks=1, now it is 3: set it back" in line
-    assert checkpoint(trained_config, 4)["step"] == 4
-
-
-def test_other_inputs_of_networks_are_named(trained_config: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"networks take other inputs \(instance_edges True -> False\): set data"):
-        run(trained_config, "data.instance_edges=false")
 
 
 @pytest.mark.parametrize("number", with_slow([signal.SIGINT], [signal.SIGTERM]))

@@ -140,14 +140,6 @@ def test_the_average_follows_the_weights_by_its_decay() -> None:
     assert not any(parameter.requires_grad for parameter in average.parameters())
 
 
-def test_statistics_are_taken_over() -> None:
-    network = nn.BatchNorm2d(2)
-    average = make_average(network, decay=0.9)
-    network(torch.randn(4, 2, 3, 3))
-    average.update_parameters(network)
-    assert torch.equal(average.module.state_dict()["running_mean"], network.state_dict()["running_mean"])
-
-
 def test_sigma_is_that_of_the_averaged_weights(tiny_config: Path) -> None:
     run(tiny_config, "generator.spectral_norm=true", "train.ema_decay=0.5", "optimizer.learning_rate=1e-3")
     file = checkpoint_path(tiny_config.parent / "runs" / "tiny", 4)

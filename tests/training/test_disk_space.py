@@ -1,19 +1,17 @@
 import shutil
-import sys
 from collections import namedtuple
 from pathlib import Path
 
 import pytest
 import torch
 
-import train
 from configs.load import load_config
 from tests.runs import run
-from training.disk_space import count_more_files, free_bytes
+from training.disk_space import count_more_files, describe_shortage, free_bytes
 from training.resume import find_checkpoint, restore
 from training.setup import Training, build_training
-from utils.cli import run_entry_point
 from utils.distributed import World
+from utils.errors import ConfigError
 
 Disk = namedtuple("Disk", "total used free")
 
@@ -48,25 +46,32 @@ def test_what_a_run_has_already_is_not_counted_again(trained_config: Path) -> No
     assert count_more_files(training, continues=False) == 4
 
 
-@pytest.mark.parametrize("arguments", [[], ["--dry-run"]], ids=str)
-def test_a_disk_too_small_for_all_is_a_warning_and_for_one_an_error(
-    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], arguments: list[str]
+@pytest.mark.parametrize(
+    ("share", "settings", "expected"),
+    [
+        (4.1, [], None),
+        (3.9, [], "lower checkpoint.keep=3"),
+        (3.9, ["checkpoint.keep=0"], "limit checkpoint.keep=0"),
+        (1.9, ["checkpoint.keep=1"], ": free space"),
+        (2.9, ["checkpoint.keep=1", "checkpoint.best=l1"], "or set checkpoint.best=none"),
+    ],
+)
+def test_a_disk_too_small_for_all_is_a_warning(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, share: float, settings: list[str], expected: str | None
 ) -> None:
-    n_bytes = built(tiny_config).run_state.n_bytes
-    settings = ["train.max_steps=4", "checkpoint.every_steps=1", *arguments]
-    set_free(monkeypatch, n_bytes * 3.9)
-    run(tiny_config, *settings)
-    assert "lower checkpoint.keep=3" in capfd.readouterr().out
-    set_free(monkeypatch, n_bytes * 4.1)
-    run(tiny_config, *settings, "--resume", "never")
-    assert "free space" not in capfd.readouterr().out
-    set_free(monkeypatch, n_bytes * 0.9)
-    monkeypatch.setattr(sys, "argv", ["train.py", "--config", str(tiny_config), "run.name=none", *settings])
-    assert run_entry_point(train.main) == 2
-    error = capfd.readouterr().err
-    assert "none: a checkpoint takes about" in error
-    assert error.count("\n") == 1
-    assert not (tiny_config.parent / "runs" / "none").exists()
+    training = built(tiny_config, "checkpoint.every_steps=1", *settings)
+    set_free(monkeypatch, training.run_state.n_bytes * share)
+    lines = describe_shortage(training, continues=True)
+    assert [line.endswith(expected or "") for line in lines] == ([True] if expected else [])
+
+
+def test_a_disk_too_small_for_one_is_an_error_and_leaves_no_folder(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_free(monkeypatch, built(tiny_config).run_state.n_bytes * 0.9)
+    with pytest.raises(ConfigError, match=r"tiny: a checkpoint takes about .* free space, or set run\.root to"):
+        run(tiny_config)
+    assert not (tiny_config.parent / "runs" / "tiny").exists()
 
 
 def test_the_folder_need_not_exist_and_a_file_system_that_counts_nothing_is_not_judged(

@@ -8,7 +8,7 @@ from configs.load import load_config
 from data.batch import Batch
 from data.loader import read_fixed
 from training import dry_run
-from training.dry_run import describe_time, duration, layer_tables
+from training.dry_run import activation_bytes, describe_time, duration, layer_tables
 from training.setup import build_training
 from utils.distributed import World
 
@@ -22,6 +22,13 @@ def test_each_layer_is_listed_once(tiny_config: Path, retain_graph: str) -> None
     sums = [int(line.split()[2].replace(",", "")) for line in lines if line.startswith("in all")]
     networks = training.method.networks.values()
     assert sums == [sum(weight.numel() for weight in network.module.parameters()) for network in networks]
+
+
+def test_what_is_kept_for_the_backward_passes_grows_with_the_batch(tiny_config: Path) -> None:
+    training = build_training(load_config(tiny_config, []), World(0, 1, torch.device("cpu")))
+    samples = [read_fixed(training.layout, training.preprocessing, index) for index in range(2)]
+    one, two = (activation_bytes(training.method, Batch.of(samples[:n])) for n in (1, 2))
+    assert two == pytest.approx(2 * one, rel=0.1)
 
 
 @pytest.mark.parametrize(

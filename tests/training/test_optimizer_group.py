@@ -130,6 +130,13 @@ def test_a_state_by_position_belongs_to_the_network_s_parameters_in_their_order(
     torch.testing.assert_close(other.state_dict(), group.state_dict(), rtol=0, atol=0)
 
 
+def test_adam_s_settings_are_not_those_of_the_state() -> None:
+    group, other = make_group(), make_group(weight_decay=0.5)
+    step(group)
+    other.load_state_dict(group.state_dict())
+    assert [part["weight_decay"] for part in other.optimizer.param_groups] == [0.5, 0]
+
+
 def test_weight_decay_shrinks_convolutions_and_leaves_biases_and_norms() -> None:
     decayed, plain = make_group(weight_decay=0.5), make_group()
     for group in (decayed, plain):

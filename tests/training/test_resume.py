@@ -11,6 +11,7 @@ from torch import nn
 
 from tests.training.conftest import Build
 from training import resume
+from training.lr_schedule import Plateau
 from training.resume import check_same_networks, continues_in, find_checkpoint, find_checkpoint_together, start
 from training.run_state import random_state
 from training.setup import Training
@@ -58,6 +59,8 @@ def test_a_run_continues_its_folder_from_its_latest_checkpoint_alone(tmp_path: P
     first, second = (LoadedCheckpoint(save(tmp_path, step), {}) for step in (1, 2))
     assert continues_in(tmp_path, "auto", None)
     assert continues_in(tmp_path, str(second.path), second)
+    other_spelling = tmp_path / ".." / tmp_path.name / second.path.name
+    assert continues_in(tmp_path, str(other_spelling), LoadedCheckpoint(other_spelling, {}))
     assert not continues_in(tmp_path, str(first.path), first)
     assert not continues_in(tmp_path / "other", str(second.path), second)
     assert not continues_in(tmp_path, "never", None)
@@ -86,6 +89,25 @@ def test_a_run_starts_where_its_checkpoint_was_and_the_next_epoch_of_changed_dat
     other = build_fake("data.synthetic.train_samples=6")
     start(other, found, accepts_changed_data=True)
     assert (other.run_state.loop.step, other.run_state.loop.batches) == (7, 12)
+
+
+@pytest.mark.parametrize(("settings", "is_same"), [([], True), (["data.validation_split=test"], False)])
+def test_a_plateau_is_continued_where_its_metric_is_of_the_same_samples(
+    build_fake: Build, settings: list[str], is_same: bool
+) -> None:
+    plateau_of = ["optimizer.decay=plateau"]
+    training = build_fake(*plateau_of)
+    training.folder.mkdir(parents=True)
+    training.run_state.loop.step = 1
+    assert training.run_state.schedule.plateau is not None
+    training.run_state.schedule.plateau.load_state_dict({"factor": 0.2, "best": 0.5, "bad_epochs": 2})
+    found = LoadedCheckpoint(checkpoint_path(training.folder, 1), state_of(training))
+    other = build_fake(*plateau_of, *settings)
+    start(other, found, accepts_changed_data=False)
+    expected = Plateau(factor=0.2, best=0.5, bad_epochs=2) if is_same else Plateau(factor=0.2)
+    assert other.run_state.schedule.plateau == expected
+    other.run_state.schedule.apply(other.method.optimizers, epoch=0)
+    assert {group.learning_rate for group in other.method.optimizers.values()} == {0.2 * 2e-4}
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from data.batch import Batch
 from data.loader import read_fixed
 from tests.runs import assert_equal
 from tests.training.conftest import Build, FakeMethod
+from training.loop_state import LoopState
 from training.not_finite import NotFiniteError
 from training.run_state import random_state
 from training.setup import Training
@@ -49,6 +50,16 @@ def test_what_is_restored_continues_as_if_never_stopped(build_fake: Build) -> No
         step(training)
         torch.manual_seed(0)
     assert_equal(saved(second), saved(first))
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "per_epoch", "batches"), [(1, 5, 7), (2, 2, 3), (1, 1, 2)], ids=["same", "larger", "less data"]
+)
+def test_a_position_is_independent_of_the_batch_size(batch_size: int, per_epoch: int, batches: int) -> None:
+    saved = LoopState(batches_per_epoch=5, joint_batch_size=1, step=7, batches=7)  # 2 samples into the second epoch
+    loaded = LoopState(per_epoch, batch_size)
+    loaded.load_state_dict(saved.state_dict())
+    assert (loaded.step, loaded.batches) == (7, batches)
 
 
 def test_an_average_that_a_checkpoint_lacks_starts_from_the_weights(build_fake: Build) -> None:

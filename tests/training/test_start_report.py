@@ -1,16 +1,20 @@
-"""The lines of the plan on samples that are held back."""
+"""The lines of the plan: samples that are held back, and samples that are too small."""
 
 from pathlib import Path
 
 import numpy as np
+import pytest
+import torch
 
 from configs.load import load_config
 from configs.unused_settings import unused_settings
+from data.batch import Sample
 from data.held_back import Subset
 from data.side_by_side import SideBySide
 from tests.conftest import save_image
 from training.run_data import HELD_BACK, Splits
-from training.start_report import describe_validation
+from training.start_report import check_size, describe_validation
+from utils.errors import ConfigError
 
 
 def test_the_plan_warns_of_names_that_begin_alike_unless_groups_are_named(tiny_config: Path, tmp_path: Path) -> None:
@@ -35,3 +39,9 @@ def test_the_plan_warns_of_names_that_begin_alike_unless_groups_are_named(tiny_c
     each = load_config(tiny_config, ["train.validation_share=0.5", "train.validation_group=.*"])
     (line,) = describe_validation(each, whole, 2)
     assert line.endswith(", 2 of 4 groups of train.validation_group=.*: each sample is one")
+
+
+def test_images_too_small_for_vgg_are_an_error(tiny_config: Path) -> None:
+    image = torch.zeros(3, 32, 8, dtype=torch.uint8)
+    with pytest.raises(ConfigError, match=r"shorter side of the target of x has 8 pixels, and VGG19 needs 16"):
+        check_size(load_config(tiny_config, ["loss.vgg=1"]), Sample("x", image, None, image))
