@@ -3,17 +3,22 @@
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pytest
+import torch
 import torch.distributed as dist
 
 import losses
 from data.loader import TrainingDataset
 from models.global_generator import GlobalGenerator
 from training import checkpointing as saving
+from training import launch
 from training.batches import BatchReader
 from training.optimizer_group import OptimizerGroup
 from training.validation import Validation
@@ -21,6 +26,9 @@ from utils import fault_points
 
 # where a fault can strike -> the function at whose call it does
 PLACES: dict[str, tuple[Any, str]] = {
+    "building": (launch, "build_training"),
+    "preparing the folder": (launch, "write_settings"),
+    "reading": (torch, "load"),
     "waiting for data": (BatchReader, "read_step"),
     "loading": (TrainingDataset, "__getitem__"),
     "forward": (GlobalGenerator, "forward"),
@@ -58,52 +66,67 @@ class Fault:
             os.kill(os.getpid(), signal.Signals[self.how])
 
 
-def replacement(fault: Fault, original: Callable[..., Any]) -> Callable[..., Any]:
-    """`original`, with the fault at the beginning of one of its calls."""
-    calls = 0
+def struck(original: Callable[..., Any], calls: Container[int], strike: Callable[[], object]) -> Callable[..., Any]:
+    """`original`, before whose calls of those numbers, from 1, `strike` is called."""
+    numbers = count(1)
 
     def faulty(*args: Any, **kwargs: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls != fault.call:
-            return original(*args, **kwargs)
-        if fault.how == "nan":
-            return original(*args, **kwargs) * float("nan")
-        fault.strike()
+        if next(numbers) in calls:
+            strike()
         return original(*args, **kwargs)
 
     return faulty
 
 
-def inject(fault: Fault) -> None:
-    """Replace for good: for processes of their own; tests in this one use monkeypatch and `replacement`."""
+def spoilt(original: Callable[..., Any], calls: Container[int], factor: float) -> Callable[..., Any]:
+    """`original`, whose results of the calls of those numbers, from 1, are multiplied."""
+    numbers = count(1)
+    return lambda *args, **kwargs: original(*args, **kwargs) * (factor if next(numbers) in calls else 1)
+
+
+def failing(original: Callable[..., Any], calls: Container[int], errno: int = 28) -> Callable[..., Any]:
+    """`original`, whose calls of those numbers, from 1, fail as a full disk does, or one with another error."""
+
+    def fail() -> None:
+        raise OSError(errno, os.strerror(errno))
+
+    return struck(original, calls, fail)
+
+
+def replacement(fault: Fault, original: Callable[..., Any]) -> Callable[..., Any]:
+    """`original`, with the fault at the beginning of one of its calls."""
+    if fault.how == "nan":
+        return spoilt(original, [fault.call], float("nan"))
+    return struck(original, [fault.call], fault.strike)
+
+
+def strike_here(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put the fault into this process until the test, or the context of `monkeypatch`, ends."""
     owner, name = PLACES[fault.place]
+    monkeypatch.setattr(owner, name, replacement(fault, getattr(owner, name)))
+
+
+def inject(fault: Fault) -> None:
+    """Replace for good, in processes of their own."""
     if int(os.environ.get("RANK", "0")) == fault.rank:
-        setattr(owner, name, replacement(fault, getattr(owner, name)))
+        strike_here(fault, pytest.MonkeyPatch())
+
+
+def inject_once(fault: Fault, struck_before: Path) -> None:
+    """`inject`, unless the file `struck_before` shows that it has been done before."""
+    if not struck_before.exists():
+        inject(fault)
+    if int(os.environ["RANK"]) == fault.rank:
+        struck_before.touch()
 
 
 def strike_at(instant: str, suffix: str, nth: int, strike: Callable[[], object]) -> Callable[[str, Path], None]:
     """A replacement of `fault_points.reached`: it strikes the nth time that a file of a suffix reaches a point."""
-    calls = 0
-
-    def reached(name: str, path: Path) -> None:
-        nonlocal calls
-        calls += (name, path.suffix) == (instant, suffix)
-        if (name, path.suffix) == (instant, suffix) and calls == nth:
-            strike()
-
-    return reached
+    strikes = struck(lambda: None, [nth], strike)
+    return lambda name, path: strikes() if (name, path.suffix) == (instant, suffix) else None
 
 
 def kill_at(instant: str, suffix: str, nth: int) -> None:
     """Have this process die, for processes of their own."""
-    strike = strike_at(instant, suffix, nth, lambda: os.kill(os.getpid(), signal.SIGKILL))
-    fault_points.reached = strike  # type: ignore[assignment]
-
-
-def inject_once(fault: Fault, struck: Path) -> None:
-    """`inject`, unless the file `struck` says that it has been done before."""
-    if not struck.exists():
-        inject(fault)
-    if int(os.environ["RANK"]) == fault.rank:
-        struck.touch()
+    kill = partial(os.kill, os.getpid(), signal.SIGKILL)
+    fault_points.reached = strike_at(instant, suffix, nth, kill)  # type: ignore[assignment]

@@ -1,6 +1,7 @@
 """Image files of all kinds that a data set may hold, each with what is to become of it."""
 
 import io
+import os
 import struct
 import zlib
 from dataclasses import dataclass
@@ -8,6 +9,9 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
+
+from data.preprocessing import Preprocessing
+from tests.conftest import save_image
 
 HEIGHT, WIDTH = 24, 32
 PIXELS = np.random.default_rng(0).integers(0, 256, (6, 8, 3), dtype=np.uint8).repeat(4, 0).repeat(4, 1)
@@ -134,6 +138,35 @@ def size_of(case: Case) -> tuple[int, int]:
 
 def write(path: Path, case: Case) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path = path.with_suffix(case.suffix)
-    path.write_bytes(case.content)
-    return path
+    path.with_suffix(case.suffix).write_bytes(case.content)
+    return path.with_suffix(case.suffix)
+
+
+def fill(folder: Path, entries: str, pixels: np.ndarray = PIXELS) -> None:
+    """Make entries: `NAME` an image, `NAME->PLACE` a link, `NAME:` text, `NAME/` a folder, `NAME|` a pipe; `-NAME` none."""
+    for entry in entries.split(" "):
+        name, _, place = entry.partition("->")
+        path = folder / name.strip("-:|")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if place:
+            path.unlink(missing_ok=True)
+            path.symlink_to(folder / place)
+        elif name.startswith("-"):
+            path.unlink()
+        elif name.endswith(":"):
+            path.write_text("text")
+        elif name.endswith("/"):
+            path.mkdir(parents=True)
+        elif name.endswith("|"):
+            os.mkfifo(path)
+        else:
+            save_image(path, pixels)
+
+
+def preprocessing(mode: str = "none", size: int = 1, width: int = 1, min_size: int = 8) -> Preprocessing:
+    """Without flipping, in multiples of 8; size: of crops; width: that images are scaled to."""
+    sides = {"load_height": 1, "load_width": width, "crop_height": size, "crop_width": size}
+    return Preprocessing(mode=mode, **sides, flip=False, size_multiple=8, min_size=min_size)
+
+
+WHOLE = preprocessing()

@@ -13,18 +13,14 @@ from data.batch import DataError
 from data.checks.checking import Check
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
-from data.preprocessing import Preprocessing
 from tests.conftest import save_image
 from tests.reliability.command_line import CommandLine
-from tests.reliability.images import encoded, png
+from tests.reliability.images import WHOLE, encoded, png
 
 pytestmark = pytest.mark.row(11)
 
 N_CLASSES = 4
 IDS = (np.arange(32 * 32).reshape(32, 32) // 8 % N_CLASSES).astype(np.uint8)
-WHOLE = Preprocessing(
-    mode="none", load_height=1, load_width=1, crop_height=1, crop_width=1, flip=False, size_multiple=8, min_size=8
-)
 
 
 def with_id(value: int, dtype: type = np.uint8) -> Image.Image:

@@ -21,11 +21,11 @@ import train
 from data.batch import Batch, LoadingError, Sample
 from data.facades.dataset import SyntheticFacades
 from data.loader import TrainingDataset, training_batches
-from data.preprocessing import Preprocessing
 from data.sampler import TrainingSampler
 from data.store import File
 from data.worker_monitor import StoppedWaiting
 from tests.conftest import TINY_CONFIG, save_image
+from tests.reliability.images import WHOLE
 from tests.runs import assert_equal, checkpoint, run, without_config
 from utils import signals
 from utils.cli import run_entry_point
@@ -34,9 +34,6 @@ pytestmark = pytest.mark.row(18)
 
 STEPS = 12
 PARENT = os.getpid()
-NO_CHANGE = Preprocessing(
-    mode="none", load_height=1, load_width=1, crop_height=1, crop_width=1, flip=False, size_multiple=8, min_size=16
-)
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +155,7 @@ def facade_batches(n_samples: int, should_stop: Callable[[], bool], timeout_s: f
     layout = SyntheticFacades(split="train", seed=0, n_samples=n_samples, height=32, width=32)
     sampler = TrainingSampler(n_samples=n_samples, batch_size=1, seed=0, rank=0, world_size=1, first_batch=0)
     return training_batches(
-        TrainingDataset(layout, NO_CHANGE, 0),
+        TrainingDataset(layout, WHOLE, 0),
         sampler,
         n_workers=2,
         pin_memory=False,

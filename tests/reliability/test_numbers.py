@@ -1,8 +1,8 @@
 """Numbers that are not finite: row 14."""
 
 import json
-from collections.abc import Callable
 from functools import partial
+from itertools import chain, count, repeat
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +14,16 @@ import losses
 from losses.adversarial import AdversarialLoss
 from models.global_generator import GlobalGenerator
 from tests.processes import torchrun
-from tests.reliability.faults import Fault, inject
+from tests.reliability.faults import Fault, inject, spoilt
 from tests.runs import assert_equal, checkpoint, run
 from training.not_finite import NotFiniteError, are_finite
 from training.run_state import RunState
 from utils.checkpoint_folder import list_checkpoints
-from utils.errors import UserError
 from utils.precision import Precision
 
 pytestmark = pytest.mark.row(14)
 
+ALWAYS = range(10**6)
 TERMS: dict[str, tuple[Any, str]] = {
     "adversarial, generator": (AdversarialLoss, "generator"),
     "adversarial, discriminator": (AdversarialLoss, "discriminator"),
@@ -32,45 +32,29 @@ TERMS: dict[str, tuple[Any, str]] = {
 }
 
 
-def spoilt(original: Callable[..., Tensor], value: float, calls: range) -> Callable[..., Tensor]:
-    n_calls = 0
-
-    def work(*args: Any, **kwargs: Any) -> Tensor:
-        nonlocal n_calls
-        n_calls += 1
-        result = original(*args, **kwargs)
-        return result * value if n_calls - 1 in calls else result
-
-    return work
+def newest_step(config: Path) -> int:
+    return int(list_checkpoints(config.parent / "runs" / "tiny")[-1].stem.split("-")[1])
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
 @pytest.mark.parametrize("term", TERMS)
 def test_no_update_is_made_from_it(tiny_config: Path, monkeypatch: pytest.MonkeyPatch, term: str, value: float) -> None:
     owner, name = TERMS[term]
-    original = getattr(owner, name)
-    monkeypatch.setattr(owner, name, spoilt(original, value, range(3)))  # at most three terms of the first step
+    # at most three terms of the first step
+    monkeypatch.setattr(owner, name, spoilt(getattr(owner, name), range(1, 4), value))
     run(tiny_config, "train.max_steps=3", "checkpoint.every_steps=1", "checkpoint.keep=0")
     skipped = [group["skipped_steps"] for group in checkpoint(tiny_config, 3)["optimizers"].values()]
     assert max(skipped) >= 1
     for step in (1, 2, 3):
-        state = checkpoint(tiny_config, step)
-        for network in ("generator", "discriminator"):
-            assert are_finite(state["networks"][network].values())
+        networks = checkpoint(tiny_config, step)["networks"]
+        assert all(are_finite(weights.values()) for weights in networks.values())
 
 
 def test_a_loss_that_has_grown_by_an_infinite_constant_is_not_applied(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = losses.l1
-    n_calls = 0
-
-    def shifted(*args: Any) -> Tensor:
-        nonlocal n_calls
-        n_calls += 1
-        return original(*args) + (float("inf") if n_calls == 1 else 0.0)
-
-    monkeypatch.setattr(losses, "l1", shifted)
+    original, shifts = losses.l1, chain([torch.inf], repeat(0.0))
+    monkeypatch.setattr(losses, "l1", lambda *args: original(*args) + next(shifts))
     run(tiny_config, "train.max_steps=3")
     assert checkpoint(tiny_config, 3)["optimizers"]["generator"]["skipped_steps"] == 1
 
@@ -79,7 +63,7 @@ def test_a_loss_that_has_grown_by_an_infinite_constant_is_not_applied(
 def test_a_pass_that_overflows_poisons_neither_statistics_nor_figures(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, retain_graph: str
 ) -> None:
-    original, passes = GlobalGenerator.forward, iter(range(10**6))
+    original, passes = GlobalGenerator.forward, count()
 
     def overflowing(self: GlobalGenerator, source: Tensor) -> Tensor:
         is_second = self.training and next(passes) == 1
@@ -107,29 +91,20 @@ def test_all_updates_left_out_end_the_run_in_words_with_everything_saved(
 ) -> None:
     run(tiny_config, "train.max_steps=3", "checkpoint.every_steps=1")
     before = checkpoint(tiny_config, 3)
-    original = losses.l1
-    monkeypatch.setattr(losses, "l1", spoilt(original, float("nan"), range(10**6)))
+    monkeypatch.setattr(losses, "l1", spoilt(losses.l1, ALWAYS, torch.nan))
     with pytest.raises(NotFiniteError, match=r"not finite 1\d times in a row.* facade_0000.* optimizer.learning_rate"):
         run(tiny_config, "train.max_steps=1000")
-    newest = list_checkpoints(tiny_config.parent / "runs" / "tiny")[-1]
-    step = int(newest.stem.split("-")[1])
+    step = newest_step(tiny_config)
     assert step <= 20
     assert_equal(checkpoint(tiny_config, step)["networks"]["generator"], before["networks"]["generator"])
-    assert issubclass(NotFiniteError, UserError)
-
-
-def with_scalers(precision: Precision) -> torch.amp.GradScaler:
-    return torch.amp.GradScaler("cpu")
 
 
 def test_a_storm_of_overflows_ends_within_50_steps(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Precision, "make_scaler", with_scalers)
-    original = losses.l1
-    monkeypatch.setattr(losses, "l1", spoilt(original, float("inf"), range(10**6)))
+    monkeypatch.setattr(Precision, "make_scaler", lambda _: torch.amp.GradScaler("cpu"))
+    monkeypatch.setattr(losses, "l1", spoilt(losses.l1, ALWAYS, torch.inf))
     with pytest.raises(NotFiniteError, match=r"its scale has fallen to "):
         run(tiny_config, "train.max_steps=1000")
-    newest = list_checkpoints(tiny_config.parent / "runs" / "tiny")[-1]
-    assert int(newest.stem.split("-")[1]) <= 50
+    assert newest_step(tiny_config) <= 50
 
 
 def test_a_scale_below_one_ends_the_run(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,9 +114,8 @@ def test_a_scale_below_one_ends_the_run(tiny_config: Path, monkeypatch: pytest.M
 
 
 def test_a_scaler_that_looks_for_its_scale_is_left_in_peace(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Precision, "make_scaler", with_scalers)
-    original = losses.l1
-    monkeypatch.setattr(losses, "l1", spoilt(original, float("inf"), range(12)))
+    monkeypatch.setattr(Precision, "make_scaler", lambda _: torch.amp.GradScaler("cpu"))
+    monkeypatch.setattr(losses, "l1", spoilt(losses.l1, range(1, 13), torch.inf))
     run(tiny_config, "train.max_steps=20")
     state = checkpoint(tiny_config, 20)["optimizers"]["generator"]
     assert state["skipped_steps"] >= 1

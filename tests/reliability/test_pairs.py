@@ -3,7 +3,6 @@
 import os
 import re
 import unicodedata
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,93 +14,48 @@ from data.checks.checking import Check
 from data.layout import Layout, PairingError
 from data.loader import TrainingDataset
 from data.paired_folders import PairedFolders
-from data.preprocessing import Preprocessing
 from data.sampler import SampleKey
 from data.side_by_side import SideBySide
 from tests.conftest import save_image
 from tests.reliability.command_line import CommandLine
+from tests.reliability.images import WHOLE, fill
 from tools.check_data import __main__ as check_data
 
 pytestmark = pytest.mark.row(12)
 
 RGB = np.full((32, 32, 3), 99, dtype=np.uint8)
-WHOLE = Preprocessing(
-    mode="none", load_height=1, load_width=1, crop_height=1, crop_width=1, flip=False, size_multiple=8, min_size=8
-)
+A = "train_A/a.png train_A/b.png train_A/c.png"
+PAIRS = f"{A} train_B/a.png train_B/b.png train_B/c.png"
+COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "Ångström_é") for form in ("NFC", "NFD"))
 
 
-def fill(root: Path, names: str = "abc", folders: tuple[str, ...] = ("train_A", "train_B")) -> None:
-    for folder in folders:
-        for name in names:
-            save_image(root / folder / f"{name}.png", RGB)
-
-
-def pairs(root: Path) -> PairedFolders:
+def pairs(root: Path, entries: str = PAIRS) -> PairedFolders:
+    fill(root, entries, RGB)
     return PairedFolders(source_folder=root / "train_A", target_folder=root / "train_B", instance_folder=None)
 
 
-def without_partner(root: Path) -> None:
-    fill(root)
-    (root / "train_B" / "b.png").unlink()
-    save_image(root / "train_B" / "d.png", RGB)
-
-
-def duplicate(root: Path) -> None:
-    fill(root)
-    save_image(root / "train_A" / "b.jpg", RGB)
-    save_image(root / "train_A" / "b.bmp", RGB)
-
-
-def duplicate_by_unicode(root: Path) -> None:
-    fill(root)
-    for folder in ("train_A", "train_B"):
-        save_image(root / folder / f"{unicodedata.normalize('NFC', 'é')}.png", RGB)
-    save_image(root / "train_A" / f"{unicodedata.normalize('NFD', 'é')}.png", RGB)
-
-
-def empty(root: Path) -> None:
-    fill(root, folders=("train_A",))
-    (root / "train_B").mkdir()
-
-
-def without_images(root: Path) -> None:
-    fill(root, folders=("train_A",))
-    (root / "train_B").mkdir()
-    (root / "train_B" / "a.gif").write_bytes(b"GIF89a")
-
-
-def missing_folder(root: Path) -> None:
-    fill(root, folders=("train_A", "test_B"))
-
-
-def both_missing(root: Path) -> None:
-    fill(root, folders=("test_A",))
-
-
-def only_through_a_link(root: Path) -> None:
-    fill(root, folders=("train_A", "elsewhere"))
-    (root / "train_B").mkdir()
-    (root / "train_B" / "linked").symlink_to(root / "elsewhere", target_is_directory=True)
-
-
-UNMATCHED: dict[str, tuple[Callable[[Path], None], list[str]]] = {
+NO_PARTNER = "without a partner of the same name in"
+UNMATCHED = {
     "partner": (
-        without_partner,
-        [
-            r"train_A/b\.png: without a partner of the same name in .*train_B$",
-            r"train_B/d\.png: without a partner of the same name in .*train_A$",
-        ],
+        f"{PAIRS} -train_B/b.png train_B/d.png",
+        [rf"train_A/b\.png: {NO_PARTNER} .*train_B$", rf"train_B/d\.png: {NO_PARTNER} .*train_A$"],
     ),
     "duplicate stem": (
-        duplicate,
+        f"{PAIRS} train_A/b.jpg train_A/b.bmp",
         [r"train_A/b\.jpg and b\.bmp have the same name: keep", r"train_A/b\.png and b\.bmp have the same name: keep"],
     ),
-    "duplicate in unicode": (duplicate_by_unicode, [r"train_A/.*\.png and .*\.png have the same name: keep one"]),
-    "empty folder": (empty, [r"train_B: holds no image \(PNG, JPEG, .*\)$"]),
-    "other files": (without_images, [r"train_B: holds no image \(PNG, JPEG, "]),
-    "missing folder": (missing_folder, [r"train_B: no such folder; folders beside it: test_B, train_A$"]),
-    "missing folders": (both_missing, [r"train_A: no such folder", r"train_B: no such folder"]),
-    "links to folders": (only_through_a_link, [r"train_B: holds no image .*links to folders are not followed\)$"]),
+    "duplicate in unicode": (
+        f"{PAIRS} train_A/{COMPOSED}.png train_B/{COMPOSED}.png train_A/{DECOMPOSED}.png",
+        [r"train_A/.*\.png and .*\.png have the same name: keep one"],
+    ),
+    "empty folder": (f"{A} train_B/", [r"train_B: holds no image \(PNG, JPEG, .*\)$"]),
+    "other files": (f"{A} train_B/a.gif:", [r"train_B: holds no image \(PNG, JPEG, "]),
+    "missing folder": (f"{A} test_B/a.png", [r"train_B: no such folder; folders beside it: test_B, train_A$"]),
+    "missing folders": ("test_A/a.png", [r"train_A: no such folder", r"train_B: no such folder"]),
+    "links to folders": (
+        f"{A} elsewhere/a.png train_B/linked->elsewhere",
+        [r"train_B: holds no image .*links to folders are not followed\)$"],
+    ),
 }
 
 
@@ -109,11 +63,9 @@ UNMATCHED: dict[str, tuple[Callable[[Path], None], list[str]]] = {
 def test_pairs_that_do_not_match_are_told_before_training(
     tiny_config: Path, tmp_path: Path, command_line: CommandLine, name: str
 ) -> None:
-    make, reasons = UNMATCHED[name]
-    root = tmp_path / "pairs"
-    make(root)
+    (entries, reasons), root = UNMATCHED[name], tmp_path / "pairs"
     with pytest.raises(PairingError) as error:
-        pairs(root)
+        pairs(root, entries)
     assert len(error.value.problems) == len(reasons)
     assert all(re.search(reason, problem) for reason, problem in zip(reasons, error.value.problems, strict=True))
 
@@ -127,62 +79,28 @@ def test_pairs_that_do_not_match_are_told_before_training(
 
 
 def test_many_are_told_in_short_and_by_check_data_in_full(tmp_path: Path) -> None:
-    fill(tmp_path, "abcdefgh", folders=("train_A",))
-    fill(tmp_path, "xyz", folders=("train_B",))
+    entries = [*(f"train_A/{name}.png" for name in "abcdefgh"), *(f"train_B/{name}.png" for name in "xyz")]
     with pytest.raises(PairingError, match=r"; and 6 more: python -m tools\.check_data lists all$") as error:
-        pairs(tmp_path)
+        pairs(tmp_path, " ".join(entries))
     assert len(error.value.problems) == 11
     assert re.search(r"a\.png, [^:]*e\.png: without a partner", str(error.value))
 
 
-def extensions(root: Path) -> None:
-    fill(root)
-    (root / "train_B" / "a.png").rename(root / "train_B" / "a.PNG")
-    (root / "train_B" / "b.png").unlink()
-    save_image(root / "train_B" / "b.JPeG.tiff".replace(".JPeG", ""), RGB)
+MATCHED = {
+    "other extensions": f"{A} train_B/a.PNG train_B/b.tiff train_B/c.png",
+    "unicode": f"{A} -train_A/a.png train_B/b.png train_B/c.png train_A/{COMPOSED}.png train_B/{DECOMPOSED}.png",
+    "hidden files": f"{PAIRS} train_A/._a.png: train_A/.DS_Store: train_A/.thumbnails/x.png: train_A/Thumbs.db:",
+    "loops of links": f"{PAIRS} train_A/loop->train_A train_A/up->.",
+    "links to files": f"{PAIRS} stored.png train_A/a.png->stored.png",
+    "other entries": f"{PAIRS} train_A/notes.txt: train_A/folder.png/ train_A/pipe.png|",
+}
 
 
-def unicode_names(root: Path) -> None:
-    fill(root, "bc")
-    save_image(root / "train_A" / f"{unicodedata.normalize('NFC', 'Ångström é')}.png", RGB)
-    save_image(root / "train_B" / f"{unicodedata.normalize('NFD', 'Ångström é')}.png", RGB)
-
-
-def hidden(root: Path) -> None:
-    fill(root)
-    for name in ("._a.png", ".DS_Store", ".thumbnails/x.png", "Thumbs.db", "notes.txt"):
-        path = root / "train_A" / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(b"no image")
-
-
-def link_loop(root: Path) -> None:
-    fill(root)
-    (root / "train_A" / "loop").symlink_to(root / "train_A", target_is_directory=True)
-    (root / "train_A" / "up").symlink_to(root, target_is_directory=True)
-
-
-def links_to_files(root: Path) -> None:
-    fill(root)
-    (root / "train_A" / "a.png").rename(root / "stored.png")
-    (root / "train_A" / "a.png").symlink_to(root / "stored.png")
-
-
-def other_entries(root: Path) -> None:
-    fill(root)
-    (root / "train_A" / "folder.png").mkdir()
-    os.mkfifo(root / "train_A" / "pipe.png")
-
-
-MATCHED = [extensions, unicode_names, hidden, link_loop, links_to_files, other_entries]
-
-
-@pytest.mark.parametrize("make", MATCHED, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("entries", MATCHED.values(), ids=MATCHED.keys())
 def test_what_belongs_together_is_matched_and_the_rest_left_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], make: Callable[[Path], None]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], entries: str
 ) -> None:
-    make(tmp_path)
-    layout = pairs(tmp_path)
+    layout = pairs(tmp_path, entries)
     assert len(layout) == 3
     for index in range(3):
         assert layout.read(index).target is not None
@@ -192,48 +110,21 @@ def test_what_belongs_together_is_matched_and_the_rest_left_alone(
     assert about_problems == ["train: 3 samples", "no problem in train; 3 warnings"]
 
 
-def other_size(root: Path) -> None:
-    fill(root)
-    save_image(root / "train_B" / "b.png", RGB[:16])
-
-
-def gone(root: Path) -> None:
-    fill(root)
-
-
-def dangling(root: Path) -> None:
-    fill(root)
-    (root / "train_B" / "b.png").unlink()
-    (root / "train_B" / "b.png").symlink_to(root / "nowhere.png")
-
-
-def looped(root: Path) -> None:
-    fill(root)
-    (root / "train_B" / "b.png").unlink()
-    (root / "train_B" / "b.png").symlink_to(root / "train_B" / "b.png")
-
-
-BROKEN = {
-    "other size": (
-        other_size,
-        r"train_A/b\.png is 32x32 but its partner .*train_B/b\.png is 32x16: make them the same",
-    ),
-    "gone during the run": (gone, r"train_B/b\.png: no such file"),
-    "link that leads nowhere": (dangling, r"train_B/b\.png: no such file"),
-    "link to itself": (looped, r"train_B/b\.png: cannot be read as an image: Too many levels of symbolic links"),
+BROKEN = {  # what replaces train_B/b.png
+    "-train_B/b.png": r"train_B/b\.png: no such file",
+    "train_B/b.png->nowhere.png": r"train_B/b\.png: no such file",
+    "train_B/b.png->train_B/b.png": r"train_B/b\.png: cannot be read as an image: Too many levels of symbolic links",
+    "train_B/b.png": r"train_A/b\.png is 32x32 but its partner .*train_B/b\.png is 32x16: make them the same",
 }
 
 
-@pytest.mark.parametrize("name", BROKEN)
-def test_a_pair_that_cannot_be_used_is_named(tmp_path: Path, name: str) -> None:
-    make, reason = BROKEN[name]
-    make(tmp_path)
+@pytest.mark.parametrize("entry", BROKEN)
+def test_a_pair_that_cannot_be_used_is_named(tmp_path: Path, entry: str) -> None:
     layout = pairs(tmp_path)
-    if name == "gone during the run":
-        (tmp_path / "train_B" / "b.png").unlink()
+    fill(tmp_path, entry, RGB[:16])
     loaded = TrainingDataset(layout, WHOLE, seed=0)[SampleKey(0, 1)]
     assert isinstance(loaded, DataError)
-    assert re.search(reason, str(loaded))
+    assert re.search(BROKEN[entry], str(loaded))
     assert Check(layout, WHOLE, is_for_training=True)(1).problems == loaded.problems
     assert isinstance(TrainingDataset(layout, WHOLE, seed=0)[SampleKey(0, 0)], Sample)
 
@@ -251,7 +142,7 @@ def test_halves_of_odd_width_and_names_that_come_twice(tmp_path: Path) -> None:
 
 
 def test_fewer_samples_than_a_batch(tiny_config: Path, tmp_path: Path, command_line: CommandLine) -> None:
-    fill(tmp_path / "pairs")
+    fill(tmp_path / "pairs", PAIRS, RGB)
     settings = ["data.layout=paired_folders", f"data.root={tmp_path / 'pairs'}", "data.instance_edges=false"]
     (line,) = command_line.refusal(train.main, "--config", str(tiny_config), *settings, "train.batch_size=4")
     expected = "the train split has 3 samples, fewer than train.batch_size x processes = 4: lower train.batch_size"
@@ -259,8 +150,7 @@ def test_fewer_samples_than_a_batch(tiny_config: Path, tmp_path: Path, command_l
 
 
 def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fill(tmp_path)
-    (tmp_path / "train_A" / "closed").mkdir()
+    fill(tmp_path, "train_A/closed/")
     scandir = os.scandir
 
     def refuse(folder: str) -> object:  # as for a user without the right to, which root always has

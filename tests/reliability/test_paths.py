@@ -1,7 +1,7 @@
 """Row 16: whatever files are called and links lead to, nothing is written outside, and no two results in one file."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ import pytest
 import train
 from tests.conftest import save_image
 from tests.reliability.command_line import CommandLine
+from tests.reliability.images import fill
 from tests.runs import run, translation_script
 
 pytestmark = pytest.mark.row(16)
@@ -64,104 +65,63 @@ def translate(command_line: CommandLine, trained: Path, *arguments: str) -> None
     assert (code, err) == (0, "")
 
 
-def refusal(command_line: CommandLine, trained: Path, *arguments: str) -> str:
-    lines = command_line.refusal(translation_script().main, "--checkpoint", str(trained), *arguments)
-    assert len(lines) == 1, lines
-    return lines[0]
+NO_FOLDERS = [
+    "..",
+    "../outside",
+    "/tmp/outside",
+    "a/b",
+    "a\\b",
+    "a\x1b[31m",
+    "a\nb",
+    "x" * 256,
+    "\N{GREEK SMALL LETTER ALPHA}" * 128,
+]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "..",
-        "../outside",
-        "/tmp/outside",
-        "a/b",
-        "a\\b",
-        "a\x1b[31m",
-        "a\nb",
-        "x" * 256,
-        "\N{GREEK SMALL LETTER ALPHA}" * 128,
-        "\udcff",
-        "<b>x",
-    ],
-    ids=ascii,
-)
+@pytest.mark.parametrize("name", [*NO_FOLDERS, "\udcff", "<b>x"], ids=ascii)
 def test_a_run_whose_name_cannot_be_a_folder_is_refused(name: str, home: Path, command_line: CommandLine) -> None:
     config = home / "c.yaml"
     config.write_text("{}")
-    lines = command_line.refusal(train.main, "--config", str(config), f"run.name={name}")
-    assert len(lines) == 1
-    assert "expected a name that can be a folder, up to 200 bytes" in lines[0]
+    (line,) = command_line.refusal(train.main, "--config", str(config), f"run.name={name}")
+    assert "expected a name that can be a folder, up to 200 bytes" in line
     assert sorted(path.name for path in home.iterdir()) == ["c.yaml"]
 
 
-def test_two_inputs_with_one_output_name_are_refused(home: Path, trained: Path, command_line: CommandLine) -> None:
-    image(home / "in" / "a.png")
-    image(home / "in" / "a.jpg")
-    assert "a.png and a.jpg have the same name: keep one" in refusal(command_line, trained, "--input", "in")
+NAMES = ["<script>alert(1)</script>", "a\nb", "a\x1b[31mred", 'quo"te', "bad\udcff", "ü"]
+OUTSIDE = " is a link to {kept}, outside the output folder. Remove"
+FORGED = ["a\nb", "a\x1b[31mred", "bad\udcff"]  # names that a terminal would obey
+REFUSED = {
+    # what lies in the home folder (images, LINK->PLACE, TEXT:) | options, the reason
+    "one name of two inputs": ("in/a.png in/a.jpg", "a.png and a.jpg have the same name: keep one"),
+    "a result and a folder": ("in/a.jpg in/a.png/b.jpg", "out/a.png would be both a result and a folder of results"),
+    "in the place of the sheet": ("in/contact_sheet.png", "Rename"),
+    "in the place of the figures": ("in/metrics.json/x.png", "Rename"),
+    "results among the inputs": ("in/a.png | in", "in is the folder of the inputs. Choose another --output."),
+    "results below the inputs": ("in/a.png | in/below", "which holds inputs. Choose another --output."),
+    "results over linked inputs": ("place/a.png in/a.png->place/a.png | place", "would overwrite"),
+    "a link at a translation": ("in/a.png out/a.png->../kept.txt", f"out/a.png{OUTSIDE}"),
+    "a link at the sheet": ("in/a.png out/contact_sheet.png->../kept.txt", f"out/contact_sheet.png{OUTSIDE}"),
+    "a link at the figures": ("in/a.png out/metrics.json->../kept.txt | out --targets in", f"metrics.json{OUTSIDE}"),
+    "a linked folder": ("in/deep/a.png out/deep->..", "outside the output folder"),
+    "a file at the output": ("in/a.png taken: | taken", "a file"),
+    "a file above the output": ("in/a.png taken: | taken/below", "a file"),
+    **{f"no image {name!a}": (f"in/{name}.png:", "cannot be read as an image") for name in FORGED},
+}
 
 
-def test_an_input_in_the_place_of_a_folder_of_results_is_refused(
-    home: Path, trained: Path, command_line: CommandLine
-) -> None:
-    image(home / "in" / "a.jpg")
-    image(home / "in" / "a.png" / "b.jpg")
-    message = refusal(command_line, trained, "--input", "in", "--output", "out")
-    assert "out/a.png would be both a result and a folder of results" in message
-    assert not (home / "out").exists()
-
-
-@pytest.mark.parametrize("name", ["contact_sheet.png", "metrics.json/x.png"])
-def test_an_input_in_the_place_of_a_report_is_refused(
+@pytest.mark.parametrize("name", REFUSED, ids=ascii)
+def test_results_that_would_be_lost_or_lie_outside_are_refused(
     name: str, home: Path, trained: Path, command_line: CommandLine
 ) -> None:
-    image(home / "in" / name)
-    assert "Rename" in refusal(command_line, trained, "--input", "in", "--output", "out")
-    assert not (home / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("output", "problem"), [("in", "in is the folder of the inputs"), ("in/below", "which holds inputs")]
-)
-def test_results_among_the_inputs_are_refused(
-    output: str, problem: str, home: Path, trained: Path, command_line: CommandLine
-) -> None:
-    image(home / "in" / "a.png", level=7)
-    before = (home / "in" / "a.png").read_bytes()
-    assert f"{problem}. Choose another --output." in refusal(command_line, trained, "--input", "in", "--output", output)
-    assert (home / "in" / "a.png").read_bytes() == before
-    assert results(home / "in") == {"a.png"}
-
-
-def test_results_over_inputs_by_way_of_a_link_are_refused(home: Path, trained: Path, command_line: CommandLine) -> None:
-    image(home / "elsewhere" / "a.png", level=7)
-    (home / "in").mkdir()
-    (home / "in" / "a.png").symlink_to(home / "elsewhere" / "a.png")
-    before = (home / "elsewhere" / "a.png").read_bytes()
-    message = refusal(command_line, trained, "--input", "in", "--output", "elsewhere")
-    assert "would overwrite" in message
-    assert (home / "elsewhere" / "a.png").read_bytes() == before
-
-
-@pytest.mark.parametrize("name", ["a.png", "contact_sheet.png", "metrics.json"])
-def test_a_link_among_the_results_is_not_written_through(
-    name: str, home: Path, trained: Path, command_line: CommandLine
-) -> None:
-    image(home / "in" / "a.png")
-    (home / "out").mkdir()
-    (home / "out" / name).symlink_to(home.parent / "kept.txt")
-    message = refusal(command_line, trained, "--input", "in", "--targets", "in", "--output", "out")
-    assert f"out/{name} is a link to {home.parent / 'kept.txt'}, outside the output folder. Remove" in message
-
-
-def test_a_linked_folder_among_the_results_is_not_written_through(
-    home: Path, trained: Path, command_line: CommandLine
-) -> None:
-    image(home / "in" / "deep" / "a.png")
-    (home / "out").mkdir()
-    (home / "out" / "deep").symlink_to(home.parent)
-    assert "outside the output folder" in refusal(command_line, trained, "--input", "in", "--output", "out")
+    (entries, _, options), reason = REFUSED[name][0].partition(" | "), REFUSED[name][1]
+    fill(home, entries, np.full((16, 16, 3), 7, np.uint8))
+    before = {path: (home / path).read_bytes() for path in results(home)}
+    arguments = ["--checkpoint", str(trained), "--input", "in", "--output", *(options or "out").split()]
+    (line,) = command_line.refusal(translation_script().main, *arguments)
+    assert reason.format(kept=home.parent / "kept.txt") in line
+    after = {path: (home / path).read_bytes() for path in results(home)}
+    assert before.items() <= after.items()
+    assert after.keys() - before.keys() <= {"out/gallery/origin.json"}
 
 
 def test_inputs_behind_links_are_translated_under_their_own_names(
@@ -181,9 +141,8 @@ def test_inputs_behind_links_are_translated_under_their_own_names(
 def test_the_name_of_a_split_leads_nowhere(home: Path, trained: Path, command_line: CommandLine) -> None:
     for side in "AB":
         image(trained.parents[1] / "elsewhere" / f"test_{side}" / "x.png")
-    translate(
-        command_line, trained, "--split", "../../elsewhere/test", f"data.root={trained.parents[1] / 'set' / 'test_A'}"
-    )
+    root = trained.parents[1] / "set" / "test_A"
+    translate(command_line, trained, "--split", "../../elsewhere/test", f"data.root={root}")
     folder = Path("results/pairs/.._.._elsewhere_test_step1")
     assert all(Path(path).is_relative_to(folder) for path in results(home))
     assert (home / folder / "x.png").is_file()
@@ -199,32 +158,12 @@ def test_a_name_as_long_as_the_file_system_takes_is_used(
     assert f"{name}.png" in results(home / "out")
 
 
-@pytest.mark.parametrize("name", ["<script>alert(1)</script>", "a\nb", "a\x1b[31mred", 'quo"te', "bad\udcff", "ü"])
 def test_names_may_hold_anything_that_a_file_system_takes(
-    name: str, home: Path, trained: Path, command_line: CommandLine
+    home: Path, trained: Path, command_line: CommandLine, record_property: Callable[[str, object], None]
 ) -> None:
-    image(home / "in" / f"{name}.png")
+    record_property("cases", len(NAMES))
+    for name in NAMES:
+        image(home / "in" / f"{name}.png")
     translate(command_line, trained, "--input", "in", "--targets", "in", "--output", "out")
-    assert f"{name}.png" in results(home / "out")
-    assert list(json.loads((home / "out" / "metrics.json").read_text())["images"]) == [name]
-
-
-@pytest.mark.parametrize("name", ["a\nb", "a\x1b[31mred", "bad\udcff"])
-def test_a_name_that_a_terminal_would_obey_is_told_in_one_line(
-    name: str, home: Path, trained: Path, command_line: CommandLine
-) -> None:
-    (home / "in").mkdir()
-    (home / "in" / f"{name}.png").write_bytes(b"no image")
-    assert "cannot be read as an image" in refusal(command_line, trained, "--input", "in", "--output", "out")
-
-
-@pytest.mark.parametrize("output", ["taken", "taken/below"])
-def test_a_file_in_the_place_of_the_output_is_told(
-    output: str, home: Path, trained: Path, command_line: CommandLine
-) -> None:
-    image(home / "in" / "a.png")
-    (home / "taken").write_text("taken")
-    message = refusal(command_line, trained, "--input", "in", "--output", output)
-    assert "a file" in message
-    assert "choose another" in message.lower()
-    assert (home / "taken").read_text() == "taken"
+    assert {f"{name}.png" for name in NAMES} <= results(home / "out")
+    assert set(json.loads((home / "out" / "metrics.json").read_text())["images"]) == set(NAMES)
