@@ -109,20 +109,17 @@ SPADE_WEIGHTS = {
 }
 OASIS_WEIGHTS = [f"checkpoints/oasis_{name}_pretrained/models" for name in ("ade20k", "cityscapes")]
 PAGES = {command: document.name for document in reversed(DOCUMENTS) for command in commands(document)}  # the first
-FOR_TEST_ALL = [  # processes that import torch, and what takes seconds where another command does the same
-    "torchrun",
-    "data.load_width=256",
-    "lpips,fid,kid",
-    "runs/(larger|heights|streets|mine) --format onnx",
-    "run.name=tuned_oasis",
-    "runs/(spade_ade20k|oasis_cityscapes) --format original",
-    "run.name=tuned .*ade20k_pretrained",
-]
+FOR_TEST_ALL = "|".join([  # processes that import torch, and what takes seconds where another command does the same
+    r"torchrun|--format pt2|data\.load_width=256|lpips,(fid,)?kid|run\.name=(oasis|tuned_oasis)|spade_(coco|cityscapes)\.yaml",
+    "runs/(larger|heights|streets|mine) --format onnx|runs/(larger|heights|streets|styled) --(input|style)",
+    "runs/(spade_ade20k|oasis_cityscapes) --format original|run.name=tuned .*ade20k_pretrained|ade20k_pretrained/models",
+    "check_data (SMALL_AND_LARGE|DRAWN)",
+])  # fmt: skip
 SHOWN = [
     pytest.param(
         command,
         id=f"{page}: {command}",
-        marks=[pytest.mark.slow] * any(re.search(pattern, command) for pattern in FOR_TEST_ALL),
+        marks=[pytest.mark.slow] * bool(re.search(FOR_TEST_ALL, command)),
     )
     for command, page in PAGES.items()
     if command not in NOT_RUN

@@ -143,7 +143,10 @@ def write(path: Path, case: Case) -> Path:
 
 
 def fill(folder: Path, entries: str, pixels: np.ndarray = PIXELS) -> None:
-    """Make entries: `NAME` an image, `NAME->PLACE` a link, `NAME:` text, `NAME/` a folder, `NAME|` a pipe; `-NAME` none."""
+    """Make entries: `NAME` an image, `NAME->PLACE` a link, `NAME:` text, `NAME/` a folder, `NAME|` a pipe.
+
+    `-NAME` removes one.
+    """
     for entry in entries.split(" "):
         name, _, place = entry.partition("->")
         path = folder / name.strip("-:|")
