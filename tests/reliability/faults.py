@@ -86,11 +86,11 @@ def spoilt(original: Callable[..., Any], calls: Container[int], factor: float) -
 
 def failing(original: Callable[..., Any], calls: Container[int], errno: int = 28) -> Callable[..., Any]:
     """`original`, whose calls of those numbers, from 1, fail as a full disk does, or one with another error."""
+    return struck(original, calls, lambda: throw(OSError(errno, os.strerror(errno))))
 
-    def fail() -> None:
-        raise OSError(errno, os.strerror(errno))
 
-    return struck(original, calls, fail)
+def throw(error: BaseException) -> None:
+    raise error
 
 
 def replacement(fault: Fault, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,12 +1,15 @@
 """Row 15: whatever the configuration is, each problem is reported in a line of its own, or there is none."""
 
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import train
 from tests.reliability.command_line import CommandLine
+from tests.reliability.faults import struck, throw
+from tests.reliability.images import fill
 from tests.runs import translation_script
 from tools import cluster_features
 from tools.check_data import __main__ as check_data
@@ -79,19 +82,6 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize(("content", "problems"), FILES.values(), ids=FILES.keys())
-def test_each_problem_of_a_file_is_told_in_a_line(
-    content: str | bytes, problems: list[str], tmp_path: Path, command_line: CommandLine
-) -> None:
-    path = tmp_path / "c.yaml"
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    lines = command_line.refusal(train.main, "--config", str(path), "--print-config")
-    assert len(lines) == len(problems), lines
-    for line, problem in zip(lines, problems, strict=True):
-        assert re.search(problem, line), line
-        assert len(line) < 600
-
-
 SOUND: dict[str, tuple[str | bytes, str]] = {
     "empty mapping": ("{}", r"name: unnamed"),
     "byte order mark": (b"\xef\xbb\xbfrun: {seed: 3}", r"seed: 3\n"),
@@ -106,17 +96,6 @@ SOUND: dict[str, tuple[str | bytes, str]] = {
     ),
     "section without keys": ("run:\ndata:\n", r"name: unnamed"),
 }
-
-
-@pytest.mark.parametrize(("content", "printed"), SOUND.values(), ids=SOUND.keys())
-def test_what_is_unusual_but_sound_is_read_as_it_looks(
-    content: str | bytes, printed: str, tmp_path: Path, command_line: CommandLine
-) -> None:
-    path = tmp_path / "c.yaml"
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    code, out, err = command_line.run(train.main, "--config", str(path), "--print-config")
-    assert (code, err) == (0, "")
-    assert re.search(printed, out, re.DOTALL), out
 
 
 OVERRIDES: dict[str, tuple[list[str], list[str]]] = {
@@ -142,35 +121,45 @@ OVERRIDES: dict[str, tuple[list[str], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize(("overrides", "problems"), OVERRIDES.values(), ids=OVERRIDES.keys())
-def test_each_problem_of_the_command_line_is_told_in_a_line(
-    overrides: list[str], problems: list[str], tmp_path: Path, command_line: CommandLine
-) -> None:
-    path = tmp_path / "c.yaml"
-    path.write_text("{}")
-    lines = command_line.refusal(train.main, "--config", str(path), "--print-config", *overrides)
+SOUND_OVERRIDES = {
+    "the last wins": (["run.seed=1", "run.seed=2"], r"seed: 2\n"),
+    "after --": (["--", "run.seed=2"], r"seed: 2\n"),
+    "equals sign in a value": (["run.name=a=b"], r"name: a=b\n"),
+    "whole section": (["run={seed: 2, name: x}"], r"name: x\n.*seed: 2\n"),
+    "a list": (["train.freeze_generator=[stem, downs.0]"], r"- stem\n *- downs\.0\n"),
+}
+# content of the file, overrides, and what is printed
+REFUSED_CASES = {name: (content, [], problems) for name, (content, problems) in FILES.items()}
+REFUSED_CASES |= {f"override: {name}": ("{}", *case) for name, case in OVERRIDES.items()}
+SOUND_CASES = {name: (content, [], printed) for name, (content, printed) in SOUND.items()}
+SOUND_CASES |= {f"override: {name}": ("{}", *case) for name, case in SOUND_OVERRIDES.items()}
+
+
+def arguments_of(folder: Path, content: str | bytes, overrides: list[str]) -> list[str]:
+    path = folder / "c.yaml"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return ["--config", str(path), "--print-config", *overrides]
+
+
+def assert_lines(lines: list[str], problems: list[str]) -> None:
     assert len(lines) == len(problems), lines
     for line, problem in zip(lines, problems, strict=True):
         assert re.search(problem, line), line
+        assert len(line) < 600
 
 
-@pytest.mark.parametrize(
-    ("overrides", "printed"),
-    [
-        (["run.seed=1", "run.seed=2"], r"seed: 2\n"),
-        (["--", "run.seed=2"], r"seed: 2\n"),
-        (["run.name=a=b"], r"name: a=b\n"),
-        (["run={seed: 2, name: x}"], r"name: x\n.*seed: 2\n"),
-        (["train.freeze_generator=[stem, downs.0]"], r"- stem\n *- downs\.0\n"),
-    ],
-    ids=["the last wins", "after --", "equals sign in a value", "whole section", "list"],
-)
-def test_overrides_of_every_form_work(
-    overrides: list[str], printed: str, tmp_path: Path, command_line: CommandLine
+@pytest.mark.parametrize(("content", "overrides", "problems"), REFUSED_CASES.values(), ids=REFUSED_CASES.keys())
+def test_each_problem_is_reported_in_a_line(
+    content: str | bytes, overrides: list[str], problems: list[str], tmp_path: Path, command_line: CommandLine
 ) -> None:
-    path = tmp_path / "c.yaml"
-    path.write_text("{}")
-    code, out, err = command_line.run(train.main, "--config", str(path), "--print-config", *overrides)
+    assert_lines(command_line.refusal(train.main, *arguments_of(tmp_path, content, overrides)), problems)
+
+
+@pytest.mark.parametrize(("content", "overrides", "printed"), SOUND_CASES.values(), ids=SOUND_CASES.keys())
+def test_what_is_unusual_but_sound_is_read_as_it_looks(
+    content: str | bytes, overrides: list[str], printed: str, tmp_path: Path, command_line: CommandLine
+) -> None:
+    code, out, err = command_line.run(train.main, *arguments_of(tmp_path, content, overrides))
     assert (code, err) == (0, "")
     assert re.search(printed, out, re.DOTALL), out
 
@@ -198,7 +187,7 @@ def test_overrides_of_every_form_work(
         ("export", ["--format", "tflite"], r"argument --format: invalid choice: 'tflite'"),
     ],
 )
-def test_a_mistake_in_an_option_is_told_in_a_line(
+def test_a_mistake_in_an_option_is_reported_in_a_line(
     tool: str, arguments: list[str], problem: str, command_line: CommandLine
 ) -> None:
     main = {
@@ -209,13 +198,7 @@ def test_a_mistake_in_an_option_is_told_in_a_line(
         "convert": convert_data.main,
         "export": export.main,
     }[tool]
-    lines = command_line.refusal(main, *arguments)
-    assert len(lines) == 1
-    assert re.search(problem, lines[0]), lines
-
-
-def refuse_to_open(*_: object, **__: object) -> None:
-    raise PermissionError(13, "Permission denied", "c.yaml")
+    assert_lines(command_line.refusal(main, *arguments), [problem])
 
 
 @pytest.mark.parametrize(
@@ -226,24 +209,17 @@ def refuse_to_open(*_: object, **__: object) -> None:
         ("unreadable", r"c\.yaml: Permission denied: change its permissions"),
     ],
 )
-def test_a_file_that_cannot_be_had_is_told(
+def test_a_file_that_cannot_be_read_is_named(
     kind: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine
 ) -> None:
-    (tmp_path / "demo.yaml").touch()
-    path = tmp_path / "dmeo.yaml"
-    if kind == "folder":
-        path.mkdir()
-    elif kind == "unreadable":  # by monkeypatch, since root may read everything
-        path.touch()
-        monkeypatch.setattr(Path, "open", refuse_to_open)
-    lines = command_line.refusal(train.main, "--config", str(path), "--print-config")
-    assert len(lines) == 1
-    assert re.search(problem, lines[0]), lines
+    fill(tmp_path, {"missing": "demo.yaml:", "folder": "dmeo.yaml/", "unreadable": "dmeo.yaml:"}[kind])
+    if kind == "unreadable":  # by monkeypatch, since root may read everything
+        denied = PermissionError(13, "Permission denied", "c.yaml")
+        monkeypatch.setattr(Path, "open", struck(Path.open, range(1, 100), partial(throw, denied)))
+    assert_lines(command_line.refusal(train.main, "--config", str(tmp_path / "dmeo.yaml"), "--print-config"), [problem])
 
 
 def test_more_problems_than_a_reader_bears_are_counted(tmp_path: Path, command_line: CommandLine) -> None:
-    path = tmp_path / "c.yaml"
-    path.write_text("".join(f"key{number}: 1\n" for number in range(30)))
-    lines = command_line.refusal(train.main, "--config", str(path), "--print-config")
-    assert len(lines) == 11
-    assert lines[-1] == "error: and 20 more"
+    content = "".join(f"key{number}: 1\n" for number in range(30))
+    lines = command_line.refusal(train.main, *arguments_of(tmp_path, content, []))
+    assert (len(lines), lines[-1]) == (11, "error: and 20 more")

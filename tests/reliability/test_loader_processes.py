@@ -9,6 +9,8 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing, nullcontext
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +27,9 @@ from data.sampler import TrainingSampler
 from data.store import File
 from data.worker_monitor import StoppedWaiting
 from tests.conftest import TINY_CONFIG, save_image
+from tests.reliability.faults import struck, throw
 from tests.reliability.images import WHOLE
-from tests.runs import assert_equal, checkpoint, run, without_config
+from tests.runs import assert_equal, checkpoint, run, with_slow, without_config
 from utils import signals
 from utils.cli import run_entry_point
 
@@ -40,9 +43,8 @@ PARENT = os.getpid()
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Six pairs; a run on them, a step for each, saves after each."""
     folder, rng = tmp_path_factory.mktemp("pairs"), np.random.default_rng(0)
-    for side in ("train_A", "train_B"):
-        for name in "abcdef":
-            save_image(folder / side / f"{name}.png", rng.integers(0, 255, (32, 32, 3), dtype=np.uint8))
+    for side, name in product(("train_A", "train_B"), "abcdef"):
+        save_image(folder / side / f"{name}.png", rng.integers(0, 255, (32, 32, 3), dtype=np.uint8))
     return folder
 
 
@@ -76,17 +78,13 @@ def send(number: signal.Signals) -> Callable[[], None]:
     return fault
 
 
-def raise_(error: Exception) -> Callable[[], None]:
-    def fault() -> None:
-        raise error
-
-    return fault
-
-
 FAULTS = {
-    "exception": (raise_(RuntimeError("a fault")), r"sample d of .*train_A: RuntimeError: a fault \(test_loader"),
-    "unpicklable": (raise_(UnicodeDecodeError("x", b"", 0, 1, "odd")), r"sample d of .*train_A: UnicodeDecodeError"),
-    "memory error": (raise_(MemoryError()), r"too little memory for sample d of .*: lower data\.workers"),
+    "exception": (partial(throw, RuntimeError("a fault")), r"sample d of .*train_A: RuntimeError: a fault \(faults"),
+    "unpicklable": (
+        partial(throw, UnicodeDecodeError("x", b"", 0, 1, "odd")),
+        r"sample d of .*train_A: UnicodeDecodeError",
+    ),
+    "memory error": (partial(throw, MemoryError()), r"too little memory for sample d of .*: lower data\.workers"),
     "segmentation fault": (send(signal.SIGSEGV), r"ended by SIGSEGV while it read sample d of .*tools\.check_data"),
     "bus error": (send(signal.SIGBUS), r"ended by SIGBUS while it read sample d of .*/dev/shm"),
     "killed": (send(signal.SIGKILL), r"ended by SIGKILL while it read sample d of .*memory is full"),
@@ -94,7 +92,7 @@ FAULTS = {
     "hanging": (lambda: time.sleep(100), r"processes for 1 s; waited for sample \w of .*data\.timeout_s"),
     "stopped": (send(signal.SIGSTOP), r"processes for 1 s; waited for sample \w of .*data\.timeout_s"),
 }
-SHORT = {"exception", "segmentation fault", "killed", "hanging"}  # one of each way to fail
+SHORT = ["exception", "segmentation fault", "killed", "hanging"]  # one of each way to fail
 
 
 def strike_at(monkeypatch: pytest.MonkeyPatch, fault: Callable[[], None]) -> None:
@@ -117,9 +115,7 @@ def run_program(monkeypatch: pytest.MonkeyPatch, config: Path) -> int:
     return run_entry_point(train.main)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in SHORT)) for name in FAULTS]
-)
+@pytest.mark.parametrize("name", with_slow(SHORT, [name for name in FAULTS if name not in SHORT]))
 def test_a_lost_process_ends_the_run_with_the_cause_and_the_run_can_go_on(
     config: Path,
     uninterrupted: dict[str, Any],
@@ -144,7 +140,7 @@ def test_shared_memory_that_is_full_is_told(
 ) -> None:
     text = "unable to allocate shared memory(shm) for file </torch_1_2_0>: No space left on device (28)"
     with monkeypatch.context() as patch:
-        patch.setattr(torch.UntypedStorage, "_new_shared", lambda *_args, **_options: raise_(RuntimeError(text))())
+        patch.setattr(torch.UntypedStorage, "_new_shared", lambda *_, **__: throw(RuntimeError(text)))
         assert run_program(patch, config) == 2
     expected = r"^error: too little shared memory \(/dev/shm\) for a batch of \w: enlarge it, or set data\.workers=0$"
     assert re.search(expected, capsys.readouterr().err)
@@ -152,16 +148,10 @@ def test_shared_memory_that_is_full_is_told(
 
 
 def facade_batches(n_samples: int, should_stop: Callable[[], bool], timeout_s: float = 0) -> Generator[Batch]:
-    layout = SyntheticFacades(split="train", seed=0, n_samples=n_samples, height=32, width=32)
+    data = TrainingDataset(SyntheticFacades(split="train", seed=0, n_samples=n_samples, height=32, width=32), WHOLE, 0)
     sampler = TrainingSampler(n_samples=n_samples, batch_size=1, seed=0, rank=0, world_size=1, first_batch=0)
-    return training_batches(
-        TrainingDataset(layout, WHOLE, 0),
-        sampler,
-        n_workers=2,
-        pin_memory=False,
-        timeout_s=timeout_s,
-        should_stop=should_stop,
-    )
+    options: dict[str, Any] = {"n_workers": 2, "pin_memory": False, "timeout_s": timeout_s}
+    return training_batches(data, sampler, **options, should_stop=should_stop)
 
 
 def test_waiting_ends_when_the_run_is_asked_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,12 +212,8 @@ def test_a_signal_to_a_process_that_has_just_been_forked_is_the_parents(
     monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     """Ctrl-C in a terminal reaches it before it has begun."""
-    begin = torch.utils.data._utils.worker._worker_loop
-
-    def struck(*arguments: object) -> None:
-        os.kill(os.getpid(), number)
-        begin(*arguments)
-
-    monkeypatch.setattr(torch.utils.data._utils.worker, "_worker_loop", struck)
+    worker = torch.utils.data._utils.worker
+    kill = lambda: os.kill(os.getpid(), number)  # noqa: E731 - the id is the child's
+    monkeypatch.setattr(worker, "_worker_loop", struck(worker._worker_loop, [1], kill))
     with closing(facade_batches(4, should_stop=lambda: False)) as stream:
         assert len([next(stream) for _ in range(4)]) == 4
