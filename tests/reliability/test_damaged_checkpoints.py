@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.runs import checkpoint, run
+import train
+from tests.conftest import write_tiny_config
+from tests.reliability.command_line import CommandLine
+from tests.reliability.faults import throw
+from tests.runs import assert_equal, checkpoint, run
 from utils.checkpoint import FORMAT, FORMAT_VERSION, CheckpointError, load_checkpoint, manifest_path, save_checkpoint
 from utils.checkpoint_folder import checkpoint_path, list_checkpoints
-from utils.cli import run_entry_point
 from utils.errors import ConfigError
 
 pytestmark = pytest.mark.row(7)
 
-STATE = {
-    "step": 3,
-    "networks": {"generator": {"weight": torch.arange(500.0), "bias": torch.ones(7)}},
-    "config": {"a": 1},
-}
+WEIGHTS = {"weight": torch.arange(500.0), "bias": torch.ones(7)}
+STATE = {"step": 3, "networks": {"generator": WEIGHTS}, "config": {"a": 1}}
 
 
 @pytest.fixture
@@ -30,33 +30,34 @@ def whole(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("has_manifest", [True, False])
-def test_every_truncation_is_found(
-    whole: Path, record_property: Callable[[str, object], None], has_manifest: bool
-) -> None:
-    record_property("cases", 200)
-    content, rng = whole.read_bytes(), random.Random(0)
-    if not has_manifest:
-        manifest_path(whole).unlink()
-    for _ in range(200):
-        whole.write_bytes(content[: rng.randrange(len(content))])
-        with pytest.raises(CheckpointError, match="damaged"):
-            load_checkpoint(whole)
-
-
-def test_every_flipped_bit_is_found(whole: Path, record_property: Callable[[str, object], None]) -> None:
-    record_property("cases", 500)
-    content, rng = whole.read_bytes(), random.Random(0)
-    for _ in range(500):
-        whole.write_bytes(flipped(content, rng))
-        with pytest.raises(CheckpointError, match="damaged: it does not match checkpoint-00000003"):
-            load_checkpoint(whole)
+def cut(content: bytes, rng: random.Random) -> bytes:
+    return content[: rng.randrange(len(content))]
 
 
 def flipped(content: bytes, rng: random.Random) -> bytes:
     damaged = bytearray(content)
     damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
     return bytes(damaged)
+
+
+@pytest.mark.parametrize(
+    ("damage", "has_manifest", "n_cases"), [(cut, True, 200), (cut, False, 200), (flipped, True, 500)]
+)
+def test_every_truncation_and_flipped_bit_is_found(
+    whole: Path,
+    record_property: Callable[[str, object], None],
+    damage: Callable[[bytes, random.Random], bytes],
+    has_manifest: bool,
+    n_cases: int,
+) -> None:
+    record_property("cases", n_cases)
+    content, rng = whole.read_bytes(), random.Random(0)
+    if not has_manifest:
+        manifest_path(whole).unlink()
+    for _ in range(n_cases):
+        whole.write_bytes(damage(content, rng))
+        with pytest.raises(CheckpointError, match="damaged: it does not match" if damage is flipped else "damaged"):
+            load_checkpoint(whole)
 
 
 def test_without_a_manifest_no_flipped_bit_changes_what_is_loaded(
@@ -73,15 +74,30 @@ def test_without_a_manifest_no_flipped_bit_changes_what_is_loaded(
         except CheckpointError:
             n_found += 1
             continue
-        assert torch.equal(state["networks"]["generator"]["weight"], torch.arange(500.0))
-        assert torch.equal(state["networks"]["generator"]["bias"], torch.ones(7))
-        assert state["step"] == 3
+        assert_equal({key: state[key] for key in STATE}, STATE)
     assert n_found > 250
 
 
-def rewrite(path: Path, state: object) -> None:
-    manifest_path(path).unlink()
-    torch.save(state, path)
+def rewrite(state: object) -> Callable[[Path], None]:
+    def spoil(path: Path) -> None:
+        manifest_path(path).unlink()
+        torch.save(state, path)
+
+    return spoil
+
+
+def replaced(content: bytes | None, is_folder: bool = False) -> Callable[[Path], None]:
+    """Without manifest: a file, a folder or, without content, nothing."""
+
+    def spoil(path: Path) -> None:
+        manifest_path(path).unlink()
+        path.unlink()
+        if is_folder:
+            path.mkdir()
+        elif content is not None:
+            path.write_bytes(content)
+
+    return spoil
 
 
 def of_other_run(path: Path) -> None:
@@ -90,50 +106,29 @@ def of_other_run(path: Path) -> None:
     shutil.copy(other, path)
 
 
-def without_manifest(content: bytes) -> Callable[[Path], None]:
-    def spoil(path: Path) -> None:
-        manifest_path(path).unlink()
-        path.write_bytes(content)
-
-    return spoil
-
-
-def gone(path: Path) -> None:
-    manifest_path(path).unlink()
-    path.unlink()
-
-
-def folder(path: Path) -> None:
-    gone(path)
-    path.mkdir()
-
-
 HEAD = {"format": FORMAT, "format_version": FORMAT_VERSION}
 WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "empty": (lambda path: path.write_bytes(b""), "damaged"),
     "zeros": (lambda path: path.write_bytes(bytes(path.stat().st_size)), "damaged"),
     "of another run": (of_other_run, "damaged"),
-    "empty, no manifest": (without_manifest(b""), "it is empty"),
-    "web page": (without_manifest(b"<!DOCTYPE html>"), "a web page"),
-    "LFS pointer": (
-        without_manifest(b"version https://git-lfs.github.com"),
-        "a Git LFS pointer.* git lfs pull",
-    ),
-    "JSON": (without_manifest(b'{"step": 3}'), "a text file"),
-    "folder": (folder, "a folder"),
-    "gone": (gone, "no such checkpoint file"),
-    "tensor": (lambda path: rewrite(path, torch.ones(3)), "not a checkpoint, but a Tensor"),
-    "list": (lambda path: rewrite(path, [1, 2]), "not a checkpoint, but a list"),
-    "bare weights": (lambda path: rewrite(path, {"a": torch.ones(3)}), "not a checkpoint of this application"),
-    "format is a tensor": (lambda path: rewrite(path, {"format": torch.ones(3)}), "not a checkpoint of this"),
-    "no version": (lambda path: rewrite(path, {"format": FORMAT}), "has format version None"),
-    "later version": (lambda path: rewrite(path, HEAD | {"format_version": FORMAT_VERSION + 1}), "update it"),
-    "keys missing": (lambda path: rewrite(path, HEAD | {"step": 3}), "lacks config, generator"),
+    "empty, no manifest": (replaced(b""), "it is empty"),
+    "web page": (replaced(b"<!DOCTYPE html>"), "a web page"),
+    "LFS pointer": (replaced(b"version https://git-lfs.github.com"), "a Git LFS pointer.* git lfs pull"),
+    "JSON": (replaced(b'{"step": 3}'), "a text file"),
+    "folder": (replaced(None, is_folder=True), "a folder"),
+    "gone": (replaced(None), "no such checkpoint file"),
+    "tensor": (rewrite(torch.ones(3)), "not a checkpoint, but a Tensor"),
+    "list": (rewrite([1, 2]), "not a checkpoint, but a list"),
+    "bare weights": (rewrite({"a": torch.ones(3)}), "not a checkpoint of this application"),
+    "format is a tensor": (rewrite({"format": torch.ones(3)}), "not a checkpoint of this"),
+    "no version": (rewrite({"format": FORMAT}), "has format version None"),
+    "later version": (rewrite(HEAD | {"format_version": FORMAT_VERSION + 1}), "update it"),
+    "keys missing": (rewrite(HEAD | {"step": 3}), "lacks config, generator"),
 }
 
 
 @pytest.mark.parametrize("kind", WRONG)
-def test_a_wrong_file_is_told_by_path_reason_and_remedy(whole: Path, kind: str) -> None:
+def test_a_wrong_file_is_named_with_reason_and_remedy(whole: Path, kind: str) -> None:
     spoil, reason = WRONG[kind]
     spoil(whole)
     with pytest.raises(CheckpointError, match=reason) as caught:
@@ -158,36 +153,30 @@ def test_training_goes_on_from_the_one_before_and_keeps_the_damaged_one(
     assert [path.name for path in list_checkpoints(newest.parent)] == ["checkpoint-00000006.pt"]
 
 
-def test_where_none_is_whole_the_run_does_not_start_anew_by_itself(
-    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+def test_where_none_is_whole_the_run_does_not_start_from_the_beginning(
+    trained_config: Path, command_line: CommandLine
 ) -> None:
-    run(tiny_config, "train.max_steps=2")
-    only = checkpoint_path(tiny_config.parent / "runs" / "tiny", 2)
-    only.write_bytes(b"")
-    import train
-
-    monkeypatch.setattr("sys.argv", ["train.py", "--config", str(tiny_config)])
-    assert run_entry_point(train.main) == 2
-    assert "none of its 1 checkpoints is valid; start from the beginning with --resume never" in capfd.readouterr().err
+    checkpoint_path(trained_config.parent / "runs" / "tiny", 4).write_bytes(b"")
+    (line,) = command_line.refusal(train.main, "--config", str(trained_config))
+    assert "none of its 1 checkpoints is valid; start from the beginning with --resume never" in line
 
 
-def test_a_file_named_by_the_user_is_not_passed_over(tiny_config: Path) -> None:
-    run(tiny_config, "train.max_steps=4", "checkpoint.every_steps=2")
-    named = checkpoint_path(tiny_config.parent / "runs" / "tiny", 4)
+def test_a_file_named_by_the_user_is_not_passed_over(trained_config: Path) -> None:
+    named = checkpoint_path(trained_config.parent / "runs" / "tiny", 4)
+    shutil.copy(named, checkpoint_path(named.parent, 3))  # is not taken instead
     named.write_bytes(named.read_bytes()[:-100])
     with pytest.raises(CheckpointError, match=f"{named.name}: damaged"):
-        run(tiny_config, "--resume", str(named))
+        run(trained_config, "--resume", str(named))
 
 
-def test_nothing_is_half_loaded(tiny_config: Path) -> None:
+def test_nothing_is_half_loaded(trained_config: Path) -> None:
     """Of a checkpoint whose discriminator does not fit, the generator is not taken for a start either."""
-    run(tiny_config, "train.max_steps=2")
-    state = checkpoint(tiny_config, 2)
+    state = checkpoint(trained_config, 4)
     state["networks"]["discriminator"].popitem()
-    path = checkpoint_path(tiny_config.parent / "runs" / "tiny", 2)
+    path = checkpoint_path(trained_config.parent / "runs" / "tiny", 4)
     save_checkpoint(path, {key: value for key, value in state.items() if not key.startswith("format")})
     with pytest.raises(CheckpointError, match="does not fit, or is ill-formed"):
-        run(tiny_config, "train.max_steps=3")
+        run(trained_config, "train.max_steps=5")
     assert [found.name for found in list_checkpoints(path.parent)] == [path.name]
 
 
@@ -209,19 +198,14 @@ def test_a_damaged_manifest_does_not_cost_the_checkpoint(whole: Path, content: s
     ids=lambda error: type(error).__name__,
 )
 def test_what_cannot_be_read_now_is_not_taken_for_damaged(
-    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+    trained_config: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    run(tiny_config, "train.max_steps=4", "checkpoint.every_steps=2")
-
-    def fails(*_: object, **__: object) -> None:
-        raise error
-
     with monkeypatch.context() as context:
-        context.setattr(torch, "load", fails)
+        context.setattr(torch, "load", lambda *_, **__: throw(error))
         with pytest.raises(CheckpointError, match=r"00000004\.pt: cannot be read now"):
-            run(tiny_config, "train.max_steps=6")
-    run(tiny_config, "train.max_steps=6")
-    assert not list((tiny_config.parent / "runs" / "tiny").glob("*.damaged"))
+            run(trained_config, "train.max_steps=6")
+    assert not list((trained_config.parent / "runs" / "tiny").glob("*.damaged"))
+    assert checkpoint(trained_config, 4)["step"] == 4
 
 
 ILL_FORMED: dict[str, object] = {
@@ -236,11 +220,19 @@ ILL_FORMED: dict[str, object] = {
 }
 
 
+@pytest.fixture(scope="module")
+def averaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The configuration of a finished run with a moving average."""
+    config = write_tiny_config(tmp_path_factory.mktemp("averaged"))
+    run(config, "train.max_steps=2", "train.ema_decay=0.9")
+    return config
+
+
 @pytest.mark.parametrize("key", ILL_FORMED)
-def test_what_is_whole_and_ill_formed_is_told(tiny_config: Path, key: str) -> None:
-    run(tiny_config, "train.max_steps=2", "train.ema_decay=0.9")
+def test_what_is_whole_and_ill_formed_is_named(tiny_config: Path, averaged: Path, key: str) -> None:
     path = checkpoint_path(tiny_config.parent / "runs" / "tiny", 2)
-    state = {name: value for name, value in checkpoint(tiny_config, 2).items() if not name.startswith("format")}
+    path.parent.mkdir(parents=True)
+    state = {name: value for name, value in checkpoint(averaged, 2).items() if not name.startswith("format")}
     save_checkpoint(path, {**state, "epoch": 0, key: ILL_FORMED[key]})
     with pytest.raises((CheckpointError, ConfigError), match=path.name):
         run(tiny_config, "train.max_steps=3", "train.ema_decay=0.9")

@@ -1,7 +1,7 @@
 """Runs that go on equal runs that were never stopped, bit for bit: rows 19 and 20."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +9,10 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.processes import torchrun
-from tests.runs import assert_equal, checkpoint, run, without_config
+from tests.reliability.faults import struck, throw
+from tests.runs import assert_equal, checkpoint, run, with_slow, without_config
 from training.loop_state import LoopState
-from training.methods.paired_update import PairedUpdate, Passes
+from training.methods.paired_update import PairedUpdate
 
 PRECISIONS = {
     "float32": ["amp.opt_level=O0"],
@@ -46,7 +47,7 @@ COVERING = {  # of each precision, place and number of workers one; tests/end_to
     ("bfloat16", "decay", "in an epoch", "0 then 2"),
     ("float16", "average", "at the last step", "0"),
 }
-CELLS = [pytest.param(*cell, marks=[pytest.mark.slow] * (cell not in COVERING)) for cell in ALL_CELLS]
+CELLS = with_slow(sorted(COVERING), [cell for cell in ALL_CELLS if cell not in COVERING])
 BASE = ["log.every_steps=1", "log.images_every_steps=9", "checkpoint.every_steps=1000"]
 
 
@@ -78,33 +79,22 @@ def test_one_process(tiny_config: Path, precision: str, state: str, stop: str, w
     before, after = (f"data.workers={n}" for n in WORKERS[workers])
     step = STOPS[stop]
     run(tiny_config, *settings, f"train.max_steps={step + FURTHER}", "run.name=whole", before)
-    if stop == "at the last step":  # a finished run is extended
-        run(tiny_config, *settings, f"train.max_steps={step}", before)
-    else:
-        run(tiny_config, *settings, f"train.max_steps={step}", f"checkpoint.every_steps={step}", before)
+    # otherwise a finished run is extended
+    saves = [f"checkpoint.every_steps={step}"] if stop != "at the last step" else []
+    run(tiny_config, *settings, f"train.max_steps={step}", *saves, before)
     run(tiny_config, *settings, f"train.max_steps={step + FURTHER}", after)
     assert_same_end(tiny_config, step)
 
 
-TWO = [
-    ("float32", "average", 5, "2"),
-    *[
-        pytest.param(*cell, marks=pytest.mark.slow)
-        for cell in (
-            ("float32", "enhancer", 7, "0"),
-            ("bfloat16", "decay", 6, "0 then 2"),
-            ("bfloat16", "average", 7, "0"),
-            ("float16", "decay", 7, "2"),
-            ("float16", "enhancer", 6, "0"),
-            ("bfloat16", "augmented", 7, "2"),
-            ("float32", "controlled", 7, "0"),
-        )
-    ],
-]
+MORE_OF_TWO = [("float32", "enhancer", 7, "0"), ("bfloat16", "decay", 6, "0 then 2"), ("bfloat16", "average", 7, "0")]
+MORE_OF_TWO += [("float16", "decay", 7, "2"), ("float16", "enhancer", 6, "0"), ("bfloat16", "augmented", 7, "2")]
+MORE_OF_TWO += [("float32", "controlled", 7, "0")]
 
 
 @pytest.mark.row(19)
-@pytest.mark.parametrize(("precision", "state", "step", "workers"), TWO)
+@pytest.mark.parametrize(
+    ("precision", "state", "step", "workers"), with_slow([("float32", "average", 5, "2")], MORE_OF_TWO)
+)
 def test_two_processes(tiny_config: Path, precision: str, state: str, step: int, workers: str) -> None:
     settings = [*BASE, *PRECISIONS[precision], *STATES[state], "data.synthetic.train_samples=12"]
     before, after = (f"data.workers={n}" for n in WORKERS[workers])
@@ -139,16 +129,7 @@ def test_the_steps_of_tensorboard_rise(tiny_config: Path, monkeypatch: pytest.Mo
     settings = ["log.every_steps=1", "checkpoint.every_steps=4"]
     if is_killed:
         with monkeypatch.context() as context:
-            n_steps, original = 0, PairedUpdate.step
-
-            def falls(self: PairedUpdate, groups: Sequence[Passes]) -> None:
-                nonlocal n_steps
-                n_steps += 1
-                if n_steps == 7:
-                    raise MemoryError
-                original(self, groups)
-
-            context.setattr(PairedUpdate, "step", falls)
+            context.setattr(PairedUpdate, "step", struck(PairedUpdate.step, [7], lambda: throw(MemoryError())))
             with pytest.raises(MemoryError):
                 run(tiny_config, *settings, "train.max_steps=100")
     else:

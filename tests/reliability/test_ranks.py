@@ -19,18 +19,14 @@ import pytest
 
 from configs import recipe
 from tests.processes import PATIENCE_S, Torchrun, torchrun
-from tests.reliability.faults import Fault, inject, inject_once
-from tests.runs import assert_equal, checkpoint, without_config
+from tests.reliability.faults import Fault, inject, inject_once, throw
+from tests.runs import assert_equal, checkpoint, with_slow, without_config
 from utils.checkpoint import load_checkpoint
 from utils.checkpoint_folder import list_checkpoints
 from utils.errors import ConfigError
 
-ENDLESS = [
-    "train.max_steps=1000000",
-    "log.every_steps=1",
-    "checkpoint.every_steps=5",
-    "data.synthetic.train_samples=12",
-]
+ENDLESS = ["train.max_steps=1000000", "log.every_steps=1", "checkpoint.every_steps=5"]
+ENDLESS += ["data.synthetic.train_samples=12"]
 
 
 def newest(config: Path) -> Path:
@@ -115,27 +111,21 @@ def test_where_torchrun_itself_has_gone_its_processes_save_and_end(tiny_config: 
         assert_stopped_together(tiny_config, processes, signal.SIGTERM)
 
 
-LOST = [
-    Fault("forward", "SIGKILL", call=8, rank=1),
-    Fault("save", "SIGKILL", call=2, rank=0),
-    *[
-        pytest.param(fault, marks=pytest.mark.slow)
-        for fault in (
-            Fault("agreement", "SIGKILL", call=15, rank=1),
-            Fault("forward", "raise", call=8, rank=1),
-            Fault("forward", "SIGSTOP", call=8, rank=1),  # torchrun kills what does not react after 30 s
-            Fault("forward", "SIGKILL", call=8, rank=0),
-            Fault("agreement", "SIGKILL", call=15, rank=0),
-            Fault("validation", "SIGKILL", call=1, rank=0),
-            Fault("validation", "raise", call=1, rank=0),
-            Fault("save", "raise", call=2, rank=0),
-        )
-    ],
+LOST = [Fault("forward", "SIGKILL", call=8, rank=1), Fault("save", "SIGKILL", call=2, rank=0)]
+MORE_LOST = [
+    Fault("agreement", "SIGKILL", call=15, rank=1),
+    Fault("forward", "raise", call=8, rank=1),
+    Fault("forward", "SIGSTOP", call=8, rank=1),  # torchrun kills what does not react after 30 s
+    Fault("forward", "SIGKILL", call=8, rank=0),
+    Fault("agreement", "SIGKILL", call=15, rank=0),
+    Fault("validation", "SIGKILL", call=1, rank=0),
+    Fault("validation", "raise", call=1, rank=0),
+    Fault("save", "raise", call=2, rank=0),
 ]
 
 
 @pytest.mark.row(6)
-@pytest.mark.parametrize("fault", LOST, ids=str)
+@pytest.mark.parametrize("fault", with_slow(LOST, MORE_LOST), ids=str)
 def test_the_loss_of_one_ends_all(tiny_config: Path, fault: Fault) -> None:
     settings = [*ENDLESS, "log.images_every_steps=7", "data.timeout_s=2"]
     with torchrun(tiny_config, *settings, prepare=partial(inject, fault)) as processes:
@@ -146,11 +136,7 @@ def test_the_loss_of_one_ends_all(tiny_config: Path, fault: Fault) -> None:
 def fail_alone() -> None:
     """Let the second process find a mistake that the first does not have."""
     if os.environ["RANK"] == "1":
-        setattr(recipe, "read_yaml", refuse_to_read)  # noqa: B010 - mypy takes no other function there
-
-
-def refuse_to_read(_: Path) -> object:
-    raise ConfigError("only here")
+        pytest.MonkeyPatch().setattr(recipe, "read_yaml", lambda _: throw(ConfigError("only here")))
 
 
 @pytest.mark.row(15)
@@ -175,11 +161,10 @@ def test_a_mistake_of_the_user_is_printed_once(
 def test_a_restart_goes_on_to_the_same_end(tiny_config: Path) -> None:
     settings = ["train.max_steps=8", "checkpoint.every_steps=5", "data.synthetic.train_samples=12"]
     dies_once = partial(inject_once, Fault("forward", "SIGKILL", call=8, rank=1), tiny_config.with_suffix(".struck"))
-    with torchrun(tiny_config, *settings, prepare=dies_once, max_restarts=1) as processes:
-        assert processes.wait_for_all() == 0, processes.said()
-        assert "resuming from" in processes.said()
-    with torchrun(tiny_config, *settings, "run.name=whole") as processes:
-        assert processes.wait_for_all() == 0, processes.said()
+    for name, options in (("whole", {}), ("tiny", {"prepare": dies_once, "max_restarts": 1})):
+        with torchrun(tiny_config, *settings, f"run.name={name}", **options) as processes:
+            assert processes.wait_for_all() == 0, processes.said()
+            assert ("resuming from" in processes.said()) == (name == "tiny")
     assert_equal(without_config(checkpoint(tiny_config, 8)), without_config(checkpoint(tiny_config, 8, "whole")))
 
 

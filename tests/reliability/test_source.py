@@ -49,13 +49,7 @@ def imports(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
 
 def unpickling(tree: ast.AST) -> Iterator[ast.AST]:
     """Weights are read by torch.load(weights_only=True) alone, and by that name."""
-    others = (
-        "torch.jit.load",
-        "jit.load",
-        "torch.package.PackageImporter",
-        "torch.hub.load",
-        "load_state_dict_from_url",
-    )
+    others = ("jit.load", "torch.package.PackageImporter", "torch.hub.load", "load_state_dict_from_url")
     for call, name in calls(tree):
         weights_only, allow_pickle = option(call, "weights_only"), option(call, "allow_pickle")
         is_wrong = weights_only is not True if name == "torch.load" else weights_only not in (None, True)
@@ -124,25 +118,16 @@ RULES: dict[str, tuple[Callable[[ast.AST], Iterator[ast.AST]], list[str]]] = {
     "weights_only": (
         unpickling,
         [
-            "torch.load(path)",
-            "torch.load(path, weights_only=False)",
-            "torch.load(path, weights_only=flag)",
-            "np.load(path, allow_pickle=True)",
-            "from torch import load",
-            "torch.hub.load('a/b', 'c')",
-            "torch.jit.load(path)",
+            *("torch.load(path)", "torch.load(path, weights_only=False)", "torch.load(path, weights_only=flag)"),
+            *("np.load(path, allow_pickle=True)", "from torch import load"),
+            *("torch.hub.load('a/b', 'c')", "torch.jit.load(path)"),
         ],
     ),
     "pickle": (
         pickling,
         [
-            "import dill",
-            "from pickle import loads",
-            "import pickle\npickle.load(file)",
-            "import shelve",
-            "from joblib import load",
-            "import marshal",
-            "import pickle\nread = pickle.Unpickler",
+            *("import dill", "from pickle import loads", "import pickle\npickle.load(file)", "import shelve"),
+            *("from joblib import load", "import marshal", "import pickle\nread = pickle.Unpickler"),
         ],
     ),
     "yaml": (
@@ -153,11 +138,7 @@ RULES: dict[str, tuple[Callable[[ast.AST], Iterator[ast.AST]], list[str]]] = {
     "shell": (shell, ["subprocess.run(text, shell=True)", "os.system(text)", "subprocess.getoutput(text)"]),
     "bare except": (
         bare_except,
-        [
-            "try: f()\nexcept: pass",
-            "try: f()\nexcept Exception: pass",
-            "try: f()\nexcept BaseException:\n    g()",
-        ],
+        [f"try: f()\nexcept{caught}" for caught in (": pass", " Exception: pass", " BaseException:\n    g()")],
     ),
     "image formats": (any_image_format, ["Image.open(path)", "PIL.Image.open(path)", "from PIL.Image import open"]),
     "mktemp": (guessable_temporary, ["tempfile.mktemp()"]),
