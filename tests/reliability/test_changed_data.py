@@ -37,11 +37,12 @@ def replace(root: Path) -> None:
     save_image(root / "train_img" / "b.jpg", np.full((32, 64, 3), 9, np.uint8))
 
 
+NEW = "names or files are new or of another size"
 CHANGES: list[tuple[Callable[[Path], None], str]] = [
-    (add, r"4 names or files are new or of another size \(sample z, z.*\), 0 are gone"),
-    (remove, r"0 names or files are new or of another size, 4 are gone"),
-    (rename, r"4 names or files are new or of another size \(sample bb, .*\), 4 are gone"),
-    (replace, r"1 names or files are new or of another size \(b.jpg\), 1 are gone"),
+    (add, rf"4 {NEW} \(sample z, z.*\), 0 are gone"),
+    (remove, rf"0 {NEW}, 4 are gone"),
+    (rename, rf"4 {NEW} \(sample bb, .*\), 4 are gone"),
+    (replace, rf"1 {NEW} \(b.jpg\), 1 are gone"),
 ]
 
 

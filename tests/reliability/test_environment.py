@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,8 +14,10 @@ import torch
 import train
 from configs import sample_cache
 from tests.conftest import TINY_CONFIG
+from tests.processes import PATIENCE_S
 from tests.reliability.command_line import CommandLine
-from tests.runs import translation_script
+from tests.reliability.faults import throw
+from tests.runs import translation_script, with_slow
 from tools import cluster_features
 from utils.checkpoint import CheckpointError
 from utils.checkpoint_folder import newest_run
@@ -23,31 +26,25 @@ from utils.errors import ConfigError
 pytestmark = pytest.mark.row(17)
 
 ROOT = Path(__file__).parents[2]
-DEADLINE_S = 300.0  # the machine may be busy
 
 
 def refusal(command_line: CommandLine, config: Path, *overrides: str) -> str:
-    lines = command_line.refusal(train.main, "--config", str(config), *overrides)
-    assert len(lines) == 1, lines
-    return lines[0]
+    (line,) = command_line.refusal(train.main, "--config", str(config), *overrides)
+    return line
 
 
 def in_shell(command: str, cwd: Path = ROOT, **environment: str | None) -> subprocess.CompletedProcess[str]:
     """Run a line of shell, `$PYTHON` for this interpreter; None takes a variable away."""
     variables = {**os.environ, "PYTHON": sys.executable, "REPOSITORY": str(ROOT), "OMP_NUM_THREADS": "1", **environment}
     present = {key: value for key, value in variables.items() if value is not None}
-    return subprocess.run(
-        ["bash", "-c", command],
-        cwd=cwd,
-        env=present,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=DEADLINE_S,
-    )
+    options: dict[str, Any] = {"capture_output": True, "text": True, "errors": "replace", "timeout": PATIENCE_S}
+    return subprocess.run(["bash", "-c", command], cwd=cwd, env=present, **options)
 
 
-# --- places that cannot be written to
+def assert_refused_in_one_line(ended: subprocess.CompletedProcess[str], words: str) -> None:
+    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1), ended.stderr
+    assert ended.stderr.startswith("error: ")
+    assert words in ended.stderr
 
 
 @pytest.mark.parametrize("root", ["{taken}", "{taken}/below", "/proc/nowhere"])
@@ -62,13 +59,12 @@ def test_runs_in_a_place_that_cannot_hold_them_are_refused(
 
 
 def test_a_read_only_output_is_refused_before_anything_is_translated(
-    tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine
 ) -> None:
     """By monkeypatch, since root may write everywhere."""
-    train.main(["--config", str(tiny_config), "train.max_steps=1"])
     monkeypatch.setattr(os, "access", lambda *_: False)
     output = tmp_path / "out"
-    arguments = ["--checkpoint", str(tmp_path / "runs" / "tiny"), "--output", str(output)]
+    arguments = ["--checkpoint", str(tiny_run), "--output", str(output)]
     lines = command_line.refusal(translation_script().main, *arguments)
     assert lines == [f"error: {output}: Permission denied: change its permissions, or choose another place"]
     assert list(output.iterdir()) == []
@@ -83,20 +79,17 @@ def test_a_cache_in_memory_without_shared_memory_is_refused(
 
 
 def test_a_full_disk_is_named_by_the_file_that_did_not_fit(
-    trained_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine
 ) -> None:
     """The system names no path where a write fails; /dev/full stands for the disk."""
     output = tmp_path / "out"
     output.mkdir()
     (output / "facade_00000.png").symlink_to("/dev/full")
     monkeypatch.setattr("inference.translate.prepare_output", lambda *_, **__: None)  # which refuses the link
-    arguments = ["--checkpoint", str(trained_config.parent / "runs" / "tiny"), "--device", "cpu"]
-    lines = command_line.refusal(translation_script().main, *arguments, "--output", str(output))
+    arguments = ["--checkpoint", str(tiny_run), "--output", str(output), "--device", "cpu"]
+    lines = command_line.refusal(translation_script().main, *arguments)
     remedy = "free space there, or choose another place"
     assert lines == [f"error: {output}/facade_00000.png: No space left on device: {remedy}"]
-
-
-# --- no GPU
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
@@ -107,16 +100,10 @@ def test_a_gpu_that_is_not_there_is_told(tiny_config: Path, tmp_path: Path, comm
     assert "Use --device cpu or --device auto." in command_line.refusal(translation_script().main, *arguments)[0]
 
 
-# --- a package that is not installed
-
-
 def test_a_missing_package_is_told_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.cluster", None)
     with pytest.raises(ConfigError, match=r"scikit-learn is not installed: python -m pip install scikit-learn$"):
         cluster_features.cluster([], 1)
-
-
-# --- clocks
 
 
 def write_run(root: Path, name: str, age_s: float) -> Path:
@@ -145,7 +132,7 @@ def test_a_clock_that_was_set_back_is_told_where_it_matters(tmp_path: Path) -> N
         newest_run(tmp_path)
 
 
-def test_a_run_goes_on_from_its_highest_step_whatever_the_clock_says(tiny_config: Path, tmp_path: Path) -> None:
+def test_a_run_resumes_at_its_highest_step_whatever_the_clock_says(tiny_config: Path, tmp_path: Path) -> None:
     train.main(["--config", str(tiny_config), "train.max_steps=2", "checkpoint.every_steps=1"])
     folder = tmp_path / "runs" / "tiny"
     now_s = time.time()
@@ -155,48 +142,36 @@ def test_a_run_goes_on_from_its_highest_step_whatever_the_clock_says(tiny_config
     assert "plan           step 2 to 3" in (folder / "log.txt").read_text()
 
 
-# --- the home folder
-
-
 def test_a_home_folder_that_nobody_knows_is_told(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine
 ) -> None:
     """As in a container that runs under a number that /etc/passwd lacks."""
 
-    def fail(_: int) -> None:
-        raise KeyError
-
     monkeypatch.delenv("HOME")
-    monkeypatch.setattr(pwd, "getpwuid", fail)
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: throw(KeyError()))
     message = refusal(command_line, tiny_config, "run.root=~/runs")
     assert "run.root is ~/runs, and there is no such home folder; write the path in full" in message
 
 
-# --- streams, paths, variables, the working directory
-
-
 @pytest.mark.parametrize(
-    ("command", "returncode"),
+    ("option", "streams", "returncode"),
     [
-        ("$PYTHON train.py --config configs/demo.yaml --print-config | true; exit ${PIPESTATUS[0]}", 0),
-        ("$PYTHON -u train.py --config configs/demo.yaml --print-config | true; exit ${PIPESTATUS[0]}", 128 + 13),
-        ("$PYTHON train.py --config configs/demo.yaml --print-config >&-", 0),
-        ("$PYTHON train.py --config configs/demo.yaml --print-config <&-", 0),
-        ("$PYTHON train.py --config configs/demo.yaml --print-config >/dev/null 2>&-", 0),
-        ("$PYTHON train.py --config configs/demo.yaml run.sed=1 --print-config >&- 2>&-", 2),
+        ("", "| true; exit ${PIPESTATUS[0]}", 0),
+        ("-u", "| true; exit ${PIPESTATUS[0]}", 128 + 13),
+        ("", ">&-", 0),
+        ("", "<&-", 0),
+        ("", ">/dev/null 2>&-", 0),
+        ("", "run.sed=1 >&- 2>&-", 2),
     ],
     ids=["reader gone", "reader gone, no buffer", "no stdout", "no stdin", "no stderr", "no stderr to complain to"],
 )
-def test_streams_may_be_closed(command: str, returncode: int) -> None:
+def test_streams_may_be_closed(option: str, streams: str, returncode: int) -> None:
+    command = f"$PYTHON {option} train.py --config configs/demo.yaml --print-config {streams}"
     ended = in_shell(command, PYTHONUNBUFFERED=None)
     assert (ended.returncode, ended.stderr) == (returncode, "")
 
 
 PLACES = {
-    "all at once": (
-        "runs of mine/Überläufe",
-        {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "TMPDIR": "/nowhere", "HOME": None},
-    ),
     "space": ("my runs", {}),
     "unicode": ("Läufe/跑", {}),
     "LC_ALL=C": ("Läufe", {"LC_ALL": "C"}),
@@ -207,10 +182,13 @@ PLACES = {
 }
 
 
+ALL_AT_ONCE = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "TMPDIR": "/nowhere", "HOME": None}
+
+
 @pytest.mark.parametrize(
     ("folder", "environment"),
-    [pytest.param(*place, marks=[pytest.mark.slow] * (name != "all at once")) for name, place in PLACES.items()],
-    ids=PLACES.keys(),
+    with_slow([("runs of mine/Überläufe", ALL_AT_ONCE)], PLACES.values()),
+    ids=["all at once", *PLACES],
 )
 def test_a_run_works_wherever_it_is_and_whatever_surrounds_it(
     folder: str, environment: dict[str, str | None], tmp_path: Path
@@ -228,11 +206,7 @@ def test_a_run_works_wherever_it_is_and_whatever_surrounds_it(
     assert ended.returncode == 0, ended.stderr
     assert (place / "runs" / "größe 1" / "checkpoint-00000002.pt").is_file()
     assert (place / "bilder ß" / "contact_sheet.png").is_file()
-    assert sorted(path.name for path in place.iterdir() if not path.name.startswith(".")) == [
-        "bilder ß",
-        "runs",
-        "tiny ü.yaml",
-    ]
+    assert {path.name for path in place.glob("[!.]*")} == {"bilder ß", "runs", "tiny ü.yaml"}
 
 
 @pytest.mark.parametrize("with_tool", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -253,9 +227,7 @@ def test_recipes_and_tools_work_from_any_folder(tmp_path: Path, with_tool: bool)
 def test_a_name_that_an_ascii_system_cannot_write_is_told_in_one_line(tiny_config: Path) -> None:
     command = f"$PYTHON train.py --config {tiny_config} run.name=größe --print-config"
     ended = in_shell(command, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
-    assert ended.returncode == 2
-    assert "expected a name that can be a folder" in ended.stderr
-    assert ended.stderr.count("\n") == 1
+    assert_refused_in_one_line(ended, "expected a name that can be a folder")
 
 
 @pytest.mark.slow
@@ -265,13 +237,9 @@ def test_without_dev_shm_one_line_says_so(overrides: str, tiny_config: Path) -> 
         pytest.skip("this user may not take /dev/shm away")
     command = f"$PYTHON train.py --config {tiny_config} {overrides}"
     ended = in_shell(f"exec unshare -m bash -c 'mount -t tmpfs -o ro none /dev/shm && exec {command}'")
-    assert ended.returncode == 2
-    assert ended.stderr.startswith("error: ")
-    assert "/dev/shm" in ended.stderr
-    assert ended.stderr.count("\n") == 1
+    assert_refused_in_one_line(ended, "/dev/shm")
 
 
 def test_optimized_python_checks_settings_all_the_same(tiny_config: Path) -> None:
     ended = in_shell(f"$PYTHON -O train.py --config {tiny_config} train.batch_size=0 --print-config")
-    assert ended.returncode == 2
-    assert ended.stderr.count("\n") == 1
+    assert_refused_in_one_line(ended, "train.batch_size")

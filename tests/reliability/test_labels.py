@@ -15,7 +15,7 @@ from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
 from tests.conftest import save_image
 from tests.reliability.command_line import CommandLine
-from tests.reliability.images import WHOLE, encoded, png
+from tests.reliability.images import WHOLE, encoded, fill, png
 
 pytestmark = pytest.mark.row(11)
 
@@ -109,9 +109,8 @@ def test_all_that_stands_against_a_label_is_told_together(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_training_ends_in_one_line(tiny_config: Path, tmp_path: Path, command_line: CommandLine, workers: int) -> None:
-    for name in "abcdef":
-        save_image(tmp_path / "pairs" / "train_label" / f"{name}.png", IDS)
-        save_image(tmp_path / "pairs" / "train_img" / f"{name}.png", np.zeros((32, 32, 3), dtype=np.uint8))
+    fill(tmp_path / "pairs", " ".join(f"train_label/{name}.png" for name in "abcdef"), IDS)
+    fill(tmp_path / "pairs", " ".join(f"train_img/{name}.png" for name in "abcdef"), np.stack([IDS] * 3, axis=2))
     (tmp_path / "pairs" / "train_label" / "f.png").write_bytes(encoded(with_id(200)))
     data = ["data.layout=paired_folders", f"data.root={tmp_path / 'pairs'}", "data.n_classes=4"]
     more = ["data.instance_edges=false", f"data.workers={workers}", "train.max_steps=6"]
