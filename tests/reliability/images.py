@@ -166,10 +166,6 @@ def fill(folder: Path, entries: str, pixels: np.ndarray = PIXELS) -> None:
             save_image(path, pixels)
 
 
-def preprocessing(mode: str = "none", size: int = 1, width: int = 1, min_size: int = 8) -> Preprocessing:
-    """Without flipping, in multiples of 8; size: of crops; width: that images are scaled to."""
-    sides = {"load_height": 1, "load_width": width, "crop_height": size, "crop_width": size}
-    return Preprocessing(mode=mode, **sides, flip=False, size_multiple=8, min_size=min_size)
-
-
-WHOLE = preprocessing()
+WHOLE = Preprocessing(
+    mode="none", load_height=1, load_width=1, crop_height=1, crop_width=1, flip=False, size_multiple=8, min_size=8
+)

@@ -129,9 +129,13 @@ SOUND_OVERRIDES = {
     "a list": (["train.freeze_generator=[stem, downs.0]"], r"- stem\n *- downs\.0\n"),
 }
 # content of the file, overrides, and what is printed
-REFUSED_CASES = {name: (content, [], problems) for name, (content, problems) in FILES.items()}
+REFUSED_CASES: dict[str, tuple[str | bytes, list[str], list[str]]] = {
+    name: (content, [], problems) for name, (content, problems) in FILES.items()
+}
 REFUSED_CASES |= {f"override: {name}": ("{}", *case) for name, case in OVERRIDES.items()}
-SOUND_CASES = {name: (content, [], printed) for name, (content, printed) in SOUND.items()}
+SOUND_CASES: dict[str, tuple[str | bytes, list[str], str]] = {
+    name: (content, [], printed) for name, (content, printed) in SOUND.items()
+}
 SOUND_CASES |= {f"override: {name}": ("{}", *case) for name, case in SOUND_OVERRIDES.items()}
 
 

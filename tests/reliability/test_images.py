@@ -2,6 +2,7 @@
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,7 +27,6 @@ from tests.reliability.images import (
     encoded,
     oriented,
     png,
-    preprocessing,
     size_of,
     write,
 )
@@ -34,7 +34,7 @@ from tools.check_data import __main__ as check_data
 
 pytestmark = pytest.mark.row(10)
 
-CROPS = preprocessing("crop", size=16, min_size=16)
+CROPS = replace(WHOLE, mode="crop", crop_height=16, crop_width=16, min_size=16)
 
 
 def layout_with(root: Path, case: Case, side: str) -> PairedFolders:
@@ -131,7 +131,7 @@ def test_a_strip_fills_no_memory_when_it_is_scaled(tmp_path: Path, width: int, h
     for side in "AB":
         write(tmp_path / side / "x", Case(strip))
     layout = PairedFolders(source_folder=tmp_path / "A", target_folder=tmp_path / "B", instance_folder=None)
-    loaded = TrainingDataset(layout, preprocessing("scale_width", width=1024), seed=0)[SampleKey(0, 0)]
+    loaded = TrainingDataset(layout, replace(WHOLE, mode="scale_width", load_width=1024), seed=0)[SampleKey(0, 0)]
     if height == 1:
         assert isinstance(loaded, Sample)
         assert loaded.source.shape == (3, 8, 1024)

@@ -78,7 +78,7 @@ def send(number: signal.Signals) -> Callable[[], None]:
     return fault
 
 
-FAULTS = {
+FAULTS: dict[str, tuple[Callable[[], None], str]] = {
     "exception": (partial(throw, RuntimeError("a fault")), r"sample d of .*train_A: RuntimeError: a fault \(faults"),
     "unpicklable": (
         partial(throw, UnicodeDecodeError("x", b"", 0, 1, "odd")),

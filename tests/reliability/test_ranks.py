@@ -161,7 +161,8 @@ def test_a_mistake_of_the_user_is_printed_once(
 def test_a_restart_goes_on_to_the_same_end(tiny_config: Path) -> None:
     settings = ["train.max_steps=8", "checkpoint.every_steps=5", "data.synthetic.train_samples=12"]
     dies_once = partial(inject_once, Fault("forward", "SIGKILL", call=8, rank=1), tiny_config.with_suffix(".struck"))
-    for name, options in (("whole", {}), ("tiny", {"prepare": dies_once, "max_restarts": 1})):
+    runs: dict[str, dict[str, Any]] = {"whole": {}, "tiny": {"prepare": dies_once, "max_restarts": 1}}
+    for name, options in runs.items():
         with torchrun(tiny_config, *settings, f"run.name={name}", **options) as processes:
             assert processes.wait_for_all() == 0, processes.said()
             assert ("resuming from" in processes.said()) == (name == "tiny")
