@@ -95,7 +95,8 @@ def sides_of(name: str, root: Path, folder: Path) -> Iterator[dict[str, OpenLoad
     with ExitStack() as stack:
         for side, cache in CACHES.items():
             if cache == "none" or name in REFERENCES:
-                overrides = [f"data.root={root}", f"data.cache={cache}", f"data.cache_folder={folder}/cache"]
+                place = f"{folder}/cache" if cache == "disk" else cache
+                overrides = [f"data.root={root}", f"data.cache={place}"]
                 config = config_from_dict(config_to_dict(Config()), name, [*overrides, *SETTINGS[name]])
                 if kept := sample_cache.cache_folder(config, folder):
                     stack.callback(shutil.rmtree, kept, ignore_errors=True)

@@ -239,7 +239,8 @@ def build_generator(config: Config, direction: str | None = None) -> nn.Module:
     n_classes, n_further = number_of_classes(config.data), _source_image_channels(config.data)
     images = {"n_image_channels": n_further if n_classes else config.data.source_channels}
     images |= {"n_label_channels": n_classes if n_further else 0}
-    style = {f"style_{name}": value for name, value in vars(config.style).items()}
+    height, width = config.style.size
+    style = {"style_channels": config.style.channels, "style_height": height, "style_width": width}
     values = vars(settings) | style | images
     generator = maker(**channels, **accepted(maker, values))
     _draw_weights(generator, config)
@@ -297,7 +298,7 @@ def build_discriminator(config: Config) -> nn.Module:
     _initialize(discriminator, config.init, as_spade=settings.spectral_norm == "inner", is_normed=not is_oasis)
     if settings.spectral_norm != "none":
         is_all = settings.spectral_norm == "all"
-        add_spectral_norm(discriminator, outer=is_all, iteration=settings.spectral_iteration)
+        add_spectral_norm(discriminator, outer=is_all, iteration=config.generator.spectral_iteration)
     return discriminator
 
 
@@ -354,7 +355,7 @@ def build_augmentation(config: Config, device: torch.device) -> Augmentation:
     expected = "a list without cutout with discriminator.name=segmentation: cut pixels have no class"
     if "cutout" in settings.policy and config.discriminator.name == "segmentation":
         raise ConfigError(f"augmentation.policy is {settings.policy}, expected {expected}")
-    probability = settings.probability if settings.target is None else torch.zeros((), device=device)
+    probability = 1.0 if settings.target is None else torch.zeros((), device=device)
     return Augmentation(tuple(settings.policy), probability)
 
 

@@ -18,9 +18,9 @@ from omegaconf.errors import OmegaConfBaseException
 from configs.class_weights import KEY as CLASS_WEIGHTS
 from configs.class_weights import read_class_weights
 from configs.recipe import BASE, Recipe, read_recipe
-from configs.removed_settings import REMOVED, without_removed
+from configs.removed_settings import REMOVED, successors, without_removed
 from configs.schema import Config
-from configs.schema.sides import read_source_folder
+from configs.schema.sides import read_instances, read_source_folder
 from utils.errors import ConfigError
 from utils.label_colors import read_color_table
 from utils.text import did_you_mean
@@ -30,11 +30,13 @@ SOURCE_FOLDER = "data.source_folder"
 READERS: dict[str, Callable[[object, str], object]] = {  # of settings whose value is another than what is written
     "data.label_colors": read_color_table,  # the name of a file is kept as its content
     SOURCE_FOLDER: read_source_folder,
+    "data.instances": read_instances,
     CLASS_WEIGHTS: read_class_weights,
 }
-FORMER_VALUES = {  # of settings whose type has changed, by what they were
+FORMER_VALUES: dict[str, Mapping[str, object]] = {  # of settings whose type has changed, by what they were
     "discriminator.spectral_norm": dict.fromkeys(("true", "yes", "on"), "all")
-    | dict.fromkeys(("false", "no", "off"), "none")
+    | dict.fromkeys(("false", "no", "off"), "none"),
+    "metrics.n_samples": {"none": 4},
 }
 
 
@@ -59,9 +61,9 @@ def config_of(recipe: Recipe, overrides: Sequence[str] = ()) -> Config:
 def config_from_dict(values: object, origin: str, overrides: Sequence[str] = ()) -> Config:
     """Return the Config that `config_to_dict` took apart, with overrides; `origin` names it in errors.
 
-    Removed settings are left out: checkpoints hold them.
+    Removed settings, which checkpoints hold, are left out or become others.
     """
-    return _resolve([(origin, without_removed(values, origin))], overrides)
+    return _resolve([(origin, without_removed(values, origin)), (origin, successors(values))], overrides)
 
 
 def config_to_dict(config: Config) -> dict[str, Any]:

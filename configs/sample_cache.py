@@ -11,6 +11,7 @@ from data.cache import CachedLayout, SampleCache
 from data.layout import Layout
 from utils.errors import ConfigError
 
+DISK_FOLDER = "~/.cache/pairgan"
 CACHE_NAME = "samples"
 _SHARED_MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
 _MEMORY_CACHE = f"pairgan-{os.getuid() if hasattr(os, 'getuid') else 0}"
@@ -24,7 +25,7 @@ def build_training_layout(config: Config, layout: Layout, run_folder: Path) -> L
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"data.cache, data.cache_folder: cannot make {folder}: {error.strerror}") from error
+        raise ConfigError(f"data.cache: cannot make {folder}: {error.strerror}") from error
     return cached
 
 
@@ -42,11 +43,11 @@ def cache_folder(config: Config, run_folder: Path) -> Path | None:
     match config.data.cache:
         case "none":
             return None
-        case "disk":
-            return Path(config.data.cache_folder).expanduser() / CACHE_NAME
         case "memory":
             run = hashlib.sha256(str(run_folder.resolve()).encode()).hexdigest()[:16]
             return _SHARED_MEMORY / f"{_MEMORY_CACHE}-{run}"
+        case place:
+            return Path(DISK_FOLDER if place == "disk" else place).expanduser() / CACHE_NAME
 
 
 def memory_caches() -> list[Path]:

@@ -31,9 +31,8 @@ def unused_settings(config: Config) -> list[str]:
     unused += _unused_of_features(config.features)
     has_batch_norm = "batch" in (config.generator.norm, config.discriminator.norm)  # whose weights have the gain too
     unused += ["init.gain"] if config.init.distribution == "kaiming" and not has_batch_norm else []
-    unused += [] if config.style.channels else ["style.height", "style.width", "loss.kl_divergence"]
-    unused += [] if config.augmentation.policy else ["augmentation.probability", "augmentation.target"]
-    unused += ["augmentation.probability"] if config.augmentation.target is not None else []
+    unused += [] if config.style.channels else ["style.size", "loss.kl_divergence"]
+    unused += [] if config.augmentation.policy else ["augmentation.target"]
     unused += ["optimizer.step_epochs"] if config.optimizer.decay != "step" else []
     unused += ["amp.dtype"] if config.amp.opt_level == "O0" else []
     unused += [] if config.train.validation_share else ["train.validation_group"]
@@ -63,8 +62,6 @@ def _unused_of_data(config: Config) -> list[str]:
     needs_instances = data.instance_edges or (features.n_channels > 0 and features.regions == "instances")
     unused += ["data.instance_folder"] if not needs_instances or data.makes_instances else []
     unused += ["data.instances"] if not needs_instances or data.layout != "paired_folders" else []
-    are_regions = features.origin == "encoded" and features.n_channels > 0 and features.regions == "instances"
-    unused += ["data.instance_classes"] if not (are_regions and data.makes_instances) else []
     unused += ["data.ignore_id"] if data.n_classes == 0 or data.label_colors else []
     has_own_classes = LAYOUTS[data.layout].own_classes is not None
     has_labels_alone = (data.has_labels or has_own_classes) and not data.is_stacked
@@ -75,7 +72,6 @@ def _unused_of_data(config: Config) -> list[str]:
     unused += ["data.augment.hue", "data.augment.jpeg_quality"] if "source" in forms else []
     unused += [] if forms else ["log.show_channels"]
     unused += ["data.on_bad_sample"] if data.layout == "synthetic_facades" else []
-    unused += ["data.cache_folder"] if data.cache != "disk" else []
     unused += ["data.load_width"] if data.preprocess in ("crop", "none") else []
     unused += ["data.load_height"] if data.preprocess != "resize_and_crop" else []
     unused += ["data.crop_width", "data.crop_height"] if data.preprocess in ("scale_width", "none") else []
@@ -87,6 +83,6 @@ def _unused_of_networks(generator: GeneratorConfig, discriminator: Discriminator
     unused += [f"discriminator.{name}" for name in not_taken(DISCRIMINATORS, [discriminator.name])]
     without_effect = GENERATORS[generator.name].without_effect
     unused += [f"generator.{name}" for name in without_effect(**accepted(without_effect, vars(generator)))]
-    unused += [] if generator.spectral_norm else ["generator.spectral_iteration"]
-    unused += [] if discriminator.spectral_norm != "none" else ["discriminator.spectral_iteration"]
+    has_spectral_norm = generator.spectral_norm or discriminator.spectral_norm != "none"
+    unused += [] if has_spectral_norm else ["generator.spectral_iteration"]
     return unused

@@ -10,9 +10,9 @@ from utils.label_colors import DATA_SETS
 ROOT = "."  # in place of data.root, which may not be empty
 _PATHS = {  # by section: what becomes its default
     "run": ("root",),
-    "data": ("cache_folder",),
+    "data": ("cache",),
     "metrics": ("label_colors",),
-    "init": ("generator", "discriminator", "encoder"),
+    "init": ("generator", "discriminator"),
 }
 _FOLDERS = ("source_folder", "target_folder", "instance_folder", "weight_folder")
 

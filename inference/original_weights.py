@@ -111,12 +111,11 @@ def original_generator(
         """Return the network, the settings that follow from its shapes, and these with the overrides."""
         imported = original_network(file, state, "generator", sizes)
         origin: Literal["encoded", "precomputed"] = "encoded" if inputs.features_are_drawn else "precomputed"
-        of_style = {key.removeprefix("style_"): value for key, value in imported.settings.items() if "style_" in key}
         config = Config(
             run=RunConfig(name=file.stem),
             data=_data_config(file, imported, inputs),
             generator=_generator_config(imported),
-            style=StyleConfig(**of_style),
+            style=_style_config(imported),
             features=FeaturesConfig(n_channels=inputs.n_features, origin=origin),
         )
         return imported, config, config_from_dict(config_to_dict(config), str(file), overrides)
@@ -154,13 +153,13 @@ def _with_style(file: Path, imported: ImportedNetwork, style: StyleConfig) -> nn
         return generator
     stem = generator.get_submodule("stem")
     assert isinstance(stem, StyleStem)
-    if style.height * style.width != stem.height * stem.width:
+    height, width = style.size
+    if height * width != stem.height * stem.width:
         raise ConfigError(
-            f"{file}: style.height={style.height} and style.width={style.width} are {style.height * style.width} "
-            f"pixels, its weights have {stem.height * stem.width}, for instance {stem.height} and {stem.width}. "
-            "Change the overrides."
+            f"{file}: style.size=[{height},{width}] is {height * width} pixels, its weights have "
+            f"{stem.height * stem.width}, for instance [{stem.height},{stem.width}]. Change the override."
         )
-    stem.height, stem.width = style.height, style.width
+    stem.height, stem.width = height, width
     beside = encoder_file(file)
     if not beside.is_file():
         return generator
@@ -169,6 +168,13 @@ def _with_style(file: Path, imported: ImportedNetwork, style: StyleConfig) -> nn
     if not isinstance(encoder, StyleEncoder) or not expected.items() <= found.settings.items():
         raise OriginalWeightsError(f"{beside}: is not the style encoder of {file}. Move it to another folder.")
     return StyleConditionedGenerator(generator, encoder)
+
+
+def _style_config(imported: ImportedNetwork) -> StyleConfig:
+    of_file = imported.settings
+    if "style_channels" not in of_file:
+        return StyleConfig()
+    return StyleConfig(channels=of_file["style_channels"], size=[of_file["style_height"], of_file["style_width"]])
 
 
 def _data_config(file: Path, imported: ImportedNetwork, inputs: OriginalInputs) -> DataConfig:

@@ -40,7 +40,8 @@ discriminator: {{base_channels: 4, n_layers: 2}}
 loss: {{l1: 10, vgg: 0}}
 amp: {{opt_level: O0}}
 train: {{max_steps: 4}}
-log: {{every_steps: 2, images_every_steps: 4, n_images: 2}}
+log: {{every_steps: 2, images_every_steps: 4}}
+metrics: {{n_samples: 2}}
 """
 
 

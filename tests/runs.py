@@ -31,7 +31,7 @@ OASIS += [
     "loss.labelmix=10",
 ]
 
-STYLE = [*SPADE, "style.channels=4", "style.height=4", "style.width=4"]
+STYLE = [*SPADE, "style.channels=4", "style.size=[4,4]"]
 
 
 def wait_for(path: Path) -> None:

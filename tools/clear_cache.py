@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from configs import sample_cache
-from configs.schema import DataConfig
 from utils.cli import ArgumentParser, run_entry_point
 from utils.log import log_to_console, logger
 
@@ -14,7 +13,7 @@ from utils.log import log_to_console, logger
 def main(argv: Sequence[str]) -> None:
     """Remove the caches that the command line names."""
     parser = ArgumentParser(description="Remove the samples kept by data.cache, of all runs.")
-    default = DataConfig().cache_folder
+    default = sample_cache.DISK_FOLDER
     parser.add_argument("--folder", type=Path, default=Path(default), metavar="DIR", help=f"default: {default}")
     arguments = parser.parse_args(argv)
     log_to_console(is_main=True)
@@ -24,7 +23,7 @@ def main(argv: Sequence[str]) -> None:
             shutil.rmtree(folder)
             logger.info("removed %s", folder)
         else:
-            logger.info("nothing in %s; name another data.cache_folder with --folder", folder)
+            logger.info("nothing in %s; name another folder of data.cache with --folder", folder)
 
 
 if __name__ == "__main__":

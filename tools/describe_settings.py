@@ -18,7 +18,7 @@ _WIDTH = 120
 _TYPES = {int: "whole number", float: "number", str: "text", type(None): "null"}
 _HEAD = """\
 # Every key with its default and meaning. This is no recipe: copy what you want to change into a file of your own.
-# The command line overrides the file: train.batch_size=4, train.freeze_generator=[stem,downs.0], train.max_steps=null.
+# The command line overrides the file: train.batch_size=4, train.freeze=[generator.stem], train.max_steps=null.
 # A wrong key or value is reported with what was expected. To print what a run uses:
 #   python train.py --config FILE [section.key=value ...] --print-config
 # Written by python -m tools.describe_settings --write from configs/schema.

@@ -166,15 +166,10 @@ def all_finite(tensors: Sequence[Tensor]) -> Tensor:
     return torch.stack([bound.float() for tensor in tensors for bound in tensor.aminmax()]).isfinite().all()
 
 
-def make_adam(
-    modules: Sequence[nn.Module], *, learning_rate: float, betas: tuple[float, float], weight_decay: float
-) -> Adam:
-    """Return a fused Adam of all parameters; the weight decay, decoupled as AdamW's, leaves out biases and norms.
+def make_adam(modules: Sequence[nn.Module], *, learning_rate: float, betas: tuple[float, float]) -> Adam:
+    """Return a fused Adam of all parameters.
 
     Only the fused one leaves out an update by itself where gradients are broken, without the host asking (`step`).
     """
     parameters = [parameter for module in modules for parameter in module.parameters()]
-    decayed = [parameter for parameter in parameters if parameter.dim() > 1]
-    others = [parameter for parameter in parameters if parameter.dim() <= 1]
-    groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
-    return Adam(groups, lr=learning_rate, betas=betas, decoupled_weight_decay=True, fused=True)
+    return Adam(parameters, lr=learning_rate, betas=betas, fused=True)

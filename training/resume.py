@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torch import OutOfMemoryError
 
@@ -13,11 +13,12 @@ from configs.schema import Config, TrainConfig
 from configs.splits import validation_split
 from data.fingerprint import difference
 from inference.load import load_from, load_network
+from inference.original_weights import encoder_file
 from models.originals.format import FileRole
 from models.weight_transfer import transfer_weights
 from training.best import can_be_compared, read_best, saved_score
 from training.setup import Training
-from training.trained_network import Role
+from training.trained_network import TrainedNetwork
 from utils.checkpoint import CheckpointError, check_training_state, checkpoints_beside, load_checkpoint
 from utils.checkpoint_folder import LoadedCheckpoint, latest_valid, list_checkpoints
 from utils.distributed import World
@@ -198,31 +199,40 @@ def _restore_scores(training: Training, state: dict[str, Any], *, continues: boo
 def initialize_networks(training: Training) -> list[str]:
     """Start the networks of a new run from the weights that `init` names; return lines that list what was loaded.
 
-    A file is loaded into each network of its role: of a checkpoint, the network of the same name.
+    A file is loaded into each network of its role: of a checkpoint, the network of the same name. Beside a generator's
+    file of an original is that of its encoder.
     """
-    init, report = training.config.init, list[str]()
-    files: list[tuple[FileRole, str | None, Role]] = [
-        ("generator", init.generator, "generator"),
-        ("encoder", init.encoder, "generator"),
-        ("discriminator", init.discriminator, "discriminator"),
+    config, report = training.config, list[str]()
+    files: list[tuple[Literal["generator", "discriminator"], str | None]] = [
+        ("generator", config.init.generator),
+        ("discriminator", config.init.discriminator),
     ]
-    for key, setting, role in files:
-        if setting is None:
-            continue
+    encodes = config.has_encoder or config.style.channels > 0
+    for role, setting in files:
         for name, network in training.method.networks.items():
-            if network.role != role:
+            if setting is None or network.role != role:
                 continue
-            file, loaded = load_from(Path(setting).expanduser(), partial(load_network, role=key, name=name), key)
-            transfer = transfer_weights(loaded, network.module)
-            network.load_weights(network.module.state_dict())
-            if not transfer.loaded:
-                raise ConfigError(
-                    f"init.{key}: nothing of {file} has a place in this {key}; it holds {transfer.left[0]}, …"
-                )
-            where = "" if name in (key, role) else f" into {name}"
-            counts = f"{len(transfer.loaded)} tensors loaded from {file}{where}"
-            report.append(f"init.{key}  {counts}; left: {_some(transfer.left)}; new: {_some(transfer.new)}")
+            file = _initialize(network, name, role, Path(setting).expanduser(), report)
+            if role == "generator" and encodes and encoder_file(file).is_file():
+                _initialize(network, name, "encoder", encoder_file(file), report)
     return report
+
+
+def _initialize(network: TrainedNetwork, name: str, role: FileRole, place: Path, report: list[str]) -> Path:
+    """Load weights into a network, with a line for the report; return their file.
+
+    role: of the network in the file that `place`, which may be a folder, stands for.
+    """
+    file, loaded = load_from(place, partial(load_network, role=role, name=name), role)
+    title = "its encoder" if role == "encoder" else f"init.{role}"
+    transfer = transfer_weights(loaded, network.module)
+    network.load_weights(network.module.state_dict())
+    if not transfer.loaded:
+        raise ConfigError(f"{title}: nothing of {file} has a place in this {role}; it holds {transfer.left[0]}, …")
+    where = "" if name in (role, network.role) else f" into {name}"
+    counts = f"{len(transfer.loaded)} tensors loaded from {file}{where}"
+    report.append(f"{title}  {counts}; left: {_some(transfer.left)}; new: {_some(transfer.new)}")
+    return file
 
 
 def _some(names: list[str]) -> str:

@@ -123,7 +123,7 @@ def read_validation_samples(config: Config, splits: Splits) -> list[Sample]:
     """Read the samples of each validation."""
     layout = splits.open_validation(config)
     preprocessing = build.build_preprocessing(config)
-    return read_fixed_samples(layout, preprocessing, config.n_validation_samples, config.data.on_bad_sample)
+    return read_fixed_samples(layout, preprocessing, config.metrics.n_samples, config.data.on_bad_sample)
 
 
 def build_schedule(config: Config, method: Method) -> LearningRateSchedule:
@@ -153,7 +153,7 @@ def build_freezing(config: Config, method: Method) -> Freezing:
         coarse_parts = {name: getattr(module, "coarse_parts", ()) for name, module in modules.items()}
     return Freezing(
         networks=method.networks,
-        always={"generator": train.freeze_generator, "discriminator": train.freeze_discriminator},
+        always=train.freeze,
         coarse_parts=coarse_parts,
         coarse_epochs=train.freeze_global_epochs,
     )

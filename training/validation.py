@@ -34,7 +34,7 @@ class Validation:
     predictor: Predictor
     evaluator: Evaluator
     logits: ValidationLogits | None
-    n_shown: int
+    n_shown: int = 4
     activations: str | None = None
 
     def run(self, log: RunLog, step: int) -> dict[str, float]:

@@ -96,9 +96,6 @@ class Config:
 
     def _check_features(self) -> None:
         features, data = self.features, self.data
-        if not (self.has_encoder or self.style.channels):
-            expected = "null where neither features nor a style are encoded"
-            require(self.init.encoder is None, "init.encoder", self.init.encoder, expected)
         if features.n_channels == 0:
             return
         if features.origin == "precomputed":
@@ -154,11 +151,6 @@ class Config:
         """The weights of the generator's losses that are computed, by name."""
         weights = self.loss.weights if self.style.channels else self.loss.weights_of_images
         return {name: weight for name, weight in weights.items() if weight}
-
-    @property
-    def n_validation_samples(self) -> int:
-        """Samples that are measured in each validation, of which the first log.n_images are shown."""
-        return max(self.metrics.n_samples or 0, self.log.n_images)
 
     @property
     def batches_per_step(self) -> int:

@@ -87,13 +87,11 @@ class DataConfig:
     """Id of pixels without a class (255 in many data sets): they become zeros in every one-hot channel."""
     instance_edges: bool = False
     """Give the networks the edges between instances as one more channel; needs instance maps."""
-    instances: Literal["files", "connected"] = "files"
+    instances: Any = "files"
     """paired_folders: where instance maps come from. files: instance_folder. connected: they are made from the label
-    maps: each part of a class whose pixels touch at their sides is an instance."""
-    instance_classes: list[str] = field(default_factory=list)
-    """instances=connected: the classes that are divided into such parts, by id or by name in label_colors: [car,rider].
-    All pixels of another class are one instance. []: all classes are divided. Matters for features alone: the edges
-    of such instances are those between classes."""
+    maps: each part of a class whose pixels touch at their sides is an instance. A list of classes, by id or by name in
+    label_colors, as [car,rider]: such parts of these, and all pixels of another class are one instance. The list
+    matters for features alone: the edges of such instances are those between classes."""
     preprocess: Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop", "none"] = "scale_width"
     """resize_and_crop: to load_width x load_height, then a random crop. scale_width: to load_width, height in
     proportion. scale_width_and_crop: that, then a random crop. crop: a random crop of the image as it is.
@@ -116,14 +114,13 @@ class DataConfig:
     workers: int | str = "auto"
     """Loader processes per training process; 0 loads in the training process itself. auto: one for every two cores that
     a process has, at most 8."""
-    cache: Literal["none", "memory", "disk"] = "none"
-    """Keep decoded and resized samples, as uint8, for later epochs: in the machine's memory until the run ends, or in
-    data.cache_folder for later runs too. A sample is known by the bytes of its files: one that changes is read again,
-    one that is moved, copied or touched is not. Half of the shared memory (memory) or a tenth of the disk (disk) stays
-    free: when no more fits, samples that no run has used for a day are removed, and those without room are decoded
-    each time. The plan says how many fit. A run that is killed leaves its memory to python -m tools.clear_cache."""
-    cache_folder: str = "~/.cache/pairgan"
-    """disk: where. python -m tools.clear_cache empties it; another than the default with --folder."""
+    cache: str = "none"
+    """Keep decoded and resized samples, as uint8, for later epochs. memory: in the machine's memory until the run ends.
+    disk: in ~/.cache/pairgan, for later runs too; or in another folder, as /scratch/cache. A sample is known by the
+    bytes of its files: one that changes is read again, one that is moved, copied or touched is not. Half of the shared
+    memory or a tenth of the disk stays free: when no more fits, samples that no run has used for a day are removed, and
+    those without room are decoded each time. The plan says how many fit. python -m tools.clear_cache removes them, also
+    those that a killed run leaves in memory."""
     on_bad_sample: Literal["error", "skip"] = "error"
     """Reaction to a training or validation sample that cannot be used. error: end the run. skip: another takes its
     place, and it is named once; more than 1 % of the samples, and more than 10, end the run all the same."""
@@ -147,7 +144,8 @@ class DataConfig:
         if self.is_stacked:
             check_stack(self.source_folder, self.source_channels, self.direction, has_labels=self.has_labels)
         check_target_files(self.target_files, self.target_channels)
-        require(self.cache_folder.strip() != "", "data.cache_folder", "empty", "a folder")
+        is_cache = self.cache in ("none", "memory", "disk") or "/" in self.cache or "\\" in self.cache
+        require(is_cache, "data.cache", self.cache, "none, memory, disk or a folder such as /scratch/cache")
         is_count = isinstance(self.workers, int) and self.workers >= 0
         require(is_count or self.workers == "auto", "data.workers", self.workers, "a number of at least 0, or auto")
         require_at_least(
@@ -185,14 +183,15 @@ class DataConfig:
         if colors is not None:
             expected = f"0 or {colors.n_classes}, the number of classes of data.label_colors"
             require(n_classes in (0, colors.n_classes), "data.n_classes", n_classes, expected)
-        if self.instances == "connected":
-            expected = "files where sources are RGB images, which data.n_classes=0 without data.label_colors declares"
-            require(self.has_labels or self.layout == "synthetic_facades", "data.instances", "connected", expected)
+        if self.instances == "files":
+            return
+        expected = "files where sources are RGB images, which data.n_classes=0 without data.label_colors declares"
+        require(self.has_labels or self.layout == "synthetic_facades", "data.instances", self.instances, expected)
         names = () if colors is None else colors.names
         total = n_classes or len(names)
-        unknown = [name for name in self.instance_classes if name not in names and not _is_id(name, total)]
+        unknown = [name for name in self._instance_classes if name not in names and not _is_id(name, total)]
         expected = f"ids from 0 to {total - 1}{' or names of data.label_colors' if names else ''}"
-        require(not (unknown and total), "data.instance_classes", unknown, expected)
+        require(not (unknown and total), "data.instances", unknown, expected)
 
     @property
     def has_labels(self) -> bool:
@@ -217,7 +216,7 @@ class DataConfig:
     @property
     def makes_instances(self) -> bool:
         """Whether instances are made from label maps."""
-        return self.instances == "connected" and self.layout == "paired_folders"
+        return self.instances != "files" and self.layout == "paired_folders"
 
     @property
     def colors(self) -> LabelColors | None:
@@ -227,9 +226,13 @@ class DataConfig:
 
     @property
     def divided_classes(self) -> frozenset[int]:
-        """The ids of instance_classes."""
+        """The ids of the classes whose connected parts are instances; none: of all."""
         names = () if self.colors is None else self.colors.names
-        return frozenset(names.index(name) if name in names else int(name) for name in self.instance_classes)
+        return frozenset(names.index(name) if name in names else int(name) for name in self._instance_classes)
+
+    @property
+    def _instance_classes(self) -> list[str]:
+        return self.instances if isinstance(self.instances, list) else []
 
 
 def check_data_root(data: DataConfig) -> None:

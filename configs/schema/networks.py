@@ -1,7 +1,7 @@
 """The networks: sections `generator`, `discriminator`, `features`, `style` and `init`."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from configs.schema.checks import MOST_HALVINGS, MOST_LAYERS, require, require_at_least, require_between
@@ -59,7 +59,8 @@ class GeneratorConfig:
     """Divide the weights of every convolution by their largest singular value; spade: of those outside its SPADE
     layers, but for the first and the last."""
     spectral_iteration: Literal["u_first", "v_first"] = "u_first"
-    """Order within a step of spectral norm's power iteration; v_first is that of SPADE's training."""
+    """Order within a step of spectral norm's power iteration, of the discriminator too; v_first is that of SPADE's
+    training."""
 
     def __post_init__(self) -> None:
         halvings = {"n_downsamplings": self.n_downsamplings, "n_enhancers": self.n_enhancers}
@@ -120,8 +121,6 @@ class DiscriminatorConfig:
     """Divide the weights of convolutions by their largest singular value. inner: as in SPADE, all but the first, which
     sees the images, and the last, which scores; with segmentation, as in OASIS, all but the last. true and false of
     earlier versions are all and none."""
-    spectral_iteration: Literal["u_first", "v_first"] = "u_first"
-    """As for the generator."""
     norm: Literal["instance", "batch"] = "instance"
     """Normalisation layer."""
 
@@ -163,15 +162,14 @@ class StyleConfig:
 
     channels: int = 0
     """How many numbers a style has; 256 in SPADE. 0: no style."""
-    height: int = 8
-    """Height of the map that the generator makes of a style, at its lowest resolution; resized where images have
-    another there. SPADE's: the height of the images that are trained on, divided by 2**generator.n_upsamplings."""
-    width: int = 8
-    """The same for the width."""
+    size: list[int] = field(default_factory=lambda: [8, 8])
+    """Height and width of the map that the generator makes of a style, at its lowest resolution; resized where images
+    have another there. SPADE's: those of the images that are trained on, divided by 2**generator.n_upsamplings."""
 
     def __post_init__(self) -> None:
         require_at_least(0, "style", channels=self.channels)
-        require_between(1, MOST_STYLE_SIDE, "style", height=self.height, width=self.width)
+        are_sides = len(self.size) == 2 and all(1 <= side <= MOST_STYLE_SIDE for side in self.size)
+        require(are_sides, "style.size", self.size, f"[height,width], of 1 to {MOST_STYLE_SIDE} pixels each")
 
 
 @dataclass(frozen=True)
@@ -187,11 +185,10 @@ class InitConfig:
 
     generator: str | None = None
     """Checkpoint, run folder, or weight file of pix2pixHD, pix2pix, SPADE or OASIS. Weights that have a place in
-    the generator are loaded; a global generator becomes the trunk of a local one."""
+    the generator are loaded; a global generator becomes the trunk of a local one. The originals keep an encoder apart:
+    it is loaded from the file beside, latest_net_E.pth."""
     discriminator: str | None = None
     """The same for the discriminator; one with fewer scales keeps its resolutions."""
-    encoder: str | None = None
-    """Weight file of pix2pixHD's feature encoder or SPADE's style encoder, which the originals keep apart."""
 
     def __post_init__(self) -> None:
         require_at_least(0, "init", gain=self.gain)

@@ -29,14 +29,10 @@ class OptimizerConfig:
     max_gradient_norm: float | None = None
     """Clip the norm of each network's gradients to this, after unscaling, and report the norms before clipping; 1e9
     only reports them. Default: neither."""
-    weight_decay: float = 0.0
-    """Share of each convolution weight that a step at learning rate 1 takes away (AdamW, Loshchilov & Hutter 2019);
-    biases and norms are spared."""
 
     def __post_init__(self) -> None:
         rates = {"learning_rate": self.learning_rate, "discriminator_learning_rate": self.discriminator_learning_rate}
         require_at_least(0, "optimizer", **rates)
-        require_at_least(0, "optimizer", weight_decay=self.weight_decay)
         require_at_least(1, "optimizer", step_epochs=self.step_epochs)
         for key, beta in (("beta1", self.beta1), ("beta2", self.beta2)):
             require(0 <= beta < 1, f"optimizer.{key}", beta, "0 <= beta < 1")

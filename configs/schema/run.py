@@ -69,8 +69,8 @@ class CheckpointConfig:
 class MetricsConfig:
     """Metrics of translated images, in validation and by test.py, beside L1, PSNR, SSIM and MS-SSIM."""
 
-    n_samples: int | None = None
-    """Validation samples that are measured each time; they stay in memory. Default: the log.n_images that are shown."""
+    n_samples: int = 4
+    """Validation samples that are measured each time, of which the first four are shown; they stay in memory."""
     extra: list[str] = field(default_factory=list)
     """More figures: lpips, fid, kid. Each needs a network's weights, downloaded into torch's cache; fid and kid also
     the package torch-fidelity, and thousands of images to mean what they mean elsewhere."""
@@ -94,8 +94,6 @@ class LogConfig:
     """Steps between lines of the log and TensorBoard's scalars, which are means over these steps."""
     images_every_steps: int = 500
     """Steps between validations: figures of the samples, their pictures, and the choice of best.pt."""
-    n_images: int = 4
-    """Number of validation samples in a grid, one to a row."""
     show_channels: list[int] | None = None
     """The channels of images that are not 8-bit RGB that pictures show, counted from 1: [3,2,1] as red, green and blue,
     or [1] in grey. Default: the first three, or the first of fewer."""
@@ -104,8 +102,7 @@ class LogConfig:
     is not there is answered with some that are."""
 
     def __post_init__(self) -> None:
-        require_at_least(1, "log", every_steps=self.every_steps, n_images=self.n_images)
-        require_at_least(1, "log", images_every_steps=self.images_every_steps)
+        require_at_least(1, "log", every_steps=self.every_steps, images_every_steps=self.images_every_steps)
         shown = [1] if self.show_channels is None else self.show_channels
         are_channels = len(shown) in (1, 3) and all(1 <= channel <= MAX_CHANNELS for channel in shown)
         require(are_channels, "log.show_channels", shown, f"1 or 3 channels from 1 to {MAX_CHANNELS}, as [3,2,1]")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from configs.schema.checks import MOST_FRACTION, require
 from utils.errors import ConfigError
 from utils.limits import MAX_CHANNELS
+from utils.yaml_file import shortened
 
 RGB_CHANNELS = (1, 3)  # brightness, and colours
 _TYPES = ("uint8", "uint16", "int16", "float32")
@@ -28,6 +29,16 @@ def read_source_folder(value: object, key: str) -> str | list[str] | None:
     if not names or len(names) < len(given) or (isinstance(value, list) and not all(name.strip() for name in names)):
         raise ConfigError(f"{key} is {value}, expected a folder, or several such as [{{split}}_rgb,{{split}}_depth]")
     return names if len(names) > 1 else names[0]
+
+
+def read_instances(value: object, key: str) -> str | list[str]:
+    """Return files, connected, or a list of classes as texts; raise ConfigError where the value is something else."""
+    classes = value if isinstance(value, list) else []
+    if value in ("files", "connected") or (classes and all(isinstance(name, str | int) for name in classes)):
+        return [str(name) for name in classes] or str(value)
+    raise ConfigError(
+        f"{key} is {shortened(value)}, expected files, connected, or a list of classes such as [car,rider]"
+    )
 
 
 def check_stack(folders: Sequence[str], n_channels: int, direction: str, *, has_labels: bool) -> None:

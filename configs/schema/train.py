@@ -62,12 +62,10 @@ class TrainConfig:
     al. 2017). They take memory, and room in checkpoints. 0: none."""
     freeze_global_epochs: int = 0
     """generator.name=local: epochs in which only its finest enhancer is trained (pix2pixHD's niter_fix_global)."""
-    freeze_generator: list[str] = field(default_factory=list)
-    """Parts of the generator that are not trained, by the beginnings of their parameters' names: [stem, downs.0]. A
-    name that is not there is answered with those that are. The statistics of batch norm and spectral norm still
-    change."""
-    freeze_discriminator: list[str] = field(default_factory=list)
-    """The same for the discriminator."""
+    freeze: list[str] = field(default_factory=list)
+    """Parts of networks that are not trained, by network and the beginnings of their parameters' names:
+    [generator.stem, discriminator.scales.0]. A name that is not there is answered with those that are. The statistics
+    of batch norm and spectral norm still change."""
 
     def __post_init__(self) -> None:
         require_at_least(0, "train", epochs=self.epochs, decay_epochs=self.decay_epochs)
@@ -77,9 +75,8 @@ class TrainConfig:
         require_at_least(1, "train", discriminator_steps=self.discriminator_steps)
         require_at_least(0, "train", pool_size=self.pool_size, freeze_global_epochs=self.freeze_global_epochs)
         require_at_least(0, "train", profile_steps=self.profile_steps)
-        for key, prefixes in (("generator", self.freeze_generator), ("discriminator", self.freeze_discriminator)):
-            are_names = all(type(prefix) is str and prefix for prefix in prefixes)
-            require(are_names, f"train.freeze_{key}", prefixes, "a list of names: [stem,downs.0]")
+        are_parts = all(type(part) is str and all(part.partition(".")) for part in self.freeze)
+        require(are_parts, "train.freeze", self.freeze, "a list of parts of networks: [generator.stem]")
         require(0 <= self.validation_share < 1, "train.validation_share", self.validation_share, "0 <= share < 1")
         self._check_group()
         require(0 <= self.ema_decay < 1, "train.ema_decay", self.ema_decay, "0 <= decay < 1")

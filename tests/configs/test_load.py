@@ -45,7 +45,7 @@ def test_scientific_notation_is_a_number(tmp_path: Path) -> None:
     [
         ("run: {nmae: x}", [], r"c\.yaml: unknown key run\.nmae; did you mean run\.name\?"),
         ("rnu: {name: x}", [], r"unknown key rnu; did you mean run\?"),
-        ("train: {zzz: 1}", [], r"unknown key train\.zzz; known in train: epochs, decay_epochs"),
+        ("train: {qqq: 1}", [], r"unknown key train\.qqq; known in train: epochs, decay_epochs"),
         ("run: {seed: many}", [], r"run\.seed is many, expected a whole number"),
         ("run: {seed: -1}", [], r"run\.seed is -1, expected 0 to 4294967295"),
         ("run: {name: a/b}", [], r"run\.name is 'a/b', expected a name that can be a folder"),
@@ -59,16 +59,15 @@ def test_scientific_notation_is_a_number(tmp_path: Path) -> None:
         ("optimizer: {max_gradient_norm: 0}", [], r"optimizer\.max_gradient_norm is 0"),
         ("augmentation: {policy: [hue]}", [], r"augmentation\.policy is \['hue'\], expected a list of some of color"),
         ("{}", ["augmentation.policy=[color,color]"], r"a list of some of color, translation, cutout, each once"),
-        ("augmentation: {probability: 1.5}", [], r"augmentation\.probability is 1\.5, expected 0 <= probability <= 1"),
         ("augmentation: {target: 1}", [], r"augmentation\.target is 1\.0, expected above 0 and below 1, or null"),
         ("loss: {adversarial: 0, feature_matching: 0, vgg: 0}", [], r"at least one loss weight above 0"),
         ("amp: {opt_level: O7}", [], r"amp\.opt_level is O7, expected one of O0, O1, O2, O3"),
         ("train: {freeze_global_epochs: 3}", [], r"train\.freeze_global_epochs is 3, expected 0 where"),
-        ("train: {freeze_generator: [[stem]]}", [], r"train\.freeze_generator is .*, expected a list of names"),
+        ("train: {freeze: [stem]}", [], r"train\.freeze is .*, expected a list of parts of networks"),
         ("data: {target_channels: 2}", [], r"data\.target_channels is 2, expected 1 or 3"),
         ("{amp: {opt_level: O2}, loss: {r1: 1}}", [], r"amp\.opt_level is O2, expected O0 or O1 where"),
         ("{amp: {opt_level: O3}, train: {ema_decay: 0.9}}", [], r"train\.ema_decay is 0\.9, expected 0 with"),
-        ("data: {cache_folder: ''}", [], r"data\.cache_folder is empty, expected a folder"),
+        ("data: {cache: dsk}", [], r"data\.cache is dsk, expected none, memory, disk or a folder such as"),
         (
             "generator: {name: spade, n_upsamplings: 8}",
             [],
@@ -85,13 +84,12 @@ def test_scientific_notation_is_a_number(tmp_path: Path) -> None:
             [],
             r"style\.channels is 4, expected 0 with features\.n_channels",
         ),
-        ("style: {height: 0}", [], r"style\.height is 0, expected a number of at least 1"),
+        ("style: {size: [0, 8]}", [], r"style\.size is \[0, 8\], expected \[height,width\], of 1 to 1024"),
         (
             "{generator: {name: spade}, style: {channels: 4}}",
             [f"loss.{name}=0" for name in ("adversarial", "feature_matching", "vgg")],
             r"loss is all 0, expected at least one loss weight above 0",
         ),
-        ("init: {encoder: x}", [], r"init\.encoder is x, expected null where neither features nor a style"),
         ("features: {n_channels: 2, origin: precomputed}", [], r"features\.n_channels is 2, expected 3"),
         ("features: {n_channels: 3, origin: precomputed}", [], r"expected encoded where data\.layout is not paired"),
         (
@@ -219,5 +217,5 @@ def test_spectral_norm_of_the_discriminator_was_a_truth_value(tmp_path: Path, va
 def test_spectral_norm_of_a_checkpoint_may_be_a_truth_value(value: bool, expected: str) -> None:
     saved = config_to_dict(Config())
     saved["discriminator"]["spectral_norm"] = value
-    del saved["discriminator"]["spectral_iteration"], saved["generator"]["spectral_iteration"]
+    del saved["generator"]["spectral_iteration"]
     assert config_from_dict(saved, "checkpoint").discriminator.spectral_norm == expected

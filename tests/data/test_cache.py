@@ -350,7 +350,7 @@ def test_room_is_left_to_batches_and_checkpoints(
     usage = SimpleNamespace(total=total, used=0, free=int(free_share * total))
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     monkeypatch.setattr(sample_cache, "_SHARED_MEMORY", tmp_path)
-    config = load_config(tiny_config, settings(label_data_set, f"data.cache={kind}", f"data.cache_folder={tmp_path}"))
+    config = load_config(tiny_config, settings(label_data_set, f"data.cache={kind if kind == 'memory' else tmp_path}"))
     layout = sample_cache.build_training_layout(
         config, build.build_layout(config, "train", needs_targets=True), tmp_path / "run"
     )

@@ -24,7 +24,7 @@ COLORS = np.array([[70, 130, 180], [128, 64, 128], [0, 0, 142], [0, 0, 0]], np.u
 FILE = "sky: [70, 130, 180]\nroad: [128, 64, 128]\ncar: [0, 0, 142]\nignored: [[0, 0, 0]]\n"
 CROP = ["data.preprocess=resize_and_crop", "data.load_width=64", "data.load_height=32"]
 CROP += ["data.crop_width=32", "data.crop_height=32"]
-INSTANCES = ["data.instances=connected", "data.instance_classes=[car]"]
+INSTANCES = ["data.instances=[car]"]
 
 
 def write_pairs(root: Path) -> None:
@@ -138,7 +138,7 @@ def test_another_colour_ends_in_one_line(trained: Path, tmp_path: Path, capsys: 
         (["data.n_classes=4"], r"data\.n_classes is 4, expected 0 or 3, the number of classes of data\.label_colors"),
         (["data.label_colors=nowhere.yaml"], r"data\.label_colors: no such file: nowhere\.yaml; expected cityscapes"),
         (["data.label_colors=[1]"], r"data\.label_colors is \[1\], expected cityscapes"),
-        (["data.instance_classes=[train]"], r"instance_classes is \['train'\], expected ids from 0 to 2 or names"),
+        (["data.instances=[train]"], r"instances is \['train'\], expected ids from 0 to 2 or names"),
         (["data.layout=side_by_side", "data.instance_edges=false"], r"data\.label_colors is .*side_by_side holds RGB"),
         (["data.direction=BtoA"], r"data\.direction is BtoA, expected AtoB where data\.n_classes or data\.label_col"),
         (["data.label_colors=null"], r"data\.instances is connected, expected files where sources are RGB images"),

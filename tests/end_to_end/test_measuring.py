@@ -51,8 +51,8 @@ def report(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("networks")
 def test_validation_measures_what_is_asked_for_and_keeps_the_best(tiny_config: Path) -> None:
-    extra = ["metrics.extra=[lpips,kid]", "checkpoint.best=kid", "log.images_every_steps=1", "log.n_images=1"]
-    run(tiny_config, *extra, "metrics.n_samples=2", "train.max_steps=2")
+    extra = ["metrics.extra=[lpips,kid]", "checkpoint.best=kid", "log.images_every_steps=1"]
+    run(tiny_config, *extra, "metrics.n_samples=5", "data.synthetic.val_samples=5", "train.max_steps=2")
     folder = tiny_config.parent / "runs" / "tiny"
     measured = curves(folder)
     for name in ("l1", "psnr", "ssim", "ms_ssim", "sharpness", "lpips", "kid"):
@@ -60,7 +60,7 @@ def test_validation_measures_what_is_asked_for_and_keeps_the_best(tiny_config: P
         assert all(map(math.isfinite, measured[f"validation/{name}"])), name
     assert load_checkpoint(folder / "best.pt")["best"] == pytest.approx(-min(measured["validation/kid"]), rel=1e-5)
     pages = (folder / "web" / "rows.jsonl").read_text().splitlines()
-    assert [json.loads(line)["name"] for line in pages] == ["facade_00000"] * 2  # measured on two, shown on one
+    assert [json.loads(line)["name"] for line in pages] == [f"facade_{n:05}" for n in range(4)] * 2  # of five
 
 
 def test_the_best_by_another_figure_or_split_is_looked_for_anew(

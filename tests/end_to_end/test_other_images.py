@@ -37,7 +37,8 @@ loss: {{l1: 10, vgg: 0}}
 amp: {{opt_level: O0}}
 train: {{max_steps: 4}}
 checkpoint: {{every_steps: 2, keep: 0}}
-log: {{every_steps: 2, images_every_steps: 2, n_images: 2, show_channels: [3, 2, 1]}}
+log: {{every_steps: 2, images_every_steps: 2, show_channels: [3, 2, 1]}}
+metrics: {{n_samples: 2}}
 """
 TARGET = StoredForm(1, "data.target_channels", is_8_bit=False)
 

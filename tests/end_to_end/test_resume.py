@@ -125,7 +125,7 @@ NETWORKS_AND_LOSSES = [
     ["loss.gan_mode=wgan", "loss.gradient_penalty=10", "train.discriminator_steps=2"],
     ["features.n_channels=2", "features.n_downsamplings=1", "train.ema_decay=0.5"],
     ["train.pool_size=3", "train.retain_graph=false", "train.discriminator_steps=2"],
-    ["train.freeze_generator=[stem,blocks]", "train.freeze_discriminator=[scales.0]", "optimizer.weight_decay=0.1"],
+    ["train.freeze=[generator.stem,generator.blocks,discriminator.scales.0]"],
 ]
 MORE_OF_THEM = [
     ["discriminator.n_scales=1", "discriminator.padding=1", "train.retain_graph=false", "loss.gan_mode=vanilla"],

@@ -29,12 +29,12 @@ def test_a_folder_that_cannot_be_used_ends_in_one_line(
     tiny_config: Path, label_data_set: Path, tmp_path: Path, workers: str
 ) -> None:
     (tmp_path / "file").touch()
-    arguments = settings(label_data_set, "data.cache=disk", f"data.cache_folder={tmp_path / 'file'}")
+    arguments = settings(label_data_set, f"data.cache={tmp_path / 'file'}")
     process = processes.start(tiny_config, *arguments, f"data.workers={workers}")
     process.join(processes.PATIENCE_S)
     assert process.exitcode == 2
     lines = tiny_config.with_suffix(".out").read_text().splitlines()
-    assert re.fullmatch(r"error: data\.cache, data\.cache_folder: cannot make .*", lines[-1])
+    assert re.fullmatch(r"error: data\.cache: cannot make .*", lines[-1])
     assert not any("Traceback" in line for line in lines)
 
 
@@ -57,17 +57,17 @@ def test_the_plan_reports_how_much_will_be_kept(
     usage = SimpleNamespace(total=0, used=0, free=free_bytes)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     folder = tmp_path / "cache"
-    run(tiny_config, *settings(label_data_set, "data.cache=disk", f"data.cache_folder={folder}"), "--dry-run")
+    run(tiny_config, *settings(label_data_set, f"data.cache={folder}"), "--dry-run")
     said = [said for said in capfd.readouterr().out.splitlines() if said.startswith("cache ")]
     assert len(said) == 1
-    assert re.fullmatch(f"cache          disk, {line}", said[0])
+    assert re.fullmatch(f"cache          {re.escape(str(folder))}, {line}", said[0])
     assert not folder.exists()
 
 
 def test_processes_that_write_at_once_leave_whole_files(
     tiny_config: Path, label_data_set: Path, tmp_path: Path
 ) -> None:
-    arguments = settings(label_data_set, "data.cache=disk", f"data.cache_folder={tmp_path / 'cache'}")
+    arguments = settings(label_data_set, f"data.cache={tmp_path / 'cache'}")
     three = [processes.start(tiny_config, *arguments, "train.max_steps=3", f"run.name={n}") for n in range(3)]
     for process in three:
         process.join(processes.PATIENCE_S)
@@ -82,9 +82,9 @@ def test_processes_that_write_at_once_leave_whole_files(
 def test_a_run_with_a_cache_equals_one_without(
     tiny_config: Path, label_data_set: Path, tmp_path: Path, cache: str
 ) -> None:
-    arguments = settings(label_data_set, "train.max_steps=7", f"data.cache_folder={tmp_path / 'cache'}")
+    arguments = settings(label_data_set, "train.max_steps=7")
     run(tiny_config, *arguments, "run.name=plain")
-    run(tiny_config, *arguments, f"data.cache={cache}", "data.workers=2")
+    run(tiny_config, *arguments, f"data.cache={cache if cache == 'memory' else tmp_path / 'cache'}", "data.workers=2")
     assert_equal(without_config(checkpoint(tiny_config, 7)), without_config(checkpoint(tiny_config, 7, "plain")))
     assert len(kept(tmp_path / "cache")) == (3 if cache == "disk" else 0)
     config = load_config(tiny_config, [*arguments, "data.cache=memory"])
@@ -97,8 +97,8 @@ def test_one_command_removes_it(
     tiny_config: Path, label_data_set: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sample_cache, "_SHARED_MEMORY", tmp_path / "shm")
-    arguments = settings(label_data_set, "train.max_steps=3", f"data.cache_folder={tmp_path / 'cache'}")
-    run(tiny_config, *arguments, "data.cache=disk")
+    arguments = settings(label_data_set, "train.max_steps=3")
+    run(tiny_config, *arguments, f"data.cache={tmp_path / 'cache'}")
     (tmp_path / "cache" / "mine.txt").touch()
     left_behind = sample_cache.cache_folder(
         load_config(tiny_config, [*arguments, "data.cache=memory"]), tmp_path / "killed"

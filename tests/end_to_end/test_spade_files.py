@@ -137,7 +137,7 @@ def test_styles_of_images_are_encoded_by_the_file_beside(
     reference: dict[str, Any], with_encoder: Path, labels: Path, tmp_path: Path
 ) -> None:
     loaded = load_generator(with_encoder)
-    assert (loaded.config.style.channels, loaded.config.style.height, loaded.config.style.width) == (256, 1, 2)
+    assert (loaded.config.style.channels, loaded.config.style.size) == (256, [1, 2])
     image = np.random.default_rng(0).integers(0, 256, (256, 256, 3), dtype=np.uint8)
     save_image(tmp_path / "photo.png", image)
     style = encode_style(loaded, tmp_path / "photo.png")
@@ -148,11 +148,11 @@ def test_styles_of_images_are_encoded_by_the_file_beside(
     translate(*arguments, str(tmp_path / "styled"), "--style", str(tmp_path / "photo.png"))
     translate(*arguments, str(tmp_path / "drawn"))
     assert (read_rgb(tmp_path / "styled" / "a.png") != read_rgb(tmp_path / "drawn" / "a.png")).any()
-    other = load_generator(with_encoder, ["style.height=2", "style.width=1"]).generator.get_submodule("generator.stem")
+    other = load_generator(with_encoder, ["style.size=[2,1]"]).generator.get_submodule("generator.stem")
     assert isinstance(other, StyleStem)
     assert (other.height, other.width) == (2, 1)
-    with pytest.raises(ConfigError, match=r"style.height=8 and style.width=2 are 16 pixels, its weights have 2"):
-        load_generator(with_encoder, ["style.height=8"])
+    with pytest.raises(ConfigError, match=r"style.size=\[8,2\] is 16 pixels, its weights have 2"):
+        load_generator(with_encoder, ["style.size=[8,2]"])
     with pytest.raises(ConfigError, match=r"style\.channels is 256 by the shapes of its weights, not 8"):
         load_generator(with_encoder, ["style.channels=8"])
 
@@ -181,9 +181,9 @@ def test_a_styled_run_starts_from_both_files_and_is_written_as_both(
     tiny_config: Path, with_encoder: Path, label_data_set: Path
 ) -> None:
     settings = [*SPADE, "generator.n_upsamplings=5", "generator.base_channels=1", "generator.hidden_channels=6"]
-    settings += ["style.channels=256", "style.height=1", "style.width=2", "data.layout=paired_folders"]
+    settings += ["style.channels=256", "style.size=[1,2]", "data.layout=paired_folders"]
     settings += [f"data.root={label_data_set}", "data.n_classes=4", "data.ignore_id=4", "data.instance_edges=false"]
-    settings += [f"init.generator={with_encoder}", f"init.encoder={with_encoder.with_name('latest_net_E.pth')}"]
+    settings += [f"init.generator={with_encoder}"]
     run(
         tiny_config, *settings, "optimizer.learning_rate=0", "train.max_steps=1", "generator.spectral_iteration=v_first"
     )

@@ -43,7 +43,8 @@ loss: {{l1: 10, vgg: 0}}
 amp: {{opt_level: O0}}
 train: {{max_steps: 4}}
 checkpoint: {{every_steps: 2, keep: 0}}
-log: {{every_steps: 2, images_every_steps: 2, n_images: 2}}
+log: {{every_steps: 2, images_every_steps: 2}}
+metrics: {{n_samples: 2}}
 """
 COLORS_AND_DEPTH = ["data.source_folder=[{split}_rgb,{split}_depth]", "data.source_channels=4"]
 LABELS_AND_HEIGHT = ["data.source_folder=[{split}_label,{split}_depth]", "data.source_channels=1", "data.n_classes=3"]
@@ -106,7 +107,7 @@ def test_ranges_are_per_channel_and_those_of_8_bits_are_all_levels(
 
 @pytest.mark.parametrize("stack", SHORT)
 def test_a_cache_augmentation_and_workers_change_nothing_but_the_draws(config: Path, stack: list[str]) -> None:
-    cache = ["data.cache=disk", f"data.cache_folder={config.parent / 'cache'}"]
+    cache = [f"data.cache={config.parent / 'cache'}"]
     augment = ["data.augment.rotation_degrees=[-20,20]", "data.augment.quarter_turns=true"]
     run(config, *stack, *augment, "run.name=plain")
     run(config, *stack, *augment, *cache, "data.workers=1", "run.name=filling")
@@ -129,7 +130,7 @@ def test_weights_of_pixels_go_with_stacks(config: Path, stack: list[str]) -> Non
     for path in (config.parent / "pairs").glob("*_label/*.png"):
         weights = read_ids(path)[0].numpy().astype(np.uint8)
         save_image(path.parents[1] / path.parent.name.replace("label", "weight") / path.name, weights)
-    more = [*stack, "data.weight_folder={split}_weight", "data.cache=disk", f"data.cache_folder={config.parent / 'c'}"]
+    more = [*stack, "data.weight_folder={split}_weight", f"data.cache={config.parent / 'c'}"]
     more += ["loss.class_weights={0: 3, ignored: 0}"] if stack == LABELS_AND_HEIGHT else []
     more += ["data.augment.rotation_degrees=[-20,20]", "augmentation.policy=[translation]", "train.pool_size=2"]
     more += ["train.batch_size=2", "train.accumulation_steps=2", "train.ema_decay=0.9"]

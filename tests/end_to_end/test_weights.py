@@ -54,8 +54,8 @@ def rows(config: Path, name: str) -> list[dict[str, float]]:
 @pytest.fixture(scope="module")
 def trained(config: Path) -> Path:
     """The configuration of a run with maps and classes, `whole`, and of the same one in two sessions, `tiny`."""
-    more = [*MAPS, "loss.class_weights={0: 3, 1: 0}", *AUGMENT, "data.cache=disk", "checkpoint.best=l1_weighted"]
-    more += [f"data.cache_folder={config.parent / 'cache'}", "checkpoint.every_steps=2", "checkpoint.keep=0"]
+    more = [*MAPS, "loss.class_weights={0: 3, 1: 0}", *AUGMENT, "checkpoint.best=l1_weighted"]
+    more += [f"data.cache={config.parent / 'cache'}", "checkpoint.every_steps=2", "checkpoint.keep=0"]
     run(config, *settings(config, *more), "run.name=whole")
     run(config, *settings(config, *more), "train.max_steps=2")
     run(config, *settings(config, *more))

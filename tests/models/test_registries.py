@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from configs.image_sides import image_sides
-from configs.schema import Config, DiscriminatorConfig, GeneratorConfig, StyleConfig
+from configs.schema import Config, DiscriminatorConfig, GeneratorConfig
 from models import DISCRIMINATORS, GENERATORS
 from models.generator import ImageSides
 from utils.signatures import argument_names
@@ -24,7 +24,7 @@ def test_a_generators_arguments_are_settings_of_its_section(name: str) -> None:
     settings = {setting.name for setting in fields(GeneratorConfig)}
     arguments = inspect.signature(GENERATORS[name]).parameters.keys()
     assert {"in_channels", "out_channels"} < arguments
-    of_style = {f"style_{setting.name}" for setting in fields(StyleConfig)}
+    of_style = {"style_channels", "style_height", "style_width"}
     assert arguments - {"in_channels", "out_channels", "n_image_channels", "n_label_channels"} <= settings | of_style
     for rule in (GENERATORS[name].image_sides, GENERATORS[name].without_effect):
         assert argument_names(rule) <= arguments

@@ -27,7 +27,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "unknown key": ("run: {nmae: x}", [r"c\.yaml: unknown key run\.nmae; did you mean run\.name\?"]),
     "unknown section": ("rnu: {name: x}", [r"unknown key rnu; did you mean run\?"]),
     "key of another section": ("train: {learning_rate: 1}", [r"did you mean optimizer\.learning_rate\?"]),
-    "key like no other": ("train: {zzz: 1}", [r"unknown key train\.zzz; known in train: epochs, decay_epochs"]),
+    "key like no other": ("train: {qqq: 1}", [r"unknown key train\.qqq; known in train: epochs, decay_epochs"]),
     "several problems": (
         "run: {sede: 1}\ntrain: {batch_size: many, epochs: -1}\namp: {opt_level: 01}",
         [
@@ -41,7 +41,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "fraction for a whole number": ("train: {epochs: 1.5}", [r"train\.epochs is 1\.5, expected a whole number"]),
     "list for a number": ("train: {epochs: [1]}", [r"train\.epochs is \[1\], expected a whole number"]),
     "mapping for a number": ("train: {epochs: {a: 1}}", [r"train\.epochs is \{'a': 1\}, expected a whole number"]),
-    "text for a list": ("train: {freeze_generator: stem}", [r"freeze_generator is stem, expected a list"]),
+    "text for a list": ("train: {freeze: stem}", [r"freeze is stem, expected a list"]),
     "text for a switch": ("data: {flip: maybe}", [r"data\.flip is maybe, expected true or false"]),
     "null for a number": ("run: {seed: null}", [r"run\.seed is null, expected a whole number"]),
     "no such choice": ("data: {layout: paird_folders}", [r"one of .*; did you mean paired_folders\?"]),
@@ -115,7 +115,7 @@ OVERRIDES: dict[str, tuple[list[str], list[str]]] = {
     "section alone": (["run=5"], [r"run is a section; write run\.key=value"]),
     "below a value": (["run.seed.x=5"], [r"unknown key run\.seed\.x; did you mean run\.seed\?"]),
     "list for a number": (["run.seed=[1,2]"], [r"run\.seed is \[1, 2\], expected a whole number"]),
-    "broken list": (["train.freeze_generator=[a"], [r"not valid YAML"]),
+    "broken list": (["train.freeze=[a"], [r"not valid YAML"]),
     "another case": (["data.direction=btoa"], [r"is btoa, expected one of AtoB, BtoA; did you mean BtoA\?"]),
     "several": (["run.sed=1", "train.epochs=x", "train.batch_size=0"], ["run.sed", "epochs is x", "batch_size is 0"]),
 }

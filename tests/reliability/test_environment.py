@@ -75,7 +75,7 @@ def test_a_cache_in_memory_without_shared_memory_is_refused(
 ) -> None:
     monkeypatch.setattr(sample_cache, "_SHARED_MEMORY", Path("/proc/nowhere"))
     message = refusal(command_line, tiny_config, "data.cache=memory")
-    assert "data.cache, data.cache_folder: cannot make /proc/nowhere" in message
+    assert "data.cache: cannot make /proc/nowhere" in message
 
 
 def test_a_full_disk_is_named_by_the_file_that_did_not_fit(

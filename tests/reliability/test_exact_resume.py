@@ -25,7 +25,7 @@ STATES = {
     "pool": ["train.pool_size=3"],
     "decay": ["train.epochs=1", "train.decay_epochs=9"],
     "enhancer": [*ENHANCER, "data.synthetic.width=64", "data.synthetic.height=64"],
-    "augmented": ["augmentation.policy=[color,translation,cutout]", "augmentation.probability=0.7"],
+    "augmented": ["augmentation.policy=[color,translation,cutout]"],
     "controlled": ["augmentation.policy=[color,cutout]", "augmentation.target=0.5", "log.images_every_steps=5"],
 }
 STOPS = {"in an epoch": 7, "at its end": 10, "at the last step": 12}  # an epoch has 5 samples

@@ -144,8 +144,15 @@ def test_the_originals_files_cluster_and_translate_and_start_as_the_run_they_com
     with pytest.raises(DataError, match="this file has no encoder"):
         translated(generator, tmp_path / "given", "--features", "given", *given)
 
-    settings = [f"init.generator={generator}", f"init.encoder={encoder}", "optimizer.learning_rate=0"]
-    run(tiny_config, *FEATURES, *folders, *settings, "train.max_steps=1", "run.name=started")
+    run(
+        tiny_config,
+        *FEATURES,
+        *folders,
+        f"init.generator={generator}",
+        "optimizer.learning_rate=0",
+        "train.max_steps=1",
+        "run.name=started",
+    )
     weights = checkpoint(tiny_config, 1, "started")["networks"]["generator"]
     assert_equal(weights, read_weights_file(checkpoint_path(folder_run, 1))["networks"]["generator"])
 
@@ -161,19 +168,6 @@ def test_without_targets_or_clusters_the_remedy_is_named(folder_run: Path, given
     ):
         with pytest.raises(error, match=message):
             translated(folder_run, tmp_path / "out", *given, *arguments)
-
-
-def test_the_encoder_of_a_run_is_taken_alone(tiny_config: Path, run_folder: Path) -> None:
-    run(tiny_config, *FEATURES, "run.name=other", "run.seed=5", "train.max_steps=1")
-    settings = [*FEATURES, f"init.generator={run_folder}", f"init.encoder={run_folder.with_name('other')}"]
-    run(tiny_config, *settings, "optimizer.learning_rate=0", "train.max_steps=1", "run.name=both")
-    weights = checkpoint(tiny_config, 1, "both")["networks"]["generator"]
-    for name, value in weights.items():
-        source = "other" if name.startswith("encoder.") else "tiny"
-        assert torch.equal(value, checkpoint(tiny_config, 1, source)["networks"]["generator"][name]), name
-    plain = untrained_run(tiny_config, "run.name=plain")
-    with pytest.raises(CheckpointError, match="its generator has no encoder"):
-        run(tiny_config, *FEATURES, f"init.encoder={plain}", "run.name=new")
 
 
 def test_clusters_take_the_place_of_clusters_alone(run_folder: Path, tmp_path: Path) -> None:

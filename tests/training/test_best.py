@@ -24,7 +24,7 @@ def digests(config: Path, *settings: str) -> dict[str, str]:
         (["train.batch_size=2", "run.name=moved", "metrics.label_colors=cmp_facades"], True),
         (["train.ema_decay=0.9", "optimizer.decay=plateau"], True),
         (["data.validation_split=test"], False),
-        (["log.n_images=1"], False),
+        (["metrics.n_samples=1"], False),
         (["data.synthetic.width=64"], False),
         (["data.preprocess=scale_width", "data.load_width=64"], False),
     ],

@@ -24,7 +24,7 @@ def frozen(networks: dict[str, TrainedNetwork]) -> dict[str, set[str]]:
 
 def test_coarse_parts_are_trained_after_their_epochs_and_others_never() -> None:
     networks = {"AtoB": network("generator"), "BtoA": network("generator"), "judge": network("discriminator")}
-    freezing = Freezing(networks, {"discriminator": ["fine"]}, {"AtoB": ["coarse"]}, coarse_epochs=2)
+    freezing = Freezing(networks, ["judge.fine"], {"AtoB": ["coarse"]}, coarse_epochs=2)
     for epoch in (0, 1):
         freezing.apply(epoch)
         assert frozen(networks) == {"AtoB": {"coarse"}, "BtoA": set(), "judge": {"fine"}}
@@ -42,19 +42,20 @@ def test_networks_are_wrapped_again_only_where_something_changes() -> None:
         return module
 
     module = nn.ModuleDict({"coarse": nn.Conv2d(1, 1, 1), "fine": nn.Conv2d(1, 1, 1)})
-    freezing = Freezing({"one": TrainedNetwork(module, module, wrap, "generator")}, {}, {"one": ["coarse"]}, 1)
+    freezing = Freezing({"one": TrainedNetwork(module, module, wrap, "generator")}, [], {"one": ["coarse"]}, 1)
     for epoch in (0, 0, 1, 2):
         freezing.apply(epoch)
     assert len(calls) == 3  # when it is made, frozen, and trained again
 
 
 @pytest.mark.parametrize(
-    ("prefixes", "message"),
+    ("parts", "message"),
     [
-        (["head"], "train.freeze_generator: no parameter's name begins with 'head'; the parts are coarse, fine"),
-        (["coarse", "fine"], "train.freeze_generator: nothing would be left to train"),
+        (["one.head"], "parts of one: no parameter's name begins with 'head'; the parts are coarse, fine"),
+        (["one.coarse", "one.fine"], "train.freeze, parts of one: nothing would be left to train"),
+        (["two.fine"], "train.freeze: no network 'two'; the networks are one"),
     ],
 )
-def test_a_part_that_there_is_not_and_nothing_left_are_errors(prefixes: list[str], message: str) -> None:
+def test_a_part_that_there_is_not_and_nothing_left_are_errors(parts: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
-        Freezing({"one": network("generator")}, {"generator": prefixes}).apply(0)
+        Freezing({"one": network("generator")}, parts).apply(0)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 from models.global_generator import GlobalGenerator
 from tests.models.test_layers import ON_GPU
@@ -16,14 +15,14 @@ from training.trained_network import TrainedNetwork
 NAMES = ["first", "second"]
 
 
-def make_group(names: list[str] = NAMES[:1], weight_decay: float = 0.0) -> OptimizerGroup:
+def make_group(names: list[str] = NAMES[:1]) -> OptimizerGroup:
     torch.manual_seed(0)
     networks = {}
     for name in names:
         module = GlobalGenerator(in_channels=3, base_channels=2, n_downsamplings=1, n_blocks=12, norm="batch")
         networks[name] = TrainedNetwork(module, module, lambda network: network, "generator")
     modules = [network.module for network in networks.values()]
-    adam = make_adam(modules, learning_rate=0.1, betas=(0.5, 0.999), weight_decay=weight_decay)
+    adam = make_adam(modules, learning_rate=0.1, betas=(0.5, 0.999))
     return OptimizerGroup(networks, adam, torch.amp.GradScaler("cpu", enabled=False), None)
 
 
@@ -128,29 +127,6 @@ def test_a_state_by_position_belongs_to_the_network_s_parameters_in_their_order(
         state["moments"][name] = {"param_groups": [], "state": dict(enumerate(by_name.values()))}
     other.load_state_dict(state)
     torch.testing.assert_close(other.state_dict(), group.state_dict(), rtol=0, atol=0)
-
-
-def test_adam_s_settings_are_not_those_of_the_state() -> None:
-    group, other = make_group(), make_group(weight_decay=0.5)
-    step(group)
-    other.load_state_dict(group.state_dict())
-    assert [part["weight_decay"] for part in other.optimizer.param_groups] == [0.5, 0]
-
-
-def test_weight_decay_shrinks_convolutions_and_leaves_biases_and_norms() -> None:
-    decayed, plain = make_group(weight_decay=0.5), make_group()
-    for group in (decayed, plain):
-        step(group)
-    start, after, shrunk = parameters(make_group()), parameters(plain), parameters(decayed)
-    for name, value in after.items():
-        # AdamW: what the step at learning rate 0.1 takes away beside the gradient's part
-        expected = -0.1 * 0.5 * start[name] if value.dim() > 1 else torch.zeros_like(value)
-        torch.testing.assert_close(shrunk[name] - value, expected, rtol=1e-4, atol=1e-7)
-
-
-@pytest.mark.parametrize("module", [nn.BatchNorm2d(2), nn.Conv2d(1, 1, 1, bias=False)])
-def test_networks_of_norms_alone_or_convolutions_alone_can_be_decayed(module: nn.Module) -> None:
-    make_adam([module], learning_rate=0.1, betas=(0.5, 0.999), weight_decay=0.1)
 
 
 @pytest.mark.parametrize("device", ["cpu", ON_GPU])

@@ -37,8 +37,8 @@ def test_the_last_step_is_that_of_the_epochs_or_earlier(build_fake: Build, setti
     assert build_fake(*settings).total_steps == steps
 
 
-def test_frozen_parts_are_frozen_from_the_start_by_role(build_fake: Build) -> None:
-    networks = build_fake("train.freeze_discriminator=[1]").method.networks
+def test_frozen_parts_are_frozen_from_the_start(build_fake: Build) -> None:
+    networks = build_fake("train.freeze=[critic.1]").method.networks
 
     def n_trained(network: TrainedNetwork) -> int:
         return len(network.parameters)

@@ -45,7 +45,6 @@ class NetworkBuilder:
                 [network.module for network in networks.values()],
                 learning_rate=settings.learning_rate,
                 betas=(settings.beta1, settings.beta2),
-                weight_decay=settings.weight_decay,
             ),
             scaler=self.precision.make_scaler(),
             max_gradient_norm=settings.max_gradient_norm,

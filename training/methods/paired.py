@@ -159,7 +159,6 @@ def build_validation(
         predictor,
         build.build_evaluator(config, method.device),
         logits,
-        n_shown=config.log.n_images,
         activations=config.log.activations,
     )
 

@@ -68,10 +68,10 @@ def test_what_a_method_refuses_is_an_error_that_gives_the_reason(section: dict[s
 
 @pytest.mark.usefixtures("_unpaired")
 def test_a_section_of_another_method_is_refused_and_its_own_is_not() -> None:
-    message = r"^style\.height is 16, expected its default, since it is a setting of method\.name=unpaired"
+    message = r"^style\.size is \[16, 8\], expected its default, since it is a setting of method\.name=unpaired"
     with pytest.raises(ConfigError, match=message):
-        Config(style=StyleConfig(height=16))
-    Config(method=method("unpaired"), style=StyleConfig(height=16))
+        Config(style=StyleConfig(size=[16, 8]))
+    Config(method=method("unpaired"), style=StyleConfig(size=[16, 8]))
 
 
 @pytest.mark.usefixtures("_unpaired")

@@ -47,7 +47,7 @@ def make_group(
     lr: float = 2e-4,
     adam: torch.optim.Adam | None = None,
 ) -> OptimizerGroup:
-    adam = adam or make_adam([module], learning_rate=lr, betas=(0.5, 0.999), weight_decay=0)
+    adam = adam or make_adam([module], learning_rate=lr, betas=(0.5, 0.999))
     network = TrainedNetwork(module, module, lambda network: network, role)
     return OptimizerGroup({role: network}, adam, scaler, max_norm)
 

@@ -72,7 +72,7 @@ def test_the_generator_first(reference: dict[str, Any]) -> None:
     noise = generator.noise
     assert isinstance(noise, FixedNoise)
     adam_g, adam_d = (
-        make_adam([network], learning_rate=config[f"learning_rate_{key}"], betas=tuple(config["betas"]), weight_decay=0)
+        make_adam([network], learning_rate=config[f"learning_rate_{key}"], betas=tuple(config["betas"]))
         for network, key in ((generator, "G"), (discriminator, "D"))
     )
     average = original_state(generator, case)

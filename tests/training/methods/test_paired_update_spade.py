@@ -53,7 +53,7 @@ class Setting:
     def adam(self, network: nn.Module, key: str) -> Adam:
         config = self.case["config"]
         betas = (config["beta1"], config["beta2"])
-        return make_adam([network], learning_rate=config[f"learning_rate_{key}"], betas=betas, weight_decay=0)
+        return make_adam([network], learning_rate=config[f"learning_rate_{key}"], betas=betas)
 
 
 def setting(reference: dict[str, Any], name: str) -> Setting:
