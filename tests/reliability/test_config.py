@@ -126,7 +126,7 @@ SOUND_OVERRIDES = {
     "after --": (["--", "run.seed=2"], r"seed: 2\n"),
     "equals sign in a value": (["run.name=a=b"], r"name: a=b\n"),
     "whole section": (["run={seed: 2, name: x}"], r"name: x\n.*seed: 2\n"),
-    "a list": (["train.freeze_generator=[stem, downs.0]"], r"- stem\n *- downs\.0\n"),
+    "a list": (["train.freeze=[generator.stem, generator.head]"], r"- generator\.stem\n *- generator\.head\n"),
 }
 # content of the file, overrides, and what is printed
 REFUSED_CASES: dict[str, tuple[str | bytes, list[str], list[str]]] = {

@@ -38,7 +38,7 @@ IMAGES = [
     b"P2 8 8 15\n" + b"7 " * 64,
 ]
 CONFIGS = [path.read_bytes() for path in sorted(Path("configs").glob("*.yaml"))]
-KEYS = ["run.seed", "run.name", "data.workers", "data.root", "train", "loss.vgg", "train.freeze_generator", "amp.dtype"]
+KEYS = ["run.seed", "run.name", "data.workers", "data.root", "train", "loss.vgg", "train.freeze", "amp.dtype"]
 PIECES = [
     *(
         "&a ",
