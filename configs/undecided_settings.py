@@ -1,8 +1,8 @@
 """The settings of images that are not 8-bit RGB, where the training files decide them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 
@@ -19,6 +19,7 @@ from data.store import Blob, File
 from data.value_range import percentile_ranges
 
 Side = Literal["source", "target"]
+T = TypeVar("T")
 _SIDES: tuple[Side, ...] = ("source", "target")
 
 
@@ -62,7 +63,12 @@ def with_measured_ranges(config: Config, layout: Layout, sides: Sequence[Side]) 
     channels = {"source": data.source_channels, "target": data.target_channels}
     skips_bad = data.on_bad_sample == "skip"
     forms = [StoredForm(channels[side], f"data.{side}_channels", is_8_bit=False) for side in sides]
-    types, files = _first_types(layout, dict(zip(sides, forms, strict=True)), skips_bad=skips_bad)
+
+    def read(index: int) -> tuple[dict[Side, torch.dtype], dict[Side, Blob]]:
+        files = _files(layout, index)
+        return {side: read_stored(files[side], form).dtype for side, form in zip(sides, forms, strict=True)}, files
+
+    types, files = _of_first_readable(len(layout), read, skips_bad=skips_bad) or ({}, {})
     needed = [side for side, dtype in types.items() if given[side] is None and dtype != torch.uint8]
     if needed:
         # any range makes the layout read the images as they are stored
@@ -103,35 +109,29 @@ def stacked_range(config: Config, layout: Layout) -> list[float]:
 def _channels_of_folders(config: Config, layout: Layout, *, skips_bad: bool) -> list[tuple[int, torch.dtype]]:
     """Return channels and type of the image of each folder of a stack, of the first sample that can be read."""
     form = replace(stored_forms(config.data)[config.data.source_images], is_8_bit=False)
-    for index in range(len(layout)):
+
+    def read(index: int) -> list[tuple[int, torch.dtype]]:
         files = stack_files(layout, index)
+        images = fitting([read_part(file, form) for file in files], files, form)
+        return [(len(image), image.dtype) for image in images]
+
+    return _of_first_readable(len(layout), read, skips_bad=skips_bad) or []
+
+
+def _of_first_readable(n_samples: int, read: Callable[[int], T], *, skips_bad: bool) -> T | None:
+    """Return what `read` returns for the first sample that can be used; None without samples."""
+    for index in range(n_samples):
         try:
-            images = fitting([read_part(file, form) for file in files], files, form)
+            return read(index)
         except DataError as error:
-            if not skips_bad or isinstance(error, LoadingError) or index == len(layout) - 1:
+            if not skips_bad or isinstance(error, LoadingError) or index == n_samples - 1:
                 raise
-        else:
-            return [(len(image), image.dtype) for image in images]
-    return []
+    return None
 
 
 def with_data(config: Config, **settings: Any) -> Config:
     """Return the configuration with other settings of section `data`."""
     return replace(config, data=replace(config.data, **settings))
-
-
-def _first_types(
-    layout: Layout, forms: Mapping[Side, StoredForm], *, skips_bad: bool
-) -> tuple[dict[Side, torch.dtype], dict[Side, Blob]]:
-    """Return the types of the images of the first sample that can be read, and their files."""
-    for index in range(len(layout)):
-        files = _files(layout, index)
-        try:
-            return {side: read_stored(files[side], form).dtype for side, form in forms.items()}, files
-        except DataError as error:
-            if not skips_bad or isinstance(error, LoadingError) or index == len(layout) - 1:
-                raise
-    return {}, {}
 
 
 def _target_files(file: File, dtype: torch.dtype, n_channels: int) -> str:

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from configs.schema.augmentation import PairAugmentationConfig
 from configs.schema.checks import require, require_at_least
-from configs.schema.pair_augmentation import PairAugmentationConfig
 from configs.schema.sides import check_side, check_stack, check_target_files
 from utils.data_root import data_root_problem
 from utils.errors import ConfigError

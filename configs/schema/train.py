@@ -68,13 +68,13 @@ class TrainConfig:
     of batch norm and spectral norm still change."""
 
     def __post_init__(self) -> None:
-        require_at_least(0, "train", epochs=self.epochs, decay_epochs=self.decay_epochs)
+        counts = {"epochs": self.epochs, "decay_epochs": self.decay_epochs, "pool_size": self.pool_size}
+        counts |= {"freeze_global_epochs": self.freeze_global_epochs, "profile_steps": self.profile_steps}
+        require_at_least(0, "train", **counts)
         require(self.epochs + self.decay_epochs > 0, "train.epochs + train.decay_epochs", 0, "at least 1 epoch")
         require_at_least(1, "train", max_steps=self.max_steps, batch_size=self.batch_size)
-        require_at_least(1, "train", accumulation_steps=self.accumulation_steps)
-        require_at_least(1, "train", discriminator_steps=self.discriminator_steps)
-        require_at_least(0, "train", pool_size=self.pool_size, freeze_global_epochs=self.freeze_global_epochs)
-        require_at_least(0, "train", profile_steps=self.profile_steps)
+        steps = {"accumulation_steps": self.accumulation_steps, "discriminator_steps": self.discriminator_steps}
+        require_at_least(1, "train", **steps)
         are_parts = all(type(part) is str and all(part.partition(".")) for part in self.freeze)
         require(are_parts, "train.freeze", self.freeze, "a list of parts of networks: [generator.stem]")
         require(0 <= self.validation_share < 1, "train.validation_share", self.validation_share, "0 <= share < 1")

@@ -5,7 +5,7 @@ import pytest
 
 from configs import build
 from configs.load import load_config
-from configs.schema.pair_augmentation import PairAugmentationConfig
+from configs.schema.augmentation import PairAugmentationConfig
 from data.pair_augmentation import NO_AUGMENTATION
 from utils.errors import ConfigError
 

@@ -3,27 +3,21 @@
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import get_args, get_type_hints
 
 import pytest
 import torch
 
 from configs.build import build_generator_objective
 from configs.load import load_config
-from configs.schema import (
-    Config,
-    DiscriminatorConfig,
-    GeneratorConfig,
-    LossConfig,
-    TrainConfig,
-)
+from configs.schema import DiscriminatorConfig, GeneratorConfig, LossConfig, TrainConfig
 from configs.unused_settings import unused_settings
 from losses import GENERATOR_LOSSES
 from models import DISCRIMINATORS, GENERATORS
 from tests.runs import OASIS, checkpoint, run
-from utils.signatures import accepted, argument_names
+from utils.signatures import argument_names
 
-STYLE = {"style_channels", "style_height", "style_width"}
+UNET = ["generator.name=unet", "generator.n_downsamplings=6"]
 
 
 @pytest.mark.parametrize(
@@ -38,24 +32,9 @@ def test_names_of_losses_are_the_weights() -> None:
     assert set(GENERATOR_LOSSES) == set(LossConfig().weights)
 
 
-@pytest.mark.parametrize(
-    ("registry", "settings", "others"),
-    [
-        (
-            GENERATORS,
-            [GeneratorConfig],
-            {"in_channels", "out_channels", "n_image_channels", "n_label_channels", *STYLE},
-        ),
-        (DISCRIMINATORS, [DiscriminatorConfig], {"source_channels", "image_channels", "n_classes"}),
-        (GENERATOR_LOSSES, [LossConfig, TrainConfig], set()),
-    ],
-)
-def test_every_argument_is_a_setting(
-    registry: Mapping[str, Callable[..., Any]], settings: list[type], others: set[str]
-) -> None:
-    known = {item.name for section in settings for item in fields(section)} | others
-    for name, maker in registry.items():
-        assert argument_names(maker) <= known, name
+@pytest.mark.parametrize("maker", GENERATOR_LOSSES.values(), ids=GENERATOR_LOSSES)
+def test_the_arguments_of_losses_are_settings(maker: Callable[..., object]) -> None:
+    assert argument_names(maker) <= {item.name for section in (LossConfig, TrainConfig) for item in fields(section)}
 
 
 @pytest.mark.parametrize(
@@ -87,12 +66,7 @@ def test_each_loss_trains_alone_in_both_orders(tiny_config: Path, name: str, ret
         (["generator.name=local", "generator.n_enhancers=2"], []),
         (["generator.name=local", "generator.dropout=true"], ["generator.dropout=True"]),
         (
-            [
-                "generator.name=unet",
-                "generator.n_downsamplings=6",
-                "generator.upsample=nearest",
-                "generator.padding=reflect",
-            ],
+            ["generator.name=unet", "generator.n_downsamplings=6", "generator.padding=reflect"],
             ["generator.padding=reflect"],
         ),
         (["generator.name=spade", "generator.n_blocks=3", "generator.hidden_channels=8"], ["generator.n_blocks=3"]),
@@ -107,10 +81,7 @@ def test_each_loss_trains_alone_in_both_orders(tiny_config: Path, name: str, ret
             [*OASIS, "loss.over_scales=mean", "discriminator.n_layers=4"],
             ["discriminator.n_layers=4", "loss.over_scales=mean"],
         ),
-        (
-            ["style.size=[4,4]", "loss.kl_divergence=1"],
-            ["style.size=[4, 4]", "loss.kl_divergence=1.0"],
-        ),
+        (["style.size=[4,4]", "loss.kl_divergence=1"], ["style.size=[4, 4]", "loss.kl_divergence=1.0"]),
         (["generator.name=spade", "style.channels=4", "style.size=[4,4]", "loss.kl_divergence=1"], []),
         (["augmentation.policy=[color]", "augmentation.target=0.5"], []),
         (["augmentation.target=0.5"], ["augmentation.target=0.5"]),
@@ -124,12 +95,3 @@ def test_settings_that_nothing_chosen_takes_are_without_effect(
     config = load_config(tiny_config, ["data.preprocess=none", *settings])
     chosen = {setting.split("=")[0] for setting in settings}
     assert [key for key in unused_settings(config) if key.split("=")[0] in chosen] == expected
-
-
-def test_a_function_gets_what_its_signature_names() -> None:
-    def function(a: int, *, b: int = 0) -> tuple[int, int]:
-        return a, b
-
-    assert argument_names(function) == {"a", "b"}
-    assert accepted(function, {"a": 1, "b": 2, "c": 3}) == {"a": 1, "b": 2}
-    assert Config().loss.weights["l1"] == 0

@@ -16,8 +16,8 @@ from configs.schema import (
     StyleConfig,
     TrainConfig,
 )
+from configs.schema.augmentation import PairAugmentationConfig
 from configs.schema.method import METHODS, MethodDeclaration, Refusal
-from configs.schema.pair_augmentation import PairAugmentationConfig
 from training.methods import METHODS as BUILDERS
 from utils.errors import ConfigError
 
