@@ -5,6 +5,7 @@ exists is valid. Only entry points and configs/build.py read it: everything belo
 """
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from configs.schema.augmentation import AUGMENTATIONS, AugmentationConfig
 from configs.schema.checks import require
@@ -66,76 +67,57 @@ class Config:
     def __post_init__(self) -> None:
         """Check what one section wants of another."""
         check_method(self, self.method.name)
-        level, decay = self.amp.opt_level, self.train.ema_decay
-        if self.loss.gradient_penalty or self.loss.r1:
+        loss, opt_level, is_side_by_side = self.loss, self.amp.opt_level, self.data.layout == "side_by_side"
+        if loss.gradient_penalty or loss.r1:
             expected = "O0 or O1 where loss.gradient_penalty or loss.r1 is set: their gradients need float32"
-            require(level in ("O0", "O1"), "amp.opt_level", level, expected)
-        if level == "O3":
-            require(
-                decay == 0, "train.ema_decay", decay, "0 with amp.opt_level=O3: its weights are too coarse to average"
-            )
-        self._check_scale()
-        self._check_features()
-        self._check_pictures()
-        self._check_style()
-        if "segmentation" in (self.discriminator.name, self.loss.gan_mode):
-            self._check_segmentation()
-        if self.generator.name != "local":
-            frozen_epochs = self.train.freeze_global_epochs
-            expected = "0 where generator.name is not local"
-            require(frozen_epochs == 0, "train.freeze_global_epochs", frozen_epochs, expected)
-
-    def _check_scale(self) -> None:
-        scale, layout = self.generator.scale, self.data.layout
-        if scale != 1:
+            self._require(opt_level in ("O0", "O1"), "amp.opt_level", expected)
+        if opt_level == "O3":
+            expected = "0 with amp.opt_level=O3: its weights are too coarse to average"
+            self._require(self.train.ema_decay == 0, "train.ema_decay", expected)
+        if self.generator.scale != 1:
             expected = "1 with data.layout=side_by_side, whose halves have one size; python -m tools.convert_data "
             expected += "to-folders makes folders, in which sides may differ"
-            require(layout != "side_by_side", "generator.scale", scale, expected)
+            self._require(not is_side_by_side, "generator.scale", expected)
             expected = "1 with features.n_channels, which are encoded at the size of the target"
-            require(self.features.n_channels == 0, "generator.scale", scale, expected)
-
-    def _check_features(self) -> None:
-        features, data = self.features, self.data
-        if features.n_channels == 0:
-            return
-        if features.origin == "precomputed":
-            expected = "encoded where data.layout is not paired_folders"
-            require(data.layout == "paired_folders", "features.origin", features.origin, expected)
-        expected = "0: side_by_side has neither instances nor labels"
-        require(data.layout != "side_by_side", "features.n_channels", features.n_channels, expected)
-        if features.regions == "labels":
-            require(self._has_labels, "features.regions", features.regions, "instances where data.n_classes is 0")
-
-    def _check_pictures(self) -> None:
-        n_channels, extra = self.data.target_channels, self.metrics.extra
-        if n_channels not in RGB_CHANNELS:
-            expected = f"0 with data.target_channels={n_channels}: VGG19 sees 1 or 3 channels"
-            require(self.loss.vgg == 0, "loss.vgg", self.loss.vgg, expected)
-            expected = f"[] with data.target_channels={n_channels}: their networks see 1 or 3 channels"
-            require(not extra, "metrics.extra", extra, expected)
-            expected = f"null with data.target_channels={n_channels}: label maps are drawn in colours"
-            require(self.metrics.label_colors is None, "metrics.label_colors", self.metrics.label_colors, expected)
-
-    def _check_style(self) -> None:
-        channels = self.style.channels
-        is_possible = channels == 0 or self.generator.name == "spade"
-        require(is_possible, "style.channels", channels, "0 where generator.name is not spade")
-        is_possible = channels == 0 or self.features.n_channels == 0
-        require(is_possible, "style.channels", channels, "0 with features.n_channels: a generator has one of the two")
+            self._require(self.features.n_channels == 0, "generator.scale", expected)
+        if self.features.n_channels:
+            if self.features.origin == "precomputed":
+                expected = "encoded where data.layout is not paired_folders"
+                self._require(self.data.layout == "paired_folders", "features.origin", expected)
+            expected = "0: side_by_side has neither instances nor labels"
+            self._require(not is_side_by_side, "features.n_channels", expected)
+            is_possible = self._has_labels or self.features.regions != "labels"
+            self._require(is_possible, "features.regions", "instances where data.n_classes is 0")
+        if self.data.target_channels not in RGB_CHANNELS:
+            channels = f"with data.target_channels={self.data.target_channels}"
+            self._require(loss.vgg == 0, "loss.vgg", f"0 {channels}: VGG19 sees 1 or 3 channels")
+            self._require(not self.metrics.extra, "metrics.extra", f"[] {channels}: their networks see 1 or 3 channels")
+            expected = f"null {channels}: label maps are drawn in colours"
+            self._require(self.metrics.label_colors is None, "metrics.label_colors", expected)
+        if self.style.channels:
+            expected = "0 where generator.name is not spade"
+            self._require(self.generator.name == "spade", "style.channels", expected)
+            expected = "0 with features.n_channels: a generator has one of the two"
+            self._require(self.features.n_channels == 0, "style.channels", expected)
+        if "segmentation" in (self.discriminator.name, loss.gan_mode):
+            self._check_segmentation()
+        is_possible = self.generator.name == "local" or self.train.freeze_global_epochs == 0
+        self._require(is_possible, "train.freeze_global_epochs", "0 where generator.name is not local")
 
     def _check_segmentation(self) -> None:
-        discriminator, loss, pool_size = self.discriminator.name, self.loss, self.train.pool_size
-        expected = "segmentation with loss.gan_mode=segmentation"
-        require(discriminator == "segmentation", "discriminator.name", discriminator, expected)
-        expected = "segmentation with discriminator.name=segmentation"
-        require(loss.gan_mode == "segmentation", "loss.gan_mode", loss.gan_mode, expected)
+        for key, other in (("discriminator.name", "loss.gan_mode"), ("loss.gan_mode", "discriminator.name")):
+            is_chosen = attrgetter(key)(self) == "segmentation"
+            self._require(is_chosen, key, f"segmentation with {other}=segmentation")
         expected = "above 0 with discriminator.name=segmentation, which classifies pixels: it needs label maps"
-        require(self._has_labels, "data.n_classes", self.data.n_classes, expected)
-        for key in ("feature_matching", "gradient_penalty", "r1"):
-            value = getattr(loss, key)
-            require(value == 0, f"loss.{key}", value, "0 with discriminator.name=segmentation")
-        if loss.labelmix:
-            require(pool_size == 0, "train.pool_size", pool_size, "0 with loss.labelmix, which mixes images of a pair")
+        self._require(self._has_labels, "data.n_classes", expected)
+        for key in ("loss.feature_matching", "loss.gradient_penalty", "loss.r1"):
+            self._require(attrgetter(key)(self) == 0, key, "0 with discriminator.name=segmentation")
+        is_possible = not self.loss.labelmix or self.train.pool_size == 0
+        self._require(is_possible, "train.pool_size", "0 with loss.labelmix, which mixes images of a pair")
+
+    def _require(self, condition: bool, key: str, expected: str) -> None:
+        """Raise ConfigError, with the value of a setting, unless `condition` holds."""
+        require(condition, key, attrgetter(key)(self), expected)
 
     @property
     def _has_labels(self) -> bool:
