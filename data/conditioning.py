@@ -142,8 +142,7 @@ class Conditioning:
     @property
     def is_8_bit(self) -> bool:
         """Whether images are 8-bit RGB, and sources may be label maps."""
-        is_labels = self.n_classes > 0 and not self.source_image_channels
-        return (is_labels or self.source_is_rgb) and self.target_is_rgb
+        return self.source_is_drawn and self.target_is_rgb
 
     @property
     def needs_instances(self) -> bool:

@@ -15,7 +15,7 @@ from torchvision.transforms.v2 import functional as F
 from data.batch import DataError, Sample
 from data.files.size_guard import DECODED_BYTES, is_too_large
 from data.pair_augmentation import NO_AUGMENTATION, NO_CHANGE, PairAugmentation, PairChange
-from data.warp import read_ids, read_image, read_weights
+from data.warp import ids_at, image_at, weights_at
 
 Mode = Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop", "none"]
 
@@ -50,7 +50,7 @@ class Placement:
         """Apply to a (C, H, W) image of any type."""
         if image.shape[-2:] != (self.height, self.width):
             image = resize_image(image, self.height, self.width)
-        return self._cut(image, read_image)
+        return self._cut(image, image_at)
 
     def source_image(self, image: Tensor) -> Tensor:
         """Apply to a source image, which alone changes its colours."""
@@ -61,7 +61,7 @@ class Placement:
         """Apply to a (1, H, W) map of weights; where a warp reads beyond the image, the weight is 0."""
         if weights.shape[-2:] != (self.height, self.width):
             weights = resize_weights(weights, self.height, self.width)
-        return self._cut(weights, read_weights)
+        return self._cut(weights, weights_at)
 
     def ids(self, ids: Tensor) -> Tensor:
         """Apply to a (C, H, W) integer map; nearest neighbour by indexing, exact for every dtype."""
@@ -70,14 +70,14 @@ class Placement:
             rows = ((torch.arange(self.height) + 0.5) * (height / self.height)).long()
             columns = ((torch.arange(self.width) + 0.5) * (width / self.width)).long()
             ids = ids[:, rows[:, None], columns]
-        return self._cut(ids, read_ids)
+        return self._cut(ids, ids_at)
 
-    def _cut(self, image: Tensor, read: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    def _cut(self, image: Tensor, image_at_positions: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         if self._positions is None:
             rows = slice(self.top, self.top + self.crop_height)
             image = image[:, rows, self.left : self.left + self.crop_width]
         else:
-            image = read(image, self._positions)
+            image = image_at_positions(image, self._positions)
         return self.change.turned(image.flip(-1) if self.flip else image).contiguous()
 
     @cached_property
@@ -173,9 +173,10 @@ class Preprocessing:
         sides = round(placement.height * enlarging), round(placement.width * enlarging)
         if is_too_large(*sides, max(DECODED_BYTES, channel_bytes)):
             height, width = sample.source.shape[-2:]
+            of_target = f", and its target {enlarging:g} times as large" if enlarging > 1 else ""
             raise DataError(
                 f"{sample.name} is {width}x{height}, which data.preprocess={self.mode} makes "
-                f"{placement.width}x{placement.height}{self._times}: too large for this machine's memory"
+                f"{placement.width}x{placement.height}{of_target}: too large for this machine's memory"
             )
         return Placements.of_pair(placement, self.target_scale)
 
@@ -219,10 +220,6 @@ class Preprocessing:
     def _unit(self) -> int:
         """The least number of pixels of a source that is a whole number of pixels of its target."""
         return math.ceil(1 / self.target_scale)
-
-    @property
-    def _times(self) -> str:
-        return "" if self.target_scale <= 1 else f", and its target {self.target_scale:g} times as large"
 
 
 def _all_of(height: int, width: int) -> Placement:

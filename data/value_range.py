@@ -52,8 +52,7 @@ class ValueRange:
 
     def outside(self, image: Tensor) -> float:
         """Return the share of a (C, H, W) image's values that are outside the range."""
-        low, scale = self._low_and_scale(image.device)
-        return float((image.float().sub(low).mul_(scale).sub_(1.0).abs() > 1.0 + 1e-5).float().mean())
+        return float((self.to_float(image, clamps=False).abs() > 1.0 + 1e-5).float().mean())
 
     def _low_and_scale(self, device: torch.device) -> tuple[Tensor | float, Tensor | float]:
         if len(self.low) == 1:

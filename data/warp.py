@@ -48,7 +48,7 @@ def controls_of(height: int, width: int) -> tuple[int, int]:
     return math.ceil(CONTROLS_PER_SIDE * height / shorter) + 3, math.ceil(CONTROLS_PER_SIDE * width / shorter) + 3
 
 
-def read_image(image: Tensor, positions: Tensor) -> Tensor:
+def image_at(image: Tensor, positions: Tensor) -> Tensor:
     """Return a (C, H, W) image read at (2, h, w) positions from its upper left corner, in its own dtype.
 
     Bilinear; beyond the borders the image continues as its reflection.
@@ -62,18 +62,18 @@ def read_image(image: Tensor, positions: Tensor) -> Tensor:
     return read[0] if image.is_floating_point() else read[0].round_().to(image.dtype)
 
 
-def read_ids(ids: Tensor, positions: Tensor) -> Tensor:
+def ids_at(ids: Tensor, positions: Tensor) -> Tensor:
     """Return a (C, H, W) map read at (2, h, w) positions: the nearest pixel's value, exact for every dtype."""
     x, y = _reflected(positions, ids)
     return ids[:, y.long().clamp_(max=ids.shape[-2] - 1), x.long().clamp_(max=ids.shape[-1] - 1)]
 
 
-def read_weights(weights: Tensor, positions: Tensor) -> Tensor:
-    """Return a (1, H, W) map of weights read as `read_image` reads, and 0 beyond the borders."""
+def weights_at(weights: Tensor, positions: Tensor) -> Tensor:
+    """Return a (1, H, W) map of weights read as `image_at` reads, and 0 beyond the borders."""
     height, width = weights.shape[-2:]
     x, y = positions
     is_inside = (x >= 0) & (x <= width) & (y >= 0) & (y <= height)
-    return read_image(weights, positions).float().mul_(is_inside).to(weights.dtype)  # torch multiplies no uint16
+    return image_at(weights, positions).float().mul_(is_inside).to(weights.dtype)  # torch multiplies no uint16
 
 
 def _reflected(positions: Tensor, image: Tensor) -> tuple[Tensor, Tensor]:

@@ -222,7 +222,7 @@ def test_without_hard_links_files_are_found_by_their_state(
 
 
 def test_other_settings_have_samples_of_their_own(open_cached: Open) -> None:
-    other_maps = ([], ["data.ignore_id=255"], ["data.instance_edges=false"])
+    other_maps: list[list[str]] = [[], ["data.ignore_id=255"], ["data.instance_edges=false"]]
     rules = {open_cached(*how, *more).origin(0).rule for how in PREPROCESS for more in other_maps}
     assert len(rules) == 3 * len(PREPROCESS)
     assert open_cached(*AUGMENTED).origin(0).rule in rules  # a cache serves runs with and without it
@@ -285,7 +285,7 @@ def test_runs_that_share_a_full_cache_leave_each_other_what_they_use(
     assert reads == [photo] * 3  # there was never room for it
     assert open_cached("data.ignore_id=255").estimate(0).n_fitting == 0
     leave_unused(folder, 48)
-    assert cached.estimate(0).n_fitting == 2
+    assert open_cached().estimate(0).n_fitting == 2
 
 
 def test_the_use_of_a_file_is_recorded_each_hour(cached: CachedLayout, folder: Path) -> None:

@@ -2,9 +2,6 @@
 
 import logging
 import multiprocessing
-import os
-import subprocess
-import sys
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -91,27 +88,6 @@ def test_a_damaged_file_stops_the_stream_with_its_name_in_one_line(tmp_path: Pat
     with pytest.raises(DataError, match=EMPTY) as error:
         batches(pairs(tmp_path, 1, 1), 2, n_workers=n_workers, size=1)
     assert "\n" not in str(error.value)
-
-
-def test_a_fault_in_a_loader_process_ends_the_run_and_its_processes(tmp_path: Path) -> None:
-    script = tmp_path / "fault.py"
-    script.write_text(
-        "from contextlib import closing\n"
-        "from data.loader import TrainingDataset, training_batches\n"
-        "from data.sampler import TrainingSampler\n"
-        "class Faulty:\n"
-        "    n_classes, names, folders = 0, ['x', 'x'], []\n"
-        "    def __len__(self): return 2\n"
-        "    def read(self, index): raise RuntimeError('a fault')\n"
-        "sampler = TrainingSampler(n_samples=2, batch_size=1, seed=0, rank=0, world_size=1, first_batch=0)\n"
-        "stream = training_batches(TrainingDataset(Faulty(), None, 0), sampler, n_workers=2, pin_memory=False)\n"
-        "with closing(stream): next(stream)\n"
-    )
-    result = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=300, env=os.environ | {"PYTHONPATH": "."}
-    )
-    assert result.returncode == 1
-    assert "data.batch.LoadingError: sample x: RuntimeError: a fault (fault.py, line 7)" in result.stderr
 
 
 def test_a_bad_sample_is_replaced_and_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

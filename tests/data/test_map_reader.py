@@ -151,7 +151,12 @@ def test_folders_that_are_shifted_against_each_other_are_observed(
     blocks = np.random.default_rng(0).integers(0, 4, (14, 14), dtype=np.uint8).repeat(8, 0).repeat(8, 1)
     color = np.dstack([blocks[8:104, 8:104]] * 3)
     depth = blocks[8:104, 3:99].astype(np.uint16) * 9000
-    maps = {"rgb": color * np.uint8(60), "label": color[..., 0], "depth": depth, "target": color * np.uint8(50)}
+    maps: dict[str, np.ndarray] = {
+        "rgb": color * np.uint8(60),
+        "label": color[..., 0],
+        "depth": depth,
+        "target": color * np.uint8(50),
+    }
     for folder, pixels in maps.items():
         save_image(tmp_path / folder / "x.png", pixels)
     layout = folders(tmp_path, first, n_classes=n_classes, forms={kind: form(1 if n_classes else 4)})

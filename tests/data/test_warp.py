@@ -7,7 +7,7 @@ from torch import Tensor
 from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2 import functional as F
 
-from data.warp import Warp, affine_inverse, controls_of, read_ids, read_image, read_weights
+from data.warp import Warp, affine_inverse, controls_of, ids_at, image_at, weights_at
 from utils.limits import MOST_ELASTIC
 
 IDENTITY = ((1.0, 0.0), (0.0, 1.0))
@@ -29,15 +29,15 @@ def picture(height: int, width: int) -> Tensor:
 def test_nothing_drawn_changes_nothing() -> None:
     image = picture(24, 40)
     where = positions(Warp(affine_inverse(0, 1, 0)), 24, 40)
-    assert torch.equal(read_image(image, where), image)
-    assert torch.equal(read_ids(image, where), image)
+    assert torch.equal(image_at(image, where), image)
+    assert torch.equal(ids_at(image, where), image)
 
 
 @pytest.mark.parametrize(("turns", "degrees"), [(1, 90), (2, 180), (3, -90)])
 def test_rotation_is_counter_clockwise(turns: int, degrees: float) -> None:
     image = picture(32, 32)
     where = positions(Warp(affine_inverse(degrees, 1, 0)), 32, 32)
-    assert torch.equal(read_image(image, where), image.rot90(turns, (-2, -1)))
+    assert torch.equal(image_at(image, where), image.rot90(turns, (-2, -1)))
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_the_inside_is_as_torchvisions_affine(rotation: float, scale: float, she
     )  # whose angles are clockwise
     inside = ((where > 1) & (where < 63)).all(0)
     assert inside.float().mean() > 0.45
-    difference = (read_image(image, where).int() - expected.int()).abs()[:, inside]
+    difference = (image_at(image, where).int() - expected.int()).abs()[:, inside]
     assert int(difference.max()) <= 1
 
 
@@ -69,16 +69,16 @@ def test_beyond_its_borders_an_image_continues_as_its_reflection() -> None:
     whole = torch.cat([image.flip(-1), image, image.flip(-1)], dim=2)
     whole = torch.cat([whole.flip(-2), whole, whole.flip(-2)], dim=1)
     where = torch.stack(torch.meshgrid(torch.arange(36) - 11.5, torch.arange(24) - 7.5, indexing="xy"))
-    for read in (read_image, read_ids):
+    for read in (image_at, ids_at):
         assert torch.equal(read(image, where), whole)
     far = where + torch.tensor([24 * 5, -16 * 3])[:, None, None]  # whole periods
-    assert torch.equal(read_ids(image, far), whole)
+    assert torch.equal(ids_at(image, far), whole)
 
 
 def test_bilinear_at_a_border_mixes_with_the_reflection() -> None:
     image = torch.tensor([[[0.0, 10.0]]])
     where = torch.tensor([[[0.0, 0.5, 1.0, 2.0]], [[0.5] * 4]])
-    assert read_image(image, where).tolist() == [[[0.0, 0.0, 5.0, 10.0]]]
+    assert image_at(image, where).tolist() == [[[0.0, 0.0, 5.0, 10.0]]]
 
 
 @pytest.mark.parametrize("size", [(64, 64), (48, 96), (33, 50)])
@@ -111,7 +111,7 @@ def test_a_warp_is_the_same_at_twice_the_size() -> None:
 @pytest.mark.parametrize("n_channels", [1, 4])
 def test_images_of_any_channels_and_types_keep_theirs(dtype: torch.dtype, n_channels: int) -> None:
     image = (torch.arange(20 * 30) % 251).reshape(1, 20, 30).expand(n_channels, -1, -1).to(dtype)
-    for read in (read_image, read_ids):
+    for read in (image_at, ids_at):
         found = read(image, positions(elastic(20, 30, 0.1), 20, 30))
         assert (found.shape, found.dtype) == (image.shape, dtype)
         assert torch.equal(found.float()[0], found.float()[-1])
@@ -119,7 +119,7 @@ def test_images_of_any_channels_and_types_keep_theirs(dtype: torch.dtype, n_chan
 
 def test_ids_are_read_exactly() -> None:
     ids = torch.from_numpy(np.random.default_rng(0).integers(2**30, 2**31 - 1, (1, 40, 40), dtype=np.int32))
-    found = read_ids(ids, positions(elastic(40, 40, 0.1), 40, 40))
+    found = ids_at(ids, positions(elastic(40, 40, 0.1), 40, 40))
     assert set(found.unique().tolist()) <= set(ids.unique().tolist())
     assert not torch.equal(found, ids)
 
@@ -128,6 +128,6 @@ def test_ids_are_read_exactly() -> None:
 def test_a_warp_ignores_weights_beyond_the_borders(dtype: torch.dtype) -> None:
     weights = torch.full((1, 20, 20), 9, dtype=dtype)
     half_size = Warp(affine_inverse(0, 0.5, 0)).positions(20, 20) + 10
-    read = read_weights(weights, half_size)
+    read = weights_at(weights, half_size)
     assert read.dtype == dtype
     assert (read.float().sum(), read[..., 5:15, 5:15].float().min()) == (900, 9)  # 10 x 10 pixels of 9
