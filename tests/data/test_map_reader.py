@@ -129,7 +129,8 @@ def folders(root: Path, first: str, *, n_classes: int, forms: dict[str, StoredFo
 
 
 def test_sources_are_stacked_in_the_order_of_the_folders_behind_label_maps_alone(tmp_path: Path) -> None:
-    for folder, pixels in {"rgb": RGB, "depth": DEPTH, "label": RGB[..., 0] // 40, "target": RGB}.items():
+    maps: dict[str, np.ndarray] = {"rgb": RGB, "depth": DEPTH, "label": RGB[..., 0] // 40, "target": RGB}
+    for folder, pixels in maps.items():
         save_image(tmp_path / folder / "x.png", pixels)
     layout = folders(tmp_path, "rgb", n_classes=0, forms={"source": form(4)})
     origin, sample = layout.origin(0), layout.read(0)
