@@ -74,12 +74,15 @@ def observe(layout: Layout, index: int, sample: Sample) -> Observation:
     files = dict(zip(origin.kinds or ["pair"], origin.files, strict=bool(origin.kinds)))
     is_stacked = any(map(is_later_source, files))
     of_images = {*images, "pair", *filter(is_later_source, files)}
+    image = sample.source_images if is_ids else sample.source
     bits = {kind: read_bits(file) for kind, file in files.items() if kind in of_images}
     missing = {kind: no_data(image, files.get(kind)) for kind, image in images.items()}
     shift = stack_shift = None
     if index % -(-len(layout) // MEASURED_SHIFTS) == 0:
         if target is not None:
-            compared = _standardized(sample.source) if is_stacked and not is_ids else sample.source
+            compared = sample.source
+            if is_stacked and not is_ids:  # with one standard deviation, so that no channel outweighs the others
+                compared = compared.float() / compared.float().std(dim=(1, 2), keepdim=True).clamp_min(1e-6)
             shift = displacement(compared, target, source_is_ids=is_ids)
         if is_stacked:
             last = sample.source if sample.source_images is None else sample.source_images
@@ -93,7 +96,7 @@ def observe(layout: Layout, index: int, sample: Sample) -> Observation:
         no_data={kind: found for kind, found in missing.items() if found},
         classes=values_of(sample.source) if is_ids else frozenset(),
         n_pixels={kind: image[0].numel() for kind, image in images.items()},
-        equals_source=target is not None and _is_part(target, sample.source_images if is_ids else sample.source),
+        equals_source=target is not None and image is not None and _is_part(target, image),
         shift=shift,
         stack_shift=stack_shift,
         is_ignored=sample.weights is not None and not bool(sample.weights.any()),
@@ -128,22 +131,18 @@ def no_data(image: Tensor, file: File | None) -> tuple[float, int] | None:
     for value in (tagged, float(values.min()), float(values.max())):
         if value is None or not math.isfinite(value):
             continue
-        least_gap = 0.0 if value == tagged else _least_gap(value)
+        is_usual = any(math.isclose(value, usual, rel_tol=1e-6) for usual in _NO_DATA)
+        if value != tagged and value not in _LIMITS and not is_usual:
+            continue
+        least_gap = 0.0 if value == tagged else 1.0 if value in _LIMITS else _LEAST_GAP
         is_value = values == (np.float32(value) if values.dtype == np.float32 else value)
-        if least_gap is not None and is_value.any() and _gap(value, values[~is_value]) >= least_gap:
+        if is_value.any() and _gap(value, values[~is_value]) >= least_gap:
             return value, int(is_value.any(axis=0).sum())
     return None
 
 
-def _least_gap(value: float) -> float | None:
-    """Return the gap to others, as a share of their span, that makes a value one of no data; None where none does."""
-    if value in _LIMITS:
-        return 1.0
-    return _LEAST_GAP if any(math.isclose(value, usual, rel_tol=1e-6) for usual in _NO_DATA) else None
-
-
 def _gap(value: float, others: np.ndarray) -> float:
-    """Return the distance of a value to the nearest of others, none of which lies on its other side."""
+    """Return the distance of a value to the nearest of others, none of which lies on its other side, in their span."""
     if not others.size:
         return 0.0
     low, high = float(others.min()), float(others.max())
@@ -177,19 +176,11 @@ def _is_transparent(file: Blob) -> bool:
     return False
 
 
-def _is_part(target: Tensor, source: Tensor | None) -> bool:
+def _is_part(target: Tensor, source: Tensor) -> bool:
     """Return whether a target is a source image, or channels of it that follow each other."""
-    if source is None:
-        return False
     ours, theirs = source.numpy(), target.numpy()
     places = range(len(ours) - len(theirs) + 1)
     return any(np.array_equal(ours[place : place + len(theirs)], theirs) for place in places)
-
-
-def _standardized(image: Tensor) -> Tensor:
-    """Return the channels of a (C, H, W) image with one standard deviation, so that none outweighs the others."""
-    values = image.float()
-    return values / values.std(dim=(1, 2), keepdim=True).clamp_min(1e-6)
 
 
 def _constant_channels(image: Tensor) -> tuple[int, ...]:

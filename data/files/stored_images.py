@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -175,18 +174,15 @@ def read_pixels(file: File, n_channels: int) -> Tensor:
 @contextmanager
 def _pixel_rows(file: File, n_channels: int) -> Iterator[PixelRows]:
     """Open a TIFF or an array; see `npy_rows` and `tiff_rows`."""
-    with _opened(file) as opened:
-        is_array = file.suffix.lower() == ARRAY_SUFFIX
-        yield npy_rows(opened, str(file), n_channels) if is_array else tiff_rows(opened, str(file))
-
-
-def _opened(file: File) -> BinaryIO:
     try:
-        return file.open("rb")
+        opened = file.open("rb")
     except FileNotFoundError as error:
         raise DataError(f"{file}: no such file") from error
     except OSError as error:
         raise DataError(f"{file}: cannot be read as an image: {error.strerror}") from error
+    with opened:
+        is_array = file.suffix.lower() == ARRAY_SUFFIX
+        yield npy_rows(opened, str(file), n_channels) if is_array else tiff_rows(opened, str(file))
 
 
 def checked_values(image: Tensor, file: File, form: StoredForm, top: int = 0) -> Tensor:

@@ -266,18 +266,15 @@ def scaled_georeference(tags: Mapping[int, Any], scale: float) -> dict[int, Any]
             for value in ((column + before) * scale - before, (row + before) * scale - before, *others)
         )
     if TRANSFORMATION in tags:
-        rows = _groups(tags[TRANSFORMATION], 4)
-        scaled[TRANSFORMATION] = tuple(value for row in rows for value in _scaled_row(row, scale, before))
+        shift = before / scale - before  # position 0 of the scaled image, in the image as it is
+        scaled[TRANSFORMATION] = tuple(
+            value
+            for x, y, level, offset in _groups(tags[TRANSFORMATION], 4)
+            for value in (x / scale, y / scale, level, offset + (x + y) * shift)
+        )
     return scaled
 
 
 def _groups(values: Sequence[Any], length: int) -> list[Sequence[Any]]:
     """Return successive groups of `length` values, without an incomplete one at the end."""
     return [values[start : start + length] for start in range(0, len(values) - length + 1, length)]
-
-
-def _scaled_row(row: Sequence[float], scale: float, before: float) -> tuple[float, ...]:
-    """Return the row of a transformation whose columns and rows are those of the scaled image."""
-    of_column, of_row, of_level, offset = row
-    shift = before / scale - before  # position 0 of the scaled image, in the image as it is
-    return of_column / scale, of_row / scale, of_level, offset + (of_column + of_row) * shift

@@ -1,7 +1,5 @@
 """A sheet of training samples: as they are stored, and as an epoch sees them."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -47,14 +45,12 @@ def _images(config: Config, layout: Layout, sample: Sample, what: str) -> dict[s
         colors = build.class_colors(config.data) if is_known else label_colors(int(sample.source.max()) + 1)
         shown["source"] = colorize(sample.source, colors)
     images = {name: image for name, image in shown.items() if image is not None}
-    pictures = {name: _as_picture(image, config.log.show_channels) for name, image in images.items()}
+    pictures = {
+        name: image if image.dtype == torch.uint8 and len(image) == 3 else picture(image, config.log.show_channels)
+        for name, image in images.items()
+    }
     for name in pictures.keys() & {"source", "source images"}:
         pictures[name] = scaled_picture(pictures[name], config.generator.scale)
     weights = build.build_conditioning(config).weights(Batch.of([sample]))
     pictures |= {} if weights is None else {"weights": weights_picture(weights[0])}
     return {f"{what}{name}": image for name, image in pictures.items()}
-
-
-def _as_picture(image: Tensor, channels: Sequence[int] | None) -> Tensor:
-    """Return an 8-bit RGB image as it is, another one stretched."""
-    return image if image.dtype == torch.uint8 and len(image) == 3 else picture(image, channels)

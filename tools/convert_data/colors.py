@@ -1,7 +1,7 @@
 """Label maps that are drawn in colours, as ids; the colours that are found, and warnings of doubtful ones."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -66,7 +66,7 @@ def colors_to_ids(origin: Path, target: Path, colors_file: str | None, existing:
         raise DataError(f"{table}: already exists; choose another TO, or --existing keep or replace")
     if existing == "keep":
         colors_file = _kept_colors(target, table, colors_file)
-    counts, unreadable = count_all(maps.values())
+    counts, unreadable = _count_all(list(maps.values()))
     problems += [problem for reasons in unreadable.values() for problem in reasons]
     if not counts.n_pixels:
         raise DataError(*problems)
@@ -173,12 +173,20 @@ def _write_table(path: Path, colors: LabelColors) -> None:
         unfinished.write_text(text, encoding="utf-8")
 
 
-def count_all(paths: Iterable[Path]) -> tuple[ColorCounts, dict[Path, tuple[str, ...]]]:
+def _count_all(paths: Sequence[Path]) -> tuple[ColorCounts, dict[Path, tuple[str, ...]]]:
     """Return the colours of all maps, and the problems of those that cannot be read."""
     total, unreadable = ColorCounts(Counter(), set()), dict[Path, tuple[str, ...]]()
-    paths = list(paths)
+
+    def count(path: Path) -> ColorCounts | DataError:
+        try:
+            counts = count_colors(read_rgb(path))
+            counts.transparent.extend([path] if has_transparent_pixels(path) else [])
+            return counts
+        except DataError as error:
+            return error
+
     with ThreadPoolExecutor(usable_cores()) as executor:
-        for path, counts in zip(paths, executor.map(_count_or_error, paths), strict=True):
+        for path, counts in zip(paths, executor.map(count, paths), strict=True):
             if isinstance(counts, DataError):
                 unreadable[path] = counts.problems
                 continue
@@ -186,15 +194,6 @@ def count_all(paths: Iterable[Path]) -> tuple[ColorCounts, dict[Path, tuple[str,
             total.in_areas.update(counts.in_areas)
             total.transparent.extend(counts.transparent)
     return total, unreadable
-
-
-def _count_or_error(path: Path) -> ColorCounts | DataError:
-    try:
-        counts = count_colors(read_rgb(path))
-        counts.transparent.extend([path] if has_transparent_pixels(path) else [])
-        return counts
-    except DataError as error:
-        return error
 
 
 def count_colors(picture: Tensor) -> ColorCounts:
@@ -231,13 +230,16 @@ def color_warnings(counts: ColorCounts, colors: LabelColors, *, is_jpeg: bool) -
     """
     total = counts.n_pixels.total()
     others = [color for color, _ in counts.others(colors.colors).most_common()]
+    names = [*colors.names, *[IGNORED] * (len(colors.rgb) - colors.n_classes)]
     far, near, n_other_pixels = list[str](), list[str](), 0
     for color, distance, row in zip(others, *_nearest(others, colors), strict=True):
         if distance <= (_SHADES if is_jpeg else 0):
             continue
         n_pixels = counts.n_pixels[color]
         n_other_pixels += n_pixels
-        text = f"{channels([color])[0].tolist()} ({n_pixels / total:.2%}) into {_class(row, colors)}"
+        text = (
+            f"{channels([color])[0].tolist()} ({n_pixels / total:.2%}) into {names[row]} {colors.colors[row].tolist()}"
+        )
         if distance > _NEAR and (n_pixels > _SHARE * total or color in counts.in_areas):
             far.append(text)
         elif color in counts.in_areas:
@@ -265,12 +267,9 @@ def color_warnings(counts: ColorCounts, colors: LabelColors, *, is_jpeg: bool) -
 
 def _nearest(found: Sequence[int], colors: LabelColors) -> tuple[list[float], list[int]]:
     """Return the distance of the nearest of `colors` to each colour, and its row."""
-    table, distances, rows = colors.colors.double(), list[float](), list[int]()
-    for part in channels(found).double().split(2**14):
-        nearest = torch.cdist(part, table).min(dim=1)
-        distances += nearest.values.tolist()
-        rows += nearest.indices.tolist()
-    return distances, rows
+    parts = channels(found).double().split(2**14)  # for the memory of their distances
+    nearest = [torch.cdist(part, colors.colors.double()).min(dim=1) for part in parts]
+    return torch.cat([part.values for part in nearest]).tolist(), torch.cat([part.indices for part in nearest]).tolist()
 
 
 def _count_shades(colors: LabelColors) -> int:
@@ -278,8 +277,3 @@ def _count_shades(colors: LabelColors) -> int:
     table = colors.colors[: colors.n_classes].double()
     distances = torch.cdist(table, table).fill_diagonal_(torch.inf)
     return int((distances.amin(dim=1) <= _SHADES).sum())
-
-
-def _class(row: int, colors: LabelColors) -> str:
-    name = colors.names[row] if row < colors.n_classes else IGNORED
-    return f"{name} {colors.colors[row].tolist()}"

@@ -75,18 +75,13 @@ def _made(
 
     unseen: the classes that it has are removed. wide: gets its name where its instances need 32 bits.
     """
-    classes = classes_of_colors(read_rgb(path), colors, str(path)) if colors else _read_classes(path)
+    classes = classes_of_colors(read_rgb(path), colors, str(path)) if colors else read_ids(path)
+    lowest, highest = (int(bound) for bound in classes.aminmax())
+    if lowest < 0 or highest >= _MAX_ID:
+        raise DataError(f"{path}: ids from {lowest} to {highest}, expected classes from 0 to {_MAX_ID - 1}")
     unseen.difference_update(classes.unique().tolist() if unseen else ())
     instances = connected_parts(classes, divided)
     if int(instances.max()) < MOST_IN_16_BITS:
         return (torch.from_numpy(instances.numpy().astype(np.uint16)),)
     wide.append(name)
     return (instances,)
-
-
-def _read_classes(path: Path) -> Tensor:
-    ids = read_ids(path)
-    lowest, highest = (int(bound) for bound in ids.aminmax())
-    if lowest < 0 or highest >= _MAX_ID:
-        raise DataError(f"{path}: ids from {lowest} to {highest}, expected classes from 0 to {_MAX_ID - 1}")
-    return ids

@@ -21,7 +21,11 @@ def to_folders(origin: Path, target: Path, suffix: str, problems: list[str]) -> 
     Raises:
         DataError: no folder holds images, or two of them are sources and targets already.
     """
-    folders = [folder for folder in _folders_in(origin) if any(_is_image(path) for path in folder.rglob("*"))]
+
+    def holds_images(folder: Path) -> bool:
+        return any(path.suffix.lower() in IMAGE_SUFFIXES for path in folder.rglob("*"))
+
+    folders = [folder for folder in _folders_in(origin) if holds_images(folder)]
     if not folders:
         raise DataError(f"{origin}: expected a folder of images for each split, such as {origin / 'train'}")
     names = {folder.name for folder in folders}
@@ -81,7 +85,3 @@ def _folders_in(origin: Path) -> list[Path]:
     if not origin.is_dir():
         raise DataError(f"{origin}: no such folder")
     return [path for path in sorted(origin.iterdir()) if path.is_dir() and not path.name.startswith(".")]
-
-
-def _is_image(path: Path) -> bool:
-    return path.suffix.lower() in IMAGE_SUFFIXES

@@ -13,13 +13,12 @@ from tests.conftest import save_image
 from tests.reliability.command_line import CommandLine
 from tools.convert_data import __main__ as convert_data
 from tools.convert_data import conversion
-from tools.convert_data.colors import ColorCounts, color_warnings, count_colors
+from tools.convert_data.colors import color_warnings, count_colors
 from utils.label_colors import LabelColors, read_label_colors
 
 Convert = Callable[..., tuple[int, str]]
 COLORS = np.array([[0, 0, 0], [0, 90, 200], [128, 64, 128]], np.uint8)  # in order of their values
 BLACK_AND_BLUE = LabelColors("test", ("sky", "sea"), ((0, 0, 0), (0, 0, 200)))
-REMEDY = "name it with --colors FILE if it is a class"
 IDS = np.arange(32 * 48).reshape(32, 48) % 48 // 16
 
 
@@ -139,43 +138,42 @@ def test_photographs_and_bad_files_are_refused(maps: Path, tmp_path: Path, conve
     assert sorted(path.name for path in (tmp_path / "ids").rglob("*.png")) == ["a.png", "b.png"]
 
 
-def drawn(*rows: tuple[slice, list[int]]) -> ColorCounts:
-    """Count the colours of a map of 100x100, blue in the lower half, with rows of other colours."""
-    picture = np.zeros((100, 100, 3), np.uint8)
-    picture[50:] = [0, 0, 200]
-    for where, color in rows:
-        picture[where] = color
-    return count_colors(torch.from_numpy(picture).permute(2, 0, 1))
+NEAR = "1 colour of areas merged, being near: [0, 9, 0] (5.00%) into sky [0, 0, 0]"
+FAR = "1 colour far from all classes merged: [255, 0, 0] (2.00%) into sky [0, 0, 0]"
 
 
 @pytest.mark.parametrize(
-    ("rows", "expected"),
+    ("rows", "is_jpeg", "expected"),
     [
-        ([], []),
-        ([(slice(2), [0, 9, 0])], []),  # a line of a near colour
-        ([(slice(2), [255, 0, 0])], ["1 colour far from all classes merged: [255, 0, 0] (2.00%) into sky [0, 0, 0]"]),
-        ([(slice(5), [0, 9, 0])], ["1 colour of areas merged, being near: [0, 9, 0] (5.00%) into sky [0, 0, 0]"]),
+        ({}, False, []),
+        ({(0, 2): [0, 9, 0]}, False, []),  # a line of a near colour
+        ({(0, 2): [255, 0, 0]}, False, [FAR]),
+        ({(0, 5): [0, 9, 0]}, False, [NEAR]),
         (
-            [(slice(k, k + 2), [0, 10 + k, 0]) for k in range(0, 20, 2)],
+            {(k, k + 2): [0, 10 + k, 0] for k in range(0, 20, 2)},
+            False,
             ["20% of the pixels have a colour that is not that of a class"],
         ),
+        ({(0, 20): [1, 2, 0]}, True, []),  # shades that JPEG makes of areas
     ],
 )
-def test_colours_that_may_be_classes_are_named(rows: list[tuple[slice, list[int]]], expected: list[str]) -> None:
-    lines = color_warnings(drawn(*rows), BLACK_AND_BLUE, is_jpeg=False)
-    assert lines == [f"{line}; {REMEDY}" for line in expected]
-
-
-def test_shades_that_jpeg_makes_of_areas_are_no_warning() -> None:
-    counts = drawn((slice(20), [1, 2, 0]))
-    assert color_warnings(counts, BLACK_AND_BLUE, is_jpeg=True) == []
-    assert len(color_warnings(counts, BLACK_AND_BLUE, is_jpeg=False)) == 2
+def test_colours_that_may_be_classes_are_named(
+    rows: dict[tuple[int, int], list[int]], is_jpeg: bool, expected: list[str]
+) -> None:
+    """Of a map of 100x100, blue in the lower half, with rows of other colours."""
+    picture = np.zeros((100, 100, 3), np.uint8)
+    picture[50:] = [0, 0, 200]
+    for (top, bottom), color in rows.items():
+        picture[top:bottom] = color
+    counts = count_colors(torch.from_numpy(picture).permute(2, 0, 1))
+    lines = color_warnings(counts, BLACK_AND_BLUE, is_jpeg=is_jpeg)
+    assert lines == [f"{line}; name it with --colors FILE if it is a class" for line in expected]
 
 
 def test_the_shades_of_a_gradient_are_named() -> None:
     shades = tuple((shade, shade, shade) for shade in range(0, 256, 4))
     colors = LabelColors("test", tuple(map(str, range(64))), shades)
-    (line,) = color_warnings(drawn((slice(50, None), [0, 0, 0])), colors, is_jpeg=False)
+    (line,) = color_warnings(count_colors(torch.zeros(3, 9, 9, dtype=torch.uint8)), colors, is_jpeg=False)
     assert line.startswith("64 of 64 classes are within 8 of another, as the shades of a gradient are")
 
 
