@@ -14,7 +14,7 @@ from configs.schema import Config, DataConfig, InitConfig
 from configs.stored_images import EIGHT_BITS, stored_forms, value_ranges
 from data import LAYOUTS, data_set_folder
 from data.conditioning import Conditioning
-from data.files.stored_images import StoredForm
+from data.files.pixels import StoredForm
 from data.layout import Layout
 from data.map_reader import MapReader
 from data.pair_augmentation import OF_RGB_SOURCES, PairAugmentation

@@ -6,7 +6,7 @@ import torch
 
 from configs.schema import DataConfig
 from configs.schema.sides import RGB_CHANNELS
-from data.files.stored_images import StoredForm
+from data.files.pixels import StoredForm
 from data.value_range import ValueRange
 from utils.text import counted
 

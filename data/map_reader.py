@@ -11,7 +11,7 @@ from torch import Tensor
 from data.batch import DataError, LoadingError, Sample
 from data.class_ids import checked_classes, classes_of_colors, connected_parts
 from data.files.image_files import read_ids, read_rgb
-from data.files.stored_images import StoredForm, check_depth, checked_values, read_pixels, read_stored, read_weights
+from data.files.pixels import StoredForm, check_depth, checked_values, read_pixels, read_stored, read_weights
 from data.layout import Layout, Origin
 from data.store import Blob, File
 from utils.label_colors import LabelColors

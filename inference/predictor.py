@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from data.batch import Batch, Sample
 from data.conditioning import Conditioning
-from data.files.stored_images import StoredRows
+from data.files.pixels import StoredRows
 from inference.padding import Padding
 from inference.pictures import picture, scaled_picture
 from inference.sampling import FeatureSampler, StyleImage, image_seed

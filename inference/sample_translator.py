@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from data.batch import Batch, DataError, Sample
-from data.files.stored_images import ROW_SUFFIXES, StoredForm, stored_rows
+from data.files.pixels import ROW_SUFFIXES, StoredForm, stored_rows
 from data.layout import Layout
 from data.preprocessing import Preprocessing
 from inference.image_store import reduced, reduced_rows

@@ -12,7 +12,7 @@ from torch import Tensor
 from data.batch import DataError, Sample
 from data.checks.registration import displacement
 from data.files.image_files import has_transparent_pixels, read_bits
-from data.files.stored_images import read_pixels
+from data.files.pixels import read_pixels
 from data.files.tiff_file import TIFF_SUFFIXES, tagged_no_data
 from data.layout import Layout
 from data.map_reader import is_later_source, stack_files

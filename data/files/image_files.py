@@ -1,4 +1,4 @@
-"""Finding image files, and reading and writing those of 8 bits; data/files/stored_images.py reads other pixels."""
+"""Finding image files, and reading and writing those of 8 bits; data/files/pixels.py reads other pixels."""
 
 import struct
 import unicodedata

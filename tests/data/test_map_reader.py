@@ -10,7 +10,7 @@ import torch
 from data.batch import DataError, weights_to_float
 from data.checks.observation import Observation, observe
 from data.checks.warnings import split_warnings
-from data.files.stored_images import StoredForm, read_weights
+from data.files.pixels import StoredForm, read_weights
 from data.folder_store import LocalFile
 from data.map_reader import MapReader, is_later_source, later_sources, read_part, stacked
 from data.paired_folders import PairedFolders

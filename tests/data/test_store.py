@@ -18,7 +18,7 @@ from data.batch import DataError
 from data.cache import CachedLayout, SampleCache
 from data.checks.observation import observe
 from data.files.pixel_rows import Bands
-from data.files.stored_images import StoredForm
+from data.files.pixels import StoredForm
 from data.files.tiff_file import write_tiff_rows
 from data.fingerprint import fingerprint
 from data.layout import Layout, PairingError, describe_sample

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from data.batch import DataError
-from data.files.stored_images import StoredForm
+from data.files.pixels import StoredForm
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
 from data.value_range import ValueRange, percentile_ranges

@@ -16,7 +16,7 @@ from configs.load import load_config
 from configs.unused_settings import unused_settings
 from data.batch import DataError
 from data.files.image_files import read_rgb
-from data.files.stored_images import StoredForm, StoredRows, read_stored
+from data.files.pixels import StoredForm, StoredRows, read_stored
 from data.files.tiff_file import geo_tags
 from inference.pictures import picture
 from tests.conftest import save_image

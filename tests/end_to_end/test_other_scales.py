@@ -15,7 +15,7 @@ from configs.load import load_config
 from data.batch import DataError
 from data.facades.dataset import SyntheticFacades
 from data.files.image_files import read_rgb
-from data.files.stored_images import StoredForm, read_stored
+from data.files.pixels import StoredForm, read_stored
 from data.files.tiff_file import geo_tags
 from data.files.video_file import VideoFile
 from data.preprocessing import resize_image

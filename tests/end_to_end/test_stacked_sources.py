@@ -11,7 +11,7 @@ import torch
 from configs.load import load_config
 from configs.unused_settings import unused_settings
 from data.files.image_files import read_ids, read_rgb
-from data.files.stored_images import StoredForm, read_stored
+from data.files.pixels import StoredForm, read_stored
 from tests.conftest import save_image
 from tests.images import save_npy
 from tests.runs import (

@@ -14,7 +14,7 @@ from data.batch import Batch
 from data.conditioning import Conditioning
 from data.files.image_files import read_rgb
 from data.files.pixel_rows import Bands
-from data.files.stored_images import StoredForm, StoredRows, read_stored
+from data.files.pixels import StoredForm, StoredRows, read_stored
 from data.files.tiff_file import geo_tags, write_tiff_rows
 from data.map_reader import MapReader
 from data.preprocessing import Preprocessing

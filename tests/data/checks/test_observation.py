@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from data.checks.observation import no_data, observe
-from data.files.stored_images import StoredForm
+from data.files.pixels import StoredForm
 from data.layout import Layout
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders

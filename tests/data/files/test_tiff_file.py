@@ -6,7 +6,7 @@ import torch
 
 from data.batch import DataError
 from data.files.pixel_rows import Bands
-from data.files.stored_images import StoredForm, is_8_bit_rgb, read_stored
+from data.files.pixels import StoredForm, is_8_bit_rgb, read_stored
 from data.files.tiff_file import (
     KEYS,
     PIXEL_SCALE,

@@ -8,9 +8,9 @@ from PIL import Image
 
 from data.batch import DataError, LoadingError
 from data.files.pixel_rows import Bands
+from data.files.pixels import StoredForm, is_8_bit_rgb, read_pixels, read_stored
 from data.files.png_file import write_png_rows
 from data.files.size_guard import pixels_allowed
-from data.files.stored_images import StoredForm, is_8_bit_rgb, read_pixels, read_stored
 from tests.conftest import save_image
 from tests.images import bands, save_npy
 
