@@ -1,4 +1,4 @@
-"""What is seen in a sample: values that stand for no data, and transparency that reading drops."""
+"""Peculiarities of a sample: values that stand for no data, and transparency that reading drops."""
 
 from pathlib import Path
 from typing import Any

@@ -1,6 +1,5 @@
 """Label maps drawn in colours become ids, and a table of their colours; doubtful classes are warned about."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +9,11 @@ from PIL import Image
 
 from data.files.image_files import read_ids
 from tests.conftest import save_image
-from tests.reliability.command_line import CommandLine
-from tools.convert_data import __main__ as convert_data
+from tests.tools.convert_data.conftest import Convert
 from tools.convert_data import conversion
 from tools.convert_data.colors import color_warnings, count_colors
 from utils.label_colors import LabelColors, read_label_colors
 
-Convert = Callable[..., tuple[int, str]]
 COLORS = np.array([[0, 0, 0], [0, 90, 200], [128, 64, 128]], np.uint8)  # in order of their values
 BLACK_AND_BLUE = LabelColors("test", ("sky", "sea"), ((0, 0, 0), (0, 0, 200)))
 IDS = np.arange(32 * 48).reshape(32, 48) % 48 // 16
@@ -32,24 +29,12 @@ def maps(tmp_path: Path) -> Path:
     return tmp_path / "maps"
 
 
-@pytest.fixture
-def convert(tmp_path: Path, command: CommandLine) -> Convert:
-    """Converts a folder to `ids`; returns exit code and output."""
-
-    def converted(origin: Path, *options: str | Path) -> tuple[int, str]:
-        arguments = ("colors-to-ids", origin, tmp_path / "ids", *options)
-        code, out, err = command.run(convert_data.main, *map(str, arguments))
-        return code, out + err
-
-    return converted
-
-
 def ids_in(folder: Path, name: str) -> np.ndarray:
     return read_ids(folder / "ids" / name)[0].numpy()
 
 
 def test_colours_are_found_and_blends_get_the_nearest(maps: Path, tmp_path: Path, convert: Convert) -> None:
-    code, out = convert(maps)
+    code, out = convert("colors-to-ids", maps, tmp_path / "ids")
     assert code == 0
     assert np.array_equal(ids_in(tmp_path, "a.png"), IDS)
     expected = IDS.copy()
@@ -68,7 +53,7 @@ def test_colours_of_a_file_keep_their_order_and_ignored_ones_get_255(
 ) -> None:
     file = tmp_path / "colors.yaml"
     file.write_text("road: [128, 64, 128]\nno: [0, 90, 200]\nignored: [[0, 0, 0], [9, 9, 9]]\n")
-    code, out = convert(maps, "--colors", file)
+    code, out = convert("colors-to-ids", maps, tmp_path / "ids", "--colors", file)
     assert code == 0
     assert np.array_equal(ids_in(tmp_path, "a.png"), np.array([255, 1, 0])[IDS])
     assert "data.n_classes=2 data.ignore_id=255" in out
@@ -81,7 +66,7 @@ def test_palettes_of_their_own_become_the_same_ids(tmp_path: Path, convert: Conv
     for name, ids in (("a", IDS), ("b", 2 - IDS)):
         image = Image.fromarray(COLORS[ids]).convert("P", palette=Image.Palette.ADAPTIVE, colors=3)
         image.save(tmp_path / "maps" / f"{name}.png")
-    assert convert(tmp_path / "maps")[0] == 0
+    assert convert("colors-to-ids", tmp_path / "maps", tmp_path / "ids")[0] == 0
     assert np.array_equal(ids_in(tmp_path, "b.png"), 2 - IDS)
 
 
@@ -89,7 +74,7 @@ def test_shades_of_jpeg_are_one_colour(maps: Path, tmp_path: Path, convert: Conv
     for path in list(maps.rglob("*.png")):
         Image.open(path).save(path.with_suffix(".jpg"), quality=60)
         path.unlink()
-    assert convert(maps)[0] == 0
+    assert convert("colors-to-ids", maps, tmp_path / "ids")[0] == 0
     assert (ids_in(tmp_path, "a.png") == IDS).mean() > 0.95
 
 
@@ -105,21 +90,21 @@ def test_kept_maps_keep_their_ids(
         write(path, image)
 
     monkeypatch.setattr(conversion, "write_png", write_after_the_table)  # what an interruption leaves
-    assert convert(maps)[0] == 0
+    assert convert("colors-to-ids", maps, tmp_path / "ids")[0] == 0
     new = COLORS[IDS]
     new[:, 32:] = [0, 0, 90]  # a new colour, which would be class 1
     save_image(maps / "c.png", new)
-    assert convert(maps, "--existing", "keep")[0] == 0
+    assert convert("colors-to-ids", maps, tmp_path / "ids", "--existing", "keep")[0] == 0
     assert np.array_equal(ids_in(tmp_path, "c.png"), np.array([0, 1, 0])[IDS])
-    code, out = convert(maps, "--existing", "keep", "--colors", other)
+    code, out = convert("colors-to-ids", maps, tmp_path / "ids", "--existing", "keep", "--colors", other)
     assert (code, "existing maps have other colours" in out) == (2, True)
     table.unlink()
-    code, out = convert(maps)
+    code, out = convert("colors-to-ids", maps, tmp_path / "ids")
     assert (code, "already exists" in out) == (2, True)
-    code, out = convert(maps, "--existing", "keep")
+    code, out = convert("colors-to-ids", maps, tmp_path / "ids", "--existing", "keep")
     message = f"maps without their colour table {table}. Use --existing replace, or --colors FILE"
     assert (code, message in out, table.exists()) == (2, True, False)
-    assert convert(maps, "--existing", "keep", "--colors", other)[0] == 0
+    assert convert("colors-to-ids", maps, tmp_path / "ids", "--existing", "keep", "--colors", other)[0] == 0
 
 
 def test_photographs_and_bad_files_are_refused(maps: Path, tmp_path: Path, convert: Convert) -> None:
@@ -130,10 +115,10 @@ def test_photographs_and_bad_files_are_refused(maps: Path, tmp_path: Path, conve
         ((tmp_path / "photos",), "areas of 0 colours, expected 2 to 255: name the classes' colours with --colors FILE"),
         ((maps, "--colors", "none.yaml"), "error: --colors: no such file: none.yaml"),
     ):
-        code, out = convert(*arguments)
+        code, out = convert("colors-to-ids", arguments[0], tmp_path / "ids", *arguments[1:])
         assert (code, message in out, "from-photos" in out, (tmp_path / "ids").exists()) == (2, True, False, False)
     (maps / "bad.png").write_bytes(b"")
-    code, out = convert(maps)
+    code, out = convert("colors-to-ids", maps, tmp_path / "ids")
     assert (code, "left out: " in out) == (2, True)
     assert sorted(path.name for path in (tmp_path / "ids").rglob("*.png")) == ["a.png", "b.png"]
 
@@ -183,6 +168,6 @@ def test_transparent_pixels_are_named(tmp_path: Path, convert: Convert) -> None:
     save_image(tmp_path / "maps" / "a.png", picture)
     picture[..., 3] = 255
     save_image(tmp_path / "maps" / "opaque.png", picture)
-    code, out = convert(tmp_path / "maps")
+    code, out = convert("colors-to-ids", tmp_path / "maps", tmp_path / "ids")
     assert code == 0
     assert f"warning: 1 map with transparent pixels, such as {tmp_path / 'maps' / 'a.png'}: they get the class" in out

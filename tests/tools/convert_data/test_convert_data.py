@@ -8,9 +8,8 @@ import pytest
 from PIL import Image
 
 from tests.conftest import save_image
-from tests.reliability.command_line import CommandLine
 from tests.runs import run, translate
-from tools.convert_data import __main__ as convert_data
+from tests.tools.convert_data.conftest import Convert
 from tools.convert_data.photos import split_of
 
 SHARES = {"val": 0.1, "test": 0.1}
@@ -32,16 +31,6 @@ def photos(tmp_path: Path) -> Path:
     return tmp_path / "photos"
 
 
-def convert(command: CommandLine, *arguments: str | Path) -> tuple[int, str]:
-    """Exit code and output."""
-    return command.run(convert_data.main, *map(str, arguments))[:2]
-
-
-def refusal(command: CommandLine, *arguments: str | Path) -> str:
-    (line,) = command.refusal(convert_data.main, *map(str, arguments))
-    return line
-
-
 def files_in(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*.*")) if p.suffix != ".yaml"}
 
@@ -50,12 +39,12 @@ def pixels_in(folder: Path) -> dict[str, np.ndarray]:
     return {name: np.array(Image.open(folder / name)) for name in files_in(folder)}
 
 
-def test_halves_become_folders_and_halves_again(tmp_path: Path, command: CommandLine) -> None:
+def test_halves_become_folders_and_halves_again(tmp_path: Path, convert: Convert) -> None:
     rng = np.random.default_rng(0)
     for split in ("train", "test"):
         for name in ("a.b", "sub/c"):  # a dot and a folder in the name
             save_image(tmp_path / "halves" / split / f"{name}.png", rng.integers(0, 256, (8, 20, 3), dtype=np.uint8))
-    code, out = convert(command, "to-folders", tmp_path / "halves", tmp_path / "folders")
+    code, out = convert("to-folders", tmp_path / "halves", tmp_path / "folders")
     assert code == 0
     assert "2 pairs in test, 2 pairs in train" in out
     assert "configs/paired_folders_256x256.yaml" in out
@@ -63,7 +52,7 @@ def test_halves_become_folders_and_halves_again(tmp_path: Path, command: Command
     whole = before["train/sub/c.png"]
     assert np.array_equal(made["train_A/sub/c.png"], whole[:, :10])
     assert np.array_equal(made["train_B/sub/c.png"], whole[:, 10:])
-    code, out = convert(command, "to-side-by-side", tmp_path / "folders", tmp_path / "again")
+    code, out = convert("to-side-by-side", tmp_path / "folders", tmp_path / "again")
     assert code == 0
     assert "configs/side_by_side_256x256.yaml" in out
     after = pixels_in(tmp_path / "again")
@@ -71,41 +60,40 @@ def test_halves_become_folders_and_halves_again(tmp_path: Path, command: Command
     assert all(np.array_equal(before[name], after[name]) for name in before)
 
 
-def test_what_cannot_be_used_is_named_and_the_rest_is_made(tmp_path: Path, command: CommandLine) -> None:
+def test_what_cannot_be_used_is_named_and_the_rest_is_made(tmp_path: Path, convert: Convert) -> None:
     for name in ("train_A/good", "train_B/good", "train_A/lonely", "train_A/small", "train_A/broken"):
         save_image(tmp_path / "in" / f"{name}.png", GREY)
     save_image(tmp_path / "in/train_B/small.png", GREY[:4])
     (tmp_path / "in/train_B/broken.png").write_bytes((tmp_path / "in/train_A/broken.png").read_bytes()[:40])
-    code, out = convert(command, "to-side-by-side", tmp_path / "in", tmp_path / "out")
+    code, out = convert("to-side-by-side", tmp_path / "in", tmp_path / "out")
     assert code == 2
     left_out = [line for line in out.splitlines() if line.startswith("left out: ")]
     assert len(left_out) == 3
     assert all(any(name in line for line in left_out) for name in ("lonely.png", "small.png", "train_B/broken.png"))
     assert list(files_in(tmp_path / "out")) == ["train/good.png"]
-    assert "train_A and train_B hold pairs in folders already" in refusal(
-        command, "to-folders", tmp_path / "in", tmp_path / "other"
-    )
+    line = convert.refusal("to-folders", tmp_path / "in", tmp_path / "other")
+    assert "train_A and train_B hold pairs in folders already" in line
     save_image(tmp_path / "odd/train/odd.png", np.zeros((4, 5), np.uint8))
-    code, out = convert(command, "to-folders", tmp_path / "odd", tmp_path / "other")
+    code, out = convert("to-folders", tmp_path / "odd", tmp_path / "other")
     assert (code, "odd.png: is 5 pixels wide" in out, (tmp_path / "other").exists()) == (2, True, False)
 
 
-def test_nothing_is_overwritten_unless_asked_for(photos: Path, command: CommandLine) -> None:
+def test_nothing_is_overwritten_unless_asked_for(photos: Path, convert: Convert) -> None:
     target = photos.parent / "pairs"
     arguments = ("from-photos", photos, target)
-    assert convert(command, *arguments, "--test", "0")[0] == 0
+    assert convert(*arguments, "--test", "0")[0] == 0
     made = files_in(target)
     assert len(made) == 24
-    assert "already exists, as do 23 others" in refusal(command, *arguments, "--test", "0", "--format", "png")
+    assert "already exists, as do 23 others" in convert.refusal(*arguments, "--test", "0", "--format", "png")
     keep = (*arguments, "--existing", "keep")
-    assert "the same --val and --test as before" in refusal(command, *keep, "--test", "0.8")
-    line = refusal(command, *keep, "--test", "0", "--sigma", "2")
+    assert "the same --val and --test as before" in convert.refusal(*keep, "--test", "0.8")
+    line = convert.refusal(*keep, "--test", "0", "--sigma", "2")
     assert "made with --source edges --sigma 1.2 --size 1024, others would be with --source edges --sigma 2" in line
     assert files_in(target) == made
 
     (target / "from_photos.yaml").unlink()  # as of a version that did not write it
     save_image(photos / "new.png", np.zeros((40, 40, 3), np.uint8))
-    code, out = convert(command, *keep, "--test", "0", "--format", "png")
+    code, out = convert(*keep, "--test", "0", "--format", "png")
     assert code == 0
     assert sum(int(part.split()[0]) for part in out.splitlines()[0].partition(": ")[2].split(", ")) == 13
     assert "sigma: 1.2" in (target / "from_photos.yaml").read_text()
@@ -113,7 +101,7 @@ def test_nothing_is_overwritten_unless_asked_for(photos: Path, command: CommandL
     assert {name: now[name] for name in made} == made
     assert len(now) == 26
 
-    assert convert(command, *arguments, "--test", "0", "--existing", "replace", "--format", "png")[0] == 0
+    assert convert(*arguments, "--test", "0", "--existing", "replace", "--format", "png")[0] == 0
     replaced = files_in(target)
     assert len(replaced) == 26
     assert all(name.endswith(".png") for name in replaced)
@@ -130,13 +118,13 @@ def test_a_name_stays_in_its_split_when_others_are_added() -> None:
 
 @pytest.mark.parametrize("source", ["grey", "low_resolution", "edges"])
 def test_pairs_have_one_size_and_other_photographs_get_such_sources(
-    photos: Path, tmp_path: Path, command: CommandLine, source: str
+    photos: Path, tmp_path: Path, convert: Convert, source: str
 ) -> None:
     save_image(photos / "large.png", np.zeros((30, 300, 3), np.uint8))
     (photos / "IMG_1.HEIC").write_bytes(b"x")
     options = ("--source", source, "--format", "png", "--size", "96", "--sigma", "0.8", "--factor", "3", "--val", "0")
     target = tmp_path / "pairs"
-    code, out = convert(command, "from-photos", photos, target, *options, "--test", "0")
+    code, out = convert("from-photos", photos, target, *options, "--test", "0")
     assert code == 0
     assert "files of other formats: 1 .heic" in out
     assert f"python -m tools.convert_data source PHOTO --like {target}\n" in out
@@ -150,7 +138,7 @@ def test_pairs_have_one_size_and_other_photographs_get_such_sources(
     assert len(np.unique(drawn)) == 2 if source == "edges" else len(np.unique(drawn)) > 2
 
     like = ("--like", target, "--output", tmp_path / "sources")
-    code, out = convert(command, "source", photos / "1.png", photos / "trip", *like)
+    code, out = convert("source", photos / "1.png", photos / "trip", *like)
     assert code == 0
     pairs, sources = files_in(target / "train_A"), files_in(tmp_path / "sources")
     assert sources == {"0.png": pairs["trip/0.png"], "1.png": pairs["1.png"]}
@@ -158,11 +146,11 @@ def test_pairs_have_one_size_and_other_photographs_get_such_sources(
     assert f"python test.py --checkpoint RUN --input {tmp_path / 'sources'}" in out
 
 
-def test_reduced_sources_have_whole_pixels_and_their_command_trains(photos: Path, command: CommandLine) -> None:
+def test_reduced_sources_have_whole_pixels_and_their_command_trains(photos: Path, convert: Convert) -> None:
     save_image(photos / "odd.png", np.random.default_rng(1).integers(0, 256, (67, 99, 3), dtype=np.uint8))
     save_image(photos / "line.png", np.zeros((3, 90, 3), np.uint8))
     arguments = ("from-photos", photos, photos.parent / "reduced", "--source", "reduced")
-    code, out = convert(command, *arguments, "--format", "png")
+    code, out = convert(*arguments, "--format", "png")
     assert code == 2
     assert "line.png: is 90x3, too small to be reduced by 4" in out
     made = pixels_in(photos.parent / "reduced")
@@ -174,12 +162,12 @@ def test_reduced_sources_have_whole_pixels_and_their_command_trains(photos: Path
     words = shlex.split(out.splitlines()[-1].partition("--config ")[2])
     sizes = ["data.crop_width=16", "data.crop_height=16"]
     run(Path(words[0]), *words[1:], f"run.root={photos.parent / 'runs'}", *TINY, *sizes)
-    assert "--factor 3, expected 2 or 4 with --source reduced" in refusal(command, *arguments, "--factor", "3")
+    assert "--factor 3, expected 2 or 4 with --source reduced" in convert.refusal(*arguments, "--factor", "3")
 
 
-def test_from_photographs_to_a_translation(photos: Path, tmp_path: Path, command: CommandLine) -> None:
+def test_from_photographs_to_a_translation(photos: Path, tmp_path: Path, convert: Convert) -> None:
     """The command that is printed at the end trains, and its run translates."""
-    _, out = convert(command, "from-photos", photos, tmp_path / "pairs", "--test", "0.4")
+    _, out = convert("from-photos", photos, tmp_path / "pairs", "--test", "0.4")
     words = out.splitlines()[-1].partition("python train.py --config ")[2].split()
     assert words[0] == "configs/own_pairs_small.yaml"
     run(Path(words[0]), *words[1:], f"run.root={tmp_path / 'runs'}", *TINY)
@@ -205,14 +193,14 @@ REFUSED = {
 }
 
 
-def test_what_cannot_be_converted_ends_in_one_line(photos: Path, tmp_path: Path, command: CommandLine) -> None:
+def test_what_cannot_be_converted_ends_in_one_line(photos: Path, tmp_path: Path, convert: Convert) -> None:
     folders = {name: tmp_path / name for name in ("empty", "other", "pairs", "out")}
-    convert(command, "from-photos", photos, folders["pairs"])
+    convert("from-photos", photos, folders["pairs"])
     folders["empty"].mkdir()
     folders["other"].mkdir()
     (folders["other"] / "from_photos.yaml").write_text("size: x\n")
     for arguments, expected in REFUSED.items():
-        assert expected in refusal(command, *arguments.format(photos=photos, **folders).split())
-    code, out = convert(command, "source", photos / "none.png", "--like", folders["pairs"], "--output", folders["out"])
+        assert expected in convert.refusal(*arguments.format(photos=photos, **folders).split())
+    code, out = convert("source", photos / "none.png", "--like", folders["pairs"], "--output", folders["out"])
     assert (code, "left out: " in out) == (2, True)
     assert not folders["out"].exists()

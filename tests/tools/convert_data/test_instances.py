@@ -13,8 +13,7 @@ from data.files.image_files import read_ids, read_rgb
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
 from tests.conftest import save_image
-from tests.reliability.command_line import CommandLine
-from tools.convert_data import __main__ as convert_data
+from tests.tools.convert_data.conftest import Convert
 from utils.label_colors import read_label_colors
 
 COLORS = np.array([[70, 130, 180], [128, 64, 128], [0, 0, 142], [0, 0, 0]], np.uint8)
@@ -34,10 +33,6 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def convert(command: CommandLine, *arguments: str | Path) -> tuple[int, str, str]:
-    return command.run(convert_data.main, "to-instances", *map(str, arguments))
-
-
 def read_all(data: Path, *, divided: frozenset[int] | None) -> list[torch.Tensor]:
     """Return the instance maps of the pairs, from files where there is no class to divide."""
     layout = PairedFolders(
@@ -52,9 +47,9 @@ def read_all(data: Path, *, divided: frozenset[int] | None) -> list[torch.Tensor
 
 
 @pytest.mark.parametrize("classes", [(), (2,), (0, 2)])
-def test_they_are_those_of_connected(data: Path, command: CommandLine, classes: tuple[int, ...]) -> None:
+def test_they_are_those_of_connected(data: Path, convert: Convert, classes: tuple[int, ...]) -> None:
     chosen = ["--classes", ",".join(map(str, classes))] if classes else []
-    code, out, _ = convert(command, data / "train_label", data / "train_inst", *chosen)
+    code, out = convert("to-instances", data / "train_label", data / "train_inst", *chosen)
     assert code == 0
     assert f"{data / 'train_inst'}: 2 instance maps" in out
     assert "data.instance_edges=true" in out
@@ -67,10 +62,10 @@ def test_they_are_those_of_connected(data: Path, command: CommandLine, classes: 
         assert image.mode == "I;16"
 
 
-def test_coloured_maps_give_the_same(data: Path, command: CommandLine) -> None:
+def test_coloured_maps_give_the_same(data: Path, convert: Convert) -> None:
     colors = ["--colors", str(data / "colors.yaml")]
-    assert convert(command, data / "train_label", data / "of_ids", "--classes", "2")[0] == 0
-    assert convert(command, data / "colored", data / "of_colors", "--classes", "car", *colors)[0] == 0
+    assert convert("to-instances", data / "train_label", data / "of_ids", "--classes", "2")[0] == 0
+    assert convert("to-instances", data / "colored", data / "of_colors", "--classes", "car", *colors)[0] == 0
     made = [read_ids(data / folder / "city" / "b.png") for folder in ("of_ids", "of_colors")]
     assert torch.equal(*made)
     table = read_label_colors(str(data / "colors.yaml"))
@@ -78,37 +73,37 @@ def test_coloured_maps_give_the_same(data: Path, command: CommandLine) -> None:
     assert torch.equal(made[1], connected_parts(classes, [2]))
 
 
-def test_more_than_65536_instances_become_a_tiff(tmp_path: Path, command: CommandLine) -> None:
+def test_more_than_65536_instances_become_a_tiff(tmp_path: Path, convert: Convert) -> None:
     save_image(tmp_path / "maps" / "x.png", (np.indices((260, 260)).sum(0) % 2).astype(np.uint8))
     save_image(tmp_path / "inst" / "x.png", np.zeros((260, 260), np.uint8))
-    code, out, _ = convert(command, tmp_path / "maps", tmp_path / "inst", "--existing", "replace")
+    code, out = convert("to-instances", tmp_path / "maps", tmp_path / "inst", "--existing", "replace")
     assert (code, "more than 65536 instances, written as 32-bit TIFF: x" in out) == (0, True)
     assert [path.name for path in (tmp_path / "inst").iterdir()] == ["x.tif"]
     assert len(read_ids(tmp_path / "inst" / "x.tif").unique()) == 260 * 260
-    assert convert(command, tmp_path / "maps", tmp_path / "inst")[0] == 2  # the TIFF is the existing file
+    assert convert("to-instances", tmp_path / "maps", tmp_path / "inst")[0] == 2  # the TIFF is the existing file
 
 
-def test_existing_maps_are_kept_or_replaced(data: Path, command: CommandLine) -> None:
+def test_existing_maps_are_kept_or_replaced(data: Path, convert: Convert) -> None:
     save_image(data / "train_inst" / "a.png", np.full((32, 48), 7, np.uint8))
     folders = (data / "train_label", data / "train_inst")
     for existing, expected in (("refuse", (2, 1, False)), ("keep", (0, 1, True)), ("replace", (0, 20, True))):
-        code = convert(command, *folders, "--existing", existing)[0]
+        code = convert("to-instances", *folders, "--existing", existing)[0]
         n_instances = min(len(read_ids(data / "train_inst" / "a.png").unique()), 20)
         assert (code, n_instances, (data / "train_inst" / "city" / "b.png").exists()) == expected
 
 
-def test_what_cannot_be_used_is_left_out(data: Path, command: CommandLine) -> None:
+def test_what_cannot_be_used_is_left_out(data: Path, convert: Convert) -> None:
     (data / "train_label" / "bad.png").write_bytes(b"")
-    code, out, _ = convert(command, data / "train_label", data / "train_inst")
+    code, out = convert("to-instances", data / "train_label", data / "train_inst")
     assert (code, "left out: " in out, "bad.png" in out) == (2, True, True)
-    code, out, _ = convert(command, data / "colored", data / "other")
+    code, out = convert("to-instances", data / "colored", data / "other")
     assert (code, out.count("expected one integer id per pixel")) == (2, 2)
     (data / "colors.yaml").write_text("sky: [70, 130, 180]\nroad: [128, 64, 128]\n")
-    code, out, _ = convert(command, data / "colored", data / "other", "--colors", data / "colors.yaml")
+    code, out = convert("to-instances", data / "colored", data / "other", "--colors", data / "colors.yaml")
     assert (code, out.count("which is none of data.label_colors")) == (2, 2)
 
 
-def test_classes_that_do_not_exist_are_named(data: Path, command: CommandLine) -> None:
+def test_classes_that_do_not_exist_are_named(data: Path, convert: Convert) -> None:
     folders = (str(data / "train_label"), str(data / "train_inst"))
     colors = str(data / "colors.yaml")
     for chosen, message in (
@@ -117,7 +112,7 @@ def test_classes_that_do_not_exist_are_named(data: Path, command: CommandLine) -
         (["--classes", "car,,"], "expected classes, such as car,rider"),
         (["--colors", "none.yaml"], "--colors: no such file: none.yaml"),
     ):
-        assert message in command.refusal(convert_data.main, "to-instances", *folders, *chosen)[-1]
+        assert message in convert.refusal("to-instances", *folders, *chosen)
     assert not (data / "train_inst").exists()
-    code, out, _ = convert(command, *folders, "--classes", "2,17")
+    code, out = convert("to-instances", *folders, "--classes", "2,17")
     assert (code, "warning: --classes: in no map: 17" in out) == (0, True)

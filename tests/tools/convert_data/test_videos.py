@@ -11,24 +11,12 @@ from PIL import Image
 
 from data.files.image_files import read_size
 from data.files.video_file import Frame, VideoFile
-from tests.reliability.command_line import CommandLine
+from tests.tools.convert_data.conftest import Convert
 from tests.videos import level, write_video
-from tools.convert_data import __main__ as convert_data
 from tools.convert_data.photos import PhotoPairs
 from tools.convert_data.videos import TimeSplits
 
 SPLITS = ("train", "val", "test")
-
-
-def convert(command: CommandLine, *arguments: str | Path) -> tuple[int, str]:
-    """Exit code and output."""
-    code, out, err = command.run(convert_data.main, "from-video", *map(str, arguments))
-    return code, out + err
-
-
-def refusal(command: CommandLine, *arguments: str | Path) -> str:
-    (line,) = command.refusal(convert_data.main, "from-video", *map(str, arguments))
-    return line
 
 
 def names(target: Path, split: str) -> list[str]:
@@ -54,10 +42,10 @@ def test_splits_are_blocks_with_unused_frames_between(n_frames: int, every: int,
         assert share == pytest.approx(1 - sum(shares), abs=0.01)
 
 
-def test_pairs_are_frames_and_their_sources(tmp_path: Path, command: CommandLine) -> None:
+def test_pairs_are_frames_and_their_sources(tmp_path: Path, convert: Convert) -> None:
     clip, target = write_video(tmp_path / "clip.mp4", n_frames=40), tmp_path / "pairs"
     options = ("--every", "2", "--source", "grey", "--format", "png", "--val", "0.2", "--test", "0.2")
-    code, out = convert(command, clip, target, *options)
+    code, out = convert("from-video", clip, target, *options)
     assert code == 0
     made = {split: names(target, split) for split in SPLITS}
     assert made["train"] == [f"clip_{number:06d}" for number in range(1, 24, 2)]
@@ -68,15 +56,15 @@ def test_pairs_are_frames_and_their_sources(tmp_path: Path, command: CommandLine
     assert photo.shape == drawn.shape == (32, 48, 3)
     assert abs(int(photo[-2, -2, 0]) - level(28)) <= 2
     assert "python train.py --config configs/own_pairs_small.yaml" in out
-    arguments = ("source", str(target / "val_B"), "--like", str(target), "--output", str(tmp_path / "sources"))
-    assert command.run(convert_data.main, *arguments)[0] == 0
+    arguments = ("source", target / "val_B", "--like", target, "--output", tmp_path / "sources")
+    assert convert(*arguments)[0] == 0
     assert np.array_equal(np.array(Image.open(tmp_path / "sources" / "clip_000029.png")), drawn)
 
 
-def test_about_one_frame_a_second_of_each_clip_by_default(tmp_path: Path, command: CommandLine) -> None:
+def test_about_one_frame_a_second_of_each_clip_by_default(tmp_path: Path, convert: Convert) -> None:
     rates = {"a.mp4": 4, "b.mkv": 8}
     clips = [write_video(tmp_path / name, n_frames=40, rate=rate, sound=None) for name, rate in rates.items()]
-    assert convert(command, *clips, tmp_path / "pairs", "--val", "0")[0] == 0
+    assert convert("from-video", *clips, tmp_path / "pairs", "--val", "0")[0] == 0
     # 36 frames are before the border; half of the gap of 4 and of 8 frames is cut off them
     assert names(tmp_path / "pairs", "train") == [
         *(f"a_{number:06d}" for number in range(1, 35, 4)),
@@ -85,34 +73,34 @@ def test_about_one_frame_a_second_of_each_clip_by_default(tmp_path: Path, comman
 
 
 def test_nothing_is_overwritten_and_what_is_missing_is_added(
-    tmp_path: Path, command: CommandLine, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, convert: Convert, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clip, target = write_video(tmp_path / "clip.mp4"), tmp_path / "pairs"
     options = (clip, target, "--every", "3")
     keep = (*options, "--existing", "keep")
-    assert convert(command, *options)[0] == 0
-    assert "already exists" in refusal(command, *options)
+    assert convert("from-video", *options)[0] == 0
+    assert "already exists" in convert.refusal("from-video", *options)
     missing = target / "train_B" / "clip_000004.jpg"
     content, before = missing.read_bytes(), {path: path.stat().st_mtime_ns for path in target.rglob("*.*g")}
     missing.unlink()
-    assert convert(command, *keep)[0] == 0
+    assert convert("from-video", *keep)[0] == 0
     assert missing.read_bytes() == content
     changed = {path.stem for path, time in before.items() if path.stat().st_mtime_ns != time}
     assert changed == {"clip_000004"}
     with monkeypatch.context() as patch:
         patch.setattr(VideoFile, "frames", lambda *_: pytest.fail("decoded, although nothing is missing"))
-        assert convert(command, *keep)[0] == 0
-    assert "the same --val and --test as before" in refusal(command, *keep, "--test", "0.6")
-    assert "use the same settings" in refusal(command, *keep, "--size", "32")
+        assert convert("from-video", *keep)[0] == 0
+    assert "the same --val and --test as before" in convert.refusal("from-video", *keep, "--test", "0.6")
+    assert "use the same settings" in convert.refusal("from-video", *keep, "--size", "32")
     replace = (target, "--every", "3", "--existing", "replace", "--size", "32")
-    assert convert(command, clip, *replace)[0] == 0
+    assert convert("from-video", clip, *replace)[0] == 0
     assert read_size(missing) == (21, 32)
     other = write_video(tmp_path / "other.mp4")
-    assert "use the same settings, or another TO" in refusal(command, other, *replace[:-2])
-    assert convert(command, other, *replace)[0] == 0
+    assert "use the same settings, or another TO" in convert.refusal("from-video", other, *replace[:-2])
+    assert convert("from-video", other, *replace)[0] == 0
 
 
-def test_frames_wait_for_a_free_core(tmp_path: Path, command: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_wait_for_a_free_core(tmp_path: Path, convert: Convert, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory holds a few frames, however long the video is."""
     monkeypatch.setattr("tools.convert_data.conversion.usable_cores", lambda: 1)
     decoded, ahead = list[Frame](), list[int]()
@@ -131,17 +119,17 @@ def test_frames_wait_for_a_free_core(tmp_path: Path, command: CommandLine, monke
     monkeypatch.setattr(PhotoPairs, "of", noted)
     write_video(tmp_path / "clip.mp4", n_frames=40)
     arguments = (tmp_path / "clip.mp4", tmp_path / "pairs", "--every", "1", "--val", "0", "--test", "0")
-    assert convert(command, *arguments)[0] == 0
+    assert convert("from-video", *arguments)[0] == 0
     assert len(ahead) == 40
     assert max(ahead) <= 4
 
 
-def test_what_cannot_be_used_is_named(tmp_path: Path, command: CommandLine) -> None:
+def test_what_cannot_be_used_is_named(tmp_path: Path, convert: Convert) -> None:
     clip = write_video(tmp_path / "clip.mp4", n_frames=47, muxing={"movflags": "faststart"})
     cut, text, out = tmp_path / "cut.mp4", tmp_path / "text.mp4", tmp_path / "out"
     cut.write_bytes(clip.read_bytes()[: clip.stat().st_size * 6 // 10])
     text.write_text("no video " * 20)
-    code, printed = convert(command, clip, cut, text, tmp_path / "pairs", "--every", "2")
+    code, printed = convert("from-video", clip, cut, text, tmp_path / "pairs", "--every", "2")
     assert code == 2
     left_out = [line for line in printed.splitlines() if line.startswith("left out: ")]
     assert len(left_out) == 2
@@ -159,7 +147,7 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, command: CommandLine) -> N
         (clip,): "the following arguments are required: TO",
         (twin, out, "--every", "1", "--val", "0.9", "--test", "0"): "2 frames, too short for --every 1",
     }.items():
-        assert message in refusal(command, *arguments)
+        assert message in convert.refusal("from-video", *arguments)
     assert not out.exists()
-    code, printed = convert(command, clip, out, "--every", "47")
+    code, printed = convert("from-video", clip, out, "--every", "47")
     assert (code, "47 frames, none of them in val and test with --every 47" in printed) == (0, True)
