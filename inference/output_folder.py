@@ -170,6 +170,7 @@ def create_writable(folder: Path) -> None:
 def generator_origin(loaded: LoadedGenerator, predictor: Predictor, *, keeps_sizes: bool) -> dict[str, Any]:
     """Return the description of the generator and its settings, whatever its input."""
     data, precision, sampler = loaded.config.data, predictor.precision, predictor.feature_sampler
+    tiles = predictor.tiles
     sizes = f"load {data.load_width}x{data.load_height}, crop {data.crop_width}x{data.crop_height}"
     resizing = (
         f"data.preprocess={data.preprocess} ({sizes}), bicubic with antialiasing, label maps by nearest neighbour"
@@ -183,8 +184,8 @@ def generator_origin(loaded: LoadedGenerator, predictor: Predictor, *, keeps_siz
         "resizing": "none" if keeps_sizes or data.preprocess == "none" else resizing,
         "tta": "flip" if predictor.flips else None,
         "noise_seed": predictor.noise_seed,
-        "tile": predictor.tile,
-        "overlap": predictor.tiles.generator.overlap if predictor.tiles else None,
+        "tile": tiles.side if tiles else None,
+        "overlap": tiles.generator.overlap if tiles else None,
         "feature_seed": sampler.seed if sampler else None,
         "clusters_sha256": _digest(sampler) if sampler else None,
         **({"noise_channels_seed": predictor.seed} if predictor.has_noise_channels else {}),

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from data.batch import Batch, Sample
 from data.conditioning import Conditioning
 from data.files.pixels import StoredRows
+from inference.display import picture, scaled_picture
 from inference.padding import Padding
-from inference.pictures import picture, scaled_picture
 from inference.sampling import FeatureSampler, StyleImage, image_seed
 from inference.tiling import TiledNetwork, means_of_bands
 from inference.windows import Window
@@ -116,11 +116,6 @@ class Predictor:
     flips: bool = False
     target_dtype: torch.dtype = torch.uint8
     show_channels: Sequence[int] | None = None
-
-    @property
-    def tile(self) -> int | None:
-        """The side of a tile, in pixels; None without tiles."""
-        return self.tiles.side if self.tiles else None
 
     def tiles_for(self, height: int, width: int) -> Tiles | None:
         """Return the tiles of a source of some sides; None if it is translated in one piece."""

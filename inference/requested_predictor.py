@@ -268,7 +268,7 @@ def with_tiles(predictor: Predictor, loaded: LoadedGenerator, compute: ComputeOp
         tiles = Tiles(tiled(generator.generator), tiled(generator.encoder.network))
     else:
         tiles = Tiles(tiled(generator), encoder=None)
-    if (n_sweeps := tiles.generator.n_stages) > 1:
+    if (n_sweeps := tiles.generator.n_segments) > 1:
         unused = "; --overlap has no effect" if compute.overlap is not None else ""
         logger.info(f"tiles        {tile} pixels, in {n_sweeps} sweeps, cut at the norms{unused}")
     else:

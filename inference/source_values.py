@@ -20,17 +20,17 @@ _MAX_PIXELS = 2**16  # that the highest values are looked for in
 
 
 class SourceValues:
-    """Finds sources that lie mostly outside the range that a generator was trained with, or in a small part of it.
+    """Finds sources whose values are mostly outside the range that a generator was trained with, or all nearly equal.
 
-    So do those whose highest values are several times as high or as low, as in another unit.
+    It also finds those whose highest values are several times as high or as low, as in another unit.
 
     trained: that range; None where sources are 8-bit RGB images or label maps.
-    kind: of the map that holds the images: "source" or "source_images".
+    images: the map of a sample that holds them: "source" or "source_images".
     """
 
-    def __init__(self, trained: ValueRange | None, kind: str = "source") -> None:
+    def __init__(self, trained: ValueRange | None, images: str = "source") -> None:
         self._trained = trained
-        self._kind = kind
+        self._images = images
         self._n_samples = 0
         self._odd: dict[str, tuple[float, float]] = {}
 
@@ -39,7 +39,7 @@ class SourceValues:
         if self._trained is None:
             return
         self._n_samples += 1
-        image: Tensor = getattr(sample, self._kind)
+        image: Tensor = getattr(sample, self._images)
         seen = self._trained.to_float(image[None])
         width = float(seen.amax() - seen.amin()) / 2
         fits = width >= _NARROW and self._trained.outside(image) <= _MUCH_OUTSIDE

@@ -9,18 +9,18 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from inference.stages import IMAGE, Stage, cut_at_norms
+from inference.segments import IMAGE, Segment, cut_at_norms
 from inference.windows import TensorFile, Window
 
 
 class TiledNetwork:
     """Computes the output of a convolutional network for a full image in the memory of a tile.
 
-    Instance norm needs the statistics of the full image. The network is therefore cut at its norms into stages, which
+    Instance norm needs the statistics of the full image. The network is therefore cut at its norms into segments, which
     are computed one after the other, each over all tiles. A tile includes as many pixels of its neighbours as the
-    stage's convolutions reach, and the tensors between two stages are kept in files. The result differs from that of
-    the full image by rounding only. Batch norm needs no cuts, but without them a tile has to include as many pixels of
-    its neighbours as the full network reaches, hundreds, which takes longer.
+    segment's convolutions reach, and the tensors between two segments are kept in files. The result differs from that
+    of the full image by rounding only. Batch norm needs no cuts, but without them a tile has to include as many pixels
+    of its neighbours as the full network reaches, hundreds, which takes longer.
 
     tile: side of a tile. All lengths here are in pixels of the image or of the output, whichever is larger.
     size_multiple, min_size: the sides of an image must be multiples of `size_multiple`, and at least `min_size`, both
@@ -48,8 +48,9 @@ class TiledNetwork:
         self._multiple = size_multiple
         has_instance_norm = any(isinstance(module, nn.InstanceNorm2d) for module in network.modules())
         in_one_sweep = overlap is not None and not has_instance_norm
-        cut = cut_at_norms(network, at_batch_norms=not in_one_sweep, image_stride=self._image_stride)
-        self._stages, self._full_image = cut.stages, cut.full_image
+        self._segments, self._full_image = cut_at_norms(
+            network, at_batch_norms=not in_one_sweep, image_stride=self._image_stride
+        )
         self._blended: int | None = None
         if overlap is not None and in_one_sweep and overlap < self.reach:
             self._blended = -(-overlap // size_multiple) * size_multiple
@@ -58,9 +59,9 @@ class TiledNetwork:
         self.tile = max(tile // size_multiple * size_multiple, least)
 
     @property
-    def n_stages(self) -> int:
+    def n_segments(self) -> int:
         """The number of sweeps over the tiles."""
-        return len(self._stages)
+        return len(self._segments)
 
     @property
     def overlap(self) -> int | None:
@@ -69,8 +70,8 @@ class TiledNetwork:
 
     @property
     def reach(self) -> int:
-        """The pixels of its neighbours that a tile must include in the stage that reaches farthest."""
-        return max(stage.reach for stage in self._stages)
+        """The pixels of its neighbours that a tile must include in the segment that reaches farthest."""
+        return max(segment.reach for segment in self._segments)
 
     def __call__(self, read: Callable[[Window], Tensor], height: int, width: int) -> Tensor:
         """Return the output (1, C, H, W) float32 on the CPU; the arguments are those of `bands`."""
@@ -93,7 +94,7 @@ class TiledNetwork:
         assert height % self._multiple == width % self._multiple == 0, (height, width)
         whole = Window(0, height, 0, width)
         kept: dict[str, TensorFile] = {}
-        *stages, last = self._stages
+        *segments, last = self._segments
         with ExitStack() as files:
             for tensor in self._full_image:
                 made = tensor.layer.of_sides(1, height // tensor.stride, width // tensor.stride)
@@ -102,48 +103,53 @@ class TiledNetwork:
                     norm.add(made)
                 kept[tensor.name] = files.enter_context(TensorFile(self.folder, width // tensor.stride))
                 kept[tensor.name].write(whole.at(tensor.stride), made)
-            for number, stage in enumerate(stages):
-                for name, stride in stage.writes.items():
+            for number, segment in enumerate(segments):
+                for name, stride in segment.writes.items():
                     kept[name] = files.enter_context(TensorFile(self.folder, width // stride))
-                for norm in chain.from_iterable(stage.norms.values()):
+                for norm in chain.from_iterable(segment.norms.values()):
                     norm.reset()
                 for tile in chain.from_iterable(self._rows_of_tiles(whole)):
-                    self._compute(stage, tile, read, kept, whole)
-                for name in kept.keys() - {name for later in self._stages[number + 1 :] for name in later.reads}:
+                    self._compute(segment, tile, read, kept, whole)
+                for name in kept.keys() - {name for later in self._segments[number + 1 :] for name in later.reads}:
                     kept.pop(name).close()
             yield from (self._last_sweep if self._blended is None else self._blended_sweep)(last, read, kept, whole)
 
     def _compute(
-        self, stage: Stage, tile: Window, read: Callable[[Window], Tensor], kept: dict[str, TensorFile], whole: Window
+        self,
+        segment: Segment,
+        tile: Window,
+        read: Callable[[Window], Tensor],
+        kept: dict[str, TensorFile],
+        whole: Window,
     ) -> None:
-        """Compute one tile of a stage, keep its tensors and add them to the statistics of the norms."""
-        window = tile.grown(stage.reach, whole)
-        made = stage.network(*_inputs(stage, window, read, kept))
-        for (name, stride), tensor in zip(stage.writes.items(), made, strict=True):
+        """Compute one tile of a segment, keep its tensors and add them to the statistics of the norms."""
+        window = tile.grown(segment.reach, whole)
+        made = segment.network(*_inputs(segment, window, read, kept))
+        for (name, stride), tensor in zip(segment.writes.items(), made, strict=True):
             part = tile.seen_from(window).at(stride).cut(tensor)
-            for norm in stage.norms.get(name, ()):
+            for norm in segment.norms.get(name, ()):
                 norm.add(part)
             kept[name].write(tile.at(stride), part)
 
     def _last_sweep(
-        self, stage: Stage, read: Callable[[Window], Tensor], kept: dict[str, TensorFile], whole: Window
+        self, segment: Segment, read: Callable[[Window], Tensor], kept: dict[str, TensorFile], whole: Window
     ) -> Iterator[Tensor]:
-        """Compute the last stage, a row of tiles after the other."""
-        (stride,) = stage.writes.values()
+        """Compute the last segment, a row of tiles after the other."""
+        (stride,) = segment.writes.values()
         for row in self._rows_of_tiles(whole):
             parts = []
             for tile in row:
-                window = tile.grown(stage.reach, whole)
-                (made,) = stage.network(*_inputs(stage, window, read, kept))
+                window = tile.grown(segment.reach, whole)
+                (made,) = segment.network(*_inputs(segment, window, read, kept))
                 parts.append(tile.seen_from(window).at(stride).cut(made).float().cpu())
             yield torch.cat(parts, dim=3)
 
     def _blended_sweep(
-        self, stage: Stage, read: Callable[[Window], Tensor], kept: dict[str, TensorFile], whole: Window
+        self, segment: Segment, read: Callable[[Window], Tensor], kept: dict[str, TensorFile], whole: Window
     ) -> Iterator[Tensor]:
-        """Compute the only stage, a row of tiles after the other; pixels that the next row overlaps wait for it."""
+        """Compute the only segment, a row of tiles after the other; pixels that the next row overlaps wait for it."""
         assert self._blended is not None
-        (stride,) = stage.writes.values()
+        (stride,) = segment.writes.values()
         rows = [[(tile, tile.grown(self._blended, whole)) for tile in row] for row in self._rows_of_tiles(whole)]
         tops = [row[0][1].at(stride).top for row in rows] + [whole.at(stride).bottom]
         sums, weights = torch.zeros(0), torch.zeros(0)
@@ -152,7 +158,7 @@ class TiledNetwork:
             band = replace(row[0][1], right=whole.right).at(stride)
             weights = torch.zeros(band.bottom - top, band.right)
             for tile, window in row:
-                (made,) = stage.network(*_inputs(stage, window, read, kept))
+                (made,) = segment.network(*_inputs(segment, window, read, kept))
                 if window is row[0][1]:
                     sums = torch.zeros(1, made.shape[1], *weights.shape)
                 place = window.at(stride).seen_from(band)
@@ -188,11 +194,11 @@ def means_of_bands(bands: Iterator[Tensor], mirrored: Iterator[Tensor], folder: 
 
 
 def _inputs(
-    stage: Stage, window: Window, read: Callable[[Window], Tensor], kept: dict[str, TensorFile]
+    segment: Segment, window: Window, read: Callable[[Window], Tensor], kept: dict[str, TensorFile]
 ) -> list[Tensor]:
     return [
         read(window.at(stride)) if name == IMAGE else kept[name].read(window.at(stride))
-        for name, stride in stage.reads.items()
+        for name, stride in segment.reads.items()
     ]
 
 

@@ -20,7 +20,7 @@ class NoiseChannels(nn.Module):
     n_channels: number of these channels; with 0 the condition stays as it is.
     """
 
-    in_tiles = InTiles(extent="every_stage")
+    in_tiles = InTiles(extent="every_segment")
 
     def __init__(self, n_channels: int) -> None:
         super().__init__()

@@ -15,14 +15,15 @@ class InTiles:
 
     reach: how far beyond its own place a pixel of the output depends on the input, in pixels of the input.
     stride: pixels of the input, along a side, for each of the output: 2 halves the sides, 1/2 doubles them.
-    extent: tile: from the tile's part of its input. every_stage: the same, of the image alone and so cheap that each
-        stage computes it again instead of reading it from a file. full_image: once, by the layer's `of_sides`, since it
-        depends on the sides of the image alone. left_out: not at all, as a check of images that no tile is.
+    extent: tile: from the tile's part of its input. every_segment: the same, of the image alone and so cheap that each
+        segment of the network computes it again instead of reading it from a file. full_image: once, by the layer's
+        `of_sides`, since it depends on the sides of the image alone. left_out: not at all, as a check of images that
+        no tile is.
     """
 
     reach: int = 0
     stride: Fraction = Fraction(1)
-    extent: Literal["tile", "every_stage", "full_image", "left_out"] = "tile"
+    extent: Literal["tile", "every_segment", "full_image", "left_out"] = "tile"
 
 
 class FullImageLayer(Protocol):

@@ -60,7 +60,7 @@ class ConditionReduction(nn.Module):
     @property
     def in_tiles(self) -> InTiles:
         """See InTiles."""
-        return InTiles(stride=Fraction(self.factor), extent="every_stage")
+        return InTiles(stride=Fraction(self.factor), extent="every_segment")
 
     @property
     def takes_image(self) -> bool:

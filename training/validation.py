@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from data.batch import MAPS, Batch, Sample
-from inference.pictures import weights_picture
+from inference.display import weights_picture
 from inference.predictor import Predictor
 from metrics.evaluator import WEIGHTED, Evaluator, shown
 from training.run_log import RunLog

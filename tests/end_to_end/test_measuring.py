@@ -186,17 +186,15 @@ def test_photos_to_labels_have_a_table_of_classes(
         (["checkpoint.best=mean_iou"], r"expected one that is measured: with metrics\.label_colors"),
         (["metrics.n_samples=0"], r"metrics\.n_samples is 0, expected a number of at least 1"),
         (["metrics.label_colors=nowhere"], r"metrics\.label_colors: no such file: nowhere"),
+        (
+            ["metrics.extra=[fid]", "checkpoint.best=fid", "data.synthetic.val_samples=1"],
+            r"checkpoint\.best is fid, expected one of a single image",
+        ),
     ],
 )
+@pytest.mark.usefixtures("networks")
 def test_wrong_settings_are_told(tiny_config: Path, settings: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        run(tiny_config, *settings)
-
-
-@pytest.mark.usefixtures("networks")
-def test_fid_of_a_single_sample_is_no_measure_of_the_best(tiny_config: Path) -> None:
-    settings = ["metrics.extra=[fid]", "checkpoint.best=fid", "data.synthetic.val_samples=1"]
-    with pytest.raises(ConfigError, match=r"checkpoint\.best is fid, expected one of a single image"):
         run(tiny_config, *settings)
 
 

@@ -18,7 +18,7 @@ from data.batch import DataError
 from data.files.image_files import read_rgb
 from data.files.pixels import StoredForm, StoredRows, read_stored
 from data.files.tiff_file import geo_tags
-from inference.pictures import picture
+from inference.display import picture
 from tests.conftest import save_image
 from tests.images import GEO_TAGS, bands, heights, save_npy, tifffile
 from tests.runs import assert_equal, assert_resumes_exactly, checkpoint, program_main, run, translate, without_config

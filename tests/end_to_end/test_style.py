@@ -21,8 +21,7 @@ from inference.sampling import encode_style
 from models.latent_inputs import choose_styles
 from models.style_encoder import StyleConditionedGenerator
 from tests.conftest import save_image
-from tests.processes import run_two
-from tests.runs import SPADE, STYLE, assert_equal, checkpoint, program_main, run, translate, with_slow, without_config
+from tests.runs import SPADE, STYLE, assert_equal, checkpoint, program_main, run, translate, with_slow
 from tests.tools.playground.pages import post, serving
 from tests.videos import write_video
 from utils.checkpoint import CheckpointError
@@ -157,22 +156,6 @@ def test_a_heavy_divergence_brings_the_styles_to_the_prior(tiny_config: Path) ->
             style = network.eval().encoder(torch.rand(4, 3, 32, 32) * 2 - 1)
         distances.append((style.mean.square() + style.log_variance.exp() - 1 - style.log_variance).sum().item())
     assert distances[1] < 0.5 * distances[0]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("level", ["O0", "O1"])
-def test_two_processes_resume_exactly(tiny_config: Path, level: str) -> None:
-    common = ["--config", str(tiny_config), *LIVELY, f"amp.opt_level={level}", "amp.dtype=bfloat16"]
-
-    def run_both(*settings: str) -> None:
-        code, said = run_two(tiny_config.with_suffix(".out"), "train.py", *common, *settings)
-        assert code == 0, said
-
-    run_both("run.name=whole")
-    run_both("train.max_steps=1")
-    run_both()
-    resumed, whole = (without_config(checkpoint(tiny_config, 2, name)) for name in ("tiny", "whole"))
-    assert_equal(resumed, whole)
 
 
 @pytest.mark.slow

@@ -26,16 +26,9 @@ def pixels(folder: Path) -> dict[str, torch.Tensor]:
 
 def test_the_test_split_is_translated_with_names_sheet_and_metrics(tiny_run: Path, tmp_path: Path) -> None:
     translate("--checkpoint", str(tiny_run), "--output", str(tmp_path / "out"))
-    names = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert names == [
-        "contact_sheet.png",
-        "facade_00000.png",
-        "facade_00001.png",
-        "facade_00002.png",
-        "gallery",
-        "index.html",
-        "metrics.json",
-    ]
+    images = {f"facade_0000{number}.png" for number in range(3)}
+    reports = {"contact_sheet.png", "gallery", "index.html", "metrics.json"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == images | reports
     assert read_rgb(tmp_path / "out" / "facade_00000.png").shape == (3, 32, 32)
     report = json.loads((tmp_path / "out" / "metrics.json").read_text())
     assert set(report["images"]) == {"facade_00000", "facade_00001", "facade_00002"}

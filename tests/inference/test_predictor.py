@@ -67,16 +67,12 @@ def test_the_mode_is_that_of_the_noise_and_comes_back(noise_seed: int | None, wa
     assert generator.training == was_training
 
 
-@pytest.mark.parametrize("n", [1, 2])
-def test_dropout_depends_on_seed_and_name_alone(n: int) -> None:
+def test_dropout_depends_on_seed_and_name_alone() -> None:
     by_seed = predictor(nn.Dropout(0.5), noise_seed=3)
     first, other, again = (by_seed.translate(pictures(name)) for name in ("a", "b", "a"))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert not torch.equal(first, by_seed.with_seed(4).translate(pictures("a")))
-    if n > 1:
-        with pytest.raises(AssertionError):
-            by_seed.translate(pictures(*NAMES))
 
 
 def test_noise_channels_do_not_depend_on_the_other_images_of_a_batch() -> None:

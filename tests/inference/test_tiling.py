@@ -127,7 +127,7 @@ def test_only_a_tile_is_read_at_once(tmp_path: Path) -> None:
 
     tiled = TiledNetwork(lively(GlobalGenerator(**GLOBAL)), tile=32, size_multiple=4, min_size=8, folder=tmp_path)
     tiled(part, 96, 128)
-    assert len(read) == 12  # the image itself is read by the first of all stages alone
+    assert len(read) == 12  # the image itself is read by the first segment alone
     assert max(window.bottom - window.top for window in read) <= 32 + 2 * 4
 
 

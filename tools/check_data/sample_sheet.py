@@ -10,7 +10,7 @@ from data.layout import Layout
 from data.loader import TrainingDataset, read_fixed
 from data.sampler import SampleKey
 from inference.contact_sheet import SheetSample, contact_sheet
-from inference.pictures import picture, scaled_picture, weights_picture
+from inference.display import picture, scaled_picture, weights_picture
 from utils.palette import colorize, label_colors
 
 

@@ -20,9 +20,9 @@ from data.class_ids import checked_classes
 from data.conditioning import Conditioning
 from data.layout import Layout
 from data.preprocessing import Preprocessing
+from inference.display import picture
 from inference.load import LoadedGenerator
 from inference.padding import read_padded
-from inference.pictures import picture
 from utils.log import logger
 
 MOST = 200  # names on the page
@@ -39,7 +39,7 @@ class Samples:
     ignore_id: of pixels without a class in files and on the page, or None.
     are_drawn: whether a picture on the page is the source itself. Otherwise sources are not 8-bit RGB: the page has
         pictures of them, which lack bands and values, and sends them back to name a sample.
-    show_channels: those in such pictures, as for `inference.pictures.picture`.
+    show_channels: those in such pictures, as for `inference.display.picture`.
     """
 
     layout: Layout | None

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from inference.stages import NotInTilesError, WholeImageNorm, cut_at_norms
+from inference.segments import NotInTilesError, WholeImageNorm, cut_at_norms
 
 
 def test_statistics_of_parts_are_those_of_the_whole() -> None:
@@ -69,4 +69,4 @@ def test_what_may_need_more_than_a_tile_is_refused_in_one_line(network: nn.Modul
 
 def test_a_dilated_convolution_reaches_farther() -> None:
     network = nn.Sequential(nn.Conv2d(3, 3, 3, dilation=4, padding=4))
-    assert cut_at_norms(network, at_batch_norms=True).stages[0].reach == 4
+    assert cut_at_norms(network, at_batch_norms=True)[0][0].reach == 4

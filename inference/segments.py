@@ -1,4 +1,4 @@
-"""A convolutional network cut at its norms into stages that can be computed tile by tile."""
+"""A convolutional network cut at its norms into segments that can be computed tile by tile."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,7 +13,7 @@ from utils.errors import UserError
 
 IMAGE = "image"
 _POINTWISE = {"cat", "add", "iadd", "mul", "dropout", "relu", "leaky_relu", "tanh"}  # functions of single pixels
-_BEFORE = -1  # in place of a stage, of what is computed before the first
+_BEFORE = -1  # in place of a segment, of what is computed before the first
 
 
 class NotInTilesError(UserError):
@@ -55,7 +55,7 @@ class WholeImageNorm(nn.Module):
 
 
 @dataclass(frozen=True)
-class Stage:
+class Segment:
     """The layers from one norm up to the next, computable once the statistics of the norms before it are known.
 
     network: maps the tensors that it reads to the tensors that it writes, each (1, C, h, w).
@@ -76,7 +76,7 @@ class Stage:
 class FullImageTensor:
     """A tensor (1, C, h, w) that depends on the sides of the full image alone, and is made for it at once.
 
-    layer: makes it. name, stride, norms: as the tensors that a stage writes.
+    layer: makes it. name, stride, norms: as the tensors that a segment writes.
     """
 
     layer: FullImageLayer
@@ -85,35 +85,27 @@ class FullImageTensor:
     norms: list[WholeImageNorm]
 
 
-@dataclass(frozen=True)
-class CutNetwork:
-    """The stages of a network in the order of computation, and what is computed for the full image before them."""
-
-    stages: list[Stage]
-    full_image: list[FullImageTensor]
-
-
 @torch.no_grad()
-def cut_at_norms(network: nn.Module, *, at_batch_norms: bool, image_stride: int = 1) -> CutNetwork:
-    """Return a network in stages, each of which starts with a norm.
+def cut_at_norms(
+    network: nn.Module, *, at_batch_norms: bool, image_stride: int = 1
+) -> tuple[list[Segment], list[FullImageTensor]]:
+    """Return a network in segments, each of which starts with a norm, and what is computed for the full image before.
 
-    at_batch_norms: whether to cut at batch norms too, which need no statistics; it makes the reach of a stage shorter.
+    at_batch_norms: whether to cut at batch norms too, which need no statistics; segments then reach less far.
     image_stride: pixels of the output that a pixel of the image becomes, in each direction; 1 where it becomes fewer.
 
     Raises:
         NotInTilesError: a layer needs more of the image than a tile, or it is not known how much.
     """
     traced = _Traced(network, (WholeImageNorm, nn.BatchNorm2d) if at_batch_norms else (WholeImageNorm,), image_stride)
-    return CutNetwork(
-        stages=[traced.cut(number) for number in range(max(traced.stages.values()) + 1)],
-        full_image=[
-            FullImageTensor(
-                cast(FullImageLayer, traced.layer(node)), node.name, traced.strides[node], traced.norms_behind(node)
-            )
-            for node in traced.graph.nodes
-            if traced.extent(node) == "full_image"
-        ],
-    )
+    segments = [traced.cut(number) for number in range(max(traced.segments.values()) + 1)]
+    return segments, [
+        FullImageTensor(
+            cast(FullImageLayer, traced.layer(node)), node.name, traced.strides[node], traced.norms_behind(node)
+        )
+        for node in traced.graph.nodes
+        if traced.extent(node) == "full_image"
+    ]
 
 
 class _Tracer(fx.Tracer):
@@ -126,7 +118,7 @@ class _Tracer(fx.Tracer):
 class _Traced:
     """A network as a graph of its layers.
 
-    stages, strides: of each node; strides as in Stage.
+    segments, strides: of each node; strides as in Segment.
     """
 
     def __init__(self, network: nn.Module, cut_at: tuple[type[nn.Module], ...], image_stride: int) -> None:
@@ -143,10 +135,10 @@ class _Traced:
         for name, norm in network.named_modules():
             if isinstance(norm, nn.InstanceNorm2d) and not (norm.affine or norm.track_running_stats):
                 self._module.set_submodule(name, WholeImageNorm(norm.eps))
-        self.stages = self._find_stages(cut_at)
+        self.segments = self._find_segments(cut_at)
         self.strides: dict[fx.Node, int] = {}
         self._reaches: dict[fx.Node, int] = {}
-        for node in self.stages:
+        for node in self.segments:
             self._find_stride_and_reach(node, image_stride)
 
     def layer(self, node: fx.Node) -> nn.Module | None:
@@ -163,8 +155,8 @@ class _Traced:
         """Return the norms that need the statistics of a node's tensor."""
         return [layer for user in node.users if isinstance(layer := self.layer(user), WholeImageNorm)]
 
-    def cut(self, number: int) -> Stage:
-        """Return a stage."""
+    def cut(self, number: int) -> Segment:
+        """Return a segment."""
         nodes = self._nodes_of(number)
         inputs = dict.fromkeys(i for node in nodes for i in node.all_input_nodes if i not in nodes)
         result = next(node for node in self.graph.nodes if node.op == "output").all_input_nodes
@@ -172,7 +164,9 @@ class _Traced:
             node
             for node in nodes
             if node in result
-            or (any(self.stages.get(user, 0) > number for user in node.users) and self.extent(node) != "every_stage")
+            or (
+                any(self.segments.get(user, 0) > number for user in node.users) and self.extent(node) != "every_segment"
+            )
         ]
         part = fx.Graph()
         copies: dict[fx.Node, fx.Node] = {i: part.placeholder(i.name) for i in inputs}
@@ -181,7 +175,7 @@ class _Traced:
         part.output(tuple(copies[node] for node in outputs))
         coarsest = max(self.strides[node] for node in (*inputs, *nodes))
         reach = max(self._reaches[node] for node in nodes)
-        return Stage(
+        return Segment(
             network=fx.GraphModule(self._module, part),
             reads={IMAGE if i.op == "placeholder" else i.name: self.strides[i] for i in inputs},
             writes={node.name: self.strides[node] for node in outputs},
@@ -190,34 +184,34 @@ class _Traced:
         )
 
     def _nodes_of(self, number: int) -> list[fx.Node]:
-        """Return the nodes that are computed in a stage, in their order, with those that each stage computes again."""
-        chosen = {node for node, stage in self.stages.items() if stage == number and node.op != "placeholder"}
+        """Return the nodes that are computed in a segment, in order, with those that each segment computes again."""
+        chosen = {node for node, segment in self.segments.items() if segment == number and node.op != "placeholder"}
         missing = [*chosen]
         while missing:
             inputs = set(missing.pop().all_input_nodes) - chosen
-            repeated = {node for node in inputs if self.extent(node) == "every_stage"}
+            repeated = {node for node in inputs if self.extent(node) == "every_segment"}
             chosen |= repeated
             missing += repeated
         return [node for node in self.graph.nodes if node in chosen]
 
-    def _find_stages(self, cut_at: tuple[type[nn.Module], ...]) -> dict[fx.Node, int]:
-        """Return each node's stage: the earliest in which it can be computed; _BEFORE for tensors of the full image.
+    def _find_segments(self, cut_at: tuple[type[nn.Module], ...]) -> dict[fx.Node, int]:
+        """Return each node's segment: the earliest in which it can be computed; _BEFORE for tensors of the full image.
 
-        Nodes of the first stage that only a later one uses are left to that one, which saves their file: scales and
+        Nodes of the first segment that only a later one uses are left to that one, which saves their file: scales and
         shifts of SPADE layers are made of the image alone.
         """
-        stages: dict[fx.Node, int] = {}
+        segments: dict[fx.Node, int] = {}
         cuts = {node: int(isinstance(self.layer(node), cut_at)) for node in self.graph.nodes}
         for node in self.graph.nodes:
             if self.extent(node) == "full_image":
-                stages[node] = _BEFORE
+                segments[node] = _BEFORE
             elif node.op != "output":
-                stages[node] = max(0, max((stages[i] for i in node.all_input_nodes), default=0) + cuts[node])
-        for node in reversed(stages):
-            users = [stages[user] - cuts[user] for user in node.users if user.op != "output"]
-            if stages[node] == 0 and node.op != "placeholder" and len(users) == len(node.users):
-                stages[node] = min(users, default=0)
-        return stages
+                segments[node] = max(0, max((segments[i] for i in node.all_input_nodes), default=0) + cuts[node])
+        for node in reversed(segments):
+            users = [segments[user] - cuts[user] for user in node.users if user.op != "output"]
+            if segments[node] == 0 and node.op != "placeholder" and len(users) == len(node.users):
+                segments[node] = min(users, default=0)
+        return segments
 
     def _find_stride_and_reach(self, node: fx.Node, image_stride: int) -> None:
         if node.op == "placeholder":
@@ -232,7 +226,7 @@ class _Traced:
             what = name if layer is None else f"its layer {name} ({type(layer).__name__})"
             raise NotInTilesError(self._network, f"{what} may need more of the image than a tile")
         stride = self.strides[inputs[0]]
-        earlier = [self._reaches[i] for i in inputs if self.stages[i] == self.stages[node]]
+        earlier = [self._reaches[i] for i in inputs if self.segments[i] == self.segments[node]]
         self.strides[node] = int(stride * own.stride)
         self._reaches[node] = own.reach * stride + max(earlier, default=0)
 

@@ -1,4 +1,4 @@
-"""Pictures of images of any channels and values, to look at."""
+"""Images of any channels and values as 8-bit RGB, for display."""
 
 import math
 from collections.abc import Sequence
