@@ -24,8 +24,8 @@ from PIL import ExifTags, Image
 Device = Literal["auto", "cpu", "cuda"]
 ImageLike = str | os.PathLike[str] | Image.Image | np.ndarray
 Images = Iterable[ImageLike]
-Further = ImageLike | None
-Furthers = Images | None
+Other = ImageLike | None  # beside the source
+Others = Images | None
 Translated = Any  # an Image.Image where translations are RGB images, otherwise an array
 Maps = dict[str, np.ndarray]
 
@@ -76,7 +76,7 @@ class Model:
     _run: Callable[[Maps], np.ndarray] = field(repr=False)
 
     def __call__(
-        self, source: ImageLike, instances: Further = None, features: Further = None, source_images: Further = None
+        self, source: ImageLike, instances: Other = None, features: Other = None, source_images: Other = None
     ) -> Translated:
         """Return the translation of an image, of its size times the scale, upright by EXIF.
 
@@ -86,11 +86,11 @@ class Model:
         features: uint8: a path, a PIL image or (H, W, 3) uint8, of any size; float32: (H, W, C) floats in [-1, 1].
         Raises ImageError if one is missing, cannot be read, is of another kind or size, or holds an id of no class.
         """
-        further = (None if maps is None else [maps] for maps in (instances, features, source_images))
-        return self.batch([source], *further)[0]
+        others = (None if maps is None else [maps] for maps in (instances, features, source_images))
+        return self.batch([source], *others)[0]
 
     def batch(
-        self, images: Images, instances: Furthers = None, features: Furthers = None, source_images: Furthers = None
+        self, images: Images, instances: Others = None, features: Others = None, source_images: Others = None
     ) -> list[Translated]:
         """Return the translations of several images in their order; each argument holds what __call__ takes.
 
@@ -133,10 +133,10 @@ class Model:
             dtype, n_channels = self.inputs[kind]
             if kind == "source" and self.settings["data"].get("label_colors") and not isinstance(image, np.ndarray):
                 raise ImageError(f"{name}: give an (H, W) array of ids in label_colors' order. test.py takes files.")
-            form = "ids" if n_channels == 1 else BYTES
-            form = (FLOATS if kind == "features" else VALUES) if dtype == "float32" else form
+            values = "ids" if n_channels == 1 else BYTES
+            values = (FLOATS if kind == "features" else VALUES) if dtype == "float32" else values
             highest = max((self.settings["data"].get("source_range") or [0, 255])[1::2])
-            pixels = _pixels(image, name, form, n_channels, highest)
+            pixels = _pixels(image, name, values, n_channels, highest)
             if kind == "source" and self.n_classes:
                 is_ignored = pixels == self.ignore_id  # nowhere for None
                 wrong = np.argwhere(((pixels < 0) | (pixels >= self.n_classes)) & ~is_ignored)
@@ -221,21 +221,21 @@ def _padded(pixels: np.ndarray, sides: tuple[int, ...], unit: int) -> np.ndarray
     return np.ascontiguousarray(pixels[np.ix_(*positions)].transpose(2, 0, 1))
 
 
-def _pixels(image: ImageLike, name: str, form: str, n_channels: int, highest: float) -> np.ndarray:
+def _pixels(image: ImageLike, name: str, values: str, n_channels: int, highest: float) -> np.ndarray:
     """Return (H, W) ids or (H, W, C) other values, read as test.py does. highest: of the values of the training."""
-    holds = {"ids": "ids", BYTES: "RGB" if n_channels == 3 else VALUES}.get(form, form)
+    holds = {"ids": "ids", BYTES: "RGB" if n_channels == 3 else VALUES}.get(values, values)
     pixels = image if isinstance(image, np.ndarray) else _read(image, name, holds)
     if holds == VALUES:
         pixels = pixels.transpose(1, 2, 0) if pixels.ndim == 3 and len(pixels) == n_channels else np.atleast_3d(pixels)
-    is_fit = pixels.ndim > 1 and pixels.shape[2:] == (() if form == "ids" else (n_channels,))
-    is_fit = is_fit and issubclass(pixels.dtype.type, _TYPES.get(form, np.integer))
+    is_fit = pixels.ndim > 1 and pixels.shape[2:] == (() if values == "ids" else (n_channels,))
+    is_fit = is_fit and issubclass(pixels.dtype.type, _TYPES.get(values, np.integer))
     is_fit = is_fit and 0 < math.prod(pixels.shape[:2]) <= MAX_PIXELS
-    if is_fit and form in (FLOATS, VALUES):
-        is_fit = bool(abs(pixels).max() <= 1 if form == FLOATS else np.isfinite(pixels).all())
+    if is_fit and values in (FLOATS, VALUES):
+        is_fit = bool(abs(pixels).max() <= 1 if values == FLOATS else np.isfinite(pixels).all())
     if not is_fit:
-        wanted = f"{'(H, W) ids' if form == 'ids' else f'(H, W, {n_channels}) {form}'} of 1 to {MAX_PIXELS} pixels"
+        wanted = f"{'(H, W) ids' if values == 'ids' else f'(H, W, {n_channels}) {values}'} of 1 to {MAX_PIXELS} pixels"
         raise ImageError(f"{name}: {type(image).__name__} {pixels.shape} {pixels.dtype}, expected array {wanted}.")
-    if form == VALUES and pixels.dtype == np.uint8 and highest > 255:
+    if values == VALUES and pixels.dtype == np.uint8 and highest > 255:
         raise ImageError(f"{name}: holds 8 bits, the training images values up to {highest:g}. Give such values.")
     return pixels
 

@@ -43,7 +43,9 @@ def old_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("old_gpu")
-def test_auto_warns_of_a_gpu_without_kernels_and_takes_the_cpu(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_gpu_without_kernels_is_refused_and_by_auto_left_for_the_cpu(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING):
         assert choose_device("auto") == torch.device("cpu")
     (message,) = caplog.messages
@@ -51,20 +53,12 @@ def test_auto_warns_of_a_gpu_without_kernels_and_takes_the_cpu(caplog: pytest.Lo
     assert message.endswith("only; using the CPU")
     assert "\n" not in message
     assert choose_device("auto", index=1) == torch.device("cuda", 1)
-
-
-@pytest.mark.usefixtures("old_gpu")
-def test_a_gpu_without_kernels_that_was_chosen_is_refused_in_one_line() -> None:
+    assert choose_device("cpu") == torch.device("cpu")
     with pytest.raises(DeviceError, match=r"^GPU 0 \(GeForce .* only; install a build .*, or use run\.device=cpu$"):
         choose_device("cuda")
-    assert choose_device("cpu") == torch.device("cpu")
     with pytest.raises(DeviceError, match=r"process 2 of this machine has no GPU, torch finds 2\. Start 2 with"):
         choose_device("auto", index=2)
-
-
-@pytest.mark.usefixtures("old_gpu")
-def test_the_processes_of_a_machine_decide_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")  # the processes of a machine decide alike
     assert [choose_device("auto", index=rank).type for rank in range(2)] == ["cpu", "cpu"]
 
 

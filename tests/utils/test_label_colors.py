@@ -44,8 +44,5 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, text: str, message:
     file.write_text(text)
     with pytest.raises(ConfigError, match=message):
         read_label_colors(str(file))
-
-
-def test_a_name_without_a_file_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"label_colors: no such file: citiscapes; expected cityscapes, cmp"):
         read_label_colors("citiscapes")

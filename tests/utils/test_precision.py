@@ -72,7 +72,8 @@ def test_tf32_is_set_for_all_who_ask(is_allowed: bool) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_without_tf32_a_gpu_computes_in_float32() -> None:
+def test_a_gpu_has_a_low_precision_and_without_tf32_computes_in_float32() -> None:
+    assert choose_precision("O1", "auto", torch.device("cuda")).compute_dtype in (torch.float16, torch.bfloat16)
     generator = torch.Generator().manual_seed(0)
     image, weight = (torch.randn(n, 256, 16, 16, dtype=torch.float64, generator=generator) for n in (1, 64))
     weight = weight[..., :3, :3]
@@ -81,9 +82,3 @@ def test_without_tf32_a_gpu_computes_in_float32() -> None:
     found = torch.nn.functional.conv2d(image.float().cuda(), weight.float().cuda())
     allow_tf32(True)
     assert (found.double().cpu() - expected).norm() < 1e-6 * expected.norm()
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_gpu_always_has_a_low_precision() -> None:
-    assert choose_precision("O1", "auto", torch.device("cuda")).compute_dtype in (torch.float16, torch.bfloat16)

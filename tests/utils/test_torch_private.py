@@ -45,27 +45,21 @@ def test_torch_still_has_it(module: object, name: str) -> None:
     assert hasattr(module, name), f"torch {torch.__version__} dropped {name}: see utils/torch_private.py"
 
 
-def test_without_onednn_a_cpu_computes_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_detection_a_cpu_computes_in_float32_and_has_no_matrix_units(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.ops, "mkldnn", Missing())
+    monkeypatch.delattr(torch.cpu, "_is_amx_tile_supported")
     assert not cpu_computes_in_bfloat16()
+    assert not cpu_has_matrix_units()
     assert choose_precision("O1", "auto", torch.device("cpu")).compute_dtype == torch.float32
 
 
-def test_without_detection_a_cpu_has_no_matrix_units(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(torch.cpu, "_is_amx_tile_supported")
-    assert cpu_has_matrix_units() is False
-
-
-def test_an_exported_program_takes_a_batch_of_one() -> None:
+def test_an_exported_program_takes_a_batch_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = {0: torch.export.Dim.DYNAMIC}
     with allow_sizes_of_one():
         program = torch.export.export(nn.Flatten(), (torch.zeros(2, 3, 4),), dynamic_shapes=(batch,))
     assert program.module()(torch.zeros(1, 3, 4)).shape == (1, 12)
-
-
-def test_without_the_setting_programs_are_exported_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.fx.experimental, "_config", Missing())
-    with allow_sizes_of_one():
+    with allow_sizes_of_one():  # nothing, where torch has no such setting
         pass
 
 

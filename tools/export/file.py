@@ -19,7 +19,7 @@ from data.conditioning import Conditioning, images_to_float
 from data.value_range import ValueRange
 from inference.load import LoadedGenerator, load_generator
 from inference.original_weights import encoder_file
-from models.generator import EncodedGenerator, ImageSides
+from models.generator import EncodedGenerator
 from models.latent_inputs import copy_chosen_style, takes_style
 from tools.export.program import (
     ImageProgram,
@@ -85,22 +85,15 @@ def random_batch(conditioning: Conditioning, n: int, height: int, width: int) ->
     n_classes, target = conditioning.n_classes, (conditioning.target_channels, conditioning.target_range)
     labels = draw(1, n_classes, torch.uint8 if n_classes <= LEVELS else torch.int32) if n_classes else None
     source = draw_image(conditioning.source_channels, conditioning.source_range) if labels is None else labels
-    further = conditioning.source_image_channels
+    beside_labels = conditioning.source_image_channels
     return Batch(
         names=tuple(map(str, range(n))),
         source=source,
         instances=draw(1, N_INSTANCES, torch.int32) // 2,
         target=draw_image(*target),
         features=draw(3, 256, torch.uint8),
-        source_images=draw_image(further, conditioning.source_range) if further else None,
+        source_images=draw_image(beside_labels, conditioning.source_range) if beside_labels else None,
     )
-
-
-def generator_inputs(loaded: LoadedGenerator, n: int, height: int, width: int) -> tuple[Tensor, ...]:
-    """Return random arguments of the generator, which calls its encoder itself if it has one."""
-    conditioning = loaded.conditioning
-    batch = random_batch(conditioning, n, height, width)
-    return conditioning.training_inputs(batch, conditioning(batch))
 
 
 def evaluate(generator: nn.Module, *inputs: Tensor) -> Tensor:
@@ -156,7 +149,11 @@ def export_program(
     """Write the generator as `write_program` does, and report the file and its inputs; raises as that."""
     example = write_program(loaded, path, kind, dtype, as_images=as_images)
     report_file(path)
-    _describe(example, image_sides(loaded.config))
+    for name, tensor in example.inputs.items():
+        dtype_name = str(tensor.dtype).removeprefix("torch.")
+        logger.info(f"input        {name}: (batch, {tensor.shape[1]}, height, width) {dtype_name}")
+    sides = image_sides(loaded.config)
+    logger.info(f"             sides: multiples of {sides.multiple} pixels, at least {sides.minimum}")
 
 
 def write_program(
@@ -178,8 +175,8 @@ def write_program(
         raise ExportError(
             f"{path}: {n_bytes:,} bytes of weights, an ONNX file holds 2 GiB; use --dtype float16 or --format pt2"
         )
-    conditioning, dtype_of_values = loaded.conditioning, target_dtype(loaded.config.data)
-    network = ImageProgram(tensors, conditioning, dtype_of_values) if as_images else tensors
+    conditioning, pixel_dtype = loaded.conditioning, target_dtype(loaded.config.data)
+    network = ImageProgram(tensors, conditioning, pixel_dtype) if as_images else tensors
     facts = loaded.facts() | ({"format_version": VALUES_VERSION} if as_images and not conditioning.is_8_bit else {})
     examples = [make_example(loaded, n, *size, as_images=as_images) for n, size in _check_sizes(loaded)]
     write, read = (write_pt2, open_pt2) if kind == "pt2" else (write_onnx, open_onnx)
@@ -214,7 +211,8 @@ def export_weights(loaded: LoadedGenerator, path: Path, dtype: Dtype) -> None:
     plain = plain_copy(loaded)
     plain.generator.to(getattr(torch, dtype))
     n, size = _check_sizes(loaded)[0]
-    inputs = generator_inputs(loaded, n, *size)
+    batch = random_batch(loaded.conditioning, n, *size)
+    inputs = loaded.conditioning.training_inputs(batch, loaded.conditioning(batch))  # the generator calls its encoder
     example = Example({}, evaluate(loaded.generator, *inputs))
     _write_checked(
         path,
@@ -273,11 +271,3 @@ def _write_checked(
 def report_file(path: Path) -> None:
     """Log that a file was written, and its size."""
     logger.info(f"wrote        {path}: {path.stat().st_size / 1e6:.1f} MB")
-
-
-def _describe(example: Example, sides: ImageSides) -> None:
-    """Log the inputs of the program."""
-    for name, tensor in example.inputs.items():
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        logger.info(f"input        {name}: (batch, {tensor.shape[1]}, height, width) {dtype}")
-    logger.info(f"             sides: multiples of {sides.multiple} pixels, at least {sides.minimum}")

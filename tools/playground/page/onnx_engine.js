@@ -9,7 +9,7 @@ const NO_SIMD = "This browser has no WebAssembly SIMD, which the network needs: 
 
 /** Return the engine; its `obstacle` says why it cannot translate, null where it can. */
 export async function openEngine(model) {
-  const form = { hasClasses: model.classes.length > 0, hasInstances: model.needs_instances };
+  const layout = { hasClasses: model.classes.length > 0, hasInstances: model.needs_instances };
   const ask = hasSimd() ? await openNetwork() : null;
   return {
     obstacle: ask ? null : NO_SIMD,
@@ -37,7 +37,7 @@ export async function openEngine(model) {
     /** Return sample `index` as a Picture. */
     async sample(index) {
       const bytes = await part(`sample-${index}`), [width, height] = model.sample_sizes[index];
-      return decode(bytes, width, height, form);
+      return decode(bytes, width, height, layout);
     },
   };
 }

@@ -29,12 +29,12 @@ export async function openEngine(model) {
     return answer;
   }
 
-  const form = { hasClasses: model.classes.length > 0, hasInstances: model.needs_instances };
+  const layout = { hasClasses: model.classes.length > 0, hasInstances: model.needs_instances };
   return {
     /** Return the translation as an ImageData. source: a Picture. instances: Int32Array or null. */
     async translate(source, instances, seed) {
       const { width, height } = source;
-      const body = encode(source, instances, form.hasClasses);
+      const body = encode(source, instances, layout.hasClasses);
       const bytes = await ask(`/translate?width=${width}&height=${height}&seed=${seed}`, {
         method: "POST",
         headers: { "Content-Type": "application/octet-stream" },
@@ -47,7 +47,7 @@ export async function openEngine(model) {
     async sample(index) {
       const answer = await ask(`/samples/${index}`);
       const [width, height] = ["X-Width", "X-Height"].map(name => Number(answer.headers.get(name)));
-      return decode(new Uint8Array(await answer.arrayBuffer()), width, height, form);
+      return decode(new Uint8Array(await answer.arrayBuffer()), width, height, layout);
     },
   };
 }
