@@ -94,8 +94,8 @@ def settings_of(recipe: Path, data_sets: dict[str, Path]) -> list[str]:
     return settings + SMALL_BY_GENERATOR[config.generator.name]
 
 
-# one of each family; label maps are translated one way
-SHORT = {("pix2pix_facades", "BtoA"), ("pix2pixhd_512p", "AtoB"), ("spade_ade20k", "AtoB"), ("small_data", "AtoB")}
+# one of each family but small_data, which the last test below trains; label maps are translated one way
+SHORT = {("pix2pix_facades", "BtoA"), ("pix2pixhd_512p", "AtoB"), ("spade_ade20k", "AtoB")}
 
 
 @pytest.mark.parametrize(

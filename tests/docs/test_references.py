@@ -5,7 +5,8 @@ import re
 import shutil
 import subprocess
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -31,32 +32,31 @@ OF_OTHERS = {  # options of torchrun, tensorboard, pip, git, http.server and the
     *("--signals-to-handle", "--logdir", "--editable", "--requeue", "--open-mode", "--signal", "--standalone"),
 }
 OF_FILES = {".md", ".py", ".yaml", ".txt", ".pt", ".pt2", ".onnx", ".safetensors", ".json", ".jsonl", ".png", ".html"}
-PAGES = [pytest.param(document, id=document.name) for document in DOCUMENTS]
 
 
 class _ParserFoundError(Exception):
     pass
 
 
-def options_of(main: Callable[[Sequence[str]], None], monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """The options of an entry point, and of its sub-commands."""
+@cache
+def known_options() -> set[str]:
+    """The options of every entry point, and of its sub-commands."""
     found: list[argparse.ArgumentParser] = []
 
     def stop(parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
         found.append(parser)
         raise _ParserFoundError
 
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         for name in ("parse_args", "parse_intermixed_args"):
             patch.setattr(argparse.ArgumentParser, name, stop)
-        with pytest.raises(_ParserFoundError):
-            main([])
-    return {option for parser in (found[0], *_sub_parsers(found[0])) for option in parser._option_string_actions}
-
-
-def _sub_parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
-    actions = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    return [sub for action in actions for sub in action.choices.values()]
+        for main in (train.main, translation_script().main, *(import_module(f"tools.{name}").main for name in MODULES)):
+            with pytest.raises(_ParserFoundError):
+                main([])
+    for parser in list(found):
+        actions = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+        found += [sub for action in actions for sub in action.choices.values()]
+    return OF_OTHERS.union(*(parser._option_string_actions for parser in found))
 
 
 def own_text(document: Path) -> str:
@@ -68,35 +68,25 @@ def own_text(document: Path) -> str:
     return re.sub(rf"^\| `--.*? \| |{of_theirs}", "", text, flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("document", PAGES)
-def test_keys_are_settings(document: Path) -> None:
-    named = re.findall(r"(?<![\w/.-])([a-z_]+(?:\.[a-z_0-9]+)+)(?![\w/(]|\.\w)", prose(document))
-    keys = {key for key in named if key.partition(".")[0] in SECTIONS and Path(key).suffix not in OF_FILES}
-    of_sections = {key.rpartition(".")[0] for key in KEYS}
-    keys -= {"generator.stem", "discriminator.scales.0"}  # parts of networks, in train.freeze
-    assert not {key for key in keys if key not in KEYS | of_sections}
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+def test_what_a_page_names_exists(document: Path) -> None:
+    text, markdown = prose(document), document.read_text(encoding="utf-8")
+    keys = re.findall(r"(?<![\w/.-])([a-z_]+(?:\.[a-z_0-9]+)+)(?![\w/(]|\.\w)", text)
+    keys = [key for key in keys if key.partition(".")[0] in SECTIONS and Path(key).suffix not in OF_FILES]
+    parts = {"generator.stem", "discriminator.scales.0"}  # of networks, in train.freeze
+    assert set(keys) - parts <= KEYS | {key.rpartition(".")[0] for key in KEYS}
 
+    assert set(re.findall(r"(?<![\w-])--[a-zA-Z][\w-]*", own_text(document))) <= known_options()
 
-@pytest.mark.parametrize("document", PAGES)
-def test_options_are_options(document: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mains = [train.main, translation_script().main, *(import_module(f"tools.{name}").main for name in MODULES)]
-    known = OF_OTHERS.union(*(options_of(main, monkeypatch) for main in mains))
-    named = set(re.findall(r"(?<![\w-])--[a-zA-Z][\w-]*", own_text(document)))
-    assert not named - known
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", markdown)
+    assert not [link for link in links if not link.startswith("http") and not (document.parent / link).exists()]
 
-
-@pytest.mark.parametrize("document", PAGES)
-def test_links_lead_to_files(document: Path) -> None:
-    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", document.read_text(encoding="utf-8"))
-    relative = [link for link in links if not link.startswith(("http://", "https://"))]
-    assert not [link for link in relative if not (document.parent / link).exists()]
-
-
-@pytest.mark.parametrize("document", PAGES)
-def test_modules_are_there(document: Path) -> None:
-    named = re.findall(r"(?<!\w)((?:tools|bench)\.[a-z_]+)(?![\w.])", prose(document))
-    paths = [ROOT / name.replace(".", "/") for name in named]
-    assert not [path for path in paths if not path.with_suffix(".py").exists() and not (path / "__main__.py").exists()]
+    modules = [
+        ROOT / name.replace(".", "/") for name in re.findall(r"(?<!\w)((?:tools|bench)\.[a-z_]+)(?![\w.])", text)
+    ]
+    assert not [
+        path for path in modules if not path.with_suffix(".py").exists() and not (path / "__main__.py").exists()
+    ]
 
 
 def test_the_reference_is_as_the_schema_says() -> None:
@@ -136,9 +126,7 @@ def test_a_target_installs_what_it_needs_alone(target: str, extras: list[str]) -
 
 
 def test_every_module_among_the_tools_is_a_command() -> None:
-    assert {path.stem for path in (ROOT / "tools").glob("*.py")} == {name for name in MODULES if "." not in name} | {
-        "__init__"
-    }
+    assert {path.stem for path in (ROOT / "tools").glob("[!_]*.py")} == {name for name in MODULES if "." not in name}
 
 
 def test_every_setting_has_a_meaning() -> None:

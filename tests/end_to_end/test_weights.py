@@ -10,7 +10,7 @@ import torch
 
 from data.files.image_files import read_ids, read_rgb
 from tests.conftest import save_image, write_tiny_config
-from tests.runs import assert_equal, checkpoint, run, translate, without_config
+from tests.runs import assert_equal, checkpoint, run, translate, with_slow, without_config
 from tools.check_data import __main__ as check_data
 from utils.errors import UserError
 
@@ -113,14 +113,13 @@ def test_a_folder_named_without_a_split_has_the_maps_of_train(config: Path, tmp_
     assert "l1_weighted" not in json.loads((tmp_path / "out" / "metrics.json").read_text())["mean"]
 
 
-@pytest.mark.parametrize("retain_graph", ["true", "false"])
+@pytest.mark.parametrize("retain_graph", with_slow(["true"], ["false"]))
 def test_weights_of_1_train_as_no_weights(config: Path, retain_graph: str) -> None:
     more = [f"train.retain_graph={retain_graph}", "train.max_steps=2", "data.n_classes=5"]
     run(config, *settings(config, *more), f"run.name=plain_{retain_graph}")
-    ones = config.parent / "pairs" / "train_ones"
-    for split in ("train", "val"):
-        for path in (config.parent / "pairs" / f"{split}_weight").iterdir():
-            save_image(ones.with_name(f"{split}_ones") / path.name, np.full((40, 48), 255, np.uint8))
+    for path in (config.parent / "pairs").glob("*_weight/*.png"):
+        ones = path.parent.name.replace("weight", "ones")
+        save_image(path.parents[1] / ones / path.name, np.full((40, 48), 255, np.uint8))
     more += ["data.weight_folder={split}_ones"]
     run(config, *settings(config, *more), f"run.name=ones_{retain_graph}")
     plain, weighted = (checkpoint(config, 2, f"{name}_{retain_graph}") for name in ("plain", "ones"))
@@ -167,18 +166,6 @@ def test_the_plan_reports_weights_that_no_loss_has(config: Path, capsys: pytest.
     assert f"weights        {expected}" in capsys.readouterr().out
 
 
-def test_maps_of_one_batch_may_be_stored_in_several_types(config: Path) -> None:
-    pairs = config.parent / "pairs"
-    for split in ("train", "val"):
-        for number, path in enumerate(sorted((pairs / f"{split}_weight").iterdir())):
-            weights = read_ids(path)[0].numpy().astype(np.uint8)
-            is_wide = number % 2 == 1
-            save_image(pairs / f"{split}_mixed" / path.name, weights.astype(np.uint16) * 257 if is_wide else weights)
-    for name, folder in (("alike", "weight"), ("mixed", "mixed")):
-        run(config, *settings(config, f"data.weight_folder={{split}}_{folder}", f"run.name={name}"))
-    assert_equal(checkpoint(config, 4, "mixed")["networks"], checkpoint(config, 4, "alike")["networks"])
-
-
 @pytest.mark.parametrize(
     "more", [["loss.class_weights={0: 1}"], ["data.layout=synthetic_facades", "data.n_classes=0", *MAPS]]
 )
@@ -204,6 +191,7 @@ def test_check_data_finds_what_is_wrong_with_maps(tmp_path: Path, capsys: pytest
     assert " share " not in out  # val and test have the same masks
 
 
+@pytest.mark.slow
 def test_the_sheet_of_samples_shows_weights(config: Path, tmp_path: Path) -> None:
     sheet = tmp_path / "sheet.png"
     shown = {}
