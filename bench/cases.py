@@ -35,7 +35,7 @@ class Case:
     settings: tuple[str, ...] = ()
 
     def config(self, *settings: str) -> Config:
-        """Return the configuration with further settings."""
+        """Return the configuration with these settings too."""
         common = ["data.layout=paired_folders", "data.root=.", f"data.n_classes={N_CLASSES}", "data.preprocess=none"]
         common += ["data.instance_edges=true", *self.settings, *settings]
         use_random_vgg19()
@@ -60,8 +60,8 @@ def command_line(description: str | None, cases: Sequence[Case], serve: Sequence
     parser = argparse.ArgumentParser(description=description, formatter_class=raw)
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--repeats", type=int, default=3)
-    names = [case.name for case in cases]
-    parser.add_argument("--case", nargs="*", choices=names, metavar="NAME", help="default: all cases of the device")
+    case_help = "default: all cases of the device"
+    parser.add_argument("--case", nargs="*", choices=[case.name for case in cases], metavar="NAME", help=case_help)
     parser.add_argument("--serve", nargs=len(serve), metavar=tuple(serve), help=argparse.SUPPRESS)
     return parser
 

@@ -98,9 +98,8 @@ class Timed:
 def serve(make: Callable[[], Work], device: torch.device, *, warm_up: int) -> None:
     """Answer `time_processes`, which has started this process.
 
-    After the first line of input the process makes its work and warms up. For each further line it makes a call, and
-    prints its seconds. At the end of the input it prints the peak memory of these calls, in GiB beyond that of the
-    imported program.
+    After the first line of input the process makes its work and warms up. For each other line it makes a call, and
+    prints its seconds. At the end it prints the peak memory of the calls, in GiB beyond that of the imported program.
 
     A turn is as many calls as take half a second, of which the mean counts. On a GPU a side frees its memory between
     turns, and allocates it again in a call that is not timed.

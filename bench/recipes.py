@@ -71,8 +71,7 @@ RECIPES: dict[str, tuple[str, list[str]]] = {
     "OASIS": ("oasis_cityscapes", [*SPADE, "generator.noise_channels=16", *UNET, *OASIS, *AVERAGE]),
     "demo": ("demo", []),
 }
-OPT_LEVELS = {f"demo, {level}": ("demo", [f"amp.opt_level={level}"]) for level in ("O0", "O1", "O2", "O3")}
-TRAININGS = RECIPES | OPT_LEVELS
+TRAININGS = RECIPES | {f"demo, O{n}": ("demo", [f"amp.opt_level=O{n}"]) for n in range(4)}
 
 
 def settings_of(name: str, n_pairs: int, seed: int) -> list[str]:

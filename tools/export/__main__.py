@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from torch import nn
-
 from inference.load import LoadedGenerator, load_from, load_generator, load_network
 from inference.original_weights import OriginalInputs
 from inference.sampling import encode_style
@@ -49,8 +47,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     formats = "program of torch.export; ONNX; a page to draw on; weights that test.py reads; the file of an original"
     add("--format", choices=tuple(FILE_NAMES), required=True, help=formats)
     add("--output", type=Path, metavar="PATH", help="default: generator.FORMAT, latest_net_G.pth beside the checkpoint")
-    existing_help = "an existing file; default: refuse"
-    add("--existing", choices=("refuse", "replace"), default="refuse", help=existing_help)
+    add("--existing", choices=("refuse", "replace"), default="refuse", help="an existing file; default: refuse")
     add("--weights", choices=("ema", "raw"), default="ema", help="ema: the moving average, if the run has one")
     dtypes = "of weights and arithmetic; inputs and outputs keep their types; default: float32"
     add("--dtype", choices=("float32", "float16", "bfloat16"), help=dtypes)
@@ -62,9 +59,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--family", choices=FAMILY_NAMES, help="original; default: the first that has the network")
     network_help = "original: discriminator writes that of a run, to latest_net_D.pth; default: generator"
     add("--network", choices=("generator", "discriminator"), default="generator", help=network_help)
-    edges = (
-        "for a file of pix2pixHD or SPADE: its last input channel holds instance edges, which the file does not record"
-    )
+    edges = "for a file of pix2pixHD or SPADE: its last input channel holds instance edges, which it does not record"
     add("--instance-edges", action="store_true", help=edges)
     style_help = "pt2, onnx, html: translate in the style of an image; default: the mean of all styles"
     add("--style", type=Path, metavar="IMAGE", help=style_help)
@@ -129,16 +124,6 @@ def write_originals(loaded: LoadedGenerator, output: Path, family: str | None) -
         write_original(network, path, families[path])
 
 
-def write_discriminator(network: nn.Module, path: Path, family: str | None, *, may_exist: bool) -> None:
-    """Write a discriminator in the format of an original.
-
-    Raises:
-        OriginalWeightsError: the family has no such network.
-    """
-    check_output(path, is_folder=False, may_exist=may_exist)
-    write_original(network, path, choose_family(network, family))
-
-
 def check_output(path: Path, *, is_folder: bool, may_exist: bool) -> None:
     """Raise FileExistsError if a file would be overwritten, or a folder is in the place of a file or the reverse."""
     if not path.exists():
@@ -156,10 +141,12 @@ def main(argv: Sequence[str]) -> None:
     arguments = parse_arguments(argv)
     log_to_console(is_main=True)
     check_packages(arguments.format)
+    may_exist = arguments.existing == "replace"
     if arguments.network == "discriminator":
         file, network = load_from(arguments.checkpoint, partial(load_network, role="discriminator"), "discriminator")
         path = arguments.output or file.with_name("latest_net_D.pth")
-        write_discriminator(network, path, arguments.family, may_exist=arguments.existing == "replace")
+        check_output(path, is_folder=False, may_exist=may_exist)
+        write_original(network, path, choose_family(network, arguments.family))
         return
     load = partial(
         load_generator,
@@ -173,7 +160,7 @@ def main(argv: Sequence[str]) -> None:
     name = FOLDER_NAME if arguments.folder else FILE_NAMES[arguments.format]
     output = arguments.output or file.with_name(name)
     for path in original_files(loaded.generator, output) if arguments.format == "original" else [output]:
-        check_output(path, is_folder=arguments.folder, may_exist=arguments.existing == "replace")
+        check_output(path, is_folder=arguments.folder, may_exist=may_exist)
     dtype: Dtype = arguments.dtype or "float32"
     match arguments.format:
         case "original":
