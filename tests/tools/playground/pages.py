@@ -77,8 +77,9 @@ class Opened:
             downloads.append(download)
 
         self.page.on("download", collect)
-        self.click(button)
-        self.page.wait_for_timeout(500)
+        with self.page.expect_download():
+            self.click(button)
+        self.page.wait_for_timeout(500)  # for a second file
         self.page.remove_listener("download", collect)
         files = [folder / download.suggested_filename for download in downloads]
         for file, download in zip(files, downloads, strict=True):

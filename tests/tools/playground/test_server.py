@@ -23,7 +23,7 @@ from tests.runs import run, untrained_run
 from tests.tools.playground.pages import BINARY, N_CLASSES, ask, expected, opened, post, serving
 from tools import cluster_features
 from tools.playground.__main__ import parse_arguments, playground
-from tools.playground.server import PlaygroundServer
+from tools.playground.server import Handler, PlaygroundServer
 from utils.errors import ConfigError, UserError
 
 LARGE = BINARY | {"Content-Length": "100000000"}
@@ -169,6 +169,16 @@ def test_an_id_that_is_no_class_is_named(server: PlaygroundServer) -> None:
     status, answer = post(server, labels, instances)
     assert status == 400
     assert b"pixel (row 2, column 3) holds id 77, allowed are 0 to 11" in answer
+
+
+@pytest.mark.parametrize("end_of_head", ["", "\r\n\r\n"])
+def test_a_silent_client_is_left(server: PlaygroundServer, monkeypatch: pytest.MonkeyPatch, end_of_head: str) -> None:
+    monkeypatch.setattr(Handler, "timeout", 0.1)
+    head = f"POST /translate?width=8&height=8&seed=0 HTTP/1.1\r\nHost: 127.0.0.1:{server.server_port}\r\n"
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=60) as connection:
+        connection.sendall(f"{head}Content-Length: 512{end_of_head}".encode())
+        assert connection.recv(1) == b""
+    assert ask(server, "GET", "/samples/0")[0] == 200
 
 
 def test_connections_wait_for_their_turn(tiny_run: Path) -> None:
