@@ -39,7 +39,6 @@ def test_settings_that_change_translations_are_recorded(tmp_path: Path) -> None:
         ("in/a.bmp", ["a"], r"a\.bmp is a file\. Choose another"),
         ("out", ["contact_sheet"], r"contact_sheet is the name of the contact sheet among the results\. Rename"),
         ("out", ["gallery/x"], r"gallery is a folder of the results\. Rename the input"),
-        ("out", ["b", "b.png/c"], r"b\.png would be both a result and a folder of results\. Rename"),
     ],
 )
 def test_results_never_overwrite_inputs_nor_each_other(
@@ -53,13 +52,9 @@ def test_results_never_overwrite_inputs_nor_each_other(
         OutputFolder(tmp_path / output, layout).prepare("replace")
 
 
-def test_links_lead_to_no_input(tmp_path: Path) -> None:
+def test_inputs_are_not_overwritten_through_links(tmp_path: Path) -> None:
     save_image(tmp_path / "set" / "a.png", np.zeros((8, 8), np.uint8))
-    for folder, place in {"links": "set", "out": "other"}.items():
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "a.png").symlink_to(tmp_path / place / "a.png")
-    layout = PairedFolders(source_folder=tmp_path / "links")
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "a.png").symlink_to(tmp_path / "set" / "a.png")
     with pytest.raises(DataError, match=r"would overwrite the input .*a\.png"):
-        OutputFolder(tmp_path / "set", layout).prepare("refuse")
-    with pytest.raises(DataError, match=r"a\.png is a link to .*other.*, outside the output folder\. Remove the link"):
-        OutputFolder(tmp_path / "out", layout).prepare("refuse")
+        OutputFolder(tmp_path / "set", PairedFolders(source_folder=tmp_path / "links")).prepare("refuse")

@@ -19,7 +19,7 @@ from inference.requested_predictor import (
     load_generator_together,
     load_requested_generator,
 )
-from tests.runs import checkpoint, translate
+from tests.runs import checkpoint, translate, untrained_run
 from utils.checkpoint import save_checkpoint
 from utils.checkpoint_folder import checkpoint_path
 from utils.digest import sha256_of_file
@@ -42,6 +42,12 @@ def test_the_recorded_digest_is_that_of_the_file_that_was_read(trained_config: P
     loaded.file.write_bytes(b"replaced")
     predictor = build_predictor(loaded, CPU, ComputeOptions(), DrawingOptions())
     assert generator_origin(loaded, predictor, keeps_sizes=True)["checkpoint_sha256"] == digest
+
+
+def test_the_average_is_read_unless_the_trained_weights_are_wanted(tiny_config: Path) -> None:
+    folder = untrained_run(tiny_config, averaged=True)
+    options = [GeneratorOptions(folder), GeneratorOptions(folder, weights="raw")]
+    assert [load_requested_generator(each, SOURCE_ALONE).weights for each in options] == ["average", "raw"]
 
 
 def test_all_processes_read_the_checkpoint_of_the_main_one(
