@@ -19,19 +19,6 @@ def test_the_full_size_has_the_originals_parameters(in_channels: int) -> None:
     assert count == ORIGINAL_PARAMETERS[in_channels] - BIASES_BEFORE_NORMS
 
 
-@pytest.mark.parametrize(("height", "width"), [(32, 32), (32, 64), (48, 16)])
-def test_an_image_keeps_its_size_and_lies_in_range(height: int, width: int) -> None:
-    generator = GlobalGenerator(in_channels=5, base_channels=4, n_downsamplings=3, n_blocks=1)
-    output = generator(torch.randn(2, 5, height, width))
-    assert output.shape == (2, 3, height, width)
-    assert output.abs().max() <= 1
-
-
-def test_no_bias_stands_before_a_norm() -> None:
-    generator = GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=2)
-    assert [name for name, _ in generator.named_parameters() if name.endswith("bias")] == ["head.1.bias"]
-
-
 @pytest.mark.parametrize("upsample", get_args(Upsample))
 @pytest.mark.parametrize("padding", get_args(Padding))
 @pytest.mark.parametrize("norm", get_args(Norm))
@@ -45,7 +32,5 @@ def test_every_option_translates_and_trains(upsample: Upsample, padding: Padding
     assert output.abs().max() <= 1
     output.sum().backward()
     assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in generator.parameters())
-    assert [name for name, _ in generator.named_parameters() if name.endswith("bias") and norm == "instance"] in (
-        [],
-        ["head.1.bias"],
-    )
+    biases = [name for name, _ in generator.named_parameters() if name.endswith("bias")]
+    assert norm == "batch" or biases == ["head.1.bias"]

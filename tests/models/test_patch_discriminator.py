@@ -4,7 +4,6 @@ from typing import get_args
 import pytest
 import torch
 
-from models import DISCRIMINATORS
 from models.blocks import Norm
 from models.patch_discriminator import MultiscalePatchDiscriminator, PixelDiscriminator
 
@@ -64,21 +63,3 @@ def test_without_channels_of_a_source_the_image_is_scored_alone(make: partial[Mu
     for found, expected in zip(alone(torch.randn(1, 5, 7, 9), image), of_both(image[:, :2], image[:, 2:]), strict=True):
         torch.testing.assert_close(found.logits, expected.logits)
         torch.testing.assert_close(found.features, expected.features)
-
-
-@pytest.mark.parametrize(
-    ("name", "settings", "others"),
-    [
-        ("multiscale_patch", {"n_scales": 3}, {"source_channels": 3, "n_layers": 1}),
-        ("multiscale_patch", {"n_scales": 1}, {"source_channels": 3, "n_layers": 1}),
-        ("pixel", {}, {"source_channels": 3}),
-        ("segmentation", {"n_downsamplings": 3}, {"n_classes": 2}),
-    ],
-)
-def test_something_is_seen_of_an_image_of_the_least_side(
-    name: str, settings: dict[str, int], others: dict[str, int]
-) -> None:
-    network = DISCRIMINATORS[name](**settings, **others, base_channels=2).eval()
-    side = DISCRIMINATORS[name].least_side(**settings)
-    image = torch.zeros(1, 3, side, side)
-    assert all(output.logits.numel() for output in network(image, image))

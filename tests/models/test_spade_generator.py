@@ -14,21 +14,17 @@ from models.spade_generator import ConditionReduction, SpadeGenerator
 from tests.runs import SPADE
 
 
-@pytest.mark.parametrize("n_upsamplings", range(2, 8))
-def test_the_output_has_the_sides_of_the_source(n_upsamplings: int) -> None:
-    network = SpadeGenerator(in_channels=3, base_channels=2, n_upsamplings=n_upsamplings, hidden_channels=2)
-    multiple = 2**n_upsamplings
-    assert network(torch.randn(1, 3, multiple, 2 * multiple)).shape == (1, 3, multiple, 2 * multiple)
-
-
-@pytest.mark.parametrize("n_upsamplings", range(2, 6))
-def test_with_one_middle_block_each_resolution_has_a_block(n_upsamplings: int) -> None:
+@pytest.mark.parametrize(
+    ("n_upsamplings", "n_middle_blocks"), [*((n, 2) for n in range(2, 8)), *((n, 1) for n in range(2, 6))]
+)
+def test_the_output_has_the_sides_of_the_source(n_upsamplings: int, n_middle_blocks: int) -> None:
     network = SpadeGenerator(
-        in_channels=3, base_channels=2, n_upsamplings=n_upsamplings, n_middle_blocks=1, hidden_channels=2
+        in_channels=3, base_channels=2, n_upsamplings=n_upsamplings, n_middle_blocks=n_middle_blocks, hidden_channels=2
     )
     multiple = 2**n_upsamplings
     assert network(torch.randn(1, 3, multiple, 2 * multiple)).shape == (1, 3, multiple, 2 * multiple)
-    assert len(network.blocks) == n_upsamplings + 1
+    if n_middle_blocks == 1:  # one block at each resolution
+        assert len(network.blocks) == n_upsamplings + 1
 
 
 def test_the_number_of_parameters_is_that_of_oasis_for_ade20k() -> None:

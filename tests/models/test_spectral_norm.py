@@ -13,7 +13,7 @@ from torch.nn.utils import spectral_norm as former_hook
 
 from models.global_generator import GlobalGenerator
 from models.patch_discriminator import MultiscalePatchDiscriminator, PixelDiscriminator
-from models.spectral_norm import SpectralNorm, add_spectral_norm, settle_spectral_norm, spectral_norms
+from models.spectral_norm import SpectralIteration, add_spectral_norm, settle_spectral_norm, spectral_norms
 from tests.models.recomputed import assert_recomputed_alike
 from utils.precision import Precision
 
@@ -23,40 +23,26 @@ CONVOLUTIONS: list[Callable[[], nn.Module]] = [
 ]
 
 
-def only_norm(network: nn.Module) -> SpectralNorm:
-    (norm,) = spectral_norms(network)
-    return norm
+VECTORS = "parametrizations.weight.0."
 
 
+@pytest.mark.parametrize("iteration", ["u_first", "v_first"])
 @pytest.mark.parametrize("make", CONVOLUTIONS)
-def test_u_first_is_torchs_parametrization_bit_for_bit(make: Callable[[], nn.Module]) -> None:
-    torch.manual_seed(0)
-    theirs = parametrizations.spectral_norm(make())
-    torch.manual_seed(0)
-    ours = add_spectral_norm(make())
-    x = torch.randn(2, 3, 5, 6)
-    for is_training in (True, True, False, True):
-        results = [network.train(is_training)(x) for network in (ours, theirs)]
-        assert torch.equal(*results)
-        for network, result in zip((ours, theirs), results, strict=True):
-            network.zero_grad()
-            result.square().sum().backward()
-        for (name, weight), expected in zip(ours.named_parameters(), theirs.parameters(), strict=True):
-            assert torch.equal(cast(Tensor, weight.grad), cast(Tensor, expected.grad)), name
-        assert ours.state_dict().keys() == theirs.state_dict().keys()
-        for name, value in ours.state_dict().items():
-            assert torch.equal(value, theirs.state_dict()[name]), name
-
-
-@pytest.mark.parametrize("make", CONVOLUTIONS)
-def test_v_first_is_torchs_former_hook_bit_for_bit(make: Callable[[], nn.Module]) -> None:
+def test_u_first_is_torchs_parametrization_and_v_first_its_former_hook_bit_for_bit(
+    make: Callable[[], nn.Module], iteration: SpectralIteration
+) -> None:
     torch.manual_seed(0)
     plain = make()
-    with warnings.catch_warnings(action="ignore"):  # deprecated
-        theirs: nn.Module = former_hook(copy.deepcopy(plain))
-    ours = add_spectral_norm(copy.deepcopy(plain), iteration="v_first")
-    norm = only_norm(ours)
-    norm._u, norm._v = theirs.get_buffer("weight_u").clone(), theirs.get_buffer("weight_v").clone()
+    ours = add_spectral_norm(copy.deepcopy(plain), iteration=iteration)
+    names = {"original": "parametrizations.weight.original", "u": VECTORS + "_u", "v": VECTORS + "_v"}
+    if iteration == "u_first":
+        theirs, their_names = parametrizations.spectral_norm(plain), names
+    else:
+        with warnings.catch_warnings(action="ignore"):  # deprecated
+            theirs = former_hook(plain)
+        their_names = {"original": "weight_orig", "u": "weight_u", "v": "weight_v"}
+    for key in ("u", "v"):
+        ours.get_buffer(names[key]).copy_(theirs.get_buffer(their_names[key]))
     x = torch.randn(2, 3, 5, 6)
     for is_training in (True, True, False, True):
         results = [network.train(is_training)(x) for network in (ours, theirs)]
@@ -64,10 +50,10 @@ def test_v_first_is_torchs_former_hook_bit_for_bit(make: Callable[[], nn.Module]
         for network, result in zip((ours, theirs), results, strict=True):
             network.zero_grad()
             result.square().sum().backward()
-        original = ours.get_parameter("parametrizations.weight.original")
-        assert torch.equal(cast(Tensor, original.grad), cast(Tensor, theirs.get_parameter("weight_orig").grad))
-        assert torch.equal(norm._u, theirs.get_buffer("weight_u"))
-        assert torch.equal(norm._v, theirs.get_buffer("weight_v"))
+        weights = ours.get_parameter(names["original"]), theirs.get_parameter(their_names["original"])
+        assert torch.equal(*(cast(Tensor, weight.grad) for weight in weights))
+        for key in ("u", "v"):
+            assert torch.equal(ours.get_buffer(names[key]), theirs.get_buffer(their_names[key])), key
 
 
 @pytest.mark.parametrize("outer", [True, False])

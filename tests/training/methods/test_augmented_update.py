@@ -1,4 +1,4 @@
-"""The update with DiffAugment against a plain reference that applies the same draws by hand, float64."""
+"""The draws of DiffAugment in the update, and runs with it."""
 
 from pathlib import Path
 
@@ -7,132 +7,19 @@ import torch
 from torch import Tensor
 
 from configs.load import load_config
-from losses.adversarial import r1_penalty
-from losses.augmentation import Augmentation, Transform, Translation
-from losses.distances import match_features
 from tests.runs import checkpoint, run, with_slow
 from tests.training.methods.test_paired_update import (
-    BOTH_ORDERS,
-    LSGAN,
-    OnlyEarlier,
-    Step,
-    capture_gradients,
-    features,
-    logits,
+    POLICY,
+    Recorded,
     make_pair,
     make_update,
-    reference_gradients,
+    record,
     update_of,
 )
 from training.methods.paired import build_paired
-from training.methods.paired_update import PairedUpdate
 from utils.distributed import World
 
-POLICY = ("color", "translation", "cutout")
 SETTING = f"augmentation.policy=[{','.join(POLICY)}]"
-
-
-class Recorded:
-    """An augmentation that keeps its transforms."""
-
-    def __init__(self) -> None:
-        self.transforms: list[Transform] = []
-
-    def draw(self, images: Tensor) -> Transform:
-        self.transforms.append(Augmentation(POLICY).draw(images))
-        return self.transforms[-1]
-
-    @property
-    def rows(self) -> list[list[int]]:
-        """The moves by rows of each draw."""
-        operations = [operation for transform in self.transforms for operation in transform.operations]
-        return [operation.rows.tolist() for operation in operations if isinstance(operation, Translation)]
-
-
-def record(update: PairedUpdate) -> Recorded:
-    update.augmentation = recorded = Recorded()  # type: ignore[assignment]
-    return recorded
-
-
-@pytest.fixture(autouse=True)
-def _seed() -> None:
-    torch.manual_seed(3)
-
-
-@pytest.mark.parametrize("norm", ["instance", "batch"])
-@BOTH_ORDERS
-def test_real_and_translated_images_share_the_draws_of_each_judgement(step: Step, norm: str) -> None:
-    update, reference = (make_update(norm=norm, r1=0.7) for _ in range(2))  # type: ignore[arg-type]
-    recorded = record(update)
-    source, target = make_pair()
-    d_gradients, g_gradients = (
-        capture_gradients(update.optimizers["discriminator"]),
-        capture_gradients(update.optimizers["generator"]),
-    )
-    step(update, update_of([(source, target)]))
-
-    generator, discriminator = reference.generator.module, reference.discriminator.module
-    fake = generator(source)
-    is_first = step is PairedUpdate.alternating_update
-    assert len(recorded.transforms) == (2 if is_first else 1)
-    seen = recorded.transforms[0]
-    moved = seen.of_source(source)
-    d_loss = 0.5 * (
-        LSGAN.discriminator(logits(discriminator(moved, seen.of_image(fake.detach()))), is_real=False)
-        + LSGAN.discriminator(logits(discriminator(moved, seen.of_image(target))), is_real=True)
-    )
-    penalty = r1_penalty(lambda images: logits(discriminator(moved, seen.of_image(images))), target)
-    expected_d = reference_gradients(discriminator, d_loss + 0.7 * penalty)
-    if is_first:
-        for name, parameter in discriminator.named_parameters():
-            parameter.grad = expected_d[name].contiguous()  # fused Adam takes the strides to be the weight's
-        reference.optimizers["discriminator"].optimizer.step()
-    seen = recorded.transforms[-1]
-    moved = seen.of_source(source)
-    outputs = discriminator(moved, seen.of_image(fake))
-    with torch.no_grad():
-        real_features = features(discriminator(moved, seen.of_image(target)))
-    g_loss = (
-        LSGAN.generator(logits(outputs))
-        + 10 * match_features(features(outputs), real_features)
-        + 5 * (fake - target).abs().mean()  # of the images as they are
-    )
-    expected_g = reference_gradients(generator, g_loss)
-    torch.testing.assert_close(d_gradients, expected_d, rtol=1e-9, atol=1e-12)
-    torch.testing.assert_close(g_gradients, expected_g, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("norm", ["instance", "batch"])
-@pytest.mark.parametrize("size", [32, 48])
-@pytest.mark.parametrize(
-    "step",
-    [PairedUpdate.joint_update, PairedUpdate.alternating_update, PairedUpdate.discriminator_update],
-)
-def test_earlier_translations_take_the_draws_of_their_place(step: Step, size: int, norm: str) -> None:
-    update, reference = (make_update(norm=norm) for _ in range(2))  # type: ignore[arg-type]
-    recorded = record(update)
-    source, target = make_pair()
-    earlier = (torch.randn(2, 3, size, size).double(), torch.rand(2, 3, size, size).double())
-    update.pool = OnlyEarlier(earlier)  # type: ignore[assignment]
-    gradients = capture_gradients(update.optimizers["discriminator"])
-    step(update, update_of([(source, target)]))
-    seen, discriminator = recorded.transforms[0], reference.discriminator.module
-    shown = seen.of_source(earlier[0]), seen.of_image(earlier[1])
-    expected = 0.5 * (
-        LSGAN.discriminator(logits(discriminator(*shown)), is_real=False)
-        + LSGAN.discriminator(logits(discriminator(seen.of_source(source), seen.of_image(target))), is_real=True)
-    )
-    torch.testing.assert_close(gradients, reference_gradients(discriminator, expected), rtol=1e-9, atol=1e-12)
-
-
-@BOTH_ORDERS
-def test_the_adversarial_term_alone_reaches_every_weight_of_the_generator(step: Step) -> None:
-    update = make_update(weights={"adversarial": 1.0})
-    record(update)
-    gradients = capture_gradients(update.optimizers["generator"])
-    step(update, update_of([make_pair()]))
-    assert set(gradients) == {name for name, _ in update.generator.module.named_parameters()}
-    assert all(gradient.abs().max() > 0 for gradient in gradients.values())
 
 
 @pytest.mark.parametrize(("retain_graph", "n_draws"), [(True, 4), (False, 6)])

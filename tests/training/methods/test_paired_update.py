@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from losses import GENERATOR_LOSSES
-from losses.adversarial import AdversarialLoss
+from losses.adversarial import AdversarialLoss, r1_penalty
+from losses.augmentation import Augmentation, Transform, Translation
 from losses.distances import match_features
 from losses.objective import DiscriminatorObjective, GeneratorObjective
 from models.blocks import Norm
@@ -24,6 +25,7 @@ Pair = tuple[Tensor, Tensor]
 Step = Callable[[PairedUpdate, Sequence[ModelInputs]], None]
 BOTH_ORDERS = pytest.mark.parametrize("step", [PairedUpdate.joint_update, PairedUpdate.alternating_update])
 LSGAN = AdversarialLoss("lsgan", "sum")
+POLICY = ("color", "translation", "cutout")
 WEIGHTS = {"adversarial": 1.0, "feature_matching": 10.0, "l1": 5.0}
 
 
@@ -124,44 +126,81 @@ def features(outputs: list[DiscriminatorOutput]) -> list[list[Tensor]]:
     return [scale.features for scale in outputs]
 
 
+class Recorded:
+    """An augmentation that keeps its transforms."""
+
+    def __init__(self, policy: Sequence[str] = POLICY) -> None:
+        self.policy = policy
+        self.transforms: list[Transform] = []
+
+    def draw(self, images: Tensor) -> Transform:
+        self.transforms.append(Augmentation(self.policy).draw(images))
+        return self.transforms[-1]
+
+    @property
+    def rows(self) -> list[list[int]]:
+        """The moves by rows of each draw."""
+        operations = [operation for transform in self.transforms for operation in transform.operations]
+        return [operation.rows.tolist() for operation in operations if isinstance(operation, Translation)]
+
+
+def record(update: PairedUpdate, policy: Sequence[str] = POLICY) -> Recorded:
+    torch.manual_seed(3)
+    update.augmentation = recorded = Recorded(policy)  # type: ignore[assignment]
+    return recorded
+
+
+def take_step(update: PairedUpdate, gradients: dict[str, Tensor]) -> None:
+    """Step a reference's discriminator, whose gradients are given."""
+    for name, parameter in update.discriminator.module.named_parameters():
+        parameter.grad = gradients[name].contiguous()  # fused Adam takes the strides to be the weight's
+    update.optimizers["discriminator"].optimizer.step()
+
+
+@pytest.mark.parametrize("policy", [(), POLICY])
 @pytest.mark.parametrize("norm", ["instance", "batch"])
 @BOTH_ORDERS
-def test_both_orders_give_the_gradients_of_three_plain_passes(step: Step, norm: Norm) -> None:
-    update, reference = make_update(norm=norm), make_update(norm=norm)
+def test_both_orders_give_the_gradients_of_three_plain_passes(step: Step, norm: Norm, policy: Sequence[str]) -> None:
+    """Real and translated images share the draws of an augmentation in each pass of the discriminator."""
+    update, reference = make_update(norm=norm, r1=0.7), make_update(norm=norm, r1=0.7)
+    recorded = record(update, policy)
     source, target = make_pair()
-    d_gradients, g_gradients = (
-        capture_gradients(update.optimizers["discriminator"]),
-        capture_gradients(update.optimizers["generator"]),
-    )
+    d_gradients, g_gradients = (capture_gradients(update.optimizers[name]) for name in ("discriminator", "generator"))
     step(update, update_of([(source, target)]))
 
     generator, discriminator = reference.generator.module, reference.discriminator.module
     fake = generator(source)
+    is_first = step is PairedUpdate.alternating_update  # then the updated discriminator scores the translations
+    assert len(recorded.transforms) == (2 if is_first else 1)
+    seen = recorded.transforms[0]
+    moved = seen.of_source(source)
     d_loss = 0.5 * (
-        LSGAN.discriminator(logits(discriminator(source, fake.detach())), is_real=False)
-        + LSGAN.discriminator(logits(discriminator(source, target)), is_real=True)
+        LSGAN.discriminator(logits(discriminator(moved, seen.of_image(fake.detach()))), is_real=False)
+        + LSGAN.discriminator(logits(discriminator(moved, seen.of_image(target))), is_real=True)
     )
-    expected_d = reference_gradients(discriminator, d_loss)
-    if step is PairedUpdate.alternating_update:  # the updated discriminator scores the translations
-        for name, parameter in discriminator.named_parameters():
-            parameter.grad = expected_d[name].clone()
-        reference.optimizers["discriminator"].optimizer.step()
-    outputs = discriminator(source, fake)
+    penalty = r1_penalty(lambda images: logits(discriminator(moved, seen.of_image(images))), target)
+    expected_d = reference_gradients(discriminator, d_loss + 0.7 * penalty)
+    if is_first:
+        take_step(reference, expected_d)
+    seen = recorded.transforms[-1]
+    moved = seen.of_source(source)
+    outputs = discriminator(moved, seen.of_image(fake))
     with torch.no_grad():
-        real_features = features(discriminator(source, target))
+        real_features = features(discriminator(moved, seen.of_image(target)))
     g_loss = (
         LSGAN.generator(logits(outputs))
         + 10 * match_features(features(outputs), real_features)
-        + 5 * (fake - target).abs().mean()
+        + 5 * (fake - target).abs().mean()  # of the images as they are
     )
-    expected_g = reference_gradients(generator, g_loss)
     torch.testing.assert_close(d_gradients, expected_d, rtol=1e-9, atol=1e-12)
-    torch.testing.assert_close(g_gradients, expected_g, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(g_gradients, reference_gradients(generator, g_loss), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("policy", [(), POLICY])
 @BOTH_ORDERS
-def test_the_adversarial_term_alone_reaches_every_weight_of_the_generator(step: Step) -> None:
+def test_the_adversarial_term_alone_reaches_every_weight_of_the_generator(step: Step, policy: Sequence[str]) -> None:
     update = make_update(weights={"adversarial": 1.0})
+    record(update, policy)
     gradients = capture_gradients(update.optimizers["generator"])
     step(update, update_of([make_pair()]))
     assert set(gradients) == {name for name, _ in update.generator.module.named_parameters()}
@@ -261,23 +300,29 @@ class OnlyEarlier:
         return self.pair
 
 
+@pytest.mark.parametrize("policy", [(), POLICY])
 @pytest.mark.parametrize("norm", ["instance", "batch"])
 @pytest.mark.parametrize("size", [32, 48])
 @pytest.mark.parametrize(
     "step",
     [PairedUpdate.joint_update, PairedUpdate.alternating_update, PairedUpdate.discriminator_update],
 )
-def test_the_discriminator_is_trained_on_what_the_pool_shows(step: Step, size: int, norm: Norm) -> None:
+def test_the_discriminator_is_trained_on_what_the_pool_shows(
+    step: Step, size: int, norm: Norm, policy: Sequence[str]
+) -> None:
+    """Earlier translations take the draws of an augmentation for their place."""
     update, reference = make_update(norm=norm), make_update(norm=norm)
+    recorded = record(update, policy)
     source, target = make_pair()
     earlier = (torch.randn(2, 3, size, size).double(), torch.rand(2, 3, size, size).double())
     update.pool = OnlyEarlier(earlier)  # type: ignore[assignment]
     gradients = capture_gradients(update.optimizers["discriminator"])
     step(update, update_of([(source, target)]))
-    discriminator = reference.discriminator.module
+    seen, discriminator = recorded.transforms[0], reference.discriminator.module
+    shown = seen.of_source(earlier[0]), seen.of_image(earlier[1])
     expected = 0.5 * (
-        LSGAN.discriminator(logits(discriminator(*earlier)), is_real=False)
-        + LSGAN.discriminator(logits(discriminator(source, target)), is_real=True)
+        LSGAN.discriminator(logits(discriminator(*shown)), is_real=False)
+        + LSGAN.discriminator(logits(discriminator(seen.of_source(source), seen.of_image(target))), is_real=True)
     )
     torch.testing.assert_close(gradients, reference_gradients(discriminator, expected), rtol=1e-9, atol=1e-12)
 

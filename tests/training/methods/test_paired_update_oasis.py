@@ -15,7 +15,6 @@ from torch.optim import Adam
 from configs.load import load_config
 from data.conditioning import one_hot
 from losses import GENERATOR_LOSSES
-from losses.augmentation import Augmentation
 from losses.objective import GeneratorObjective
 from losses.segmentation import (
     SegmentationLoss,
@@ -36,15 +35,17 @@ from tests.models.originals.cases import (
     unet_of,
 )
 from tests.runs import OASIS, assert_equal, checkpoint, run, with_slow, without_config
-from tests.training.methods.test_augmented_update import POLICY, Recorded, record
 from tests.training.methods.test_paired_update import (
     BOTH_ORDERS,
+    POLICY,
     Step,
     capture_gradients,
     make_group,
     make_scaler,
     make_update,
+    record,
     reference_gradients,
+    take_step,
     update_of,
 )
 from training.methods.paired import build_paired
@@ -156,8 +157,7 @@ def test_both_orders_give_the_gradients_of_plain_passes(
 
     monkeypatch.setattr("losses.segmentation.draw_mask", recorded_mask)
     update, reference = make_oasis_update(), make_oasis_update()
-    update.augmentation = Augmentation(POLICY if is_augmented else ())
-    recorded = record(update) if is_augmented else None
+    recorded = record(update, POLICY if is_augmented else ())
     source, target = make_pair()
     d_gradients, g_gradients = (
         capture_gradients(update.optimizers["discriminator"]),
@@ -168,27 +168,21 @@ def test_both_orders_give_the_gradients_of_plain_passes(
     generator, discriminator = reference.generator.module, reference.discriminator.module.unet
     assert isinstance(discriminator, nn.Module)
     fake = generator(source)
-    seen, (mask,) = transform_of(recorded, 0), masks
+    seen, (mask,) = recorded.transforms[0], masks
     fakes, reals = discriminator(seen.of_image(fake.detach())), discriminator(seen.of_image(target))
     mixed = discriminator(torch.where(mask, seen.of_image(target), seen.of_image(fake.detach())))
     labels = seen.of_source(source)[:, :2]
     terms = LOSS.fake(fakes), LOSS.real(reals, labels), labelmix_loss(mask, mixed=mixed, fake=fakes, real=reals)
     expected_d = reference_gradients(discriminator, 0.5 * (terms[0] + terms[1] + 10 * terms[2]))
     if step is PairedUpdate.alternating_update:
-        for name, parameter in discriminator.named_parameters():
-            parameter.grad = expected_d[name].contiguous()
-        reference.optimizers["discriminator"].optimizer.step()
-    seen = transform_of(recorded, -1)
+        take_step(reference, {f"unet.{name}": gradient for name, gradient in expected_d.items()})
+    seen = recorded.transforms[-1]
     labels = seen.of_source(source)[:, :2]
     g_loss = LOSS.real(discriminator(seen.of_image(fake)), labels) + 5 * (fake - target).abs().mean()
     expected_g = reference_gradients(generator, g_loss)
     expected_d = {f"unet.{name}": gradient for name, gradient in expected_d.items()}
     torch.testing.assert_close(d_gradients, expected_d, rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(g_gradients, expected_g, rtol=1e-9, atol=1e-12)
-
-
-def transform_of(recorded: Recorded | None, number: int) -> Any:
-    return recorded.transforms[number] if recorded else Augmentation().draw(torch.zeros(1, 3, 32, 32))
 
 
 def test_without_labelmix_nothing_is_mixed(monkeypatch: pytest.MonkeyPatch) -> None:
