@@ -25,8 +25,8 @@ from losses.augmentation import Augmentation
 from losses.loss_inputs import DiscriminatorLosses, GeneratorLoss
 from losses.objective import DiscriminatorObjective, GeneratorObjective
 from losses.segmentation import SegmentationLoss, SegmentationObjective
-from metrics.bounds import Bounds
 from metrics.evaluator import Evaluator
+from metrics.image_metrics import Bounds
 from models import DISCRIMINATORS, GENERATORS
 from models.activation_checkpointing import enable_activation_checkpointing
 from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
@@ -309,8 +309,8 @@ def _initialize(network: nn.Module, init: InitConfig, *, as_spade: bool, is_norm
     spectral norm: they keep torch's, with which a step changes them by 2 % instead of half. Biases start at 0.
     """
     as_spade = as_spade and init.distribution == "xavier"
-    spared = normed_convolutions(network, outer=False) if as_spade and is_normed else []
-    initialize(network, init.distribution, init.gain, spared=spared, zero_biases=as_spade)
+    unchanged = normed_convolutions(network, outer=False) if as_spade and is_normed else []
+    initialize(network, init.distribution, init.gain, unchanged=unchanged, zero_biases=as_spade)
 
 
 def build_generator_objective(config: Config, device: torch.device) -> GeneratorObjective:

@@ -10,26 +10,17 @@ import torchmetrics
 from torch import Tensor
 
 from metrics import METRICS
-from metrics.bounds import Bounds
-from metrics.image_metrics import SSIM_WINDOW, image_metrics, weighted_metrics
-from metrics.metric import (
-    FeatureNetwork,
-    ImageComparison,
-    LabelMetric,
-    PairMetric,
-    SetMetric,
-    ValueMetric,
-    WeightedMetric,
-)
+from metrics.image_metrics import SSIM_WINDOW, Bounds, image_metrics, weighted_metrics
+from metrics.metric import FeatureNetwork, ImageComparison, PairMetric, SetMetric
 from metrics.segmentation import ClassScore, LabelScores, confusion, label_scores
 from utils.label_colors import LabelColors, read_label_colors
 
 TITLES = {name: metric.title for name, metric in METRICS.items()}
 LOWER_IS_BETTER = frozenset(name for name, metric in METRICS.items() if metric.lower_is_better)
 OF_SETS = tuple(name for name, metric in METRICS.items() if isinstance(metric, SetMetric))
-OF_VALUES = tuple(name for name, metric in METRICS.items() if isinstance(metric, ValueMetric))
-WEIGHTED = tuple(name for name, metric in METRICS.items() if isinstance(metric, WeightedMetric))
-OF_LABELS = tuple(name for name, metric in METRICS.items() if isinstance(metric, LabelMetric))
+OF_VALUES = tuple(name for name, metric in METRICS.items() if metric.of == "values")
+WEIGHTED = tuple(name for name, metric in METRICS.items() if metric.of == "weighted")
+OF_LABELS = tuple(name for name, metric in METRICS.items() if metric.of == "labels")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -37,29 +37,17 @@ class SetScore(NamedTuple):
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure of each translated image and its target, which is always computed (metrics.image_metrics).
+    """A figure of each translated image and its target.
 
     title: its name in logs and galleries.
     lower_is_better: None where neither lower nor higher is better.
+    of: what it is computed of: any images; the values of images that are not 8-bit RGB, in their unit; pixels that have
+        weights; label maps, where metrics.label_colors is set.
     """
 
     title: str
     lower_is_better: bool | None
-
-
-@dataclass(frozen=True)
-class ValueMetric(Metric):
-    """A figure of images that are not 8-bit RGB, in the unit of their values (metrics.evaluator)."""
-
-
-@dataclass(frozen=True)
-class WeightedMetric(Metric):
-    """A figure in which pixels have weights, which is computed where they have (metrics.image_metrics)."""
-
-
-@dataclass(frozen=True)
-class LabelMetric(Metric):
-    """A figure of label maps, which is computed where metrics.label_colors is set (metrics.segmentation)."""
+    of: Literal["images", "values", "weighted", "labels"] = "images"
 
 
 @dataclass(frozen=True, kw_only=True)

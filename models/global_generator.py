@@ -61,7 +61,7 @@ class GlobalGenerator(GlobalTrunk, Generator):
     `n_downsamplings` upsamplings, a 7x7 head with tanh. Convolutions before a norm have no bias, since the norm
     subtracts the mean. pix2pix's ResNet generator has 2 downsamplings, 6 or 9 blocks, and dropout.
 
-    scale: sides of the output, in those of the source, a power of 2: further upsamplings, each of which halves the
+    scale: sides of the output, in those of the source, a power of 2: more upsamplings, each of which halves the
         channels, or fewer of them.
     output: tanh, or linear for values without bounds.
     """

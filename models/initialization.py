@@ -9,7 +9,7 @@ Init = Literal["normal", "xavier", "kaiming", "orthogonal"]
 
 
 def initialize(
-    network: nn.Module, init: Init, gain: float, *, spared: Collection[nn.Module] = (), zero_biases: bool = False
+    network: nn.Module, init: Init, gain: float, *, unchanged: Collection[nn.Module] = (), zero_biases: bool = False
 ) -> None:
     """Draw the weights of `network` in place: of convolutions, linear layers and batch norms.
 
@@ -21,13 +21,13 @@ def initialize(
     Biases of the others keep torch's initial values, as in pix2pixHD, or are 0. Batch norm has weights from N(1, gain²)
     and biases of 0.
 
-    spared: convolutions whose weights keep torch's initial values. zero_biases: whether all biases start at 0.
+    unchanged: convolutions whose weights keep torch's initial values. zero_biases: whether all biases start at 0.
     """
     for module in network.modules():
         if isinstance(module, nn.Conv2d | nn.ConvTranspose2d | nn.Linear):
             if zero_biases and module.bias is not None:
                 nn.init.zeros_(module.bias)
-            if module in spared:
+            if module in unchanged:
                 continue
             match init:
                 case "normal":

@@ -115,7 +115,7 @@ def choose_styles(network: nn.Module, seeds: Sequence[int], style: Tensor | None
 
 
 def copy_chosen_style(source: nn.Module, target: nn.Module) -> None:
-    """Give the style that was chosen in a network to another of the same form, in place."""
+    """Give the style that was chosen in a network to another with the same layers, in place."""
     for ours, theirs in zip(_stems(source), _stems(target), strict=True):
         theirs._style = ours._style
 

@@ -142,7 +142,7 @@ class SpadeGenerator(Generator):
     resolution follows from the size of the source, so that any size that halves evenly can be translated.
 
     n_upsamplings: 5, 6 and 7 are SPADE's normal, more and most; 6 upsamples once more among the first blocks, 7 has
-        a further block with half of base_channels. Fewer leave out the widest blocks.
+        one more block with half of base_channels. Fewer leave out the widest blocks.
     n_middle_blocks: blocks of the full width behind the first one; 2 in SPADE, 1 in OASIS, which then has one block at
         each resolution. With 1, n_upsamplings is at most 5.
     hidden_channels: width of the convolutions of the condition in the SPADE layers; 128 in SPADE.

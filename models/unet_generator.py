@@ -30,7 +30,7 @@ class UnetGenerator(Generator):
     dropout: whether half of the activations of the decoder's inner levels are dropped, which is pix2pix's noise.
     upsample: transposed 4x4 convolutions, as in pix2pix, or interpolation and 3x3 convolutions, which leave no
         checkerboard (Odena et al. 2016).
-    scale: sides of the output, in those of the source, a power of 2: further upsamplings without skip connections, each
+    scale: sides of the output, in those of the source, a power of 2: more upsamplings without skip connections, each
         of which halves the channels, or fewer levels of the decoder.
     output: tanh, or linear for values without bounds.
 

@@ -2,16 +2,17 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 import torch
 from torch import Tensor
 
+from configs.schema import EXTRA_METRICS, CheckpointConfig
 from metrics import METRICS
-from metrics.bounds import Bounds
-from metrics.evaluator import Evaluator, shown
-from metrics.metric import FeatureSource, PairMetric, SetMetric, SetScore, ValueMetric, WeightedMetric
+from metrics.evaluator import LOWER_IS_BETTER, OF_LABELS, OF_SETS, TITLES, Evaluator, shown
+from metrics.image_metrics import Bounds
+from metrics.metric import FeatureSource, Metric, PairMetric, SetMetric, SetScore
 from tests.metrics.networks import save_random_alexnet, save_random_inception
 
 CPU = torch.device("cpu")
@@ -89,6 +90,8 @@ def test_values_are_compared_in_their_range_and_in_their_unit() -> None:
     error = float((fake - target).abs().mean())
     assert figures["mae"] == pytest.approx(error, rel=1e-5)
     assert figures["l1"] == pytest.approx(error / 400, rel=1e-4)
+    weighted = evaluator.measure(fake, target, torch.ones(1, 20, 24)).figures
+    assert (weighted["mae"], weighted["l1_weighted"]) == (figures["mae"], pytest.approx(error / 400, rel=1e-4))
     outside = torch.full_like(target, 1e6)  # as far from the target as the end of the range, but for the unit
     assert evaluator.measure(outside, target).figures["l1"] <= 1
     assert "values, of which [-100.0] to [300.0] are 0 to 1" in evaluator.protocol["compared"]
@@ -105,9 +108,7 @@ def test_optional_metrics_are_loaded_with_the_networks_that_they_share(hub: Path
     assert list(evaluator.sets) == ["fid", "kid"]
     evaluator = replace(evaluator, sets={"kid": evaluator.sets["kid"]})  # FID of 2048 features takes seconds
     summary = evaluator.summarize([evaluator.measure(noise_image(n), noise_image(n + 9)) for n in range(2)])
-    kinds = PairMetric | SetMetric | ValueMetric | WeightedMetric
-    optional = [name for name, metric in METRICS.items() if isinstance(metric, kinds)]
-    expected = [name for name in METRICS if name not in optional or name in ("lpips", "kid")]
+    expected = [name for name, metric in METRICS.items() if metric.of in ("images", "labels") and name != "fid"]
     assert list(summary.figures) == expected
     assert summary.whole.keys() == {"pixel_accuracy", "mean_iou", "kid", "kid_deviation"}
     assert {"lpips", "inception", "kid", "labels"} < evaluator.protocol.keys()
@@ -115,5 +116,23 @@ def test_optional_metrics_are_loaded_with_the_networks_that_they_share(hub: Path
 
 def test_without_optional_metrics_no_weights_are_needed() -> None:
     evaluator = Evaluator.load([], None, CPU)
-    always = [name for name, metric in METRICS.items() if type(metric).__name__ == "Metric"]
+    always = [name for name, metric in METRICS.items() if type(metric) is Metric and metric.of == "images"]
     assert list(shown(evaluator.measure(noise_image(0), noise_image(1)).figures)) == always
+
+
+def test_the_best_checkpoint_is_chosen_by_a_metric_that_has_a_better_direction() -> None:
+    names = [name for name, metric in METRICS.items() if metric.lower_is_better is not None]
+    assert list(get_args(get_type_hints(CheckpointConfig)["best"])) == ["none", *names]
+
+
+def test_the_optional_metrics_are_those_of_metrics_extra() -> None:
+    assert [name for name, metric in METRICS.items() if isinstance(metric, PairMetric | SetMetric)] == [*EXTRA_METRICS]
+
+
+def test_the_tables_are_derived() -> None:
+    assert TITLES.keys() == METRICS.keys()
+    assert {"l1", "lpips", "fid", "kid"} <= LOWER_IS_BETTER
+    assert not {"psnr", "ssim", "sharpness", "mean_iou"} & LOWER_IS_BETTER
+    assert {"fid", "kid"} <= set(OF_SETS)
+    assert {"pixel_accuracy", "mean_iou"} <= set(OF_LABELS)
+    assert not set(OF_SETS) & set(OF_LABELS)

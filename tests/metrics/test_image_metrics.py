@@ -3,7 +3,8 @@ import pytest
 import torch
 from torchmetrics.functional.image import multiscale_structural_similarity_index_measure
 
-from metrics.image_metrics import MS_SSIM_WEIGHTS, image_metrics, ms_ssim_weights
+from metrics.evaluator import Evaluator
+from metrics.image_metrics import MS_SSIM_WEIGHTS, Bounds, image_metrics, ms_ssim_weights, weighted_metrics
 
 
 def noise_image(seed: int, height: int = 24, width: int = 32) -> torch.Tensor:
@@ -52,3 +53,52 @@ def test_images_smaller_than_the_window_of_ssim_have_metrics(size: tuple[int, in
     assert metrics["ssim"] < 0.95
     assert 0 <= metrics["ms_ssim"] < 1
     assert np.isfinite(metrics["gradient"])
+
+
+@pytest.mark.parametrize(("height", "width"), [(32, 24), (7, 9), (40, 3)])
+def test_equal_weights_give_the_plain_figures(height: int, width: int) -> None:
+    fake, target = noise_image(0, height, width), noise_image(1, height, width)
+    plain = image_metrics(fake, target)
+    weighted = weighted_metrics(fake, target, torch.full((1, height, width), 0.3))
+    for name in ("l1", "psnr", "ssim"):
+        assert weighted[f"{name}_weighted"] == pytest.approx(plain[name], abs=1e-5), name
+
+
+def test_ignored_pixels_do_not_count() -> None:
+    target = torch.full((3, 32, 32), 100, dtype=torch.uint8)
+    fake = target.clone()
+    fake[..., :16] += 51
+    weights = torch.zeros(1, 32, 32)
+    weights[..., :16] = 1
+    figures = weighted_metrics(fake, target, weights)
+    assert figures["l1_weighted"] == pytest.approx(0.2)
+    assert figures["psnr_weighted"] == pytest.approx(-10 * np.log10(0.04))
+    others = weighted_metrics(fake, target, 1 - weights)
+    assert (others["l1_weighted"], others["psnr_weighted"]) == (0, 100)
+    assert figures["ssim_weighted"] < image_metrics(fake, target)["ssim"] < others["ssim_weighted"] < 1
+    mixed = weighted_metrics(fake, target, 2 * weights + 1)  # 3 on one half and 1 on the other
+    assert mixed["l1_weighted"] == pytest.approx(0.15)
+
+
+def test_where_all_weights_are_0_there_is_no_figure() -> None:
+    nothing, all_of_it = torch.zeros(1, 24, 32), torch.ones(1, 24, 32)
+    assert weighted_metrics(noise_image(0), noise_image(1), nothing) == {}
+    evaluator = Evaluator()
+    measured = [
+        evaluator.measure(noise_image(0), noise_image(1), nothing),
+        evaluator.measure(noise_image(2), noise_image(2), all_of_it),
+    ]
+    assert "l1_weighted" not in measured[0].figures
+    figures = evaluator.summarize(measured).figures
+    assert figures["l1_weighted"] == 0
+    assert figures["l1"] > 0.1
+    assert "l1_weighted" not in evaluator.summarize(measured[:1]).figures
+
+
+def test_open_bounds_keep_what_is_outside_but_for_levels() -> None:
+    image = torch.tensor([[[-10.0, 0.0, 5.0, 20.0]]])
+    closed, unbounded = Bounds.of([0, 10]), Bounds.of([0, 10], are_closed=False)
+    assert closed.shares(image).tolist() == [[[0, 0, 0.5, 1]]]
+    assert unbounded.shares(image).tolist() == [[[-1, 0, 0.5, 2]]]
+    for bounds in (closed, unbounded):
+        assert bounds.levels(image)[0].tolist() == [[0, 0, 128, 255]]

@@ -40,7 +40,7 @@ def check(generator: nn.Module, scale: float, minimum: int) -> None:
     assert all(parameter.grad is not None for parameter in generator.parameters())
 
 
-def test_further_upsamplings_halve_the_channels_down_to_16() -> None:
+def test_more_upsamplings_halve_the_channels_down_to_16() -> None:
     wide = GlobalGenerator(in_channels=3, base_channels=64, n_downsamplings=1, n_blocks=0, scale=4.0)
     assert wide.state_dict()["head.1.weight"].shape[1] == 16
     assert [name for name in wide.state_dict() if name.startswith("ups")] == [f"ups.{n}.0.weight" for n in range(3)]

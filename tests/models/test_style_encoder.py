@@ -53,7 +53,7 @@ def test_styles_are_drawn_from_their_distributions() -> None:
     assert torch.equal(style.at(torch.zeros(1)), style.mean)
 
 
-def test_each_pass_of_training_draws_anew_and_evaluation_takes_the_mean() -> None:
+def test_each_pass_of_training_draws_another_style_and_evaluation_takes_the_mean() -> None:
     network = StyleConditionedGenerator(make_generator(), StyleEncoder(style_channels=5, base_channels=2).double())
     source, image = torch.randn(2, 3, 16, 16).double(), torch.randn(2, 3, 16, 16).double()
     first, second = network(source, image), network(source, image)
