@@ -37,7 +37,7 @@ _DECODING_ERRORS = (
 _ID_MODES = ("1", "L", "P", "I", "I;16", "I;16L", "I;16B")
 COPY_AGAIN = "copy it again, or leave it out"
 _OTHER_TIFF = (
-    "it is damaged, or a TIFF of other pixels than 8-bit grey or RGB, which paired_folders alone reads, where all "
+    "it is damaged, or a TIFF of other pixels than 8-bit grey or RGB; data.layout=paired_folders reads those if all "
     f"images are such; {COPY_AGAIN}"
 )
 _OTHER_FILES = {

@@ -1,3 +1,5 @@
+"""Images are found, upright, and known by their headers; tests/reliability/test_images.py reads all sorts of them."""
+
 from pathlib import Path
 
 import numpy as np
@@ -5,13 +7,11 @@ import pytest
 import torch
 from PIL import Image
 
-from data.batch import DataError
 from data.files.image_files import (
     count_other_files,
     find_image_paths,
     find_images,
     read_bits,
-    read_ids,
     read_rgb,
     read_size,
     write_png,
@@ -19,34 +19,6 @@ from data.files.image_files import (
 from tests.conftest import save_image
 
 PIXEL = np.zeros((2, 2), dtype=np.uint8)
-
-
-@pytest.mark.parametrize(
-    ("name", "dtype", "ids"),
-    [
-        ("x.png", np.uint8, [0, 7, 255]),
-        ("x.png", np.uint16, [0, 26001, 65535]),
-        ("x.tif", np.int32, [0, 26001, 70000]),
-    ],
-)
-def test_ids_are_read_as_stored(tmp_path: Path, name: str, dtype: type, ids: list[int]) -> None:
-    save_image(tmp_path / name, np.array([ids], dtype=dtype))
-    assert read_ids(tmp_path / name).tolist() == [[ids]]
-    assert read_ids(tmp_path / name).dtype == torch.int32
-
-
-def test_palette_ids_are_the_indices_not_the_colours(tmp_path: Path) -> None:
-    image = Image.fromarray(np.array([[7, 0, 3]], dtype=np.uint8))
-    image.putpalette([value for i in range(256) for value in (255 - i, i // 2, 90)])
-    image.save(tmp_path / "palette.png")
-    assert read_ids(tmp_path / "palette.png").tolist() == [[[7, 0, 3]]]
-
-
-def test_rgb_is_read_from_grey_and_16_bit(tmp_path: Path) -> None:
-    save_image(tmp_path / "grey.png", np.array([[10, 200]], dtype=np.uint8))
-    save_image(tmp_path / "deep.png", np.array([[10 * 256, 200 * 256 + 255]], dtype=np.uint16))
-    for name in ("grey.png", "deep.png"):
-        assert read_rgb(tmp_path / name).tolist() == [[[10, 200]]] * 3
 
 
 def test_png_round_trip(tmp_path: Path) -> None:
@@ -63,23 +35,6 @@ def test_images_are_upright_and_sizes_those_of_upright_images(
     exif[0x0112] = orientation
     Image.fromarray(np.zeros((2, 3, 3), np.uint8)).save(tmp_path / "x.jpg", exif=exif)
     assert read_size(tmp_path / "x.jpg") == size == tuple(read_rgb(tmp_path / "x.jpg").shape[1:])
-
-
-def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
-    save_image(tmp_path / "whole.png", np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8))
-    whole = (tmp_path / "whole.png").read_bytes()
-    contents = {"empty": b"", "text": b"not an image", "header": b"\x89PNG\r\n\x1a\n damaged", "cut": whole[:5000]}
-    for name, content in contents.items():
-        (tmp_path / f"{name}.png").write_bytes(content)
-        with pytest.raises(DataError, match=rf"{name}\.png: cannot be read as an image"):
-            read_rgb(tmp_path / f"{name}.png")
-    with pytest.raises(DataError, match=r"none\.png: no such file"):
-        read_size(tmp_path / "none.png")
-    with pytest.raises(DataError, match=r"whole\.png: holds RGB pixels, expected one integer id per pixel"):
-        read_ids(tmp_path / "whole.png")
-    save_image(tmp_path / "grey.jpg", PIXEL)
-    with pytest.raises(DataError, match=r"grey\.jpg: JPEG changes ids"):
-        read_ids(tmp_path / "grey.jpg")
 
 
 BITS: dict[str, tuple[Image.Image | bytes, int | None]] = {
