@@ -19,7 +19,7 @@ _OF_A_SAMPLE = {  # by the field of an observation that is not empty
     "equals_source": "{share} have a target that equals its source: {names}; check that the folders of sources and "
     "targets are the right ones",
     "is_ignored": "{share} have weights of 0 everywhere, which ignores them: {names}",
-    "transparent": "transparency is dropped, which {share} have: {names}; save them on a background if the colours "
+    "transparent": "{share} have transparency, which is dropped: {names}; save them on a background if the colours "
     "below it are wrong",
 }
 
@@ -95,8 +95,8 @@ def shared_files(splits: Mapping[str, Sequence[Observation]]) -> Iterator[str]:
     for (first, other), pairs in shared.items():
         file, its_file = pairs[0]
         yield (
-            f"{first} and {other} share {counted(len(pairs), 'file')}, as {file} and {its_file}: of samples that were "
-            "trained on, metrics are too good"
+            f"{first} and {other} share {counted(len(pairs), 'file')}, as {file} and {its_file}: metrics of samples "
+            "that were trained on are too good"
         )
 
 

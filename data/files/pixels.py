@@ -28,7 +28,7 @@ _ALPHA = {"LA": 1, "RGBA": 3}  # modes with transparency: their channels without
 
 @dataclass(frozen=True)
 class StoredForm:
-    """The form of the images of one side of a data set, where they are not read as 8-bit RGB.
+    """The pixels that the images of one side of a data set are to have, where they are not read as 8-bit RGB.
 
     n_channels: their number of channels.
     setting: the name of the setting that holds it, for messages.
@@ -131,7 +131,7 @@ def stored_rows(file: File, form: StoredForm) -> Iterator[StoredRows]:
 
 
 def _check_channels(n_channels: int, file: File, form: StoredForm) -> None:
-    """Raise DataError unless a file has the channels of a form."""
+    """Raise DataError unless a file has the expected number of channels."""
     if n_channels == form.n_channels:
         return
     found = counted(n_channels, "channel")
@@ -144,7 +144,7 @@ def _check_channels(n_channels: int, file: File, form: StoredForm) -> None:
 def check_depth(image: Tensor, file: File, form: StoredForm, first_channel: int = 0) -> None:
     """Raise DataError if an image of 8 bits is meant for a network that was trained on more.
 
-    first_channel: of the form, which is the first of the image.
+    first_channel: the channel of a stack that is the first of the image.
     """
     highest = form.highest and max(form.highest[first_channel : first_channel + len(image)])
     if highest and highest > _MOST_IN_8_BITS and image.dtype == torch.uint8:

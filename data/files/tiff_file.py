@@ -57,9 +57,9 @@ def holds_bytes(file: File) -> bool:
 
 
 def tiff_rows(file: BinaryIO, name: str) -> PixelRows:
-    """Return the pixels of the first image, of which only headers are read; pages of equal form are its channels.
+    """Return the pixels of the first image, of which only headers are read.
 
-    name: of the file, for messages.
+    Its channels may be pages of equal size and type. name: of the file, for messages.
 
     Raises:
         DataError: the file is damaged, or holds more than an image.

@@ -36,7 +36,7 @@ class TimeSplits:
 
     @property
     def gap(self) -> int:
-        """The frames between two splits: at least `every`, so that at least one that would become a pair is unused."""
+        """The frames between two splits: at least `every`, so that one that would become a pair lies between them."""
         return max(self.every, round(min(_GAP_S * self.rate, _GAP_SHARE * self.n_frames)))
 
     def split_of(self, index: int) -> str | None:

@@ -36,7 +36,7 @@ def test_what_a_good_sample_may_have_is_no_warning(one: dict[str, Any]) -> None:
         ({"constant": {"target": (1, 2, 3)}}, "targets of 1 of 5 samples are of one colour: s0"),
         ({"is_ignored": True}, "1 of 5 samples have weights of 0 everywhere, which ignores them: s0"),
         ({"equals_source": True}, "1 of 5 samples have a target that equals its source: s0; check that the folders"),
-        ({"transparent": ["x.png"]}, "transparency is dropped, which 1 of 5 samples have: s0; save them on a"),
+        ({"transparent": ["x.png"]}, "1 of 5 samples have transparency, which is dropped: s0; save them on a"),
         ({"shift": (6, -2)}, "targets seem to be shifted in 1 of 5 pairs: s0 by 6 pixels to the right and 2 pixels up"),
     ],
 )
@@ -82,7 +82,7 @@ def test_files_of_equal_bytes_in_two_splits(tmp_path: Path) -> None:
 
     (warning,) = warnings_of(train="ab", val="df", test="ce")
     files = f"{tmp_path / 'a_source'} and {tmp_path / 'c_source'}"
-    assert warning.startswith(f"train and test share 2 files, as {files}: of samples")
+    assert warning.startswith(f"train and test share 2 files, as {files}: metrics of samples")
     assert warnings_of(train="ac") == []  # within a split
     assert warnings_of(train="ad", val="f") == []
 
