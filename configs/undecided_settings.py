@@ -42,8 +42,8 @@ def undecided_sides(data: DataConfig, layout: Layout) -> list[Side]:
 
 def _files(layout: Layout, index: int) -> dict[Side, Blob]:
     """Return the files of images of sample `index`, without the label map and without a stack of several."""
-    origin = layout.origin(index)
-    files = dict(zip(origin.kinds, origin.files, strict=True))
+    provenance = layout.provenance(index)
+    files = dict(zip(provenance.kinds, provenance.files, strict=True))
     has_source_image = not layout.n_classes and not stack_files(layout, index)
     return {side: files[side] for side in _SIDES if side in files and (side == "target" or has_source_image)}
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 import torch
 
 from data.batch import MAPS, Sample
-from data.layout import Layout, Origin
+from data.layout import Layout, Provenance
 from data.preprocessing import Preprocessing, place
 from utils.torch_private import is_system_error
 
@@ -193,29 +193,29 @@ class CachedLayout(Layout):
         self._preprocessing = preprocessing
         self._cache = cache
 
-    def origin(self, index: int) -> Origin:
+    def provenance(self, index: int) -> Provenance:
         """Return what the content of sample `index` depends on: that of the layout, and the rule of resizing."""
-        origin = self._layout.origin(index)
-        return replace(origin, rule=f"{_FORMAT} {origin.rule} {self._preprocessing.size_rule}")
+        provenance = self._layout.provenance(index)
+        return replace(provenance, rule=f"{_FORMAT} {provenance.rule} {self._preprocessing.size_rule}")
 
     def read(self, index: int) -> Sample:
         """Read sample `index`, resized; see Layout."""
-        origin, name = self.origin(index), self.names[index]
-        states = origin.states()
-        by_state = _key(origin.rule, states)
+        provenance, name = self.provenance(index), self.names[index]
+        states = provenance.states()
+        by_state = _key(provenance.rule, states)
         cached = self._cache.read(by_state, name)
         if cached is not None:
             return cached
-        by_content = _key(origin.rule, origin.digests())
+        by_content = _key(provenance.rule, provenance.digests())
         sample = self._cache.read(by_content, name) or self._resized(index)
-        if origin.states() == states:  # otherwise a file may have changed between hashing and decoding
+        if provenance.states() == states:  # otherwise a file may have changed between hashing and decoding
             self._cache.keep(sample, by_content=by_content, by_state=by_state)
         return sample
 
     def estimate(self, index: int) -> CacheEstimate:
         """Estimate how many of the samples the cache will hold if all are as large as sample `index`."""
-        origins = (self.origin(index) for index in range(len(self)))
-        keys = (_key(origin.rule, origin.states()) for origin in origins)
+        provenances = (self.provenance(index) for index in range(len(self)))
+        keys = (_key(provenance.rule, provenance.states()) for provenance in provenances)
         return self._cache.estimate(keys, len(self), _n_bytes(self._resized(index)))
 
     def _resized(self, index: int) -> Sample:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
 from data.batch import Sample
-from data.layout import Layout, Origin
+from data.layout import Layout, Provenance
 from utils.errors import ConfigError
 from utils.text import counted
 
@@ -22,13 +22,13 @@ class Subset(Layout):
         self.n_classes = layout.n_classes
         self.names = [layout.names[index] for index in indices]
         self.folders = layout.folders
-        self.files = [file for index in indices for file in layout.origin(index).files]
+        self.files = [file for index in indices for file in layout.provenance(index).files]
         self._layout = layout
         self._indices = indices
 
-    def origin(self, index: int) -> Origin:
+    def provenance(self, index: int) -> Provenance:
         """See Layout."""
-        return self._layout.origin(self._indices[index])
+        return self._layout.provenance(self._indices[index])
 
     def read(self, index: int) -> Sample:
         """See Layout."""

@@ -13,8 +13,8 @@ from utils.text import counted
 
 
 @dataclass(frozen=True)
-class Origin:
-    """The origin of a sample, on which its content depends: the bytes of files, and a rule.
+class Provenance:
+    """All that the content of a sample depends on: the bytes of files, and a rule.
 
     rule: what each file holds and all settings that matter; for a drawn sample, what it is drawn from.
     files: in the order of the rule.
@@ -67,7 +67,7 @@ class Layout(ABC):
         return len(self.names)
 
     @abstractmethod
-    def origin(self, index: int) -> Origin:
+    def provenance(self, index: int) -> Provenance:
         """Return what the content of sample `index` depends on."""
 
     @abstractmethod

@@ -12,7 +12,7 @@ from data.batch import DataError, LoadingError, Sample
 from data.class_ids import checked_classes, classes_of_colors, connected_parts
 from data.files.image_files import read_ids, read_rgb
 from data.files.pixels import StoredForm, check_depth, checked_values, read_pixels, read_stored, read_weights
-from data.layout import Layout, Origin
+from data.layout import Layout, Provenance
 from data.store import Blob, File
 from utils.label_colors import LabelColors
 from utils.limits import MAX_CHANNELS, TARGET_SCALES
@@ -112,13 +112,13 @@ class MapReader:
             f"generator.scale={self.target_scale:g}: {remedy}"
         ]
 
-    def origin(self, files: Mapping[str, Blob]) -> Origin:
+    def provenance(self, files: Mapping[str, Blob]) -> Provenance:
         """Return what the content of a sample depends on."""
         rule = f"{list(files)} {self.n_classes} {self.ignore_id}"
         rule += f" {sorted(self.forms.items())}" if self.forms else ""
         rule += f" {self.colors.table()}" if self.colors else ""
         rule += "" if self.divided_classes is None else f" {sorted(self.divided_classes)}"
-        return Origin(rule, list(files.values()), list(files))
+        return Provenance(rule, list(files.values()), list(files))
 
     def _classes(self, stored: Tensor, file: File) -> Tensor:
         """Return the classes of a label map as it is stored; raise DataError if a pixel has none."""
@@ -142,8 +142,8 @@ def is_later_source(kind: str) -> bool:
 
 def stack_files(layout: Layout, index: int) -> list[Blob]:
     """Return the files of the images that are stacked in sample `index`, without a label map; empty without a stack."""
-    origin = layout.origin(index)
-    files = dict(zip(origin.kinds, origin.files, strict=False))
+    provenance = layout.provenance(index)
+    files = dict(zip(provenance.kinds, provenance.files, strict=False))
     kinds = [kind for kind in files if is_later_source(kind) or (kind == "source" and not layout.n_classes)]
     return [files[kind] for kind in kinds] if any(map(is_later_source, kinds)) else []
 

@@ -9,7 +9,7 @@ from typing import Self
 from data.batch import DataError, Sample
 from data.files.image_files import find_images
 from data.folder_store import local_folder
-from data.layout import Origin, PairingError, RegisteredLayout
+from data.layout import PairingError, Provenance, RegisteredLayout
 from data.map_reader import RGB_IMAGES, MapReader, later_sources
 from data.store import Blob, Folder
 
@@ -66,7 +66,7 @@ class PairedFolders(RegisteredLayout):
         folders = {kind: local_folder(folder) for kind, folder in named.items() if folder}
         problems: list[str] = []
         samples = _match(folders, problems)
-        order = [kind for kind in ("source", *later, *partners) if kind in folders]  # of the rule in `origin`
+        order = [kind for kind in ("source", *later, *partners) if kind in folders]  # of the rule in `provenance`
         self._files = [{kind: files[kind] for kind in order} for files in samples.values()]
         self._store = folders["source"].store
         self.names = list(samples)
@@ -129,9 +129,9 @@ class PairedFolders(RegisteredLayout):
             return False
         return root.store.has(_source_and_target(root, split, first, target_folder, direction, n_classes)[0])
 
-    def origin(self, index: int) -> Origin:
+    def provenance(self, index: int) -> Provenance:
         """See Layout."""
-        return self._reader.origin(self._files[index])
+        return self._reader.provenance(self._files[index])
 
     def read(self, index: int) -> Sample:
         """See Layout."""

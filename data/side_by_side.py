@@ -6,7 +6,7 @@ from typing import Self
 from data.batch import DataError, Sample
 from data.files.image_files import find_images, read_rgb
 from data.folder_store import local_folder
-from data.layout import Origin, PairingError, RegisteredLayout
+from data.layout import PairingError, Provenance, RegisteredLayout
 from data.store import Folder
 
 
@@ -40,9 +40,9 @@ class SideBySide(RegisteredLayout):
         """Return whether the data set has the folder of a split. See RegisteredLayout."""
         return root.store.has(root / split)
 
-    def origin(self, index: int) -> Origin:
+    def provenance(self, index: int) -> Provenance:
         """See Layout."""
-        return Origin(f"halves {self._a_to_b}", [self._images[self.names[index]]])
+        return Provenance(f"halves {self._a_to_b}", [self._images[self.names[index]]])
 
     def read(self, index: int) -> Sample:
         """Read both halves of image `index` at full size.

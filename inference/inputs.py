@@ -15,7 +15,7 @@ from data.batch import DataError, Sample
 from data.conditioning import Conditioning
 from data.files.image_files import find_image_paths, find_images
 from data.folder_store import LocalFile, local_folder
-from data.layout import Layout, Origin, PairingError
+from data.layout import Layout, PairingError, Provenance
 from data.map_reader import MapReader, later_sources
 from data.paired_folders import PairedFolders
 from data.store import Blob
@@ -170,9 +170,9 @@ class ListedImages(Layout):
             raise PairingError(*problems)
         self.files = [files[name] for name in self.names for files in self._maps.values()]
 
-    def origin(self, index: int) -> Origin:
+    def provenance(self, index: int) -> Provenance:
         """See Layout."""
-        return self._reader.origin(self._files(index))
+        return self._reader.provenance(self._files(index))
 
     def read(self, index: int) -> Sample:
         """Read sample `index` at full size; raise DataError with all problems of its files."""

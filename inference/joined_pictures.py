@@ -11,7 +11,7 @@ from configs.schema import Config
 from configs.stored_images import stored_forms
 from data.batch import DataError, Sample
 from data.files.image_files import read_size
-from data.layout import Layout, Origin
+from data.layout import Layout, Provenance
 from utils.errors import UserError
 from utils.log import logger
 from utils.text import counted
@@ -35,10 +35,10 @@ class JoinedPictures(Layout):
         self._layout = layout
         self.side = side
 
-    def origin(self, index: int) -> Origin:
+    def provenance(self, index: int) -> Provenance:
         """See Layout."""
-        whole = self._layout.origin(index)
-        return Origin(f"{whole.rule} half {self.side}", whole.files)
+        whole = self._layout.provenance(index)
+        return Provenance(f"{whole.rule} half {self.side}", whole.files)
 
     def read(self, index: int) -> Sample:
         """Read sample `index` at full size.
@@ -49,7 +49,7 @@ class JoinedPictures(Layout):
         sample = self._layout.read(index)
         width = sample.source.shape[-1]
         if width % 2:
-            (path, *_) = self._layout.origin(index).files
+            (path, *_) = self._layout.provenance(index).files
             raise DataError(f"{path}: is {width} pixels wide, expected two halves of equal width. Add --side none.")
         source, other = self._halves(sample.source)
         return replace(
@@ -118,6 +118,6 @@ def _have_proportions_of_a_half(layout: Layout, config: Config) -> list[bool]:
     trained = width / height
     for index in range(len(layout)):
         with suppress(DataError):  # reported when the sample's turn comes
-            height, width = read_size(layout.origin(index).files[0])
+            height, width = read_size(layout.provenance(index).files[0])
             found.append(abs(width / height / trained - 1) <= TOLERANCE)
     return found

@@ -144,7 +144,7 @@ def translate_all(
 
 
 def _has_targets(layout: Layout) -> bool:
-    if kinds := layout.origin(0).kinds:  # its file may be too large to be read
+    if kinds := layout.provenance(0).kinds:  # its file may be too large to be read
         return "target" in kinds
     try:
         return layout.read(0).target is not None

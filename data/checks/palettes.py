@@ -9,7 +9,7 @@ from data.store import Blob, File
 
 def label_map(layout: Layout, index: int) -> Blob | None:
     """Return the file of the label map of sample `index`; None where the source is an RGB image or drawn."""
-    files = layout.origin(index).files if layout.n_classes else ()
+    files = layout.provenance(index).files if layout.n_classes else ()
     return files[0] if files else None  # the source comes first
 
 

@@ -8,7 +8,7 @@ import torch
 from data.batch import DataError, Sample
 from data.facades.house_front import CLASS_COLORS, draw_house_front
 from data.facades.painting import paint
-from data.layout import ClassTable, Origin, RegisteredLayout
+from data.layout import ClassTable, Provenance, RegisteredLayout
 from data.preprocessing import resize_image
 
 SPLITS = ("train", "val", "test")
@@ -69,10 +69,10 @@ class SyntheticFacades(RegisteredLayout):
         """Return whether `split` is one of SPLITS."""
         return split in SPLITS
 
-    def origin(self, index: int) -> Origin:
+    def provenance(self, index: int) -> Provenance:
         """See Layout."""
         scale = "" if self._scale == 1 else f" {self._scale:g}"
-        return Origin(f"synthetic_facades v2 {self._seed} {self._size} {index}{scale}")
+        return Provenance(f"synthetic_facades v2 {self._seed} {self._size} {index}{scale}")
 
     def read(self, index: int) -> Sample:
         """Draw sample `index`, 0 .. len - 1.

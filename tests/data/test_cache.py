@@ -223,9 +223,9 @@ def test_without_hard_links_files_are_found_by_their_state(
 
 def test_other_settings_have_samples_of_their_own(open_cached: Open) -> None:
     other_maps: list[list[str]] = [[], ["data.ignore_id=255"], ["data.instance_edges=false"]]
-    rules = {open_cached(*how, *more).origin(0).rule for how in PREPROCESS for more in other_maps}
+    rules = {open_cached(*how, *more).provenance(0).rule for how in PREPROCESS for more in other_maps}
     assert len(rules) == 3 * len(PREPROCESS)
-    assert open_cached(*AUGMENTED).origin(0).rule in rules  # a cache serves runs with and without it
+    assert open_cached(*AUGMENTED).provenance(0).rule in rules  # a cache serves runs with and without it
 
 
 def test_a_damaged_file_is_written_again(cached: CachedLayout, folder: Path) -> None:

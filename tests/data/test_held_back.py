@@ -38,7 +38,7 @@ def test_a_subset_is_a_layout_of_some_samples(tmp_path: Path) -> None:
     assert subset.names == ["2", "0"]
     assert [path.name for path in subset.files] == ["2.png", "0.png"]
     assert torch.equal(subset.read(0).source, layout.read(2).source)
-    assert subset.origin(1) == layout.origin(0)
+    assert subset.provenance(1) == layout.provenance(0)
     assert len(fingerprint(subset)) == 4
 
 

@@ -133,9 +133,9 @@ def test_sources_are_stacked_in_the_order_of_the_folders_behind_label_maps_alone
     for folder, pixels in maps.items():
         save_image(tmp_path / folder / "x.png", pixels)
     layout = folders(tmp_path, "rgb", n_classes=0, forms={"source": form(4)})
-    origin, sample = layout.origin(0), layout.read(0)
-    assert list(origin.kinds) == ["source", "source_2", "target"]
-    assert [file.folder.path.name for file in origin.files] == ["rgb", "depth", "target"]
+    provenance, sample = layout.provenance(0), layout.read(0)
+    assert list(provenance.kinds) == ["source", "source_2", "target"]
+    assert [file.folder.path.name for file in provenance.files] == ["rgb", "depth", "target"]
     assert [folder.path.name for folder in layout.folders] == ["rgb", "target", "depth"]  # as fingerprints count them
     assert sample.source_images is None
     assert sample.source.tolist() == [*RGB.transpose(2, 0, 1).tolist(), DEPTH.tolist()]
@@ -171,7 +171,7 @@ def test_folders_that_are_shifted_against_each_other_are_observed(
 def test_the_rule_of_a_sample_knows_its_settings_and_is_that_of_earlier_versions() -> None:
     maps = {kind: LocalFile.of(Path(kind)) for kind in ("source", "target")}
     rules = [
-        reader.origin(maps).rule
+        reader.provenance(maps).rule
         for reader in (
             MapReader(),
             MapReader(3, 255, {"target": form(1)}),

@@ -10,7 +10,7 @@ from torchvision.transforms.v2 import functional as F
 
 from data.batch import Batch, Sample
 from data.facades.dataset import SyntheticFacades
-from data.layout import Layout, Origin
+from data.layout import Layout, Provenance
 from data.loader import TrainingDataset, read_fixed, training_batches
 from data.pair_augmentation import NO_CHANGE, PairAugmentation, Photometric
 from data.preprocessing import Preprocessing, place
@@ -41,8 +41,8 @@ class Pairs(Layout):
 
     names = tuple(f"p{number}" for number in range(5))
 
-    def origin(self, index: int) -> Origin:
-        return Origin(f"photo {index}")
+    def provenance(self, index: int) -> Provenance:
+        return Provenance(f"photo {index}")
 
     def read(self, index: int) -> Sample:
         photo = FACADES.read(index).target
