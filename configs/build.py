@@ -246,35 +246,27 @@ def build_generator(config: Config, direction: str | None = None) -> nn.Module:
     _draw_weights(generator, config)
     network: nn.Module = generator
     if config.has_encoder:
-        network = FeatureConditionedGenerator(generator, _build_encoder(config))
+        network = FeatureConditionedGenerator(generator, _build_feature_encoder(config))
     elif config.style.channels:
-        network = StyleConditionedGenerator(generator, _build_style_encoder(config))
+        of_style = {"style_channels": config.style.channels, "base_channels": settings.base_channels}
+        encoder = StyleEncoder(in_channels=config.data.target_channels, **of_style)
+        _draw_weights(encoder, config)
+        network = StyleConditionedGenerator(generator, encoder)
     if config.train.activation_checkpointing:
         enable_activation_checkpointing(network)
     return network
 
 
-def _build_encoder(config: Config) -> FeatureEncoder:
-    settings, features = config.generator, config.features
+def _build_feature_encoder(config: Config) -> FeatureEncoder:
+    features = config.features
     encoder = FeatureEncoder(
         in_channels=config.data.target_channels,
         n_features=features.n_channels,
         base_channels=features.base_channels,
         n_downsamplings=features.n_downsamplings,
-        norm=settings.norm,
+        norm=config.generator.norm,
     )
     initialize(encoder, config.init.distribution, config.init.gain)
-    return encoder
-
-
-def _build_style_encoder(config: Config) -> StyleEncoder:
-    settings = config.generator
-    encoder = StyleEncoder(
-        in_channels=config.data.target_channels,
-        style_channels=config.style.channels,
-        base_channels=settings.base_channels,
-    )
-    _draw_weights(encoder, config)
     return encoder
 
 

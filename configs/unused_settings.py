@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from configs.load import settings_by_key
-from configs.schema import Config, DiscriminatorConfig, FeaturesConfig, GeneratorConfig
+from configs.schema import Config, DiscriminatorConfig, GeneratorConfig
 from configs.stored_images import stored_forms
 from data import LAYOUTS
 from data.pair_augmentation import OF_RGB_SOURCES
@@ -28,7 +28,8 @@ def unused_settings(config: Config) -> list[str]:
         unused += ["loss.over_scales"]
     if config.loss.gan_mode != "segmentation":
         unused += ["loss.class_balance", "loss.labelmix"]
-    unused += _unused_of_features(config.features)
+    unused += [] if config.has_encoder else ["features.base_channels", "features.n_downsamplings"]
+    unused += [] if config.features.n_channels else ["features.origin", "features.regions"]
     has_batch_norm = "batch" in (config.generator.norm, config.discriminator.norm)  # whose weights have the gain too
     unused += ["init.gain"] if config.init.distribution == "kaiming" and not has_batch_norm else []
     unused += [] if config.style.channels else ["style.size", "loss.kl_divergence"]
@@ -46,13 +47,6 @@ def not_taken(registry: Mapping[str, Callable[..., Any]], chosen: Iterable[str])
     taken = frozenset().union(*(argument_names(registry[name]) for name in chosen))
     known = frozenset().union(*(argument_names(maker) for maker in registry.values()))
     return sorted(known - taken)
-
-
-def _unused_of_features(features: FeaturesConfig) -> list[str]:
-    encoder = ["features.base_channels", "features.n_downsamplings"]
-    if features.n_channels == 0:
-        return ["features.origin", "features.regions", *encoder]
-    return [] if features.origin == "encoded" else encoder
 
 
 def _unused_of_data(config: Config) -> list[str]:

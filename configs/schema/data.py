@@ -30,14 +30,8 @@ class SyntheticConfig:
     """Width of a sample, in pixels."""
 
     def __post_init__(self) -> None:
-        require_at_least(
-            1,
-            "data.synthetic",
-            train_samples=self.train_samples,
-            val_samples=self.val_samples,
-            test_samples=self.test_samples,
-        )
         require_at_least(32, "data.synthetic", height=self.height, width=self.width)
+        require_at_least(1, "data.synthetic", **vars(self))
 
 
 @dataclass(frozen=True)
@@ -136,9 +130,8 @@ class DataConfig:
     are. Section augmentation is another thing: it changes what the discriminator sees."""
 
     def __post_init__(self) -> None:
-        require_at_least(0, "data", n_classes=self.n_classes, ignore_id=self.ignore_id)
+        require_at_least(0, "data", n_classes=self.n_classes, ignore_id=self.ignore_id, timeout_s=self.timeout_s)
         self._check_label_maps()
-        require_at_least(0, "data", timeout_s=self.timeout_s)
         check_side("source", self.source_channels, self.source_range, self.layout)
         check_side("target", self.target_channels, self.target_range, self.layout)
         if self.is_stacked:
@@ -146,16 +139,10 @@ class DataConfig:
         check_target_files(self.target_files, self.target_channels)
         is_cache = self.cache in ("none", "memory", "disk") or "/" in self.cache or "\\" in self.cache
         require(is_cache, "data.cache", self.cache, "none, memory, disk or a folder such as /scratch/cache")
-        is_count = isinstance(self.workers, int) and self.workers >= 0
-        require(is_count or self.workers == "auto", "data.workers", self.workers, "a number of at least 0, or auto")
-        require_at_least(
-            1,
-            "data",
-            load_width=self.load_width,
-            load_height=self.load_height,
-            crop_width=self.crop_width,
-            crop_height=self.crop_height,
-        )
+        are_workers = self.workers == "auto" or (isinstance(self.workers, int) and self.workers >= 0)
+        require(are_workers, "data.workers", self.workers, "a number of at least 0, or auto")
+        sizes = ("load_width", "load_height", "crop_width", "crop_height")
+        require_at_least(1, "data", **{key: getattr(self, key) for key in sizes})
         if self.layout != "synthetic_facades":
             require(self.root != "", "data.root", "empty", "the folder of the data set: add data.root=FOLDER")
         if self.layout == "side_by_side":
@@ -166,17 +153,17 @@ class DataConfig:
         if self.layout == "paired_folders" and self.direction == "BtoA":
             expected = "AtoB where data.n_classes or data.label_colors is set"
             require(not self.has_labels, "data.direction", "BtoA", expected)
+        crop = f"{self.crop_width}x{self.crop_height}"
         if self.preprocess == "resize_and_crop":
             fits = self.crop_width <= self.load_width and self.crop_height <= self.load_height
-            crop, load = f"{self.crop_width}x{self.crop_height}", f"{self.load_width}x{self.load_height}"
-            require(fits, "data.crop_width x data.crop_height", crop, f"no more than the load size {load}")
+            expected = f"no more than the load size {self.load_width}x{self.load_height}"
+            require(fits, "data.crop_width x data.crop_height", crop, expected)
         if self.preprocess == "scale_width_and_crop":
             fits = self.crop_width <= self.load_width
             require(fits, "data.crop_width", self.crop_width, f"no more than data.load_width {self.load_width}")
         if self.augment.quarter_turns and self.preprocess in SIZED_BY_CROP:
-            is_square, crop = self.crop_width == self.crop_height, f"{self.crop_width}x{self.crop_height}"
             expected = f"false where the crop is not square: it is {crop}"
-            require(is_square, "data.augment.quarter_turns", True, expected)
+            require(self.crop_width == self.crop_height, "data.augment.quarter_turns", True, expected)
 
     def _check_label_maps(self) -> None:
         colors, n_classes = self.colors, self.n_classes
