@@ -16,10 +16,7 @@ FULL_SIZE = ["generator.n_downsamplings=4"]
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ([], ImageSides(16, 32)),
         (["generator.name=local", "generator.n_enhancers=2"], ImageSides(64, 128)),
-        (["generator.name=unet", "generator.n_downsamplings=8"], ImageSides(256, 256)),
-        (["generator.name=spade", "generator.n_upsamplings=6"], ImageSides(64, 128)),
         (["features.n_channels=3", "features.n_downsamplings=5"], ImageSides(32, 64)),
         (["features.n_channels=3", "features.n_downsamplings=2"], ImageSides(16, 32)),
     ],

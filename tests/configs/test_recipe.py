@@ -7,7 +7,6 @@ import train
 from configs.load import config_differences, config_to_yaml, load_config
 from configs.recipe import FOLDER, find_recipe, read_recipe
 from tests.reliability.command_line import CommandLine
-from tests.runs import checkpoint, run
 from utils.errors import ConfigError
 
 
@@ -95,11 +94,3 @@ def test_print_config_names_the_base_and_prints_what_is_in_effect(
     )
     assert out == f"# base: {FOLDER / 'demo.yaml'}\n" + config_to_yaml(load_config(tmp_path / "mine.yaml"))
     assert read_recipe(FOLDER / "demo.yaml").comment == ""
-
-
-def test_a_checkpoint_holds_the_settings_of_the_base(tiny_config: Path) -> None:
-    above = tiny_config.with_name("above.yaml")
-    above.write_text("base: tiny.yaml\nrun: {seed: 3}")
-    run(above, "train.max_steps=1", "checkpoint.every_steps=1")
-    saved = checkpoint(tiny_config, 1)["config"]
-    assert (saved["run"]["seed"], saved["loss"]["l1"], "base" in saved) == (3, 10, False)

@@ -14,7 +14,7 @@ from configs.schema import DiscriminatorConfig, GeneratorConfig, LossConfig, Tra
 from configs.unused_settings import unused_settings
 from losses import GENERATOR_LOSSES
 from models import DISCRIMINATORS, GENERATORS
-from tests.runs import OASIS, checkpoint, run
+from tests.runs import OASIS, checkpoint, run, with_slow
 from utils.signatures import argument_names
 
 UNET = ["generator.name=unet", "generator.n_downsamplings=6"]
@@ -51,8 +51,11 @@ def test_a_loss_of_weight_0_is_not_made(tiny_config: Path, settings: list[str], 
     assert (list(objective.losses), dict(objective.weights)) == (list(expected), expected)
 
 
-@pytest.mark.parametrize("retain_graph", ["true", "false"])
-@pytest.mark.parametrize("name", [name for name in GENERATOR_LOSSES if name not in ("vgg", "kl_divergence")])
+ALONE = [name for name in GENERATOR_LOSSES if name not in ("vgg", "kl_divergence")]
+
+
+@pytest.mark.parametrize("retain_graph", with_slow(["true"], ["false"]))
+@pytest.mark.parametrize("name", ALONE)
 def test_each_loss_trains_alone_in_both_orders(tiny_config: Path, name: str, retain_graph: str) -> None:
     weights = [f"loss.{other}={int(other == name)}" for other in GENERATOR_LOSSES]
     run(tiny_config, *weights, f"train.retain_graph={retain_graph}", "train.max_steps=1")
