@@ -2,7 +2,6 @@
 
 import filecmp
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,12 +46,12 @@ def read_recipe(path: Path) -> Recipe:
     if base is None:
         return recipe
     try:
-        below, further = _read(find_recipe(base, recipe.path.parent))
+        below, its_base = _read(find_recipe(base, recipe.path.parent))
     except OSError as error:
         raise ConfigError(f"{recipe.path}: base: {error}") from error
-    if further is not None:
+    if its_base is not None:
         raise ConfigError(
-            f"{recipe.path}: its base {below.path} has a base itself ({further}); name that one, or copy the settings"
+            f"{recipe.path}: its base {below.path} has a base itself ({its_base}); name that one, or copy the settings"
         )
     return Recipe(recipe.path, recipe.values, below)
 
@@ -64,21 +63,15 @@ def find_recipe(path: Path, folder: Path = Path()) -> Path:
     """
     with suppress(RuntimeError):  # a home folder that nobody knows
         path = path.expanduser()
-    found: list[Path] = []
-    for candidate in _candidates(path, folder):
+    candidates, found = [folder / path], list[Path]()
+    if not path.is_absolute():
+        candidates += [FOLDER.parent / path, FOLDER / path, FOLDER / f"{path}.yaml"]
+    for candidate in candidates:
         if candidate.is_file() and not any(_is_same(candidate, other) for other in found):
             found.append(candidate)
     if len(found) > 1 and os.environ.get("RANK", "0") == "0":
         logger.warning("%s: taken from %s, not from %s", path, found[0], found[1])
     return found[0] if found else folder / path
-
-
-def _candidates(path: Path, folder: Path) -> Iterator[Path]:
-    yield folder / path
-    if not path.is_absolute():
-        yield FOLDER.parent / path
-        yield FOLDER / path
-        yield FOLDER / f"{path}.yaml"
 
 
 def _is_same(one: Path, other: Path) -> bool:

@@ -51,8 +51,8 @@ class LossConfig:
     resemble them less."""
 
     def __post_init__(self) -> None:
-        require_at_least(0, "loss", **self.weights, gradient_penalty=self.gradient_penalty, r1=self.r1)
-        require_at_least(0, "loss", labelmix=self.labelmix)
+        of_discriminator = {"gradient_penalty": self.gradient_penalty, "r1": self.r1, "labelmix": self.labelmix}
+        require_at_least(0, "loss", **self.weights, **of_discriminator)
         require_at_least(0, "loss.class_weights", **self.class_weights)
         require(any(self.weights_of_images.values()), "loss", "all 0", "at least one loss weight above 0")
 

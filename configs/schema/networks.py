@@ -65,11 +65,10 @@ class GeneratorConfig:
     def __post_init__(self) -> None:
         halvings = {"n_downsamplings": self.n_downsamplings, "n_enhancers": self.n_enhancers}
         blocks = {"n_blocks": self.n_blocks, "n_enhancer_blocks": self.n_enhancer_blocks}
-        require_at_least(1, "generator", base_channels=self.base_channels)
+        require_at_least(1, "generator", base_channels=self.base_channels, hidden_channels=self.hidden_channels)
+        require_at_least(0, "generator", noise_channels=self.noise_channels)
         require_between(1, MOST_HALVINGS, "generator", **halvings)
         require_between(0, MOST_LAYERS, "generator", **blocks)
-        require_at_least(0, "generator", noise_channels=self.noise_channels)
-        require_at_least(1, "generator", hidden_channels=self.hidden_channels)
         require_between(2, MOST_UPSAMPLINGS, "generator", n_upsamplings=self.n_upsamplings)
         require_between(1, 2, "generator", n_middle_blocks=self.n_middle_blocks)
         if self.name == "spade" and self.n_middle_blocks == 1:
@@ -126,8 +125,8 @@ class DiscriminatorConfig:
 
     def __post_init__(self) -> None:
         require_at_least(1, "discriminator", base_channels=self.base_channels, max_channels=self.max_channels)
-        require_between(1, MOST_HALVINGS, "discriminator", n_layers=self.n_layers, n_scales=self.n_scales)
-        require_between(1, MOST_HALVINGS, "discriminator", n_downsamplings=self.n_downsamplings)
+        counts = {"n_layers": self.n_layers, "n_scales": self.n_scales, "n_downsamplings": self.n_downsamplings}
+        require_between(1, MOST_HALVINGS, "discriminator", **counts)
         require_between(1, MOST_LAYERS, "discriminator", padding=self.padding)
 
 
