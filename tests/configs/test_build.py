@@ -21,9 +21,8 @@ VALUES += ["data.source_range=[0,1000]"]
 
 
 @pytest.fixture
-def config(tiny_config: Path, request: pytest.FixtureRequest) -> Config:
-    """The tiny configuration with the settings of the test's parameter."""
-    return load_config(tiny_config, getattr(request, "param", []))
+def config(tiny_config: Path) -> Config:
+    return load_config(tiny_config)
 
 
 @pytest.mark.parametrize(("level", "wanted"), [("O0", "ieee"), ("O1", "tf32")])
@@ -99,19 +98,6 @@ def test_a_direction_names_the_network_that_translates(config: Config) -> None:
     for part in (build.translator_name, build.build_conditioning, build.build_generator):
         with pytest.raises(ConfigError, match=r"direction BtoA: method.name=paired trains AtoB\. Choose"):
             part(config, "BtoA")
-
-
-@pytest.mark.parametrize(
-    ("config", "expected"),
-    [
-        ([], {"adversarial": 1, "l1": 10, "feature_matching": 10}),
-        (["loss.l1=0", "loss.feature_matching=0"], {"adversarial": 1}),
-    ],
-    indirect=["config"],
-)
-def test_losses_without_weight_are_not_built(config: Config, expected: dict[str, float]) -> None:
-    objective = build.build_generator_objective(config, CPU)
-    assert {name: objective.weights[name] for name in objective.losses} == expected
 
 
 def test_a_data_set_with_classes_of_its_own_takes_no_other_number(tiny_config: Path) -> None:
