@@ -34,7 +34,7 @@ NOT_RUN = {
     "make demo": "installs; what it runs is run",
     "source .venv/bin/activate": "of the shell",
     "python -m docs.from_python runs/demo": "in tests/docs/test_architecture.py",
-    "tensorboard --logdir runs": "a server without an end; tests/end_to_end/test_tensorboard.py reads what it shows",
+    "tensorboard --logdir runs": "a server without an end; tests/end_to_end/test_watching.py reads what it shows",
     "python -m tools.playground": "a server without an end; tests/tools/playground opens its page",
     "python -m tools.playground --checkpoint runs/mine": "the same",
     "python -m http.server --bind 127.0.0.1 --directory runs/mine/generator_page": "a server without an end",

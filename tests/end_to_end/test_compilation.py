@@ -62,7 +62,7 @@ def test_a_compiled_generator_translates_to_the_same_images(trained_config: Path
 
 
 def test_compiling_is_chosen_for_many_pixels_alone(
-    tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[bool] = []
 
@@ -72,8 +72,7 @@ def test_compiling_is_chosen_for_many_pixels_alone(
 
     monkeypatch.setattr(requested_predictor, "compiled", remember)
     monkeypatch.setattr(requested_predictor, "what_compiling_lacks", lambda _: None)
-    run(tiny_config)
-    arguments = ["--checkpoint", str(tiny_config.parent / "runs" / "tiny"), "--output", str(tmp_path / "out")]
+    arguments = ["--checkpoint", str(tiny_run), "--output", str(tmp_path / "out")]
     translate(*arguments)
     assert not asked
     monkeypatch.setattr(requested_predictor, "MIN_PIXELS_TO_COMPILE", 3 * 32 * 32)

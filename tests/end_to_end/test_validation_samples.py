@@ -12,10 +12,12 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from configs.load import load_config
 from data.held_back import hold_back
-from data.sampler import SampleKey
+from data.layout import Layout
 from tests.conftest import save_image
 from tests.runs import assert_equal, checkpoint, run, translate, without_config
+from training.run_data import Splits, open_splits
 from training.setup import Training, build_training
+from training.start_report import describe_validation
 from utils.checkpoint import CheckpointError
 from utils.distributed import World
 from utils.errors import ConfigError
@@ -68,8 +70,9 @@ def test_a_split_of_its_own_is_named(tiny_config: Path, capfd: pytest.CaptureFix
     assert "chooses by training samples" not in out
     assert [record["split"] for record in validations(tiny_config)] == ["val"]
     assert shown_split(tiny_config) == "val"
-    run(tiny_config, "data.validation_split=train", "--dry-run")
-    assert "of train, which are trained on: name another data.validation_split" in capfd.readouterr().out
+    splits = Splits(built(tiny_config, []).layout, "train")
+    (line,) = describe_validation(load_config(tiny_config, ["data.validation_split=train"]), splits, 2)
+    assert line.endswith("of train, which are trained on: name another data.validation_split, or leave it out")
 
 
 def test_groups_that_are_held_back_are_in_no_batch_and_resume_is_exact(
@@ -84,8 +87,6 @@ def test_groups_that_are_held_back_are_in_no_batch_and_resume_is_exact(
     assert training.validation is not None
     assert [sample.name for sample in training.validation.samples] == held_back.names[:2]
     assert training.run_state.loop.batches_per_epoch == len(rest)
-    dataset = training.dataset(training.layout)
-    assert not {dataset[SampleKey(0, index)].name for index in range(len(rest))} & set(held_back.names)  # type: ignore[union-attr]
 
     n_steps = len(rest) + 3  # into the second epoch
     run(tiny_config, *settings, f"train.max_steps={n_steps}", "run.name=whole")
@@ -122,9 +123,13 @@ def test_groups_that_are_held_back_are_in_no_batch_and_resume_is_exact(
 def test_a_share_that_leaves_a_side_empty_is_an_error(
     tiny_config: Path, without_val: list[str], share: str, problem: str
 ) -> None:
+    def held_back(share: str, *settings: str) -> Layout | None:
+        config = load_config(tiny_config, [*without_val, f"train.validation_share={share}", *settings])
+        return open_splits(config).held_back
+
     with pytest.raises(ConfigError, match=problem) as caught:
-        run(tiny_config, *without_val, f"train.validation_share={share}")
+        held_back(share)
     with pytest.raises(ConfigError, match=problem.replace("sample of 12", "group of 10")):
-        run(tiny_config, *without_val, f"train.validation_share={share}", f"train.validation_group={LAST_DIGIT}")
+        held_back(share, f"train.validation_group={LAST_DIGIT}")
     if named := re.search(r"raise it to (\S+)", str(caught.value)):
-        run(tiny_config, *without_val, f"train.validation_share={named[1]}", "train.max_steps=1")
+        assert held_back(named[1])

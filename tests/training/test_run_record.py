@@ -1,8 +1,12 @@
-"""log.txt has what one looks for a year later."""
+"""log.txt and state.json: what people look for a year later, and by what scripts know how a run ended."""
 
+import json
 import platform
 import sys
+from contextlib import suppress
 from pathlib import Path
+from signal import Signals
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,57 +16,137 @@ import train
 from tests.conftest import save_image
 from tests.reliability.faults import PLACES, Fault, replacement
 from tests.runs import run
+from training import launch, run_record
+from training.loop_state import LoopState
+from training.run_record import STATE_FILE, recorded, write_state
+from utils.checkpoint import CheckpointError
 from utils.cli import run_entry_point
+from utils.errors import Interrupted
+from utils.log import logger
 
 
-def messages(config: Path) -> list[str]:
+def messages(folder: Path) -> list[str]:
     """The lines of log.txt without their times."""
-    lines = (config.parent / "runs" / "tiny" / "log.txt").read_text().splitlines()
-    return [line.split(" ", 2)[2] for line in lines]
+    return [line.split(" ", 2)[2] for line in (folder / "log.txt").read_text().splitlines()]
 
 
-def test_it_begins_with_the_versions_and_ends_with_finished(tiny_config: Path) -> None:
-    run(tiny_config)
-    first, *_, last = messages(tiny_config)
+def state_of(folder: Path) -> dict[str, Any]:
+    content = json.loads((folder / STATE_FILE).read_text())
+    assert isinstance(content, dict)
+    return content
+
+
+@pytest.mark.parametrize(
+    ("error", "expected", "last_line"),
+    [
+        (None, {"state": "finished", "signal": None, "reason": None}, "finished at step 3"),
+        (
+            Interrupted(Signals.SIGTERM, 3),
+            {"state": "stopped", "signal": "SIGTERM", "reason": None},
+            "stopped by SIGTERM and saved at step 3",
+        ),
+        (
+            RuntimeError("first\nsecond"),
+            {"state": "failed", "signal": None, "reason": "RuntimeError: first"},
+            "failed at step 3: RuntimeError: first second",
+        ),
+    ],
+    ids=["finished", "stopped", "failed"],
+)
+def test_how_a_run_ended_and_at_which_step(
+    tmp_path: Path, error: BaseException | None, expected: dict[str, Any], last_line: str
+) -> None:
+    logger.setLevel("INFO")
+    folder = tmp_path / "run"
+    with suppress(RuntimeError, Interrupted), recorded(folder) as record:
+        logger.info("before there is a folder")
+        folder.mkdir()
+        record.loop = LoopState(batches_per_epoch=1, joint_batch_size=1, step=3)
+        record.open()
+        logger.info("later")
+        if error:
+            raise error
+    logger.info("of another run")
+    first, *others = messages(folder)
     assert first.startswith("pairgan ")
     assert f"Python {platform.python_version()}, torch {torch.__version__}" in first
-    assert last == "finished at step 4"
+    assert others == ["before there is a folder", "later", last_line]
+    assert state_of(folder) == {"step": 3, **expected}
 
 
-def test_it_has_what_a_resumed_run_starts_from_and_what_has_changed(tiny_config: Path, label_data_set: Path) -> None:
+def test_a_start_that_fails_is_recorded_where_a_run_is(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint-00000002.pt").touch()
+    with pytest.raises(ValueError, match="a mistake"), recorded(tmp_path):
+        raise ValueError("a mistake")
+    assert messages(tmp_path)[1:] == ["not started: ValueError: a mistake"]
+    assert (state_of(tmp_path)["state"], state_of(tmp_path)["step"]) == ("failed", 2)
+
+
+def test_a_failure_before_there_is_a_folder_makes_none_and_a_signal_makes_one(tmp_path: Path) -> None:
+    for error, is_made in ((RuntimeError(), False), (Interrupted(Signals.SIGTERM), True)):
+        with suppress(RuntimeError, Interrupted), recorded(tmp_path / "run"):
+            raise error
+        assert (tmp_path / "run" / STATE_FILE).is_file() is is_made
+
+
+def test_a_resumed_run_logs_from_where_and_what_has_changed(tiny_config: Path, label_data_set: Path) -> None:
     settings = ["data.layout=paired_folders", f"data.root={label_data_set}", "data.n_classes=5"]
+    folder = tiny_config.parent / "runs" / "tiny"
     run(tiny_config, *settings, "data.preprocess=none")
-    n_before = len(messages(tiny_config))
+    n_before = len(messages(folder))
     save_image(label_data_set / "train_img" / "b.jpg", np.full((32, 64, 3), 9, np.uint8))
     run(tiny_config, *settings, "data.preprocess=none", "train.max_steps=5", "--accept-changed-data")
-    second = messages(tiny_config)[n_before:]
-    assert second[0].startswith("pairgan ")
-    assert second[1] == "changed since: train.max_steps 4 -> 5"
-    assert second[2].startswith("the train split has changed: 1 names or files")
-    assert second[3] == f"resuming from {tiny_config.parent / 'runs' / 'tiny' / 'checkpoint-00000004.pt'}"
-    assert second[-1] == "finished at step 5"
+    _, changed, data, resumed, *_, last = messages(folder)[n_before:]
+    assert changed == "changed since: train.max_steps 4 -> 5"
+    assert data.startswith("the train split has changed: 1 names or files")
+    assert resumed == f"resuming from {folder / 'checkpoint-00000004.pt'}"
+    assert last == "finished at step 5"
+    with pytest.raises(CheckpointError):
+        run(tiny_config, *settings, "data.preprocess=none", "generator.base_channels=5")
+    assert "was trained with generator.base_channels=4" in state_of(folder)["reason"]
+    run(tiny_config, *settings, "data.preprocess=none", "train.max_steps=1", "--resume", "never")
+    assert messages(folder)[1] == f"the run that was in {folder} is kept in {folder}.1"
 
 
-def test_it_has_the_signal_that_stopped_a_run_and_the_place_of_an_archived_one(
-    tiny_config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    owner, name = PLACES["forward"]
-    with monkeypatch.context() as context:
-        context.setattr(owner, name, replacement(Fault("forward", "SIGUSR1", call=2), getattr(owner, name)))
-        context.setattr(sys, "argv", ["train.py", "--config", str(tiny_config), "train.max_steps=1000"])
-        assert run_entry_point(train.main) == 138
-    assert messages(tiny_config)[-1] == "stopped by SIGUSR1 and saved at step 2"
-    run(tiny_config, "--resume", "never")
+def test_while_it_runs_the_state_is_running(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[dict[str, Any]] = []
+    owner, name = PLACES["validation"]
+    original = getattr(owner, name)
+
+    def watched(*arguments: Any) -> Any:
+        seen.append(state_of(tiny_config.parent / "runs" / "tiny"))
+        return original(*arguments)
+
+    monkeypatch.setattr(owner, name, watched)
+    run(tiny_config)
+    assert seen == [{"state": "running", "step": 4, "signal": None, "reason": None}]
+
+
+def test_a_signal_before_the_loop_is_a_stop_too(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tiny_config.parent / "runs" / "tiny"
-    assert messages(tiny_config)[1] == f"the run that was in {folder} is kept in {folder}.1"
+    struck = replacement(Fault("building", "SIGUSR1"), launch.build_training)
+    monkeypatch.setattr(launch, "build_training", struck)
+    monkeypatch.setattr(sys, "argv", ["train.py", "--config", str(tiny_config)])
+    assert run_entry_point(train.main) == 138
+    assert (state_of(folder)["state"], state_of(folder)["signal"]) == ("stopped", "SIGUSR1")
+    run(tiny_config, "--resume", "never")
+    assert state_of(folder) == {"state": "finished", "step": 4, "signal": None, "reason": None}
 
 
-def test_it_has_the_reason_of_a_failure_on_one_line(
-    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+def test_a_full_disk_has_room_for_the_state_that_replaces_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    owner, name = PLACES["backward"]
-    monkeypatch.setattr(owner, name, replacement(Fault("backward", "raise", call=3), getattr(owner, name)))
-    with pytest.raises(RuntimeError, match="a fault of a test"):
-        run(tiny_config)
-    assert messages(tiny_config)[-1] == "failed at step 1: RuntimeError: a fault of a test"
-    assert "failed at step" not in capfd.readouterr().out  # a traceback or one line of the user's error follows there
+    def full(_: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    write_state(tmp_path, "failed", 1, reason="a long story")
+    monkeypatch.setattr(run_record, "replacing", full)
+    write_state(tmp_path, "running", 2)
+    assert state_of(tmp_path)["step"] == 2
+    assert not caplog.text
+
+
+def test_a_disk_that_fails_costs_the_file_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").touch()
+    write_state(tmp_path / "file", "running", 0)
+    assert "state.json not written" in caplog.text

@@ -10,13 +10,14 @@ import torch
 
 from configs.load import load_config
 from data.batch import Batch
-from tests.runs import assert_equal, checkpoint, run, without_config
+from tests.runs import assert_equal, checkpoint, run, with_slow, without_config
 from training.setup import Training, build_training
 from training.validation_logits import ValidationLogits
 from utils.distributed import World
 
 WORLD = World(0, 1, torch.device("cpu"))
 AUGMENTED = ["augmentation.policy=[color,translation,cutout]"]
+NORMED = ["discriminator.norm=batch", "discriminator.spectral_norm=true"]
 DISCRIMINATORS = {
     "two scales": [],
     "batch norm": ["discriminator.norm=batch"],
@@ -62,7 +63,7 @@ def test_it_is_the_mean_that_training_would_report_and_changes_nothing(tiny_conf
     assert found == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
-@pytest.mark.parametrize("settings", [*DISCRIMINATORS.values(), AUGMENTED], ids=[*DISCRIMINATORS, "augmented"])
+@pytest.mark.parametrize("settings", with_slow([[*NORMED, *AUGMENTED]], [*DISCRIMINATORS.values()]))
 def test_a_run_ends_with_the_same_bits_without_it(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, settings: list[str]
 ) -> None:
