@@ -83,7 +83,10 @@ def build_training(config: Config, world: World, found: LoadedCheckpoint | None 
     joint_batch_size = config.train.batch_size * world.size
     check_enough(layout, joint_batch_size)
     loop_state = LoopState(len(layout) // joint_batch_size, joint_batch_size)
-    samples = read_validation_samples(config, splits) if world.is_main else []
+    preprocessing, samples = build.build_preprocessing(config), list[Sample]()
+    if world.is_main:
+        n_samples, on_bad_sample = config.metrics.n_samples, config.data.on_bad_sample
+        samples = read_fixed_samples(splits.open_validation(config), preprocessing, n_samples, on_bad_sample)
     check_best(config, world.gather(len(samples))[0])
     method = METHODS[config.method.name](config, world)
     averages = make_averages(method, config.train.ema_decay)
@@ -109,7 +112,7 @@ def build_training(config: Config, world: World, found: LoadedCheckpoint | None 
         world=world,
         folder=folder,
         splits=splits,
-        preprocessing=build.build_preprocessing(config),
+        preprocessing=preprocessing,
         run_state=run_state,
         validation=validation,
         freezing=build_freezing(config, method),
@@ -117,13 +120,6 @@ def build_training(config: Config, world: World, found: LoadedCheckpoint | None 
     )
     training.freezing.apply(loop_state.epoch)
     return training
-
-
-def read_validation_samples(config: Config, splits: Splits) -> list[Sample]:
-    """Read the samples of each validation."""
-    layout = splits.open_validation(config)
-    preprocessing = build.build_preprocessing(config)
-    return read_fixed_samples(layout, preprocessing, config.metrics.n_samples, config.data.on_bad_sample)
 
 
 def build_schedule(config: Config, method: Method) -> LearningRateSchedule:

@@ -61,7 +61,7 @@ def test_figures_are_in_json_lines_and_tensorboard_once_a_step(watched: Watched)
     networks = {f"{tag}/generator" for tag in ("learning_rate", "amp/scale", "amp/skipped_steps", "gradient_norm")}
     tags = {f"loss/{name}" for name in losses} | networks | {"progress/images_per_s", "logits/D/real", "logits/D/fake"}
     assert tags <= set(watched.events.Tags()["scalars"])
-    assert tags <= set().union(*reported)
+    assert tags <= set[str]().union(*reported)
     assert "waiting for data" in (watched.folder / "log.txt").read_text()
     for record in reported:  # LSGAN: the mean of (logit - 1)² is at least the square of the mean's distance
         assert (record["logits/D/real"] - 1) ** 2 <= record["loss/D/real"]
