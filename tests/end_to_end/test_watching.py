@@ -23,7 +23,7 @@ from utils.errors import ConfigError
 
 @dataclass(frozen=True)
 class Watched:
-    """What a run left in its folder: the records of metrics.jsonl, and TensorBoard's events."""
+    """The content of a run's folder: the records of metrics.jsonl, and TensorBoard's events."""
 
     config: Path
     folder: Path
