@@ -8,7 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -48,25 +48,14 @@ NOT_RUN = {
     'python -m pip install --editable ".[video]"': "installs",
     'python -m pip install --editable ".[tiff]"': "installs",
 }
-TINY = {
-    "run.device": "cpu",
-    "data.workers": "0",
-    **{f"data.{key}": "64" for key in ("load_width", "load_height", "crop_width", "crop_height")},
-    **{f"data.synthetic.{key}": "64" for key in ("height", "width")},
-    **{f"data.synthetic.{split}_samples": "2" for split in ("train", "val", "test")},
-    "generator.base_channels": "4",
-    "generator.n_downsamplings": "2",
-    "generator.n_blocks": "1",
-    "generator.n_upsamplings": "2",
-    "generator.hidden_channels": "4",
-    "features.base_channels": "4",
-    "features.n_downsamplings": "2",
-    "discriminator.base_channels": "4",
-    "discriminator.n_layers": "2",
-    "loss.vgg": "0",
-    "loss.l1": "1",
-    "train.max_steps": "2",
-}
+TINY = """
+run.device=cpu data.workers=0 data.load_width=64 data.load_height=64 data.crop_width=64 data.crop_height=64
+data.synthetic.height=64 data.synthetic.width=64
+data.synthetic.train_samples=2 data.synthetic.val_samples=2 data.synthetic.test_samples=2
+generator.base_channels=4 generator.n_downsamplings=2 generator.n_blocks=1
+generator.n_upsamplings=2 generator.hidden_channels=4 features.base_channels=4 features.n_downsamplings=2
+discriminator.base_channels=4 discriminator.n_layers=2 loss.vgg=0 loss.l1=1 train.max_steps=2
+"""
 DATA_SETS = {
     "PAIRS": ["_A", "_B", "_rgb", "_depth"],
     "LABELS": ["_label", "_inst", "_img"],
@@ -79,27 +68,10 @@ DATA_SETS = {
     "SMALL_AND_LARGE": ["_A"],
 }
 COLORS_TO_IDS = "python -m tools.convert_data colors-to-ids COLORED/train DATA/train_label"
-EXAMPLES = {  # the trainings of docs/examples.md by the names of their runs
-    re.search(r"run\.name=(\w+)", command)[1]: command  # type: ignore[index]
-    for command in commands(ROOT / "docs" / "examples.md")
-    if command.startswith("python train.py")
-}
-STYLED = "python train.py --config configs/spade_ade20k.yaml data.root=ROOT run.name=styled style.channels=256"
-MADE_BEFORE = {  # what the reader has made by then
+MADE_BEFORE = {  # what the reader has made by then, besides runs
     "HALVES": "python -m tools.convert_data to-folders FACADES FOLDERS",
     "--output SOURCES": "python -m tools.convert_data from-photos PHOTOS PAIRS",
     **dict.fromkeys(("--colors DATA/train_label.yaml", "DATA/train_label DATA/train_inst"), COLORS_TO_IDS),
-    "runs/pix2pixhd_512p --format original": "python train.py --config configs/pix2pixhd_512p.yaml data.root=ROOT",
-    "runs/spade_ade20k --format original": "python train.py --config configs/spade_ade20k.yaml data.root=ROOT",
-    "--output latest_EMA.pth": "python train.py --config configs/oasis_cityscapes.yaml data.root=ROOT",
-    **dict.fromkeys(("runs/styled --seed 1", "--style photo.jpg"), STYLED),
-    **{
-        command.partition(run)[1] + command.partition(run)[2]: training
-        for name, training in EXAMPLES.items()
-        for run in [f"runs/{name}"]
-        for command in commands(ROOT / "docs" / "examples.md")
-        if run in command
-    },
     "generator.safetensors --input FOLDER": "python -m tools.export --checkpoint runs/mine --format safetensors",
 }
 LABEL_WEIGHTS = "labels/latest_net_G.pth"
@@ -233,7 +205,7 @@ def train_stand_ins() -> None:
 
 def tiny(arguments: Sequence[str]) -> list[str]:
     """The arguments of train.py with settings that make it quick."""
-    settings = dict(TINY)
+    settings = dict(setting.split("=") for setting in TINY.split())
     if any("pix2pix_" in argument or argument == "generator.name=unet" for argument in arguments):
         settings["generator.n_downsamplings"] = "5"
     if "F" in arguments:
@@ -317,6 +289,15 @@ def run_command(command: str, monkeypatch: pytest.MonkeyPatch) -> int:
     return run_python(arguments, monkeypatch)
 
 
+def made_before(command: str) -> Iterator[str]:
+    """The commands that make the runs and the files that a command reads."""
+    for run in re.findall(r"runs/(\w+)", command):
+        if not Path("runs", run).exists():
+            trains = rf"train\.py .*(run\.name={run}\b|configs/{run}\.yaml(?!.*run\.name))"
+            yield next(other for other in PAGES if re.search(trains, other))
+    yield from (before for end, before in MADE_BEFORE.items() if command.endswith(end))
+
+
 @pytest.mark.parametrize("command", SHOWN)
 def test_a_command_that_is_shown_works(
     command: str, trained_workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -324,7 +305,7 @@ def test_a_command_that_is_shown_works(
     shutil.copytree(trained_workspace, tmp_path / "here", ignore=shutil.ignore_patterns("hub"))
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setattr("torch.hub.get_dir", lambda: str(trained_workspace / "hub"))
-    for before in (before for end, before in MADE_BEFORE.items() if command.endswith(end)):
+    for before in made_before(command):
         assert run_command(before, monkeypatch) == 0
     assert run_command(command, monkeypatch) == 0
 
