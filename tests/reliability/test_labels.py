@@ -13,7 +13,6 @@ from data.batch import DataError
 from data.checks.checking import Check
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
-from tests.conftest import save_image
 from tests.reliability.command_line import CommandLine
 from tests.reliability.images import WHOLE, encoded, fill, png
 
@@ -37,15 +36,10 @@ def palette(ids: np.ndarray) -> Image.Image:
 
 
 def layout_of(root: Path, content: bytes, ignore_id: int | None = None) -> PairedFolders:
-    (root / "train_label").mkdir(parents=True)
+    fill(root, "train_img/x.png train_label/", np.zeros((32, 32, 3), dtype=np.uint8))
     (root / "train_label" / "x.png").write_bytes(content)
-    save_image(root / "train_img" / "x.png", np.zeros((32, 32, 3), dtype=np.uint8))
-    return PairedFolders(
-        source_folder=root / "train_label",
-        target_folder=root / "train_img",
-        instance_folder=None,
-        reader=MapReader(N_CLASSES, ignore_id),
-    )
+    reader = MapReader(N_CLASSES, ignore_id)
+    return PairedFolders(source_folder=root / "train_label", target_folder=root / "train_img", reader=reader)
 
 
 def pixel(value: int, remedy: str = r"raise data\.n_classes, or set") -> str:

@@ -31,7 +31,7 @@ COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "Ångström_é") for form in
 
 def pairs(root: Path, entries: str = PAIRS) -> PairedFolders:
     fill(root, entries, RGB)
-    return PairedFolders(source_folder=root / "train_A", target_folder=root / "train_B", instance_folder=None)
+    return PairedFolders(source_folder=root / "train_A", target_folder=root / "train_B")
 
 
 NO_PARTNER = "without a partner of the same name in"
