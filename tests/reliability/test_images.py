@@ -105,7 +105,7 @@ def test_labels_and_instances_are_turned_as_photos_are(tmp_path: Path, orientati
     labels = PIXELS[..., 0] // 64
     turned = TURNED[orientation][..., 0] // 64
     label, inst, img = (tmp_path / name for name in ("label", "inst", "img"))
-    maps = {label: turned, inst: turned.astype(np.uint16) * 300, img: TURNED[orientation]}
+    maps: dict[Path, np.ndarray] = {label: turned, inst: turned.astype(np.uint16) * 300, img: TURNED[orientation]}
     for folder, pixels in maps.items():
         write(folder / "x", Case(oriented(pixels, orientation)))
     layout = PairedFolders(source_folder=label, target_folder=img, instance_folder=inst, reader=MapReader(n_classes=4))
