@@ -39,7 +39,7 @@ def start(config: Path, *arguments: str, prepare: Callable[[], object] | None = 
 
 def start_program(command: list[str], output: Path, prepare: Callable[[], object] | None = None) -> ForkServerProcess:
     """Start `python COMMAND`: `train.py …`, `test.py …` or `-m MODULE …`."""
-    process = _context.Process(target=_work, args=(command, output, prepare))
+    process = _context.Process(target=_work, args=(command, output, dict(os.environ), prepare))
     process.start()
     return process
 
@@ -55,7 +55,8 @@ class Torchrun:
         self, command: list[str], output: Path, prepare: Callable[[], object] | None = None, **options: Any
     ) -> None:
         self._output, self._begin = output, output.stat().st_size if output.exists() else 0
-        self._process = _context.Process(target=_agent, args=(command, output, prepare, options))
+        arguments = (command, output, dict(os.environ), prepare, options)
+        self._process = _context.Process(target=_agent, args=arguments)
         self._process.start()
 
     def send_signal(self, number: int) -> None:
@@ -140,14 +141,20 @@ def run_two(output: Path, *command: str) -> tuple[int, str]:
         run.end()
 
 
-def _work(command: list[str], output: Path, prepare: Callable[[], object] | None) -> None:
-    _begin(output)
+def _work(command: list[str], output: Path, environment: dict[str, str], prepare: Callable[[], object] | None) -> None:
+    _begin(output, environment)
     _run_program(command, prepare)
 
 
-def _agent(command: list[str], output: Path, prepare: Callable[[], object] | None, options: dict[str, Any]) -> None:
+def _agent(
+    command: list[str],
+    output: Path,
+    environment: dict[str, str],
+    prepare: Callable[[], object] | None,
+    options: dict[str, Any],
+) -> None:
     os.setsid()
-    _begin(output)
+    _begin(output, environment)
     one_machine: dict[str, Any] = {
         "min_nodes": 1,
         "max_nodes": 1,
@@ -164,8 +171,9 @@ def _agent(command: list[str], output: Path, prepare: Callable[[], object] | Non
         sys.exit(1)
 
 
-def _begin(output: Path) -> None:
+def _begin(output: Path, environment: dict[str, str]) -> None:
     gc.freeze()  # garbage collections pass over the modules
+    os.environ.update(environment)  # that of the test; the server has the one in which it was started
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)

@@ -85,7 +85,7 @@ def test_a_full_disk_is_named_by_the_file_that_did_not_fit(
     output = tmp_path / "out"
     output.mkdir()
     (output / "facade_00000.png").symlink_to("/dev/full")
-    monkeypatch.setattr("inference.translate.prepare_output", lambda *_, **__: None)  # which refuses the link
+    monkeypatch.setattr("inference.output_folder.OutputFolder.prepare", lambda *_, **__: None)  # which refuses the link
     arguments = ["--checkpoint", str(tiny_run), "--output", str(output), "--device", "cpu"]
     lines = command_line.refusal(translation_script().main, *arguments)
     remedy = "free space there, or choose another place"
