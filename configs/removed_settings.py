@@ -111,8 +111,13 @@ def _successors(values: Mapping[Any, object]) -> Iterator[tuple[str, object]]:
             [f"{role}.{part}" for role, names in parts.items() if isinstance(names, list) for part in names],
         )
     generator, discriminator = _section(values, "generator"), _section(values, "discriminator")
-    if "spectral_iteration" in discriminator and not generator.get("spectral_norm"):
-        yield "generator.spectral_iteration", discriminator["spectral_iteration"]
+    orders = generator.get("spectral_iteration"), discriminator.get("spectral_iteration")
+    if orders[1] and not generator.get("spectral_norm"):
+        yield "generator.spectral_iteration", orders[1]
+    elif orders[1] not in (None, orders[0]) and discriminator.get("spectral_norm") not in (None, "none", False):
+        _report(
+            f"discriminator.spectral_iteration was {orders[1]}: that of the generator, {orders[0]}, holds for both now"
+        )
 
 
 def _section(values: Mapping[Any, object], name: str) -> Mapping[Any, Any]:

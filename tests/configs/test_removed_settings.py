@@ -72,3 +72,10 @@ def test_merged_settings_of_a_checkpoint_keep_their_effect(saved: dict[str, Any]
 
 def test_the_settings_that_a_run_of_1_0_0_has_written_are_read(tiny_config: Path) -> None:
     assert load_config(tiny_config, ["metrics.n_samples=null"]).metrics.n_samples == 4
+
+
+def test_an_order_that_no_setting_holds_any_more_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    norms = {"generator__spectral_norm": True, "discriminator__spectral_norm": "inner"}
+    config_from_dict(with_removed(**norms, discriminator__spectral_iteration="v_first"), "checkpoint.pt")
+    assert "discriminator.spectral_iteration was v_first: that of the generator, u_first, holds for both" in caplog.text
