@@ -1,8 +1,8 @@
 """The base class of generators, the sides of images that they take, and generators with an encoder."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -29,10 +29,8 @@ class Generator(nn.Module):
     Its constructor has arguments of the names of the settings that it takes; the rules of these settings are below.
     """
 
-    @staticmethod
-    def image_sides(*args: Any, **settings: Any) -> ImageSides:
-        """Return the sides that a network with these settings takes."""
-        raise NotImplementedError
+    image_sides: ClassVar[Callable[..., ImageSides]]
+    """A static method that returns the sides that a network with these settings takes."""
 
     @staticmethod
     def without_effect(*args: Any, **settings: Any) -> Sequence[str]:
