@@ -56,7 +56,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--size", choices=("own", "trained"), help=size_help)
     tile_help = "compute images larger than N pixels in tiles of that side, with the same result"
     add("--tile", type=whole_number(1), metavar="N", help=tile_help)
-    overlap_help = "with batch norm, compute each tile in one sweep with M pixels around it, and blend them"
+    overlap_help = "with batch norm, compute each tile in one pass with M pixels around it, and blend them"
     add("--overlap", type=whole_number(0), metavar="M", help=overlap_help)
     pixels_help = "read images of up to N pixels at once; default: what fits into a quarter of the memory"
     add("--max-pixels", type=whole_number(1), metavar="N", help=pixels_help)

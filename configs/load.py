@@ -154,7 +154,7 @@ def _assign(config: DictConfig, key: str, value: object) -> str | None:
         if key in REMOVED:
             if REMOVED[key].is_default(value):  # as in the settings that a run has written
                 return None
-            return f"{key} is no setting any more: {REMOVED[key].successor}; delete the line"
+            return f"{key} is no setting any more: {REMOVED[key].successor}; leave it out"
         return f"unknown key {shortened(key)}; {_known_keys(key)}"
     text = shortened(value)
     if "${" in str(value):
@@ -211,7 +211,7 @@ def _expectation(kind: Any, text: str) -> str:
         meant = did_you_mean(text, choices)
         return f"one of {', '.join(choices)}" + (f"; {meant}" if meant else "")
     if get_origin(kind) is list:
-        return "a list such as [a,b]"
+        return "a list such as [a,b]" if str in get_args(kind) else "a list of numbers such as [1,2]"
     if parts := get_args(kind):
         return " or ".join(_expectation(part, text) for part in parts)
     names = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", NoneType: "null"}

@@ -31,7 +31,7 @@ REMOVED = {
     "augmentation.probability": Removed(
         (1.0,), "each operation is applied to each sample; augmentation.target controls it"
     ),
-    "data.cache_folder": Removed((_DISK_FOLDER,), "data.cache=FOLDER names it", is_merged=True),
+    "data.cache_folder": Removed((_DISK_FOLDER,), "data.cache=/FOLDER names it", is_merged=True),
     "data.cache_gib": Removed((16.0,), "a cache leaves a tenth of its disk free, or half of the shared memory"),
     "data.feature_folder": Removed(
         ("{split}_feat",), "maps of features lie in {split}_feat of data.root, which may be a link"
@@ -95,12 +95,12 @@ def _successors(values: Mapping[Any, object]) -> Iterator[tuple[str, object]]:
     data, style, log, metrics = (_section(values, name) for name in ("data", "style", "log", "metrics"))
     if data.get("instances") == "connected" and data.get("instance_classes"):
         yield "data.instances", data["instance_classes"]
-    folder = data.get("cache_folder", _DISK_FOLDER)
-    if data.get("cache") == "disk" and folder != _DISK_FOLDER:
-        yield "data.cache", f"{folder}/"
+    folder = data.get("cache_folder")
+    if data.get("cache") == "disk" and isinstance(folder, str) and folder and folder != _DISK_FOLDER:
+        yield "data.cache", f"{folder.rstrip('/')}/"
     if "height" in style and "width" in style:
         yield "style.size", [style["height"], style["width"]]
-    counts = [count for count in (log.get("n_images"), metrics.get("n_samples")) if isinstance(count, int)]
+    counts = [count for count in (log.get("n_images"), metrics.get("n_samples")) if type(count) is int]
     if "n_images" in log and counts:
         yield "metrics.n_samples", max(counts)
     train = _section(values, "train")

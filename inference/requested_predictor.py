@@ -268,9 +268,9 @@ def with_tiles(predictor: Predictor, loaded: LoadedGenerator, compute: ComputeOp
         tiles = Tiles(tiled(generator.generator), tiled(generator.encoder.network))
     else:
         tiles = Tiles(tiled(generator), encoder=None)
-    if (n_sweeps := tiles.generator.n_segments) > 1:
+    if (n_passes := tiles.generator.n_segments) > 1:
         unused = "; --overlap has no effect" if compute.overlap is not None else ""
-        logger.info(f"tiles        {tile} pixels, in {n_sweeps} sweeps, cut at the norms{unused}")
+        logger.info(f"tiles        {tile} pixels, in {n_passes} passes, cut at the norms{unused}")
     else:
         logger.info(f"tiles        {tile} pixels, overlapping by {compute.overlap} of {tiles.generator.reach} in reach")
     return replace(predictor, tiles=tiles)

@@ -26,7 +26,7 @@ class TiledNetwork:
     size_multiple, min_size: the sides of an image must be multiples of `size_multiple`, and at least `min_size`, both
         in pixels of the image.
     scale: sides of the output, in those of the image, a power of 2.
-    overlap: without instance norm, compute all layers in one sweep, without files. A tile then includes `overlap`
+    overlap: without instance norm, compute all layers in one pass, without files. A tile then includes `overlap`
         pixels of its neighbours, and the results of two tiles are blended linearly where they overlap.
     folder: where the temporary files are.
     """
@@ -47,12 +47,12 @@ class TiledNetwork:
         size_multiple, min_size = size_multiple * self._image_stride, min_size * self._image_stride
         self._multiple = size_multiple
         has_instance_norm = any(isinstance(module, nn.InstanceNorm2d) for module in network.modules())
-        in_one_sweep = overlap is not None and not has_instance_norm
+        in_one_pass = overlap is not None and not has_instance_norm
         self._segments, self._full_image = cut_at_norms(
-            network, at_batch_norms=not in_one_sweep, image_stride=self._image_stride
+            network, at_batch_norms=not in_one_pass, image_stride=self._image_stride
         )
         self._blended: int | None = None
-        if overlap is not None and in_one_sweep and overlap < self.reach:
+        if overlap is not None and in_one_pass and overlap < self.reach:
             self._blended = -(-overlap // size_multiple) * size_multiple
         # with no pixels of its neighbours, the smallest of nearly equal tiles must be large enough for an image
         least = size_multiple if self._blended is None else 2 * min_size
@@ -60,7 +60,7 @@ class TiledNetwork:
 
     @property
     def n_segments(self) -> int:
-        """The number of sweeps over the tiles."""
+        """The number of passes over the tiles."""
         return len(self._segments)
 
     @property
@@ -112,7 +112,7 @@ class TiledNetwork:
                     self._compute(segment, tile, read, kept, whole)
                 for name in kept.keys() - {name for later in self._segments[number + 1 :] for name in later.reads}:
                     kept.pop(name).close()
-            yield from (self._last_sweep if self._blended is None else self._blended_sweep)(last, read, kept, whole)
+            yield from (self._last_pass if self._blended is None else self._blended_pass)(last, read, kept, whole)
 
     def _compute(
         self,
@@ -131,7 +131,7 @@ class TiledNetwork:
                 norm.add(part)
             kept[name].write(tile.at(stride), part)
 
-    def _last_sweep(
+    def _last_pass(
         self, segment: Segment, read: Callable[[Window], Tensor], kept: dict[str, TensorFile], whole: Window
     ) -> Iterator[Tensor]:
         """Compute the last segment, a row of tiles after the other."""
@@ -144,7 +144,7 @@ class TiledNetwork:
                 parts.append(tile.seen_from(window).at(stride).cut(made).float().cpu())
             yield torch.cat(parts, dim=3)
 
-    def _blended_sweep(
+    def _blended_pass(
         self, segment: Segment, read: Callable[[Window], Tensor], kept: dict[str, TensorFile], whole: Window
     ) -> Iterator[Tensor]:
         """Compute the only segment, a row of tiles after the other; pixels that the next row overlaps wait for it."""

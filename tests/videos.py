@@ -79,6 +79,11 @@ def level(number: int) -> int:
     return 20 + STEP * number
 
 
+def has_sound(path: Path) -> bool:
+    with av.open(str(path)) as container:
+        return bool(container.streams.audio)
+
+
 def sound_packets(path: Path) -> list[tuple[bytes, float]]:
     """The packets of the sound, with their times in seconds, rounded to milliseconds."""
     with av.open(str(path)) as container:

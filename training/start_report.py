@@ -131,11 +131,11 @@ def _describe_cache(training: Training, index: int) -> list[str]:
     cached = sample_cache.build_cached_layout(training.config, training.layout, training.folder)
     if cached is None:
         return []
-    outlook = cached.estimate(index)
-    if outlook.n_fitting >= outlook.n_samples:
-        return [f"cache          {data.cache}, about {size(outlook.n_bytes)}"]
+    estimate = cached.estimate(index)
+    if estimate.n_fitting >= estimate.n_samples:
+        return [f"cache          {data.cache}, about {size(estimate.n_bytes)}"]
     remedy = f"too little is free in {sample_cache.cache_folder(training.config, training.folder)}"
-    return [f"cache          {data.cache}, about {outlook.n_fitting} of {outlook.n_samples} samples fit: {remedy}"]
+    return [f"cache          {data.cache}, about {estimate.n_fitting} of {estimate.n_samples} samples fit: {remedy}"]
 
 
 def _samples_of_step(config: Config, n_processes: int) -> str:

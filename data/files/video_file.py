@@ -65,7 +65,6 @@ class VideoFile:
     rate: frames per second, the mean where it varies.
     n_frames: as the file states, or as follows from its duration; None where neither is known. Not exact.
     pixel_aspect: width / height of a pixel, upright.
-    has_sound: whether there is a sound track.
 
     Raises:
         DataError: the file is missing, is no video, or none of its frames can be decoded.
@@ -78,7 +77,6 @@ class VideoFile:
             stream = _video_stream(container, path)
             self.rate = stream.average_rate or stream.guessed_rate or _USUAL_RATE
             self._stored_base = stream.time_base or 1 / self.rate
-            self.has_sound = bool(container.streams.audio)
             self._stated_s = _stated_duration(container, stream)
             self.n_frames = stream.frames or (round(self._stated_s * self.rate) if self._stated_s else None)
             first = next(_decoded(container, stream, path, []), None)

@@ -31,7 +31,7 @@ def test_a_checkpoint_loads_and_a_configuration_is_refused(
         assert config_from_dict(with_removed(**{name: default}), "checkpoint.pt") == Config()
         assert load_config(tiny_config, [f"{key}={str(default).lower()}"]) == load_config(tiny_config)
     assert caplog.messages == []
-    with pytest.raises(ConfigError, match=rf"{key} is no setting any more: .*; delete the line"):
+    with pytest.raises(ConfigError, match=rf"{key} is no setting any more: .*; leave it out"):
         load_config(tiny_config, [f"{key}=another"])
     if REMOVED[key].is_merged:
         return

@@ -21,7 +21,7 @@ from utils.errors import ConfigError
         ("color=[-1,1]", "is [-1.0, 1.0], expected [lowest,highest] from 0 to 4"),
         ("hue=[0,nan]", "is [0.0, nan], expected [lowest,highest] from -0.5 to 0.5"),
         ("noise=[0,1]", "is [0.0, 1.0], expected [lowest,highest] from 0 to 0.5"),
-        ("noise=0.1", "is 0.1, expected a list such as [a,b]"),
+        ("noise=0.1", "is 0.1, expected a list of numbers such as [1,2]"),
         ("jpeg_quality=[0,90]", "is [0, 90], expected [lowest,highest] from 1 to 100"),
     ],
 )
