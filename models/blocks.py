@@ -7,10 +7,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.activation_checkpointing import Recomputable
-from models.layers import InstanceNorm, ReflectionPadding, UpsampledConv2d, WideConv2d
+from models.layers import AntialiasedDownsampling, InstanceNorm, ReflectionPadding, UpsampledConv2d, WideConv2d
 
 Norm = Literal["instance", "batch"]
-Upsample = Literal["transposed", "nearest", "bilinear", "residual"]
+Downsample = Literal["strided", "antialiased"]
+Upsample = Literal["transposed", "nearest", "bilinear", "residual", "antialiased"]
 Padding = Literal["zeros", "reflect"]
 Output = Literal["tanh", "linear"]
 
@@ -55,15 +56,26 @@ def last_activation(output: Output) -> list[nn.Module]:
     return [nn.Tanh()] if output == "tanh" else []
 
 
-def make_down(in_channels: int, out_channels: int, norm: Norm, padding: Padding) -> RecomputableSequential:
-    """Return layers that halve the sides: strided 3x3 convolution, norm, ReLU.
+def make_down(
+    in_channels: int,
+    out_channels: int,
+    norm: Norm,
+    padding: Padding,
+    downsample: Downsample = "strided",
+    *,
+    bias: bool = False,
+) -> RecomputableSequential:
+    """Return layers that halve the sides: 3x3 convolution, norm, ReLU.
 
-    Zeros are the originals' padding; reflection avoids bright spots at the borders.
+    Zeros are the originals' padding; reflection avoids bright spots at the borders. The convolution is strided, or of
+    stride 1 before CUT's antialiased downsampling.
     """
+    stride = 2 if downsample == "strided" else 1
     return RecomputableSequential(
-        nn.Conv2d(in_channels, out_channels, kernel_size=3, stride=2, padding=1, padding_mode=padding, bias=False),
+        nn.Conv2d(in_channels, out_channels, 3, stride=stride, padding=1, padding_mode=padding, bias=bias),
         make_norm(norm, out_channels),
         nn.ReLU(inplace=True),
+        *([AntialiasedDownsampling()] if downsample == "antialiased" else []),
     )
 
 
@@ -72,18 +84,22 @@ def make_up(in_channels: int, out_channels: int, norm: Norm, upsample: Upsample)
 
     transposed: 3x3 transposed convolution, norm, ReLU, as in the originals. nearest, bilinear: interpolation, then a
     reflection-padded 3x3 convolution, norm, ReLU, which avoid checkerboard artifacts (Odena et al. 2016).
-    residual: ResidualUpsampling.
+    residual: ResidualUpsampling. antialiased: CUT's, bilinear interpolation and a 3x3 convolution padded with zeros.
     """
-    if upsample == "residual":
-        return ResidualUpsampling(in_channels, out_channels, norm=norm)
-    if upsample == "transposed":
-        layers: list[nn.Module] = [
-            nn.ConvTranspose2d(
-                in_channels, out_channels, kernel_size=3, stride=2, padding=1, output_padding=1, bias=False
+    layers: list[nn.Module]
+    match upsample:
+        case "residual":
+            return ResidualUpsampling(in_channels, out_channels, norm=norm)
+        case "transposed":
+            doubling = nn.ConvTranspose2d(
+                in_channels, out_channels, 3, stride=2, padding=1, output_padding=1, bias=False
             )
-        ]
-    else:
-        layers = make_interpolation(in_channels, out_channels, upsample)
+            layers = [doubling]
+        case "antialiased":  # its [1 3 3 1] filter with replicated borders is bilinear interpolation, to the bit
+            convolution = nn.Conv2d(in_channels, out_channels, kernel_size=3, padding=1, bias=False)
+            layers = [nn.Upsample(scale_factor=2, mode="bilinear"), convolution]
+        case _:
+            layers = make_interpolation(in_channels, out_channels, upsample)
     return RecomputableSequential(*layers, make_norm(norm, out_channels), nn.ReLU(inplace=True))
 
 

@@ -1,12 +1,14 @@
 """pix2pixHD's global generator, which with 2 downsamplings is pix2pix's ResNet generator."""
 
 import math
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 
 from torch import Tensor, nn
 
 from models.blocks import (
+    Downsample,
     Norm,
     Output,
     Padding,
@@ -21,6 +23,8 @@ from models.blocks import (
 )
 from models.generator import Generator, ImageSides
 from models.layers import UniformToZeros
+
+_LAYERS = re.compile(r"stem\.\d+|downs\.\d+\.\d+|blocks\.\d+")  # whose outputs are features
 
 
 class GlobalTrunk(nn.Module):
@@ -37,12 +41,19 @@ class GlobalTrunk(nn.Module):
         dropout: bool = False,
         upsample: Upsample = "transposed",
         padding: Padding = "zeros",
+        downsample: Downsample = "strided",
+        biased_downs: bool = False,
         scale: float = 1.0,
     ) -> None:
         super().__init__()
         widths = [base_channels * 2**level for level in range(n_downsamplings + 1)]
         self.stem = make_stem(in_channels, base_channels, norm)
-        self.downs = nn.Sequential(*(make_down(narrow, wide, norm, padding) for narrow, wide in pairwise(widths)))
+        self.downs = nn.Sequential(
+            *(
+                make_down(narrow, wide, norm, padding, downsample, bias=biased_downs)
+                for narrow, wide in pairwise(widths)
+            )
+        )
         self.blocks = nn.Sequential(*(ResidualBlock(widths[-1], norm=norm, dropout=dropout) for _ in range(n_blocks)))
         n_left_out = max(-n_doublings(scale), 0)
         rising = [*reversed(widths[n_left_out:]), *widths_beyond(base_channels, scale)]
@@ -78,6 +89,8 @@ class GlobalGenerator(GlobalTrunk, Generator):
         dropout: bool = False,
         upsample: Upsample = "transposed",
         padding: Padding = "zeros",
+        downsample: Downsample = "strided",
+        biased_downs: bool = False,
         scale: float = 1.0,
         output: Output = "tanh",
     ) -> None:
@@ -90,6 +103,8 @@ class GlobalGenerator(GlobalTrunk, Generator):
             dropout=dropout,
             upsample=upsample,
             padding=padding,
+            downsample=downsample,
+            biased_downs=biased_downs,
             scale=scale,
         )
         self.head = make_head(self.out_channels, out_channels, output)
@@ -115,3 +130,28 @@ class GlobalGenerator(GlobalTrunk, Generator):
         The output is in [-1, 1], unless it is linear.
         """
         return self.head(super().forward(self.uniform(source)))
+
+    def features(self, source: Tensor, taps: Sequence[str]) -> list[Tensor]:
+        """Return the outputs of these layers of the encoder and the blocks, in their order; computes none behind them.
+
+        taps: names of modules, as `stem.0`, `downs.1.0` or `blocks.4`. Raises KeyError with the names that there are.
+        """
+        return self._encoded(source, taps, stops=True)[1]
+
+    def translate_with_features(self, source: Tensor, taps: Sequence[str]) -> tuple[Tensor, list[Tensor]]:
+        """Return the translation and the features at `taps`, from one pass; in training mode."""
+        encoded, features = self._encoded(source, taps, stops=False)
+        return self.head(self.ups(encoded)), features
+
+    def _encoded(self, x: Tensor, taps: Sequence[str], *, stops: bool) -> tuple[Tensor, list[Tensor]]:
+        layers = {name: layer for name, layer in self.named_modules() if _LAYERS.fullmatch(name)}
+        if unknown := set(taps) - layers.keys():
+            raise KeyError(f"no layer {min(unknown)}; there are {', '.join(layers)}")
+        features = []
+        for name, layer in layers.items():
+            x = layer(x)
+            if name in taps:
+                features.append(x)
+                if stops and len(features) == len(taps):
+                    break
+        return x, features

@@ -84,6 +84,22 @@ def _of_plain_strides(image: Tensor) -> Tensor:
     return image.permute(0, 2, 3, 1).squeeze(0).unsqueeze(0).permute(0, 3, 1, 2)
 
 
+class AntialiasedDownsampling(nn.Module):
+    """Keeps every second pixel of the image blurred by [1 2 1] along both axes, as CUT does against aliasing.
+
+    Zhang 2019, "Making convolutional networks shift-invariant again". Borders are reflected.
+    """
+
+    in_tiles = InTiles(reach=1, stride=Fraction(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (N, C, H, W) to (N, C, H / 2, W / 2), rounded up; H and W are at least 2."""
+        row = x.new_tensor([0.25, 0.5, 0.25])
+        kernel = (row[:, None] * row).expand(x.shape[1], 1, 3, 3)
+        bordered = F.pad(x, (1, 1, 1, 1), mode="reflect")
+        return F.conv2d(bordered, kernel, stride=2, groups=x.shape[1])
+
+
 class UniformToZeros(nn.Module):
     """Replaces each image that has one value in each channel by zeros, in evaluation; others stay as they are.
 

@@ -4,8 +4,8 @@ from typing import NamedTuple, cast
 
 from torch import Tensor, nn
 
-from models.blocks import Norm, make_norm
-from models.layers import PairConv2d
+from models.blocks import Downsample, Norm, make_norm
+from models.layers import AntialiasedDownsampling, PairConv2d
 
 
 class DiscriminatorOutput(NamedTuple):
@@ -29,8 +29,8 @@ class DiscriminatorOutput(NamedTuple):
 
 def discriminate(layers: nn.ModuleList, head: nn.Module, source: Tensor | None, image: Tensor) -> DiscriminatorOutput:
     """Apply `layers`, of which the first begins with a PairConv2d, and `head` to images and their sources."""
-    convolution, activation = cast(nn.Sequential, layers[0])
-    features = [activation(convolution(source, image))]
+    convolution, *others = cast(nn.Sequential, layers[0])
+    features = [nn.Sequential(*others)(convolution(source, image))]
     for layer in layers[1:]:
         features.append(layer(features[-1]))
     return DiscriminatorOutput(features, head(features[-1]))
@@ -53,18 +53,23 @@ class PatchDiscriminator(nn.Module):
         norm: Norm = "instance",
         padding: int = 2,
         max_channels: int = 512,
+        downsample: Downsample = "strided",
     ) -> None:
         super().__init__()
+        is_strided = downsample == "strided"
+        blur = [] if is_strided else [AntialiasedDownsampling()]
         widths = [min(base_channels * 2**level, max_channels) for level in range(n_layers + 1)]
         first = nn.Sequential(
-            PairConv2d(in_channels, widths[0], kernel_size=4, stride=2, padding=padding),
+            PairConv2d(in_channels, widths[0], kernel_size=4, stride=1 + is_strided, padding=padding),
             nn.LeakyReLU(0.2, inplace=True),
+            *blur,
         )
         inner = [
             nn.Sequential(
-                _conv4(widths[k - 1], widths[k], stride=2 if k < n_layers else 1, padding=padding, bias=False),
+                _conv4(widths[k - 1], widths[k], stride=1 + (is_strided and k < n_layers), padding=padding, bias=False),
                 make_norm(norm, widths[k]),
                 nn.LeakyReLU(0.2, inplace=True),
+                *(blur if k < n_layers else []),
             )
             for k in range(1, n_layers + 1)
         ]
@@ -95,6 +100,7 @@ class MultiscalePatchDiscriminator(nn.Module):
         norm: Norm = "instance",
         padding: int = 2,
         max_channels: int = 512,
+        downsample: Downsample = "strided",
     ) -> None:
         super().__init__()
         self.source_channels = source_channels
@@ -106,6 +112,7 @@ class MultiscalePatchDiscriminator(nn.Module):
                 norm=norm,
                 padding=padding,
                 max_channels=max_channels,
+                downsample=downsample,
             )
             for _ in range(n_scales)
         )
