@@ -1,4 +1,4 @@
-"""Contrastive loss of patches: that of a translation is to resemble the one at its place in the source, and no other."""
+"""Contrastive loss of patches: a translated one is to resemble that at its place in the source, and no other."""
 
 import torch
 import torch.nn.functional as F
