@@ -1,4 +1,4 @@
-"""The weight files of pix2pixHD, pix2pix, SPADE and OASIS: found in their folders, and read as networks.
+"""The weight files of the originals: found in their folders, and read as networks.
 
 They hold no settings; the shapes of their weights give these.
 """
@@ -35,12 +35,13 @@ _FIXED_BY_SHAPES = (
     "style.channels",
 )
 _LEFT_OPEN = ("n_upsamplings", "noise_channels")  # by the shapes of SPADE's and OASIS's generators
-_LETTERS: dict[FileRole, tuple[str, ...]] = {  # in names of files; OASIS translates with EMA
-    "generator": ("EMA", "G"),
+_LETTERS: dict[FileRole, tuple[str, ...]] = {  # in names of files, the first preferred; OASIS translates with EMA
+    "generator": ("EMA", "G", "G_A", "G_B"),
     "encoder": ("E",),
-    "discriminator": ("D",),
+    "discriminator": ("D", "D_A", "D_B"),
+    "projection": ("F",),
 }
-_FILE_NAME = re.compile(r"(?P<when>latest|best|(iter_)?(?P<number>\d+))_(net_)?(?P<letter>EMA|G|E|D)\.pth")
+_FILE_NAME = re.compile(r"(?P<when>latest|best|(iter_)?(?P<number>\d+))_(net_)?(?P<letter>EMA|[GD](_[AB])?|E|F)\.pth")
 _FOLDER_OF_OASIS = "models"  # a folder within that of the run
 
 

@@ -46,6 +46,7 @@ class GlobalTrunk(nn.Module):
         scale: float = 1.0,
     ) -> None:
         super().__init__()
+        self.downsample, self.upsample, self.biased_downs = downsample, upsample, biased_downs
         widths = [base_channels * 2**level for level in range(n_downsamplings + 1)]
         self.stem = make_stem(in_channels, base_channels, norm)
         self.downs = nn.Sequential(
@@ -70,8 +71,10 @@ class GlobalGenerator(GlobalTrunk, Generator):
 
     A 7x7 stem, `n_downsamplings` strided convolutions that double the channels, `n_blocks` residual blocks,
     `n_downsamplings` upsamplings, a 7x7 head with tanh. Convolutions before a norm have no bias, since the norm
-    subtracts the mean. pix2pix's ResNet generator has 2 downsamplings, 6 or 9 blocks, and dropout.
+    subtracts the mean. pix2pix's ResNet generator has 2 downsamplings, 6 or 9 blocks, and dropout; CycleGAN's is the
+    same, and CUT's down- and upsampling are antialiased.
 
+    biased_downs: whether the strided convolutions have biases, which count where features before the norm are compared.
     scale: sides of the output, in those of the source, a power of 2: more upsamplings, each of which halves the
         channels, or fewer of them.
     output: tanh, or linear for values without bounds.

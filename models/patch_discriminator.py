@@ -103,7 +103,7 @@ class MultiscalePatchDiscriminator(nn.Module):
         downsample: Downsample = "strided",
     ) -> None:
         super().__init__()
-        self.source_channels = source_channels
+        self.source_channels, self.downsample = source_channels, downsample
         self.scales = nn.ModuleList(
             PatchDiscriminator(
                 in_channels=source_channels + image_channels,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
 
@@ -10,8 +10,9 @@ from utils.errors import UserError
 
 StateDict = dict[str, Tensor]
 Names = dict[str, str]  # of layers that have tensors or are norms: the original's by ours
-FileRole = Literal["generator", "encoder", "discriminator"]  # of the network that a file holds
-Family = Literal["pix2pixHD", "pix2pix", "SPADE", "OASIS"]
+FileRole = Literal["generator", "encoder", "discriminator", "projection"]  # of the network that a file holds
+Family = Literal["pix2pixHD", "pix2pix", "CycleGAN", "CUT", "SPADE", "OASIS"]
+FAMILIES: tuple[Family, ...] = get_args(Family)
 
 # of a layer with spectral norm: the names of the originals' hook, by ours
 SPECTRAL_NORM = {
@@ -37,6 +38,7 @@ class OriginalFormat:
     names: the names of the layers of a network of ours.
     fault: why the original has no network with the settings of one of ours; "" if it has.
     is_of: which networks of our class are this one, where there are several.
+    constants: tensors that its file holds beside those of our network, whatever the weights are.
     """
 
     families: tuple[Family, ...]
@@ -47,6 +49,7 @@ class OriginalFormat:
     names: Callable[[Any], Names]
     fault: Callable[[Any], str]
     is_of: Callable[[Any], bool] = lambda _: True
+    constants: Callable[[Any], StateDict] = lambda _: {}
 
 
 def has(key: str, sides: tuple[int, int] | None = None) -> Callable[[StateDict], bool]:

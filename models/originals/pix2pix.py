@@ -1,4 +1,4 @@
-"""The networks of pix2pixHD and pix2pix."""
+"""The networks of pix2pixHD, and of pix2pix and CycleGAN, which are one program."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -12,24 +12,33 @@ from models.feature_encoder import FeatureEncoder
 from models.global_generator import GlobalGenerator, GlobalTrunk
 from models.layers import UpsampledConv2d
 from models.local_enhancer import LocalEnhancer
-from models.originals.format import Names, OriginalFormat, StateDict, has
+from models.originals.format import Family, Names, OriginalFormat, StateDict, has
 from models.patch_discriminator import MultiscalePatchDiscriminator, PixelDiscriminator
 from models.spectral_norm import spectral_norms
 from models.unet_generator import UnetGenerator
+
+_OF_PIX2PIX: tuple[Family, ...] = ("pix2pix", "CycleGAN")
 
 # In each table of names, k counts the layers of a Sequential: a convolution, the norm behind it.
 
 
 def _trunk_names(trunk: GlobalTrunk, ours: str = "") -> Names:
-    n_downs, n_blocks = len(trunk.downs), len(trunk.blocks)
-    names = {f"{ours}stem.{k}": f"model.{k}" for k in (1, 2)}
-    for i in range(n_downs):
-        for k in (0, 1):
-            names[f"{ours}downs.{i}.{k}"] = f"model.{4 + 3 * i + k}"
-            names[f"{ours}ups.{i}.{k}"] = f"model.{4 + 3 * n_downs + n_blocks + 3 * i + k}"
+    names, number = {f"{ours}stem.{k}": f"model.{k}" for k in (1, 2)}, 4
+    for i, down in enumerate(trunk.downs):
+        names |= {f"{ours}downs.{i}.{k}": f"model.{number + k}" for k in (0, 1)}
+        number += _length(down)
     for i, block in enumerate(trunk.blocks):
-        names |= _block_names(block, f"{ours}blocks.{i}", f"model.{4 + 3 * n_downs + i}")
+        names |= _block_names(block, f"{ours}blocks.{i}", f"model.{number + i}")
+    number += len(trunk.blocks)
+    for i, up in enumerate(trunk.ups):
+        convolution = _length(up) - 3  # a norm and a ReLU follow it
+        names |= {f"{ours}ups.{i}.{k}": f"model.{number + k}" for k in (convolution, convolution + 1)}
+        number += _length(up)
     return names
+
+
+def _length(layers: nn.Module) -> int:
+    return len(list(layers.children()))
 
 
 def _block_names(block: nn.Module, ours: str, original: str) -> Names:
@@ -37,8 +46,10 @@ def _block_names(block: nn.Module, ours: str, original: str) -> Names:
     return {f"{ours}.body.{k}": f"{original}.conv_block.{k}" for k in (1, 2, second, second + 1)}
 
 
-def _global_names(network: GlobalGenerator) -> Names:
-    return _trunk_names(network) | {"head.1": f"model.{4 + 6 * len(network.downs) + len(network.blocks) + 1}"}
+def global_names(network: GlobalGenerator) -> Names:
+    """Return the names of a global generator's layers."""
+    n_layers = sum(map(_length, (*network.downs, *network.ups))) + len(network.blocks)
+    return _trunk_names(network) | {"head.1": f"model.{4 + n_layers + 1}"}
 
 
 def _local_names(network: LocalEnhancer) -> Names:
@@ -70,26 +81,25 @@ def _unet_prefix(level: int) -> str:
     return "model.model." + ("1.model." if level else "") + "3.model." * (level - 1)
 
 
-def _patch_names(name: Callable[[int, int, int], str]) -> Callable[[MultiscalePatchDiscriminator], Names]:
-    """Return the names of a PatchGAN; `name` returns that of a scale's layer and of its part k."""
+def patch_names(name: Callable[[int, int, int, int], str]) -> Callable[[MultiscalePatchDiscriminator], Names]:
+    """Return the names of a PatchGAN; `name` returns that of a scale's layer and of its part k.
+
+    It is called with the scale, the layer, k, and the number of this part where the whole scale is one Sequential.
+    """
 
     def names(network: MultiscalePatchDiscriminator) -> Names:
         found = {}
         for number, scale in enumerate(network.scales):
             original = len(network.scales) - 1 - number  # the original counts from the lowest resolution
-            n_layers = len(cast(nn.ModuleList, scale.layers))
-            for layer in range(n_layers):
+            layers, place = cast(nn.ModuleList, scale.layers), 0
+            for layer, parts in enumerate(layers):
                 for k in (0, 1) if layer else (0,):
-                    found[f"scales.{number}.layers.{layer}.{k}"] = name(original, layer, k)
-            found[f"scales.{number}.head"] = name(original, n_layers, 0)
+                    found[f"scales.{number}.layers.{layer}.{k}"] = name(original, layer, k, place + k)
+                place += _length(parts)
+            found[f"scales.{number}.head"] = name(original, len(layers), 0, place)
         return found
 
     return names
-
-
-def _place(layer: int, k: int) -> int:
-    """Return the number of a layer of a PatchGAN in one Sequential."""
-    return 3 * layer - 1 + k if layer else 0
 
 
 def _norm_behind(weights: StateDict, convolution: str) -> Norm:
@@ -120,9 +130,12 @@ def _trunk_settings(weights: StateDict) -> dict[str, Any]:
     }
 
 
-def _global_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
+def global_settings(weights: StateDict, chosen: Mapping[str, int]) -> dict[str, Any]:
+    """Return the settings of a global generator; chosen: biased_downs keeps biases that instance norm cancels."""
     has_dropout = any(key.endswith("conv_block.6.weight") and weights[key].dim() == 4 for key in weights)
-    return {**_trunk_settings(weights), "dropout": has_dropout}
+    settings = {**_trunk_settings(weights), "dropout": has_dropout}
+    keeps_biases = bool(chosen.get("biased_downs")) and settings["norm"] == "instance"
+    return settings | {"biased_downs": keeps_biases}
 
 
 def _encoder_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
@@ -160,7 +173,8 @@ def _unet_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
 def _scored_settings(weights: StateDict, first: str, second: str) -> dict[str, Any]:
     """Return the settings of a discriminator by its first two convolutions."""
     base_channels, in_channels = weights[f"{first}.weight"].shape[:2]
-    return {"source_channels": in_channels - 3, "base_channels": base_channels, "norm": _norm_behind(weights, second)}
+    images = {"source_channels": max(in_channels - 3, 0), "image_channels": min(in_channels, 3)}
+    return {**images, "base_channels": base_channels, "norm": _norm_behind(weights, second)}
 
 
 def _multiscale_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
@@ -174,8 +188,10 @@ def _multiscale_settings_without_features(weights: StateDict, _: Mapping[str, in
     return {**_scored_settings(weights, "layer0.0", "layer0.2"), "n_layers": n_layers - 2, "n_scales": n_scales}
 
 
-def _patch_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
-    settings = _scored_settings(weights, "model.0", "model.2")
+def patch_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
+    """Return the settings of a PatchGAN of one scale."""
+    first, second, *_others = (key.removesuffix(".weight") for key in _convolutions(weights, "model"))
+    settings = _scored_settings(weights, first, second)
     sizes = {"n_layers": len(_convolutions(weights, "model")) - 2, "n_scales": 1, "padding": 1}
     return {**settings, **sizes, "max_channels": 8 * settings["base_channels"]}
 
@@ -219,7 +235,7 @@ FORMATS: dict[str, OriginalFormat] = {
         MultiscalePatchDiscriminator,
         recognizes=has("scale0_layer0.0.weight"),
         settings=_multiscale_settings,
-        names=_patch_names(lambda scale, layer, k: f"scale{scale}_layer{layer}.{k}"),
+        names=patch_names(lambda scale, layer, k, _: f"scale{scale}_layer{layer}.{k}"),
         fault=patch_fault,
         is_of=_is_of_pix2pix_hd,
     ),
@@ -229,15 +245,15 @@ FORMATS: dict[str, OriginalFormat] = {
         MultiscalePatchDiscriminator,
         recognizes=has("layer0.0.weight"),
         settings=_multiscale_settings_without_features,
-        names=_patch_names(lambda scale, layer, k: f"layer{scale}.{_place(layer, k)}"),
+        names=patch_names(lambda scale, _layer, _k, place: f"layer{scale}.{place}"),
         fault=patch_fault,
         is_of=lambda _: False,  # it is written with features
     ),
     "unet": OriginalFormat(
-        ("pix2pix",), "generator", UnetGenerator, has("model.model.0.weight"), _unet_settings, _unet_names, _fault
+        _OF_PIX2PIX, "generator", UnetGenerator, has("model.model.0.weight"), _unet_settings, _unet_names, _fault
     ),
     "pixel": OriginalFormat(
-        ("pix2pix",),
+        _OF_PIX2PIX,
         "discriminator",
         PixelDiscriminator,
         recognizes=has("net.0.weight"),
@@ -249,12 +265,12 @@ FORMATS: dict[str, OriginalFormat] = {
         ("pix2pixHD",), "generator", LocalEnhancer, has("model1_1.1.weight"), _local_settings, _local_names, _fault
     ),
     "global": OriginalFormat(
-        ("pix2pixHD", "pix2pix"),
+        ("pix2pixHD", *_OF_PIX2PIX, "CUT"),
         "generator",
         GlobalGenerator,
         recognizes=_has_trunk(has_blocks=True),
-        settings=_global_settings,
-        names=_global_names,
+        settings=global_settings,
+        names=global_names,
         fault=_fault,
     ),
     "encoder": OriginalFormat(
@@ -263,16 +279,16 @@ FORMATS: dict[str, OriginalFormat] = {
         FeatureEncoder,
         recognizes=_has_trunk(has_blocks=False),
         settings=_encoder_settings,
-        names=lambda encoder: {f"network.{key}": value for key, value in _global_names(encoder.network).items()},
+        names=lambda encoder: {f"network.{key}": value for key, value in global_names(encoder.network).items()},
         fault=_fault,
     ),
     "patch": OriginalFormat(
-        ("pix2pix",),
+        (*_OF_PIX2PIX, "CUT"),
         "discriminator",
         MultiscalePatchDiscriminator,
         recognizes=has("model.0.weight", (4, 4)),
-        settings=_patch_settings,
-        names=_patch_names(lambda _, layer, k: f"model.{_place(layer, k)}"),
+        settings=patch_settings,
+        names=patch_names(lambda _scale, _layer, _k, place: f"model.{place}"),
         fault=lambda _: "",
         is_of=_is_of_pix2pix,
     ),

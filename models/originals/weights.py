@@ -1,9 +1,11 @@
-"""Conversion of state dicts of pix2pixHD, pix2pix, SPADE and OASIS to networks of ours, and back.
+"""Conversion of the originals' state dicts to networks of ours, and back.
 
 The names and shapes of a state dict determine its network. The originals differ from ours in this:
 
 - Nearly every convolution before a norm has a bias. Instance norm cancels it; batch norm's running mean contains it, so
-  it is subtracted there. Exported state dicts have zeros for these biases.
+  it is subtracted there. Exported state dicts have zeros for these biases. Where CUT compares the features before a
+  norm, its bias counts, and is kept.
+- CUT's antialiased layers have their constant filters in the state dict.
 - Old files with instance norm contain running statistics that evaluation did not use, and names may begin with
   `module.`. Files of torch 0.4.1 to 1.0.0 hold the divided weight of spectral norm in place of its vector `weight_v`.
 """
@@ -17,11 +19,19 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from models.originals import oasis, pix2pix, spade
-from models.originals.format import Names, OriginalFormat, OriginalWeightsError, StateDict, norms_behind, original_keys
+from models.originals import cut, oasis, pix2pix, spade
+from models.originals.format import (
+    FAMILIES,
+    Names,
+    OriginalFormat,
+    OriginalWeightsError,
+    StateDict,
+    norms_behind,
+    original_keys,
+)
 from models.spectral_norm import add_spectral_norm
 
-FORMATS: dict[str, OriginalFormat] = spade.FORMATS | oasis.FORMATS | pix2pix.FORMATS
+FORMATS: dict[str, OriginalFormat] = spade.FORMATS | oasis.FORMATS | cut.FORMATS | pix2pix.FORMATS
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
@@ -49,10 +59,10 @@ def import_original(state_dict: Mapping[Any, Any], chosen: Mapping[str, int] | N
     """Return the network of ours that computes the same as the original with these weights.
 
     chosen: arguments of the network that the shapes leave open, in place of the usual ones: n_upsamplings of SPADE's
-        generator, noise_channels of OASIS's.
+        generator, noise_channels of OASIS's, biased_downs of ResNets, whose biases instance norm cancels.
 
     Raises:
-        OriginalWeightsError: no network of pix2pixHD, pix2pix, SPADE or OASIS has these names and shapes.
+        OriginalWeightsError: no network of the originals has these names and shapes.
     """
     if not all(isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in state_dict.items()):
         found = ", ".join(f"{key}: {type(value).__name__}" for key, value in list(state_dict.items())[:3])
@@ -97,7 +107,7 @@ def export_original(network: nn.Module, scheme: str, *, biases_before_norms: boo
         convolution = network.get_submodule(layer)
         assert isinstance(convolution, nn.Conv2d | nn.ConvTranspose2d)
         weights.setdefault(f"{names[layer]}.bias", torch.zeros(convolution.out_channels))
-    return weights
+    return weights | description.constants(network)
 
 
 def _recognize(weights: StateDict) -> str:
@@ -106,8 +116,8 @@ def _recognize(weights: StateDict) -> str:
         return scheme
     found = ", ".join(f"{key} {list(value.shape)}" for key, value in list(weights.items())[:3]) or "no tensors"
     raise OriginalWeightsError(
-        "expected a generator, discriminator or encoder of pix2pixHD, pix2pix, SPADE or OASIS (model.1.weight, "
-        f"model.model.0.weight, scale0_layer0.0.weight, ...), found {found}"
+        f"expected a generator, discriminator or encoder of {', '.join(FAMILIES[:-1])} or {FAMILIES[-1]} "
+        f"(model.1.weight, model.model.0.weight, scale0_layer0.0.weight, ...), found {found}"
     )
 
 
@@ -134,7 +144,9 @@ def _to_ours(weights: StateDict, network: nn.Module, names: Names) -> StateDict:
         mean = f"{norm}.running_mean"
         if bias is not None and mean in ours:
             ours[mean] = ours[mean] - bias
-    unknown = [key for key in left if key.rpartition(".")[2] not in _STATISTICS]  # those are of instance norm
+    unknown = [
+        key for key in left if key.rpartition(".")[2] not in (*_STATISTICS, "filt")
+    ]  # of instance norm; constant
     if unknown:
         raise KeyError(f"{unknown[0]} is unknown")
     for key, value in network.state_dict().items():

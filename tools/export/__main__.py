@@ -16,7 +16,7 @@ from inference.load import LoadedGenerator, load_from, load_generator, load_netw
 from inference.original_weights import OriginalInputs
 from inference.sampling import encode_style
 from models.latent_inputs import choose_styles
-from models.originals.format import OriginalWeightsError
+from models.originals.format import FAMILIES, OriginalWeightsError
 from tools.export.file import Dtype, export_program, export_weights
 from tools.export.html import export_page
 from tools.export.original_weights import choose_family, original_files, write_original
@@ -35,7 +35,6 @@ FILE_NAMES = {
 FOLDER_NAME = "generator_page"  # of --format html --folder
 N_SAMPLES = 4
 _FOR_ONNX = ("onnx", "onnxscript", "onnxruntime")
-FAMILY_NAMES = ("pix2pixHD", "pix2pix", "SPADE", "OASIS")
 PACKAGES = {"onnx": _FOR_ONNX, "html": _FOR_ONNX, "safetensors": ("safetensors",)}
 
 
@@ -56,7 +55,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         "outside: inputs and outputs are the generator's tensors"
     )
     add("--conditioning", choices=("inside", "outside"), help=conditioning)
-    add("--family", choices=FAMILY_NAMES, help="original; default: the first that has the network")
+    add("--family", choices=FAMILIES, help="original; default: the first that has the network")
     network_help = "original: discriminator writes that of a run, to latest_net_D.pth; default: generator"
     add("--network", choices=("generator", "discriminator"), default="generator", help=network_help)
     edges = "for a file of pix2pixHD or SPADE: its last input channel holds instance edges, which it does not record"
@@ -107,7 +106,7 @@ def check_packages(file_format: str) -> None:
 
 
 def write_originals(loaded: LoadedGenerator, output: Path, family: str | None) -> None:
-    """Write the generator, and its encoder to a second file, in the format of pix2pixHD, pix2pix, SPADE or OASIS.
+    """Write the generator, and its encoder to a second file, in the format of an original.
 
     Raises:
         OriginalWeightsError: the family has no such network.

@@ -1,4 +1,4 @@
-"""Weight files that pix2pixHD, pix2pix, SPADE and OASIS load."""
+"""Weight files that the originals load."""
 
 from pathlib import Path
 
@@ -11,6 +11,8 @@ from models.originals.format import OriginalWeightsError
 from models.originals.weights import FORMATS, export_original, import_original
 from utils.checkpoint import write_weights_file
 from utils.log import logger
+
+_BIASED_BEFORE_INSTANCE_NORM = ("pix2pix", "CycleGAN", "CUT")  # alone; the others have biases before every norm
 
 
 def scheme_of(network: nn.Module) -> str:
@@ -33,7 +35,7 @@ def original_files(generator: nn.Module, output: Path) -> dict[Path, nn.Module]:
 
 
 def choose_family(network: nn.Module, wanted: str | None) -> str:
-    """Return the family that has this network, pix2pixHD if both have it; dropout is of pix2pix alone.
+    """Return the family that has this network, the first of those that have it; pix2pixHD has no dropout.
 
     Raises:
         OriginalWeightsError: no family has such a network, or the wanted one has not.
@@ -41,7 +43,7 @@ def choose_family(network: nn.Module, wanted: str | None) -> str:
     description = FORMATS[scheme_of(network)]
     families: tuple[str, ...] = description.families
     if any(isinstance(module, nn.Dropout) for module in network.modules()):
-        families = tuple(family for family in families if family == "pix2pix")
+        families = tuple(family for family in families if family != "pix2pixHD")
     if fault := description.fault(network):
         others = (
             "" if description.role == "discriminator" else "; --format safetensors, onnx and pt2 take any generator"
@@ -59,9 +61,9 @@ def write_original(network: nn.Module, path: Path, family: str) -> None:
         OriginalWeightsError: the family has no such network, or importing it gives other weights.
     """
     has_instance_norm = any(isinstance(module, nn.InstanceNorm2d) for module in network.modules())
-    # pix2pix has a bias before instance norm alone, the others before every norm
-    weights = export_original(network, scheme_of(network), biases_before_norms=family != "pix2pix" or has_instance_norm)
-    again = import_original(weights).network.state_dict()
+    has_biases = has_instance_norm or family not in _BIASED_BEFORE_INSTANCE_NORM
+    weights = export_original(network, scheme_of(network), biases_before_norms=has_biases)
+    again = import_original(weights, {"biased_downs": getattr(network, "biased_downs", False)}).network.state_dict()
     for key, value in network.state_dict().items():
         if not torch.equal(again[key], value):
             raise OriginalWeightsError(f"{path}: {key} changes when it is imported again")

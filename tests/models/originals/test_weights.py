@@ -22,6 +22,7 @@ FULL_SIZE = {
     for name, entry in json.loads((REFERENCE / f"{prefix}state_dict_keys.json").read_text()).items()
     if "keys" in entry
 }
+FULL_SIZE |= json.loads((REFERENCE / "unpaired_state_dict_keys.json").read_text())
 FULL_SIZE["SPADE_G_vae"] = FULL_SIZE["SPADE_G_coco"] | FULL_SIZE.pop("SPADE_G_vae_head_only")
 SPADE_START = {
     "head_0.conv_0.weight_orig": torch.zeros(32, 32, 3, 3),
@@ -45,6 +46,16 @@ DISCRIMINATORS = [
     "pix2pixhd_discriminator_2_no_features",
     "pix2pix_patchgan_batch",
     "pix2pix_patchgan_instance",
+]
+UNPAIRED = [
+    "cyclegan_generator",
+    "cyclegan_generator_dropout",
+    "cyclegan_discriminator",
+    "cut_generator",
+    "cut_generator_no_antialias",
+    "cut_generator_mixed",
+    "cut_discriminator",
+    "patch_sample",
 ]
 OF_SPADE = [
     "spade_generator_instance",
@@ -105,7 +116,7 @@ def test_full_size_networks_are_exported_with_the_originals_names_and_shapes(nam
     assert {key: tuple(value.shape) for key, value in back.items()} == shapes
 
 
-@pytest.mark.parametrize("name", [*CASES, *DISCRIMINATORS, "pix2pixhd_encoder", *OF_SPADE])
+@pytest.mark.parametrize("name", [*CASES, *DISCRIMINATORS, "pix2pixhd_encoder", *OF_SPADE, *UNPAIRED])
 def test_an_exported_network_is_imported_with_the_same_weights(reference: dict[str, Any], name: str) -> None:
     weights = weights_of(reference, name)
     found = import_original(weights)
