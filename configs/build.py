@@ -241,7 +241,10 @@ def build_generator(config: Config, direction: str | None = None) -> nn.Module:
     images |= {"n_label_channels": n_classes if n_further else 0}
     height, width = config.style.size
     style = {"style_channels": config.style.channels, "style_height": height, "style_width": width}
-    values = vars(settings) | style | images
+    # features before a norm are compared, in CUT's networks at least: biases of the convolutions there count
+    compares = config.method.compares_features or "antialiased" in (settings.downsample, settings.upsample)
+    biases = {"biased_downs": compares and settings.norm == "instance"}
+    values = vars(settings) | style | images | biases
     generator = maker(**channels, **accepted(maker, values))
     _draw_weights(generator, config)
     network: nn.Module = generator

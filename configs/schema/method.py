@@ -49,12 +49,14 @@ class MethodDeclaration:
     sections: of settings that belong to this method; other methods refuse them.
     refusals: of settings that other methods have.
     discriminates_pairs: whether discriminators see the source beside the image.
+    compares_features: whether a loss compares features of the generator's layers, also those before norms.
     """
 
     translators: Mapping[str, str]
     sections: tuple[str, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     discriminates_pairs: bool = True
+    compares_features: bool = False
 
 
 METHODS: dict[str, MethodDeclaration] = {"paired": MethodDeclaration(translators={"AtoB": "generator"})}
@@ -72,6 +74,11 @@ class MethodConfig:
     def discriminates_pairs(self) -> bool:
         """Whether discriminators see the source beside the image."""
         return METHODS[self.name].discriminates_pairs
+
+    @property
+    def compares_features(self) -> bool:
+        """Whether a loss compares features of the generator's layers, also those before norms."""
+        return METHODS[self.name].compares_features
 
     @property
     def translators(self) -> Mapping[str, str]:

@@ -44,9 +44,11 @@ class GeneratorConfig:
     """Normalisation layer."""
     dropout: bool = False
     """global, unet: drop half of the inner activations in training, the noise of pix2pix."""
-    upsample: Literal["transposed", "nearest", "bilinear", "residual"] = "transposed"
-    """global, local, unet: transposed convolution, as the originals; interpolation and convolution, which leave no
-    checkerboard; or, but for unet, residual blocks."""
+    downsample: Literal["strided", "antialiased"] = "strided"
+    """global: strided convolutions, as pix2pixHD and CycleGAN; or convolutions and a blur that halves, as CUT."""
+    upsample: Literal["transposed", "nearest", "bilinear", "residual", "antialiased"] = "transposed"
+    """global, local, unet: transposed convolution, as most originals; interpolation and convolution, which leave no
+    checkerboard; or, but for unet, residual blocks. antialiased: for global alone, CUT's bilinear interpolation."""
     padding: Literal["zeros", "reflect"] = "zeros"
     """global, local: border of the strided convolutions; reflect avoids light spots there."""
     scale: float = 1.0
@@ -83,6 +85,10 @@ class GeneratorConfig:
             require(self.n_downsamplings >= 5, "generator.n_downsamplings", self.n_downsamplings, expected)
             expected = "transposed, nearest or bilinear with generator.name=unet"
             require(self.upsample != "residual", "generator.upsample", self.upsample, expected)
+        if self.name != "global":
+            expected = f"another value with generator.name={self.name}: global alone has it"
+            for key, value in (("downsample", self.downsample), ("upsample", self.upsample)):
+                require(value != "antialiased", f"generator.{key}", value, expected)
 
     def _check_scale(self) -> None:
         expected = f"one of {', '.join(f'{scale:g}' for scale in TARGET_SCALES)}"
@@ -110,6 +116,8 @@ class DiscriminatorConfig:
     """multiscale_patch, segmentation: most channels of a layer."""
     n_layers: int = 3
     """multiscale_patch: number of strided layers of each PatchGAN."""
+    downsample: Literal["strided", "antialiased"] = "strided"
+    """multiscale_patch: strided convolutions; or convolutions and a blur that halves, as CUT."""
     n_downsamplings: int = 6
     """segmentation: number of halvings; the sides of an image must be at least 2**n_downsamplings pixels."""
     n_scales: int = 2
@@ -128,6 +136,9 @@ class DiscriminatorConfig:
         counts = {"n_layers": self.n_layers, "n_scales": self.n_scales, "n_downsamplings": self.n_downsamplings}
         require_between(1, MOST_HALVINGS, "discriminator", **counts)
         require_between(1, MOST_LAYERS, "discriminator", padding=self.padding)
+        if self.name != "multiscale_patch":
+            expected = f"strided with discriminator.name={self.name}: multiscale_patch alone has it"
+            require(self.downsample == "strided", "discriminator.downsample", self.downsample, expected)
 
 
 @dataclass(frozen=True)
@@ -183,9 +194,9 @@ class InitConfig:
     """Scale of the drawn weights: standard deviation of normal and of batch norm's, gain of xavier and orthogonal."""
 
     generator: str | None = None
-    """Checkpoint, run folder, or weight file of pix2pixHD, pix2pix, SPADE or OASIS. Weights that have a place in
-    the generator are loaded; a global generator becomes the trunk of a local one. The originals keep an encoder apart:
-    it is loaded from the file beside, latest_net_E.pth."""
+    """Checkpoint, run folder, or weight file of an original, such as pix2pixHD, SPADE or CUT. Weights that have a
+    place in the generator are loaded; a global generator becomes the trunk of a local one. The originals keep an
+    encoder apart: it is loaded from the file beside, latest_net_E.pth."""
     discriminator: str | None = None
     """The same for the discriminator; one with fewer scales keeps its resolutions."""
 

@@ -19,7 +19,10 @@ def test_a_generators_arguments_are_settings_of_its_section(name: str) -> None:
     arguments = inspect.signature(GENERATORS[name]).parameters.keys()
     assert {"in_channels", "out_channels"} < arguments
     of_style = {"style_channels", "style_height", "style_width"}
-    assert arguments - {"in_channels", "out_channels", "n_image_channels", "n_label_channels"} <= settings | of_style
+    assert (
+        arguments - {"in_channels", "out_channels", "n_image_channels", "n_label_channels", "biased_downs"}
+        <= settings | of_style
+    )
     for rule in (GENERATORS[name].image_sides, GENERATORS[name].without_effect):
         assert argument_names(rule) <= arguments
 

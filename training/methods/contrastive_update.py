@@ -63,7 +63,7 @@ class TappedGenerator(nn.Module):
 
 @dataclass(frozen=True)
 class _Translation:
-    """What the generator made of a pair.
+    """The translations of a pair, and its features.
 
     fake: of the source. identity: of the target; None without that term.
     keys: the features of the source, and of the target behind it, at each tap, without graph.
