@@ -137,7 +137,8 @@ class GlobalGenerator(GlobalTrunk, Generator):
     def features(self, source: Tensor, taps: Sequence[str]) -> list[Tensor]:
         """Return the outputs of these layers of the encoder and the blocks, in their order; computes none behind them.
 
-        taps: names of modules, as `stem.0`, `downs.1.0` or `blocks.4`. Raises KeyError with the names that there are.
+        taps: names of modules, as `stem.0`, `downs.1.0` or `blocks.4`, but no norms, whose outputs the ReLU behind them
+            overwrites. Raises KeyError with the names that there are.
         """
         return self._encoded(source, taps, stops=True)[1]
 
@@ -148,8 +149,9 @@ class GlobalGenerator(GlobalTrunk, Generator):
 
     def _encoded(self, x: Tensor, taps: Sequence[str], *, stops: bool) -> tuple[Tensor, list[Tensor]]:
         layers = {name: layer for name, layer in self.named_modules() if _LAYERS.fullmatch(name)}
-        if unknown := set(taps) - layers.keys():
-            raise KeyError(f"no layer {min(unknown)}; there are {', '.join(layers)}")
+        known = [name for name, layer in layers.items() if not isinstance(layer, nn.InstanceNorm2d | nn.BatchNorm2d)]
+        if unknown := set(taps).difference(known):
+            raise KeyError(f"no layer {min(unknown)}; there are {', '.join(known)}")
         features = []
         for name, layer in layers.items():
             x = layer(x)

@@ -23,6 +23,7 @@ from utils.precision import Precision
 LEVEL = 2 / 255  # of [-1, 1]
 
 GLOBAL: dict[str, Any] = {"in_channels": 3, "base_channels": 4, "n_downsamplings": 2, "n_blocks": 2}
+ANTIALIASED: dict[str, Any] = {"downsample": "antialiased", "biased_downs": True}
 SPADE: dict[str, Any] = {"in_channels": 3, "base_channels": 4, "n_upsamplings": 3, "hidden_channels": 6}
 SCALES = [0.25, 0.5, 2.0, 4.0]
 
@@ -42,6 +43,8 @@ CASES = [  # networks, and the multiples that sides have to be of
         for scale in SCALES
         for up in ("transposed", "nearest", "bilinear", "residual")
     ),
+    pytest.param(GlobalGenerator(**GLOBAL, **ANTIALIASED, upsample="antialiased"), 4, 1, id="antialiased"),
+    pytest.param(GlobalGenerator(**GLOBAL, **ANTIALIASED, norm="batch"), 4, 1, id="antialiased batch"),
     pytest.param(GlobalGenerator(**GLOBAL, norm="batch", dropout=True), 4, 1, id="global batch"),
     *(
         pytest.param(GlobalGenerator(**GLOBAL, norm="batch", scale=scale), 4, scale, id=f"global batch {scale}")

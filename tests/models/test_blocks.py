@@ -1,6 +1,7 @@
 """Activation checkpointing changes neither outputs nor gradients, and stores less."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -17,9 +18,11 @@ from models.spectral_norm import add_spectral_norm
 from models.unet_generator import UnetGenerator
 from utils.errors import ConfigError
 
+ANTIALIASED: dict[str, Any] = {"downsample": "antialiased", "upsample": "antialiased", "biased_downs": True}
 NETWORKS: list[Callable[[], nn.Module]] = [
     lambda: GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=2, dropout=True),
     lambda: GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1, upsample="residual"),
+    lambda: GlobalGenerator(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1, **ANTIALIASED),
     lambda: LocalEnhancer(in_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1, n_enhancer_blocks=1),
     lambda: add_spectral_norm(SpadeGenerator(in_channels=3, base_channels=2, n_upsamplings=4, hidden_channels=8)),
     lambda: UnetGenerator(in_channels=3, base_channels=4, n_downsamplings=6),

@@ -3,7 +3,7 @@ from typing import get_args
 import pytest
 import torch
 
-from models.blocks import Norm, Padding, Upsample
+from models.blocks import Downsample, Norm, Padding, Upsample
 from models.global_generator import GlobalGenerator
 
 # pix2pixHD's parameters (in channels -> count), less the biases that it has before norms
@@ -19,13 +19,23 @@ def test_the_full_size_has_the_originals_parameters(in_channels: int) -> None:
     assert count == ORIGINAL_PARAMETERS[in_channels] - BIASES_BEFORE_NORMS
 
 
+@pytest.mark.parametrize("tap", ["stem.2", "head.1", "downs.2.0"])  # a norm, behind the blocks, none
+def test_a_tap_that_is_no_layer_with_features_is_refused(tap: str) -> None:
+    generator = GlobalGenerator(in_channels=3, base_channels=2, n_downsamplings=2, n_blocks=1)
+    with pytest.raises(KeyError, match=rf"no layer {tap}; there are stem\.0, stem\.1, stem\.3, downs\.0\.0, "):
+        generator.features(torch.zeros(1, 3, 8, 8), ["stem.0", tap])
+
+
+@pytest.mark.parametrize("downsample", get_args(Downsample))
 @pytest.mark.parametrize("upsample", get_args(Upsample))
 @pytest.mark.parametrize("padding", get_args(Padding))
 @pytest.mark.parametrize("norm", get_args(Norm))
-def test_every_option_translates_and_trains(upsample: Upsample, padding: Padding, norm: Norm) -> None:
+def test_every_option_translates_and_trains(
+    downsample: Downsample, upsample: Upsample, padding: Padding, norm: Norm
+) -> None:
     generator = GlobalGenerator(
         in_channels=5, out_channels=2, base_channels=4, n_downsamplings=2, n_blocks=1,
-        upsample=upsample, padding=padding, norm=norm, dropout=True,
+        downsample=downsample, upsample=upsample, padding=padding, norm=norm, dropout=True,
     )  # fmt: skip
     output = generator(torch.randn(2, 5, 24, 32))
     assert output.shape == (2, 2, 24, 32)

@@ -1,11 +1,12 @@
 """Generators whose output is larger or smaller than their input, or without bounds."""
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 from torch import nn
 
+from models.blocks import Upsample
 from models.global_generator import GlobalGenerator
 from models.local_enhancer import LocalEnhancer
 from models.spade_generator import SpadeGenerator
@@ -18,9 +19,9 @@ SCALES = [0.25, 0.5, 2.0, 4.0]
 
 
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("upsample", ["transposed", "nearest", "bilinear", "residual"])
-def test_a_global_generator_has_every_scale(scale: float, upsample: str) -> None:
-    generator = GlobalGenerator(**GLOBAL, scale=scale, upsample=upsample)  # type: ignore[arg-type]
+@pytest.mark.parametrize("upsample", get_args(Upsample))
+def test_a_global_generator_has_every_scale(scale: float, upsample: Upsample) -> None:
+    generator = GlobalGenerator(**GLOBAL, scale=scale, upsample=upsample)
     check(generator, scale, GlobalGenerator.image_sides(n_downsamplings=2, scale=scale).minimum)
 
 

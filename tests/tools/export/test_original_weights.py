@@ -15,6 +15,8 @@ from tools.export import __main__ as export
 from tools.export.original_weights import choose_family, write_original
 
 AS_LARGE = ["discriminator.base_channels=64", *(f"data.synthetic.{side}=64" for side in ("height", "width"))]
+RESNET = ["generator.n_downsamplings=2"]
+CUT = ["generator.downsample=antialiased", *RESNET]
 SIZES = ["generator.n_upsamplings=5", "generator.hidden_channels=128", "generator.base_channels=1"]
 
 
@@ -35,6 +37,8 @@ def generator(config: Path, *settings: str) -> nn.Module:
         ["generator.name=global"],
         ["generator.name=local", "data.synthetic.width=64"],
         ["generator.name=unet", "generator.n_downsamplings=5"],
+        CUT,
+        ["generator.upsample=antialiased", *RESNET, "generator.dropout=true"],
     ],
     ids=lambda settings: settings[0],
 )
@@ -61,6 +65,11 @@ def test_biases_before_norms_are_the_familys(tiny_config: Path, tmp_path: Path) 
         (["generator.upsample=nearest"], "pix2pixHD", "no such network: upsample"),
         (["generator.padding=reflect"], "pix2pixHD", "no such network: padding=reflect"),
         (["generator.dropout=true"], "pix2pixHD", "--family pix2pixHD has no such generator, only pix2pix"),
+        (["generator.downsample=antialiased"], "pix2pix", "^--family pix2pix has no such generator, only CUT$"),
+        ([*CUT, "generator.spectral_norm=true"], None, "^CUT has no such network: spectral_norm; --format"),
+        ([*CUT, "generator.n_downsamplings=3"], None, "^CUT has no such network: n_downsamplings other than 2; "),
+        ([*CUT, "generator.upsample=bilinear"], None, "^CUT has no such network: upsample=bilinear; "),
+        ([*CUT, "generator.padding=reflect"], None, "^CUT has no such network: padding=reflect; "),
         ([*SPADE, *SIZES, "generator.spectral_norm=false"], None, "^SPADE has .*: no spectral_norm; --format"),
         ([*SPADE], None, "^SPADE has no such network: n_upsamplings below 5; --format safetensors, onnx and pt2 take"),
         ([*SPADE, *SIZES, "generator.noise_channels=1"], None, "^SPADE has .*: noise_channels; --format"),
@@ -102,13 +111,14 @@ def test_a_batch_norm_unet_of_the_originals_comes_back_with_its_names(
 THEIR_DISCRIMINATORS = {
     "pix2pixHD": ["discriminator.n_scales=2"],
     "pix2pix": ["discriminator.n_scales=1", "discriminator.padding=1", "discriminator.norm=batch"],
+    "CUT": ["discriminator.n_scales=1", "discriminator.padding=1", "discriminator.downsample=antialiased"],
     "pix2pix, 1x1": ["discriminator.name=pixel", "loss.feature_matching=0"],
     "SPADE": ["discriminator.spectral_norm=inner"],
     "OASIS": [*OASIS, "discriminator.spectral_norm=inner", "discriminator.n_downsamplings=6", *AS_LARGE],
 }
 
 
-@pytest.mark.parametrize("family", with_slow(["pix2pixHD", "pix2pix", "pix2pix, 1x1", "SPADE"], ["OASIS"]))
+@pytest.mark.parametrize("family", with_slow(["pix2pixHD", "pix2pix", "pix2pix, 1x1", "CUT", "SPADE"], ["OASIS"]))
 def test_a_discriminator_is_written_and_read_again(tiny_config: Path, family: str) -> None:
     folder = untrained_run(tiny_config, *THEIR_DISCRIMINATORS[family])
     arguments = ["--checkpoint", str(folder), "--format", "original", "--network", "discriminator"]
