@@ -1,4 +1,4 @@
-"""test.py with files of pix2pixHD's and pix2pix's weights."""
+"""test.py with files of the weights of pix2pixHD, pix2pix, CycleGAN and CUT."""
 
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,24 @@ from data.conditioning import Conditioning, images_to_uint8
 from data.files.image_files import read_rgb
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
+from inference.load import load_generator
 from tests.conftest import save_image
+from tests.end_to_end.original_files import assert_written_back
 from tests.runs import translate
+from tools.export import __main__ as export
 from utils.errors import UserError
 
 
-@pytest.mark.parametrize(("name", "n_classes"), [("pix2pixhd_global_rgb", 0), ("pix2pixhd_global_label_edge", 5)])
+@pytest.mark.parametrize(
+    ("name", "n_classes"),
+    [
+        ("pix2pixhd_global_rgb", 0),
+        ("pix2pixhd_global_label_edge", 5),
+        ("cyclegan_generator", 0),
+        ("cut_generator", 0),
+        ("cut_generator_mixed", 0),
+    ],
+)
 def test_a_file_of_the_originals_gives_the_originals_pictures(
     reference: dict[str, Any], tmp_path: Path, name: str, n_classes: int
 ) -> None:
@@ -49,29 +61,53 @@ def test_a_file_of_the_originals_gives_the_originals_pictures(
 
 
 def original_forward(weights: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
-    """pix2pixHD's global generator with instance norm, layer by layer in its own numbers."""
-    n_blocks = len({key.split(".")[1] for key in weights if "conv_block" in key})
-    n_downs = (len([key for key in weights if key.endswith("weight") and "block" not in key]) - 2) // 2
+    """A ResNet of the originals with instance norm, layer by layer in its own numbers."""
+    *numbers, last = sorted({int(key.split(".")[1]) for key in weights})
+    is_behind_blocks = False
 
     def convolve(x: torch.Tensor, name: str, pad: int) -> torch.Tensor:
         padded = F.pad(x, (pad,) * 4, mode="reflect")
         return F.conv2d(padded, weights[f"{name}.weight"], weights[f"{name}.bias"])
 
-    x = F.instance_norm(convolve(x, "model.1", 3)).relu()
-    for i in range(n_downs):
-        name = f"model.{4 + 3 * i}"
-        x = F.conv2d(x, weights[f"{name}.weight"], weights[f"{name}.bias"], stride=2, padding=1)
-        x = F.instance_norm(x).relu()
-    for i in range(n_blocks):
-        block = f"model.{4 + 3 * n_downs + i}.conv_block"
-        inner = F.instance_norm(convolve(x, f"{block}.1", 1)).relu()
-        x = x + F.instance_norm(convolve(inner, f"{block}.5", 1))
-    for i in range(n_downs):
-        name = f"model.{4 + 3 * n_downs + n_blocks + 3 * i}"
-        weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
-        x = F.conv_transpose2d(x, weight, bias, stride=2, padding=1, output_padding=1)
-        x = F.instance_norm(x).relu()
-    return convolve(x, f"model.{4 + 6 * n_downs + n_blocks + 1}", 3).tanh()
+    for number in numbers:
+        name = f"model.{number}"
+        if f"{name}.filt" in weights:
+            x = filtered(x, weights[f"{name}.filt"])
+        elif f"{name}.conv_block.1.weight" in weights:
+            inner = F.instance_norm(convolve(x, f"{name}.conv_block.1", 1)).relu()
+            x, is_behind_blocks = x + F.instance_norm(convolve(inner, f"{name}.conv_block.5", 1)), True
+        elif number == 1:
+            x = F.instance_norm(convolve(x, name, 3)).relu()
+        else:
+            weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
+            if f"model.{number - 1 if is_behind_blocks else number + 3}.filt" in weights:
+                x = F.conv2d(x, weight, bias, padding=1)
+            elif is_behind_blocks:
+                x = F.conv_transpose2d(x, weight, bias, stride=2, padding=1, output_padding=1)
+            else:
+                x = F.conv2d(x, weight, bias, stride=2, padding=1)
+            x = F.instance_norm(x).relu()
+    return convolve(x, f"model.{last}", 3).tanh()
+
+
+def filtered(x: torch.Tensor, kernel: torch.Tensor) -> torch.Tensor:
+    """CUT's down- or upsampling."""
+    if kernel.shape[-1] == 3:
+        return F.conv2d(F.pad(x, (1,) * 4, mode="reflect"), kernel, stride=2, groups=len(kernel))
+    x = F.conv_transpose2d(F.pad(x, (1,) * 4, mode="replicate"), kernel, stride=2, padding=2, groups=len(kernel))
+    return x[:, :, 1:-1, 1:-1]
+
+
+@pytest.mark.parametrize("name", ["cyclegan_generator", "cut_generator", "cut_generator_mixed"])
+def test_unpaired_generators_are_written_back_and_exported(
+    reference: dict[str, Any], tmp_path: Path, name: str
+) -> None:
+    file, exported = tmp_path / "latest_net_G.pth", tmp_path / "g.safetensors"
+    torch.save(reference[name]["state_dict"], file)
+    assert_written_back(file, tmp_path / "back.pth", n_classes=3)
+    export.main(["--checkpoint", str(file), "--format", "safetensors", "--output", str(exported)])
+    ours, theirs = (load_generator(path).generator.state_dict() for path in (exported, file))
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
 
 
 def test_other_weight_files_are_told(reference: dict[str, Any], tmp_path: Path) -> None:
