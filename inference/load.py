@@ -181,12 +181,13 @@ def load_generator(
     )
 
 
-def load_network(file: Path, role: FileRole, name: str | None = None) -> nn.Module:
+def load_network(file: Path, role: FileRole, name: str | None = None, *, keeps_biases: bool = False) -> nn.Module:
     """Read one network from a checkpoint, an exported file or an original's file.
 
     A checkpoint's generator includes its encoder.
 
     name: of the network among those of a checkpoint; None for the default of its method.
+    keeps_biases: whether a ResNet of an original keeps biases before norms where CUT compares features.
 
     Raises:
         CheckpointError, OriginalWeightsError, ConfigError: the file cannot be used, or holds another network.
@@ -205,7 +206,7 @@ def load_network(file: Path, role: FileRole, name: str | None = None) -> nn.Modu
         if not isinstance(generator, EncodedGenerator):
             raise CheckpointError(f"{file}: its generator has no encoder")
         return generator.encoder
-    return original_network(file, state, role).network
+    return original_network(file, state, role, {"biased_downs": keeps_biases}).network
 
 
 def _load_exported(file: Path, overrides: Sequence[str]) -> LoadedGenerator:

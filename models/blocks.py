@@ -68,14 +68,11 @@ def make_down(
     """Return layers that halve the sides: 3x3 convolution, norm, ReLU.
 
     Zeros are the originals' padding; reflection avoids bright spots at the borders. The convolution is strided, or of
-    stride 1 before CUT's antialiased downsampling. A bias starts at 0.
+    stride 1 before CUT's antialiased downsampling.
     """
     stride = 2 if downsample == "strided" else 1
-    convolution = nn.Conv2d(in_channels, out_channels, 3, stride=stride, padding=1, padding_mode=padding, bias=bias)
-    if convolution.bias is not None:
-        nn.init.zeros_(convolution.bias)
     return RecomputableSequential(
-        convolution,
+        nn.Conv2d(in_channels, out_channels, 3, stride=stride, padding=1, padding_mode=padding, bias=bias),
         make_norm(norm, out_channels),
         nn.ReLU(inplace=True),
         *([AntialiasedDownsampling()] if downsample == "antialiased" else []),

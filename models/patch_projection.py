@@ -15,8 +15,6 @@ class PatchProjection(nn.Module):
 
     feature_channels: of the features at each tap, in the order of the taps.
     channels: of the hidden layer and of the vectors.
-
-    Biases start at 0: beside CUT's small initial weights, others would make all vectors alike.
     """
 
     def __init__(self, feature_channels: Sequence[int], *, channels: int = 256) -> None:
@@ -25,9 +23,6 @@ class PatchProjection(nn.Module):
             nn.Sequential(nn.Linear(n_channels, channels), nn.ReLU(), nn.Linear(channels, channels))
             for n_channels in feature_channels
         )
-        for name, parameter in self.named_parameters():
-            if name.endswith("bias"):
-                nn.init.zeros_(parameter)
 
     def forward(self, features: Sequence[Tensor], positions: Sequence[Tensor]) -> list[Tensor]:
         """Return the vectors of each tap, (N * S, channels) of length 1, those of an image behind each other.

@@ -223,7 +223,8 @@ def _initialize(network: TrainedNetwork, name: str, role: FileRole, place: Path,
 
     role: of the network in the file that `place`, which may be a folder, stands for.
     """
-    file, loaded = load_from(place, partial(load_network, role=role, name=name), role)
+    keeps_biases = getattr(network.module, "biased_downs", False)
+    file, loaded = load_from(place, partial(load_network, role=role, name=name, keeps_biases=keeps_biases), role)
     title = "its encoder" if role == "encoder" else f"init.{role}"
     transfer = transfer_weights(loaded, network.module)
     network.load_weights(network.module.state_dict())

@@ -165,9 +165,8 @@ def test_initial_weights(reference: dict[str, Any], name: str, init: Init) -> No
     """The deviations of the original's formula; 5 standard errors of the drawn weights are allowed."""
     torch.manual_seed(0)
     network, recorded = full_size(name), reference["cut_xavier_statistics"]["statistics"][name]
-    initialize(network, init, 0.02)
-    if name in ("G", "F"):
-        assert not any(bias.any() for key, bias in network.named_parameters() if re.match(r"(downs|taps).*bias", key))
+    initialize(network, init, 0.02, zero_biases=True)
+    assert not any(bias.any() for key, bias in network.named_parameters() if key.endswith("bias"))
     weights = by_original_names(network, dict(network.named_parameters()))
     for key, (deviation, _, _, n_elements) in zip(recorded["names"], recorded["values"].tolist(), strict=True):
         assert weights[key].numel() == n_elements
