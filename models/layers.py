@@ -92,12 +92,15 @@ class AntialiasedDownsampling(nn.Module):
 
     in_tiles = InTiles(reach=1, stride=Fraction(2))
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.border = ReflectionPadding(1)
+
     def forward(self, x: Tensor) -> Tensor:
         """Map (N, C, H, W) to (N, C, H / 2, W / 2), rounded up; H and W are at least 2."""
         row = x.new_tensor([0.25, 0.5, 0.25])
         kernel = (row[:, None] * row).expand(x.shape[1], 1, 3, 3)
-        bordered = F.pad(x, (1, 1, 1, 1), mode="reflect")
-        return F.conv2d(bordered, kernel, stride=2, groups=x.shape[1])
+        return F.conv2d(self.border(x), kernel, stride=2, groups=x.shape[1])
 
 
 class UniformToZeros(nn.Module):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 import models.layers
 from models import DISCRIMINATORS, GENERATORS
 from models.layers import (
+    AntialiasedDownsampling,
     Border,
     InstanceNorm,
     PairConv2d,
@@ -88,12 +90,13 @@ def test_gradients_of_gradients_are_right(n: int) -> None:
     assert torch.autograd.gradgradcheck(InstanceNorm(2), x)
 
 
+@pytest.mark.parametrize("sampling", [{}, {"downsample": "antialiased", "upsample": "antialiased"}])
 @pytest.mark.parametrize("device", ["cpu", ON_GPU])
-def test_a_network_has_the_same_gradients_in_both_layouts(device: str) -> None:
-    gradients = []
+def test_a_network_has_the_same_gradients_in_both_layouts(device: str, sampling: dict[str, Any]) -> None:
+    gradients, sizes = [], {"in_channels": 3, "base_channels": 4, "n_downsamplings": 2, "n_blocks": 1}
     for layout in (torch.contiguous_format, torch.channels_last):
         torch.manual_seed(0)
-        network = GENERATORS["global"](in_channels=3, out_channels=3, base_channels=4, n_downsamplings=2, n_blocks=1)
+        network = GENERATORS["global"](**sizes, **sampling)
         network.to(device, torch.float64).to(memory_format=layout)
         image = torch.rand(1, 3, 16, 16, dtype=torch.float64, device=device).contiguous(memory_format=layout)
         network(image).square().mean().backward()
@@ -131,6 +134,7 @@ def test_every_network_has_our_instance_norm_and_reflection_padding() -> None:
         layers = [m for m in network.modules() if isinstance(m, nn.InstanceNorm2d | nn.ReflectionPad2d)]
         assert any(isinstance(layer, InstanceNorm) for layer in layers)
         assert all(type(layer) in (InstanceNorm, ReflectionPadding) for layer in layers), type(network)
+    assert [type(layer) for layer in AntialiasedDownsampling().children()] == [ReflectionPadding]
 
 
 def test_images_of_one_colour_become_zeros_in_evaluation() -> None:
