@@ -1,6 +1,7 @@
-"""The networks of CUT and FastCUT; those without antialiasing are pix2pix's."""
+"""The networks of CUT and FastCUT, which are pix2pix's with antialiased layers, and the projection."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import count, takewhile
 from typing import Any, cast
 
@@ -9,60 +10,42 @@ from torch import nn
 
 from models.global_generator import GlobalGenerator
 from models.layers import AntialiasedDownsampling
+from models.originals import pix2pix
 from models.originals.format import Names, OriginalFormat, StateDict, first_fault, has
-from models.originals.pix2pix import global_names, global_settings, patch_names, patch_settings
-from models.patch_discriminator import MultiscalePatchDiscriminator
 from models.patch_projection import PatchProjection
 from models.spectral_norm import spectral_norms
 
+_RESNET, _PATCHGAN = pix2pix.FORMATS["global"], pix2pix.FORMATS["patch"]
 _FILTERS: dict[type[nn.Module], tuple[int, ...]] = {AntialiasedDownsampling: (1, 2, 1), nn.Upsample: (1, 3, 3, 1)}
 
-_patch_names = patch_names(lambda _scale, _layer, _k, place: f"model.{place}")
+
+def _filter_sides(weights: StateDict) -> set[int]:
+    return {value.shape[-1] for key, value in weights.items() if key.endswith(".filt")}
 
 
-def _has_filters(first: str, sides: tuple[int, int]) -> Callable[[StateDict], bool]:
-    has_first = has(first, sides)
-    return lambda weights: has_first(weights) and any(key.endswith(".filt") for key in weights)
+def _filters(network: nn.Module, names: Names) -> StateDict:
+    """Return the filters of the antialiased layers, which the originals hold as buffers."""
+    found = {}
+    for path, layers in network.named_modules():
+        for place, layer in enumerate(layers if isinstance(layers, nn.Sequential) else ()):
+            if type(layer) not in _FILTERS:
+                continue
+            is_up = isinstance(layer, nn.Upsample)  # which stands before its convolution
+            convolution = cast(nn.Conv2d, layers.get_submodule(str(int(is_up))))
+            channels = convolution.in_channels if is_up else convolution.out_channels
+            number = int(names[f"{path}.{int(is_up)}"].rpartition(".")[2]) + place - int(is_up)
+            row = torch.tensor(_FILTERS[type(layer)], dtype=torch.float32)
+            found[f"model.{number}.filt"] = (row[:, None] * row / 16).repeat(channels, 1, 1, 1)
+    return found
 
 
 def _generator_settings(weights: StateDict, chosen: Mapping[str, int]) -> dict[str, Any]:
-    sides = {value.shape[-1] for key, value in weights.items() if key.endswith(".filt")}
+    sides = _filter_sides(weights)
     return {
-        **global_settings(weights, {**chosen, "biased_downs": True}),
+        **_RESNET.settings(weights, {**chosen, "biased_downs": True}),
         "downsample": "antialiased" if 3 in sides else "strided",
         "upsample": "antialiased" if 4 in sides else "transposed",
     }
-
-
-def _discriminator_settings(weights: StateDict, chosen: Mapping[str, int]) -> dict[str, Any]:
-    return {**patch_settings(weights, chosen), "downsample": "antialiased"}
-
-
-def _projection_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
-    firsts = takewhile(weights.__contains__, (f"mlp_{tap}.0.weight" for tap in count()))
-    shapes = [weights[key].shape for key in firsts]
-    return {"feature_channels": [shape[1] for shape in shapes], "channels": shapes[0][0]}
-
-
-def _filters_of(names: Callable[[Any], Names]) -> Callable[[nn.Module], StateDict]:
-    """Return the function that returns the filters of a network's antialiased layers, by the original's names."""
-
-    def filters(network: nn.Module) -> StateDict:
-        originals, found = names(network), {}
-        for path, layers in network.named_modules():
-            for k, layer in enumerate(layers if isinstance(layers, nn.Sequential) else ()):
-                if type(layer) not in _FILTERS:
-                    continue
-                first = int(k == 0)  # the place of the convolution, which an upsampling stands before
-                convolution = layers.get_submodule(str(first))
-                assert isinstance(convolution, nn.Conv2d)
-                channels = convolution.in_channels if first else convolution.out_channels
-                number = int(originals[f"{path}.{first}"].rpartition(".")[2]) + k - first
-                row = torch.tensor(_FILTERS[type(layer)], dtype=torch.float32)
-                found[f"model.{number}.filt"] = (row[:, None] * row / 16).repeat(channels, 1, 1, 1)
-        return found
-
-    return filters
 
 
 def _generator_fault(network: GlobalGenerator) -> str:
@@ -77,39 +60,30 @@ def _generator_fault(network: GlobalGenerator) -> str:
     )
 
 
-def _discriminator_fault(network: MultiscalePatchDiscriminator) -> str:
-    head = cast(nn.Conv2d, network.scales[0].get_submodule("head"))
-    return first_fault(
-        {
-            "spectral_norm": bool(spectral_norms(network)),
-            "n_scales other than 1": len(network.scales) != 1,
-            "padding other than 1": head.padding != (1, 1),
-        }
-    )
+def _projection_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
+    firsts = takewhile(weights.__contains__, (f"mlp_{tap}.0.weight" for tap in count()))
+    shapes = [weights[key].shape for key in firsts]
+    return {"feature_channels": [shape[1] for shape in shapes], "channels": shapes[0][0]}
 
 
 FORMATS: dict[str, OriginalFormat] = {
-    "cut": OriginalFormat(
-        ("CUT",),
-        "generator",
-        GlobalGenerator,
-        recognizes=_has_filters("model.1.weight", (7, 7)),
+    "cut": replace(
+        _RESNET,
+        families=("CUT",),
+        recognizes=lambda weights: _RESNET.recognizes(weights) and bool(_filter_sides(weights)),
         settings=_generator_settings,
-        names=global_names,
         fault=_generator_fault,
         is_of=lambda network: "antialiased" in (network.downsample, network.upsample),
-        constants=_filters_of(global_names),
+        constants=_filters,
     ),
-    "cut_discriminator": OriginalFormat(
-        ("CUT",),
-        "discriminator",
-        MultiscalePatchDiscriminator,
-        recognizes=_has_filters("model.0.weight", (4, 4)),
-        settings=_discriminator_settings,
-        names=_patch_names,
-        fault=_discriminator_fault,
+    "cut_discriminator": replace(
+        _PATCHGAN,
+        families=("CUT",),
+        recognizes=lambda weights: _PATCHGAN.recognizes(weights) and bool(_filter_sides(weights)),
+        settings=lambda weights, chosen: {**_PATCHGAN.settings(weights, chosen), "downsample": "antialiased"},
+        fault=lambda network: "" if _PATCHGAN.is_of(network) else "spectral_norm, n_scales or padding other than 1",
         is_of=lambda network: network.downsample == "antialiased",
-        constants=_filters_of(_patch_names),
+        constants=_filters,
     ),
     "cut_projection": OriginalFormat(
         ("CUT",),

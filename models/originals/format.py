@@ -38,7 +38,7 @@ class OriginalFormat:
     names: the names of the layers of a network of ours.
     fault: why the original has no network with the settings of one of ours; "" if it has.
     is_of: which networks of our class are this one, where there are several.
-    constants: tensors that its file holds beside those of our network, whatever the weights are.
+    constants: tensors that its file holds beside those of our network, by its names.
     """
 
     families: tuple[Family, ...]
@@ -49,7 +49,7 @@ class OriginalFormat:
     names: Callable[[Any], Names]
     fault: Callable[[Any], str]
     is_of: Callable[[Any], bool] = lambda _: True
-    constants: Callable[[Any], StateDict] = lambda _: {}
+    constants: Callable[[Any, Names], StateDict] = lambda *_: {}
 
 
 def has(key: str, sides: tuple[int, int] | None = None) -> Callable[[StateDict], bool]:

@@ -46,8 +46,7 @@ def _block_names(block: nn.Module, ours: str, original: str) -> Names:
     return {f"{ours}.body.{k}": f"{original}.conv_block.{k}" for k in (1, 2, second, second + 1)}
 
 
-def global_names(network: GlobalGenerator) -> Names:
-    """Return the names of a global generator's layers."""
+def _global_names(network: GlobalGenerator) -> Names:
     n_layers = sum(map(_length, (*network.downs, *network.ups))) + len(network.blocks)
     return _trunk_names(network) | {"head.1": f"model.{4 + n_layers + 1}"}
 
@@ -81,7 +80,7 @@ def _unet_prefix(level: int) -> str:
     return "model.model." + ("1.model." if level else "") + "3.model." * (level - 1)
 
 
-def patch_names(name: Callable[[int, int, int, int], str]) -> Callable[[MultiscalePatchDiscriminator], Names]:
+def _patch_names(name: Callable[[int, int, int, int], str]) -> Callable[[MultiscalePatchDiscriminator], Names]:
     """Return the names of a PatchGAN; `name` returns that of a scale's layer and of its part k.
 
     It is called with the scale, the layer, k, and the number of this part where the whole scale is one Sequential.
@@ -130,7 +129,7 @@ def _trunk_settings(weights: StateDict) -> dict[str, Any]:
     }
 
 
-def global_settings(weights: StateDict, chosen: Mapping[str, int]) -> dict[str, Any]:
+def _global_settings(weights: StateDict, chosen: Mapping[str, int]) -> dict[str, Any]:
     """Return the settings of a global generator; chosen: biased_downs keeps biases that instance norm cancels."""
     has_dropout = any(key.endswith("conv_block.6.weight") and weights[key].dim() == 4 for key in weights)
     settings = {**_trunk_settings(weights), "dropout": has_dropout}
@@ -188,8 +187,7 @@ def _multiscale_settings_without_features(weights: StateDict, _: Mapping[str, in
     return {**_scored_settings(weights, "layer0.0", "layer0.2"), "n_layers": n_layers - 2, "n_scales": n_scales}
 
 
-def patch_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
-    """Return the settings of a PatchGAN of one scale."""
+def _patch_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
     first, second, *_others = (key.removesuffix(".weight") for key in _convolutions(weights, "model"))
     settings = _scored_settings(weights, first, second)
     sizes = {"n_layers": len(_convolutions(weights, "model")) - 2, "n_scales": 1, "padding": 1}
@@ -235,7 +233,7 @@ FORMATS: dict[str, OriginalFormat] = {
         MultiscalePatchDiscriminator,
         recognizes=has("scale0_layer0.0.weight"),
         settings=_multiscale_settings,
-        names=patch_names(lambda scale, layer, k, _: f"scale{scale}_layer{layer}.{k}"),
+        names=_patch_names(lambda scale, layer, k, _: f"scale{scale}_layer{layer}.{k}"),
         fault=patch_fault,
         is_of=_is_of_pix2pix_hd,
     ),
@@ -245,7 +243,7 @@ FORMATS: dict[str, OriginalFormat] = {
         MultiscalePatchDiscriminator,
         recognizes=has("layer0.0.weight"),
         settings=_multiscale_settings_without_features,
-        names=patch_names(lambda scale, _layer, _k, place: f"layer{scale}.{place}"),
+        names=_patch_names(lambda scale, _layer, _k, place: f"layer{scale}.{place}"),
         fault=patch_fault,
         is_of=lambda _: False,  # it is written with features
     ),
@@ -269,8 +267,8 @@ FORMATS: dict[str, OriginalFormat] = {
         "generator",
         GlobalGenerator,
         recognizes=_has_trunk(has_blocks=True),
-        settings=global_settings,
-        names=global_names,
+        settings=_global_settings,
+        names=_global_names,
         fault=_fault,
     ),
     "encoder": OriginalFormat(
@@ -279,7 +277,7 @@ FORMATS: dict[str, OriginalFormat] = {
         FeatureEncoder,
         recognizes=_has_trunk(has_blocks=False),
         settings=_encoder_settings,
-        names=lambda encoder: {f"network.{key}": value for key, value in global_names(encoder.network).items()},
+        names=lambda encoder: {f"network.{key}": value for key, value in _global_names(encoder.network).items()},
         fault=_fault,
     ),
     "patch": OriginalFormat(
@@ -287,8 +285,8 @@ FORMATS: dict[str, OriginalFormat] = {
         "discriminator",
         MultiscalePatchDiscriminator,
         recognizes=has("model.0.weight", (4, 4)),
-        settings=patch_settings,
-        names=patch_names(lambda _scale, _layer, _k, place: f"model.{place}"),
+        settings=_patch_settings,
+        names=_patch_names(lambda _scale, _layer, _k, place: f"model.{place}"),
         fault=lambda _: "",
         is_of=_is_of_pix2pix,
     ),

@@ -32,7 +32,7 @@ from models.originals.format import (
 from models.spectral_norm import add_spectral_norm
 
 FORMATS: dict[str, OriginalFormat] = spade.FORMATS | oasis.FORMATS | cut.FORMATS | pix2pix.FORMATS
-_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+_IGNORED = ("running_mean", "running_var", "num_batches_tracked", "filt")  # of instance norm; CUT's constant filters
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def export_original(network: nn.Module, scheme: str, *, biases_before_norms: boo
         convolution = network.get_submodule(layer)
         assert isinstance(convolution, nn.Conv2d | nn.ConvTranspose2d)
         weights.setdefault(f"{names[layer]}.bias", torch.zeros(convolution.out_channels))
-    return weights | description.constants(network)
+    return weights | description.constants(network, names)
 
 
 def _recognize(weights: StateDict) -> str:
@@ -116,8 +116,8 @@ def _recognize(weights: StateDict) -> str:
         return scheme
     found = ", ".join(f"{key} {list(value.shape)}" for key, value in list(weights.items())[:3]) or "no tensors"
     raise OriginalWeightsError(
-        f"expected a generator, discriminator or encoder of {', '.join(FAMILIES[:-1])} or {FAMILIES[-1]} "
-        f"(model.1.weight, model.model.0.weight, scale0_layer0.0.weight, ...), found {found}"
+        f"expected a network of {', '.join(FAMILIES[:-1])} or {FAMILIES[-1]} (model.1.weight, "
+        f"model.model.0.weight, scale0_layer0.0.weight, ...), found {found}"
     )
 
 
@@ -144,9 +144,7 @@ def _to_ours(weights: StateDict, network: nn.Module, names: Names) -> StateDict:
         mean = f"{norm}.running_mean"
         if bias is not None and mean in ours:
             ours[mean] = ours[mean] - bias
-    unknown = [
-        key for key in left if key.rpartition(".")[2] not in (*_STATISTICS, "filt")
-    ]  # of instance norm; constant
+    unknown = [key for key in left if key.rpartition(".")[2] not in _IGNORED]
     if unknown:
         raise KeyError(f"{unknown[0]} is unknown")
     for key, value in network.state_dict().items():

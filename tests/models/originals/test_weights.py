@@ -140,7 +140,7 @@ def test_prefixes_and_old_statistics_of_instance_norm_do_no_harm(reference: dict
     ("weights", "message"),
     [
         ({}, "found no tensors"),
-        ({"conv1.weight": torch.zeros(64, 3, 7, 7)}, r"expected a generator, .* found conv1\.weight \[64, 3, 7, 7\]"),
+        ({"conv1.weight": torch.zeros(64, 3, 7, 7)}, r"expected a network of pix2pixHD, .* found conv1\.weight \[64, 3, 7, 7\]"),
         ({"model.1.weight": torch.zeros(4, 3, 7, 7)}, "original's encoder network, but does not fit"),
         ({"model.model.0.weight": torch.zeros(4, 3, 4, 4)}, "original's unet network, but does not fit"),
         ({"scale0_layer0.0.weight": torch.zeros(4)}, "original's multiscale network, but does not fit"),
