@@ -126,21 +126,23 @@ def test_an_exported_network_is_imported_with_the_same_weights(reference: dict[s
     torch.testing.assert_close(again, found.network.state_dict(), rtol=0, atol=0, check_dtype=False)
 
 
-def test_prefixes_and_old_statistics_of_instance_norm_do_no_harm(reference: dict[str, Any]) -> None:
-    case = reference["pix2pix_resnet_instance"]
+@pytest.mark.parametrize("name", ["pix2pix_resnet_instance", "cyclegan_generator", "cut_generator"])
+def test_prefixes_and_old_statistics_of_instance_norm_do_no_harm(reference: dict[str, Any], name: str) -> None:
+    case = reference[name]
     old = {f"module.{key}": value for key, value in case["state_dict"].items()}
     for number in (2, 5, 8):
         old[f"module.model.{number}.running_mean"] = torch.rand(3)
         old[f"module.model.{number}.running_var"] = torch.rand(3)
     network = import_original(old).network.double().eval()
-    assert_close(network(case["inputs"][0].double()), case["output"])
+    image = case["inputs"] if isinstance(case["inputs"], Tensor) else case["inputs"][0]
+    assert_close(network(image.double()), case["output"])
 
 
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
         ({}, "found no tensors"),
-        ({"conv1.weight": torch.zeros(64, 3, 7, 7)}, r"expected a network of pix2pixHD, .* found conv1\.weight \[64, 3, 7, 7\]"),
+        ({"conv1.weight": torch.zeros(64, 3, 7, 7)}, r"expected a network of .* found conv1\.weight \[64, 3, 7, 7\]"),
         ({"model.1.weight": torch.zeros(4, 3, 7, 7)}, "original's encoder network, but does not fit"),
         ({"model.model.0.weight": torch.zeros(4, 3, 4, 4)}, "original's unet network, but does not fit"),
         ({"scale0_layer0.0.weight": torch.zeros(4)}, "original's multiscale network, but does not fit"),

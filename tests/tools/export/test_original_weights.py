@@ -39,6 +39,7 @@ def generator(config: Path, *settings: str) -> nn.Module:
         ["generator.name=unet", "generator.n_downsamplings=5"],
         CUT,
         ["generator.upsample=antialiased", *RESNET, "generator.dropout=true"],
+        ["generator.norm=batch", *CUT],
     ],
     ids=lambda settings: settings[0],
 )
