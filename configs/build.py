@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from configs.class_weights import class_weights
 from configs.image_sides import check_sizes, image_sides
 from configs.label_maps import class_table
-from configs.schema import Config, DataConfig, InitConfig
+from configs.schema import Config, DataConfig
 from configs.stored_images import EIGHT_BITS, stored_forms, value_ranges
 from data import LAYOUTS, data_set_folder
 from data.conditioning import Conditioning
@@ -81,28 +81,38 @@ def translator_name(config: Config, direction: str | None = None) -> str:
     return translators[chosen]
 
 
+def sides_of(config: Config, direction: str | None) -> DataConfig:
+    """Return the data as a translator of a direction takes it: in direction BtoA, targets are what sources are in AtoB.
+
+    Raises:
+        ConfigError: the method has no such direction.
+    """
+    translator_name(config, direction)
+    return config.data.reversed if direction == "BtoA" else config.data
+
+
 def build_conditioning(config: Config, direction: str | None = None) -> Conditioning:
     """Return what the networks of a direction are conditioned on; None: the method's default direction.
 
     Raises:
         ConfigError: loss.class_weights names a class that there is not, or the method has no such direction.
     """
-    translator_name(config, direction)
-    ranges, n_classes, table = value_ranges(config.data), number_of_classes(config.data), class_table(config.data)
+    data = sides_of(config, direction)
+    ranges, n_classes, table = value_ranges(data), number_of_classes(data), class_table(data)
     return Conditioning(
         n_classes=n_classes,
-        instance_edges=config.data.instance_edges,
-        source_channels=config.data.source_channels,
-        target_channels=config.data.target_channels,
-        source_range=ranges.get(config.data.source_images),
+        instance_edges=data.instance_edges,
+        source_channels=data.source_channels,
+        target_channels=data.target_channels,
+        source_range=ranges.get(data.source_images),
         target_range=ranges.get("target"),
         target_is_bounded=config.generator.output == "tanh",
         features=config.features.origin if config.features.n_channels else "none",
         regions=config.features.regions,
         encodes_style=config.style.channels > 0,
-        edges_of="labels" if config.data.makes_instances else "instances",
+        edges_of="labels" if data.makes_instances else "instances",
         class_weights=class_weights(config.loss.class_weights, n_classes, table.names if table else ()),
-        source_image_channels=_source_image_channels(config.data),
+        source_image_channels=_source_image_channels(data),
         target_scale=config.generator.scale,
     )
 
@@ -232,17 +242,17 @@ def build_generator(config: Config, direction: str | None = None) -> nn.Module:
 
     Weights come from torch's global random generator.
     """
-    settings = config.generator
+    settings, data = config.generator, sides_of(config, direction)
     maker = GENERATORS[settings.name]
     in_channels = build_conditioning(config, direction).channels + config.features.n_channels
-    channels = {"in_channels": in_channels, "out_channels": config.data.target_channels}
-    n_classes, n_further = number_of_classes(config.data), _source_image_channels(config.data)
-    images = {"n_image_channels": n_further if n_classes else config.data.source_channels}
+    channels = {"in_channels": in_channels, "out_channels": data.target_channels}
+    n_classes, n_further = number_of_classes(data), _source_image_channels(data)
+    images = {"n_image_channels": n_further if n_classes else data.source_channels}
     images |= {"n_label_channels": n_classes if n_further else 0}
     height, width = config.style.size
     style = {"style_channels": config.style.channels, "style_height": height, "style_width": width}
     # features before a norm are compared, in CUT's networks at least: biases of the convolutions there count
-    compares = config.method.compares_features or "antialiased" in (settings.downsample, settings.upsample)
+    compares = config.method.declaration.compares_features or "antialiased" in (settings.downsample, settings.upsample)
     biases = {"biased_downs": compares and settings.norm == "instance"}
     values = vars(settings) | style | images | biases
     generator = maker(**channels, **accepted(maker, values))
@@ -252,7 +262,7 @@ def build_generator(config: Config, direction: str | None = None) -> nn.Module:
         network = FeatureConditionedGenerator(generator, _build_feature_encoder(config))
     elif config.style.channels:
         of_style = {"style_channels": config.style.channels, "base_channels": settings.base_channels}
-        encoder = StyleEncoder(in_channels=config.data.target_channels, **of_style)
+        encoder = StyleEncoder(in_channels=data.target_channels, **of_style)
         _draw_weights(encoder, config)
         network = StyleConditionedGenerator(generator, encoder)
     if config.train.activation_checkpointing:
@@ -276,36 +286,43 @@ def _build_feature_encoder(config: Config) -> FeatureEncoder:
 def _draw_weights(network: nn.Module, config: Config) -> None:
     """Draw the initial weights of a network and add spectral norm as the settings want it, in place."""
     settings = config.generator
-    _initialize(network, config.init, as_spade=settings.name == "spade", is_normed=settings.spectral_norm)
+    _initialize(network, config, as_spade=settings.name == "spade", is_normed=settings.spectral_norm)
     if settings.spectral_norm:
         add_spectral_norm(network, iteration=settings.spectral_iteration)
 
 
-def build_discriminator(config: Config) -> nn.Module:
-    """Return the discriminator; weights come from torch's global random generator."""
-    settings = config.discriminator
+def build_discriminator(config: Config, direction: str | None = None) -> nn.Module:
+    """Return the discriminator of what a direction translates into; see `build_conditioning`.
+
+    Weights come from torch's global random generator.
+    """
+    settings, data = config.discriminator, sides_of(config, direction)
     maker = DISCRIMINATORS[settings.name]
-    source_channels = build_conditioning(config).channels if config.method.discriminates_pairs else 0
-    channels = {"source_channels": source_channels, "image_channels": config.data.target_channels}
-    values = vars(settings) | channels | {"n_classes": number_of_classes(config.data)}
+    sees_source = config.method.declaration.discriminates_pairs
+    source_channels = build_conditioning(config, direction).channels if sees_source else 0
+    channels = {"source_channels": source_channels, "image_channels": data.target_channels}
+    values = vars(settings) | channels | {"n_classes": number_of_classes(data)}
     discriminator = maker(**accepted(maker, values))
     is_oasis = settings.name == "segmentation"  # which draws weights before its network is moved
-    _initialize(discriminator, config.init, as_spade=settings.spectral_norm == "inner", is_normed=not is_oasis)
+    _initialize(discriminator, config, as_spade=settings.spectral_norm == "inner", is_normed=not is_oasis)
     if settings.spectral_norm != "none":
         is_all = settings.spectral_norm == "all"
         add_spectral_norm(discriminator, outer=is_all, iteration=config.generator.spectral_iteration)
     return discriminator
 
 
-def _initialize(network: nn.Module, init: InitConfig, *, as_spade: bool, is_normed: bool) -> None:
+def _initialize(network: nn.Module, config: Config, *, as_spade: bool, is_normed: bool) -> None:
     """Draw the initial weights.
 
     SPADE draws them by xavier after it has moved the network to the GPU, and thereby misses the convolutions under
-    spectral norm: they keep torch's, with which a step changes them by 2 % instead of half. Biases start at 0.
+    spectral norm: they keep torch's, with which a step changes them by 2 % instead of half. Biases start at 0 there, as
+    in CycleGAN and CUT.
     """
+    init = config.init
     as_spade = as_spade and init.distribution == "xavier"
     unchanged = normed_convolutions(network, outer=False) if as_spade and is_normed else []
-    initialize(network, init.distribution, init.gain, unchanged=unchanged, zero_biases=as_spade)
+    zero_biases = as_spade or not config.method.declaration.discriminates_pairs
+    initialize(network, init.distribution, init.gain, unchanged=unchanged, zero_biases=zero_biases)
 
 
 def build_generator_objective(config: Config, device: torch.device) -> GeneratorObjective:
@@ -334,10 +351,17 @@ def build_discriminator_objective(config: Config) -> DiscriminatorLosses:
     if settings.gan_mode == "segmentation":
         return SegmentationObjective(SegmentationLoss(settings.class_balance), settings.labelmix)
     return DiscriminatorObjective(
-        adversarial=AdversarialLoss(gan_mode=settings.gan_mode, over_scales=settings.over_scales),
+        adversarial=build_adversarial_loss(config),
         gradient_penalty=settings.gradient_penalty,
         r1=settings.r1,
     )
+
+
+def build_adversarial_loss(config: Config) -> AdversarialLoss:
+    """Return the adversarial loss of a discriminator of images."""
+    gan_mode = config.loss.gan_mode
+    assert gan_mode != "segmentation"
+    return AdversarialLoss(gan_mode=gan_mode, over_scales=config.loss.over_scales)
 
 
 def build_augmentation(config: Config, device: torch.device) -> Augmentation:

@@ -10,7 +10,6 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from configs import build
 from configs.schema import Config
 from data.batch import Batch, DataError, Sample
-from data.conditioning import Conditioning
 from data.layout import Layout
 from data.loader import TrainingDataset
 from data.sampler import SampleKey
@@ -19,7 +18,7 @@ from models.latent_inputs import choose_styles, draw_noise
 from models.running_statistics import batch_norms, estimating_statistics
 from models.spectral_norm import settle_spectral_norm
 from models.style_encoder import inference_network
-from training.methods.method import Method
+from training.methods.method import Method, Translator
 from utils.distributed import World
 from utils.precision import Precision
 
@@ -52,7 +51,7 @@ class AverageStatistics:
     network: nn.Module
     dataset: TrainingDataset
     keys: Sequence[Sequence[SampleKey]]
-    conditioning: Conditioning
+    translator: Translator
     precision: Precision
     device: torch.device
     _batches: list[Batch] = field(init=False, default_factory=list)
@@ -85,8 +84,7 @@ class AverageStatistics:
                 seeds = [image_seed(0, name) for name in batch.names]
                 draw_noise(self.network, seeds)
                 choose_styles(self.network, seeds, None)
-                moved = batch.to(self.device)
-                self.network(*self.conditioning.generator_inputs(moved, self.conditioning(moved)))
+                self.network(*self.translator.inputs(batch.to(self.device)))
         self._step = step
 
 
@@ -104,7 +102,7 @@ def build_average_statistics(
     layout: the training samples, over which those of the batches are spread evenly.
     """
     size, translators = config.train.batch_size, method.translators.values()
-    conditionings = {translator.network: translator.conditioning for translator in translators}
+    by_network = {translator.network: translator for translator in translators}
     n_batches = min(N_BATCHES, len(layout) // (size * world.size))
     n_samples = n_batches * size * world.size
     begins = [(batch * world.size + world.rank) * size for batch in range(n_batches)]
@@ -114,7 +112,7 @@ def build_average_statistics(
             inference_network(average.module),
             TrainingDataset(layout, build.build_preprocessing(config), config.run.seed, config.data.on_bad_sample),
             keys,
-            conditionings[name],
+            by_network[name],
             method.precision,
             world.device,
         )

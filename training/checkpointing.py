@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from training.best import BEST, archive_best
-from training.run_state import RunState, random_state
+from training.run_state import RunState
 from utils.checkpoint import save_checkpoint
 from utils.checkpoint_folder import checkpoint_path, remove_old_checkpoints
 from utils.distributed import World
@@ -73,7 +73,7 @@ class CheckpointManager:
         try:
             if before is None:
                 archive_best(self._folder)
-            save_checkpoint(path, self._run_state.state_dict([random_state(self._world.device)]))
+            save_checkpoint(path, self._run_state.state_dict([self._run_state.process_state()]))
         except OSError as error:
             best.value = before
             logger.warning("%s not saved: %s", BEST, error)
@@ -99,11 +99,11 @@ class CheckpointManager:
 
     def _save(self, step: int) -> None:
         self._run_state.estimate_statistics()
-        random_states = self._world.gather(random_state(self._world.device))
+        processes = self._world.gather(self._run_state.process_state())
         if not self._world.is_main:
             return
         path = checkpoint_path(self._folder, step)
-        save_checkpoint(path, self._run_state.state_dict(random_states))
+        save_checkpoint(path, self._run_state.state_dict(processes))
         logger.info("saved %s", path)
         try:
             remove_old_checkpoints(self._folder, self._keep)

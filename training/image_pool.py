@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from utils.precision import at_least_float32
+
 Pair = tuple[Tensor, Tensor]
 """The condition (1, C, H, W) of a translation, and the translation (1, 3, H, W)."""
 
@@ -12,10 +14,13 @@ class ImagePool:
 
     Shrivastava et al. 2017, section 2.3, as pix2pixHD and pix2pix have it: a new translation that is not shown takes
     the place of the one that is. Draws come from torch's global generator of the CPU.
+
+    coin_first: whether a place is drawn only where the coin wants one, as CycleGAN has it.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, *, coin_first: bool = False) -> None:
         self._size = size
+        self._coin_first = coin_first
         self._pairs: list[Pair] = []
 
     def exchange(self, source: Tensor, fake: Tensor) -> Pair:
@@ -23,7 +28,7 @@ class ImagePool:
 
         In a batch, a translation is exchanged only for one of the same size. A batch of one takes any size.
         """
-        pairs = zip(source.split(1), fake.detach().float().split(1), strict=True)
+        pairs = zip(source.split(1), at_least_float32(fake.detach()).split(1), strict=True)
         sources, fakes = zip(*(self._exchange_one(pair, is_alone=len(source) == 1) for pair in pairs), strict=True)
         return torch.cat(sources), torch.cat(fakes)
 
@@ -31,12 +36,19 @@ class ImagePool:
         if len(self._pairs) < self._size:
             self._pairs.append(_copy(pair))
             return pair
-        place = int(torch.randint(self._size, ()))
-        if torch.rand(()) < 0.5:
+        place = self.draw_place()
+        if place is None:
             return pair
         earlier, self._pairs[place] = self._pairs[place], _copy(pair)
         # the images of a batch have one size: an earlier one of another size is dropped without being shown
         return earlier if is_alone or earlier[0].shape == pair[0].shape else pair
+
+    def draw_place(self) -> int | None:
+        """Return the place of the translation to show; None: the present one."""
+        if self._coin_first:
+            return int(torch.randint(self._size, ())) if torch.rand(()) > 0.5 else None
+        place = int(torch.randint(self._size, ()))
+        return None if torch.rand(()) < 0.5 else place
 
     def state_dict(self) -> list[Pair]:
         """Return the pairs, on the CPU."""

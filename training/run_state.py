@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,6 +17,14 @@ from training.lr_schedule import LearningRateSchedule
 from training.methods.method import Method
 from training.not_finite import NotFiniteError, are_finite
 from utils.distributed import World
+from utils.log import logger
+
+
+class ProcessState(NamedTuple):
+    """The state that each process has of its own: of its random generators, and `Method.process_state`."""
+
+    random: Mapping[str, Tensor]
+    of_method: Mapping[str, Any] = {}
 
 
 @dataclass
@@ -75,10 +83,14 @@ class RunState:
         for average in self.averages.values():
             settle_spectral_norm(inference_network(average.module))
 
-    def state_dict(self, random_states: Sequence[Mapping[str, Tensor]]) -> dict[str, Any]:
+    def process_state(self) -> ProcessState:
+        """Return what this process has of its own."""
+        return ProcessState(random_state(self.world.device), self.method.process_state())
+
+    def state_dict(self, processes: Sequence[ProcessState]) -> dict[str, Any]:
         """Return everything that is needed to continue as if never stopped.
 
-        random_states: those of all processes, by rank.
+        processes: the states of all processes, by rank.
 
         Raises:
             NotFiniteError: weights, moments or an average are not finite.
@@ -92,7 +104,8 @@ class RunState:
             "optimizers": {name: group.state_dict() for name, group in method.optimizers.items()},
             "averages": {name: average.state_dict() for name, average in self.averages.items()},
             "method": method.state_dict(),
-            "random_states": list(random_states),
+            "random_states": [process.random for process in processes],
+            "method_of_processes": [process.of_method for process in processes],
             "data": self.fingerprint,
             **({"plateau": self.schedule.plateau.state_dict()} if self.schedule.plateau else {}),
             **({"best": self.best.value} if self.best.value is not None else {}),
@@ -115,8 +128,13 @@ class RunState:
         if self.schedule.plateau and "plateau" in state:
             self.schedule.plateau.load_state_dict(state["plateau"])
         self.method.load_state_dict(state["method"])
-        if self.world.rank < len(state["random_states"]):
-            restore_random_state(state["random_states"][self.world.rank], self.world.device)
+        rank, of_processes = self.world.rank, state.get("method_of_processes", [])
+        if len(of_processes) == self.world.size:
+            self.method.load_process_state(of_processes[rank])
+        elif any(of_processes):
+            logger.info("train.pool_size: the pools begin empty, since there were %d processes", len(of_processes))
+        if rank < len(state["random_states"]):
+            restore_random_state(state["random_states"][rank], self.world.device)
 
     def _require_finite(self) -> None:
         tensors = {name: [*network.module.state_dict().values()] for name, network in self.method.networks.items()}

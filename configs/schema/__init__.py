@@ -9,6 +9,8 @@ from operator import attrgetter
 
 from configs.schema.augmentation import AUGMENTATIONS, AugmentationConfig
 from configs.schema.checks import require
+from configs.schema.contrastive import ContrastiveConfig
+from configs.schema.cycle import CycleConfig
 from configs.schema.data import DataConfig, SyntheticConfig
 from configs.schema.loss import LossConfig
 from configs.schema.method import MethodConfig, check_method
@@ -25,6 +27,8 @@ __all__ = [
     "AugmentationConfig",
     "CheckpointConfig",
     "Config",
+    "ContrastiveConfig",
+    "CycleConfig",
     "DataConfig",
     "DiscriminatorConfig",
     "FeaturesConfig",
@@ -56,6 +60,8 @@ class Config:
     discriminator: DiscriminatorConfig = field(default_factory=DiscriminatorConfig)
     init: InitConfig = field(default_factory=InitConfig)
     loss: LossConfig = field(default_factory=LossConfig)
+    contrastive: ContrastiveConfig = field(default_factory=ContrastiveConfig)
+    cycle: CycleConfig = field(default_factory=CycleConfig)
     augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     amp: AmpConfig = field(default_factory=AmpConfig)
@@ -132,7 +138,8 @@ class Config:
     def loss_weights(self) -> dict[str, float]:
         """The weights of the generator's losses that are computed, by name."""
         weights = self.loss.weights if self.style.channels else self.loss.weights_of_images
-        return {name: weight for name, weight in weights.items() if weight}
+        computed = self.method.declaration.losses
+        return {name: weight for name, weight in weights.items() if weight and (computed is None or name in computed)}
 
     @property
     def batches_per_step(self) -> int:

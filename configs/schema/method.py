@@ -1,8 +1,8 @@
 """Section `method`, and what each method declares of the other settings."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from configs.schema.checks import require
 
@@ -13,11 +13,13 @@ class Refusal:
 
     key: a setting, or a section with all its settings. expected: what to set instead, and why.
     values: those that are refused, also as one of a list; without any, all but the default.
+    allowed: further values that say the same as to leave the setting out.
     """
 
     key: str
     expected: str
     values: tuple[object, ...] = ()
+    allowed: tuple[object, ...] = ()
 
     def check(self, config: object, method: str) -> None:
         """Raise ConfigError where a configuration has a refused value."""
@@ -29,6 +31,7 @@ class Refusal:
         for key, present, usual in _settings(self.key, value, default):
             chosen = present if isinstance(present, list) else [present]
             is_refused = any(one in self.values for one in chosen) if self.values else present != usual
+            is_refused = is_refused and present not in self.allowed
             require(not is_refused, key, present, f"{self.expected} (method.name={method})")
 
 
@@ -46,20 +49,93 @@ class MethodDeclaration:
     """A method as configuration and inference know it; its code is in `training/methods`.
 
     translators: names of the networks that translate, by direction, the default one first.
+    networks: names of all trained networks.
     sections: of settings that belong to this method; other methods refuse them.
     refusals: of settings that other methods have.
+    losses: those of section `loss` that have a weight and are computed; None: all. Weights of others are refused.
+    check: raises ConfigError where settings contradict each other in this method.
     discriminates_pairs: whether discriminators see the source beside the image.
     compares_features: whether a loss compares features of the generator's layers, also those before norms.
     """
 
     translators: Mapping[str, str]
+    networks: tuple[str, ...] = ("generator", "discriminator")
     sections: tuple[str, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    losses: tuple[str, ...] | None = None
+    check: Callable[[Any], None] = lambda config: None
     discriminates_pairs: bool = True
     compares_features: bool = False
 
 
-METHODS: dict[str, MethodDeclaration] = {"paired": MethodDeclaration(translators={"AtoB": "generator"})}
+_NO_TARGET = "there is no target to compare with"
+_UNPAIRED = (
+    Refusal("data.layout", "a layout of two sides without pairs", values=("synthetic_facades", "side_by_side")),
+    Refusal("data.n_classes", "0: both sides are images"),
+    Refusal("data.label_colors", "{}: both sides are images"),
+    Refusal("data.instance_edges", "false: both sides are images"),
+    Refusal("data.weight_folder", f"null: {_NO_TARGET}"),
+    Refusal("generator.scale", "1: both sides have the same scale"),
+    Refusal("features", f"its default: {_NO_TARGET}, of which instances have features"),
+    Refusal("style", f"its default: {_NO_TARGET}, which has a style"),
+    Refusal("discriminator.name", "multiscale_patch or pixel", values=("segmentation",)),
+    Refusal("loss.gan_mode", "lsgan, vanilla, hinge or wgan", values=("segmentation",)),
+    Refusal("loss.class_weights", f"{{}}: {_NO_TARGET}"),
+    Refusal("loss.gradient_penalty", "0, or loss.r1: it mixes translated and real images, which may differ in size"),
+    Refusal("augmentation.target", f"null: {_NO_TARGET}, on which overfitting would be measured"),
+    Refusal("train.retain_graph", "true: the order of the updates is that of the method"),
+    Refusal("train.freeze_global_epochs", "0"),
+    Refusal("train.validation_share", "0: hold images back in folders of their own, val_A and val_B"),
+    Refusal("train.validation_group", "null, as train.validation_share"),
+    Refusal("metrics.extra", f"[] or some of fid, kid: {_NO_TARGET}", values=("lpips",)),
+    Refusal("metrics.label_colors", f"null: {_NO_TARGET}"),
+)
+
+
+def _check_contrastive(config: Any) -> None:
+    _require_same_channels(config.data, "the features of translations and of sources are compared")
+
+
+def _check_cycle(config: Any) -> None:
+    if config.cycle.identity:
+        _require_same_channels(config.data, "or cycle.identity=0")
+
+
+def _require_same_channels(data: Any, why: str) -> None:
+    expected = f"{data.source_channels}, as data.source_channels: {why}"
+    require(data.target_channels == data.source_channels, "data.target_channels", data.target_channels, expected)
+
+
+METHODS: dict[str, MethodDeclaration] = {
+    "paired": MethodDeclaration(translators={"AtoB": "generator"}),
+    "contrastive": MethodDeclaration(
+        translators={"AtoB": "generator"},
+        networks=("generator", "discriminator", "projection"),
+        sections=("contrastive",),
+        refusals=(
+            *_UNPAIRED,
+            Refusal("generator.name", "global, whose features are compared", values=("local", "unet", "spade")),
+            Refusal("train.pool_size", "0: its discriminator sees present translations alone"),
+        ),
+        losses=("adversarial",),
+        check=_check_contrastive,
+        discriminates_pairs=False,
+        compares_features=True,
+    ),
+    "cycle": MethodDeclaration(
+        translators={"AtoB": "generator_AtoB", "BtoA": "generator_BtoA"},
+        networks=("generator_AtoB", "generator_BtoA", "discriminator_A", "discriminator_B"),
+        sections=("cycle",),
+        refusals=(
+            *_UNPAIRED,
+            Refusal("generator.name", "global, local or unet, which translate images", values=("spade",)),
+            Refusal("train.discriminator_steps", "1: both discriminators see the fakes of one step of the generators"),
+        ),
+        losses=("adversarial",),
+        check=_check_cycle,
+        discriminates_pairs=False,
+    ),
+}
 """By name, as in `training/methods`."""
 
 
@@ -67,23 +143,21 @@ METHODS: dict[str, MethodDeclaration] = {"paired": MethodDeclaration(translators
 class MethodConfig:
     """How the networks are trained."""
 
-    name: Literal["paired"] = "paired"
-    """paired: from pairs, with a generator and a discriminator that sees both sides (pix2pixHD, SPADE, OASIS)."""
+    name: Literal["paired", "contrastive", "cycle"] = "paired"
+    """paired: from pairs, with a generator and a discriminator that sees both sides (pix2pixHD, SPADE, OASIS).
+    contrastive: from images without pairs, in one direction, by patches that resemble those of the source (CUT,
+    FastCUT). cycle: from images without pairs, in both directions, with two generators and two discriminators
+    (CycleGAN)."""
 
     @property
-    def discriminates_pairs(self) -> bool:
-        """Whether discriminators see the source beside the image."""
-        return METHODS[self.name].discriminates_pairs
-
-    @property
-    def compares_features(self) -> bool:
-        """Whether a loss compares features of the generator's layers, also those before norms."""
-        return METHODS[self.name].compares_features
+    def declaration(self) -> MethodDeclaration:
+        """Return the declaration of the method."""
+        return METHODS[self.name]
 
     @property
     def translators(self) -> Mapping[str, str]:
         """The names of the networks that translate, by direction, the default one first."""
-        return METHODS[self.name].translators
+        return self.declaration.translators
 
     @property
     def default_direction(self) -> str:
@@ -91,10 +165,16 @@ class MethodConfig:
         return next(iter(self.translators))
 
 
-def check_method(config: object, chosen: str) -> None:
+def check_method(config: Any, chosen: str) -> None:
     """Raise ConfigError where a configuration has settings that the chosen method refuses, or that are another's."""
     for name, other in METHODS.items():
         for section in set(other.sections) - set(METHODS[chosen].sections):
             Refusal(section, f"its default, since it is a setting of method.name={name}").check(config, chosen)
-    for refusal in METHODS[chosen].refusals:
+    declaration = METHODS[chosen]
+    losses = config.loss.weights
+    for loss in losses:
+        if loss not in (declaration.losses or losses):
+            Refusal(f"loss.{loss}", f"0: {_NO_TARGET}", allowed=(0,)).check(config, chosen)
+    for refusal in declaration.refusals:
         refusal.check(config, chosen)
+    declaration.check(config)

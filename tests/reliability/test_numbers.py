@@ -17,7 +17,7 @@ from tests.processes import torchrun
 from tests.reliability.faults import Fault, inject, spoilt
 from tests.runs import assert_equal, checkpoint, run
 from training.not_finite import NotFiniteError, are_finite
-from training.run_state import RunState
+from training.run_state import ProcessState, RunState
 from utils.checkpoint_folder import list_checkpoints
 from utils.precision import Precision
 
@@ -128,7 +128,7 @@ def test_a_poisoned_checkpoint_is_not_written(tiny_config: Path, monkeypatch: py
     run(tiny_config, *settings, "train.max_steps=2")
     original = RunState.state_dict
 
-    def poisoned(self: RunState, random_states: list[dict[str, Tensor]]) -> dict[str, Any]:
+    def poisoned(self: RunState, processes: list[ProcessState]) -> dict[str, Any]:
         optimizer = self.method.optimizers["generator"].optimizer
         target = {
             "weight": next(self.method.networks["generator"].module.parameters()),
@@ -136,7 +136,7 @@ def test_a_poisoned_checkpoint_is_not_written(tiny_config: Path, monkeypatch: py
             "average": next(self.averages["generator"].module.parameters()),
         }[where]
         target.data.view(-1)[0] = float("nan")
-        return original(self, random_states)
+        return original(self, processes)
 
     monkeypatch.setattr(RunState, "state_dict", poisoned)
     name = "average" if where == "average" else "generator"

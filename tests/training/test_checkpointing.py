@@ -21,7 +21,8 @@ def manager(folder: Path, *, every_steps: int = 20, keep: int = 0) -> Checkpoint
         best=BestScore("l1"),
         n_bytes=8,
         estimate_statistics=lambda: None,
-        state_dict=lambda random_states: {"random_states": random_states},
+        process_state=lambda: 0,
+        state_dict=lambda processes: {"random_states": processes},
     )
     world = World(0, 1, torch.device("cpu"))
     return CheckpointManager(folder, world, cast(RunState, state), every_steps=every_steps, keep=keep)

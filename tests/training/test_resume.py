@@ -13,7 +13,6 @@ from tests.training.conftest import Build
 from training import resume
 from training.lr_schedule import Plateau
 from training.resume import check_same_networks, continues_in, find_checkpoint, find_checkpoint_together, start
-from training.run_state import random_state
 from training.setup import Training
 from utils.checkpoint import CheckpointError, save_checkpoint
 from utils.checkpoint_folder import LoadedCheckpoint, checkpoint_path
@@ -69,7 +68,7 @@ def test_a_run_continues_its_folder_from_its_latest_checkpoint_alone(tmp_path: P
 def state_of(training: Training) -> dict[str, Any]:
     save_checkpoint(
         path := checkpoint_path(training.folder, training.run_state.loop.step),
-        training.run_state.state_dict([random_state(training.world.device)]),
+        training.run_state.state_dict([training.run_state.process_state()]),
     )
     found = find_checkpoint(training.folder, str(path))
     assert found is not None

@@ -12,7 +12,6 @@ from tests.runs import assert_equal
 from tests.training.conftest import Build, FakeMethod
 from training.loop_state import LoopState
 from training.not_finite import NotFiniteError
-from training.run_state import random_state
 from training.setup import Training
 
 AVERAGED = ["train.ema_decay=0.9", "optimizer.decay=plateau"]
@@ -24,7 +23,7 @@ def step(training: Training) -> None:
 
 
 def saved(training: Training) -> dict[str, Any]:
-    return copy.deepcopy(training.run_state.state_dict([random_state(training.world.device)]))
+    return copy.deepcopy(training.run_state.state_dict([training.run_state.process_state()]))
 
 
 def test_what_is_restored_continues_as_if_never_stopped(build_fake: Build) -> None:

@@ -2,10 +2,11 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
 from configs import build
@@ -35,10 +36,19 @@ class Translator:
     """A network that translates in one direction.
 
     network: its name among the method's networks. conditioning: turns a batch into what it takes.
+    swaps_sides: whether it translates the targets of batches.
     """
 
     network: str
     conditioning: Conditioning
+    swaps_sides: bool = False
+
+    def inputs(self, batch: Batch) -> tuple[Tensor, ...]:
+        """Return the generator's arguments for a batch."""
+        if self.swaps_sides:
+            assert batch.target is not None
+            batch = replace(batch, source=batch.target, target=batch.source)
+        return self.conditioning.generator_inputs(batch, self.conditioning(batch))
 
 
 class Method(ABC):
@@ -105,6 +115,13 @@ class Method(ABC):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - most methods have no state
         """Load what `state_dict` returned; what is not there starts as in a new run."""
+
+    def process_state(self) -> dict[str, Any]:
+        """Return what each process has of its own, beside random state, as plain types."""
+        return {}
+
+    def load_process_state(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - most methods have none
+        """Load what `process_state` of a process of this rank returned."""
 
     def predictor(self, config: Config, averages: Mapping[str, AveragedModel]) -> Predictor:
         """Return what translates in the default direction, by the average of the network where there is one.

@@ -1,0 +1,168 @@
+"""The parts that the methods without pairs share: their passes, and discriminators that see images alone."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
+
+from configs import build
+from configs.schema import Config
+from data.batch import Batch, Sample
+from data.conditioning import Conditioning
+from losses.adversarial import AdversarialLoss, mean_logits
+from losses.augmentation import Augmentation
+from losses.loss_inputs import DiscriminatorLosses, DiscriminatorLossInputs
+from training.image_pool import ImagePool
+from training.loop_state import LoopState
+from training.methods.method import Method, Translator
+from training.methods.network_builder import NetworkBuilder
+from training.run_data import Splits
+from training.running_means import RunningMeans
+from training.trained_network import TrainedNetwork
+from training.validation import Validation
+from utils.distributed import World, synchronized
+
+
+class Pair(NamedTuple):
+    """Images of the two sides that do not belong together: (N, C, H, W) float32 in [-1, 1] each."""
+
+    source: Tensor
+    target: Tensor
+
+    @classmethod
+    def of(cls, batch: Batch, conditioning: Conditioning) -> Self:
+        """Return the float tensors of a batch, on its device; conditioning: that of direction AtoB."""
+        return cls(conditioning(batch), conditioning.target(batch))
+
+
+def synchronized_passes(passes: Sequence[Pair], *networks: TrainedNetwork) -> Iterator[tuple[int, Pair]]:
+    """Yield each pass with its number; the processes average these networks' gradients in the last one."""
+    for number, pair in enumerate(passes):
+        with ExitStack() as stack:
+            for network in networks:
+                stack.enter_context(synchronized(network.network, number == len(passes) - 1))
+            yield number, pair
+
+
+@dataclass
+class ImageDiscriminator:
+    """A discriminator of images alone, with its loss and the one that it gives a generator.
+
+    joint: whether real and translated images share a pass; not where its norm would mix their statistics.
+    pool: earlier translations, some of which it is trained on in place of the present ones.
+    means, tag: where its losses and logits are added, and under which name.
+    """
+
+    trained: TrainedNetwork
+    objective: DiscriminatorLosses
+    adversarial: AdversarialLoss
+    joint: bool
+    augmentation: Augmentation = field(default_factory=Augmentation)
+    pool: ImagePool | None = None
+    means: RunningMeans = field(default_factory=RunningMeans)
+    tag: str = "D"
+
+    def adversarial_loss(self, fake: Tensor) -> Tensor:
+        """Return the generator's loss for a translation, 0-d.
+
+        By the bare network: its own gradients are not wanted, so no process waits for them.
+        """
+        images = self.augmentation.draw(fake).of_image(fake)
+        return self.adversarial.generator([scale.logits for scale in self.trained.compute_copy(fake[:, :0], images)])
+
+    def loss(self, real: Tensor, fake: Tensor) -> Tensor:
+        """Return the discriminator's loss, 0-d, for real images and translations, of which no gradient is wanted."""
+        fake, transform, bare = fake.detach(), self.augmentation.draw(real), self.trained.compute_copy
+        if self.pool:
+            _, fake = self.pool.exchange(fake[:, :0], fake)
+
+        def discriminate(images: Tensor) -> list[Tensor]:
+            # for penalties: the gradient of a gradient wants float32
+            with torch.autocast(images.device.type, enabled=False):
+                return [scale.logits for scale in bare(images[:, :0], transform.of_image(images))]
+
+        logits = self._logits([transform.of_image(fake), transform.of_image(real)])
+        of_fake, of_real = logits
+        terms = self.objective(
+            DiscriminatorLossInputs(
+                fake_logits=of_fake,
+                real_logits=of_real,
+                source=real[:, :0],
+                fake=fake,
+                real=real,
+                discriminate=discriminate,
+                discriminate_mix=lambda mask: discriminate(torch.where(mask, real, fake)),
+            )
+        )
+        self.means.add(terms, f"loss/{self.tag}/")
+        self.means.add({"real": mean_logits(of_real), "fake": mean_logits(of_fake)}, f"logits/{self.tag}/")
+        return terms["total"]
+
+    def _logits(self, images: Sequence[Tensor]) -> list[list[Tensor]]:
+        """Return the logits of each of the images at each scale, from one pass where that is the same."""
+        batches = joined(images) if self.joint else images
+        scales = [[scale.logits for scale in self.trained.network(batch[:, :0], batch)] for batch in batches]
+        parts = [parted(of_scale, images) for of_scale in zip(*scales, strict=True)]
+        return [list(of_images) for of_images in zip(*parts, strict=True)]
+
+
+def joined(images: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Return batches of images as one batch where they have one size, or as they are."""
+    return [torch.cat([*images])] if len({one.shape[1:] for one in images}) == 1 else images
+
+
+def parted(outputs: Sequence[Tensor], images: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Return what a network made of `joined` batches of images, as one tensor for each of these."""
+    return outputs if len(outputs) == len(images) else outputs[0].split([len(one) for one in images])
+
+
+@dataclass
+class Unpaired(Method):
+    """A method whose images of the two sides do not belong together.
+
+    conditioning: turns batches into images of both sides; that of direction AtoB.
+    """
+
+    progress = "swd"
+
+    conditioning: Conditioning
+
+    def build_validation(
+        self,
+        config: Config,
+        world: World,
+        splits: Splits,
+        samples: list[Sample],
+        state: LoopState,
+        averages: Mapping[str, AveragedModel],
+    ) -> Validation | None:
+        """Return None: there is no target to compare with."""
+        return None
+
+
+def build_judge(
+    config: Config, builder: NetworkBuilder, module: nn.Module, *, tag: str = "D", means: RunningMeans | None = None
+) -> ImageDiscriminator:
+    """Return a discriminator with its losses, and with a pool if the settings want one."""
+    return ImageDiscriminator(
+        trained=builder.network(module, "discriminator"),
+        objective=build.build_discriminator_objective(config),
+        adversarial=build.build_adversarial_loss(config),
+        joint=config.discriminator.norm == "instance",
+        augmentation=build.build_augmentation(config, builder.world.device),
+        pool=ImagePool(config.train.pool_size, coin_first=True) if config.train.pool_size else None,
+        means=means or RunningMeans(),
+        tag=tag,
+    )
+
+
+def translators(config: Config) -> dict[str, Translator]:
+    """Return what translates, by direction, as the method declares it."""
+    return {
+        direction: Translator(network, build.build_conditioning(config, direction), swaps_sides=direction == "BtoA")
+        for direction, network in config.method.translators.items()
+    }
