@@ -114,7 +114,7 @@ def filled(config: Config, folder: Path) -> Layout:
 
 def batches(config: Config, layout: Layout, n_workers: int) -> Generator[Batch]:
     """Return batches of one sample as train.py loads them."""
-    sampler = TrainingSampler(n_samples=len(layout), batch_size=1, seed=0, rank=0, world_size=1, first_batch=0)
+    sampler = TrainingSampler(layout=layout, batch_size=1, seed=0, rank=0, world_size=1, first_batch=0)
     dataset = TrainingDataset(layout, build.build_preprocessing(config), seed=0)
     return training_batches(dataset, sampler, n_workers=n_workers, pin_memory=False)
 

@@ -6,11 +6,13 @@ from data.layout import RegisteredLayout
 from data.paired_folders import PairedFolders
 from data.side_by_side import SideBySide
 from data.store import Folder, Store
+from data.unpaired_folders import UnpairedFolders
 
 LAYOUTS: dict[str, type[RegisteredLayout]] = {
     "synthetic_facades": SyntheticFacades,
     "paired_folders": PairedFolders,
     "side_by_side": SideBySide,
+    "unpaired_folders": UnpairedFolders,
 }
 """The layouts by the names that `data.layout` takes."""
 

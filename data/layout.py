@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 from torch import Tensor
 
 from data.batch import DataError, Sample
@@ -52,7 +53,13 @@ class Provenance:
 
 
 class Layout(ABC):
-    """One split of a data set."""
+    """One split of a data set.
+
+    Samples are pairs unless the layout has two `sides`, each a layout of its own whose samples are sources alone. Then
+    a sample is a picture of each side, and its index says which: indices below the length go through both sides in
+    order, higher ones through all other combinations. Whatever concerns one picture works by side: reading, placing,
+    caching, holding back, skipping.
+    """
 
     n_classes: int = 0
     """Number of classes; 0 where the source is an image."""
@@ -65,6 +72,31 @@ class Layout(ABC):
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @property
+    def sides(self) -> Sequence["Layout"]:
+        """The layouts that pictures are read from: this one, or that of the sources and that of the targets."""
+        return (self,)
+
+    def by_side(self, function: Callable[["Layout"], "Layout"]) -> "Layout":
+        """Return a layout whose sides are what `function` returns for those of this one."""
+        return function(self)
+
+    def places(self, index: int) -> Sequence[int]:
+        """Return the index of a sample's picture in each of the sides."""
+        return (index,)
+
+    def joined(self, samples: Sequence[Sample]) -> Sample:
+        """Return the sample that consists of a sample of each side."""
+        return samples[0]
+
+    def side_of(self, kind: str) -> tuple["Layout", str]:
+        """Return the side that has the maps of a kind, such as "target", and their kind in its samples."""
+        return self, kind
+
+    def epoch_order(self, seed: int, epoch: int, n_used: int) -> np.ndarray:
+        """Return the indices of the samples that an epoch uses, (n_used,) int64; n_used is the same in each epoch."""
+        return np.random.default_rng([seed, epoch]).permutation(len(self))[:n_used]
 
     @abstractmethod
     def provenance(self, index: int) -> Provenance:
@@ -136,8 +168,11 @@ class PairingError(DataError):
 
 
 def describe_sample(layout: Layout, index: int) -> str:
-    """Return the name of sample `index` and of its folder, for messages."""
-    return f"sample {layout.names[index]}" + (f" of {layout.folders[0]}" if layout.folders else "")
+    """Return the name of sample `index` and of its folder, of each side, for messages."""
+    return " and ".join(
+        f"sample {side.names[place]}" + (f" of {side.folders[0]}" if side.folders else "")
+        for side, place in zip(layout.sides, layout.places(index), strict=True)
+    )
 
 
 def check_enough(layout: Layout, joint_batch_size: int) -> None:

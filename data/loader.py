@@ -5,7 +5,6 @@ import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -29,8 +28,9 @@ Loaded = Sample | DataError
 
 @dataclass(frozen=True)
 class BadSample:
-    """The index of a sample that cannot be used, and the reason."""
+    """A sample of a side that cannot be used, and the reason."""
 
+    side: int
     index: int
     reason: str
 
@@ -45,7 +45,7 @@ class BadSamples:
 
     def __init__(self, n_samples: int) -> None:
         self._n_samples = n_samples
-        self._known: set[int] = set()
+        self._known: set[tuple[int, int]] = set()
 
     def add(self, samples: Iterable[BadSample]) -> None:
         """Add samples, with a warning for each that is new.
@@ -55,9 +55,9 @@ class BadSamples:
         """
         most = max_bad_samples(self._n_samples)
         for sample in samples:
-            if sample.index in self._known:
+            if (sample.side, sample.index) in self._known:
                 continue
-            self._known.add(sample.index)
+            self._known.add((sample.side, sample.index))
             if len(self._known) > most:
                 raise DataError(
                     f"more than {most} of {self._n_samples} samples cannot be used, too many for "
@@ -75,9 +75,9 @@ class Replacement(Sample):
 
 
 class TrainingDataset(Dataset[Loaded]):
-    """Samples of a layout, each placed by a draw that depends on (seed, epoch, index) alone.
+    """Samples of a layout, each placed by a draw for each side that depends on (seed, epoch, index) alone.
 
-    on_bad_sample: "skip" replaces a sample that cannot be used by another, chosen by the same three numbers.
+    on_bad_sample: "skip" replaces a sample of a side that cannot be used by another, chosen by the same three numbers.
     current_samples: where a loader process records the sample that it reads.
     """
 
@@ -95,33 +95,49 @@ class TrainingDataset(Dataset[Loaded]):
         self._skips = on_bad_sample == "skip"
 
     def __getitem__(self, key: SampleKey) -> Loaded:
-        replaced: list[BadSample] = []
-        for index in self._candidates(key):
-            self.current_samples.set(index)
-            loaded = self._load(key, index)
-            self.current_samples.set(None)
-            if isinstance(loaded, Sample):
-                return Replacement(**vars(loaded), replaces=tuple(replaced)) if replaced else loaded
-            if isinstance(loaded, LoadingError) or not self._skips:
+        replaced, samples = list[BadSample](), list[Sample]()
+        for side, first in enumerate(self.layout.places(key.index)):
+            loaded = self._load_side(key, side, first, replaced)
+            if isinstance(loaded, DataError):
                 return loaded
-            replaced.append(BadSample(index, str(loaded)))
-        return DataError(*(sample.reason for sample in replaced))
+            samples.append(loaded)
+        joined = self.layout.joined(samples)
+        return Replacement(**vars(joined), replaces=tuple(replaced)) if replaced else joined
 
-    def _candidates(self, key: SampleKey) -> Iterator[int]:
-        yield key.index
+    def _load_side(self, key: SampleKey, side: int, first: int, replaced: list[BadSample]) -> Loaded:
+        """Return sample `first` of a side or, where bad samples are skipped, the next one that can be used.
+
+        replaced: to which those are added that cannot be used.
+        """
+        reasons = list[str]()
+        for index in self._candidates(key, side, first):
+            self.current_samples.set((side, index))
+            loaded = self._load(key, side, index)
+            self.current_samples.set(None)
+            if isinstance(loaded, Sample | LoadingError) or not self._skips:
+                return loaded
+            reasons.append(str(loaded))
+            replaced.append(BadSample(side, index, reasons[-1]))
+        return DataError(*reasons)
+
+    def _candidates(self, key: SampleKey, side: int, first: int) -> Iterator[int]:
+        yield first
         if self._skips:
-            n_samples = len(self.layout)
-            others = np.random.default_rng([self._seed, key.epoch, key.index, 1]).permutation(n_samples)
-            yield from (int(index) for index in others[: max_bad_samples(n_samples) + 1] if index != key.index)
+            n_samples = len(self.layout.sides[side])
+            others = self._rng(key, 2 * side + 1).permutation(n_samples)
+            yield from (int(index) for index in others[: max_bad_samples(n_samples) + 1] if index != first)
 
-    def _load(self, key: SampleKey, index: int) -> Loaded:
-        rng = np.random.default_rng([self._seed, key.epoch, key.index])
+    def _load(self, key: SampleKey, side: int, index: int) -> Loaded:
+        layout = self.layout.sides[side]
         try:
-            sample = self.layout.read(index)
-            placements = self._preprocessing.draw(sample, rng)
-            return place(sample, placements, source_is_ids=self.layout.n_classes > 0)
+            sample = layout.read(index)
+            placements = self._preprocessing.draw(sample, self._rng(key, 2 * side))
+            return place(sample, placements, source_is_ids=layout.n_classes > 0)
         except Exception as error:  # noqa: BLE001  a bug too: raised here, it would block the processes
-            return as_data_error(error, describe_sample(self.layout, index))
+            return as_data_error(error, describe_sample(layout, index))
+
+    def _rng(self, key: SampleKey, purpose: int) -> np.random.Generator:
+        return np.random.default_rng([self._seed, key.epoch, key.index, purpose])
 
 
 def read_fixed(layout: Layout, preprocessing: Preprocessing, index: int) -> Sample:
@@ -130,8 +146,10 @@ def read_fixed(layout: Layout, preprocessing: Preprocessing, index: int) -> Samp
     Raises:
         DataError: its files cannot be used.
     """
-    sample = layout.read(index)
-    return place(sample, preprocessing.fixed(sample), source_is_ids=layout.n_classes > 0)
+    samples = [(side, side.read(place)) for side, place in zip(layout.sides, layout.places(index), strict=True)]
+    return layout.joined(
+        [place(sample, preprocessing.fixed(sample), source_is_ids=side.n_classes > 0) for side, sample in samples]
+    )
 
 
 def read_fixed_samples(
@@ -156,7 +174,7 @@ def read_fixed_samples(
             if on_bad_sample == "error":
                 raise
             reasons.append(str(error))
-            bad_samples.add([BadSample(index, reasons[-1])])
+            bad_samples.add([BadSample(0, index, reasons[-1])])
     if reasons and not samples:
         raise DataError(*reasons)
     return samples
@@ -195,20 +213,20 @@ def training_batches(
         multiprocessing_context=worker_context(processes) if n_workers else None,
         generator=torch.Generator(),  # not the global one, from which dropout draws
     )
-    bad_samples = BadSamples(len(dataset.layout))
-    name_of = partial(describe_sample, dataset.layout)
+    layout = dataset.layout
+    bad_samples = BadSamples(sum(map(len, layout.sides)))
 
     def from_processes() -> Generator[_LoadedBatch]:
         with WorkerMonitor(
             loader,
             processes,
             dataset.current_samples,
-            name_of=name_of,
+            name_of=lambda side, index: describe_sample(layout.sides[side], index),
             timeout_s=timeout_s,
             should_stop=should_stop,
         ) as monitor:
             for keys in sampler:
-                yield monitor.next_batch(", ".join(name_of(key.index) for key in keys))
+                yield monitor.next_batch(", ".join(describe_sample(layout, key.index) for key in keys))
 
     def in_this_process() -> Generator[_LoadedBatch]:
         yield from loader

@@ -92,16 +92,12 @@ class PairedFolders(RegisteredLayout):
         needs_features: bool,
     ) -> Self:
         """Return a split of the data set, whose folders lie below ROOT. See RegisteredLayout."""
-        first, *others = _patterns(source_folder)
-        if lacking := next((pattern for pattern in (first, *others) if not _has_own_folder(split, pattern)), None):
-            raise DataError(
-                f"data.source_folder={lacking} has no {{split}}, so train is the only split, and there is no "
-                f"{split}: name another folder with --input DIR, or choose --split train"
-            )
+        first, *others = folder_patterns(source_folder)
+        check_own_folders(split, [first, *others], "data.source_folder")
         source, target = _source_and_target(root, split, first, target_folder, direction, reader.n_classes)
         reads_instances = needs_instances and reader.divided_classes is None
         weights = _of_split(root, weight_folder, split) if weight_folder else None
-        has_weights = weights is not None and root.store.has(weights) and _has_own_folder(split, weight_folder)
+        has_weights = weights is not None and root.store.has(weights) and has_own_folder(split, weight_folder)
         return cls(
             source_folder=source,
             later_source_folders=[_of_split(root, pattern, split) for pattern in others if pattern],
@@ -124,8 +120,8 @@ class PairedFolders(RegisteredLayout):
         n_classes: int,
     ) -> bool:
         """Return whether the data set has a folder of sources of a split. See RegisteredLayout."""
-        first, *others = _patterns(source_folder)
-        if not all(_has_own_folder(split, pattern) for pattern in (first, *others)):
+        first, *others = folder_patterns(source_folder)
+        if not all(has_own_folder(split, pattern) for pattern in (first, *others)):
             return False
         return root.store.has(_source_and_target(root, split, first, target_folder, direction, n_classes)[0])
 
@@ -140,12 +136,21 @@ class PairedFolders(RegisteredLayout):
         return self._reader.read(self.names[index], dict(zip(files, fetched, strict=True)))
 
 
-def _patterns(source_folder: str | Sequence[str] | None) -> Sequence[str | None]:
+def folder_patterns(source_folder: str | Sequence[str] | None) -> Sequence[str | None]:
     """Return the patterns of one or more source folders; None is the default of the first."""
     return [source_folder] if source_folder is None or isinstance(source_folder, str) else source_folder
 
 
-def _has_own_folder(split: str, pattern: str | None) -> bool:
+def check_own_folders(split: str, patterns: Sequence[str | None], key: str) -> None:
+    """Raise DataError unless the maps of a split have folders of their own; the setting `key` has the patterns."""
+    if lacking := next((pattern for pattern in patterns if not has_own_folder(split, pattern)), None):
+        raise DataError(
+            f"{key}={lacking} has no {{split}}, so train is the only split, and there is no {split}: name another "
+            "folder with --input DIR, or choose --split train"
+        )
+
+
+def has_own_folder(split: str, pattern: str | None) -> bool:
     """Return whether the maps of a split have their own folder; a folder named without {split} is that of train."""
     return split == "train" or pattern is None or "{split}" in pattern
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
 from torch.utils.data import Sampler
+
+from data.layout import Layout
 
 
 @dataclass(frozen=True)
@@ -15,28 +16,23 @@ class SampleKey:
     index: int
 
 
-def epoch_order(n_samples: int, seed: int, epoch: int) -> np.ndarray:
-    """Return the order of one epoch: (n_samples,) int64 indices, a permutation."""
-    return np.random.default_rng([seed, epoch]).permutation(n_samples)
-
-
 class TrainingSampler(Sampler[list[SampleKey]]):
     """An endless stream of batches of keys, which can start at any batch without drawing the earlier ones.
 
-    Each epoch is cut into joint batches of batch_size * world_size samples; the samples that do not fill one are
-    dropped, as in pix2pixHD. Each rank takes a contiguous share of a joint batch, so N ranks together get the samples
-    of one process with N times the batch size.
+    Each epoch, in the order that the layout draws, is cut into joint batches of batch_size * world_size samples; the
+    samples that do not fill one are dropped, as in pix2pixHD. Each rank takes a contiguous share of a joint batch, so N
+    ranks together get the samples of one process with N times the batch size.
 
     first_batch: number of joint batches since the start of the first epoch.
     """
 
     def __init__(
-        self, *, n_samples: int, batch_size: int, seed: int, rank: int, world_size: int, first_batch: int
+        self, *, layout: Layout, batch_size: int, seed: int, rank: int, world_size: int, first_batch: int
     ) -> None:
         joint_size = batch_size * world_size
-        assert n_samples >= joint_size, (n_samples, joint_size)
-        self.batches_per_epoch = n_samples // joint_size
-        self._n_samples = n_samples
+        assert len(layout) >= joint_size, (len(layout), joint_size)
+        self.batches_per_epoch = len(layout) // joint_size
+        self._layout = layout
         self._batch_size = batch_size
         self._seed = seed
         self._rank = rank
@@ -46,7 +42,7 @@ class TrainingSampler(Sampler[list[SampleKey]]):
     def __iter__(self) -> Iterator[list[SampleKey]]:
         epoch, position = divmod(self._first_batch, self.batches_per_epoch)
         while True:
-            order = epoch_order(self._n_samples, self._seed, epoch)
+            order = self._layout.epoch_order(self._seed, epoch, self.batches_per_epoch * self._joint_size)
             for joint_batch in range(position, self.batches_per_epoch):
                 start = joint_batch * self._joint_size + self._rank * self._batch_size
                 yield [SampleKey(epoch, int(index)) for index in order[start : start + self._batch_size]]

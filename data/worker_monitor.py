@@ -84,21 +84,22 @@ class StoppedWaiting(Exception):  # noqa: N818  not an error: the run was asked 
 
 
 class CurrentSamples:
-    """The sample that each loader process is reading, in shared memory."""
+    """The sample of a side that each loader process is reading, in shared memory."""
 
     def __init__(self, n_processes: int) -> None:
-        self._entries = RawArray("q", [_NOTHING] * (2 * n_processes))  # alternately a process id and an index
+        self._entries = RawArray("q", [_NOTHING] * (3 * n_processes))  # a process id, a side and an index in turn
 
-    def set(self, index: int | None) -> None:
-        """Record that this process reads sample `index`, or none; outside of loader processes do nothing."""
+    def set(self, sample: tuple[int, int] | None) -> None:
+        """Record the side and the index that this process reads, or none; outside of loader processes do nothing."""
         worker = get_worker_info()
         if worker is not None:
-            self._entries[2 * worker.id : 2 * worker.id + 2] = [os.getpid(), _NOTHING if index is None else index]
+            self._entries[3 * worker.id : 3 * worker.id + 3] = [os.getpid(), *(sample or (_NOTHING, _NOTHING))]
 
-    def of_process(self, process_id: int | None) -> int | None:
-        """Return the sample that a process is reading, or was reading when it ended; None where there is none."""
-        index = dict(zip(self._entries[::2], self._entries[1::2], strict=True)).get(process_id, _NOTHING)
-        return None if index == _NOTHING else index
+    def of_process(self, process_id: int | None) -> tuple[int, int] | None:
+        """Return side and index that a process is reading, or was reading when it ended; None where there is none."""
+        sides_and_indices = zip(self._entries[1::3], self._entries[2::3], strict=True)
+        sample = dict(zip(self._entries[::3], sides_and_indices, strict=True)).get(process_id)
+        return None if sample == (_NOTHING, _NOTHING) else sample
 
 
 class WorkerMonitor(Generic[T]):
@@ -106,7 +107,7 @@ class WorkerMonitor(Generic[T]):
 
     processes: of the loader, which appends them when it starts them.
     current_samples: where the processes record the samples that they read.
-    name_of: returns the name of a sample, given its index.
+    name_of: returns the name of a sample, given its side and index.
     timeout_s: maximum time for a batch in seconds; 0: no limit.
     should_stop: called every POLL_S while waiting.
     """
@@ -117,7 +118,7 @@ class WorkerMonitor(Generic[T]):
         processes: Sequence[BaseProcess],
         current_samples: CurrentSamples,
         *,
-        name_of: Callable[[int], str],
+        name_of: Callable[[int, int], str],
         timeout_s: float,
         should_stop: Callable[[], bool],
     ) -> None:
@@ -193,6 +194,6 @@ class WorkerMonitor(Generic[T]):
         for process in self._processes:
             if process.exitcode is None:
                 continue
-            index = self._current_samples.of_process(process.pid)
-            return describe_exit(process.exitcode, None if index is None else self._name_of(index))
+            sample = self._current_samples.of_process(process.pid)
+            return describe_exit(process.exitcode, None if sample is None else self._name_of(*sample))
         return None

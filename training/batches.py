@@ -70,7 +70,7 @@ def open_batches(training: Training, stop: GracefulStop) -> Iterator[BatchReader
     """
     config, world = training.config, training.world
     sampler = TrainingSampler(
-        n_samples=len(training.layout),
+        layout=training.layout,
         batch_size=config.train.batch_size,
         seed=config.run.seed,
         rank=world.rank,

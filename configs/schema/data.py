@@ -38,7 +38,7 @@ class SyntheticConfig:
 class DataConfig:
     """The pairs to learn from, and how they are cut to size."""
 
-    layout: Literal["synthetic_facades", "paired_folders", "side_by_side"] = "synthetic_facades"
+    layout: Literal["synthetic_facades", "paired_folders", "side_by_side", "unpaired_folders"] = "synthetic_facades"
     """How the data set lies on disk. synthetic_facades needs no file."""
     root: str = ""
     """Folder of the data set; unused by synthetic_facades."""

@@ -31,9 +31,7 @@ EMPTY = r"bad\d\d\.png: cannot be read as an image: it is empty; copy it again, 
 def batches(
     layout: Layout, n_batches: int, *, n_workers: int = 0, first_batch: int = 0, size: int = 2, skips: bool = False
 ) -> list[Batch]:
-    sampler = TrainingSampler(
-        n_samples=len(layout), batch_size=size, seed=0, rank=0, world_size=1, first_batch=first_batch
-    )
+    sampler = TrainingSampler(layout=layout, batch_size=size, seed=0, rank=0, world_size=1, first_batch=first_batch)
     dataset = TrainingDataset(layout, CROPS, 0, "skip" if skips else "error")
     return list(islice(training_batches(dataset, sampler, n_workers=n_workers, pin_memory=False), n_batches))
 

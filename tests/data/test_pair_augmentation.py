@@ -55,9 +55,7 @@ LABELS_AND_IMAGES = pytest.mark.parametrize("layout", [FACADES, Pairs()], ids=["
 
 def batches(layout: Layout, *, n_workers: int = 0, rank: int = 0, world_size: int = 1) -> list[Batch]:
     size = 2 // world_size
-    sampler = TrainingSampler(
-        n_samples=len(layout), batch_size=size, seed=0, rank=rank, world_size=world_size, first_batch=0
-    )
+    sampler = TrainingSampler(layout=layout, batch_size=size, seed=0, rank=rank, world_size=world_size, first_batch=0)
     dataset = TrainingDataset(layout, AUGMENTED, seed=0)
     return list(islice(training_batches(dataset, sampler, n_workers=n_workers, pin_memory=False), 4))
 

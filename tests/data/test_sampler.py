@@ -1,11 +1,14 @@
 from itertools import islice
 
+from data.facades.dataset import SyntheticFacades
 from data.sampler import SampleKey, TrainingSampler
+
+FACADES = SyntheticFacades(split="train", seed=0, n_samples=11, height=32, width=32)
 
 
 def keys(n_batches: int, *, rank: int = 0, world_size: int = 1, batch_size: int = 2, first: int = 0) -> list[SampleKey]:
     sampler = TrainingSampler(
-        n_samples=11, batch_size=batch_size, seed=3, rank=rank, world_size=world_size, first_batch=first
+        layout=FACADES, batch_size=batch_size, seed=3, rank=rank, world_size=world_size, first_batch=first
     )
     return [key for batch in islice(sampler, n_batches) for key in batch]
 

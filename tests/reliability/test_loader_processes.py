@@ -149,7 +149,7 @@ def test_shared_memory_that_is_full_is_told(
 
 def facade_batches(n_samples: int, should_stop: Callable[[], bool], timeout_s: float = 0) -> Generator[Batch]:
     data = TrainingDataset(SyntheticFacades(split="train", seed=0, n_samples=n_samples, height=32, width=32), WHOLE, 0)
-    sampler = TrainingSampler(n_samples=n_samples, batch_size=1, seed=0, rank=0, world_size=1, first_batch=0)
+    sampler = TrainingSampler(layout=data.layout, batch_size=1, seed=0, rank=0, world_size=1, first_batch=0)
     options: dict[str, Any] = {"n_workers": 2, "pin_memory": False, "timeout_s": timeout_s}
     return training_batches(data, sampler, **options, should_stop=should_stop)
 

@@ -1,0 +1,150 @@
+"""Layout `unpaired_folders`: pictures of two sides that do not belong together, a folder for each side."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from data.batch import Sample
+from data.layout import Layout, PairingError, Provenance, RegisteredLayout
+from data.map_reader import MapReader
+from data.paired_folders import PairedFolders, check_own_folders, folder_patterns, has_own_folder
+from data.store import Folder
+
+_DEFAULTS = {"data.source_folder": "A", "data.target_folder": "B"}  # what the folders' names end in
+_OF_CYCLES = (0, 0, 1)  # marks the draws of the shorter side's order: no sample has these numbers
+
+
+class UnpairedFolders(RegisteredLayout):
+    """Any number of pictures on each side; an epoch goes through the longer side once.
+
+    source, target: layouts whose samples are sources alone; those of `target` are the targets.
+
+    With L pictures on the longer side and n on the other, sample i + L * d joins picture i of the longer side with
+    picture (i + d) % n of the other. It has the name of the longer side's picture.
+    """
+
+    def __init__(self, source: Layout, target: Layout) -> None:
+        self.n_classes = source.n_classes
+        self._sides = (source, target)
+        self._longer = max((0, 1), key=lambda side: len(self._sides[side]))  # of equal ones the first
+        self._n_shorter = len(self._sides[1 - self._longer])
+        self.names = self._sides[self._longer].names if self._n_shorter else ()
+        self.folders = [*source.folders, *target.folders]
+        self.files = [*source.files, *target.files]
+
+    @classmethod
+    def open(
+        cls,
+        split: str,
+        *,
+        root: Folder,
+        source_folder: str | Sequence[str] | None,
+        target_folder: str | None,
+        direction: str,
+        reader: MapReader,
+        needs_targets: bool,
+    ) -> Layout:
+        """Return a split of the data set, or its sources alone where targets are not needed. See RegisteredLayout."""
+        of_source = dict(reader.forms)
+        of_target = {"source": of_source.pop("target")} if "target" in of_source else {}
+        readers = [replace(reader, forms=of_source), MapReader(forms=of_target)]
+        patterns = _patterns(source_folder, target_folder, direction)
+        sides, problems = list[Layout](), list[str]()
+        for (key, of_side), side_reader in list(zip(patterns, readers, strict=True))[: 1 + needs_targets]:
+            check_own_folders(split, of_side, key)
+            first, *others = _folders(root, split, key, of_side)
+            try:
+                sides.append(PairedFolders(source_folder=first, later_source_folders=others, reader=side_reader))
+            except PairingError as error:
+                if error.rest is None:
+                    raise
+                sides.append(error.rest)
+                problems += error.problems
+        layout = cls(*sides) if needs_targets else sides[0]
+        if problems:
+            raise PairingError(*problems, rest=layout)
+        return layout
+
+    @classmethod
+    def has_split(
+        cls,
+        split: str,
+        *,
+        root: Folder,
+        source_folder: str | Sequence[str] | None,
+        target_folder: str | None,
+        direction: str,
+    ) -> bool:
+        """Return whether the data set has a folder of sources of a split. See RegisteredLayout."""
+        (key, patterns), _ = _patterns(source_folder, target_folder, direction)
+        is_own = all(has_own_folder(split, pattern) for pattern in patterns)
+        return is_own and root.store.has(_folders(root, split, key, patterns)[0])
+
+    @property
+    def sides(self) -> Sequence[Layout]:
+        """See Layout."""
+        return self._sides
+
+    def by_side(self, function: Callable[[Layout], Layout]) -> Layout:
+        """See Layout."""
+        return type(self)(*map(function, self._sides))
+
+    def places(self, index: int) -> Sequence[int]:
+        """See Layout."""
+        shift, of_longer = divmod(index, len(self))
+        of_shorter = (of_longer + shift) % self._n_shorter
+        return (of_shorter, of_longer) if self._longer else (of_longer, of_shorter)
+
+    def joined(self, samples: Sequence[Sample]) -> Sample:
+        """See Layout."""
+        source, target = samples
+        return replace(source, name=samples[self._longer].name, target=target.source)
+
+    def side_of(self, kind: str) -> tuple[Layout, str]:
+        """See Layout."""
+        return (self._sides[1], "source") if kind == "target" else (self._sides[0], kind)
+
+    def epoch_order(self, seed: int, epoch: int, n_used: int) -> np.ndarray:
+        """Return the indices that an epoch uses; see Layout.
+
+        The longer side is permuted in each epoch. The shorter one is permuted again whenever all of its pictures have
+        been used, also across epochs. Its permutations are drawn in blocks of about an epoch.
+        """
+        longer = super().epoch_order(seed, epoch, n_used)
+        n_cycles = -(-len(self) // self._n_shorter)
+        cycles = np.tile(np.arange(self._n_shorter), (n_cycles, 1))
+        positions = np.arange(epoch * n_used, (epoch + 1) * n_used)
+        first, last = positions[0] // cycles.size, positions[-1] // cycles.size
+        blocks = [
+            np.random.default_rng([seed, block, *_OF_CYCLES]).permuted(cycles, axis=1).ravel()
+            for block in range(first, last + 1)
+        ]
+        shorter = np.concatenate(blocks)[positions - first * cycles.size]
+        return longer + len(self) * ((shorter - longer) % self._n_shorter)
+
+    def provenance(self, index: int) -> Provenance:
+        """See Layout."""
+        source, target = (side.provenance(place) for side, place in zip(self._sides, self.places(index), strict=True))
+        files, kinds = [*source.files, *target.files], [*source.kinds, "target"]
+        return Provenance(f"unpaired {source.rule} {target.rule}", files, kinds)
+
+    def read(self, index: int) -> Sample:
+        """See Layout."""
+        places = zip(self._sides, self.places(index), strict=True)
+        return self.joined([side.read(place) for side, place in places])
+
+
+def _patterns(
+    source_folder: str | Sequence[str] | None, target_folder: str | None, direction: str
+) -> list[tuple[str, Sequence[str | None]]]:
+    """Return, for sources and for targets, the setting of their folders and its patterns."""
+    patterns = [("data.source_folder", folder_patterns(source_folder)), ("data.target_folder", [target_folder])]
+    return patterns if direction == "AtoB" else patterns[::-1]
+
+
+def _folders(root: Folder, split: str, key: str, patterns: Sequence[str | None]) -> list[Folder]:
+    """Return the folders of a side; by default train_A, or trainA where there is no train_A."""
+    usual = [root / f"{split}_{_DEFAULTS[key]}", root / f"{split}{_DEFAULTS[key]}"]
+    by_default = next((folder for folder in usual if root.store.has(folder)), usual[0])
+    return [root / pattern.replace("{split}", split) if pattern else by_default for pattern in patterns]

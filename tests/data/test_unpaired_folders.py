@@ -1,0 +1,151 @@
+"""Layout `unpaired_folders`: its order, its two sides, and the stream of its batches."""
+
+from itertools import islice, pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from data.batch import Batch, DataError
+from data.folder_store import local_folder
+from data.layout import Layout, PairingError
+from data.loader import TrainingDataset, read_fixed, training_batches
+from data.map_reader import RGB_IMAGES
+from data.preprocessing import Preprocessing
+from data.sampler import TrainingSampler
+from data.unpaired_folders import UnpairedFolders
+from tests import processes  # noqa: F401 - its server forks at once
+from tests.conftest import save_image
+from tests.runs import assert_equal
+
+CROPS = Preprocessing(
+    mode="crop", load_height=1, load_width=1, crop_height=16, crop_width=16, flip=True, size_multiple=8, min_size=16
+)
+
+
+class Numbered(Layout):
+    """Samples that are no files, for orders alone."""
+
+    def __init__(self, n_samples: int) -> None:
+        self.names = range(n_samples)  # type: ignore[assignment]
+
+    provenance = read = None  # type: ignore[assignment]
+
+
+Numbered.__abstractmethods__ = frozenset()
+
+
+def orders(n_source: int, n_target: int, n_epochs: int, n_used: int) -> np.ndarray:
+    """(n_epochs, n_used, 2): the places on both sides."""
+    layout = UnpairedFolders(Numbered(n_source), Numbered(n_target))
+    return np.array([[layout.places(i) for i in layout.epoch_order(3, epoch, n_used)] for epoch in range(n_epochs)])
+
+
+@pytest.mark.parametrize(
+    ("n_source", "n_target", "n_used"), [(11, 4, 11), (4, 11, 10), (8, 8, 8), (7, 1, 6), (9, 8, 9)]
+)
+def test_no_picture_comes_twice_before_all_others_have_come(n_source: int, n_target: int, n_used: int) -> None:
+    drawn = orders(n_source, n_target, 30, n_used)
+    longer, shorter = (drawn[..., side] for side in ((0, 1) if n_source >= n_target else (1, 0)))
+    assert all(len(set(epoch)) == n_used for epoch in longer.tolist())
+    n_shorter = min(n_source, n_target)
+    stream = shorter.ravel()
+    cycles = stream[: len(stream) // n_shorter * n_shorter].reshape(-1, n_shorter)
+    assert all(sorted(cycle) == list(range(n_shorter)) for cycle in cycles.tolist())
+    if n_shorter > 1:
+        assert len({tuple(cycle) for cycle in cycles.tolist()}) > 1
+        pairings = [{tuple(pair) for pair in epoch} for epoch in drawn.tolist()]
+        assert all(first != second for first, second in pairwise(pairings))
+
+
+def test_indices_below_the_length_go_through_both_sides_in_order() -> None:
+    layout = UnpairedFolders(Numbered(3), Numbered(5))
+    assert [layout.places(index) for index in range(6)] == [(0, 0), (1, 1), (2, 2), (0, 3), (1, 4), (1, 0)]
+
+
+def heaps(root: Path, n_source: int = 5, n_target: int = 3, names: tuple[str, str] = ("train_A", "train_B")) -> Path:
+    rng = np.random.default_rng(0)
+    for folder, count, height in zip(names, (n_source, n_target), (24, 33), strict=True):
+        for number in range(count):
+            pixels = rng.integers(0, 255, (height, 20 + 4 * number, 3), dtype=np.uint8)
+            save_image(root / folder / f"{number}.png", pixels)
+    return root
+
+
+def opened(root: Path, *, split: str = "train", direction: str = "AtoB", needs_targets: bool = True) -> Layout:
+    return UnpairedFolders.open(
+        split,
+        root=local_folder(root),
+        source_folder=None,
+        target_folder=None,
+        direction=direction,
+        reader=RGB_IMAGES,
+        needs_targets=needs_targets,
+    )
+
+
+def batches(
+    layout: Layout, n_batches: int, *, n_workers: int = 0, first: int = 0, rank: int | None = None
+) -> list[Batch]:
+    sampler = TrainingSampler(
+        layout=layout,
+        batch_size=2 if rank is None else 1,
+        seed=0,
+        rank=rank or 0,
+        world_size=1 if rank is None else 2,
+        first_batch=first,
+    )
+    stream = training_batches(TrainingDataset(layout, CROPS, 0), sampler, n_workers=n_workers, pin_memory=False)
+    return list(islice(stream, n_batches))
+
+
+def test_a_stream_can_go_on_in_the_middle_of_an_epoch_in_any_number_of_processes(tmp_path: Path) -> None:
+    layout = opened(heaps(tmp_path))
+    expected = batches(layout, 6)
+    for other in (batches(layout, 3, n_workers=2, first=3), batches(layout, 3, first=3)):
+        assert_equal([vars(batch) for batch in other], [vars(batch) for batch in expected[3:]])
+    ranks = [batches(layout, 6, rank=rank) for rank in (0, 1)]
+    for batch, *shares in zip(expected, *ranks, strict=True):
+        assert torch.equal(batch.source, torch.cat([share.source for share in shares]))
+
+
+def test_each_side_is_cropped_and_mirrored_by_itself(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 255, (20, 20, 3), dtype=np.uint8)
+    for folder in ("train_A", "train_B"):
+        for name in ("x", "y"):
+            save_image(tmp_path / folder / f"{name}.png", pixels)
+    drawn = [(batch.source, batch.target) for batch in batches(opened(tmp_path), 16)]
+    assert sum(torch.equal(source, target) for source, target in drawn if target is not None) <= 2
+
+
+@pytest.mark.parametrize("names", [("train_A", "train_B"), ("trainA", "trainB"), ("train_A", "trainB")])
+def test_folders_have_names_of_this_program_or_of_the_originals(tmp_path: Path, names: tuple[str, str]) -> None:
+    root = heaps(tmp_path, names=names)
+    layout = opened(root)
+    assert [str(folder) for folder in layout.folders] == [str(root / name) for name in names]
+    sample = read_fixed(layout, CROPS, 4)
+    assert sample.target is not None
+    assert (sample.name, sample.source.shape, sample.target.shape) == ("4", (3, 24, 32), (3, 32, 24))
+    turned = opened(root, direction="BtoA")
+    assert [str(folder) for folder in turned.folders] == [str(root / name) for name in names[::-1]]
+    assert len(opened(root, direction="BtoA", needs_targets=False)) == 3
+
+
+def test_sources_alone_do_without_the_other_folder(tmp_path: Path) -> None:
+    root = heaps(tmp_path, names=("test_A", "train_B"))
+    alone = opened(root, split="test", needs_targets=False)
+    assert (len(alone), alone.read(0).target) == (5, None)
+    with pytest.raises(PairingError, match="test_B: no such folder"):
+        opened(root, split="test")
+
+
+def test_problems_of_both_sides_are_named(tmp_path: Path) -> None:
+    root = heaps(tmp_path)
+    save_image(root / "train_A/0.jpg", np.zeros((4, 4, 3), dtype=np.uint8))
+    save_image(root / "train_B/1.jpg", np.zeros((4, 4, 3), dtype=np.uint8))
+    with pytest.raises(DataError, match=r"train_A/0.*same name.*train_B/1.*same name") as raised:
+        opened(root)
+    assert isinstance(raised.value, PairingError)
+    assert raised.value.rest is not None
+    assert len(raised.value.rest) == 5
