@@ -29,13 +29,14 @@ def build_training_layout(config: Config, layout: Layout, run_folder: Path) -> L
     return cached
 
 
-def build_cached_layout(config: Config, layout: Layout, run_folder: Path) -> CachedLayout | None:
-    """Return the training split behind its cache; None without one."""
+def build_cached_layout(config: Config, layout: Layout, run_folder: Path) -> Layout | None:
+    """Return the training split, each side of it behind the cache; None without one."""
     folder = cache_folder(config, run_folder)
     if folder is None:
         return None
     cache = SampleCache(folder, spare_share=0.5 if config.data.cache == "memory" else 0.1)
-    return CachedLayout(layout, build_preprocessing(config), cache)
+    preprocessing = build_preprocessing(config)
+    return layout.by_side(lambda side: CachedLayout(side, preprocessing, cache))
 
 
 def cache_folder(config: Config, run_folder: Path) -> Path | None:

@@ -3,7 +3,7 @@
 from configs import build
 from configs.schema import Config
 from data.batch import DataError
-from data.held_back import Subset, hold_back
+from data.held_back import hold_back
 from data.layout import Layout
 
 TRAIN = "train"
@@ -15,7 +15,7 @@ def validation_split(config: Config) -> str | None:
     return config.data.validation_split or ("val" if build.has_split(config.data, "val") else None)
 
 
-def divided(config: Config, train: Layout) -> tuple[Subset, Subset]:
+def divided(config: Config, train: Layout) -> tuple[Layout, Layout]:
     """Return the samples of the training split to train on, and those that train.validation_share holds back.
 
     Raises:

@@ -4,9 +4,10 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from uuid import uuid4
 
@@ -191,7 +192,7 @@ class CachedLayout(Layout):
         self.files = layout.files
         self._layout = layout
         self._preprocessing = preprocessing
-        self._cache = cache
+        self.cache = cache
 
     def provenance(self, index: int) -> Provenance:
         """Return what the content of sample `index` depends on: that of the layout, and the rule of resizing."""
@@ -203,24 +204,39 @@ class CachedLayout(Layout):
         provenance, name = self.provenance(index), self.names[index]
         states = provenance.states()
         by_state = _key(provenance.rule, states)
-        cached = self._cache.read(by_state, name)
+        cached = self.cache.read(by_state, name)
         if cached is not None:
             return cached
         by_content = _key(provenance.rule, provenance.digests())
-        sample = self._cache.read(by_content, name) or self._resized(index)
+        sample = self.cache.read(by_content, name) or self._resized(index)
         if provenance.states() == states:  # otherwise a file may have changed between hashing and decoding
-            self._cache.keep(sample, by_content=by_content, by_state=by_state)
+            self.cache.keep(sample, by_content=by_content, by_state=by_state)
         return sample
 
-    def estimate(self, index: int) -> CacheEstimate:
-        """Estimate how many of the samples the cache will hold if all are as large as sample `index`."""
-        provenances = (self.provenance(index) for index in range(len(self)))
-        keys = (_key(provenance.rule, provenance.states()) for provenance in provenances)
-        return self._cache.estimate(keys, len(self), _n_bytes(self._resized(index)))
+    def state_keys(self) -> Iterator[str]:
+        """Yield the keys of the samples' states."""
+        for provenance in map(self.provenance, range(len(self))):
+            yield _key(provenance.rule, provenance.states())
+
+    def sample_bytes(self, index: int) -> int:
+        """Return the size of sample `index` in the cache, which is read."""
+        return _n_bytes(self._resized(index))
 
     def _resized(self, index: int) -> Sample:
         sample = self._layout.read(index)
         return place(sample, self._preprocessing.whole(sample), source_is_ids=self.n_classes > 0)
+
+
+def estimate(layout: Layout, index: int) -> CacheEstimate:
+    """Estimate how many samples the cache of a layout will hold, if all of a side are as large as in sample `index`.
+
+    layout: whose sides are CachedLayouts.
+    """
+    sides = [side for side in layout.sides if isinstance(side, CachedLayout)]
+    sizes = [side.sample_bytes(place) for side, place in zip(sides, layout.places(index), strict=True)]
+    n_samples, n_bytes = sum(map(len, sides)), sum(len(side) * size for side, size in zip(sides, sizes, strict=True))
+    keys = chain.from_iterable(side.state_keys() for side in sides)
+    return sides[0].cache.estimate(keys, n_samples, -(-n_bytes // n_samples))
 
 
 def _age_s(time_ns: int) -> float:

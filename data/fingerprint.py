@@ -46,7 +46,7 @@ def difference(saved: Tensor, layout: Layout) -> str | None:
 
 
 def _digests(layout: Layout) -> Iterator[tuple[int, str]]:
-    for name in layout.names:
+    for name in (name for side in layout.sides for name in side.names):
         yield _digest(f"name {name}"), f"sample {name}"
     for file in layout.files:
         try:

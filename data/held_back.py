@@ -35,10 +35,10 @@ class Subset(Layout):
         return self._layout.read(self._indices[index])
 
 
-def hold_back(layout: Layout, share: float, group: str | None = None) -> tuple[Subset, Subset]:
-    """Split a layout into the samples to train on and about a `share` of them that is held back.
+def hold_back(layout: Layout, share: float, group: str | None = None) -> tuple[Layout, Layout]:
+    """Split a layout, or each of its sides, into the samples to train on and about a `share` of them that is held back.
 
-    A sample is held back by the hash of its name alone: adding samples moves none from one side to the other.
+    A sample is held back by the hash of its name alone: adding samples moves no other into training or out of it.
 
     group: a regular expression on names, whose groups are held back as wholes, by the hashes of their names; see
         `groups_of`. The share is then one of the groups.
@@ -46,14 +46,18 @@ def hold_back(layout: Layout, share: float, group: str | None = None) -> tuple[S
     Raises:
         ConfigError: a name is of no group.
     """
-    is_held_back = [_position(name) < share for name in _drawn(layout, group)]
-    sides = [[index for index, held in enumerate(is_held_back) if held is side] for side in (False, True)]
-    return Subset(layout, sides[0]), Subset(layout, sides[1])
+
+    def subset(side: Layout, is_held_back: bool) -> Layout:
+        drawn = enumerate(_drawn(side, group))
+        return Subset(side, [index for index, name in drawn if (_position(name) < share) is is_held_back])
+
+    return layout.by_side(lambda side: subset(side, False)), layout.by_side(lambda side: subset(side, True))
 
 
 def smallest_share(layout: Layout, group: str | None = None) -> float:
-    """Return the smallest share, in hundredths, with which `hold_back` holds back a sample; 1 without samples."""
-    return (int(100 * min(map(_position, _drawn(layout, group)), default=1)) + 1) / 100
+    """Return the least share, in hundredths, with which `hold_back` holds back a sample of each side; 1 without any."""
+    least = max(min(map(_position, _drawn(side, group)), default=1.0) for side in layout.sides)
+    return (int(100 * least) + 1) / 100
 
 
 def _drawn(layout: Layout, group: str | None) -> Sequence[str]:

@@ -1,6 +1,6 @@
 """The range of an image's values, which the networks see as -1 to 1."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Self
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from data.batch import DataError, LoadingError
+from data.batch import DataError, LoadingError, Sample
 from data.layout import Layout
 
 PERCENTILES = (0.1, 99.9)
@@ -78,21 +78,30 @@ def percentile_ranges(layout: Layout, kinds: Sequence[str], *, skips_bad: bool) 
     Raises:
         DataError: a sample cannot be used, or none can.
     """
+    bounds: dict[str, list[float]] = {}
+    for side in layout.sides:
+        sides = {kind: layout.side_of(kind) for kind in kinds}
+        own = {kind: its_kind for kind, (its_side, its_kind) in sides.items() if its_side is side}
+        values: dict[str, list[np.ndarray]] = {kind: [] for kind in own}
+        for sample in _spread(side, skips_bad=skips_bad) if own else ():
+            for kind, its_kind in own.items():
+                pixels = getattr(sample, its_kind).flatten(1).numpy()
+                values[kind].append(pixels[:, :: -(-pixels.shape[1] // _MAX_PIXELS)].astype(np.float32))
+        bounds |= {kind: _bounds(np.concatenate(parts, axis=1)) for kind, parts in values.items()}
+    return bounds
+
+
+def _spread(layout: Layout, *, skips_bad: bool) -> Iterator[Sample]:
+    """Yield samples that are spread over a layout; raises as `percentile_ranges`."""
     indices = np.linspace(0, len(layout) - 1, min(len(layout), _MAX_SAMPLES)).astype(int)
-    values: dict[str, list[np.ndarray]] = {kind: [] for kind in kinds}
     for index in indices.tolist():
         try:
-            sample = layout.read(index)
+            yield layout.read(index)
         except LoadingError:
             raise
         except DataError:
             if not skips_bad or index == indices[-1]:
                 raise
-            continue
-        for kind in kinds:
-            pixels = getattr(sample, kind).flatten(1).numpy()
-            values[kind].append(pixels[:, :: -(-pixels.shape[1] // _MAX_PIXELS)].astype(np.float32))
-    return {kind: _bounds(np.concatenate(parts, axis=1)) for kind, parts in values.items()}
 
 
 def _bounds(values: np.ndarray) -> list[float]:

@@ -10,6 +10,7 @@ from configs.splits import TRAIN
 from configs.stored_images import describe_pixels
 from configs.unused_settings import unused_settings
 from data.batch import DataError, Sample
+from data.cache import estimate
 from data.checks.palettes import label_maps, palette_problems
 from data.files.image_files import count_other_files
 from data.held_back import groups_of, shared_beginnings, smallest_share, suggested_setting
@@ -131,11 +132,11 @@ def _describe_cache(training: Training, index: int) -> list[str]:
     cached = sample_cache.build_cached_layout(training.config, training.layout, training.folder)
     if cached is None:
         return []
-    estimate = cached.estimate(index)
-    if estimate.n_fitting >= estimate.n_samples:
-        return [f"cache          {data.cache}, about {size(estimate.n_bytes)}"]
+    expected = estimate(cached, index)
+    if expected.n_fitting >= expected.n_samples:
+        return [f"cache          {data.cache}, about {size(expected.n_bytes)}"]
     remedy = f"too little is free in {sample_cache.cache_folder(training.config, training.folder)}"
-    return [f"cache          {data.cache}, about {estimate.n_fitting} of {estimate.n_samples} samples fit: {remedy}"]
+    return [f"cache          {data.cache}, about {expected.n_fitting} of {expected.n_samples} samples fit: {remedy}"]
 
 
 def _samples_of_step(config: Config, n_processes: int) -> str:

@@ -13,7 +13,7 @@ import data.map_reader
 from configs import build, sample_cache
 from configs.load import load_config
 from data.batch import Sample
-from data.cache import CachedLayout, SampleCache
+from data.cache import CachedLayout, SampleCache, estimate
 from data.loader import TrainingDataset
 from data.sampler import SampleKey
 from data.store import Blob, File
@@ -280,12 +280,12 @@ def test_runs_that_share_a_full_cache_leave_each_other_what_they_use(
         reads.clear()
         for index in (2, 1, 0, 2, 1, 0):
             cached.read(index)
-        n_fitting = cached.estimate(0).n_fitting  # which reads the sample once more
+        n_fitting = estimate(cached, 0).n_fitting  # which reads the sample once more
         assert n_fitting == kept(folder) == 2
     assert reads == [photo] * 3  # there was never room for it
-    assert open_cached("data.ignore_id=255").estimate(0).n_fitting == 0
+    assert estimate(open_cached("data.ignore_id=255"), 0).n_fitting == 0
     leave_unused(folder, 48)
-    assert open_cached().estimate(0).n_fitting == 2
+    assert estimate(open_cached(), 0).n_fitting == 2
 
 
 def test_the_use_of_a_file_is_recorded_each_hour(cached: CachedLayout, folder: Path) -> None:

@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from data.batch import Batch, DataError
+from data.batch import Batch, DataError, Sample
+from data.cache import CachedLayout, SampleCache, estimate
 from data.folder_store import local_folder
+from data.held_back import hold_back, smallest_share
 from data.layout import Layout, PairingError
-from data.loader import TrainingDataset, read_fixed, training_batches
+from data.loader import Replacement, TrainingDataset, read_fixed, training_batches
 from data.map_reader import RGB_IMAGES
 from data.preprocessing import Preprocessing
-from data.sampler import TrainingSampler
+from data.sampler import SampleKey, TrainingSampler
 from data.unpaired_folders import UnpairedFolders
 from tests import processes  # noqa: F401 - its server forks at once
 from tests.conftest import save_image
@@ -149,3 +151,46 @@ def test_problems_of_both_sides_are_named(tmp_path: Path) -> None:
     assert isinstance(raised.value, PairingError)
     assert raised.value.rest is not None
     assert len(raised.value.rest) == 5
+
+
+def test_each_picture_is_cached_once(tmp_path: Path) -> None:
+    layout = opened(heaps(tmp_path))
+    cache = SampleCache(tmp_path / "cache")
+    cached = layout.by_side(lambda side: CachedLayout(side, CROPS, cache))
+    for _ in range(2):
+        for plain, found in zip(batches(layout, 8), batches(cached, 8), strict=True):
+            assert_equal(vars(found), vars(plain))
+    assert len({path.stat().st_ino for path in (tmp_path / "cache").rglob("*.pt")}) == 8
+    assert estimate(cached, 0).n_samples == 8
+
+
+def test_samples_of_both_sides_are_held_back(tmp_path: Path) -> None:
+    layout = opened(heaps(tmp_path, 40, 25))
+    least = smallest_share(layout)
+    rest, held_back = hold_back(layout, least)
+    assert all(len(side) for side in held_back.sides)
+    assert not len(hold_back(layout, least - 0.01)[1])
+    for side, kept, held in zip(layout.sides, rest.sides, held_back.sides, strict=True):
+        assert sorted([*kept.names, *held.names]) == sorted(side.names)
+    assert set(held_back.sides[0].names) & {str(i) for i in range(25)} == set(held_back.sides[1].names)
+
+
+def test_a_bad_picture_is_named_and_replaced_without_its_partner(tmp_path: Path) -> None:
+    root = heaps(tmp_path, 12, 8)
+    (root / "train_B/3.png").write_bytes(b"")
+    layout = opened(root)
+    dataset = TrainingDataset(layout, CROPS, 0, "skip")
+    keys = [SampleKey(epoch, int(index)) for epoch in range(4) for index in layout.epoch_order(0, epoch, 12)]
+    plain = TrainingDataset(opened(heaps(tmp_path / "good", 12, 8)), CROPS, 0)
+    replaced = 0
+    for key in keys:
+        sample, expected = dataset[key], plain[key]
+        assert isinstance(sample, Sample)
+        assert isinstance(expected, Sample)
+        assert torch.equal(sample.source, expected.source)
+        if layout.places(key.index)[1] == 3:
+            assert isinstance(sample, Replacement)
+            assert [(bad.side, bad.index) for bad in sample.replaces] == [(1, 3)]
+            assert "train_B/3.png: cannot be read" in sample.replaces[0].reason
+            replaced += 1
+    assert replaced == 6
