@@ -160,11 +160,16 @@ class PairingError(DataError):
     """Some samples of a split lack a file.
 
     rest: the layout of the complete samples; None where there is none.
+    remedy: for all problems together; empty where there is none.
     """
 
-    def __init__(self, *problems: str, rest: Layout | None = None) -> None:
+    def __init__(self, *problems: str, rest: Layout | None = None, remedy: str = "") -> None:
         super().__init__(*problems)
         self.rest = rest
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return super().__str__() + (f": {self.remedy}" if self.remedy else "")
 
 
 def describe_sample(layout: Layout, index: int) -> str:

@@ -4,7 +4,7 @@ import logging
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -131,7 +131,9 @@ class TrainingDataset(Dataset[Loaded]):
         layout = self.layout.sides[side]
         try:
             sample = layout.read(index)
-            placements = self._preprocessing.draw(sample, self._rng(key, 2 * side))
+            is_side = layout is not self.layout
+            named = replace(sample, name=describe_sample(layout, index)) if is_side else sample  # for errors
+            placements = self._preprocessing.draw(named, self._rng(key, 2 * side))
             return place(sample, placements, source_is_ids=layout.n_classes > 0)
         except Exception as error:  # noqa: BLE001  a bug too: raised here, it would block the processes
             return as_data_error(error, describe_sample(layout, index))

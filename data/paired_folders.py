@@ -21,6 +21,8 @@ _IF_MISSING = {  # the remedies where a folder is missing, by kind of map
     "data.instance_edges=false, with features also features.regions=labels",
     "weights": "; to do without weights: data.weight_folder=null",
 }
+_UNMATCHED = "without a partner of the same name"
+_NO_PAIRS = "for images that are not pairs set data.layout=unpaired_folders and method.name=contrastive or cycle"
 
 
 class PairedFolders(RegisteredLayout):
@@ -73,7 +75,9 @@ class PairedFolders(RegisteredLayout):
         self.folders = list(folders.values())
         self.files = [file for files in self._files for file in files.values()]
         if problems:
-            raise PairingError(*problems, rest=self)
+            may_be_unpaired = set(folders) == {"source", "target"} and not reader.n_classes
+            is_unmatched = any(_UNMATCHED in problem for problem in problems)
+            raise PairingError(*problems, rest=self, remedy=_NO_PAIRS if may_be_unpaired and is_unmatched else "")
 
     @classmethod
     def open(
@@ -189,7 +193,7 @@ def _match(folders: Mapping[str, Folder], problems: list[str]) -> dict[str, dict
             if lacking:
                 hint = f"; {similar[0]} there differs in upper and lower case: rename one" if similar else ""
                 where = ", ".join(str(folders[kind]) for kind in lacking)
-                problems.append(f"{file}: without a partner of the same name in {where}{hint}")
+                problems.append(f"{file}: {_UNMATCHED} in {where}{hint}")
     names = {file: name for name, file in indices["source"].items()}
     return {
         names[source]: {kind: index[key] for kind, index in matching.items()}

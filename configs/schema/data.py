@@ -11,6 +11,7 @@ from utils.data_root import data_root_problem
 from utils.errors import ConfigError
 from utils.label_colors import LabelColors
 
+OF_FOLDERS = ("paired_folders", "unpaired_folders")  # layouts with a folder for each kind of map
 SIZED_BY_CROP = ("resize_and_crop", "scale_width_and_crop", "crop")
 
 
@@ -39,15 +40,17 @@ class DataConfig:
     """The pairs to learn from, and how they are cut to size."""
 
     layout: Literal["synthetic_facades", "paired_folders", "side_by_side", "unpaired_folders"] = "synthetic_facades"
-    """How the data set lies on disk. synthetic_facades needs no file."""
+    """How the data set lies on disk. synthetic_facades needs no file. unpaired_folders: images of two sides that do
+    not belong together, any number of each."""
     root: str = ""
     """Folder of the data set; unused by synthetic_facades."""
     source_folder: Any = None
-    """paired_folders: folder of the sources under root; `{split}` becomes train, val or test. Default {split}_label
-    where n_classes is set, otherwise {split}_A. Several, as [{split}_rgb,{split}_depth]: their images are stacked along
-    the channels; where n_classes or label_colors is set, the first holds the label maps and the others images."""
+    """Folder of the sources under root; `{split}` becomes train, val or test. Default {split}_label where n_classes is
+    set, otherwise {split}_A; unpaired_folders also takes {split}A. Several, as [{split}_rgb,{split}_depth]: their
+    images are stacked along the channels; where n_classes or label_colors is set, the first holds the label maps and
+    the others images."""
     target_folder: str | None = None
-    """paired_folders: folder of the targets. Default {split}_img where n_classes is set, otherwise {split}_B."""
+    """Folder of the targets, likewise. Default {split}_img where n_classes is set, otherwise {split}_B."""
     instance_folder: str = "{split}_inst"
     """paired_folders: folder of the instance maps, read when instance_edges is true or features are encoded."""
     weight_folder: str | None = None
@@ -55,7 +58,7 @@ class DataConfig:
     and further metrics. 0 ignores a pixel. 8- and 16-bit files hold 0 to 1, others the weights themselves. null: all
     weigh the same."""
     direction: Literal["AtoB", "BtoA"] = "AtoB"
-    """RGB pairs: which side is translated into which."""
+    """Images: which side is translated into which."""
     n_classes: int = 0
     """Number of classes of a label map; ids are 0 .. n_classes-1. 0: the source is an image, unless label_colors is
     set, which has its own number. synthetic_facades knows its own, too."""
@@ -150,6 +153,11 @@ class DataConfig:
             expected = "null: side_by_side holds RGB images; python -m tools.convert_data to-folders makes folders"
             require(not self.label_colors, "data.label_colors", self.label_colors, expected)
             require(not self.instance_edges, "data.instance_edges", True, "false: side_by_side has no instances")
+        if self.layout == "unpaired_folders":
+            for name, value in vars(self.augment).items():
+                usual = getattr(PairAugmentationConfig(), name)
+                expected = f"{usual} with data.layout=unpaired_folders: it changes the maps of a pair alike"
+                require(value == usual, f"data.augment.{name}", value, expected)
         if self.layout == "paired_folders" and self.direction == "BtoA":
             expected = "AtoB where data.n_classes or data.label_colors is set"
             require(not self.has_labels, "data.direction", "BtoA", expected)
@@ -188,7 +196,7 @@ class DataConfig:
     @property
     def is_stacked(self) -> bool:
         """Whether sources lie in several folders."""
-        return self.layout == "paired_folders" and isinstance(self.source_folder, list)
+        return self.layout in OF_FOLDERS and isinstance(self.source_folder, list)
 
     @property
     def has_weight_maps(self) -> bool:

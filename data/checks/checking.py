@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from multiprocessing.connection import Connection
 
@@ -56,12 +56,14 @@ class Check:
 
     is_for_training: preprocess as in training, otherwise as in validation and testing.
     ranges: of the values of images that are not 8-bit RGB, by kind: "source", "target".
+    is_side: whether the layout is one of two sides, in which names may be the same.
     """
 
     layout: Layout
     preprocessing: Preprocessing
     is_for_training: bool
     ranges: Mapping[str, ValueRange] = field(default_factory=dict)
+    is_side: bool = False
 
     def __call__(self, index: int) -> Checked:
         """Check sample `index` by reading and placing it."""
@@ -70,7 +72,8 @@ class Check:
             ids = values_of(read_ids(file)) if file else ids
         try:
             sample = self.layout.read(index)
-            drawn = self.preprocessing.draw(sample, np.random.default_rng(0)) if self.is_for_training else None
+            named = replace(sample, name=describe_sample(self.layout, index)) if self.is_side else sample  # for errors
+            drawn = self.preprocessing.draw(named, np.random.default_rng(0)) if self.is_for_training else None
             placement = (drawn or self.preprocessing.fixed(sample)).source
             observation = observe(self.layout, index, sample)
         except Exception as error:  # noqa: BLE001  a bug is reported with its sample

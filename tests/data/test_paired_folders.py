@@ -10,6 +10,7 @@ from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
 from tests.conftest import save_image
 
+UNPAIRED = "data.layout=unpaired_folders and method.name=contrastive or cycle"
 GREY = np.zeros((4, 6), dtype=np.uint8)
 RGB = np.zeros((4, 6, 3), dtype=np.uint8)
 
@@ -80,6 +81,7 @@ def test_what_has_no_partner_is_listed_by_folder(tmp_path: Path) -> None:
         f"{a / 'c.png'}: without a partner of the same name in {b}",
         f"{b / 'd.png'}: without a partner of the same name in {a}",
     )
+    assert str(error.value).endswith(f"in {a}: for images that are not pairs set {UNPAIRED}")
     assert error.value.rest is not None
     assert list(error.value.rest.names) == ["b"]
 
@@ -90,7 +92,7 @@ def test_what_has_no_partner_is_listed_by_folder(tmp_path: Path) -> None:
         (
             [f"frame_{k}_labels.png" for k in range(4)],
             [f"frame_{k}_photo.png" for k in (0, 1, 3)],
-            r"^\S*A/frame_2_labels\.png: without a partner .*B$",
+            r"^\S*A/frame_2_labels\.png: without a partner .*B: for images",
         ),
         (["x_1.png", "y_1.png"], ["x_2.png", "y_2.png"], "without a partner"),  # numbers are no endings
         (["photo_cat.png"], ["photo_dog.png"], "without a partner"),  # nor is that of a single file

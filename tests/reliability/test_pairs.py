@@ -80,7 +80,9 @@ def test_pairs_that_do_not_match_are_told_before_training(
 
 def test_many_are_told_in_short_and_by_check_data_in_full(tmp_path: Path) -> None:
     entries = [*(f"train_A/{name}.png" for name in "abcdefgh"), *(f"train_B/{name}.png" for name in "xyz")]
-    with pytest.raises(PairingError, match=r"; and 6 more: python -m tools\.check_data lists all$") as error:
+    with pytest.raises(
+        PairingError, match=r"; and 6 more: python -m tools\.check_data lists all: for images that are not pairs set "
+    ) as error:
         pairs(tmp_path, " ".join(entries))
     assert len(error.value.problems) == 11
     assert re.search(r"a\.png, [^:]*e\.png: without a partner", str(error.value))
