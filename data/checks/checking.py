@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from multiprocessing.connection import Connection
+from typing import Literal
 
 import numpy as np
 import torch
@@ -56,14 +57,14 @@ class Check:
 
     is_for_training: preprocess as in training, otherwise as in validation and testing.
     ranges: of the values of images that are not 8-bit RGB, by kind: "source", "target".
-    is_side: whether the layout is one of two sides, in which names may be the same.
+    side: which of the two sides of a layout this one is, "source" or "target", in which names may be the same.
     """
 
     layout: Layout
     preprocessing: Preprocessing
     is_for_training: bool
     ranges: Mapping[str, ValueRange] = field(default_factory=dict)
-    is_side: bool = False
+    side: Literal["source", "target"] | None = None
 
     def __call__(self, index: int) -> Checked:
         """Check sample `index` by reading and placing it."""
@@ -72,13 +73,14 @@ class Check:
             ids = values_of(read_ids(file)) if file else ids
         try:
             sample = self.layout.read(index)
-            named = replace(sample, name=describe_sample(self.layout, index)) if self.is_side else sample  # for errors
+            named = replace(sample, name=describe_sample(self.layout, index)) if self.side else sample  # for errors
             drawn = self.preprocessing.draw(named, np.random.default_rng(0)) if self.is_for_training else None
             placement = (drawn or self.preprocessing.fixed(sample)).source
-            observation = observe(self.layout, index, sample)
+            observation = observe(self.layout, index, sample).of_side(self.side)
         except Exception as error:  # noqa: BLE001  a bug is reported with its sample
             return Checked(index, as_data_error(error, describe_sample(self.layout, index)).problems, ids=ids)
-        images = {kind: getattr(sample, kind) for kind in self.ranges if getattr(sample, kind) is not None}
+        maps = vars(sample) | ({"source": None, "target": sample.source} if self.side == "target" else {})
+        images = {kind: maps[kind] for kind in self.ranges if maps[kind] is not None}
         return Checked(
             index,
             (),

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -42,6 +43,8 @@ class Observation:
     is_ignored: whether the weights of all pixels are 0.
     stack_shift: likewise of the last image of a stack and the first map.
     transparent: files with transparent pixels that are read as opaque.
+    is_grey: whether all channels of a source in RGB are the same.
+    side: which of two sides it is of, "source" or "target"; None of a pair.
     """
 
     name: str
@@ -57,6 +60,16 @@ class Observation:
     is_ignored: bool = False
     stack_shift: tuple[int, int] | None = None
     transparent: Sequence[Blob] = ()
+    is_grey: bool = False
+    side: Literal["source", "target"] | None = None
+
+    def of_side(self, side: Literal["source", "target"] | None) -> Self:
+        """Return the observation of a sample, which has a source alone, as that of one of two sides."""
+        if side != "target":
+            return replace(self, side=side)
+        of_source = {name: values.values() for name, values in vars(self).items() if isinstance(values, dict)}
+        of_target: Any = {name: dict(zip(["target"], values, strict=False)) for name, values in of_source.items()}
+        return replace(self, side=side, **of_target)
 
 
 def observe(layout: Layout, index: int, sample: Sample) -> Observation:
@@ -101,6 +114,7 @@ def observe(layout: Layout, index: int, sample: Sample) -> Observation:
         stack_shift=stack_shift,
         is_ignored=sample.weights is not None and not bool(sample.weights.any()),
         transparent=dropped_transparency(layout, index, channels_of_images(sample)),
+        is_grey=not is_ids and len(sample.source) == 3 and bool((sample.source == sample.source[:1]).all()),
     )
 
 

@@ -12,6 +12,7 @@ from utils.text import counted, listed
 
 _BEGIN = 65536  # bytes
 _LISTED_CLASSES = 12
+_FEW_PICTURES = 10
 _FEWEST = 3  # pairs of which most must be displaced alike
 _SMALL_SHIFT = 2  # pixels, where most pairs have it
 _LARGE_SHIFT = 5  # pixels, of a single pair
@@ -46,6 +47,9 @@ def split_warnings(observations: Sequence[Observation]) -> Iterator[str]:
     for field, text in _OF_A_SAMPLE.items():
         if names := [seen.name for seen in observations if getattr(seen, field)]:
             yield text.format(share=_share(names, observations), names=listed(names))
+    grey = [seen.name for seen in observations if seen.side and seen.is_grey]
+    if 2 * len(grey) < len(observations) and grey:
+        yield f"{_share(grey, observations)} are grey, the others in colour: {listed(grey)}; leave them out"
     yield from _no_data_warnings(observations)
     of_targets = {seen.name: seen.shift for seen in observations if not seen.equals_source}
     yield from _shift_warnings(of_targets, "targets")
@@ -53,11 +57,18 @@ def split_warnings(observations: Sequence[Observation]) -> Iterator[str]:
     yield from _shift_warnings(of_stacks, "images of the last source folder")
 
 
+def few_pictures(counts: Mapping[str, int]) -> Iterator[str]:
+    """Yield a line for each side with fewer pictures than show what they have in common."""
+    for side, count in counts.items():
+        if count < _FEW_PICTURES:
+            yield f"{side}: {counted(count, 'picture')}, hardly enough to learn what they have in common; add some"
+
+
 def repeated_samples(splits: Mapping[str, Sequence[Observation]]) -> Iterator[str]:
-    """Yield a line for each split that holds samples whose sources and targets are the same files, by their bytes."""
+    """Yield a line for each split, or side of one, that holds samples of the same files, by their bytes."""
     for split, observations in splits.items():
         similar: dict[tuple[tuple[int, bytes], ...], list[Observation]] = defaultdict(list)
-        for seen in (seen for seen in observations if "pair" in seen.files or {"source", "target"} <= set(seen.files)):
+        for seen in filter(_is_whole, observations):
             similar[tuple(map(_size_and_begin, _pair(seen)))].append(seen)
         of_content: dict[tuple[str, ...], list[str]] = defaultdict(list)
         for seen in (seen for group in similar.values() if len(group) > 1 for seen in group):
@@ -65,6 +76,11 @@ def repeated_samples(splits: Mapping[str, Sequence[Observation]]) -> Iterator[st
         copies = [f"{name} of {first}" for first, *others in of_content.values() for name in others]
         if copies:
             yield f"{split}: {_share(copies, observations)} are copies of others: {listed(copies)}"
+
+
+def _is_whole(seen: Observation) -> bool:
+    """Return whether the files of a sample are all that it consists of, and more than one colour."""
+    return "pair" in seen.files or {"source", "target"} <= set(seen.files) or bool(seen.side and seen.files)
 
 
 def _size_and_begin(blob: Blob) -> tuple[int, bytes]:
@@ -78,7 +94,7 @@ def _pair(seen: Observation) -> list[Blob]:
 
 
 def shared_files(splits: Mapping[str, Sequence[Observation]]) -> Iterator[str]:
-    """Yield a line for each two splits that hold the same file, by its bytes."""
+    """Yield a line for each two splits, or sides of some, that hold the same file, by its bytes."""
     of_size: dict[int, dict[str, list[Blob]]] = defaultdict(lambda: defaultdict(list))
     for split, observations in splits.items():
         for file in (file for seen in observations for file in seen.files.values()):
@@ -94,10 +110,10 @@ def shared_files(splits: Mapping[str, Sequence[Observation]]) -> Iterator[str]:
             shared[first, other].append((file, its_file))
     for (first, other), pairs in shared.items():
         file, its_file = pairs[0]
-        yield (
-            f"{first} and {other} share {counted(len(pairs), 'file')}, as {file} and {its_file}: metrics of samples "
-            "that were trained on are too good"
-        )
+        sides = {seen.side for split in (first, other) for seen in splits[split]}
+        effect = "metrics of samples that were trained on are too good"
+        effect = effect if len(sides) == 1 else "a picture of both sides teaches to change nothing; take it out of one"
+        yield f"{first} and {other} share {counted(len(pairs), 'file')}, as {file} and {its_file}: {effect}"
 
 
 def _bit_warnings(observations: Sequence[Observation]) -> Iterator[str]:
@@ -133,7 +149,7 @@ def _no_data_warnings(observations: Sequence[Observation]) -> Iterator[str]:
             those = [seen for seen in observations if kind in seen.no_data and seen.no_data[kind][0] == value]
             share = sum(seen.no_data[kind][1] for seen in those) / sum(seen.n_pixels[kind] for seen in those)
             remedy = f"replace it, or set data.{kind.removesuffix('_images')}_range=[LOW,HIGH] without it"
-            if kind == "target":
+            if kind == "target" and not those[0].side:
                 remedy += ", or give such pixels a weight of 0 (data.weight_folder)"
             yield (
                 f"{_plural(kind)} of {_share([seen.name for seen in those], observations)} hold {value:.6g} in "

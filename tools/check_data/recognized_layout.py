@@ -8,7 +8,7 @@ from configs.load import config_from_dict
 from configs.schema import Config
 from configs.schema.sides import read_source_folder
 from data.batch import DataError
-from data.folder_store import IMAGE_SUFFIXES
+from data.folder_store import IMAGE_SUFFIXES, SPLITS
 from utils.errors import ConfigError
 
 ANY_CLASSES = 2**31 - 1  # data.n_classes where the user has not said it
@@ -32,6 +32,8 @@ def data_set_in(folder: Path, n_classes: int | None, overrides: Sequence[str]) -
         raise ConfigError(f"{folder}: holds no SPLIT_label for --n-classes {n_classes}; omit it")
     elif source is not None and not names:
         raise DataError(f"{folder}: holds no folder {source}: check data.source_folder")
+    elif not names and any((folder / f"{split}B").is_dir() for split in SPLITS):  # as CycleGAN names them
+        data["layout"], names = "unpaired_folders", [split for split in SPLITS if (folder / f"{split}A").is_dir()]
     elif not names and not (names := _splits(folder, "{split}_A")):
         data["layout"] = "side_by_side"
         names = [path.name for path in sorted(folder.iterdir()) if path.is_dir() and _holds_images(path)]

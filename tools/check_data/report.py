@@ -2,7 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, pairwise
@@ -13,13 +14,13 @@ from configs.label_maps import named_classes
 from configs.schema import Config
 from configs.schema.checks import MOST
 from configs.stored_images import describe_pixels, value_ranges
-from configs.undecided_settings import undecided_sides, with_data, with_measured_ranges
-from data import LAYOUTS
+from configs.undecided_settings import Side, undecided_sides, with_data, with_measured_ranges
+from data import LAYOUTS, data_set_folder
 from data.batch import DataError, check_one_size
 from data.checks.checking import Check, Checked, check_all
 from data.checks.observation import Observation
 from data.checks.palettes import label_maps, palette_problems
-from data.checks.warnings import absent_classes, repeated_samples, shared_files, split_warnings
+from data.checks.warnings import absent_classes, few_pictures, repeated_samples, shared_files, split_warnings
 from data.class_ids import GREY_LEVELS
 from data.files.image_files import count_other_files, write_png
 from data.held_back import shared_groups
@@ -36,6 +37,7 @@ _IGNORED_IDS = (255, 65535)  # as data sets mark pixels without a class
 _LISTED_RANGES = 8
 _LEVELS_APART = 8  # ids of classes lie nearer to each other than grey levels do
 _MUCH_OUTSIDE = 0.01  # of an image's values; percentiles leave a few outside
+_SIDES: tuple[Side, Side] = ("source", "target")
 _IMAGES = ("source", "source_images", "target")
 _FEW = 5  # samples, whose problems are listed one by one
 _PLACE = re.compile(r"\(row \d+, column \d+\)")
@@ -55,22 +57,28 @@ class Found:
     """The findings in all splits that are no problem by themselves.
 
     class_names: by id; none where their number is not known.
-    label_maps: their files. ids: those that occur in them. observations: of samples that can be used, by split.
+    label_maps: their files. ids: those that occur in them.
+    observations: of samples that can be used, by split; where there are two sides, by folder, those of sources first.
+    trained_sides: number of pictures of each of the two sides of the training split, by folder.
     """
 
     class_names: Sequence[str] = ()
     label_maps: list[Blob] = field(default_factory=list)
     ids: set[int] = field(default_factory=set)
-    observations: dict[str, list[Observation]] = field(default_factory=dict)
+    observations: tuple[dict[str, list[Observation]], ...] = field(default_factory=lambda: ({}, {}))
+    trained_sides: dict[str, int] = field(default_factory=dict)
 
     def warnings(self) -> Iterator[str]:
         """Yield a line for each peculiarity that training accepts and that is a mistake more often than not."""
-        for split, observations in self.observations.items():
+        splits = {split: those for of_side in self.observations for split, those in of_side.items()}
+        for split, observations in splits.items():
             yield from (f"{split}: {warning}" for warning in split_warnings(observations))
-        yield from absent_classes(self.observations, self.class_names)
-        yield from repeated_samples(self.observations)
-        yield from shared_files(self.observations)
-        yield from shared_groups({split: [seen.name for seen in those] for split, those in self.observations.items()})
+        yield from absent_classes(splits, self.class_names)
+        yield from few_pictures(self.trained_sides)
+        yield from repeated_samples(splits)
+        yield from shared_files(splits)
+        for of_side in self.observations:
+            yield from shared_groups({split: [seen.name for seen in those] for split, those in of_side.items()})
 
 
 def problems_of_split(config: Config, split: str, *, needs_targets: bool, found: Found) -> Iterator[str]:
@@ -78,33 +86,53 @@ def problems_of_split(config: Config, split: str, *, needs_targets: bool, found:
 
     found: what the split holds is added.
     """
-    layout, problems = _open_split(config, split, needs_targets=needs_targets)
+    layout, problems, remedy = _open_split(config, split, needs_targets=needs_targets)
     yield from problems
+    if remedy:
+        logger.info("%s", remedy)
     if layout is None:
         return
-    logger.info("%s: %s", split, counted(len(layout), "sample"))
+    kinds = _SIDES if len(layout.sides) > 1 else (None,)
+    for side, kind in zip(layout.sides, kinds, strict=True):
+        name = side.folders[0].path.relative_to(data_set_folder(config.data.root).path).as_posix() if kind else split
+        yield from _problems_of_side(config, side, kind, name, is_for_training=split == "train", found=found)
+    if split == "train" and config.train.batch_size > 1:
+        yield from _problems_of(partial(check_enough, layout, config.train.batch_size))
+
+
+def _problems_of_side(
+    config: Config, layout: Layout, kind: Side | None, name: str, *, is_for_training: bool, found: Found
+) -> Iterator[str]:
+    """Yield the problems of a split or, given its kind, of one of its sides; `name` is that for messages."""
+    logger.info("%s: %s", name, counted(len(layout), "sample"))
     if others := count_other_files(layout.folders):
-        logger.info("%s: left out, being of other formats: %s", split, others)
+        logger.info("%s: left out, being of other formats: %s", name, others)
     holds_ids = not config.data.label_colors
     found.label_maps.extend(label_maps(layout) if holds_ids else ())
     ranges = value_ranges(config.data)
-    check = Check(layout, build.build_preprocessing(config), is_for_training=split == "train", ranges=ranges)
+    check = Check(layout, build.build_preprocessing(config), is_for_training, ranges, kind)
     results = list(check_all(check, n_processes=usable_cores(), timeout_s=config.data.timeout_s))
     results.sort(key=lambda checked: checked.index)
-    found.observations[split] = [checked.observation for checked in results if checked.observation]
+    observations = [checked.observation for checked in results if checked.observation]
+    found.observations[int(kind == "target")][name] = observations
+    found.trained_sides.update({name: len(layout)} if kind and is_for_training else {})
     found.ids.update(*(checked.ids for checked in results if holds_ids))
     of_samples = {layout.names[checked.index]: checked.problems for checked in results}
     yield from without_repetition(of_samples, len(layout))
     yield from problems_of_types(layout, results)
     for line in describe_outside(layout, results, ["source"] if config.generator.output == "linear" else _IMAGES):
-        logger.info("%s: %s", split, line)
-    if check.is_for_training and config.train.batch_size > 1:
+        logger.info("%s: %s", name, line)
+    if is_for_training and config.train.batch_size > 1:
         sizes = [(layout.names[good.index], good.height, good.width) for good in results if good.height]
-        for check_samples in (partial(check_enough, layout, config.train.batch_size), partial(check_one_size, sizes)):
-            try:
-                check_samples()
-            except DataError as error:
-                yield from error.problems
+        yield from _problems_of(partial(check_one_size, sizes))
+
+
+def _problems_of(check_samples: Callable[[], None]) -> Sequence[str]:
+    try:
+        check_samples()
+    except DataError as error:
+        return error.problems
+    return ()
 
 
 def without_repetition(problems: Mapping[str, Sequence[str]], n_samples: int) -> Iterator[str]:
@@ -124,14 +152,18 @@ def without_repetition(problems: Mapping[str, Sequence[str]], n_samples: int) ->
             yield f"{problem} (in {counts[alike]} of {n_samples} samples)"
 
 
-def _open_split(config: Config, split: str, *, needs_targets: bool) -> tuple[Layout | None, Sequence[str]]:
-    """Return the complete samples of a split, None where there is none, and the problems of the others."""
+def _open_split(config: Config, split: str, *, needs_targets: bool) -> tuple[Layout | None, Sequence[str], str]:
+    """Return the complete samples of a split, None where there is none, the problems of the others and a remedy."""
+    open_split = partial(build.build_layout, config, split)
     try:
-        return build.build_layout(config, split, needs_targets=needs_targets), ()
+        if config.data.layout == "unpaired_folders" and not needs_targets:
+            with suppress(PairingError):  # there is no other side
+                return open_split(needs_targets=True), (), ""
+        return open_split(needs_targets=needs_targets), (), ""
     except PairingError as error:
-        return error.rest, error.problems
+        return error.rest, error.problems, error.remedy
     except DataError as error:
-        return None, error.problems
+        return None, error.problems, ""
 
 
 def class_names(config: Config) -> Sequence[str]:
@@ -150,7 +182,7 @@ def class_names(config: Config) -> Sequence[str]:
 def completed(config: Config, split: str) -> Config:
     """Return the configuration with the ranges of images that are not 8-bit RGB, from the files that can be used."""
     config = with_data(config, on_bad_sample="skip")
-    layout, _ = _open_split(config, split, needs_targets=False)
+    layout, *_ = _open_split(config, split, needs_targets=False)
     sides = undecided_sides(config.data, layout) if layout else []
     if not layout or not sides:
         return config
@@ -172,7 +204,9 @@ def problems_of_types(layout: Layout, results: Sequence[Checked]) -> Iterator[st
         if len(counts) > 1:
             rare = next(index for index, dtype in types.items() if dtype == counts[-1][0])
             stack = [] if side == "target" else stack_files(layout, rare)
-            folders = [file.folder for file in stack] or [layout.folders[1 if side == "target" else 0]]
+            folders = [file.folder for file in stack] or [
+                layout.folders[1 if side == "target" and len(layout.folders) > 1 else 0]
+            ]
             yield (
                 f"{', '.join(map(str, folders))}: images of several types "
                 f"({', '.join(f'{number} of {dtype}' for dtype, number in counts)}), such as {layout.names[rare]}: "
@@ -219,7 +253,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 def write_sheet(config: Config, split: str, n_samples: int, path: Path) -> None:
     """Write samples of a training split on a sheet, and log its path."""
-    layout, _ = _open_split(config, split, needs_targets=True)
+    layout, *_ = _open_split(config, split, needs_targets=True)
     sheet = training_sheet(config, layout, n_samples) if layout else None
     if sheet is None:
         logger.info("no sheet: %s has no sample that can be used", split)

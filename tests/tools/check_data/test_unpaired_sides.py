@@ -1,0 +1,71 @@
+"""Data sets of two sides without pairs."""
+
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from tests.conftest import CommandLine, save_image
+from tests.images import save_npy
+from tools.check_data.__main__ import main
+
+
+def fill(folder: Path, n_images: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for number in range(n_images):
+        height, width = rng.integers(40, 60, 2)
+        save_image(folder / f"{folder.name}{number:02}.png", rng.integers(0, 255, (height, width, 3), dtype=np.uint8))
+
+
+def test_what_concerns_one_picture_is_checked_by_side(tmp_path: Path, command_line: CommandLine) -> None:
+    for seed, (folder, n_images) in enumerate((("trainA", 12), ("trainB", 6), ("testA", 3), ("testB", 2))):
+        fill(tmp_path / folder, n_images, seed)
+    save_image(tmp_path / "trainA/grey.png", np.random.default_rng(9).integers(0, 255, (40, 40), dtype=np.uint8))
+    shutil.copy(tmp_path / "trainA/trainA01.png", tmp_path / "trainB/same.png")
+    shutil.copy(tmp_path / "trainA/trainA02.png", tmp_path / "trainA/copy.png")
+    shutil.copy(tmp_path / "testB/testB00.png", tmp_path / "trainB/leak.png")
+    (tmp_path / "trainB/bad.png").write_bytes(b"")
+    code, out, _ = command_line.run(main, str(tmp_path))
+    assert code == 2
+    assert out.splitlines() == [
+        "trainA: 14 samples",
+        "trainB: 9 samples",
+        f"{tmp_path}/trainB/bad.png: cannot be read as an image: it is empty; copy it again, or leave it out",
+        "testA: 3 samples",
+        "testB: 2 samples",
+        "warning: trainA: 1 of 14 samples are grey, the others in colour: grey; leave them out",
+        "warning: trainB: 9 pictures, hardly enough to learn what they have in common; add some",
+        "warning: trainA: 1 of 14 samples are copies of others: trainA02 of copy",
+        f"warning: trainA and trainB share 1 file, as {tmp_path}/trainA/trainA01.png and {tmp_path}/trainB/same.png: a "
+        "picture of both sides teaches to change nothing; take it out of one",
+        f"warning: trainB and testB share 1 file, as {tmp_path}/trainB/leak.png and {tmp_path}/testB/testB00.png: "
+        "metrics of samples that were trained on are too good",
+        "1 problem in train, test; 5 warnings",
+    ]
+
+
+def test_each_side_has_channels_a_range_and_crops(tmp_path: Path, command_line: CommandLine) -> None:
+    fill(tmp_path / "train_A", 10, 0)
+    for number in range(10):
+        depth = np.linspace(-5, 100 * number, 48 * 48, dtype=np.float32).reshape(48, 48)
+        save_npy(tmp_path / f"train_B/{number}.npy", depth)
+    save_npy(tmp_path / "train_B/3x.npy", np.zeros((48, 48, 2), dtype=np.float32))
+    save_npy(tmp_path / "train_B/4x.npy", np.zeros((40, 48), dtype=np.float32))
+    settings = ["data.layout=unpaired_folders", "data.target_channels=1", "loss.vgg=0", "data.preprocess=crop"]
+    code, out, _ = command_line.run(main, str(tmp_path), *settings, "data.crop_width=32", "data.crop_height=48")
+    assert code == 2
+    assert re.search(r"^targets        1 channel, values -4\.\d+ to \d+\.\d+, written as float32.npy$", out, re.MULTILINE)
+    assert f"{tmp_path}/train_B/3x.npy: has 2 channels, data.target_channels is 1" in out
+    assert f"sample 4x of {tmp_path}/train_B is 48x40, too small for a crop of 32x48: lower data.crop_width" in out
+    assert re.search(r"sample train_A\d\d of .*train_A is \d\dx4\d, too small for a crop of 32x48", out)
+
+
+def test_unpaired_images_that_are_taken_for_pairs_are_named(tmp_path: Path, command_line: CommandLine) -> None:
+    for folder in ("train_A", "train_B"):
+        fill(tmp_path / folder, 2, 0)
+    code, out, _ = command_line.run(main, str(tmp_path))
+    assert (code, out.count("without a partner")) == (2, 4)
+    assert "for images that are not pairs set data.layout=unpaired_folders" in out
+    code, out, _ = command_line.run(main, str(tmp_path), "data.layout=unpaired_folders")
+    assert "no problem in train; " in out
