@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path, PurePath
 from typing import Self
@@ -67,13 +68,12 @@ class PairedFolders(RegisteredLayout):
         named = {"source": source_folder, **partners, **later}
         folders = {kind: local_folder(folder) for kind, folder in named.items() if folder}
         problems: list[str] = []
-        samples = _match(folders, problems)
+        self.names, maps = _match(folders, problems)
         order = [kind for kind in ("source", *later, *partners) if kind in folders]  # of the rule in `provenance`
-        self._files = [{kind: files[kind] for kind in order} for files in samples.values()]
+        self._maps = {kind: maps[kind] for kind in order}
         self._store = folders["source"].store
-        self.names = list(samples)
         self.folders = list(folders.values())
-        self.files = [file for files in self._files for file in files.values()]
+        self.files = list(chain.from_iterable(zip(*self._maps.values(), strict=True)))
         if problems:
             may_be_unpaired = set(folders) == {"source", "target"} and not reader.n_classes
             is_unmatched = any(_UNMATCHED in problem for problem in problems)
@@ -131,13 +131,12 @@ class PairedFolders(RegisteredLayout):
 
     def provenance(self, index: int) -> Provenance:
         """See Layout."""
-        return self._reader.provenance(self._files[index])
+        return self._reader.provenance({kind: files[index] for kind, files in self._maps.items()})
 
     def read(self, index: int) -> Sample:
         """See Layout."""
-        files = self._files[index]
-        fetched = self._store.fetched(list(files.values()))
-        return self._reader.read(self.names[index], dict(zip(files, fetched, strict=True)))
+        fetched = self._store.fetched([files[index] for files in self._maps.values()])
+        return self._reader.read(self.names[index], dict(zip(self._maps, fetched, strict=True)))
 
 
 def folder_patterns(source_folder: str | Sequence[str] | None) -> Sequence[str | None]:
@@ -174,14 +173,16 @@ def _of_split(root: Folder, pattern: str, split: str) -> Folder:
     return root / pattern.replace("{split}", split)
 
 
-def _match(folders: Mapping[str, Folder], problems: list[str]) -> dict[str, dict[str, Blob]]:
-    """Return the files of each complete sample by kind of map; add those without a partner to `problems`.
+def _match(folders: Mapping[str, Folder], problems: list[str]) -> tuple[list[str], dict[str, list[Blob]]]:
+    """Return names and, by kind of map, files of the complete samples; add files without a partner to `problems`.
 
     folders: by kind of map, that of the sources first.
     """
     indices = {kind: find_images(folder, problems, _IF_MISSING.get(kind, "")) for kind, folder in folders.items()}
     if not all(indices.values()):
-        return {}  # find_images has named the folder; that all other files lack partners would only hide it
+        return [], {
+            kind: [] for kind in folders
+        }  # find_images has named the folder; that all other files lack partners would only hide it
     shortened = {kind: _without_common_ending(index) for kind, index in indices.items()}
     matching = min(indices, shortened, key=_count_unmatched)
     in_lower_case = {kind: {key.lower(): file for key, file in index.items()} for kind, index in matching.items()}
@@ -194,12 +195,9 @@ def _match(folders: Mapping[str, Folder], problems: list[str]) -> dict[str, dict
                 hint = f"; {similar[0]} there differs in upper and lower case: rename one" if similar else ""
                 where = ", ".join(str(folders[kind]) for kind in lacking)
                 problems.append(f"{file}: {_UNMATCHED} in {where}{hint}")
-    names = {file: name for name, file in indices["source"].items()}
-    return {
-        names[source]: {kind: index[key] for kind, index in matching.items()}
-        for key, source in sorted(matching["source"].items(), key=itemgetter(0))
-        if all(key in index for index in matching.values())
-    }
+    names = dict(zip(matching["source"], indices["source"], strict=True))
+    complete = [key for key in sorted(names) if all(key in index for index in matching.values())]
+    return [names[key] for key in complete], {k: [index[key] for key in complete] for k, index in matching.items()}
 
 
 def _count_unmatched(indices: Mapping[str, _Index]) -> int:
