@@ -57,6 +57,7 @@ class Sample:
         numbers as int16 or float32; or None.
     source_images: (C, H, W) images of the further source folders, whose first holds label maps; or None. Where all hold
         images, these are stacked in `source`.
+    labels: (1, H, W) int32 ids of a label map beside a source that is an image, as they are stored; or None.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Sample:
     features: Tensor | None = None
     weights: Tensor | None = None
     source_images: Tensor | None = None
+    labels: Tensor | None = None
 
 
 MAPS = tuple(field.name for field in fields(Sample) if field.name != "name")
@@ -82,6 +84,7 @@ class Batch:
     features: Tensor | None = None
     weights: Tensor | None = None
     source_images: Tensor | None = None
+    labels: Tensor | None = None
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> Self:

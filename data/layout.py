@@ -132,7 +132,7 @@ class RegisteredLayout(Layout):
 
     seed: int, `run.seed`.
     needs_targets: bool; where False, targets are read if they exist.
-    needs_instances, needs_features: bool, whether samples must have these maps.
+    needs_instances, needs_features, needs_labels: bool, whether samples must have these maps.
     reader: MapReader, of the maps of the data set.
     target_scale: float, the sides of a target in those of its source. Layouts without it have pairs of one size.
     """

@@ -23,7 +23,7 @@ _FEW_PIXELS = 2  # by which sizes differ where a program has rounded them
 
 @dataclass(frozen=True)
 class MapReader:
-    """Reads samples from files by kind: "source", "target", "instances", "features", "weights", "source_2" and so on.
+    """Reads samples from files by kind: the maps of a Sample, and "source_2", "source_3" and so on.
 
     Describes the maps of a data set: layouts take it, and read their files with it.
 
@@ -56,7 +56,7 @@ class MapReader:
             with _collected(problems):
                 maps[kind] = self._read(kind, file, is_stacked=bool(later))
         # features may have any size: those of 512p serve 1024p too
-        others = dict.fromkeys(("instances", *later, "target"), "source") | {"weights": "target"}
+        others = dict.fromkeys(("instances", "labels", *later, "target"), "source") | {"weights": "target"}
         for kind, other in others.items():
             if kind in maps and other in maps:
                 find_problem = self._target_problem if kind == "target" else _size_problem
@@ -73,13 +73,15 @@ class MapReader:
             raise DataError(*problems)
         if self.divided_classes is not None:
             maps["instances"] = connected_parts(maps["source"], self.divided_classes)
-        partners = (maps.get(kind) for kind in ("instances", "target", "features", "weights", "source_images"))
+        partners = (
+            maps.get(kind) for kind in ("instances", "target", "features", "weights", "source_images", "labels")
+        )
         return Sample(name, maps["source"], *partners)
 
     def _read(self, kind: str, file: File, *, is_stacked: bool) -> Tensor:
         if is_stacked and (is_later_source(kind) or (kind == "source" and not self.n_classes)):
             return read_part(file, self.forms["source_images" if self.n_classes else "source"])
-        if kind == "instances" or (kind == "source" and self.n_classes > 0 and not self.colors):
+        if kind in ("instances", "labels") or (kind == "source" and self.n_classes > 0 and not self.colors):
             return read_ids(file)
         if kind == "weights":
             return read_weights(file)

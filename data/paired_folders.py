@@ -21,6 +21,7 @@ _IF_MISSING = {  # the remedies where a folder is missing, by kind of map
     "instances": "; to make them from label maps: data.instances=connected; to train without: "
     "data.instance_edges=false, with features also features.regions=labels",
     "weights": "; to do without weights: data.weight_folder=null",
+    "labels": "; to do without label maps: loss.outside_mask=0",
 }
 _UNMATCHED = "without a partner of the same name"
 _NO_PAIRS = "for images that are not pairs set data.layout=unpaired_folders and method.name=contrastive or cycle"
@@ -35,6 +36,7 @@ class PairedFolders(RegisteredLayout):
     instance_folder: instance maps; None where they are not needed.
     feature_folder: maps of precomputed instance features, stored as RGB images; None where they are not needed.
     weight_folder: maps of the weights of the targets' pixels; None where all pixels weigh the same.
+    label_folder: label maps beside sources that are images; None where they are not needed.
     reader: of the maps.
 
     Names may end in different words as long as all names of a folder end alike: Cityscapes' `x_gtFine_labelIds.png` and
@@ -52,6 +54,7 @@ class PairedFolders(RegisteredLayout):
         instance_folder: Folder | Path | None = None,
         feature_folder: Folder | Path | None = None,
         weight_folder: Folder | Path | None = None,
+        label_folder: Folder | Path | None = None,
         later_source_folders: Sequence[Folder | Path] = (),
         reader: MapReader = RGB_IMAGES,
     ) -> None:
@@ -62,6 +65,7 @@ class PairedFolders(RegisteredLayout):
             "instances": instance_folder,
             "features": feature_folder,
             "weights": weight_folder,
+            "labels": label_folder,
         }
         names = later_sources(1 + len(later_source_folders))
         later = dict(zip(names, later_source_folders, strict=True))

@@ -238,6 +238,7 @@ def place(sample: Sample, placements: Placements, source_is_ids: bool) -> Sample
         features=None if sample.features is None else source.ids(sample.features),
         weights=None if sample.weights is None else target.weights(sample.weights),
         source_images=None if sample.source_images is None else source.image(sample.source_images),
+        labels=None if sample.labels is None else source.ids(sample.labels),
     )
 
 

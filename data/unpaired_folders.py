@@ -44,8 +44,12 @@ class UnpairedFolders(RegisteredLayout):
         direction: str,
         reader: MapReader,
         needs_targets: bool,
+        needs_labels: bool = False,
     ) -> Layout:
-        """Return a split of the data set, or its sources alone where targets are not needed. See RegisteredLayout."""
+        """Return a split of the data set, or its sources alone where targets are not needed. See RegisteredLayout.
+
+        Label maps lie in a folder that is named as that of the sources, with _label at the end.
+        """
         of_source = dict(reader.forms)
         of_target = {"source": of_source.pop("target")} if "target" in of_source else {}
         readers = [replace(reader, forms=of_source), MapReader(forms=of_target)]
@@ -54,8 +58,15 @@ class UnpairedFolders(RegisteredLayout):
         for (key, of_side), side_reader in list(zip(patterns, readers, strict=True))[: 1 + needs_targets]:
             check_own_folders(split, of_side, key)
             first, *others = _folders(root, split, key, of_side)
+            labels = replace(first, path=first.path.with_name(f"{first.path.name}_label"))
             try:
-                sides.append(PairedFolders(source_folder=first, later_source_folders=others, reader=side_reader))
+                side = PairedFolders(
+                    source_folder=first,
+                    later_source_folders=others,
+                    label_folder=labels if needs_labels and not sides else None,
+                    reader=side_reader,
+                )
+                sides.append(side)
             except PairingError as error:
                 if error.rest is None:
                     raise

@@ -10,6 +10,7 @@ from configs.schema.sides import check_side, check_stack, check_target_files
 from utils.data_root import data_root_problem
 from utils.errors import ConfigError
 from utils.label_colors import LabelColors
+from utils.yaml_file import shortened
 
 OF_FOLDERS = ("paired_folders", "unpaired_folders")  # layouts with a folder for each kind of map
 SIZED_BY_CROP = ("resize_and_crop", "scale_width_and_crop", "crop")
@@ -156,7 +157,7 @@ class DataConfig:
         if self.layout == "unpaired_folders":
             for name, value in vars(self.augment).items():
                 usual = getattr(PairAugmentationConfig(), name)
-                expected = f"{usual} with data.layout=unpaired_folders: it changes the maps of a pair alike"
+                expected = f"{shortened(usual)} with data.layout=unpaired_folders: it changes the maps of a pair alike"
                 require(value == usual, f"data.augment.{name}", value, expected)
         if self.layout == "paired_folders" and self.direction == "BtoA":
             expected = "AtoB where data.n_classes or data.label_colors is set"

@@ -82,7 +82,7 @@ def observe(layout: Layout, index: int, sample: Sample) -> Observation:
     is_plain = {kind: len(constant[kind]) == len(image) for kind, image in images.items()}
     if is_ids:
         is_plain["source"] = len(_constant_channels(sample.source)) == 1
-    is_plain["weights"] = True  # one mask often serves all splits
+    is_plain["weights"] = is_plain["labels"] = True  # one mask often serves all splits
     provenance = layout.provenance(index)
     files = dict(zip(provenance.kinds or ["pair"], provenance.files, strict=bool(provenance.kinds)))
     is_stacked = any(map(is_later_source, files))

@@ -19,7 +19,7 @@ from tests.conftest import save_image
 from utils.signatures import argument_names
 
 SETTINGS = [field.name for section in (DataConfig, SyntheticConfig) for field in fields(section)]
-FACTS = {"seed", "needs_targets", "needs_instances", "needs_features", "reader", "target_scale"}
+FACTS = {"seed", "needs_targets", "needs_instances", "needs_features", "needs_labels", "reader", "target_scale"}
 
 
 def test_the_setting_takes_the_names_of_the_registry() -> None:

@@ -2,11 +2,17 @@
 
 from itertools import islice, pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
+from configs import build
+from configs.schema import Config, DataConfig, LossConfig
+from configs.schema.augmentation import PairAugmentationConfig
+from configs.undecided_settings import undecided_sides, with_data, with_measured_ranges
 from data.batch import Batch, DataError, Sample
 from data.cache import CachedLayout, SampleCache, estimate
 from data.folder_store import local_folder
@@ -19,7 +25,9 @@ from data.sampler import SampleKey, TrainingSampler
 from data.unpaired_folders import UnpairedFolders
 from tests import processes  # noqa: F401 - its server forks at once
 from tests.conftest import save_image
+from tests.images import save_npy
 from tests.runs import assert_equal
+from utils.errors import ConfigError
 
 CROPS = Preprocessing(
     mode="crop", load_height=1, load_width=1, crop_height=16, crop_width=16, flip=True, size_multiple=8, min_size=16
@@ -75,7 +83,9 @@ def heaps(root: Path, n_source: int = 5, n_target: int = 3, names: tuple[str, st
     return root
 
 
-def opened(root: Path, *, split: str = "train", direction: str = "AtoB", needs_targets: bool = True) -> Layout:
+def opened(
+    root: Path, *, split: str = "train", direction: str = "AtoB", needs_targets: bool = True, needs_labels: bool = False
+) -> Layout:
     return UnpairedFolders.open(
         split,
         root=local_folder(root),
@@ -84,6 +94,7 @@ def opened(root: Path, *, split: str = "train", direction: str = "AtoB", needs_t
         direction=direction,
         reader=RGB_IMAGES,
         needs_targets=needs_targets,
+        needs_labels=needs_labels,
     )
 
 
@@ -194,3 +205,85 @@ def test_a_bad_picture_is_named_and_replaced_without_its_partner(tmp_path: Path)
             assert "train_B/3.png: cannot be read" in sample.replaces[0].reason
             replaced += 1
     assert replaced == 6
+
+
+def test_label_maps_beside_sources_are_placed_as_these(tmp_path: Path) -> None:
+    heaps(tmp_path, 2, 2)
+    for number in range(2):
+        ids = np.asarray(Image.open(tmp_path / f"train_A/{number}.png"))[..., 0]
+        save_image(tmp_path / f"train_A_label/{number}.png", ids)
+    for batch in batches(opened(tmp_path, needs_labels=True), 4):
+        assert batch.labels is not None
+        assert torch.equal(batch.labels, batch.source[:, :1].int())
+    (tmp_path / "train_A_label/1.png").unlink()
+    with pytest.raises(PairingError, match=r"train_A/1\.png: without a partner of the same name in .*train_A_label"):
+        opened(tmp_path, needs_labels=True)
+
+
+def test_sides_may_be_stacked_deep_and_of_other_channels(tmp_path: Path) -> None:
+    for number in range(3):
+        save_npy(tmp_path / f"train_a/{number}.npy", np.full((20 + number, 24), 7 + number, np.uint16))
+        save_image(tmp_path / f"train_b/{number}.png", np.full((20 + number, 24, 3), number, np.uint8))
+    save_npy(tmp_path / "train_c/x.npy", np.full((32, 30), 0.5, np.float32))
+    save_npy(tmp_path / "train_c/y.npy", np.full((32, 30), 1e4, np.float32))
+    folders: dict[str, Any] = {"source_folder": ["{split}_a", "{split}_b"], "target_folder": "{split}_c"}
+    folders |= {"source_channels": 4, "target_channels": 1}
+    data = DataConfig(layout="unpaired_folders", root=str(tmp_path), **folders)
+    config = Config(data=data, loss=LossConfig(vgg=0))
+    layout = build.build_layout(config, "train", needs_targets=True)
+    assert undecided_sides(config.data, layout) == ["source", "target"]
+    measured = with_measured_ranges(config, layout, ["source", "target"]).data
+    assert measured.source_range == pytest.approx([7, 9, 0, 255, 0, 255, 0, 255], abs=0.01)
+    assert (measured.target_range, measured.target_files) == ([0.5, 10000.0], "float32.npy")
+    layout = build.build_layout(with_data(config, **vars(measured)), "train", needs_targets=True)
+    sample = layout.read(1)
+    assert sample.target is not None
+    assert (sample.source.shape, sample.source.dtype) == ((4, 21, 24), torch.uint16)
+    assert (sample.target.shape, sample.target.dtype, float(sample.target[0, 0, 0])) == (
+        (1, 32, 30),
+        torch.float32,
+        1e4,
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"augment": PairAugmentationConfig(vertical_flip=True)},
+            r"data\.augment\.vertical_flip is true, expected false with data\.layout=",
+        ),
+        (
+            {"augment": PairAugmentationConfig(scale=[0.8, 1.2])},
+            r"data\.augment\.scale is \[0\.8, 1\.2\], expected \[\] with data\.layout=",
+        ),
+        ({"instances": "connected"}, r"data\.instances is connected, expected files where sources are RGB images"),
+    ],
+)
+def test_what_belongs_to_pairs_is_refused_by_name(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        DataConfig(layout="unpaired_folders", root="x", **settings)
+
+
+CUT = torch.load(Path(__file__).parents[1] / "reference" / "unpaired.pt", weights_only=True)
+
+
+def is_ours(row: dict[str, Any]) -> bool:
+    """Whether this program takes the settings: crops of multiples of 4, no heights that CUT stretches to a crop's."""
+    width, height = row["size"]
+    is_stretched = row["preprocess"].startswith("scale_width") and row["load_size"] * height / width < row["crop_size"]
+    is_stretched &= row["result"] != "ValueError"
+    return "shortside" not in row["preprocess"] and row["crop_size"] % 4 == 0 and not is_stretched
+
+
+@pytest.mark.parametrize("row", [row for row in CUT["cut_preprocess_sizes"]["rows"] if is_ours(row)])
+def test_sizes_are_those_of_cut_where_it_has_the_same_mode(row: dict[str, Any]) -> None:
+    (width, height), load, crop = row["size"], row["load_size"], row["crop_size"]
+    preprocessing = Preprocessing(row["preprocess"], load, load, crop, crop, False, size_multiple=4, min_size=4)
+    sample = Sample("x", torch.zeros(3, height, width, dtype=torch.uint8), None, None)
+    if row["result"] == "ValueError":
+        with pytest.raises(DataError, match="too small for a crop"):
+            preprocessing.draw(sample, np.random.default_rng(0))
+    else:
+        placement = preprocessing.draw(sample, np.random.default_rng(0)).source
+        assert [placement.crop_width, placement.crop_height] == row["result"]
