@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import torch
 
-from data.batch import MAPS, Sample
+from data.batch import MAPS, DataError, Sample
 from data.layout import Layout, Provenance
 from data.preprocessing import Preprocessing, place
 from utils.torch_private import is_system_error
@@ -219,8 +219,11 @@ class CachedLayout(Layout):
             yield _key(provenance.rule, provenance.states())
 
     def sample_bytes(self, index: int) -> int:
-        """Return the size of sample `index` in the cache, which is read."""
-        return _n_bytes(self._resized(index))
+        """Return the size in the cache of sample `index`, or of the next one that can be read; 0 where none can."""
+        for candidate in (*range(index, len(self)), *range(index)):
+            with suppress(DataError):
+                return _n_bytes(self._resized(candidate))
+        return 0
 
     def _resized(self, index: int) -> Sample:
         sample = self._layout.read(index)
