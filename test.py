@@ -21,6 +21,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     checkpoint_help = "run, checkpoint, .safetensors, or pix2pixHD's or pix2pix's …_net_G.pth; default: newest run"
     add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help=checkpoint_help)
+    direction_help = "of a run or folder of CycleGAN's, which has a generator for each direction; default: AtoB"
+    add("--direction", choices=("AtoB", "BtoA"), help=direction_help)
     input_help = (
         "folders or files of sources, or one video; -: read paths from standard input; default: the test split; "
     )

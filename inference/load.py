@@ -10,12 +10,20 @@ from typing import Any, TypeVar
 from torch import Tensor, nn
 
 from configs import build
+from configs.directions import in_direction
 from configs.image_sides import image_sides
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
 from configs.without_paths import without_paths
 from data.conditioning import Conditioning
-from inference.original_weights import SOURCE_ALONE, OriginalInputs, original_file, original_generator, original_network
+from inference.original_weights import (
+    SOURCE_ALONE,
+    OriginalInputs,
+    original_direction,
+    original_file,
+    original_generator,
+    original_network,
+)
 from models.generator import EncodedGenerator
 from models.originals.format import FileRole
 from models.spectral_norm import settle_spectral_norm
@@ -44,9 +52,10 @@ OF_OTHER_PROGRAMS = (".pt2", ".onnx")
 class LoadedGenerator:
     """A generator with its weights, on the CPU.
 
-    config: its settings; for an original's file, those that follow from its shapes.
+    config: its settings, as its direction sees them: data.source_… is of what it translates, data.target_… of what
+        that becomes. For an original's file, those that follow from its shapes.
     step: the training step of the weights; None for an original's file, which does not hold it.
-    direction: in which it translates; see `MethodConfig.translators`.
+    direction: in which it translates; see `MethodConfig.translators`. The name of an original's file may hold it.
     weights: "average" for a moving average, otherwise "raw". An exported file counts as raw, whatever was exported.
     sha256: of the file that was read, which a training may replace; None where nobody asked for it.
     """
@@ -68,7 +77,13 @@ class LoadedGenerator:
     @cached_property
     def conditioning(self) -> Conditioning:
         """The maps that the generator is conditioned on."""
-        return build.build_conditioning(self.config, self.direction)
+        return build.build_conditioning(self.config)
+
+    @property
+    def named_direction(self) -> str | None:
+        """The direction, where there is a generator of the other one too; otherwise None."""
+        has_other = len(self.config.method.translators) > 1 or original_direction(self.file) is not None
+        return self.direction if has_other else None
 
     def facts(self) -> dict[str, str]:
         """Return the metadata of an exported file: settings and step as JSON, direction, and accepted sizes.
@@ -87,11 +102,11 @@ class LoadedGenerator:
         }
 
 
-def find_checkpoint_file(checkpoint: Path | None, role: FileRole = "generator") -> Path:
+def find_checkpoint_file(checkpoint: Path | None, role: FileRole = "generator", direction: str | None = None) -> Path:
     """Return a checkpoint file: the one named, or the latest valid one of a run.
 
     checkpoint: a file, the folder of a run, also of an original's, or None for the newest run in runs/.
-    role: the network to look for in an original's folder, which has a file for each.
+    role, direction: the network to look for in an original's folder, which has a file for each.
 
     Raises:
         CheckpointError: there is none.
@@ -108,30 +123,33 @@ def find_checkpoint_file(checkpoint: Path | None, role: FileRole = "generator") 
         raise CheckpointError(f"{chosen}: no such checkpoint file. Runs in {chosen.parent}: {runs}.")
     if not chosen.is_dir():
         return chosen
-    file = latest_file(chosen, logger.warning) or original_file(chosen, role)
+    file = latest_file(chosen, logger.warning) or original_file(chosen, role, direction)
     if file is None:
         runs = ", ".join(map(str, _runs_in(chosen)))
         weights = ", ".join(sorted(path.name for path in chosen.glob("*.pth"))[:MOST_NAMED])
         other = f"Name one of its files: {weights}." if weights and not runs else f"Runs below it: {runs or 'none'}."
-        raise CheckpointError(f"{chosen}: the folder holds no checkpoint, and no {role} of an original. {other}")
+        what = f"{role} {direction}" if direction else role
+        raise CheckpointError(f"{chosen}: the folder holds no checkpoint, and no {what} of an original. {other}")
     return file
 
 
 def _runs_in(folder: Path) -> list[Path]:
     """Return the folders of runs, also of originals, in a folder."""
-    patterns = ("*/checkpoint-*.pt", "*/*_net_G.pth", "*/models/*_EMA.pth")
+    patterns = ("*/checkpoint-*.pt", "*/*_net_G*.pth", "*/models/*_EMA.pth")
     files = (path.relative_to(folder) for pattern in patterns for path in folder.glob(pattern))
     return sorted({folder / path.parts[0] for path in files})
 
 
-def load_from(checkpoint: Path | None, load: Callable[[Path], T], role: FileRole = "generator") -> tuple[Path, T]:
+def load_from(
+    checkpoint: Path | None, load: Callable[[Path], T], role: FileRole = "generator", direction: str | None = None
+) -> tuple[Path, T]:
     """Return the file of `find_checkpoint_file`, and what `load` reads from it; the next one if a training deletes it.
 
     Raises:
         CheckpointError: there is none, or `load` raises it.
     """
     while True:
-        file = find_checkpoint_file(checkpoint, role)
+        file = find_checkpoint_file(checkpoint, role, direction)
         try:
             return file, load(file)
         except MissingCheckpointError:
@@ -149,8 +167,8 @@ def load_generator(
 ) -> LoadedGenerator:
     """Read a generator from a checkpoint, an exported .safetensors file or an original's file.
 
-    overrides: `section.key=value` in place of the file's settings.
-    direction: of a checkpoint, in which the generator translates; None for the default one of its method.
+    overrides: `section.key=value` in place of the file's settings, as the direction sees them.
+    direction: in which the generator translates; None for that of the file, or the default one of its method.
     raw_weights: of a checkpoint, the weights as trained, not their moving average.
     original: the inputs of the generator of an original's file.
 
@@ -158,13 +176,15 @@ def load_generator(
         CheckpointError, OriginalWeightsError, ConfigError: the file or an override cannot be used.
     """
     if file.suffix == SUFFIX:
-        return _load_exported(file, overrides)
+        return _load_exported(file, overrides, direction)
     state = read_weights_file(file, is_mapped=True)
     if not is_training_state(state):
         generator, config = original_generator(file, state, overrides, original)
-        return LoadedGenerator(file, config, None, generator)
+        of_file = original_direction(file) or "AtoB"
+        _check_direction(file, of_file, direction)
+        return LoadedGenerator(file, config, None, generator, of_file)
     check_training_state(state, file, needed_keys=["config", "step"])
-    config = config_from_dict(state["config"], str(file), overrides)
+    config = _config_of(file, state["config"], overrides, direction)
     name = build.translator_name(config, direction)
     check_training_state(state, file, needed_keys=[f"networks.{name}", "averages"])
     weights = state["networks"][name]
@@ -172,7 +192,7 @@ def load_generator(
     if is_average:
         averaged = state["averages"][name].items()
         weights = {key.removeprefix("module."): value for key, value in averaged if key.startswith("module.")}
-    generator = _with_weights(build.build_generator(config, direction), weights, file)
+    generator = _with_weights(build.build_generator(config), weights, file)
     if is_average:
         settle_spectral_norm(generator)
     of_average = "average" if is_average else "raw"
@@ -209,7 +229,23 @@ def load_network(file: Path, role: FileRole, name: str | None = None, *, keeps_b
     return original_network(file, state, role, {"biased_downs": keeps_biases}).network
 
 
-def _load_exported(file: Path, overrides: Sequence[str]) -> LoadedGenerator:
+def _config_of(file: Path, settings: dict[str, Any], overrides: Sequence[str], direction: str | None) -> Config:
+    """Return the settings of a checkpoint as a direction sees them; overrides replace what it sees."""
+    if direction == "BtoA":
+        config = config_from_dict(settings, str(file))
+        build.translator_name(config, direction)
+        settings = config_to_dict(in_direction(config, direction))
+    return config_from_dict(settings, str(file), overrides)
+
+
+def _check_direction(file: Path, of_file: str, wanted: str | None) -> None:
+    """Raise CheckpointError where the only generator of a file does not translate in the wanted direction."""
+    if wanted not in (None, of_file):
+        remedy = f"Leave --direction out, or name the file of {wanted}."
+        raise CheckpointError(f"{file}: its generator translates {of_file}, not {wanted}. {remedy}")
+
+
+def _load_exported(file: Path, overrides: Sequence[str], wanted: str | None) -> LoadedGenerator:
     weights, facts = read_safetensors(file)
     if facts.get("format") != EXPORT_FORMAT:
         raise CheckpointError(f"{file}: holds weights, but no settings of this application. Name another file.")
@@ -226,7 +262,8 @@ def _load_exported(file: Path, overrides: Sequence[str]) -> LoadedGenerator:
         raise CheckpointError(f"{file}: its settings are damaged. Export it again.")
     config = config_from_dict(settings, str(file), overrides)
     direction = facts.get("direction", config.method.default_direction)  # files of earlier versions do not name it
-    generator = _with_weights(build.build_generator(config, direction), weights, file)
+    _check_direction(file, direction, wanted)
+    generator = _with_weights(build.build_generator(config), weights, file)
     return LoadedGenerator(file, config, step, generator, direction)
 
 

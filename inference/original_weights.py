@@ -41,17 +41,26 @@ _LETTERS: dict[FileRole, tuple[str, ...]] = {  # in names of files, the first pr
     "discriminator": ("D", "D_A", "D_B"),
     "projection": ("F",),
 }
+_DIRECTIONS = {"G_A": "AtoB", "G_B": "BtoA"}
 _FILE_NAME = re.compile(r"(?P<when>latest|best|(iter_)?(?P<number>\d+))_(net_)?(?P<letter>EMA|[GD](_[AB])?|E|F)\.pth")
 _FOLDER_OF_OASIS = "models"  # a folder within that of the run
 
 
-def original_file(folder: Path, role: FileRole) -> Path | None:
+def original_direction(file: Path) -> str | None:
+    """Return the direction in which the generator of a CycleGAN's file translates, by its name; None for others."""
+    match = _FILE_NAME.fullmatch(file.name)
+    return _DIRECTIONS.get(match["letter"]) if match else None
+
+
+def original_file(folder: Path, role: FileRole, direction: str | None = None) -> Path | None:
     """Return the file of a network in a folder: the latest, or else the best, or else that of the highest number.
 
     The choice among several is reported. None where there is no such file.
+
+    direction: of a generator; None for any, that from A to B first.
     """
     found: dict[Path, tuple[bool, bool, int, int]] = {}
-    letters = _LETTERS[role]
+    letters = [letter for letter in _LETTERS[role] if direction in (None, _DIRECTIONS.get(letter, "AtoB"))]
     for path in (path for place in (folder, folder / _FOLDER_OF_OASIS) for path in place.glob("*.pth")):
         match = _FILE_NAME.fullmatch(path.name)
         if match and match["letter"] in letters:

@@ -42,14 +42,18 @@ _WITHOUT_EFFECT = (
 
 
 def default_output(loaded: LoadedGenerator, given: InputOptions) -> Path:
-    """Return results/RUN/SPLIT_stepSTEP, with the name of the input in place of the split's where there is --input."""
+    """Return results/RUN/SPLIT_stepSTEP, with the name of the input in place of the split's where there is --input.
+
+    Results of a run that has generators of two directions are in SPLIT_DIRECTION_stepSTEP.
+    """
     name = given.split or loaded.config.data.test_split
     if given.paths:
         first, *others = given.paths
         is_file = first.is_file() and not others
         name = first.resolve().stem if is_file else common_folder(given.paths).name or "input"
     name = name.replace("/", "_")  # a split may be a nested folder; its results are not
-    return Path("results") / loaded.name / (name if loaded.step is None else f"{name}_step{loaded.step}")
+    step = None if loaded.step is None else f"step{loaded.step}"
+    return Path("results") / loaded.name / "_".join(filter(None, [name, loaded.named_direction, step]))
 
 
 def gallery_image(kind: str, name: str) -> str:
@@ -179,6 +183,7 @@ def generator_origin(loaded: LoadedGenerator, predictor: Predictor, *, keeps_siz
         "step": loaded.step,
         "checkpoint": str(loaded.file),
         "checkpoint_sha256": loaded.sha256 or sha256_of_file(loaded.file),
+        **({"direction": loaded.named_direction} if loaded.named_direction else {}),
         "weights": loaded.weights,
         "precision": f"{precision.opt_level} {precision.compute_dtype}".replace("torch.", ""),
         "resizing": "none" if keeps_sizes or data.preprocess == "none" else resizing,

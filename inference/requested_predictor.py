@@ -62,8 +62,10 @@ def load_requested_generator(options: GeneratorOptions, original: OriginalInputs
         loaded = load_generator(file, options.overrides, direction=way, original=original, raw_weights=raw)
         return replace(loaded, sha256=sha256_of_file(file))
 
-    file, loaded = load_from(options.checkpoint, lambda file: unreplaced(file, lambda: load(file)))
+    file, loaded = load_from(options.checkpoint, lambda file: unreplaced(file, lambda: load(file)), direction=way)
     logger.info("checkpoint   %s", file)
+    if loaded.named_direction:
+        logger.info("direction    %s", loaded.named_direction)
     if loaded.step is None:
         _report_original(loaded)
     return loaded

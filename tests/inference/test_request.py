@@ -16,7 +16,6 @@ def test_each_option_is_in_one_part() -> None:
     parts = (request.generator, request.input, request.drawing, request.compute, request.output)
     found = {NAMES.get(field.name, field.name): getattr(part, field.name) for part in parts for field in fields(part)}
     assert sum(len(fields(part)) for part in parts) == len(found)
-    assert found.pop("direction") is None  # no option before a method has two
     assert found == {name: value for name, value in options.items() if name != "size"}
     assert request == Request(input=request.input, generator=request.generator)  # the defaults are the options'
 
