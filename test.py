@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from configs.directions import DIRECTIONS
 from configs.original_options import OF_TRANSLATION, PAGE
 from utils.cli import ArgumentParser, run_entry_point, whole_number
 from utils.signals import handling_ctrl_c, leave_at_once
@@ -22,7 +23,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     checkpoint_help = "run, checkpoint, .safetensors, or pix2pixHD's or pix2pix's …_net_G.pth; default: newest run"
     add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help=checkpoint_help)
     direction_help = "of a run or folder of CycleGAN's, which has a generator for each direction; default: AtoB"
-    add("--direction", choices=("AtoB", "BtoA"), help=direction_help)
+    add("--direction", choices=DIRECTIONS, help=direction_help)
     input_help = (
         "folders or files of sources, or one video; -: read paths from standard input; default: the test split; "
     )

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from torch import Tensor, nn
 
 from configs import build
-from configs.directions import in_direction
+from configs.directions import DIRECTIONS, in_direction
 from configs.image_sides import image_sides
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
@@ -131,6 +131,14 @@ def find_checkpoint_file(checkpoint: Path | None, role: FileRole = "generator", 
         what = f"{role} {direction}" if direction else role
         raise CheckpointError(f"{chosen}: the folder holds no checkpoint, and no {what} of an original. {other}")
     return file
+
+
+def directions_of(checkpoint: Path | None, loaded: LoadedGenerator) -> list[str]:
+    """Return the directions of the generators of --checkpoint, one of which is loaded."""
+    if loaded.step is None and checkpoint is not None and checkpoint.is_dir():
+        return [way for way in DIRECTIONS if original_file(checkpoint, "generator", way)]
+    is_one = loaded.step is None or loaded.file.suffix == SUFFIX
+    return [loaded.direction] if is_one else list(loaded.config.method.translators)
 
 
 def _runs_in(folder: Path) -> list[Path]:

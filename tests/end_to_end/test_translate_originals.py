@@ -1,5 +1,6 @@
 """test.py with files of the weights of pix2pixHD, pix2pix, CycleGAN and CUT."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -148,3 +149,33 @@ def test_an_original_for_grey_images_translates_them(reference: dict[str, Any], 
     found = read_rgb(tmp_path / "out" / "x.png")
     assert (found[:1].int() - expected.int()).abs().max() <= 1
     assert torch.equal(found[0], found[2])
+
+
+def test_a_folder_of_cyclegan_translates_in_both_directions(
+    reference: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B is grey here, so that the sides are told apart."""
+    weights = reference["pix2pixhd_global_rgb"]["state_dict"]
+    to_grey = {key: value[:1] if key.startswith("model.19.") else value for key, value in weights.items()}
+    from_grey = weights | {"model.1.weight": weights["model.1.weight"].sum(dim=1, keepdim=True)}
+    torch.save(to_grey, tmp_path / "latest_net_G_A.pth")
+    torch.save(from_grey, tmp_path / "latest_net_G_B.pth")
+    pixels = np.random.default_rng(0).integers(0, 255, (32, 48, 3), np.uint8)
+    save_image(tmp_path / "in" / "x.png", pixels)
+    monkeypatch.chdir(tmp_path)
+    found = {}
+    for direction, name in (("AtoB", "latest_net_G_A"), ("BtoA", "latest_net_G_B")):
+        translate("--checkpoint", str(tmp_path), "--direction", direction, "--input", str(tmp_path / "in"))
+        found[direction] = read_rgb(Path(f"results/{name}/in_{direction}/x.png"))
+        record = json.loads(Path(f"results/{name}/in_{direction}/gallery/origin.json").read_text())
+        assert record["direction"] == direction
+        assert f"direction    {direction}" in caplog.text
+    source = torch.from_numpy(pixels).permute(2, 0, 1)[None].float() / 127.5 - 1
+    grey = (source * torch.tensor([0.299, 0.587, 0.114]).view(1, 3, 1, 1)).sum(dim=1, keepdim=True)
+    for direction, state, given in (("AtoB", to_grey, source), ("BtoA", from_grey, grey)):
+        expected = images_to_uint8(original_forward(state, given))[0].int()
+        assert (found[direction].int() - expected).abs().max() <= 1
+    with pytest.raises(
+        UserError, match=r"G_B\.pth: its generator translates BtoA, not AtoB\. Leave --direction out, or"
+    ):
+        translate("--checkpoint", str(tmp_path / "latest_net_G_B.pth"), "--direction", "AtoB", "--input", "in")

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from configs.directions import DIRECTIONS
 from inference.load import LoadedGenerator, load_from, load_generator, load_network
 from inference.original_weights import OriginalInputs
 from inference.sampling import encode_style
@@ -43,6 +44,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = ArgumentParser(description="Write a generator in another format; see docs/export.md.")
     add = parser.add_argument
     add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help="run folder or checkpoint; default: newest in runs/")
+    direction_help = "of a run or folder of CycleGAN's, which has a generator for each direction; default: AtoB"
+    add("--direction", choices=DIRECTIONS, help=direction_help)
     formats = "program of torch.export; ONNX; a page to draw on; weights that test.py reads; the file of an original"
     add("--format", choices=tuple(FILE_NAMES), required=True, help=formats)
     add("--output", type=Path, metavar="PATH", help="default: generator.FORMAT, latest_net_G.pth beside the checkpoint")
@@ -135,6 +138,15 @@ def check_output(path: Path, *, is_folder: bool, may_exist: bool) -> None:
         raise FileExistsError(errno.EEXIST, remedy, str(path))
 
 
+def _default_name(arguments: argparse.Namespace, loaded: LoadedGenerator) -> str:
+    """Return the name of the output, with the direction where there is a generator of each."""
+    name, direction = Path(FOLDER_NAME if arguments.folder else FILE_NAMES[arguments.format]), loaded.named_direction
+    if direction is None:
+        return name.name
+    end = direction if arguments.format != "original" else direction[0]  # CycleGAN's G_A translates A
+    return f"{name.stem}_{end}{name.suffix}"
+
+
 def main(argv: Sequence[str]) -> None:
     """Export a generator according to the command line."""
     arguments = parse_arguments(argv)
@@ -149,15 +161,17 @@ def main(argv: Sequence[str]) -> None:
         return
     load = partial(
         load_generator,
+        direction=arguments.direction,
         original=OriginalInputs(has_instances=arguments.instance_edges),
         raw_weights=arguments.weights == "raw",
     )
-    file, loaded = load_from(arguments.checkpoint, load)
+    file, loaded = load_from(arguments.checkpoint, load, direction=arguments.direction)
     logger.info("checkpoint   %s", file)
+    if loaded.named_direction:
+        logger.info("direction    %s", loaded.named_direction)
     if style := encode_style(loaded, arguments.style):
         choose_styles(loaded.generator, [], style.style)
-    name = FOLDER_NAME if arguments.folder else FILE_NAMES[arguments.format]
-    output = arguments.output or file.with_name(name)
+    output = arguments.output or file.with_name(_default_name(arguments, loaded))
     for path in original_files(loaded.generator, output) if arguments.format == "original" else [output]:
         check_output(path, is_folder=arguments.folder, may_exist=may_exist)
     dtype: Dtype = arguments.dtype or "float32"

@@ -11,8 +11,11 @@ import tempfile
 import webbrowser
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
+from configs.directions import DIRECTIONS
+from inference.load import directions_of
 from inference.request import ComputeOptions, DrawingOptions, GeneratorOptions, InputOptions
 from inference.requested_predictor import (
     build_predictor,
@@ -26,7 +29,7 @@ from inference.requested_predictor import (
 from inference.sampling import encode_style, sampled
 from tools.playground.page import describe
 from tools.playground.samples import MAX_SIDE, open_samples
-from tools.playground.server import MAX_SEED, PORT, PlaygroundServer, Translator
+from tools.playground.server import MAX_SEED, PORT, PlaygroundServer, Room, Translator
 from utils.cli import ArgumentParser, run_entry_point, whole_number
 from utils.device import choose_device
 from utils.errors import ConfigError
@@ -41,6 +44,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     checkpoint_help = "run, checkpoint, .safetensors, or an original's …_net_G.pth; default: newest run"
     add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help=checkpoint_help)
+    add("--direction", choices=DIRECTIONS, help="of the first page, where there is a generator for each; default: AtoB")
     add("--split", metavar="NAME", help="split of the data set whose samples the page has; default: the test split")
     add("--port", type=whole_number(1, 65535), metavar="N", help=f"default: {PORT}, or another where it is in use")
     add("--no-browser", action="store_true", help="only print the address")
@@ -71,10 +75,27 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 def playground(arguments: argparse.Namespace) -> Iterator[PlaygroundServer]:
     """Load a generator and yield the server of its page, which listens and does not answer yet.
 
+    A generator of the other direction is loaded when its page is asked for.
+
     Raises:
         UserError: the checkpoint cannot be used, the generator takes what a page cannot draw, or the port is in use.
     """
-    options = vars(arguments)
+    with tempfile.TemporaryDirectory(prefix="pairgan-") as folder:  # of --tile
+        first = open_room(arguments, arguments.direction, Path(folder))
+        server = PlaygroundServer(arguments.port, first, lambda way: open_room(arguments, way, Path(folder)))
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+def open_room(arguments: argparse.Namespace, direction: str | None, folder: Path) -> Room:
+    """Load the generator of a direction and return what the server needs of it; folder: of temporary files.
+
+    Raises:
+        UserError: the checkpoint cannot be used, or the generator takes what a page cannot draw.
+    """
+    options = vars(arguments) | {"direction": direction}
     drawing = DrawingOptions(**accepted(DrawingOptions, options))
     compute = ComputeOptions(**accepted(ComputeOptions, options))
     device = choose_device(compute.device, option="--device ")
@@ -107,13 +128,11 @@ def playground(arguments: argparse.Namespace) -> Iterator[PlaygroundServer]:
         )
     takes_seed = feature_sampler is not None or arguments.noise or predictor.takes_seed
     description = describe(reading, samples, takes_seed=takes_seed, seed=arguments.seed)
-    with tempfile.TemporaryDirectory(prefix="pairgan-") as folder:  # of --tile
-        predictor = with_tiles(predictor, loaded, compute, Path(folder))
-        server = PlaygroundServer(arguments.port, description, samples, Translator(predictor, samples.preprocessing))
-        try:
-            yield server
-        finally:
-            server.stop()
+    directions = directions_of(arguments.checkpoint, loaded)
+    if len(directions) > 1:
+        description = replace(description, directions=directions)
+    predictor = with_tiles(predictor, loaded, compute, folder)
+    return Room(description, samples, Translator(predictor, samples.preprocessing))
 
 
 @contextmanager

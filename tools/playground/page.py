@@ -51,6 +51,7 @@ class Description:
     samples: the names of samples to start from. sample_sizes: width and height of those that the page carries.
     scale: sides of a translation, in those of its source; rounded up.
     can_draw: whether a picture is the source itself; otherwise samples are shown.
+    direction: in which the generator translates. directions: to choose from, each with a page; none where one is all.
     """
 
     title: str
@@ -72,6 +73,8 @@ class Description:
     scale: float = 1.0
     file_colors: list[tuple[str, int]] = field(default_factory=list)
     can_draw: bool = True
+    direction: str = "AtoB"
+    directions: list[str] = field(default_factory=list)
 
     def to_json(self) -> str:
         """Return JSON that an element of a page may hold, whatever the names in it are."""
@@ -87,10 +90,10 @@ def describe(loaded: LoadedGenerator, samples: Samples, *, takes_seed: bool = Fa
     config, conditioning = loaded.config, loaded.conditioning
     height, width = samples.size or _trained_size(config)
     sides = image_sides(config)
-    step = "weights of pix2pixHD or pix2pix" if loaded.step is None else f"step {loaded.step}"
+    step = "weights of an original" if loaded.step is None else f"step {loaded.step}"
     return Description(
         title=loaded.name,
-        subtitle=step,
+        subtitle=", ".join(filter(None, [step, loaded.named_direction])),
         classes=_classes(config) if conditioning.n_classes else [],
         n_classes=conditioning.n_classes,
         ignore_id=ignored_id(config.data),
@@ -107,6 +110,7 @@ def describe(loaded: LoadedGenerator, samples: Samples, *, takes_seed: bool = Fa
         scale=config.generator.scale,
         file_colors=_file_colors(config.data.colors),
         can_draw=conditioning.source_is_drawn,
+        direction=loaded.direction,
     )
 
 

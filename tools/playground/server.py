@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from hashlib import sha256
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -31,6 +32,7 @@ MAX_SEED = 2**31 - 1
 BINARY = "application/octet-stream"
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 TEXT = "text/plain; charset=utf-8"
+NOTHING = "there is nothing at this address"
 STOPPED = "The playground was stopped. Start it again: python -m tools.playground"
 SILENCE_S = 60.0  # of a connection, after which it is closed
 PATIENCE_S = 2.0  # with the answers that are on their way when the server stops
@@ -87,10 +89,21 @@ class Translator:
         self._thread.shutdown(cancel_futures=True)
 
 
+@dataclass(frozen=True)
+class Room:
+    """A generator with what its page shows."""
+
+    description: Description
+    samples: Samples
+    translator: Translator
+
+
 class PlaygroundServer(ThreadingHTTPServer):
-    """Serves one page and translates its pictures. It reads no path from a request, and so no file by one.
+    """Serves the page of each direction and translates its pictures. It reads no file by the path of a request.
 
     port: None for PORT, or any that is free where that is in use.
+    first: what is at the address /; the others are at /DIRECTION/.
+    open_room: returns that of another direction of the first one's, once.
 
     Raises:
         ConfigError: the port is in use, or may not be used.
@@ -99,16 +112,18 @@ class PlaygroundServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128  # connections that wait; of more than the usual 5, the rest are reset
 
-    def __init__(self, port: int | None, description: Description, samples: Samples, translator: Translator) -> None:
-        self.model = sha256(description.to_json().encode()).hexdigest()[:16]
-        nonce = secrets.token_urlsafe(16)
-        self.page = build_page(description, "server_engine", nonce=nonce).encode()
+    def __init__(self, port: int | None, first: Room, open_room: Callable[[str], Room]) -> None:
+        self.model = sha256(first.description.to_json().encode()).hexdigest()[:16]
+        self.nonce = secrets.token_urlsafe(16)
         self.policy = (
-            f"default-src 'none'; script-src 'nonce-{nonce}' data:; style-src 'nonce-{nonce}'; img-src 'self' data: "
-            "blob:; media-src blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+            f"default-src 'none'; script-src 'nonce-{self.nonce}' data:; style-src 'nonce-{self.nonce}'; img-src "
+            "'self' data: blob:; media-src blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+            "frame-ancestors 'none'"
         )
-        self.samples = samples
-        self.translator = translator
+        self._rooms = {first.description.direction: first}
+        self._first = first
+        self._open_room = open_room
+        self._opening = threading.Lock()
         self._answering = 0
         self._answered = threading.Condition()
         try:
@@ -117,6 +132,20 @@ class PlaygroundServer(ThreadingHTTPServer):
             if port is not None:
                 raise ConfigError(f"--port {port}: {error.strerror}. Choose another, or leave it out.") from error
             super().__init__((ADDRESS, 0), Handler)
+
+    def room(self, direction: str | None) -> Room:
+        """Return what is at the address of a direction, None for the first one's; raise RefusedError where nothing is.
+
+        It may be loaded, which raises as `open_room`.
+        """
+        if direction is None:
+            return self._first
+        if direction not in self._first.description.directions:
+            raise RefusedError(HTTPStatus.NOT_FOUND, NOTHING)
+        with self._opening:
+            if direction not in self._rooms:
+                self._rooms[direction] = self._open_room(direction)
+        return self._rooms[direction]
 
     @contextmanager
     def answering(self) -> Iterator[None]:
@@ -132,10 +161,12 @@ class PlaygroundServer(ThreadingHTTPServer):
 
     def stop(self) -> None:
         """Stop listening and translating; the answers that are on their way are waited for."""
-        if self.translator.is_busy:
+        translators = [room.translator for room in self._rooms.values()]
+        if any(translator.is_busy for translator in translators):
             logger.info("stopping after this translation; Ctrl-C again stops at once")
         self.server_close()
-        self.translator.close()
+        for translator in translators:
+            translator.close()
         with self._answered:
             self._answered.wait_for(lambda: self._answering == 0, PATIENCE_S)
 
@@ -166,28 +197,37 @@ class Handler(BaseHTTPRequestHandler):
             self._answer_or_refuse(self._post)
 
     def _get(self) -> None:
-        path, _, _ = self.path.partition("?")
-        if path == "/":
-            self._answer(HTTPStatus.OK, "text/html; charset=utf-8", self.server.page)
+        room, place, _ = self._address()
+        if place == "":
+            page = build_page(room.description, "server_engine", nonce=self.server.nonce)
+            self._answer(HTTPStatus.OK, "text/html; charset=utf-8", page.encode())
             return
-        number = re.fullmatch(r"/samples/(\d{1,6})", path, re.ASCII)
+        number = re.fullmatch(r"samples/(\d{1,6})", place, re.ASCII)
         if number is None:
-            raise RefusedError(HTTPStatus.NOT_FOUND, "there is nothing at this address")
-        sample = self.server.samples.show(int(number[1]))
+            raise RefusedError(HTTPStatus.NOT_FOUND, NOTHING)
+        sample = room.samples.show(int(number[1]))
         height, width = sample.source.shape[-2:]
-        packed = self.server.samples.pack(sample)
+        packed = room.samples.pack(sample)
         self._answer(HTTPStatus.OK, BINARY, packed, {"X-Width": str(width), "X-Height": str(height)})
 
+    def _address(self) -> tuple[Room, str, str]:
+        """Return the room that a request is for, the place within its address, and the query."""
+        path, _, query = self.path.partition("?")
+        match = re.fullmatch(r"/(?:(AtoB|BtoA)/)?(.*)", path, re.ASCII | re.DOTALL)
+        if match is None:
+            raise RefusedError(HTTPStatus.NOT_FOUND, NOTHING)
+        return self.server.room(match[1]), match[2], query
+
     def _post(self) -> None:
-        server, (path, _, query) = self.server, self.path.partition("?")
         body = self.rfile.read(self._length())
-        if path != "/translate":
-            raise RefusedError(HTTPStatus.NOT_FOUND, "there is nothing at this address")
+        room, place, query = self._address()
+        if place != "translate":
+            raise RefusedError(HTTPStatus.NOT_FOUND, NOTHING)
         if self.headers.get_content_type() != BINARY:  # pages of other origins cannot send it without being asked
             raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"expected a picture as {BINARY}")
         numbers = parse_qs(query)
         width, height, seed = (_number(numbers, name) for name in ("width", "height", "seed"))
-        translated = server.translator.translate(server.samples.unpack(body, width, height), seed)
+        translated = room.translator.translate(room.samples.unpack(body, width, height), seed)
         self._answer(HTTPStatus.OK, BINARY, translated.permute(1, 2, 0).numpy().tobytes())
 
     def _answer_or_refuse(self, answer: Callable[[], None]) -> None:

@@ -170,10 +170,12 @@ def ask(
         connection.close()
 
 
-def post(server: PlaygroundServer, *maps: np.ndarray, seed: int = 0) -> tuple[int, bytes]:
+def post(server: PlaygroundServer, *maps: np.ndarray, seed: int = 0, path: str = "/") -> tuple[int, bytes]:
     height, width = maps[0].shape[:2]
     body = b"".join(image.tobytes() for image in maps)
-    status, answer, _ = ask(server, "POST", f"/translate?width={width}&height={height}&seed={seed}", body, **BINARY)
+    status, answer, _ = ask(
+        server, "POST", f"{path}translate?width={width}&height={height}&seed={seed}", body, **BINARY
+    )
     return status, answer
 
 

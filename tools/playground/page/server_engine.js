@@ -35,7 +35,7 @@ export async function openEngine(model) {
     async translate(source, instances, seed) {
       const { width, height } = source;
       const body = encode(source, instances, layout.hasClasses);
-      const bytes = await ask(`/translate?width=${width}&height=${height}&seed=${seed}`, {
+      const bytes = await ask(`translate?width=${width}&height=${height}&seed=${seed}`, {
         method: "POST",
         headers: { "Content-Type": "application/octet-stream" },
         body,
@@ -45,7 +45,7 @@ export async function openEngine(model) {
 
     /** Return sample `index` of the test split as a Picture. */
     async sample(index) {
-      const answer = await ask(`/samples/${index}`);
+      const answer = await ask(`samples/${index}`);
       const [width, height] = ["X-Width", "X-Height"].map(name => Number(answer.headers.get(name)));
       return decode(new Uint8Array(await answer.arrayBuffer()), width, height, layout);
     },
