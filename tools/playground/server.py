@@ -198,6 +198,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def _get(self) -> None:
         room, place, _ = self._address()
+        if self.path == "/" and room.description.directions:  # each page keeps its drawing by its address
+            self._answer(HTTPStatus.FOUND, TEXT, b"", {"Location": f"/{room.description.direction}/"})
+            return
         if place == "":
             page = build_page(room.description, "server_engine", nonce=self.server.nonce)
             self._answer(HTTPStatus.OK, "text/html; charset=utf-8", page.encode())

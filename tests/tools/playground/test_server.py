@@ -81,8 +81,9 @@ def test_each_direction_has_a_page_and_its_generator_is_loaded_for_it(
         assert "latest_net_G_A.pth" not in caplog.text
         pages = [ask(server, "GET", path) for path in ("/", "/AtoB/", "/BtoA/", "/elsewhere/", "/AtoB")]
         found = {path: post(server, photo, path=path) for path in ("/", "/AtoB/", "/BtoA/")}
-    assert [status for status, *_ in pages] == [200, 200, 200, 404, 404]
-    assert b'<a href="/BtoA/" aria-current="page">BtoA</a>' in pages[0][1]
+    assert [status for status, *_ in pages] == [302, 200, 200, 404, 404]
+    assert pages[0][2]["Location"] == "/BtoA/"
+    assert b'<a href="/BtoA/" aria-current="page">BtoA</a>' in pages[2][1]
     assert b'<a href="/AtoB/" aria-current="page">AtoB</a>' in pages[1][1]
     assert found["/"] == found["/BtoA/"] != found["/AtoB/"]
     for direction in ("AtoB", "BtoA"):
