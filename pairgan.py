@@ -60,7 +60,8 @@ class Model:
         features of tools.precompute_features are uint8, values in any other unit float32, other features float32.
     n_classes: of its label maps, ids 0 .. n_classes-1; 0 for RGB images. ignore_id: of pixels without a class, or None.
     size_multiple, min_size: the sides of an image are padded to multiples of the first, and at least to the second.
-    step: of the training; None for weights of pix2pixHD or pix2pix. settings: of the run, by section and name.
+    step: of the training; None for weights of an original. direction: AtoB, or BtoA for the way back of a CycleGAN.
+    settings: of the run, by section and name; data.source_… is of what this model takes.
     """
 
     path: Path
@@ -72,6 +73,7 @@ class Model:
     size_multiple: int
     min_size: int
     step: int | None
+    direction: str
     settings: Mapping[str, Any] = field(repr=False)
     _run: Callable[[Maps], np.ndarray] = field(repr=False)
 
@@ -209,9 +211,11 @@ def _load_onnx(file: Path, device: Device) -> Model:
     multiple, least = int(facts["size_multiple"]), int(facts["min_size"])
     if not (1 <= multiple <= MAX_SIDE and 1 <= least <= MAX_SIDE and 0.25 <= scale <= 4):
         raise ModelError(f"{file}: invalid size_multiple {multiple}, min_size {least}, scale {scale}. Export it again.")
+    direction = facts.get("direction", "AtoB")
     n_classes = OWN_CLASSES.get(data["layout"], data["n_classes"] or len({*data.get("label_colors", ())} - {"ignored"}))
     run = lambda maps: np.asarray(session.run(["translated"], maps)[0])  # noqa: E731
-    return Model(file, place, inputs, output, int(n_classes), data["ignore_id"], multiple, least, step, settings, run)
+    classes = (int(n_classes), data["ignore_id"])
+    return Model(file, place, inputs, output, *classes, multiple, least, step, direction, settings, run)
 
 
 def _padded(pixels: np.ndarray, sides: tuple[int, ...], unit: int) -> np.ndarray:

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from configs.directions import DIRECTIONS
 from configs.original_options import OF_TRANSLATION, PAGE
+from configs.schema.sides import DIRECTIONS
 from utils.cli import ArgumentParser, run_entry_point, whole_number
 from utils.signals import handling_ctrl_c, leave_at_once
 

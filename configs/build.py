@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from configs.class_weights import class_weights
 from configs.image_sides import check_sizes, image_sides
 from configs.label_maps import class_table
+from configs.reversed_data import reversed_data
 from configs.schema import Config, DataConfig
 from configs.stored_images import EIGHT_BITS, stored_forms, value_ranges
 from data import LAYOUTS, data_set_folder
@@ -88,7 +89,7 @@ def sides_of(config: Config, direction: str | None) -> DataConfig:
         ConfigError: the method has no such direction.
     """
     translator_name(config, direction)
-    return config.data.reversed if direction == "BtoA" else config.data
+    return reversed_data(config.data) if direction == "BtoA" else config.data
 
 
 def build_conditioning(config: Config, direction: str | None = None) -> Conditioning:

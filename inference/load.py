@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from torch import Tensor, nn
 
 from configs import build
-from configs.directions import DIRECTIONS, in_direction
 from configs.image_sides import image_sides
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
+from configs.schema.sides import DIRECTIONS
 from configs.without_paths import without_paths
 from data.conditioning import Conditioning
 from inference.original_weights import (
@@ -241,8 +241,7 @@ def _config_of(file: Path, settings: dict[str, Any], overrides: Sequence[str], d
     """Return the settings of a checkpoint as a direction sees them; overrides replace what it sees."""
     if direction == "BtoA":
         config = config_from_dict(settings, str(file))
-        build.translator_name(config, direction)
-        settings = config_to_dict(in_direction(config, direction))
+        settings = config_to_dict(replace(config, data=build.sides_of(config, direction)))
     return config_from_dict(settings, str(file), overrides)
 
 

@@ -137,7 +137,8 @@ def translate_all(
         for n_done in translator.translate(indices, batch_size):
             progress.update(n_done)
     values.warn(world)
-    results.finish(world, f"{loaded.name}: {output.name}", origin)
+    run = " ".join(filter(None, [loaded.name, loaded.named_direction]))
+    results.finish(world, f"{run}: {output.name}", origin)
     problems = [problem for of_process in world.gather(translator.problems) for problem in of_process]
     if problems and world.is_main:
         raise DataError(*problems)

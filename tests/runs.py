@@ -44,7 +44,7 @@ def wait_for(path: Path) -> None:
 @cache
 def translation_script() -> ModuleType:
     """test.py as a module, loaded from its file: `import test` would be Python's own package."""
-    spec = importlib.util.spec_from_file_location("translate_cli", "test.py")
+    spec = importlib.util.spec_from_file_location("translate_cli", Path(__file__).parents[1] / "test.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -134,12 +134,14 @@ def untrained_run(config: Path, *settings: str, averaged: bool = False) -> Path:
     """
     torch.manual_seed(0)
     resolved = load_config(config, settings)
-    generator, discriminator = build.build_generator(resolved), build.build_discriminator(resolved)
-    networks = {"generator": generator.state_dict(), "discriminator": discriminator.state_dict()}
-    average = {f"module.{name}": weight + 1 for name, weight in networks["generator"].items()}
-    state = {"config": config_to_dict(resolved), "step": 1, "networks": networks, "averages": {}}
-    if averaged:
-        state["averages"] = {"generator": average}
+    translators = resolved.method.translators
+    generators = {name: build.build_generator(resolved, way).state_dict() for way, name in translators.items()}
+    networks = generators | {"discriminator": build.build_discriminator(resolved).state_dict()}
+    averages = {
+        name: {f"module.{key}": weight + 1 for key, weight in weights.items()} for name, weights in generators.items()
+    }
+    averages = averages if averaged else {}
+    state = {"config": config_to_dict(resolved), "step": 1, "networks": networks, "averages": averages}
     folder = Path(resolved.run.root) / resolved.run.name
     folder.mkdir(parents=True, exist_ok=True)
     save_checkpoint(checkpoint_path(folder, 1), state)

@@ -1,8 +1,8 @@
 """The pairs: section `data`."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from configs.schema.augmentation import PairAugmentationConfig
 from configs.schema.checks import require, require_at_least
@@ -225,17 +225,6 @@ class DataConfig:
         """The ids of the classes whose connected parts are instances; none: of all."""
         names = () if self.colors is None else self.colors.names
         return frozenset(names.index(name) if name in names else int(name) for name in self._instance_classes)
-
-    @property
-    def reversed(self) -> Self:
-        """The same data with targets as sources."""
-        return replace(
-            self,
-            source_channels=self.target_channels,
-            target_channels=self.source_channels,
-            source_range=self.target_range,
-            target_range=self.source_range,
-        )
 
     @property
     def _instance_classes(self) -> list[str]:

@@ -8,6 +8,7 @@ from utils.errors import ConfigError
 from utils.limits import MAX_CHANNELS
 from utils.yaml_file import shortened
 
+DIRECTIONS = ("AtoB", "BtoA")
 RGB_CHANNELS = (1, 3)  # brightness, and colours
 _TYPES = ("uint8", "uint16", "int16", "float32")
 _PNG_CHANNELS = {"uint8": (1, 2, 3, 4), "uint16": (1, 3, 4)}

@@ -154,7 +154,7 @@ def test_an_original_for_grey_images_translates_them(reference: dict[str, Any], 
 def test_a_folder_of_cyclegan_translates_in_both_directions(
     reference: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """B is grey here, so that the sides are told apart."""
+    """Side B is grey here."""
     weights = reference["pix2pixhd_global_rgb"]["state_dict"]
     to_grey = {key: value[:1] if key.startswith("model.19.") else value for key, value in weights.items()}
     from_grey = weights | {"model.1.weight": weights["model.1.weight"].sum(dim=1, keepdim=True)}

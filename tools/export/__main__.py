@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from configs.directions import DIRECTIONS
+from configs.schema.sides import DIRECTIONS
 from inference.load import LoadedGenerator, load_from, load_generator, load_network
 from inference.original_weights import OriginalInputs
 from inference.sampling import encode_style

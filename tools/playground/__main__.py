@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from configs.directions import DIRECTIONS
+from configs.schema.sides import DIRECTIONS
 from inference.load import directions_of
 from inference.request import ComputeOptions, DrawingOptions, GeneratorOptions, InputOptions
 from inference.requested_predictor import (

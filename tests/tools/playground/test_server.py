@@ -68,32 +68,6 @@ def test_photographs_are_translated(tiny_config: Path) -> None:
     assert abs(np.frombuffer(answer, np.uint8).reshape(20, 30, 3) - wanted).max() <= 1
 
 
-def test_each_direction_has_a_page_and_its_generator_is_loaded_for_it(
-    reference: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    weights = reference["pix2pixhd_global_rgb"]["state_dict"]
-    for letter, sign in (("A", 1), ("B", -1)):
-        torch.save(
-            weights | {"model.19.bias": sign * weights["model.19.bias"]}, tmp_path / f"latest_net_G_{letter}.pth"
-        )
-    photo = np.random.default_rng(0).integers(0, 256, (32, 48, 3), dtype=np.uint8)
-    with serving("--checkpoint", str(tmp_path), "--direction", "BtoA") as server:
-        assert "latest_net_G_A.pth" not in caplog.text
-        pages = [ask(server, "GET", path) for path in ("/", "/AtoB/", "/BtoA/", "/elsewhere/", "/AtoB")]
-        found = {path: post(server, photo, path=path) for path in ("/", "/AtoB/", "/BtoA/")}
-    assert [status for status, *_ in pages] == [302, 200, 200, 404, 404]
-    assert pages[0][2]["Location"] == "/BtoA/"
-    assert b'<a href="/BtoA/" aria-current="page">BtoA</a>' in pages[2][1]
-    assert b'<a href="/AtoB/" aria-current="page">AtoB</a>' in pages[1][1]
-    assert found["/"] == found["/BtoA/"] != found["/AtoB/"]
-    for direction in ("AtoB", "BtoA"):
-        wanted = expected(tmp_path, photo, None, "--checkpoint", str(tmp_path), "--direction", direction)
-        assert np.array_equal(np.frombuffer(found[f"/{direction}/"][1], np.uint8).reshape(photo.shape), wanted)
-    with serving("--checkpoint", str(tmp_path / "latest_net_G_A.pth")) as server:
-        assert ask(server, "GET", "/BtoA/")[0] == 404
-        assert b"<nav" not in ask(server, "GET", "/")[1]
-
-
 def test_a_seed_is_the_seed_of_test_py(tiny_config: Path) -> None:
     size = ("data.synthetic.height=64", "data.synthetic.width=64", "init.gain=0.3")
     unet = ("generator.name=unet", "generator.dropout=true", "generator.n_downsamplings=6")
