@@ -45,7 +45,7 @@ def translated(loaded: LoadedGenerator, source: np.ndarray) -> torch.Tensor:
 
 def test_each_direction_translates_its_side_alone(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(run.parent)
-    heaps = run.parents[1] / "heaps"
+    heaps, results = run.parents[1] / "heaps", Path("results/tiny")
     for direction, side, names in (("AtoB", "A", "ab"), ("BtoA", "B", "xyz")):
         (heaps / f"test{side}").rename(run.parent / "here")
         with pytest.raises(UserError, match="has no split 'test'"):
@@ -55,7 +55,7 @@ def test_each_direction_translates_its_side_alone(run: Path, monkeypatch: pytest
         other.rename(run.parent / "there")
         translate("--checkpoint", str(run), "--direction", direction, "--opt-level", "O0")
         (run.parent / "there").rename(other)
-        output = Path(f"results/tiny/test_{direction}_step1")
+        output = results / f"test_{direction}_step1"
         assert sorted(path.name for path in output.glob("[!c]*.png")) == [f"{name}.png" for name in names]
         record = json.loads((output / "gallery" / "origin.json").read_text())
         assert (record["direction"], record["weights"]) == (direction, "average")
@@ -67,7 +67,7 @@ def test_each_direction_translates_its_side_alone(run: Path, monkeypatch: pytest
         expected = ((expected + 1) / 2 * highest).squeeze()
         assert np.abs(found - expected.numpy()).max() <= 1
         assert found.std() > 1
-    again = ["--input", str(heaps / "testB"), "--output", str(output), "--existing", "keep"]
+    again = ["--input", str(heaps / "testB"), "--output", str(results / "test_BtoA_step1"), "--existing", "keep"]
     with pytest.raises(UserError, match=r"holds translations of another origin \(direction, data\."):
         translate("--checkpoint", str(run), *again)
 
@@ -90,6 +90,7 @@ def test_exported_files_hold_a_direction_and_name_it(run: Path, caplog: pytest.L
     with pytest.raises(UserError, match=r"generator_BtoA\.safetensors: its generator translates BtoA, not AtoB\."):
         load_generator(run / "generator_BtoA.safetensors", direction="AtoB")
     export(["--checkpoint", str(run / "generator_BtoA.safetensors"), "--format", "onnx"])
+    loaded = load_generator(checkpoint_path(run, 1), direction="BtoA")
     depths = np.random.default_rng(0).integers(0, 4096, (32, 32, 1), dtype=np.uint16)
     model = pairgan.load(run / "generator_BtoA.onnx")
     assert (model.direction, model.output) == ("BtoA", ("uint8", 3))
