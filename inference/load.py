@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from torch import Tensor, nn
 
 from configs import build
+from configs.directions import direction_of, discriminator_name
 from configs.image_sides import image_sides
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
@@ -209,12 +210,19 @@ def load_generator(
     )
 
 
-def load_network(file: Path, role: FileRole, name: str | None = None, *, keeps_biases: bool = False) -> nn.Module:
+def load_network(
+    file: Path,
+    role: FileRole,
+    name: str | None = None,
+    *,
+    direction: str | None = None,
+    keeps_biases: bool = False,
+) -> nn.Module:
     """Read one network from a checkpoint, an exported file or an original's file.
 
     A checkpoint's generator includes its encoder.
 
-    name: of the network among those of a checkpoint; None for the default of its method.
+    name: of the network among those of a checkpoint. direction: of the network where there is no such name.
     keeps_biases: whether a ResNet of an original keeps biases before norms where CUT compares features.
 
     Raises:
@@ -224,11 +232,14 @@ def load_network(file: Path, role: FileRole, name: str | None = None, *, keeps_b
     state = {} if is_exported else read_weights_file(file, is_mapped=True)
     if is_exported or is_training_state(state):
         if role == "discriminator":
-            name = name or role
-            check_training_state(state, file, needed_keys=["config", f"networks.{name}"])
+            check_training_state(state, file, needed_keys=["config"])
             config = config_from_dict(state["config"], str(file))
-            return _with_weights(build.build_discriminator(config), state["networks"][name], file)
-        generator = load_generator(file, direction=_direction_of(file, state, name)).generator
+            build.translator_name(config, direction)
+            name = name or discriminator_name(config, direction)
+            check_training_state(state, file, needed_keys=[f"networks.{name}"])
+            network = build.build_discriminator(config, direction_of(config, name))
+            return _with_weights(network, state["networks"][name], file)
+        generator = load_generator(file, direction=_direction_of(file, state, name) or direction).generator
         if role == "generator":
             return generator
         if not isinstance(generator, EncodedGenerator):
@@ -278,8 +289,7 @@ def _direction_of(file: Path, state: dict[str, Any], name: str | None) -> str | 
     """Return the direction in which the network of a name translates; None for the default."""
     if name is None or "config" not in state:
         return None
-    translators = config_from_dict(state["config"], str(file)).method.translators
-    return next((direction for direction, network in translators.items() if network == name), None)
+    return direction_of(config_from_dict(state["config"], str(file)), name)
 
 
 def _with_weights(network: nn.Module, weights: Mapping[str, Tensor], file: Path) -> nn.Module:

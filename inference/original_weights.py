@@ -41,13 +41,13 @@ _LETTERS: dict[FileRole, tuple[str, ...]] = {  # in names of files, the first pr
     "discriminator": ("D", "D_A", "D_B"),
     "projection": ("F",),
 }
-_DIRECTIONS = {"G_A": "AtoB", "G_B": "BtoA"}
+_DIRECTIONS = {"G_A": "AtoB", "G_B": "BtoA", "D_A": "AtoB", "D_B": "BtoA"}  # D_A judges what G_A makes
 _FILE_NAME = re.compile(r"(?P<when>latest|best|(iter_)?(?P<number>\d+))_(net_)?(?P<letter>EMA|[GD](_[AB])?|E|F)\.pth")
 _FOLDER_OF_OASIS = "models"  # a folder within that of the run
 
 
 def original_direction(file: Path) -> str | None:
-    """Return the direction in which the generator of a CycleGAN's file translates, by its name; None for others."""
+    """Return the direction of the network in a CycleGAN's file, by its name; None for others."""
     match = _FILE_NAME.fullmatch(file.name)
     return _DIRECTIONS.get(match["letter"]) if match else None
 
@@ -57,7 +57,7 @@ def original_file(folder: Path, role: FileRole, direction: str | None = None) ->
 
     The choice among several is reported. None where there is no such file.
 
-    direction: of a generator; None for any, that from A to B first.
+    direction: of a generator, or of what a discriminator judges; None for any, AtoB first.
     """
     found: dict[Path, tuple[bool, bool, int, int]] = {}
     letters = [letter for letter in _LETTERS[role] if direction in (None, _DIRECTIONS.get(letter, "AtoB"))]

@@ -16,6 +16,7 @@ import torch
 
 import train
 from configs import build
+from configs.directions import discriminator_name
 from configs.load import config_to_dict, load_config
 from tests.conftest import write_tiny_config
 from utils.checkpoint import load_checkpoint, save_checkpoint
@@ -136,12 +137,19 @@ def untrained_run(config: Path, *settings: str, averaged: bool = False) -> Path:
     resolved = load_config(config, settings)
     translators = resolved.method.translators
     generators = {name: build.build_generator(resolved, way).state_dict() for way, name in translators.items()}
-    networks = generators | {"discriminator": build.build_discriminator(resolved).state_dict()}
+    discriminators = {
+        discriminator_name(resolved, way): build.build_discriminator(resolved, way).state_dict() for way in translators
+    }
     averages = {
         name: {f"module.{key}": weight + 1 for key, weight in weights.items()} for name, weights in generators.items()
     }
     averages = averages if averaged else {}
-    state = {"config": config_to_dict(resolved), "step": 1, "networks": networks, "averages": averages}
+    state = {
+        "config": config_to_dict(resolved),
+        "step": 1,
+        "networks": generators | discriminators,
+        "averages": averages,
+    }
     folder = Path(resolved.run.root) / resolved.run.name
     folder.mkdir(parents=True, exist_ok=True)
     save_checkpoint(checkpoint_path(folder, 1), state)

@@ -10,10 +10,11 @@ from PIL import Image
 
 import pairgan
 from data.batch import Batch, Sample
-from inference.load import LoadedGenerator, load_generator
+from inference.load import LoadedGenerator, find_checkpoint_file, load_generator, load_network
 from tests.conftest import save_image
 from tests.runs import assert_equal, translate, untrained_run
 from tools.export.__main__ import main as export
+from utils.checkpoint import load_checkpoint
 from utils.checkpoint_folder import checkpoint_path
 from utils.errors import UserError
 
@@ -73,6 +74,8 @@ def test_each_direction_translates_its_side_alone(run: Path, monkeypatch: pytest
 
 
 def test_exported_files_hold_a_direction_and_name_it(run: Path, caplog: pytest.LogCaptureFixture) -> None:
+    state, originals = load_checkpoint(checkpoint_path(run, 1)), run / "originals"
+    originals.mkdir()
     for direction in ("AtoB", "BtoA"):
         export(["--checkpoint", str(run), "--direction", direction, "--format", "safetensors"])
         assert f"direction    {direction}" in caplog.text
@@ -87,6 +90,13 @@ def test_exported_files_hold_a_direction_and_name_it(run: Path, caplog: pytest.L
         export(["--checkpoint", str(run), "--direction", direction, "--format", "original"])
         original = load_generator(run / f"latest_net_G_{direction[0]}.pth")
         assert original.direction == direction
+        options = ["--direction", direction, "--format", "original", "--network", "discriminator"]
+        export(["--checkpoint", str(run), *options])
+        (run / f"latest_net_D_{direction[0]}.pth").rename(originals / f"latest_net_D_{direction[0]}.pth")
+        judge = find_checkpoint_file(originals, "discriminator", direction)
+        assert judge.name == f"latest_net_D_{direction[0]}.pth"
+        name = f"discriminator_{direction[-1]}"
+        assert_equal(load_network(judge, "discriminator").state_dict(), state["networks"][name])
     with pytest.raises(UserError, match=r"generator_BtoA\.safetensors: its generator translates BtoA, not AtoB\."):
         load_generator(run / "generator_BtoA.safetensors", direction="AtoB")
     export(["--checkpoint", str(run / "generator_BtoA.safetensors"), "--format", "onnx"])

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,9 @@ def test_networks_are_read_by_kind_and_by_name(file: Path, state: dict[str, Any]
         load_network(file, "encoder")
     with pytest.raises(CheckpointError, match=r"discriminator_A"):
         load_network(file, "discriminator", "discriminator_A")
-    with pytest.raises(ConfigError, match=r"direction BtoA: method.name=paired trains AtoB\."):
-        load_generator(file, direction="BtoA")
+    for load in (load_generator, partial(load_network, role="discriminator")):
+        with pytest.raises(ConfigError, match=r"direction BtoA: method.name=paired trains AtoB\."):
+            load(file, direction="BtoA")
 
 
 def test_an_exported_file_records_its_direction(file: Path, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     )
     add("--conditioning", choices=("inside", "outside"), help=conditioning)
     add("--family", choices=FAMILIES, help="original; default: the first that has the network")
-    network_help = "original: discriminator writes that of a run, to latest_net_D.pth; default: generator"
+    network_help = "original: discriminator writes that of a run, to latest_net_D….pth; default: generator"
     add("--network", choices=("generator", "discriminator"), default="generator", help=network_help)
     edges = "for a file of pix2pixHD or SPADE: its last input channel holds instance edges, which it does not record"
     add("--instance-edges", action="store_true", help=edges)
@@ -154,8 +154,10 @@ def main(argv: Sequence[str]) -> None:
     check_packages(arguments.format)
     may_exist = arguments.existing == "replace"
     if arguments.network == "discriminator":
-        file, network = load_from(arguments.checkpoint, partial(load_network, role="discriminator"), "discriminator")
-        path = arguments.output or file.with_name("latest_net_D.pth")
+        load_judge = partial(load_network, role="discriminator", direction=arguments.direction)
+        file, network = load_from(arguments.checkpoint, load_judge, "discriminator", arguments.direction)
+        letter = f"_{arguments.direction[0]}" if arguments.direction else ""  # CycleGAN's D_A judges what G_A makes
+        path = arguments.output or file.with_name(f"latest_net_D{letter}.pth")
         check_output(path, is_folder=False, may_exist=may_exist)
         write_original(network, path, choose_family(network, arguments.family))
         return

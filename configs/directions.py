@@ -1,9 +1,21 @@
-"""Data as the networks of direction BtoA see it: what are targets in AtoB are its sources."""
+"""The networks of a direction, and the data as those of BtoA see it."""
 
 from dataclasses import replace
 
-from configs.schema import DataConfig
+from configs.schema import Config, DataConfig
 from configs.schema.sides import RGB_CHANNELS
+
+
+def discriminator_name(config: Config, direction: str | None = None) -> str:
+    """Return the name of the network that judges what is translated in a direction; None: the default one."""
+    way = direction or config.method.default_direction
+    return f"discriminator_{way[-1]}" if len(config.method.translators) > 1 else "discriminator"
+
+
+def direction_of(config: Config, name: str | None) -> str | None:
+    """Return the direction in which a network translates, or whose translations it judges; None where it has none."""
+    ways = config.method.translators.items()
+    return next((way for way, network in ways if name in (network, discriminator_name(config, way))), None)
 
 
 def reversed_data(data: DataConfig) -> DataConfig:
