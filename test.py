@@ -64,7 +64,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     pixels_help = "read images of up to N pixels at once; default: what fits into a quarter of the memory"
     add("--max-pixels", type=whole_number(1), metavar="N", help=pixels_help)
     add("--tta", choices=("flip",), help="flip: average the translations of each image and of its mirror image")
-    metrics_help = "metrics besides L1, PSNR, SSIM and MS-SSIM: lpips,fid,kid or none; default: the training's"
+    metrics_help = "metrics besides L1, PSNR, SSIM and MS-SSIM: lpips,swd,fid,kid or none; default: the training's"
     add("--metrics", metavar="LIST", help=metrics_help)
     add("--device", choices=("auto", "cpu", "cuda"), default="auto")
     add("overrides", nargs="*", metavar="section.key=value", help="settings that replace the checkpoint's")

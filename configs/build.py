@@ -379,15 +379,15 @@ def build_augmentation(config: Config, device: torch.device) -> Augmentation:
     return Augmentation(tuple(settings.policy), probability)
 
 
-def build_evaluator(config: Config, device: torch.device) -> Evaluator:
-    """The evaluator of translated images, with the networks of metrics.extra.
+def build_evaluator(config: Config, device: torch.device, n_images: int) -> Evaluator:
+    """The evaluator of about `n_images` translated images, with the networks of metrics.extra.
 
     Raises:
         WeightsError: the weights of a network cannot be had.
         ConfigError: a package for it is missing, or the file of the classes' colours cannot be used.
     """
     settings = config.metrics
-    evaluator = Evaluator.load(settings.extra, settings.label_colors, device)
+    evaluator = Evaluator.load(settings.extra, settings.label_colors, device, n_images)
     if "target" not in stored_forms(config.data):
         return evaluator
     is_closed = config.generator.output == "tanh"

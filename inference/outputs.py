@@ -154,7 +154,9 @@ class Results:
         if sample.target is not None:
             images["target"] = show(sample.target)
             images["difference"] = difference(images["translated"], images["target"])
-            measured = self._evaluator.measure(fake, sample.target, self._predictor.weights(sample))
+            measured = self._evaluator.measure(
+                fake, sample.target, self._predictor.weights(sample), self._indices[name]
+            )
             self._baseline.add(sample.source, self._evaluator.levels(sample.target))
         files = {kind: gallery_image(kind, name) for kind in images}
         if sizes[0][0] <= GALLERY_WIDTH and self._store.form is None:

@@ -120,7 +120,7 @@ def translate_all(
             side = layout.side if isinstance(layout, JoinedPictures) else None
             origin |= {"folders": [str(each) for each in layout.folders], "split": split, "side": side}
             folder.record(origin, existing)
-    evaluator = build.build_evaluator(config, predictor.device) if _has_targets(layout) else Evaluator()
+    evaluator = build.build_evaluator(config, predictor.device, len(layout)) if _has_targets(layout) else Evaluator()
     results = Results(folder, evaluator, store, predictor, legend(config.data, evaluator.label_colors))
     if world.is_main and not layout.n_classes and "source" not in stored_forms(config.data):
         warn_of_frames(layout)

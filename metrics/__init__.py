@@ -6,8 +6,10 @@ The schema lists its name for metrics.extra and checkpoint.best.
 from metrics.fid import INCEPTION, KID_PROTOCOL, Inception, frechet_distance, kernel_distance
 from metrics.lpips import ALEXNET, Lpips
 from metrics.metric import FeatureSource, Metric, PairMetric, SetMetric
+from metrics.sliced_wasserstein import SWD_PROTOCOL, LaplacianPatches, sliced_wasserstein
 
-_INCEPTION = FeatureSource("inception", load=Inception, weights=INCEPTION)
+_INCEPTION = FeatureSource("inception", load=lambda device, _: Inception(device), weights=INCEPTION)
+_PATCHES = FeatureSource("laplacian_patches", load=lambda _, n_images: LaplacianPatches(n_images))
 
 METRICS: dict[str, Metric] = {  # in the order in which they are printed
     "l1": Metric("L1", lower_is_better=True),
@@ -20,6 +22,14 @@ METRICS: dict[str, Metric] = {  # in the order in which they are printed
     "ms_ssim": Metric("MS-SSIM", lower_is_better=False),
     "sharpness": Metric("sharpness", lower_is_better=None),  # 1 is best
     "lpips": PairMetric("LPIPS", lower_is_better=True, load=Lpips, weights=ALEXNET),
+    "swd": SetMetric(
+        "SWD",
+        lower_is_better=True,
+        features=_PATCHES,
+        score=sliced_wasserstein,
+        protocol=SWD_PROTOCOL,
+        least_images=1,
+    ),
     "fid": SetMetric("FID", lower_is_better=True, features=_INCEPTION, score=frechet_distance),
     "kid": SetMetric("KID", lower_is_better=True, features=_INCEPTION, score=kernel_distance, protocol=KID_PROTOCOL),
     "pixel_accuracy": Metric("pixel accuracy", lower_is_better=False, of="labels"),

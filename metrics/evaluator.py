@@ -17,10 +17,14 @@ from utils.label_colors import LabelColors, read_label_colors
 
 TITLES = {name: metric.title for name, metric in METRICS.items()}
 LOWER_IS_BETTER = frozenset(name for name, metric in METRICS.items() if metric.lower_is_better)
-OF_SETS = tuple(name for name, metric in METRICS.items() if isinstance(metric, SetMetric))
+OF_SETS = {name: metric for name, metric in METRICS.items() if isinstance(metric, SetMetric)}
+OF_SPREAD = frozenset(name for name, metric in OF_SETS.items() if metric.least_images > 1)
 OF_VALUES = tuple(name for name, metric in METRICS.items() if metric.of == "values")
 WEIGHTED = tuple(name for name, metric in METRICS.items() if metric.of == "weighted")
 OF_LABELS = tuple(name for name, metric in METRICS.items() if metric.of == "labels")
+
+Features = Mapping[str, Tensor]
+"""Features of an image, by the names of the feature networks."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +33,13 @@ class Measurement:
 
     figures: by name: those of `image_metrics`, sharpness, and what else the evaluator computes of an image.
     confusion: (K, K) of label maps, sparse.
-    features: (2, D) of the translated image and of its target, by the names of the feature networks.
+    features, target_features: of the translated image and of its target.
     """
 
     figures: dict[str, float]
     confusion: Tensor | None = None
-    features: Mapping[str, Tensor] = field(default_factory=dict)
+    features: Features = field(default_factory=dict)
+    target_features: Features = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -77,9 +82,10 @@ class Evaluator:
     bounds: Bounds | None = None
 
     @classmethod
-    def load(cls, extra: Collection[str], label_colors: str | None, device: torch.device) -> Self:
+    def load(cls, extra: Collection[str], label_colors: str | None, device: torch.device, n_images: int = 0) -> Self:
         """Return an evaluator of the optional metrics that `extra` names, with their networks on `device`.
 
+        n_images: about how many are measured together.
         label_colors: "cityscapes", "cmp_facades", a YAML file, or None where images are not label maps.
 
         Raises:
@@ -93,15 +99,17 @@ class Evaluator:
         return cls(
             comparisons={name: metric.load(device) for name, metric in pairs.items()},
             sets=sets,
-            feature_networks={name: source.load(device) for name, source in sources.items()},
+            feature_networks={name: source.load(device, n_images) for name, source in sources.items()},
             label_colors=read_label_colors(label_colors) if label_colors else None,
         )
 
-    def measure(self, fake: Tensor, target: Tensor, weights: Tensor | None = None) -> Measurement:
+    def measure(self, fake: Tensor, target: Tensor, weights: Tensor | None = None, number: int = 0) -> Measurement:
         """Compare a translated image with its target, (3, H, W) uint8, or (C, H, W) values where there are bounds.
 
+        number: of the image among those that are measured together.
         weights: of the pixels, (1, H, W) float32; None where all weigh the same, for which there are no other figures.
         """
+        features, target_features = self.features(fake, number), self.features(target, number)
         seen = (self.bounds.shares(fake), self.bounds.shares(target)) if self.bounds else (fake, target)
         figures = image_metrics(*seen)
         figures |= {} if weights is None else weighted_metrics(*seen, weights)
@@ -114,10 +122,11 @@ class Evaluator:
         if self.label_colors:
             pixels = confusion(fake, target, self.label_colors)
             figures |= _label_figures(label_scores(pixels, self.label_colors.names))
-        features = {
-            name: torch.stack([network(fake), network(target)]) for name, network in self.feature_networks.items()
-        }
-        return Measurement(figures, None if pixels is None else pixels.to_sparse(), features)
+        return Measurement(figures, None if pixels is None else pixels.to_sparse(), features, target_features)
+
+    def features(self, image: Tensor, number: int) -> Features:
+        """Return the features of an image, translated or real, which has a number in its set."""
+        return {name: network(self.levels(image), number) for name, network in self.feature_networks.items()}
 
     def levels(self, image: Tensor) -> Tensor:
         """Return an image in the 256 levels that networks and the baseline see, as uint8."""
@@ -136,15 +145,16 @@ class Evaluator:
             scores = label_scores(pixels, self.label_colors.names)
             whole |= _label_figures(scores)
             classes = scores.classes if scores else {}
-        if len(measurements) > 1:  # a single image has no spread
-            whole |= self._set_figures(measurements)
+        whole |= self.set_figures([m.features for m in measurements], [m.target_features for m in measurements])
         return Summary(mean, whole, classes)
 
-    def _set_figures(self, measurements: Sequence[Measurement]) -> dict[str, float]:
+    def set_figures(self, fakes: Sequence[Features], reals: Sequence[Features]) -> dict[str, float]:
+        """Return the figures of two sets of images, and their deviations, where both sets have enough images."""
         figures = {}
         for name, metric in self.sets.items():
-            fakes, targets = torch.stack([m.features[metric.features.name] for m in measurements], dim=1)
-            score = metric.score(fakes, targets)
+            if min(len(fakes), len(reals)) < metric.least_images:
+                continue
+            score = metric.score(*([features[metric.features.name] for features in of] for of in (fakes, reals)))
             figures[name] = score.value
             if score.deviation is not None:
                 figures[f"{name}_deviation"] = score.deviation

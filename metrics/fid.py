@@ -3,7 +3,7 @@
 import importlib.util
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -61,7 +61,7 @@ class Inception:
         }
 
     @torch.inference_mode()
-    def __call__(self, image: Tensor) -> Tensor:
+    def __call__(self, image: Tensor, number: int = 0) -> Tensor:
         """Return (2048,) float32 features, on the CPU, of a (3, H, W) uint8 image."""
         features: Tensor = self._network(image[None].to(self._device))[0].cpu()
         return features
@@ -93,29 +93,29 @@ def _cpu_draws(seed: int) -> Iterator[None]:
         torch.set_rng_state(state)
 
 
-def frechet_distance(fakes: Tensor, targets: Tensor) -> SetScore:
-    """Return FID, the Frechet distance of two sets of (N, D) features, N at least 2, as Gaussians; lower is better."""
+def frechet_distance(fakes: Sequence[Tensor], targets: Sequence[Tensor]) -> SetScore:
+    """Return FID, the Frechet distance of two sets of at least 2 (D,) features, as Gaussians; lower is better."""
     from torchmetrics.image.fid import FrechetInceptionDistance  # takes half a second
 
-    metric = FrechetInceptionDistance(feature=_Identity(fakes.shape[1]), sync_on_compute=False)  # all features are here
-    metric.update(targets, real=True)
-    metric.update(fakes, real=False)
+    metric = FrechetInceptionDistance(feature=_Identity(len(fakes[0])), sync_on_compute=False)  # all features are here
+    metric.update(torch.stack([*targets]), real=True)
+    metric.update(torch.stack([*fakes]), real=False)
     return SetScore(max(0.0, float(metric.compute())))  # rounding makes the distance of equal sets negative
 
 
-def kernel_distance(fakes: Tensor, targets: Tensor) -> SetScore:
-    """Return KID, the kernel distance of two sets of (N, D) features (Binkowski et al. 2018); lower is better.
+def kernel_distance(fakes: Sequence[Tensor], targets: Sequence[Tensor]) -> SetScore:
+    """Return KID, the kernel distance of two sets of at least 2 (D,) features (Binkowski et al. 2018); lower is better.
 
-    N is at least 2. The value is the mean over 100 random subsets of up to 1000 images, which are the same in each
+    The value is the mean over 100 random subsets of up to 1000 images, which are the same in each
     call; the deviation is that of the subsets.
     """
     from torchmetrics.image.kid import KernelInceptionDistance
 
     with warnings.catch_warnings(), _cpu_draws(seed=0):
         warnings.simplefilter("ignore", UserWarning)  # that it stores all features, which are in memory already
-        size, network = min(KID_SUBSET_SIZE, len(fakes)), _Identity(fakes.shape[1])
+        size, network = min(KID_SUBSET_SIZE, len(fakes), len(targets)), _Identity(len(fakes[0]))
         metric = KernelInceptionDistance(network, subsets=KID_SUBSETS, subset_size=size, sync_on_compute=False)
-        metric.update(targets, real=True)
-        metric.update(fakes, real=False)
+        metric.update(torch.stack([*targets]), real=True)
+        metric.update(torch.stack([*fakes]), real=False)
         mean, deviation = metric.compute()
     return SetScore(float(mean), float(deviation))

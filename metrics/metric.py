@@ -1,6 +1,6 @@
 """The kinds of metrics that the registry metrics.METRICS lists."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -24,8 +24,8 @@ class FeatureNetwork(Protocol):
 
     protocol: dict[str, Any]
 
-    def __call__(self, image: Tensor) -> Tensor:
-        """Return (D,) float32 features, on the CPU, of a (3, H, W) uint8 image."""
+    def __call__(self, image: Tensor, number: int) -> Tensor:
+        """Return features, on the CPU, of a (3, H, W) uint8 image, which has a number in its set."""
 
 
 class SetScore(NamedTuple):
@@ -66,11 +66,12 @@ class PairMetric(Metric):
 class FeatureSource:
     """A network whose features several set metrics share.
 
-    name: its name in metrics.json. load, weights: as those of PairMetric.
+    name: its name in metrics.json. load: makes it on a device, for sets of a number of images.
+    weights: as those of PairMetric.
     """
 
     name: str
-    load: Callable[[torch.device], FeatureNetwork]
+    load: Callable[[torch.device, int], FeatureNetwork]
     weights: PretrainedFile | None = None
 
 
@@ -79,10 +80,12 @@ class SetMetric(Metric):
     """A figure of all translated images against all targets, which is computed where metrics.extra names it.
 
     features: the network that computes the features of the images.
-    score: computes the figure from two sets of (N, D) features, of translated images and of targets, N at least 2.
+    score: computes the figure from the features of each translated image and of each target.
+    least_images: of both; a single one has no spread.
     protocol: how the figure is computed, for metrics.json, beside the network's own protocol.
     """
 
     features: FeatureSource
-    score: Callable[[Tensor, Tensor], SetScore]
+    score: Callable[[Sequence[Tensor], Sequence[Tensor]], SetScore]
+    least_images: int = 2
     protocol: str | None = None

@@ -47,7 +47,7 @@ class Validation:
             if activations and number == 0:
                 log.write_image(f"activations/{self.activations}", channel_table(activations[0]), step)
             weights = self.predictor.weights(sample)
-            measured.append(self.evaluator.measure(fake, sample.target, weights))
+            measured.append(self.evaluator.measure(fake, sample.target, weights, number))
             if number >= self.n_shown:
                 continue
             source = self.predictor.show_source(sample)

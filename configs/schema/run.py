@@ -6,7 +6,7 @@ from typing import Literal
 from configs.schema.checks import require, require_at_least
 from utils.limits import MAX_CHANNELS
 
-EXTRA_METRICS = ("lpips", "fid", "kid")
+EXTRA_METRICS = ("lpips", "swd", "fid", "kid")
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ class CheckpointConfig:
         "ssim_weighted",
         "ms_ssim",
         "lpips",
+        "swd",
         "fid",
         "kid",
         "pixel_accuracy",
@@ -72,8 +73,9 @@ class MetricsConfig:
     n_samples: int = 4
     """Validation samples that are measured each time, of which the first four are shown; they stay in memory."""
     extra: list[str] = field(default_factory=list)
-    """More figures: lpips, fid, kid. Each needs a network's weights, downloaded into torch's cache; fid and kid also
-    the package torch-fidelity, and thousands of images to mean what they mean elsewhere."""
+    """More figures: lpips, swd, fid, kid. All but swd need a network's weights, downloaded into torch's cache; fid and
+    kid also the package torch-fidelity, and thousands of images to mean what they mean elsewhere. swd, fid and kid
+    compare the images as sets."""
     label_colors: str | None = None
     """Where photos are translated into label maps: the classes' colours, for pixel accuracy and mean IoU. cityscapes,
     cmp_facades, or a YAML file of lines such as road: [128, 64, 128]."""

@@ -178,7 +178,7 @@ def test_photos_to_labels_have_a_table_of_classes(
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (["metrics.extra=[lpip]"], r"metrics\.extra is \['lpip'\], expected a list of some of lpips, fid, kid"),
+        (["metrics.extra=[lpip]"], r"metrics\.extra is \['lpip'\], expected a list of some of lpips, swd, fid, kid"),
         (
             ["checkpoint.best=lpips"],
             r"checkpoint\.best is lpips, expected one that is measured: metrics\.extra=\[lpips",

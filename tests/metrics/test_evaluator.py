@@ -1,5 +1,6 @@
 """Figures of images together, and what the registry adds to them."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -52,15 +53,16 @@ class Brightness:
 
 
 class MeanColor:
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, n_images: int) -> None:
         self.protocol: dict[str, Any] = {"device": device.type}
 
-    def __call__(self, image: Tensor) -> Tensor:
+    def __call__(self, image: Tensor, number: int) -> Tensor:
         return image.float().mean((1, 2))
 
 
-def mean_distance(fakes: Tensor, targets: Tensor) -> SetScore:
-    return SetScore(float((fakes.mean(0) - targets.mean(0)).norm()), deviation=0.5)
+def mean_distance(fakes: Sequence[Tensor], targets: Sequence[Tensor]) -> SetScore:
+    means = [torch.stack([*images]).mean(0) for images in (fakes, targets)]
+    return SetScore(float((means[0] - means[1]).norm()), deviation=0.5)
 
 
 def test_a_metric_is_added_by_its_line_in_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,10 +110,23 @@ def test_optional_metrics_are_loaded_with_the_networks_that_they_share(hub: Path
     assert list(evaluator.sets) == ["fid", "kid"]
     evaluator = replace(evaluator, sets={"kid": evaluator.sets["kid"]})  # FID of 2048 features takes seconds
     summary = evaluator.summarize([evaluator.measure(noise_image(n), noise_image(n + 9)) for n in range(2)])
-    expected = [name for name, metric in METRICS.items() if metric.of in ("images", "labels") and name != "fid"]
+    expected = [
+        name for name, metric in METRICS.items() if metric.of in ("images", "labels") and name not in ("swd", "fid")
+    ]
     assert list(summary.figures) == expected
     assert summary.whole.keys() == {"pixel_accuracy", "mean_iou", "kid", "kid_deviation"}
     assert {"lpips", "inception", "kid", "labels"} < evaluator.protocol.keys()
+
+
+def test_sets_of_any_numbers_sizes_and_ranges_are_compared() -> None:
+    """The two sets of an unpaired data set: a range of its own, no image belongs to another."""
+    evaluator = replace(Evaluator.load(["swd"], None, CPU, n_images=3), bounds=Bounds.of([-100, 300]))
+    fakes = [evaluator.features(noise_image(n).float() * 400 / 255 - 100, n) for n in range(3)]
+    reals = [evaluator.features(noise_image(n)[:, :20].float() * 400 / 255 - 100, n) for n in range(3, 5)]
+    far = [evaluator.features(torch.full((3, 40, 9), 300.0), n) for n in range(2)]
+    near = evaluator.set_figures(fakes, reals)["swd"]
+    assert 0 < near < 0.5 * evaluator.set_figures(far, reals)["swd"]
+    assert evaluator.set_figures(fakes[:1], reals[:1]).keys() == {"swd"}  # which needs no spread
 
 
 def test_without_optional_metrics_no_weights_are_needed() -> None:
@@ -131,8 +146,8 @@ def test_the_optional_metrics_are_those_of_metrics_extra() -> None:
 
 def test_the_tables_are_derived() -> None:
     assert TITLES.keys() == METRICS.keys()
-    assert {"l1", "lpips", "fid", "kid"} <= LOWER_IS_BETTER
+    assert {"l1", "lpips", "swd", "fid", "kid"} <= LOWER_IS_BETTER
     assert not {"psnr", "ssim", "sharpness", "mean_iou"} & LOWER_IS_BETTER
-    assert {"fid", "kid"} <= set(OF_SETS)
+    assert {"swd", "fid", "kid"} <= set(OF_SETS)
     assert {"pixel_accuracy", "mean_iou"} <= set(OF_LABELS)
     assert not set(OF_SETS) & set(OF_LABELS)

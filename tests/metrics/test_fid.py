@@ -9,6 +9,7 @@ import torch
 from torch_fidelity.feature_extractor_inceptionv3 import FeatureExtractorInceptionV3
 
 from metrics.fid import INCEPTION, N_FEATURES, Inception, frechet_distance, kernel_distance
+from metrics.metric import SetScore
 from tests.metrics.networks import save_random_inception
 from utils.errors import ConfigError
 from utils.pretrained import WeightsError
@@ -19,13 +20,21 @@ CPU = torch.device("cpu")
 N_DIMENSIONS = 128
 
 
+def fid(fakes: torch.Tensor, targets: torch.Tensor) -> float:
+    return frechet_distance([*fakes], [*targets]).value
+
+
+def kid(fakes: torch.Tensor, targets: torch.Tensor) -> SetScore:
+    return kernel_distance([*fakes], [*targets])
+
+
 def features(seed: int, n: int = 12) -> torch.Tensor:
     return torch.randn(n, N_DIMENSIONS, generator=torch.Generator().manual_seed(seed))
 
 
 def test_fid_of_a_shift_is_its_squared_length() -> None:
-    assert frechet_distance(features(0), features(0)).value == pytest.approx(0, abs=0.05)
-    assert frechet_distance(features(0) + 0.5, features(0)).value == pytest.approx(0.25 * N_DIMENSIONS, rel=1e-3)
+    assert fid(features(0), features(0)) == pytest.approx(0, abs=0.05)
+    assert fid(features(0) + 0.5, features(0)) == pytest.approx(0.25 * N_DIMENSIONS, rel=1e-3)
 
 
 def test_kid_is_the_unbiased_estimate_of_the_papers_kernel() -> None:
@@ -36,7 +45,7 @@ def test_kid_is_the_unbiased_estimate_of_the_papers_kernel() -> None:
     n = len(fakes)
     within = sum((kernel(x, x).sum() - kernel(x, x).trace()) / (n * (n - 1)) for x in (fakes, targets))
     expected = float(within - 2 * kernel(fakes, targets).mean())
-    mean, deviation = kernel_distance(fakes, targets)
+    mean, deviation = kid(fakes, targets)
     assert mean == pytest.approx(expected, rel=1e-4)
     assert deviation == pytest.approx(0, abs=1e-4)  # each subset is the full set
 
@@ -45,7 +54,7 @@ def test_kid_is_the_same_at_each_call_and_leaves_the_random_state_alone() -> Non
     torch.manual_seed(3)
     expected = torch.rand(1)
     torch.manual_seed(3)
-    assert kernel_distance(features(0), features(1)) == kernel_distance(features(0), features(1))
+    assert kid(features(0), features(1)) == kid(features(0), features(1))
     assert torch.rand(1) == expected
 
 
@@ -75,9 +84,9 @@ def test_damaged_weights_are_refused(hub: Path) -> None:
 
 
 def test_kid_draws_subsets_of_large_sets(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, _ = kernel_distance(features(0, 40) + 0.3, features(1, 40))
+    whole, _ = kid(features(0, 40) + 0.3, features(1, 40))
     monkeypatch.setattr("metrics.fid.KID_SUBSET_SIZE", 20)
-    mean, deviation = kernel_distance(features(0, 40) + 0.3, features(1, 40))
+    mean, deviation = kid(features(0, 40) + 0.3, features(1, 40))
     assert deviation is not None
     assert deviation > 0
     assert mean == pytest.approx(whole, abs=3 * deviation)
@@ -85,7 +94,7 @@ def test_kid_draws_subsets_of_large_sets(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_kid_seeds_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.manual_seed_all", lambda seed: pytest.fail(f"seeded with {seed}"))
-    kernel_distance(features(0), features(1))
+    kid(features(0), features(1))
 
 
 def test_a_file_of_another_network_is_refused_with_the_remedy(hub: Path) -> None:

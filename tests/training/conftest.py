@@ -76,7 +76,10 @@ class FakeMethod(Method):
         state: LoopState,
         averages: Mapping[str, AveragedModel],
     ) -> Validation | None:
-        predictor, evaluator = self.predictor(config, averages), build.build_evaluator(config, self.device)
+        predictor, evaluator = (
+            self.predictor(config, averages),
+            build.build_evaluator(config, self.device, len(samples)),
+        )
         return Validation(splits.validation, samples, predictor, evaluator, None, n_shown=0)
 
     def state_dict(self) -> dict[str, Any]:

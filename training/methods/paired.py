@@ -157,7 +157,7 @@ def build_validation(
         splits.validation,
         samples,
         predictor,
-        build.build_evaluator(config, method.device),
+        build.build_evaluator(config, method.device, len(samples)),
         logits,
         activations=config.log.activations,
     )
