@@ -65,6 +65,26 @@ class Summary:
 
 
 @dataclass(frozen=True)
+class References:
+    """Figures that those of translations as a set are to be compared with, by name.
+
+    floor: of the sources as they are, so that of a generator that does nothing; none where they have other channels.
+    ceiling: of one half of the real images against the other.
+    """
+
+    floor: dict[str, float]
+    ceiling: dict[str, float]
+
+    def __str__(self) -> str:
+        texts = []
+        for name, title in TITLES.items():
+            found = {"sources": self.floor, "one half of the targets against the other": self.ceiling}
+            parts = [f"{figures[name]:.4g} of {what}" for what, figures in found.items() if name in figures]
+            texts += [f"{title} {', '.join(parts)}"] if parts else []
+        return "; ".join(texts)
+
+
+@dataclass(frozen=True)
 class Evaluator:
     """Computes the metrics that need no network, and those whose networks or label colours it is given.
 
@@ -136,7 +156,7 @@ class Evaluator:
         """Return the figures of at least one image together."""
         names = dict.fromkeys(name for measurement in measurements for name in measurement.figures)
         mean = {name: _mean([m.figures[name] for m in measurements if name in m.figures]) for name in names}
-        mean["sharpness"] = sharpness(mean)
+        mean |= {"sharpness": sharpness(mean)} if mean else {}
         whole: dict[str, float] = {}
         classes: dict[str, ClassScore] = {}
         confusions = [m.confusion for m in measurements if m.confusion is not None]
@@ -159,6 +179,12 @@ class Evaluator:
             if score.deviation is not None:
                 figures[f"{name}_deviation"] = score.deviation
         return figures
+
+    def references(self, sources: Sequence[Features], reals: Sequence[Features]) -> References:
+        """Return what translations of some sources are to be compared with, given the features of both sets."""
+        have_same_channels = all(sources[0][name].shape[-1] == reals[0][name].shape[-1] for name in reals[0])
+        floor = self.set_figures(sources, reals) if have_same_channels else {}
+        return References(floor, self.set_figures(reals[::2], reals[1::2]))
 
     @property
     def _compared(self) -> str:

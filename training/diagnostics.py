@@ -1,10 +1,19 @@
 """Hints for the user, where the figures of a training show that it is stuck."""
 
+from collections import Counter
 from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+from torchvision.transforms.v2.functional import resize
 
 # mean logits (real, translated) beyond which the discriminator has nothing left to learn, by adversarial loss
 _WON = {"lsgan": (0.9, 0.1), "hinge": (1.0, -1.0), "vanilla": (4.0, -4.0)}
 _REPORTS = 3  # in a row: one alone is chance
+_THUMBNAIL = 32  # pixels
+_NEGATIVE = -0.5  # correlation of brightness; -1 of a negative, 0.2 of one photo of a street with another
+_ALIKE = 0.1  # share of the variety of sources; 0.01 of translations that mix one photo with 10 % of each source
+_UNCHANGED = 2.0  # levels of 255; photos change by 1.9 as JPEG of quality 85
 _LOW_SCALE = 64.0  # GradScaler begins at 65536
 
 
@@ -16,24 +25,26 @@ class Diagnostics:
 
     def __init__(self, gan_mode: str = "") -> None:
         self._won = _WON.get(gan_mode)
-        self._n_won = 0
+        self._n_won: Counter[str] = Counter()
         self._low: set[str] = set()
 
     def __call__(self, scalars: Mapping[str, float]) -> list[str]:
         """Return the hints for one report, given its scalars by tag."""
-        return [*self._discriminator(scalars), *self._scales(scalars)]
+        return [*self._discriminators(scalars), *self._scales(scalars)]
 
-    def _discriminator(self, scalars: Mapping[str, float]) -> list[str]:
-        real, fake = scalars.get("logits/D/real"), scalars.get("logits/D/fake")
-        if self._won is None or real is None or fake is None:
+    def _discriminators(self, scalars: Mapping[str, float]) -> list[str]:
+        names = [tag.split("/")[1] for tag in scalars if tag.startswith("logits/D") and tag.endswith("/real")]
+        return [hint for name in names if self._won for hint in self._discriminator(name, scalars, *self._won)]
+
+    def _discriminator(self, name: str, scalars: Mapping[str, float], above: float, below: float) -> list[str]:
+        real, fake = scalars[f"logits/{name}/real"], scalars[f"logits/{name}/fake"]
+        self._n_won[name] = self._n_won[name] + 1 if real > above and fake < below else 0
+        if self._n_won[name] != _REPORTS:
             return []
-        has_won = real > self._won[0] and fake < self._won[1]
-        self._n_won = self._n_won + 1 if has_won else 0
-        if self._n_won != _REPORTS:
-            return []
+        of_side = name.removeprefix("D").replace("_", " ")
         return [
-            f"the discriminator has won: in the mean it gives real images {real:.2f} and translated ones {fake:.2f}, "
-            "from which the generator learns little. Lower optimizer.discriminator_learning_rate, or set "
+            f"the discriminator{of_side} has won: in the mean it gives real images {real:.2f} and translated ones "
+            f"{fake:.2f}, from which the generator learns little. Lower optimizer.discriminator_learning_rate, or set "
             "discriminator.spectral_norm=all in a new run"
         ]
 
@@ -49,3 +60,54 @@ class Diagnostics:
                 )
             self._low = self._low | {name} if is_low else self._low - {name}
         return hints
+
+
+class TranslationHints:
+    """Gives hints on translations of unpaired images: colours inverted, all alike, nothing changed.
+
+    Each is given where it holds in several validations in a row, and again after its cause has disappeared.
+    """
+
+    def __init__(self) -> None:
+        self._n_found: Counter[str] = Counter()
+        self._thumbnails: list[tuple[Tensor, Tensor]] = []  # of one validation
+        self._differences: list[float] = []
+
+    def add(self, source: Tensor, fake: Tensor) -> None:
+        """Add a source and its translation as they are shown: (3, H, W) uint8 each, of one size."""
+        self._differences.append(float((source.float() - fake.float()).abs().mean()))
+        small = [resize(image, [_THUMBNAIL, _THUMBNAIL], antialias=True).float() for image in (source, fake)]
+        self._thumbnails.append((small[0], small[1]))
+
+    def flush(self) -> list[str]:
+        """Return the hints for the translations that were added since the last call."""
+        sources, fakes = (torch.stack(images) for images in zip(*self._thumbnails, strict=True))
+        correlation, difference = _correlation(sources, fakes), sum(self._differences) / len(self._differences)
+        alike = len(fakes) > 1 and _variety(fakes) < _ALIKE * _variety(sources)
+        self._thumbnails, self._differences = [], []
+        hints = {
+            "inverted": f"translations look like negatives of their sources (correlation {correlation:.2f}). Where "
+            "colours should stay, start again with another run.seed, or with a larger weight of the identity loss",
+            "alike": "translations of different sources are alike: the generator has collapsed. Continue from an "
+            "earlier checkpoint with a lower optimizer.learning_rate, or start again with another run.seed",
+            "unchanged": f"translations equal their sources: they differ by {difference:.1f} levels of 255. Train "
+            "longer, or lower the weights of the losses beside the adversarial one",
+        }
+        found = {"inverted": correlation < _NEGATIVE, "alike": alike, "unchanged": difference < _UNCHANGED}
+        for name, is_found in found.items():
+            self._n_found[name] = self._n_found[name] + 1 if is_found else 0
+        return [hint for name, hint in hints.items() if self._n_found[name] == _REPORTS]
+
+
+def _correlation(sources: Tensor, fakes: Tensor) -> float:
+    """Return the mean correlation of the brightness of (N, 3, H, W) images."""
+    ours, others = (images.mean(1).flatten(1) for images in (sources, fakes))
+    ours, others = ours - ours.mean(1, keepdim=True), others - others.mean(1, keepdim=True)
+    return float(torch.cosine_similarity(ours, others).mean())
+
+
+def _variety(images: Tensor) -> float:
+    """Return the share of the variance of (N, 3, H, W) images that is between them, 0 of equal ones."""
+    between = images.var(0, correction=0).mean()
+    whole = (images - images.mean((0, 2, 3), keepdim=True)).square().mean()
+    return float(between / whole.clamp(min=1.0))

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -99,7 +99,11 @@ class RunLog:
         )
         totals = {tag.split("/")[1]: f"{value:.3f}" for tag, value in means.items() if tag.endswith("/total")}
         self._bar.set_postfix({**totals, "images/s": f"{images_per_s:.1f}"} | ({"skipped": skipped} if skipped else {}))
-        for hint in self._diagnostics(scalars):
+        self.report_hints(self._diagnostics(scalars))
+
+    def report_hints(self, hints: Sequence[str]) -> None:
+        """Report that the training seems stuck."""
+        for hint in hints:
             logger.warning("hint: %s", hint)
 
     def report_validation(self, step: int, summary: Summary, mean_logits: float | None, split: str) -> None:

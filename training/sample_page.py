@@ -36,10 +36,9 @@ class SamplePage:
     def add(
         self, step: int, number: int, name: str, pictures: Mapping[str, Tensor], figures: Mapping[str, float]
     ) -> None:
-        """Write the pictures of sample `number`, (3, H, W) uint8; source and target are the same at each step."""
-        files = {kind: f"images/sample_{number}_{kind}_{step:08d}.png" for kind in ("translated", "difference")}
-        files |= {kind: f"images/sample_{number}_{kind}.png" for kind in ("source", "target")}
-        files = {kind: files[kind] for kind in pictures}  # in the order of the page's columns
+        """Write the pictures of sample `number`, (3, H, W) uint8, by kind; real ones are the same at each step."""
+        steps = {kind: "" if kind in ("source", "target", "real") else f"_{step:08d}" for kind in pictures}
+        files = {kind: f"images/sample_{number}_{kind}{of_step}.png" for kind, of_step in steps.items()}
         with _forgiving_disk():
             for kind, picture in pictures.items():
                 write_png(self._folder / files[kind], picture)

@@ -58,6 +58,7 @@ def describe(training: Training) -> list[str]:
         *([f"left out       files of other formats: {others}"] if others else []),
         *_describe_cache(training, training.layout.names.index(sample.name)),
         *(describe_validation(config, training.splits, len(validation.samples)) if validation else []),
+        *(validation.describe() if validation else []),
         f"plan           step {state.step} to {training.total_steps}, each of {_samples_of_step(config, world.size)}; "
         f"{counted(state.batches_per_epoch, 'batch', 'batches')} an epoch, {counted(config.total_epochs, 'epoch')}",
         f"device         {world.device}, {world.size} process{'es' if world.size > 1 else ''}, {dtype}",

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from torch import Tensor
 from data.batch import MAPS, Batch, Sample
 from inference.display import weights_picture
 from inference.predictor import Predictor
-from metrics.evaluator import WEIGHTED, Evaluator, shown
+from metrics.evaluator import WEIGHTED, Evaluator, Measurement, shown
 from training.run_log import RunLog
 from training.validation_logits import ValidationLogits
 from utils.image_grid import difference, picture_table
@@ -37,33 +38,50 @@ class Validation:
     n_shown: int = 4
     activations: str | None = None
 
+    grid: ClassVar = "source_translated_target"
+
     def run(self, log: RunLog, step: int) -> dict[str, float]:
         """Translate, show and report; return the figures of all samples together, by name."""
         rows, measured = [], []
         for number, sample in enumerate(self.samples):
-            assert sample.target is not None
             with self._watched_activations() as activations:
                 fake = self.predictor.translate(Batch.of([sample]))[0]
             if activations and number == 0:
                 log.write_image(f"activations/{self.activations}", channel_table(activations[0]), step)
-            weights = self.predictor.weights(sample)
-            measured.append(self.evaluator.measure(fake, sample.target, weights, number))
+            measured.append(self.measure(number, fake))
             if number >= self.n_shown:
                 continue
-            source = self.predictor.show_source(sample)
-            shown_fake, target = (self.predictor.show_target(image, sample.target) for image in (fake, sample.target))
-            rows.append([source, shown_fake, target, *([] if weights is None else [weights_picture(weights)])])
-            pictures = {"source": source, "translated": shown_fake, "target": target}
-            pictures["difference"] = difference(shown_fake, target)
+            pictures = self.pictures(sample, fake)
+            rows.append([picture for kind, picture in pictures.items() if kind != "difference"])
             if log.page:
-                log.page.add(step, number, sample.name, pictures, shown(measured[-1].figures))
-        log.write_image("validation/source_translated_target", picture_table(rows), step)
+                on_page = {kind: picture for kind, picture in pictures.items() if kind != "weights"}
+                log.page.add(step, number, sample.name, on_page, shown(measured[-1].figures))
+        log.write_image(f"validation/{self.grid}", picture_table(rows), step)
         if log.page:
             log.page.write()
         summary = self.evaluator.summarize(measured)
         logits = self.logits.mean(self.samples, step) if self.logits else None
         log.report_validation(step, summary, logits, self.split)
         return summary.figures
+
+    def measure(self, number: int, fake: Tensor) -> Measurement:
+        """Return what is measured of the translation of sample `number`."""
+        sample = self.samples[number]
+        assert sample.target is not None
+        return self.evaluator.measure(fake, sample.target, self.predictor.weights(sample), number)
+
+    def pictures(self, sample: Sample, fake: Tensor) -> dict[str, Tensor]:
+        """Return what is shown of a sample and its translation, by kind; the differences on the page alone."""
+        predictor, weights = self.predictor, self.predictor.weights(sample)
+        assert sample.target is not None
+        pictures = {"source": predictor.show_source(sample), "translated": predictor.show_target(fake, sample.target)}
+        pictures["target"] = predictor.show_target(sample.target)
+        pictures["difference"] = difference(pictures["translated"], pictures["target"])
+        return pictures if weights is None else pictures | {"weights": weights_picture(weights)}
+
+    def describe(self) -> list[str]:
+        """Return lines for the report at the start, on what the figures are to be compared with."""
+        return []
 
     def digest(self, figure: str) -> str:
         """Return a digest of what a figure is measured on: the samples, and how it is computed.

@@ -1,0 +1,121 @@
+"""Validation without pairs: figures of sets, grids, the second direction, and what it leaves alone."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from data.batch import Sample
+from data.conditioning import Conditioning
+from inference.predictor import Predictor
+from metrics.evaluator import Evaluator
+from metrics.image_metrics import Bounds
+from tests.training.test_diagnostics import OTHERS, SCENES
+from training.diagnostics import Diagnostics
+from training.run_log import RunLog
+from training.sample_page import SamplePage
+from training.unpaired_validation import UnpairedValidation
+from utils.precision import Precision
+
+CPU = torch.device("cpu")
+SAMPLES = [Sample(f"{number}", source, None, 255 - OTHERS[number]) for number, source in enumerate(SCENES)]
+EVALUATOR = Evaluator.load(["swd"], None, CPU, n_images=4)
+
+
+class Computed(nn.Module):
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.function(images)
+
+
+def predictor(function: Callable[[Tensor], Tensor]) -> Predictor:
+    precision, colors = Precision("cpu", torch.float32, "O0"), torch.zeros(0, 3, dtype=torch.uint8)
+    return Predictor(Computed(function), Conditioning(0, instance_edges=False), precision, CPU, colors)
+
+
+def validation(
+    translate: Callable[[Tensor], Tensor], back: Predictor | None = None, samples: list[Sample] = SAMPLES
+) -> UnpairedValidation:
+    return UnpairedValidation("val", samples, predictor(translate), EVALUATOR, None, back=back, of_sources=EVALUATOR)
+
+
+SILENT = RunLog(None, 1, 1, Diagnostics())
+
+
+def test_a_translation_into_the_other_side_scores_better_than_none_which_has_the_floor() -> None:
+    samples = [replace(sample, target=OTHERS[number] // 4) for number, sample in enumerate(SAMPLES)]
+    darkening, none = validation(lambda x: (x - 3) / 4, samples=samples), validation(torch.clone, samples=samples)
+    darkened, unchanged = darkening.run(SILENT, 1), none.run(SILENT, 1)
+    assert darkened.keys() == {"swd"}  # nothing that would need pairs
+    assert darkened["swd"] < 0.3 * unchanged["swd"]
+    (line,) = none.describe()
+    assert line.startswith(f"to compare     SWD {unchanged['swd']:.4g} of sources, ")
+    assert line.endswith(" of one half of the targets against the other")
+
+
+def test_targets_that_several_samples_share_count_once_against_each_other() -> None:
+    shared = [replace(sample, target=SAMPLES[0].target) for sample in SAMPLES]
+    assert "against" not in validation(torch.clone, samples=shared).describe()[0]  # one image has no halves
+
+
+def test_grid_and_page_have_a_real_image_and_of_two_directions_the_reconstructions(tmp_path: Path) -> None:
+    both = validation(torch.neg, back=predictor(lambda images: -images / 2))
+    page = SamplePage(tmp_path / "run" / "web", 1)
+    log = RunLog(tmp_path / "run", 1, 1, Diagnostics(), page)
+    both.run(log, 1)
+    log.close()
+    kinds = ["source", "translated", "reconstructed", "real", "real_translated", "real_reconstructed"]
+    rows = [json.loads(line) for line in (tmp_path / "run" / "web" / "rows.jsonl").read_text().splitlines()]
+    assert [list(row["images"]) for row in rows] == [kinds] * 4
+    scalars = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert scalars.keys() == {"step", "validation_BtoA/swd"}
+    sample, real = SAMPLES[0], 255 - OTHERS[0]
+    pictures = both.pictures(sample, 255 - sample.source)
+    expected = {
+        "real": real.float(),
+        "reconstructed": 63.75 + sample.source / 2,  # half of the contrast
+        "real_translated": 191.25 - real / 2,
+        "real_reconstructed": 63.75 + real / 2,
+    }
+    for kind, picture in expected.items():
+        torch.testing.assert_close(pictures[kind].float(), picture, atol=1, rtol=0)
+
+
+def test_sides_of_different_ranges_and_channels_are_compared_each_in_its_own() -> None:
+    samples = [replace(s, source=(s.source[:1].int() * 257 - 100).float()) for s in SAMPLES]
+    sided = replace(
+        validation(torch.clone, samples=samples), of_sources=replace(EVALUATOR, bounds=Bounds.of([-100, 65435]))
+    )
+    (line,) = sided.describe()
+    assert "of sources" in line  # one channel is compared as three equal ones
+    two = replace(sided, samples=[replace(s, source=s.source.expand(2, -1, -1)) for s in samples])
+    assert "of sources" not in two.describe()[0]
+
+
+def test_what_a_figure_is_measured_on_is_both_sides() -> None:
+    digest = validation(torch.clone).digest("swd")
+    assert validation(torch.neg).digest("swd") == digest
+    other = SAMPLES[1].source
+    for changed in (replace(SAMPLES[0], source=other), replace(SAMPLES[0], target=other)):
+        assert validation(torch.clone, samples=[changed, *SAMPLES[1:]]).digest("swd") != digest
+
+
+def test_a_validation_draws_nothing_from_the_random_generators_of_the_run() -> None:
+    state = torch.get_rng_state()
+    validation(torch.neg, back=predictor(torch.neg)).run(SILENT, 1)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_hints_on_both_directions_are_reported(caplog: pytest.LogCaptureFixture) -> None:
+    both = validation(torch.neg, back=predictor(torch.clone))
+    for step in range(3):
+        both.run(SILENT, step)
+    hints = [record.message for record in caplog.records if "hint:" in record.message]
+    assert ["negatives" in hints[0], "direction BtoA: translations equal" in hints[1]] == [True, True]
