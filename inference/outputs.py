@@ -203,8 +203,8 @@ class Results:
             about = {"origin": {**origin, "n_kept": counts["kept"]}, "protocol": protocol}
             summary = self._evaluator.summarize(list(measured.values()))
             report_metrics(measured, summary, baseline.l1(), about, self._folder.path)
-            if self._evaluator.sets and len(measured) < 2:
-                names = ", ".join(TITLES[name] for name in self._evaluator.sets)
+            if (missing := self._evaluator.sets.keys() - summary.whole) and len(measured) < 2:
+                names = ", ".join(title for name, title in TITLES.items() if name in missing)
                 logger.warning("%s: not defined for a single image", names)
 
     def _report(self, n_records: int, counts: Counter[str]) -> None:

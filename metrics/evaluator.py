@@ -184,7 +184,10 @@ class Evaluator:
         """Return what translations of some sources are to be compared with, given the features of both sets."""
         have_same_channels = all(sources[0][name].shape[-1] == reals[0][name].shape[-1] for name in reals[0])
         floor = self.set_figures(sources, reals) if have_same_channels else {}
-        return References(floor, self.set_figures(reals[::2], reals[1::2]))
+        # at random: names in order often alternate between two kinds
+        order = torch.randperm(len(reals), generator=torch.Generator().manual_seed(0)).tolist()
+        halves = [[reals[number] for number in order[start::2]] for start in (0, 1)]
+        return References(floor, self.set_figures(*halves))
 
     @property
     def _compared(self) -> str:

@@ -144,8 +144,9 @@ class RunLog:
 
 
 def _short(tag: str) -> str:
-    """Return a tag as a line of the log has it: loss/G/l1 as G/l1, logits/D/real as D(real)."""
+    """Return a tag as a line of the log has it: loss/G/l1 as G/l1, logits/D_A/real as D_A(real)."""
     section, _, name = tag.partition("/")
     if section == "logits":
-        return f"D({name.removeprefix('D/')})"
+        network, _, of_what = name.partition("/")
+        return f"{network}({of_what})"
     return f"|g| {name}" if section == "gradient_norm" else name
