@@ -1,7 +1,7 @@
 """From a configuration to its parts: the one place that turns settings into data, networks, losses and metrics."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import is_dataclass, replace
+from dataclasses import is_dataclass
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from configs.directions import reversed_data
 from configs.image_sides import check_sizes, image_sides
 from configs.label_maps import class_table
 from configs.schema import Config, DataConfig
-from configs.stored_images import EIGHT_BITS, stored_forms, value_ranges
+from configs.stored_images import stored_forms, value_ranges
 from data import LAYOUTS, data_set_folder
 from data.conditioning import Conditioning
 from data.files.pixels import StoredForm
@@ -26,8 +26,6 @@ from losses.augmentation import Augmentation
 from losses.loss_inputs import DiscriminatorLosses, GeneratorLoss
 from losses.objective import DiscriminatorObjective, GeneratorObjective
 from losses.segmentation import SegmentationLoss, SegmentationObjective
-from metrics.evaluator import Evaluator
-from metrics.image_metrics import Bounds
 from models import DISCRIMINATORS, GENERATORS
 from models.activation_checkpointing import enable_activation_checkpointing
 from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
@@ -377,18 +375,3 @@ def build_augmentation(config: Config, device: torch.device) -> Augmentation:
         raise ConfigError(f"augmentation.policy is {settings.policy}, expected {expected}")
     probability = 1.0 if settings.target is None else torch.zeros((), device=device)
     return Augmentation(tuple(settings.policy), probability)
-
-
-def build_evaluator(config: Config, device: torch.device, n_images: int) -> Evaluator:
-    """The evaluator of about `n_images` translated images, with the networks of metrics.extra.
-
-    Raises:
-        WeightsError: the weights of a network cannot be had.
-        ConfigError: a package for it is missing, or the file of the classes' colours cannot be used.
-    """
-    settings = config.metrics
-    evaluator = Evaluator.load(settings.extra, settings.label_colors, device, n_images)
-    if "target" not in stored_forms(config.data):
-        return evaluator
-    is_closed = config.generator.output == "tanh"
-    return replace(evaluator, bounds=Bounds.of(config.data.target_range or EIGHT_BITS, are_closed=is_closed))

@@ -21,6 +21,7 @@ from inference.contact_sheet import SHEET_WIDTH, SheetSample, contact_sheet, thu
 from inference.image_store import ImageStore, Reduction
 from inference.output_folder import INDEX, KINDS, METRICS, SHEET, OutputFolder, gallery_image
 from inference.predictor import Predictor
+from inference.set_measures import ComparedSets, SetMeasures
 from metrics.constant_color import ConstantColorBaseline
 from metrics.evaluator import TITLES, Evaluator, Measurement, Summary, shown
 from metrics.segmentation import class_table
@@ -59,6 +60,7 @@ class Results:
     store: the files of the translated images.
     predictor: of the translations; shows them.
     legend: the classes of label maps, for the gallery.
+    sets: measures translations of unpaired images, which have no figures of their own.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Results:
         store: ImageStore,
         predictor: Predictor,
         legend: Sequence[Swatch] = (),
+        sets: SetMeasures | None = None,
     ) -> None:
         layout = folder.layout
         self._folder = folder
@@ -75,6 +78,7 @@ class Results:
         self._store = store
         self._predictor = predictor
         self._legend = legend
+        self._sets = sets
         self._indices = {name: index for index, name in enumerate(layout.names)}
         n_channels = store.form.n_channels if store.form else 3
         self._baseline = ConstantColorBaseline(layout.n_classes, 3 if n_channels == 1 else n_channels)
@@ -158,6 +162,8 @@ class Results:
                 fake, sample.target, self._predictor.weights(sample), self._indices[name]
             )
             self._baseline.add(sample.source, self._evaluator.levels(sample.target))
+        elif self._sets:
+            self._sets.add(self._indices[name], sample.source, fake)
         files = {kind: gallery_image(kind, name) for kind in images}
         if sizes[0][0] <= GALLERY_WIDTH and self._store.form is None:
             files["translated"] = full
@@ -178,6 +184,7 @@ class Results:
         origin: the generator and its input, as metrics.json describes them.
         """
         gathered = world.gather((self._records, self._baseline, self._counts))
+        compared = self._sets.gather(world) if self._sets else None
         if not world.is_main:
             return
         by_name = {name: record for of_process, *_ in gathered for name, record in of_process.items()}
@@ -194,15 +201,17 @@ class Results:
             write_png(sheet, contact_sheet(on_sheet, len(records)))
             logger.info("overview     %s", sheet)
         logger.info("gallery      %s", self._folder.path / INDEX)
+        about = {"origin": {**origin, "n_kept": counts["kept"]}}
+        if compared:
+            report_sets(compared, about | {"protocol": self._evaluator.protocol}, self._folder.path)
         if measured := {record.row.name: record.measured for record in records if record.measured}:
             baseline, *others = (baseline for _, baseline, _ in gathered)
             for other in others:
                 baseline.add_all(other)
             sizes = Counter("{}x{}".format(*record.sizes[0]) for record in records if record.measured)
             protocol = {"n_images": len(measured), "sizes": dict(sizes), **self._evaluator.protocol}
-            about = {"origin": {**origin, "n_kept": counts["kept"]}, "protocol": protocol}
             summary = self._evaluator.summarize(list(measured.values()))
-            report_metrics(measured, summary, baseline.l1(), about, self._folder.path)
+            report_metrics(measured, summary, baseline.l1(), about | {"protocol": protocol}, self._folder.path)
             if (missing := self._evaluator.sets.keys() - summary.whole) and len(measured) < 2:
                 names = ", ".join(title for name, title in TITLES.items() if name in missing)
                 logger.warning("%s: not defined for a single image", names)
@@ -238,6 +247,28 @@ def _warn_of_small(records: Sequence[_Record]) -> None:
         )
 
 
+def report_sets(compared: ComparedSets, about: Mapping[str, Any], output: Path) -> None:
+    """Print the figures of translations as a set, and write them with `about` as metrics.json."""
+    split = about["origin"].get("split")
+    report = {
+        "step": about["origin"].get("step"),
+        "n_images": compared.n_images,
+        "n_real": compared.n_real,
+        "measured_on": MEASURED_ON.get(split, "other samples"),
+        "whole": compared.figures,
+        "floor": compared.references.floor,
+        "ceiling": compared.references.ceiling,
+        **about,
+    }
+    _write_report(report, output)
+    logger.info(
+        "metrics      %s, %s", Summary({}, compared.figures, {}), f"against {counted(compared.n_real, 'image')}"
+    )
+    logger.info("to compare   %s", compared.references)
+    _warn_of_split_and_number(split, compared.figures, compared.n_images)
+    logger.info("report       %s", output / METRICS)
+
+
 def report_metrics(
     measured: Mapping[str, Measurement], summary: Summary, baseline_l1: float, about: Mapping[str, Any], output: Path
 ) -> None:
@@ -256,21 +287,30 @@ def report_metrics(
         "classes": {name: asdict(score) for name, score in summary.classes.items()},
         "images": {name: measurement.figures for name, measurement in measured.items()},
     }
-    path = output / METRICS
-    with path_in_errors(path):
-        path.write_text(strict_json(report, indent=2) + "\n", encoding="utf-8")
+    _write_report(report, output)
     logger.info("metrics      %s", summary)
-    if split == TRAIN:
-        logger.warning("measured on  training samples, which show little of how new images are translated")
-    elif split == HELD_BACK:
-        logger.info("measured on  %s", MEASURED_ON[split])
     for line in class_table(summary.classes):
         logger.info("             %s", line)
     comparison = f"{abs(below_baseline):.1%} {'below' if below_baseline >= 0 else 'above'}"
     logger.info(f"baseline     L1 {baseline_l1:.4f} of the best constant colour; the generator is {comparison}")
-    if "fid" in summary.whole and len(measured) < FEW_FOR_FID:
+    _warn_of_split_and_number(split, summary.whole, len(measured))
+    logger.info("report       %s", output / METRICS)
+
+
+def _write_report(report: Mapping[str, Any], output: Path) -> None:
+    path = output / METRICS
+    with path_in_errors(path):
+        path.write_text(strict_json(report, indent=2) + "\n", encoding="utf-8")
+
+
+def _warn_of_split_and_number(split: str | None, figures: Mapping[str, float], n_images: int) -> None:
+    """Report where figures say less than they seem to."""
+    if split == TRAIN:
+        logger.warning("measured on  training samples, which show little of how new images are translated")
+    elif split == HELD_BACK:
+        logger.info("measured on  %s", MEASURED_ON[split])
+    if "fid" in figures and n_images < FEW_FOR_FID:
         logger.warning(
             "FID of %s: compare it only with the FID of as many images; published ones are of thousands",
-            counted(len(measured), "image"),
+            counted(n_images, "image"),
         )
-    logger.info("report       %s", path)

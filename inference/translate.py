@@ -8,6 +8,7 @@ from typing import Any
 from tqdm import tqdm
 
 from configs import build
+from configs.evaluation import build_evaluator, source_evaluator
 from configs.label_maps import legend
 from configs.stored_images import stored_forms, trained_forms, value_ranges
 from data.batch import DataError
@@ -31,6 +32,7 @@ from inference.requested_predictor import (
 )
 from inference.sample_translator import SampleTranslator
 from inference.sampling import encode_style, sampled
+from inference.set_measures import SetMeasures, open_reals
 from inference.source_values import SourceValues, warn_of_frames
 from inference.video import translate_video, video_of
 from metrics.evaluator import Evaluator
@@ -99,6 +101,8 @@ def translate_all(
 ) -> None:
     """Write OUTPUT/NAME.png for every sample, a contact sheet, a gallery and, where targets exist, metrics.json.
 
+    Without pairs, all translations together are measured against the images of the target side of `split`.
+
     Images that are not 8-bit RGB are in the format of the targets.
 
     split: of the data set, which `layout` is; None where that is another input.
@@ -120,13 +124,16 @@ def translate_all(
             side = layout.side if isinstance(layout, JoinedPictures) else None
             origin |= {"folders": [str(each) for each in layout.folders], "split": split, "side": side}
             folder.record(origin, existing)
-    evaluator = build.build_evaluator(config, predictor.device, len(layout)) if _has_targets(layout) else Evaluator()
-    results = Results(folder, evaluator, store, predictor, legend(config.data, evaluator.label_colors))
+    has_targets, preprocessing = _has_targets(layout), build.build_preprocessing(config)
+    reals = open_reals(config, split) if split and not has_targets else None
+    n_images = max(len(layout), len(reals or ()))
+    evaluator = build_evaluator(config, predictor.device, n_images) if has_targets or reals else Evaluator()
+    sets = SetMeasures(evaluator, source_evaluator(config, evaluator), reals) if reals else None
+    results = Results(folder, evaluator, store, predictor, legend(config.data, evaluator.label_colors), sets)
     if world.is_main and not layout.n_classes and "source" not in stored_forms(config.data):
         warn_of_frames(layout)
     values = SourceValues(value_ranges(config.data).get(config.data.source_images), config.data.source_images)
     source_form = trained_forms(config.data).get("source")
-    preprocessing = build.build_preprocessing(config)
     translator = SampleTranslator(layout, predictor, preprocessing, results, values, source_form, keeps_sizes)
     indices: Sequence[int] = range(world.rank, len(layout), world.size)
     if existing == "keep":
@@ -136,6 +143,8 @@ def translate_all(
     with tqdm(total=len(indices), unit="image", disable=hidden, dynamic_ncols=True) as progress:
         for n_done in translator.translate(indices, batch_size):
             progress.update(n_done)
+    if sets:
+        sets.add_reals(preprocessing, world, translator.problems, keeps_sizes=keeps_sizes)
     values.warn(world)
     run = " ".join(filter(None, [loaded.name, loaded.named_direction]))
     results.finish(world, f"{run}: {output.name}", origin)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from configs import build
+from configs.evaluation import measured_metrics
 from configs.schema import EXTRA_METRICS, Config, require
 from metrics.evaluator import LOWER_IS_BETTER, OF_LABELS, OF_SPREAD, OF_VALUES, WEIGHTED
 from utils.checkpoint import CheckpointError, load_checkpoint, manifest_path
@@ -47,7 +48,7 @@ def check_best(config: Config, n_samples: int) -> None:
     best, metrics, conditioning = config.checkpoint.best, config.metrics, build.build_conditioning(config)
     has_weights = config.data.has_weight_maps or bool(conditioning.class_weights)
     for figures, is_measured, expected in (
-        (EXTRA_METRICS, best in metrics.extra, f"one that is measured: metrics.extra=[{best}]"),
+        (EXTRA_METRICS, best in measured_metrics(config), f"one that is measured: metrics.extra=[{best}]"),
         (OF_SPREAD, n_samples > 1, "one of a single image: fid and kid need 2 validation samples, metrics.n_samples=2"),
         (OF_VALUES, not conditioning.target_is_rgb, "one that is measured: l1, where targets are 8-bit RGB"),
         (WEIGHTED, has_weights, "one that is measured: with data.weight_folder or loss.class_weights other than 1"),

@@ -54,6 +54,7 @@ class MethodDeclaration:
     refusals: of settings that other methods have.
     losses: those of section `loss` that have a weight and are computed; None: all. Weights of others are refused.
     check: raises ConfigError where settings contradict each other in this method.
+    metrics: those of metrics.extra that are always computed.
     discriminates_pairs: whether discriminators see the source beside the image.
     compares_features: whether a loss compares features of the generator's layers, also those before norms.
     """
@@ -64,11 +65,14 @@ class MethodDeclaration:
     refusals: tuple[Refusal, ...] = ()
     losses: tuple[str, ...] | None = None
     check: Callable[[Any], None] = lambda config: None
+    metrics: tuple[str, ...] = ()
     discriminates_pairs: bool = True
     compares_features: bool = False
 
 
 _NO_TARGET = "there is no target to compare with"
+_WEIGHABLE = ("l1", "l1_weighted", "psnr", "psnr_weighted", "ssim", "ssim_weighted")
+_OF_PAIRS = (*_WEIGHABLE, "mae", "ms_ssim", "lpips", "pixel_accuracy", "mean_iou")
 _UNPAIRED = (
     Refusal("data.layout", "a layout of two sides without pairs", values=("synthetic_facades", "side_by_side")),
     Refusal("data.n_classes", "0: both sides are images"),
@@ -87,7 +91,8 @@ _UNPAIRED = (
     Refusal("train.freeze_global_epochs", "0"),
     Refusal("train.validation_share", "0: hold images back in folders of their own, val_A and val_B"),
     Refusal("train.validation_group", "null, as train.validation_share"),
-    Refusal("metrics.extra", f"[] or some of fid, kid: {_NO_TARGET}", values=("lpips",)),
+    Refusal("metrics.extra", f"[] or some of swd, fid, kid: {_NO_TARGET}", values=("lpips",)),
+    Refusal("checkpoint.best", f"none, swd, fid or kid: {_NO_TARGET}", values=_OF_PAIRS),
     Refusal("metrics.label_colors", f"null: {_NO_TARGET}"),
 )
 
@@ -118,6 +123,7 @@ METHODS: dict[str, MethodDeclaration] = {
             Refusal("train.pool_size", "0: its discriminator sees present translations alone"),
         ),
         losses=("adversarial",),
+        metrics=("swd",),
         check=_check_contrastive,
         discriminates_pairs=False,
         compares_features=True,
@@ -132,6 +138,7 @@ METHODS: dict[str, MethodDeclaration] = {
             Refusal("train.discriminator_steps", "1: both discriminators see the fakes of one step of the generators"),
         ),
         losses=("adversarial",),
+        metrics=("swd",),
         check=_check_cycle,
         discriminates_pairs=False,
     ),

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from configs import build
+from configs.evaluation import build_evaluator
 from configs.load import load_config
 from configs.schema import Config
 from data.batch import Batch, Sample
@@ -78,7 +79,7 @@ class FakeMethod(Method):
     ) -> Validation | None:
         predictor, evaluator = (
             self.predictor(config, averages),
-            build.build_evaluator(config, self.device, len(samples)),
+            build_evaluator(config, self.device, len(samples)),
         )
         return Validation(splits.validation, samples, predictor, evaluator, None, n_shown=0)
 

@@ -123,13 +123,16 @@ class Method(ABC):
     def load_process_state(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - most methods have none
         """Load what `process_state` of a process of this rank returned."""
 
-    def predictor(self, config: Config, averages: Mapping[str, AveragedModel]) -> Predictor:
-        """Return what translates in the default direction, by the average of the network where there is one.
+    def predictor(
+        self, config: Config, averages: Mapping[str, AveragedModel], direction: str | None = None
+    ) -> Predictor:
+        """Return what translates in a direction, by default the first, by the average of the network if there is one.
 
         Raises:
             ConfigError: the network has no module of the name that log.activations gives.
         """
-        translator = next(iter(self.translators.values()))
+        translator = self.translators[direction or next(iter(self.translators))]
+        data = build.sides_of(config, direction)
         average = averages.get(translator.network)
         network = inference_network(average.module if average else self.networks[translator.network].module)
         shown, modules = config.log.activations, [name for name, _ in network.named_modules() if name]
@@ -141,7 +144,7 @@ class Method(ABC):
             conditioning=translator.conditioning,
             precision=self.precision,
             device=self.device,
-            colors=build.class_colors(config.data),
-            target_dtype=target_dtype(config.data),
+            colors=build.class_colors(data),
+            target_dtype=target_dtype(data),
             show_channels=config.log.show_channels,
         )

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
 from configs import build
+from configs.evaluation import build_evaluator
 from configs.image_sides import discriminated_side
 from configs.schema import Config
 from configs.splits import TRAIN
@@ -157,7 +158,7 @@ def build_validation(
         splits.validation,
         samples,
         predictor,
-        build.build_evaluator(config, method.device, len(samples)),
+        build_evaluator(config, method.device, len(samples)),
         logits,
         activations=config.log.activations,
     )

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from configs import build
+from configs.evaluation import build_evaluator, source_evaluator
 from configs.schema import Config
 from data.batch import Batch, Sample
 from data.conditioning import Conditioning
@@ -23,6 +24,7 @@ from training.methods.network_builder import NetworkBuilder
 from training.run_data import Splits
 from training.running_means import RunningMeans
 from training.trained_network import TrainedNetwork
+from training.unpaired_validation import UnpairedValidation
 from training.validation import Validation
 from utils.distributed import World, synchronized
 
@@ -140,8 +142,21 @@ class Unpaired(Method):
         state: LoopState,
         averages: Mapping[str, AveragedModel],
     ) -> Validation | None:
-        """Return None: there is no target to compare with."""
-        return None
+        """Return the validation of translations as a set, in both directions where both are trained."""
+        if not world.is_main:
+            return None
+        evaluator = build_evaluator(config, self.device, len(samples))
+        first, *others = (self.predictor(config, averages, direction) for direction in self.translators)
+        return UnpairedValidation(
+            splits.validation,
+            samples,
+            first,
+            evaluator,
+            logits=None,
+            activations=config.log.activations,
+            back=others[0] if others else None,
+            of_sources=source_evaluator(config, evaluator),
+        )
 
 
 def build_judge(

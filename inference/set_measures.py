@@ -1,0 +1,74 @@
+"""Measures of translations without targets: as a set, against real images of the side that they are translated into."""
+
+from dataclasses import dataclass, field, replace
+
+from torch import Tensor
+
+from configs.directions import reversed_data
+from configs.schema import Config
+from configs.splits import has_split, open_split
+from data.batch import DataError
+from data.layout import Layout
+from data.preprocessing import Preprocessing
+from inference.padding import read_padded
+from metrics.evaluator import Evaluator, Features, References
+from utils.distributed import World
+
+
+@dataclass
+class SetMeasures:
+    """Collects the features of images in one process, and compares those of all processes.
+
+    of_sources: the evaluator of the source side. reals: the images of the other side, as sources.
+    """
+
+    evaluator: Evaluator
+    of_sources: Evaluator
+    reals: Layout
+    _sources: dict[int, Features] = field(default_factory=dict)
+    _fakes: dict[int, Features] = field(default_factory=dict)
+    _reals: dict[int, Features] = field(default_factory=dict)
+
+    def add(self, number: int, source: Tensor, fake: Tensor) -> None:
+        """Add source `number` and its translation."""
+        self._sources[number] = self.of_sources.features(source, number)
+        self._fakes[number] = self.evaluator.features(fake, number)
+
+    def add_reals(self, preprocessing: Preprocessing, world: World, problems: list[str], *, keeps_sizes: bool) -> None:
+        """Add this process's share of the real images, sized as sources are.
+
+        problems: collects those of images that cannot be read, which are left out.
+        """
+        for number in range(world.rank, len(self.reals), world.size):
+            try:
+                image = read_padded(self.reals, preprocessing, number, keeps_size=keeps_sizes).sample.source
+                self._reals[number] = self.evaluator.features(image, number)
+            except DataError as error:
+                problems += error.problems
+
+    def gather(self, world: World) -> "ComparedSets | None":
+        """Return the figures of the images of all processes; None without translations, or without real images."""
+        gathered = world.gather((self._sources, self._fakes, self._reals))
+        parts = [{n: one for part in parts for n, one in part.items()} for parts in zip(*gathered, strict=True)]
+        sources, fakes, reals = ([of[number] for number in sorted(of)] for of in parts)
+        if not fakes or not reals:
+            return None
+        figures, references = self.evaluator.set_figures(fakes, reals), self.evaluator.references(sources, reals)
+        return ComparedSets(figures, references, len(fakes), len(reals))
+
+
+@dataclass(frozen=True)
+class ComparedSets:
+    """The figures of translations as a set, and what they are to be compared with."""
+
+    figures: dict[str, float]
+    references: References
+    n_images: int
+    n_real: int
+
+
+def open_reals(config: Config, split: str) -> Layout | None:
+    """Return the images of the target side of a split, as sources; None where there are none, or there are pairs."""
+    other = replace(config, data=reversed_data(config.data))
+    has_reals = bool(config.method.declaration.metrics) and has_split(other, split)
+    return open_split(other, split, needs_targets=False) if has_reals else None
