@@ -107,7 +107,7 @@ class ContrastiveUpdate:
         """Return the translations of each pass."""
         made = []
         for _, pair in synchronized_passes(passes, self.discriminator.trained):
-            flipped = self.contrastive.flip_equivariance and bool(torch.rand(()) < 0.5)
+            flipped = self.contrastive.flip_equivariance and draw_coin() < 0.5
             with self.precision.autocast():
                 with torch.set_grad_enabled(keeps_graph):
                     made.append(self._translate(pair, flipped))
@@ -165,6 +165,11 @@ class ContrastiveUpdate:
         n_groups = 1 if settings.all_negatives else n_images
         losses = [patch_nce(q, k, n_groups=n_groups, temperature=settings.temperature) for q, k in vectors]
         return torch.stack(losses).mean()
+
+
+def draw_coin() -> float:
+    """Return a number of [0, 1), from torch's global generator of the CPU, which checkpoints hold."""
+    return float(torch.rand(()))
 
 
 def _by_image(features: Sequence[Features], images: Sequence[Tensor]) -> list[Features]:
