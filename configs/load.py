@@ -20,6 +20,7 @@ from configs.class_weights import read_class_weights
 from configs.recipe import BASE, Recipe, read_recipe
 from configs.removed_settings import REMOVED, successors, without_removed
 from configs.schema import Config
+from configs.schema.method import METHODS
 from configs.schema.sides import read_instances, read_source_folder
 from utils.errors import ConfigError
 from utils.label_colors import read_color_table
@@ -27,6 +28,7 @@ from utils.text import did_you_mean
 from utils.yaml_file import parse_yaml, shortened
 
 SOURCE_FOLDER = "data.source_folder"
+INIT_NETWORKS = "init.networks"
 READERS: dict[str, Callable[[object, str], object]] = {  # of settings whose value is another than what is written
     "data.label_colors": read_color_table,  # the name of a file is kept as its content
     SOURCE_FOLDER: read_source_folder,
@@ -128,10 +130,15 @@ def _assign_all(config: DictConfig, values: object) -> Iterator[str]:
     if not isinstance(values, Mapping):
         yield f"expected sections such as `run:` and `data:`, found {shortened(values)}"
         return
-    settings = list(_settings(values))
-    counts = Counter(key for key, _ in settings)
+    settings = [_of_network(*setting) for setting in _settings(values)]
+    counts = Counter(key for key, _ in settings if key != INIT_NETWORKS)
     yield from (f"{key} is given twice; keep one" for key, count in counts.items() if count > 1)
     yield from (problem for key, value in settings if (problem := _assign(config, key, value)))
+
+
+def _of_network(key: str, value: object) -> tuple[str, object]:
+    """Return init.NAME of a network of a method as the setting that holds the files of networks."""
+    return (INIT_NETWORKS, {_OF_NETWORKS[key]: value}) if key in _OF_NETWORKS and value is not None else (key, value)
 
 
 def _settings(values: Mapping[Any, object], prefix: str = "") -> Iterator[tuple[str, object]]:
@@ -245,6 +252,8 @@ def _types(section: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
 _TEXTS = (str, str | None)
 _SECTIONS = [key for key, kind in _types(Config) if is_dataclass(kind)]
 _TYPES = {key: kind for key, kind in _types(Config) if not is_dataclass(kind)}
+_NETWORKS = {name for method in METHODS.values() for name in method.networks}
+_OF_NETWORKS = {f"init.{name}": name for name in _NETWORKS if f"init.{name}" not in _TYPES}
 
 
 def _empty() -> DictConfig:

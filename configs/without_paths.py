@@ -1,6 +1,6 @@
 """The settings that an exported file holds: those of its run without the paths of the machine that trained it."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ _PATHS = {  # by section: what becomes its default
     "run": ("root",),
     "data": ("cache",),
     "metrics": ("label_colors",),
-    "init": ("generator", "discriminator"),
+    "init": ("generator", "discriminator", "networks"),
 }
 _FOLDERS = ("source_folder", "target_folder", "instance_folder", "weight_folder")
 
@@ -28,7 +28,8 @@ def without_paths(config: Config) -> Config:
 
 
 def _defaults(section: Any, keys: set[str]) -> Any:
-    return replace(section, **{field.name: field.default for field in fields(section) if field.name in keys})
+    defaults = type(section)()
+    return replace(section, **{key: getattr(defaults, key) for key in keys})
 
 
 def _name(folders: str | list[str] | None) -> Any:

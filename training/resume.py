@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from torch import OutOfMemoryError
 
@@ -18,7 +18,7 @@ from models.originals.format import FileRole
 from models.weight_transfer import transfer_weights
 from training.best import can_be_compared, read_best, saved_score
 from training.setup import Training
-from training.trained_network import TrainedNetwork
+from training.trained_network import Role, TrainedNetwork
 from utils.checkpoint import CheckpointError, check_training_state, checkpoints_beside, load_checkpoint
 from utils.checkpoint_folder import LoadedCheckpoint, latest_valid, list_checkpoints
 from utils.distributed import World
@@ -199,22 +199,19 @@ def _restore_scores(training: Training, state: dict[str, Any], *, continues: boo
 def initialize_networks(training: Training) -> list[str]:
     """Start the networks of a new run from the weights that `init` names; return lines that list what was loaded.
 
-    A file is loaded into each network of its role: of a checkpoint, the network of the same name. Beside a generator's
-    file of an original is that of its encoder.
+    A file is loaded into the network that it is set for, or into each of its role: of a checkpoint, the network of the
+    same name. Beside a generator's file of an original is that of its encoder.
     """
     config, report = training.config, list[str]()
-    files: list[tuple[Literal["generator", "discriminator"], str | None]] = [
-        ("generator", config.init.generator),
-        ("discriminator", config.init.discriminator),
-    ]
+    of_roles: dict[Role, str | None] = {"generator": config.init.generator, "discriminator": config.init.discriminator}
     encodes = config.has_encoder or config.style.channels > 0
-    for role, setting in files:
-        for name, network in training.method.networks.items():
-            if setting is None or network.role != role:
-                continue
-            file = _initialize(network, name, role, Path(setting).expanduser(), report)
-            if role == "generator" and encodes and encoder_file(file).is_file():
-                _initialize(network, name, "encoder", encoder_file(file), report)
+    for name, network in training.method.networks.items():
+        setting = config.init.networks.get(name, of_roles.get(network.role))
+        if setting is None:
+            continue
+        file = _initialize(network, name, network.role, Path(setting).expanduser(), report)
+        if network.role == "generator" and encodes and encoder_file(file).is_file():
+            _initialize(network, name, "encoder", encoder_file(file), report)
     return report
 
 

@@ -184,4 +184,7 @@ def check_method(config: Any, chosen: str) -> None:
             Refusal(f"loss.{loss}", f"0: {_NO_TARGET}", allowed=(0,)).check(config, chosen)
     for refusal in declaration.refusals:
         refusal.check(config, chosen)
+    for network in config.init.networks:
+        known = ", ".join(declaration.networks)
+        require(network in declaration.networks, "init.networks", network, f"one of {known} (method.name={chosen})")
     declaration.check(config)

@@ -199,6 +199,9 @@ class InitConfig:
     encoder apart: it is loaded from the file beside, latest_net_E.pth."""
     discriminator: str | None = None
     """The same for the discriminator; one with fewer scales keeps its resolutions."""
+    networks: dict[str, str] = field(default_factory=dict)
+    """The same for single networks of a method that has several of a kind, by name; also written as
+    init.generator_BtoA=FILE. The two above are those of all others of their kind."""
 
     def __post_init__(self) -> None:
         require_at_least(0, "init", gain=self.gain)

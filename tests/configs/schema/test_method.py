@@ -6,10 +6,12 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from configs.build import build_conditioning, build_discriminator
+from configs.load import config_from_dict
 from configs.schema import (
     Config,
     DataConfig,
     DiscriminatorConfig,
+    InitConfig,
     LossConfig,
     MethodConfig,
     MetricsConfig,
@@ -18,6 +20,7 @@ from configs.schema import (
 )
 from configs.schema.augmentation import PairAugmentationConfig
 from configs.schema.method import METHODS, MethodDeclaration, Refusal
+from configs.without_paths import without_paths
 from training.methods import METHODS as BUILDERS
 from utils.errors import ConfigError
 
@@ -94,3 +97,45 @@ def test_discriminators_see_the_image_alone_where_a_method_has_no_pairs() -> Non
 
 def test_each_method_is_declared_and_built() -> None:
     assert set(METHODS) == set(BUILDERS) == set(get_args(get_type_hints(MethodConfig)["name"]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["loss.vgg=5"], r"loss\.vgg is 5.*, expected 0: there is no target"),
+        (["loss.l1=1"], r"loss\.l1 is 1.*, expected 0"),
+        (["train.retain_graph=false"], r"train\.retain_graph is false, expected true"),
+        (["train.validation_share=0.1"], r"train\.validation_share is 0\.1, expected 0"),
+        (["augmentation.policy=[color]", "augmentation.target=0.5"], r"augmentation\.target is 0\.5, expected null"),
+        (["loss.gradient_penalty=10"], r"loss\.gradient_penalty is 10.*, expected 0, or loss\.r1"),
+        (["data.layout=side_by_side"], r"data\.layout is side_by_side, expected "),
+        (["generator.name=spade"], r"generator\.name is spade, expected global"),
+        (["data.source_channels=1"], r"data\.target_channels is 3, expected 1"),
+        (["init.discriminator_C=x"], r"unknown key init\.discriminator_C"),
+        (["init.networks={critic: x}"], r"init\.networks is critic, expected one of generator"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["contrastive", "cycle"])
+def test_methods_without_pairs_refuse_what_needs_pairs(name: str, settings: list[str], message: str) -> None:
+    common = {"method": {"name": name}, "data": {"layout": "unpaired_folders", "root": "x"}}
+    with pytest.raises(ConfigError, match=message):
+        config_from_dict(common, "", settings)
+
+
+def test_losses_that_a_method_does_not_compute_are_silent_at_their_defaults_and_at_0() -> None:
+    common = {"method": {"name": "cycle"}, "data": {"layout": "unpaired_folders", "root": "x"}}
+    assert config_from_dict(common, "").loss_weights == {"adversarial": 1.0}
+    config_from_dict(common, "", ["loss.vgg=0", "loss.feature_matching=0", "train.pool_size=50"])
+    config_from_dict(common, "", ["data.source_channels=1", "cycle.identity=0"])
+    for method, setting in (("contrastive", "train.pool_size=1"), ("cycle", "train.discriminator_steps=2")):
+        with pytest.raises(ConfigError, match="expected"):
+            config_from_dict(common, "", [f"method.name={method}", setting])
+
+
+def test_a_network_of_a_method_has_a_file_by_its_name() -> None:
+    common = {"method": {"name": "cycle"}, "data": {"layout": "unpaired_folders", "root": "x"}}
+    settings = ["init.generator=a.pth", "init.generator_BtoA=b.pth", "init.discriminator_A=c.pth"]
+    init = config_from_dict(common, "", settings).init
+    assert (init.generator, init.networks) == ("a.pth", {"generator_BtoA": "b.pth", "discriminator_A": "c.pth"})
+    assert without_paths(config_from_dict(common, "", settings)).init == InitConfig()
