@@ -27,6 +27,7 @@ from inference.original_weights import (
 )
 from models.generator import EncodedGenerator
 from models.originals.format import FileRole
+from models.patch_projection import PatchProjection
 from models.spectral_norm import settle_spectral_norm
 from utils.checkpoint import (
     MOST_NAMED,
@@ -239,6 +240,12 @@ def load_network(
             check_training_state(state, file, needed_keys=[f"networks.{name}"])
             network = build.build_discriminator(config, direction_of(config, name))
             return _with_weights(network, state["networks"][name], file)
+        if role == "projection":
+            check_training_state(state, file, needed_keys=[f"networks.{role}"])
+            weights = state["networks"][role]
+            shapes = [weights[f"taps.{tap}.0.weight"].shape for tap in range(len(weights) // 4)]
+            projection = PatchProjection([shape[1] for shape in shapes], channels=shapes[0][0])
+            return _with_weights(projection, weights, file)
         generator = load_generator(file, direction=_direction_of(file, state, name) or direction).generator
         if role == "generator":
             return generator

@@ -47,6 +47,10 @@ def flat(moments: dict[str, Any]) -> torch.Tensor:
     return torch.cat([of_one["exp_avg"].flatten() for of_one in moments.values()])
 
 
+def weight_of(network: dict[str, torch.Tensor]) -> torch.Tensor:
+    return next(iter(network.values()))
+
+
 @pytest.fixture
 def config(tiny_config: Path, tmp_path: Path) -> Path:
     """The tiny configuration with 5 pictures of side A and 4 larger ones of side B."""
@@ -83,6 +87,22 @@ def test_two_processes_have_the_gradients_of_one_on_the_joint_batch(config: Path
             ours, theirs = (flat(of_run[group]["moments"][network]) for of_run in (one, two))
             assert len(ours) == len(theirs) > len(moments)
             assert (ours - theirs).norm() < 1e-4 * ours.norm(), network
+
+
+@pytest.mark.parametrize(
+    ("settings", "networks"),
+    [(CUT, ["generator", "discriminator", "projection"]), (CYCLE, ["generator_BtoA", "discriminator_A"])],
+    ids=["contrastive", "cycle"],
+)
+def test_networks_start_from_those_of_a_run_by_name(config: Path, settings: list[str], networks: list[str]) -> None:
+    run(config, *SIDES, *settings, "run.name=first", "train.max_steps=1")
+    first = config.parent / "runs" / "first"
+    files = [f"init.{network}={first}" for network in networks]
+    still = [*SIDES, *settings, "optimizer.learning_rate=1e-30", "train.max_steps=1", "run.seed=1"]
+    run(config, *still, *files)
+    ours, theirs = (checkpoint(config, 1, name)["networks"] for name in ("tiny", "first"))
+    equal = [name for name in ours if torch.equal(weight_of(ours[name]), weight_of(theirs[name]))]
+    assert equal == networks
 
 
 def test_each_process_has_pools_of_its_own(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
