@@ -11,7 +11,7 @@ from utils.pretrained import PretrainedFile
 
 def downloads(config: Config) -> list[PretrainedFile]:
     """Return the files of weights that a run needs and that are not in torch's cache."""
-    needed = [VGG19] if config.loss.vgg else []
+    needed = [VGG19] if "vgg" in config.loss_weights else []
     needed += [file for name in config.metrics.extra if (file := _weights_of(name))]
     return [file for file in dict.fromkeys(needed) if not file.cached.is_file()]
 

@@ -93,7 +93,7 @@ def check_size(config: Config, sample: Sample) -> None:
     name = sample.name if sample.target is None else f"the target of {sample.name}"
     side = min(images.shape[-2:])
     check_discriminated(config, name, side)
-    if config.loss.vgg and side < VGG_MIN_SIDE:
+    if "vgg" in config.loss_weights and side < VGG_MIN_SIDE:
         raise ConfigError(
             f"loss.vgg is {config.loss.vgg:g}, but the shorter side of {name} has {side} pixels, and VGG19 "
             f"needs {VGG_MIN_SIDE}: use larger images or loss.vgg=0"

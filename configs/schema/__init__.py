@@ -96,7 +96,7 @@ class Config:
             self._require(is_possible, "features.regions", "instances where data.n_classes is 0")
         if self.data.target_channels not in RGB_CHANNELS:
             channels = f"with data.target_channels={self.data.target_channels}"
-            self._require(loss.vgg == 0, "loss.vgg", f"0 {channels}: VGG19 sees 1 or 3 channels")
+            self._require("vgg" not in self.loss_weights, "loss.vgg", f"0 {channels}: VGG19 sees 1 or 3 channels")
             self._require(not self.metrics.extra, "metrics.extra", f"[] {channels}: their networks see 1 or 3 channels")
             expected = f"null {channels}: label maps are drawn in colours"
             self._require(self.metrics.label_colors is None, "metrics.label_colors", expected)

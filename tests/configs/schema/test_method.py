@@ -6,6 +6,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from configs.build import build_conditioning, build_discriminator
+from configs.downloads import downloads
 from configs.load import config_from_dict
 from configs.schema import (
     Config,
@@ -126,6 +127,7 @@ def test_methods_without_pairs_refuse_what_needs_pairs(name: str, settings: list
 def test_losses_that_a_method_does_not_compute_are_silent_at_their_defaults_and_at_0() -> None:
     common = {"method": {"name": "cycle"}, "data": {"layout": "unpaired_folders", "root": "x"}}
     assert config_from_dict(common, "").loss_weights == {"adversarial": 1.0}
+    assert downloads(config_from_dict(common, "", ["data.source_channels=5", "data.target_channels=5"])) == []
     config_from_dict(common, "", ["loss.vgg=0", "loss.feature_matching=0", "train.pool_size=50"])
     config_from_dict(common, "", ["data.source_channels=1", "cycle.identity=0"])
     for method, setting in (("contrastive", "train.pool_size=1"), ("cycle", "train.discriminator_steps=2")):
