@@ -8,6 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from models.winograd import WinogradConvolution
+from utils.precision import at_least_float32
+
 
 @dataclass(frozen=True)
 class InTiles:
@@ -43,6 +46,9 @@ class ReflectionPadding(nn.ReflectionPad2d):
         """Map (N, C, H, W) to (N, C, H + 2 p, W + 2 p)."""
         if x.is_cuda and torch.are_deterministic_algorithms_enabled():
             return reflect(x, self.padding[0])
+        if x.device.type == "cpu" and is_channels_last(x):
+            with torch.autocast("cpu", enabled=False):  # which makes float32 of it
+                return super().forward(x)
         return super().forward(x)
 
 
@@ -59,7 +65,7 @@ class InstanceNorm(nn.InstanceNorm2d):
 
     torch's own is batch norm of a view (1, N C, H, W) of a contiguous copy. On a CPU the gradient of a single image is
     wrong, without a message, where the one that comes in is channels-last (torch 2.15). Batch norm of the image itself
-    gives the same values, and copies nothing.
+    gives the same values, and copies nothing. So do those of channels-last images on a CPU, which keep their layout.
     """
 
     def __init__(self, channels: int) -> None:
@@ -69,11 +75,22 @@ class InstanceNorm(nn.InstanceNorm2d):
         """Normalise each channel of each image of x, (N, C, H, W); H W is at least 2."""
         if not self.training or x.shape[2:].numel() == 1:
             return super().forward(x)  # exporters know it; and it refuses a single pixel
+        if x.shape[0] > 1 and x.device.type == "cpu" and is_channels_last(x):
+            return torch.cat([self._normalized(image) for image in x.split(1)])
         if x.shape[0] > 1:
             return F.instance_norm(x.flatten(2), eps=self.eps).view(x.shape)
-        if x.device.type == "cpu":
-            return _of_plain_strides(F.batch_norm(_of_plain_strides(x), None, None, training=True, eps=self.eps))
-        return F.batch_norm(x, None, None, training=True, eps=self.eps)
+        return self._normalized(x)
+
+    def _normalized(self, image: Tensor) -> Tensor:
+        if image.device.type == "cpu":
+            image = _of_plain_strides(image)
+            return _of_plain_strides(F.batch_norm(image, None, None, training=True, eps=self.eps))
+        return F.batch_norm(image, None, None, training=True, eps=self.eps)
+
+
+def is_channels_last(images: Tensor) -> bool:
+    """Return whether the channels of a pixel of (N, C, H, W), more than one, lie behind each other in memory."""
+    return images.is_contiguous(memory_format=torch.channels_last) and not images.is_contiguous()
 
 
 def _of_plain_strides(image: Tensor) -> Tensor:
@@ -100,7 +117,11 @@ class AntialiasedDownsampling(nn.Module):
         """Map (N, C, H, W) to (N, C, H / 2, W / 2), rounded up; H and W are at least 2."""
         row = x.new_tensor([0.25, 0.5, 0.25])
         kernel = (row[:, None] * row).expand(x.shape[1], 1, 3, 3)
-        return F.conv2d(self.border(x), kernel, stride=2, groups=x.shape[1])
+        if x.device.type != "cpu":
+            return F.conv2d(self.border(x), kernel, stride=2, groups=x.shape[1])
+        with torch.autocast("cpu", enabled=False):  # in bfloat16 the gradient would take ten times the time
+            bordered = at_least_float32(self.border(x))
+            return F.conv2d(bordered, kernel.to(bordered.dtype), stride=2, groups=x.shape[1]).to(x.dtype)
 
 
 class UniformToZeros(nn.Module):
@@ -161,6 +182,7 @@ def _merged(kernel: Tensor) -> Tensor:
 
 
 WIDE_WEIGHTS = 2**23  # 1024 x 1024 x 3 x 3 has more; for smaller weights torch's own gradient is as fast
+MANY_CHANNELS = 128  # with fewer, Winograd's form moves more memory than it saves products
 
 
 class WideConv2d(nn.Conv2d):
@@ -168,16 +190,27 @@ class WideConv2d(nn.Conv2d):
 
     On a CPU the gradient of a weight of at least WIDE_WEIGHTS elements is computed as one matrix product. In bfloat16
     that is faster than torch's own gradient; in float32 it avoids torch's copies of the gradient in other layouts.
+    Between MANY_CHANNELS and WIDE_WEIGHTS, a 3x3 convolution of channels-last images has Winograd's form in training.
     """
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (N, in_channels, H, W) to (N, out_channels, H - k + 1, W - k + 1)."""
+        if self._has_fewer_products(x):
+            convolved: Tensor = WinogradConvolution.apply(x, self.weight)
+            return convolved
         if x.device.type != "cpu" or not torch.is_grad_enabled() or self.weight.numel() < WIDE_WEIGHTS:
             return super().forward(x)
         dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else self.weight.dtype
         with torch.autocast("cpu", enabled=False):
             result: Tensor = _Convolution.apply(x.to(dtype), self.weight.to(dtype))
         return result
+
+    def _has_fewer_products(self, x: Tensor) -> bool:
+        """Return whether Winograd's form is faster: in training on channels-last images, without half precision."""
+        is_half = torch.is_autocast_enabled("cpu") or x.dtype not in (torch.float32, torch.float64)
+        if not self.training or x.device.type != "cpu" or is_half or self.bias is not None or not is_channels_last(x):
+            return False
+        return min(self.weight.shape[:2]) >= MANY_CHANNELS and self.weight.numel() < WIDE_WEIGHTS
 
 
 class _Convolution(torch.autograd.Function):
