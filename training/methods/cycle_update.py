@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -12,6 +13,9 @@ from training.optimizer_group import OptimizerGroup
 from training.running_means import RunningMeans
 from training.trained_network import TrainedNetwork
 from utils.precision import Precision
+
+Side = Literal["A", "B"]
+SIDES: tuple[Side, Side] = ("A", "B")
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,17 @@ class CycleLoss:
     weight_a: float = 10.0
     weight_b: float = 10.0
     identity: float = 0.5
+
+
+class _Half(NamedTuple):
+    """The translations of the images of a side, without graph, and the generators' losses on them.
+
+    terms: without weights. loss: weighted, with its graph until the backward pass.
+    """
+
+    fake: Tensor
+    terms: dict[str, Tensor]
+    loss: Tensor
 
 
 @dataclass
@@ -57,20 +72,19 @@ class CycleUpdate:
     def losses(self, pair: Pair) -> tuple[Tensor, Tensor]:
         """Return the losses of generators and discriminators, 0-d each, for one pass."""
         with self.precision.autocast():
-            fake = self._translate(pair)
-            return self._generator_loss(pair, fake), self._discriminator_loss(pair, fake)
+            made = [self._there_and_back(pair, side) for side in SIDES]
+            return made[0].loss + made[1].loss, self._discriminator_loss(pair, self._summed_up(made))
 
     def _update_generators(self, passes: Sequence[Pair]) -> list[Pair]:
         """Return the translations into A and into B of each pass, without graph."""
-        fakes = []
-        for _, pair in synchronized_passes(passes, self.a_to_b, self.b_to_a):
+        halves, made = [(pair, side) for pair in passes for side in SIDES], []
+        for _, (pair, side) in synchronized_passes(halves, self.a_to_b, self.b_to_a):
             with self.precision.autocast():
-                fake = self._translate(pair)
-                loss = self._generator_loss(pair, fake)
-            self.optimizers["generators"].backward(loss / len(passes))
-            fakes.append(Pair(*(image.detach() for image in fake)))
+                half = self._there_and_back(pair, side)
+            self.optimizers["generators"].backward(half.loss / len(passes))  # frees the graph before the next half
+            made.append(half._replace(loss=half.loss.detach()))
         self._step("generators")
-        return fakes
+        return [self._summed_up(made[place : place + 2]) for place in range(0, len(made), 2)]
 
     def _update_discriminators(self, passes: Sequence[Pair], fakes: Sequence[Pair]) -> None:
         for number, pair in synchronized_passes(passes, self.a.trained, self.b.trained):
@@ -83,26 +97,26 @@ class CycleUpdate:
         self.optimizers[name].step()
         self.optimizers[name].report_norm(name, self.means)
 
-    def _translate(self, pair: Pair) -> Pair:
-        return Pair(self.b_to_a.network(pair.target), self.a_to_b.network(pair.source))
+    def _there_and_back(self, pair: Pair, side: Side) -> _Half:
+        """Translate the images of a side to the other one and back."""
+        if side == "A":
+            images, there, back, judge, weight = pair.source, self.a_to_b, self.b_to_a, self.b, self.weights.weight_a
+        else:
+            images, there, back, judge, weight = pair.target, self.b_to_a, self.a_to_b, self.a, self.weights.weight_b
+        fake = there.network(images)
+        adversarial, cycle = judge.adversarial_loss(fake), F.l1_loss(back.network(fake), images)
+        terms = {f"adversarial_{'B' if side == 'A' else 'A'}": adversarial, f"cycle_{side}": cycle}
+        loss = self.adversarial_weight * adversarial + weight * cycle
+        if self.weights.identity:
+            terms[f"identity_{side}"] = F.l1_loss(back.network(images), images)
+            loss = loss + self.weights.identity * weight * terms[f"identity_{side}"]
+        return _Half(fake.detach(), {name: term.detach() for name, term in terms.items()}, loss)
 
-    def _generator_loss(self, pair: Pair, fake: Pair) -> Tensor:
-        weights, (real_a, real_b), (fake_a, fake_b) = self.weights, pair, fake
-        terms = {
-            "adversarial_A": self.a.adversarial_loss(fake_a),
-            "adversarial_B": self.b.adversarial_loss(fake_b),
-            "cycle_A": F.l1_loss(self.b_to_a.network(fake_b), real_a),
-            "cycle_B": F.l1_loss(self.a_to_b.network(fake_a), real_b),
-        }
-        total = self.adversarial_weight * (terms["adversarial_A"] + terms["adversarial_B"])
-        total = total + weights.weight_a * terms["cycle_A"] + weights.weight_b * terms["cycle_B"]
-        if weights.identity:
-            terms["identity_A"] = F.l1_loss(self.b_to_a.network(real_a), real_a)
-            terms["identity_B"] = F.l1_loss(self.a_to_b.network(real_b), real_b)
-            identity = weights.weight_a * terms["identity_A"] + weights.weight_b * terms["identity_B"]
-            total = total + weights.identity * identity
-        self.means.add(terms | {"total": total}, "loss/G/")
-        return total
+    def _summed_up(self, made: Sequence[_Half]) -> Pair:
+        """Add the losses of both sides to the means; return the translations into A and into B."""
+        of_a, of_b = made
+        self.means.add(of_a.terms | of_b.terms | {"total": of_a.loss + of_b.loss}, "loss/G/")
+        return Pair(of_b.fake, of_a.fake)
 
     def _discriminator_loss(self, pair: Pair, fake: Pair) -> Tensor:
         # B first, as in the original, whose pools share a random generator

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,8 @@ from training.unpaired_validation import UnpairedValidation
 from training.validation import Validation
 from utils.distributed import World, synchronized
 
+T = TypeVar("T")
+
 
 class Pair(NamedTuple):
     """Images of the two sides that do not belong together: (N, C, H, W) float32 in [-1, 1] each."""
@@ -41,7 +43,7 @@ class Pair(NamedTuple):
         return cls(conditioning(batch), conditioning.target(batch))
 
 
-def synchronized_passes(passes: Sequence[Pair], *networks: TrainedNetwork) -> Iterator[tuple[int, Pair]]:
+def synchronized_passes(passes: Sequence[T], *networks: TrainedNetwork) -> Iterator[tuple[int, T]]:
     """Yield each pass with its number; the processes average these networks' gradients in the last one."""
     for number, pair in enumerate(passes):
         with ExitStack() as stack:
