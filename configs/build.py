@@ -140,9 +140,13 @@ def prepare_device(config: Config, device: torch.device) -> None:
         keep_freed_memory(gives_large_back=config.train.activation_checkpointing)
 
 
-def memory_format(config: Config, device: torch.device) -> torch.memory_format:
+def memory_format(
+    config: Config, device: torch.device, auto_on_cpu: torch.memory_format = torch.contiguous_format
+) -> torch.memory_format:
     """Return the memory layout of the networks: channels last suits a GPU's tensor cores; a CPU has blocked layouts."""
     choice = config.train.channels_last
+    if choice == "auto" and device.type == "cpu":
+        return auto_on_cpu
     is_last = choice == "always" or (choice == "auto" and device.type == "cuda")
     return torch.channels_last if is_last else torch.contiguous_format
 

@@ -51,7 +51,7 @@ class TrainConfig:
     where runs are exact in any case, it changes nothing."""
     channels_last: Literal["auto", "always", "never"] = "auto"
     """Layout of the networks in memory, in training and translation. auto: channels last on a GPU, whose tensor cores
-    want it, and for VGG19 on CPUs with matrix units (AMX)."""
+    want it, on a CPU in training without pairs, and for VGG19 on CPUs with matrix units (AMX)."""
     cudnn_benchmark: bool = True
     """Have a GPU try which algorithm of each convolution is the fastest, when a size comes for the first time."""
     profile_steps: int = 0

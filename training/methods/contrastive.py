@@ -86,7 +86,7 @@ def build_contrastive(config: Config, world: World) -> Contrastive:
     """
     torch.manual_seed(config.run.seed)
     builder, settings = (
-        NetworkBuilder(config, world),
+        NetworkBuilder(config, world, torch.channels_last),
         ContrastiveLoss(**accepted(ContrastiveLoss, vars(config.contrastive))),
     )
     modules = build.build_generator(config), build.build_discriminator(config)

@@ -73,7 +73,7 @@ class Cycle(Unpaired):
 def build_cycle(config: Config, world: World) -> Cycle:
     """Return networks, optimizers and losses with initial weights, on the device of `world`."""
     torch.manual_seed(config.run.seed)
-    builder, means = NetworkBuilder(config, world), RunningMeans()
+    builder, means = NetworkBuilder(config, world, torch.channels_last), RunningMeans()
     generators = {name: build.build_generator(config, way) for way, name in config.method.translators.items()}
     sides = {side: build.build_discriminator(config, way) for side, way in (("A", "BtoA"), ("B", "AtoB"))}
     torch.manual_seed(config.run.seed + world.rank)  # dropout and pools differ by process

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 
 from configs import build
@@ -16,10 +17,14 @@ from utils.precision import Precision, choose_precision
 
 @dataclass(frozen=True)
 class NetworkBuilder:
-    """Puts networks on the device of `world`, in the precision and the memory layout of the settings."""
+    """Puts networks on the device of `world`, in the precision and the memory layout of the settings.
+
+    layout_on_cpu: where the settings leave it open.
+    """
 
     config: Config
     world: World
+    layout_on_cpu: torch.memory_format = torch.contiguous_format
 
     @property
     def precision(self) -> Precision:
@@ -32,7 +37,7 @@ class NetworkBuilder:
         as_called: returns the module whose forward pass is the one of training.
         """
         device, is_compiled = self.world.device, role == "generator" and self.config.train.compile
-        module.to(device).to(memory_format=build.memory_format(self.config, device))
+        module.to(device).to(memory_format=build.memory_format(self.config, device, self.layout_on_cpu))
 
         def wrap(network: nn.Module) -> nn.Module:
             network = as_called(network)
