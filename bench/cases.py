@@ -23,6 +23,12 @@ SPADE += ["discriminator.spectral_norm=inner", "loss.gan_mode=hinge", "loss.over
 SPADE += ["optimizer.learning_rate=1e-4", "optimizer.discriminator_learning_rate=4e-4"]
 SPADE += ["optimizer.beta1=0", "optimizer.beta2=0.9"]
 
+_UNPAIRED = ["generator.n_downsamplings=2", "discriminator.n_scales=1", "discriminator.padding=1", "loss.vgg=0"]
+_UNPAIRED += ["loss.feature_matching=0"]
+CYCLE = ["method.name=cycle", *_UNPAIRED]
+CUT = ["method.name=contrastive", *_UNPAIRED, "generator.upsample=antialiased", "generator.downsample=antialiased"]
+CUT += ["discriminator.downsample=antialiased"]
+
 
 @dataclass(frozen=True)
 class Case:
@@ -36,18 +42,25 @@ class Case:
 
     def config(self, *settings: str) -> Config:
         """Return the configuration with these settings too."""
-        common = ["data.layout=paired_folders", "data.root=.", f"data.n_classes={N_CLASSES}", "data.preprocess=none"]
-        common += ["data.instance_edges=true", *self.settings, *settings]
+        common = ["data.layout=paired_folders", "data.root=.", "data.preprocess=none"]
+        common += [] if self.is_unpaired else [f"data.n_classes={N_CLASSES}", "data.instance_edges=true"]
         use_random_vgg19()
-        return config_from_dict(config_to_dict(Config()), self.name, common)
+        return config_from_dict(config_to_dict(Config()), self.name, [*common, *self.settings, *settings])
+
+    @property
+    def is_unpaired(self) -> bool:
+        """Whether images of two sides are trained on."""
+        return any(setting.startswith("method.name=") for setting in self.settings)
 
     def batch(self, device: torch.device) -> Batch:
-        """Return random labels, instances and photos of the case's size."""
+        """Return random labels, instances and photos of the case's size, or random photos of both sides."""
         generator = torch.Generator().manual_seed(0)
         size = (self.batch_size, 1, self.height, self.width)
         labels = torch.randint(N_CLASSES, size, dtype=torch.uint8, generator=generator)
         photo = torch.randint(256, (size[0], 3, *size[2:]), dtype=torch.uint8, generator=generator)
         names = tuple(str(number) for number in range(self.batch_size))
+        if self.is_unpaired:
+            return Batch(names, photo.flip(-1), None, photo).to(device)
         return Batch(names, labels, labels.int(), photo).to(device)
 
 

@@ -7,10 +7,10 @@ compute the same.
 """
 
 import random
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -20,8 +20,12 @@ from torch import Tensor, nn
 from torch.optim import Adam
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
+from losses.patch_nce import patch_nce
 from losses.perceptual import LAYER_WEIGHTS
-from models.patch_discriminator import DiscriminatorOutput, MultiscalePatchDiscriminator, PatchDiscriminator
+from models.global_generator import GlobalGenerator
+from models.layers import InstanceNorm
+from models.patch_discriminator import DiscriminatorOutput, MultiscalePatchDiscriminator
+from models.patch_projection import PatchProjection, draw_positions
 
 Maps = dict[str, Tensor]
 Outputs = list[DiscriminatorOutput]
@@ -106,10 +110,9 @@ class Networks:
     betas: tuple[float, float] = (0.5, 0.999)
 
     def __post_init__(self) -> None:
-        settings: dict[str, Any] = {"betas": self.betas, "foreach": False, "fused": False}
         of_generator, of_discriminator = self.learning_rates
-        self.generator_optimizer = Adam(self.generator.parameters(), lr=of_generator, **settings)
-        self.discriminator_optimizer = Adam(self.discriminator.parameters(), lr=of_discriminator, **settings)
+        self.generator_optimizer = _adam(self.generator, rate=of_generator, betas=self.betas)
+        self.discriminator_optimizer = _adam(self.discriminator, rate=of_discriminator, betas=self.betas)
 
     def _autocast(self, device: torch.device) -> torch.autocast:
         return torch.autocast(device.type, dtype=self.autocast_dtype, enabled=self.autocast_dtype is not None)
@@ -148,17 +151,9 @@ class ReferenceUpdate(Networks):
 
     def _discriminate(self, source: Tensor, image: Tensor) -> Outputs:
         """Return the discriminator's outputs for source and image, concatenated."""
-        x = torch.cat([source, image], dim=1)
-        outputs, discriminator = [], cast(MultiscalePatchDiscriminator, self.discriminator)
-        scales = cast(list[PatchDiscriminator], discriminator.scales)
-        for level, scale in enumerate(scales):
-            x = discriminator.pool(x) if level else x
-            (first, activation), *inner = cast(list[nn.Sequential], scale.layers)
-            joined = cast(nn.Conv2d, first)
-            features = [activation(F.conv2d(x, joined.weight, joined.bias, joined.stride, joined.padding))]
-            for layer in inner:
-                features.append(layer(features[-1]))
-            outputs.append(DiscriminatorOutput(features, scale.head(features[-1])))
+        discriminator = cast(MultiscalePatchDiscriminator, self.discriminator)
+        discriminator.source_channels = 0  # all channels are those of an image
+        outputs: Outputs = discriminator(source, torch.cat([source, image], dim=1))
         return outputs
 
 
@@ -206,6 +201,88 @@ class ReferenceSpadeUpdate(Networks):
         return [fakes for fakes, _ in scales], [reals for _, reals in scales]
 
 
+@dataclass
+class ReferenceContrastiveUpdate:
+    """CUT's update: both terms of PatchNCE encode their translations and their sources once more."""
+
+    generator: GlobalGenerator
+    discriminator: nn.Module
+    projection: PatchProjection
+    taps: Sequence[str]
+
+    def __post_init__(self) -> None:
+        self._optimizers = [_adam(network) for network in (self.generator, self.discriminator, self.projection)]
+
+    def step(self, source: Tensor, target: Tensor) -> None:
+        """Update the networks on images of both sides, (N, 3, H, W) each."""
+        of_generator, of_discriminator, of_projection = self._optimizers
+        fake, identity = self.generator(torch.cat([source, target])).chunk(2)
+        self.discriminator.requires_grad_(True)
+        _step(of_discriminator, _realism(self.discriminator, target, fake))
+        self.discriminator.requires_grad_(False)
+        contrastive = 0.5 * (self._nce(source, fake) + self._nce(target, identity))
+        of_projection.zero_grad()
+        _step(of_generator, _lsgan(self.discriminator(fake, fake), 1.0) + contrastive)
+        of_projection.step()
+
+    def _nce(self, source: Tensor, translation: Tensor) -> Tensor:
+        queries, keys = (self.generator.features(images, self.taps) for images in (translation, source))
+        positions = draw_positions(keys, n_patches=256)
+        vectors = zip(self.projection(queries, positions), self.projection(keys, positions), strict=True)
+        return torch.stack([patch_nce(query, key, n_groups=len(source)) for query, key in vectors]).mean()
+
+
+@dataclass
+class ReferenceCycleUpdate:
+    """CycleGAN's update, without its pools."""
+
+    a_to_b: nn.Module
+    b_to_a: nn.Module
+    of_a: nn.Module
+    of_b: nn.Module
+
+    def __post_init__(self) -> None:
+        self._optimizers = [_adam(self.a_to_b, self.b_to_a), _adam(self.of_a, self.of_b)]
+
+    def step(self, a: Tensor, b: Tensor) -> None:
+        """Update the networks on images of both sides, (N, 3, H, W) each."""
+        of_generators, of_discriminators = self._optimizers
+        fake_b, fake_a = self.a_to_b(a), self.b_to_a(b)
+        cycle = F.l1_loss(self.b_to_a(fake_b), a) + F.l1_loss(self.a_to_b(fake_a), b)
+        identity = F.l1_loss(self.a_to_b(b), b) + F.l1_loss(self.b_to_a(a), a)
+        self._train_discriminators(False)
+        realism = _lsgan(self.of_b(b, fake_b), 1.0) + _lsgan(self.of_a(a, fake_a), 1.0)
+        _step(of_generators, realism + 10 * cycle + 5 * identity)
+        self._train_discriminators(True)
+        _step(of_discriminators, _realism(self.of_b, b, fake_b) + _realism(self.of_a, a, fake_a))
+
+    def _train_discriminators(self, are_trained: bool) -> None:
+        for network in (self.of_a, self.of_b):
+            network.requires_grad_(are_trained)
+
+
+def as_in_the_originals(network: nn.Module) -> nn.Module:
+    """Give a contiguous network torch's instance norm and CUT's upsampling, in place, and return it."""
+    for name, layer in list(network.named_modules()):
+        if isinstance(layer, InstanceNorm):
+            network.set_submodule(name, nn.InstanceNorm2d(layer.num_features))
+        if isinstance(layer, nn.Upsample):
+            network.set_submodule(name, _FilteredUpsampling())
+    return network.to(memory_format=torch.contiguous_format)
+
+
+class _FilteredUpsampling(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        row = x.new_tensor([0.25, 0.75, 0.75, 0.25])
+        kernel = (row[:, None] * row).expand(x.shape[1], 1, 4, 4)
+        bordered = F.pad(x, (1, 1, 1, 1), mode="replicate")
+        return F.conv_transpose2d(bordered, kernel, stride=2, padding=2, groups=x.shape[1])[:, :, 1:-1, 1:-1]
+
+
+def _realism(discriminator: nn.Module, real: Tensor, fake: Tensor) -> Tensor:
+    return 0.5 * (_lsgan(discriminator(real, fake.detach()), 0.0) + _lsgan(discriminator(real, real), 1.0))
+
+
 def _lsgan(outputs: Outputs, aim: float) -> Tensor:
     return torch.stack([F.mse_loss(scale.logits, torch.full_like(scale.logits, aim)) for scale in outputs]).sum()
 
@@ -222,6 +299,11 @@ def _feature_matching(fakes: Outputs, reals: Outputs, *, averages_layers: bool) 
         for fake, real in zip(of_fake.features, of_real.features, strict=True)
     ]
     return torch.stack(distances).sum()
+
+
+def _adam(*networks: nn.Module, rate: float = 2e-4, betas: tuple[float, float] = (0.5, 0.999)) -> Adam:
+    parameters = [parameter for network in networks for parameter in network.parameters()]
+    return Adam(parameters, lr=rate, betas=betas, foreach=False, fused=False)
 
 
 def _step(optimizer: Adam, loss: Tensor) -> None:

@@ -9,9 +9,15 @@ from typing import Any
 
 import torch
 
-from bench.cases import SMALL, SPADE, Case, command_line
+from bench.cases import CUT, CYCLE, SMALL, SPADE, Case, command_line
 from bench.measure import Side, compare, serve, write_report
-from bench.references import ReferenceSpadeUpdate, ReferenceUpdate
+from bench.references import (
+    ReferenceContrastiveUpdate,
+    ReferenceCycleUpdate,
+    ReferenceSpadeUpdate,
+    ReferenceUpdate,
+    as_in_the_originals,
+)
 from configs import build
 from configs.schema import Config
 from data.conditioning import images_to_float
@@ -21,16 +27,23 @@ from utils.device import choose_device
 from utils.distributed import World
 from utils.precision import choose_precision
 
+UNPAIRED = {"CUT": CUT, "CycleGAN": CYCLE}
 CPU_CASES = [
     Case("full size 256x256", 256, 256),
     Case("full size 512x256", 256, 512),
     Case("small 128x128", 128, 128, settings=tuple(SMALL)),
     Case("SPADE 256x128", 128, 256, settings=tuple(SPADE)),
+    *(
+        Case(f"{name} {n}x{n}", n, n, settings=tuple(settings))
+        for name, settings in UNPAIRED.items()
+        for n in (128, 256)
+    ),
 ]
 GPU_CASES = [
     *(Case(f"full size 1024x512, batch {n}", 512, 1024, batch_size=n) for n in (1, 4, 8)),
     Case("small 128x128", 128, 128, settings=tuple(SMALL)),
     *(Case(f"SPADE 512x256, batch {n}", 256, 512, batch_size=n, settings=tuple(SPADE)) for n in (1, 4)),
+    *(Case(f"{name} 256x256", 256, 256, settings=tuple(settings)) for name, settings in UNPAIRED.items()),
 ]
 REFERENCES = {"reference": ["amp.opt_level=O0"], "reference, autocast": ["amp.opt_level=O1"]}
 OURS: dict[str, list[str]] = {
@@ -41,13 +54,21 @@ OURS: dict[str, list[str]] = {
     "default, checkpointing": ["train.activation_checkpointing=true"],
 }
 SETTINGS = REFERENCES | OURS
+Reference = ReferenceUpdate | ReferenceSpadeUpdate | ReferenceContrastiveUpdate | ReferenceCycleUpdate
 CPU_SIDES = ["O0", "default", "default, checkpointing"]  # compiled sides on request: compiling takes a minute on a CPU
 GPU_SIDES = ["reference, autocast", *OURS]
 
 
-def make_reference(config: Config, device: torch.device) -> ReferenceUpdate | ReferenceSpadeUpdate:
-    """Return pix2pixHD's or SPADE's update on the networks of a configuration, at its opt level."""
+def make_reference(config: Config, device: torch.device) -> Reference:
+    """Return the original's update on the networks of a configuration: pix2pixHD's and SPADE's at its opt level."""
     torch.manual_seed(config.run.seed)
+    if config.method.name != "paired":
+        trained = METHODS[config.method.name](config, World(0, 1, device)).networks.values()
+        networks: list[Any] = [as_in_the_originals(network.module) for network in trained]
+        if config.method.name == "cycle":
+            return ReferenceCycleUpdate(*networks)
+        generator, discriminator, projection = networks
+        return ReferenceContrastiveUpdate(generator, discriminator, projection, config.contrastive.taps)
     vgg = build.build_generator_loss(config, "vgg") if config.loss.vgg else None
     assert vgg is None or isinstance(vgg, PerceptualLoss)
     dtype = choose_precision(config.amp.opt_level, config.amp.dtype, device).compute_dtype

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +13,18 @@ from PIL import Image
 from torch import Tensor
 
 import bench.data
+from bench.cases import CUT, CYCLE, Case
 from bench.data import BANDS, PAIRED, SIDE_BY_SIDE, samples_per_s, sides_of, write_bands
-from bench.references import LabelMapFolders, Maps, ReferenceUpdate, SideBySideFiles, reference_batches
+from bench.references import (
+    LabelMapFolders,
+    Maps,
+    ReferenceContrastiveUpdate,
+    ReferenceCycleUpdate,
+    ReferenceUpdate,
+    SideBySideFiles,
+    as_in_the_originals,
+    reference_batches,
+)
 from configs import build
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
@@ -21,6 +33,11 @@ from data.conditioning import images_to_float
 from data.loader import read_fixed
 from tests.conftest import save_image
 from tests.training.methods.test_paired_update import make_pair, make_update, update_of
+from training.methods import METHODS
+from training.methods.contrastive import Contrastive
+from training.methods.cycle import Cycle
+from training.methods.unpaired import Pair
+from utils.distributed import World
 
 TWO_LEVELS = 2 / 127.5
 
@@ -107,6 +124,30 @@ def test_bands_are_loaded_as_they_are_stored(tmp_path: Path) -> None:
     assert batch.source.flatten(2)[0, :, 0].tolist() == [2570, 5140, 7710, 2570]
     assert (batch.source.dtype, batch.target.dtype) == (torch.uint16, torch.float32)
     assert batch.target.shape == (1, 1, 256, 256)
+
+
+@pytest.mark.parametrize("settings", [CUT, CYCLE])
+def test_unpaired_updates_of_the_bench_are_those_of_the_originals(settings: list[str]) -> None:
+    small = ("generator.base_channels=4", "generator.n_blocks=5", "discriminator.base_channels=4")
+    case = Case("tiny", 32, 32, batch_size=2, settings=(*settings, *small))
+    config, world = case.config("amp.opt_level=O0"), World(0, 1, torch.device("cpu"))
+    method, plain = (METHODS[config.method.name](config, world) for _ in range(2))
+    networks: list[Any] = [as_in_the_originals(network.module.double()) for network in plain.networks.values()]
+    taps = [config.contrastive.taps] if settings is CUT else []
+    reference = (ReferenceContrastiveUpdate if settings is CUT else ReferenceCycleUpdate)(*networks, *taps)
+    assert isinstance(method, Contrastive | Cycle)
+    for network in method.networks.values():
+        network.module.double()
+    for seed in range(2):
+        torch.manual_seed(seed)
+        pair = Pair(*(torch.rand(2, 2, 3, 32, 32).double() * 2 - 1))
+        for step in (partial(reference.step, *pair), partial(method.update.step, [[pair]])):
+            torch.manual_seed(seed)
+            step()
+    for network, expected in zip(method.networks.values(), networks, strict=True):
+        torch.testing.assert_close(network.module.state_dict(), expected.state_dict(), rtol=0, atol=1e-12)
+        kernels = [weight for weight in network.module.parameters() if weight.ndim == 4]
+        assert all(kernel.is_contiguous(memory_format=torch.channels_last) for kernel in kernels)
 
 
 def test_both_sides_of_the_bench_make_the_same_update() -> None:
