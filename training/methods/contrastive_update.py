@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from losses.patch_nce import patch_nce
 from models.global_generator import GlobalGenerator
 from models.patch_projection import draw_positions
-from training.methods.unpaired import ImageDiscriminator, Pair, joined, parted, synchronized_passes
+from training.methods.unpaired import ImageDiscriminator, Pair, synchronized_passes
 from training.optimizer_group import OptimizerGroup
 from training.running_means import RunningMeans
 from training.trained_network import TrainedNetwork
@@ -53,16 +53,15 @@ class TappedGenerator(nn.Module):
 
 
 @dataclass(frozen=True)
-class _Translations:
-    """The translations of a pair.
+class _Translation:
+    """A translation of images.
 
-    images: the translation of the source and, with that term, of the target.
-    keys: the features of each of these two, without graph.
+    keys: the features of the images, without graph.
     flipped: whether the images were mirrored; the keys are not.
     """
 
-    images: Sequence[Tensor]
-    keys: Sequence[Features]
+    fake: Tensor
+    keys: Features
     flipped: bool
 
 
@@ -100,63 +99,74 @@ class ContrastiveUpdate:
     def losses(self, pair: Pair) -> tuple[Tensor, Tensor]:
         """Return the losses of generator and discriminator, 0-d each, for one pass."""
         with self.precision.autocast():
-            made = self._translate(pair, flipped=False)
-            return self._generator_loss(made), self.discriminator.loss(pair.target, made.images[0])
+            made = self._translate(pair.source, flipped=False)
+            terms = self._of_source(made) | (self._of_target(pair, made) if self.contrastive.identity else {})
+            return self._weighted(terms), self.discriminator.loss(pair.target, made.fake)
 
-    def _update_discriminator(self, passes: Sequence[Pair], *, keeps_graph: bool) -> list[_Translations]:
+    def _update_discriminator(self, passes: Sequence[Pair], *, keeps_graph: bool) -> list[_Translation]:
         """Return the translations of each pass."""
         made = []
         for _, pair in synchronized_passes(passes, self.discriminator.trained):
             flipped = self.contrastive.flip_equivariance and draw_coin() < 0.5
             with self.precision.autocast():
                 with torch.set_grad_enabled(keeps_graph):
-                    made.append(self._translate(pair, flipped))
-                loss = self.discriminator.loss(pair.target, made[-1].images[0])
+                    made.append(self._translate(pair.source, flipped))
+                loss = self.discriminator.loss(pair.target, made[-1].fake)
             self.optimizers["discriminator"].backward(loss / len(passes))
         self._step("discriminator")
         return made
 
-    def _update_generator(self, passes: Sequence[Pair], made: Sequence[_Translations]) -> None:
-        for number, pair in synchronized_passes(passes, self.generator, self.projection):
+    def _update_generator(self, passes: Sequence[Pair], made: Sequence[_Translation]) -> None:
+        """Update from the translations of the sources and of the targets, whose graphs are not kept together."""
+        sides = ("source", "target") if self.contrastive.identity else ("source",)
+        halves = [(pair, kept, side) for pair, kept in zip(passes, made, strict=True) for side in sides]
+        terms: dict[str, Tensor] = {}
+        for _, (pair, kept, side) in synchronized_passes(halves, self.generator, self.projection):
             with self.precision.autocast():
-                kept = made[number] if len(passes) == 1 else self._translate(pair, made[number].flipped)
-                loss = self._generator_loss(kept)
+                if side == "target":
+                    of_side = self._of_target(pair, kept)
+                else:
+                    of_side = self._of_source(kept if len(passes) == 1 else self._translate(pair.source, kept.flipped))
+                loss = self._weighted(of_side)
             self.optimizers["generator"].backward(loss / len(passes))
+            terms |= {name: term.detach() for name, term in of_side.items()}
+            if side == sides[-1]:
+                self.means.add(terms | {"total": self._weighted(terms)}, "loss/G/")
         self._step("generator")
 
     def _step(self, name: str) -> None:
         self.optimizers[name].step()
         self.optimizers[name].report_norm(name, self.means)
 
-    def _translate(self, pair: Pair, flipped: bool) -> _Translations:
-        images = list(pair) if self.contrastive.identity else [pair.source]
-        batches = joined(images)
-        made = [self.generator.network(batch.flip(-1) if flipped else batch) for batch in batches]
-        with torch.no_grad():
-            if flipped or not self.shares_encoder:
-                keys = self._encode(images)
-            else:
-                keys = _by_image([[tap.detach() for tap in features] for _, features in made], images)
-        return _Translations(parted([translations for translations, _ in made], images), keys, flipped)
+    def _translate(self, images: Tensor, flipped: bool) -> _Translation:
+        fake, features = self.generator.network(images.flip(-1) if flipped else images)
+        if flipped or not self.shares_encoder:
+            with torch.no_grad():
+                return _Translation(fake, self._encode(images), flipped)
+        return _Translation(fake, [tap.detach() for tap in features], flipped)
 
-    def _encode(self, images: Sequence[Tensor]) -> list[Features]:
-        """Return the features of each of the batches of images."""
+    def _encode(self, images: Tensor) -> Features:
         generator = self.generator.compute_copy
         assert isinstance(generator, GlobalGenerator), type(generator)
-        return _by_image([generator.features(batch, self.contrastive.taps) for batch in joined(images)], images)
+        return generator.features(images, self.contrastive.taps)
 
-    def _generator_loss(self, made: _Translations) -> Tensor:
-        terms = {"adversarial": self.discriminator.adversarial_loss(made.images[0])}
-        names = ["contrastive", "identity"][: len(made.images)]
-        for name, queries, keys in zip(names, self._encode(made.images), made.keys, strict=True):
-            terms[name] = self._contrastive_loss([q.flip(-1) if made.flipped else q for q in queries], keys)
-        contrastive = torch.stack([terms[name] for name in names]).mean()
-        terms["total"] = self.adversarial_weight * terms["adversarial"] + self.contrastive.weight * contrastive
-        self.means.add(terms, "loss/G/")
-        return terms["total"]
+    def _of_source(self, made: _Translation) -> dict[str, Tensor]:
+        adversarial = self.discriminator.adversarial_loss(made.fake)
+        return {"adversarial": adversarial, "contrastive": self._contrastive_loss(made)}
 
-    def _contrastive_loss(self, queries: Features, keys: Features) -> Tensor:
+    def _of_target(self, pair: Pair, made: _Translation) -> dict[str, Tensor]:
+        """made: of the source, as which the target is flipped."""
+        return {"identity": self._contrastive_loss(self._translate(pair.target, made.flipped))}
+
+    def _weighted(self, terms: Mapping[str, Tensor]) -> Tensor:
+        """Return the weighted sum, 0-d; the contrastive losses of source and target are averaged."""
+        contrastive = self.contrastive.weight * (0.5 if self.contrastive.identity else 1.0)
+        weights = {"adversarial": self.adversarial_weight, "contrastive": contrastive, "identity": contrastive}
+        return torch.stack([weights[name] * term for name, term in terms.items()]).sum()
+
+    def _contrastive_loss(self, made: _Translation) -> Tensor:
         """Return the mean over the taps, 0-d, of features of N translations and of their sources."""
+        queries, keys = [q.flip(-1) if made.flipped else q for q in self._encode(made.fake)], made.keys
         settings, n_images = self.contrastive, len(queries[0])
         positions = draw_positions(queries, settings.n_patches)
         with torch.no_grad():
@@ -170,9 +180,3 @@ class ContrastiveUpdate:
 def draw_coin() -> float:
     """Return a number of [0, 1), from torch's global generator of the CPU, which checkpoints hold."""
     return float(torch.rand(()))
-
-
-def _by_image(features: Sequence[Features], images: Sequence[Tensor]) -> list[Features]:
-    """Return features of `joined` batches by batch of images, and then by tap."""
-    taps = [parted(tap, images) for tap in zip(*features, strict=True)]
-    return list(zip(*taps, strict=True))
