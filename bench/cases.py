@@ -42,8 +42,9 @@ class Case:
 
     def config(self, *settings: str) -> Config:
         """Return the configuration with these settings too."""
-        common = ["data.layout=paired_folders", "data.root=.", "data.preprocess=none"]
-        common += [] if self.is_unpaired else [f"data.n_classes={N_CLASSES}", "data.instance_edges=true"]
+        of_pairs = ["data.layout=paired_folders", f"data.n_classes={N_CLASSES}", "data.instance_edges=true"]
+        common = ["data.root=.", "data.preprocess=none"]
+        common += ["data.layout=unpaired_folders"] if self.is_unpaired else of_pairs
         use_random_vgg19()
         return config_from_dict(config_to_dict(Config()), self.name, [*common, *self.settings, *settings])
 

@@ -250,15 +250,11 @@ class ReferenceCycleUpdate:
         fake_b, fake_a = self.a_to_b(a), self.b_to_a(b)
         cycle = F.l1_loss(self.b_to_a(fake_b), a) + F.l1_loss(self.a_to_b(fake_a), b)
         identity = F.l1_loss(self.a_to_b(b), b) + F.l1_loss(self.b_to_a(a), a)
-        self._train_discriminators(False)
+        discriminators = nn.ModuleList([self.of_a, self.of_b]).requires_grad_(False)
         realism = _lsgan(self.of_b(b, fake_b), 1.0) + _lsgan(self.of_a(a, fake_a), 1.0)
         _step(of_generators, realism + 10 * cycle + 5 * identity)
-        self._train_discriminators(True)
+        discriminators.requires_grad_(True)
         _step(of_discriminators, _realism(self.of_b, b, fake_b) + _realism(self.of_a, a, fake_a))
-
-    def _train_discriminators(self, are_trained: bool) -> None:
-        for network in (self.of_a, self.of_b):
-            network.requires_grad_(are_trained)
 
 
 def as_in_the_originals(network: nn.Module) -> nn.Module:

@@ -1,10 +1,10 @@
 """Growth of a training step's time and memory with pixels, batch size and processes.
 
-python -m bench.scaling [--repeats N] [--memory]
+python -m bench.scaling [--repeats N]
 
 Arithmetic grows with pixels times batch size, and time should grow with it. Memory is a constant for weights, gradients
 and Adam's moments, plus activations, which should grow by the same GiB for every further megapixel. Two processes that
-share the cores of one should train on as many images per second. --memory measures steps at full size instead.
+share the cores of one should train on as many images per second.
 """
 
 import os
@@ -25,11 +25,6 @@ SIZES = [(128, 128), (256, 256), (512, 512), (1024, 512)]
 CASES = [
     *(Case(f"{width}x{height}", height, width, settings=tuple(SMALL)) for width, height in SIZES),
     Case("256x256, batch 8", 256, 256, batch_size=8, settings=tuple(SMALL)),
-]
-LOCAL = ("generator.name=local", "generator.base_channels=32", "discriminator.n_scales=3")
-FULL_SIZE = [
-    *(Case(f"global, 1024x512, batch {n}", 512, 1024, batch_size=n) for n in (1, 2, 4)),
-    Case("local enhancer, 2048x1024, batch 1", 1024, 2048, settings=LOCAL),
 ]
 STEPS, ROUNDS = 20, 2
 
@@ -88,38 +83,16 @@ def process_rows(turns: dict[int, list[tuple[float, float]]]) -> list[dict[str, 
     ]
 
 
-def memory_row(case: Case, command: list[str]) -> dict[str, Any]:
-    """Return the peak memory of a case's step, without and with checkpointing; None where it does not fit the device.
-
-    command: to which the names of case and side are added.
-    """
-    case.config()  # makes the file of VGG's weights
-    row: dict[str, Any] = {"case": case.name}
-    for side in ("default", "default, checkpointing"):  # one after the other: both at once need the memory of both
-        try:
-            row[f"{side}: GiB"] = time_processes({side: [*command, case.name, side]}, repeats=1)[side].answer
-        except RuntimeError as error:
-            print(f"{case.name}, {side}: {error}", flush=True)
-            row[f"{side}: GiB"] = None
-    return row
-
-
 def main() -> None:
     """Measure according to the command line, and write the report."""
-    parser = command_line(__doc__, [*CASES, *FULL_SIZE], ("CASE", "SIDE"))
-    parser.add_argument("--memory", action="store_true", help="the peak of steps at full size, by size and batch")
-    arguments = parser.parse_args()
+    arguments = command_line(__doc__, CASES, ("CASE", "SIDE")).parse_args()
     device = choose_device(arguments.device)
     if arguments.serve:
         name, side = arguments.serve
-        serve_step(next(case for case in [*CASES, *FULL_SIZE] if case.name == name), side, device)
+        serve_step(next(case for case in CASES if case.name == name), side, device)
         return
-    cases = FULL_SIZE if arguments.memory else CASES
-    chosen = [case for case in cases if case.name in (arguments.case or [case.name])]
+    chosen = [case for case in CASES if case.name in (arguments.case or [case.name])]
     command = [sys.executable, "-m", "bench.scaling", "--device", device.type, "--serve"]
-    if arguments.memory:
-        write_report("memory", device, [memory_row(case, command) for case in chosen])
-        return
     flop = {case.name: count_flop(make_side(case, "default", device)) for case in chosen}
     forget_cache(device)
     # in turns on a CPU; one by one on a GPU, which has no room for all and whose speed does not drift

@@ -45,6 +45,8 @@ GPU_CASES = [
     *(Case(f"SPADE 512x256, batch {n}", 256, 512, batch_size=n, settings=tuple(SPADE)) for n in (1, 4)),
     *(Case(f"{name} 256x256", 256, 256, settings=tuple(settings)) for name, settings in UNPAIRED.items()),
 ]
+LOCAL = ("generator.name=local", "generator.base_channels=32", "discriminator.n_scales=3")
+LARGE = [Case("local enhancer, 2048x1024, batch 1", 1024, 2048, settings=LOCAL)]  # on request
 REFERENCES = {"reference": ["amp.opt_level=O0"], "reference, autocast": ["amp.opt_level=O1"]}
 OURS: dict[str, list[str]] = {
     **{level: [f"amp.opt_level={level}"] for level in ("O0", "O2", "O3")},
@@ -116,7 +118,7 @@ def measure(case: Case, device: torch.device, repeats: int, sides: list[str]) ->
 
 def main() -> None:
     """Measure according to the command line, and write the report."""
-    cases = {case.name: case for case in [*CPU_CASES, *GPU_CASES]}
+    cases = {case.name: case for case in [*CPU_CASES, *GPU_CASES, *LARGE]}
     parser = command_line(__doc__, list(cases.values()), ("CASE", "SIDE", "DEVICE"))
     sides_help = f"sides beside the reference: {'; '.join(GPU_SIDES)}; default on a CPU: {'; '.join(CPU_SIDES)}"
     parser.add_argument("--side", nargs="*", choices=GPU_SIDES, metavar="NAME", help=sides_help)

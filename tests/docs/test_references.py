@@ -27,7 +27,7 @@ MODULES += [f"{path.parent.name}.__main__" for path in (ROOT / "tools").glob("*/
 OF_OTHERS = {  # options of torchrun, tensorboard, pip, git, http.server and the bench
     *("--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--max-restarts"),
     *("--bind", "--directory"),
-    *("--memory", "--recipe"),  # of the bench
+    *("--case", "--recipe"),  # of the bench
     *("--signals-to-handle", "--logdir", "--editable", "--requeue", "--open-mode", "--signal", "--standalone"),
 }
 OF_FILES = {".md", ".py", ".yaml", ".txt", ".pt", ".pt2", ".onnx", ".safetensors", ".json", ".jsonl", ".png", ".html"}
