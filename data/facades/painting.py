@@ -11,7 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from data.facades.house_front import BALCONY, CORNICE, COURSE, PLANT, ROOF, SKY, WALL, WINDOW, HouseFront
+from data.facades.house_front import (
+    BALCONY,
+    CHIMNEY,
+    CORNICE,
+    COURSE,
+    PAVEMENT,
+    PLANT,
+    ROOF,
+    SHOP,
+    SKY,
+    WALL,
+    WINDOW,
+    HouseFront,
+)
 
 FloatArray = NDArray[np.float32]
 Lengths = FloatArray | float
@@ -28,6 +41,19 @@ _BLIND_SHARE = 0.15  # of the windows, which have a blind
 _SHADOW_DEPTH = {CORNICE: 5.0, BALCONY: 5.0}  # of the shadow downwards
 # Height and length of parts that differ in brightness, and the standard deviation of that factor.
 _GRAIN = {WALL: (COURSE, _BRICK_LENGTH, 0.05), ROOF: (COURSE, _SLATE_LENGTH, 0.05), PLANT: (1.6, 1.6, 0.13)}
+
+# A winter night: what is left of the daylight, the colours of snow, lamps and frames before them, and for each class
+# on which snow lies its depth at the top and the share that it covers below.
+_MOONLIGHT, _SNOW, _LAMP, _DARK_FRAME = (0.34, 0.37, 0.52), (178, 192, 222), (255, 208, 118), (58, 44, 40)
+_SNOW_COVER = {
+    ROOF: (4.0, 0.72),
+    CORNICE: (2.0, 0.0),
+    SHOP: (3.5, 0.0),
+    CHIMNEY: (3.0, 0.0),
+    BALCONY: (2.5, 0.0),
+    PLANT: (5.0, 0.3),
+    PAVEMENT: (2.0, 0.7),
+}
 
 
 def paint(rng: np.random.Generator, front: HouseFront) -> NDArray[np.uint8]:
@@ -55,6 +81,30 @@ def paint(rng: np.random.Generator, front: HouseFront) -> NDArray[np.uint8]:
     tints = 1 + _TINT_SIGMA * rng.standard_normal((3, len(_MATERIALS)))
     levels = 1 + _INSTANCE_SIGMA * rng.standard_normal(int(instances.max()) + 1)
     photo *= (exposure * warmth * tints).astype(np.float32)[:, labels] * levels.astype(np.float32)[instances]
+    photo += rng.standard_normal(photo.shape, np.float32) * np.float32(_NOISE_SIGMA)
+    return np.clip(np.rint(photo), 0, 255).astype(np.uint8)
+
+
+def paint_winter_night(rng: np.random.Generator, front: HouseFront) -> NDArray[np.uint8]:
+    """Return what `paint` makes of the same arguments, on a winter night: lit windows, and snow on what faces up."""
+    photo = paint(rng, front).astype(np.float32)
+    labels = front.labels
+    for surface in dict.fromkeys(front.classes):
+        is_here = labels == surface
+        surfaces = _Paint(front, is_here, _LAMP)
+        if surface == WINDOW:
+            surfaces.shade(surfaces.down(1.0, 0.78))
+            _paint_sash(surfaces, _DARK_FRAME)
+        else:
+            surfaces.colour = photo[:, is_here] * np.asarray(_MOONLIGHT, np.float32)[:, None]
+        if surface == SKY:
+            surfaces.lay((12, 16, 44), surfaces.down(0.85, 0.45))
+        if surface == SHOP:
+            surfaces.lay(_LAMP, 0.75 * _shop_panes(surfaces))
+        if surface in _SNOW_COVER:
+            depth, below = _SNOW_COVER[surface]
+            surfaces.lay(_SNOW, np.maximum(surfaces.rows(0, depth), np.float32(below)))
+        photo[:, is_here] = surfaces.colour
     photo += rng.standard_normal(photo.shape, np.float32) * np.float32(_NOISE_SIGMA)
     return np.clip(np.rint(photo), 0, 255).astype(np.uint8)
 
@@ -211,11 +261,15 @@ def _paint_glass(paint: _Paint) -> None:
 
 def _paint_window(paint: _Paint) -> None:
     _paint_glass(paint)
-    transom, middle = paint.height / 3, paint.width / 2
-    paint.lay(_WHITE_PAINT, paint.rows(transom - 0.55, transom + 0.55))
-    paint.lay(_WHITE_PAINT, paint.columns(middle - 0.55, middle + 0.55) * (paint.width >= 6))
-    paint.lay(_WHITE_PAINT, paint.frame(1.5))
+    _paint_sash(paint, _WHITE_PAINT)
     paint.shade(1 - 0.22 * paint.rows(paint.height - 0.8, paint.height))
+
+
+def _paint_sash(paint: _Paint, colour: Colour) -> None:
+    transom, middle = paint.height / 3, paint.width / 2
+    paint.lay(colour, paint.rows(transom - 0.55, transom + 0.55))
+    paint.lay(colour, paint.columns(middle - 0.55, middle + 0.55) * (paint.width >= 6))
+    paint.lay(colour, paint.frame(1.5))
 
 
 def _paint_door(paint: _Paint) -> None:
@@ -265,7 +319,7 @@ def _paint_cornice(paint: _Paint) -> None:
 def _paint_shop(paint: _Paint) -> None:
     """Paint a striped awning over lit panes in a wooden frame."""
     height, width = paint.height, paint.width
-    panes = paint.rows(0.34 * height, 0.84 * height) * paint.columns(1.5, width - 1.5)
+    panes = _shop_panes(paint)
     paint.lay((66, 78, 88), panes)
     paint.lay((244, 200, 128), panes * paint.down(-0.6, 1.1).clip(0, 1))
     paint.lay(_DARK_WOOD, paint.bars(paint.x, width / np.maximum(np.rint(width / 12), 1), 1.2, -0.6))
@@ -275,6 +329,10 @@ def _paint_shop(paint: _Paint) -> None:
     awning.lay((178, 50, 48), awning.bars(awning.x, 7.0, 3.5))
     awning.shade(awning.down(1.1, 0.8))
     paint.put(awning)
+
+
+def _shop_panes(paint: _Paint) -> FloatArray:
+    return paint.rows(0.34 * paint.height, 0.84 * paint.height) * paint.columns(1.5, paint.width - 1.5)
 
 
 def _paint_plant(paint: _Paint) -> None:
