@@ -5,6 +5,7 @@ from typing import Any
 
 from configs.load import settings_by_key
 from configs.schema import Config, DiscriminatorConfig, GeneratorConfig
+from configs.schema.data import DRAWN
 from configs.stored_images import stored_forms
 from data import LAYOUTS
 from data.pair_augmentation import OF_RGB_SOURCES
@@ -65,7 +66,7 @@ def _unused_of_data(config: Config) -> list[str]:
     unused += [] if "target" in forms else ["data.target_files"]
     unused += ["data.augment.hue", "data.augment.jpeg_quality"] if "source" in forms else []
     unused += [] if forms else ["log.show_channels"]
-    unused += ["data.on_bad_sample"] if data.layout == "synthetic_facades" else []
+    unused += ["data.on_bad_sample"] if data.layout in DRAWN else []
     unused += ["data.load_width"] if data.preprocess in ("crop", "none") else []
     unused += ["data.load_height"] if data.preprocess != "resize_and_crop" else []
     unused += ["data.crop_width", "data.crop_height"] if data.preprocess in ("scale_width", "none") else []

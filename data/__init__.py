@@ -1,6 +1,7 @@
 """Data sets: from the files of a layout, or drawn, to batches on the device."""
 
 from data.facades.dataset import SyntheticFacades
+from data.facades.day_night import SyntheticDayNight
 from data.folder_store import FolderStore
 from data.layout import RegisteredLayout
 from data.paired_folders import PairedFolders
@@ -13,6 +14,7 @@ LAYOUTS: dict[str, type[RegisteredLayout]] = {
     "paired_folders": PairedFolders,
     "side_by_side": SideBySide,
     "unpaired_folders": UnpairedFolders,
+    "synthetic_day_night": SyntheticDayNight,
 }
 """The layouts by the names that `data.layout` takes."""
 

@@ -12,13 +12,14 @@ from utils.errors import ConfigError
 from utils.label_colors import LabelColors
 from utils.yaml_file import shortened
 
+DRAWN = ("synthetic_facades", "synthetic_day_night")  # layouts without files
 OF_FOLDERS = ("paired_folders", "unpaired_folders")  # layouts with a folder for each kind of map
 SIZED_BY_CROP = ("resize_and_crop", "scale_width_and_crop", "crop")
 
 
 @dataclass(frozen=True)
 class SyntheticConfig:
-    """The embedded data set of layout `synthetic_facades`."""
+    """The embedded data sets: layouts `synthetic_facades` and `synthetic_day_night`."""
 
     train_samples: int = 1000
     """Number of samples in the training split."""
@@ -40,11 +41,14 @@ class SyntheticConfig:
 class DataConfig:
     """The pairs to learn from, and how they are cut to size."""
 
-    layout: Literal["synthetic_facades", "paired_folders", "side_by_side", "unpaired_folders"] = "synthetic_facades"
-    """How the data set lies on disk. synthetic_facades needs no file. unpaired_folders: images of two sides that do
-    not belong together, any number of each."""
+    layout: Literal[
+        "synthetic_facades", "paired_folders", "side_by_side", "unpaired_folders", "synthetic_day_night"
+    ] = "synthetic_facades"
+    """How the data set lies on disk. unpaired_folders: images of two sides that do not belong together, any number of
+    each. Drawn, without files: synthetic_facades, label maps and photos of house fronts; synthetic_day_night, house
+    fronts by day and others on winter nights, where validation and test samples are pairs."""
     root: str = ""
-    """Folder of the data set; unused by synthetic_facades."""
+    """Folder of the data set; unused by drawn ones."""
     source_folder: Any = None
     """Folder of the sources under root; `{split}` becomes train, val or test. Default {split}_label where n_classes is
     set, otherwise {split}_A; unpaired_folders also takes {split}A. Several, as [{split}_rgb,{split}_depth]: their
@@ -127,7 +131,7 @@ class DataConfig:
     a process waits three times as long for the others. Validation and saving, which the first one does alone, have to
     fit in."""
     synthetic: SyntheticConfig = field(default_factory=SyntheticConfig)
-    """Sizes of the embedded data set."""
+    """Sizes of drawn data sets."""
     augment: PairAugmentationConfig = field(default_factory=PairAugmentationConfig)
     """What else is drawn for each training pair in each epoch, from ranges [lowest,highest]; []: off. All its maps are
     warped and turned alike; colours, noise and JPEG are of RGB sources alone. Validation and test samples stay as they
@@ -147,17 +151,17 @@ class DataConfig:
         require(are_workers, "data.workers", self.workers, "a number of at least 0, or auto")
         sizes = ("load_width", "load_height", "crop_width", "crop_height")
         require_at_least(1, "data", **{key: getattr(self, key) for key in sizes})
-        if self.layout != "synthetic_facades":
+        if self.layout not in DRAWN:
             require(self.root != "", "data.root", "empty", "the folder of the data set: add data.root=FOLDER")
         if self.layout == "side_by_side":
             require(self.n_classes == 0, "data.n_classes", self.n_classes, "0: side_by_side holds RGB images")
             expected = "null: side_by_side holds RGB images; python -m tools.convert_data to-folders makes folders"
             require(not self.label_colors, "data.label_colors", self.label_colors, expected)
             require(not self.instance_edges, "data.instance_edges", True, "false: side_by_side has no instances")
-        if self.layout == "unpaired_folders":
+        if self.layout in ("unpaired_folders", "synthetic_day_night"):
             for name, value in vars(self.augment).items():
                 usual = getattr(PairAugmentationConfig(), name)
-                expected = f"{shortened(usual)} with data.layout=unpaired_folders: it changes the maps of a pair alike"
+                expected = f"{shortened(usual)} with data.layout={self.layout}: it changes the maps of a pair alike"
                 require(value == usual, f"data.augment.{name}", value, expected)
         if self.layout == "paired_folders" and self.direction == "BtoA":
             expected = "AtoB where data.n_classes or data.label_colors is set"
@@ -237,7 +241,7 @@ def check_data_root(data: DataConfig) -> None:
     Files and addresses are left to `data.STORES`.
     """
     may_be_other_store = "://" in data.root or Path(data.root).expanduser().is_file()
-    if data.layout != "synthetic_facades" and not may_be_other_store and (problem := data_root_problem(data.root)):
+    if data.layout not in DRAWN and not may_be_other_store and (problem := data_root_problem(data.root)):
         raise ConfigError(problem)
 
 

@@ -62,7 +62,7 @@ def check_side(side: str, n_channels: int, bounds: Sequence[float] | None, layou
     require(1 <= n_channels <= MAX_CHANNELS, f"data.{side}_channels", n_channels, f"1 to {MAX_CHANNELS}")
     if bounds is not None:
         _check_range(f"data.{side}_range", bounds, n_channels)
-    if layout in ("synthetic_facades", "side_by_side"):
+    if layout not in ("paired_folders", "unpaired_folders"):
         only = f"data.layout={layout}, which holds 8-bit RGB"
         require(n_channels in RGB_CHANNELS, f"data.{side}_channels", n_channels, f"1 or 3 with {only}")
         require(bounds is None, f"data.{side}_range", bounds, f"null with {only}")

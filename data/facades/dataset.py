@@ -1,17 +1,36 @@
 """Layout `synthetic_facades`: procedural house fronts, drawn when they are read; nothing is downloaded or stored."""
 
+from collections.abc import Sequence
 from typing import ClassVar, Self
 
 import numpy as np
 import torch
 
 from data.batch import DataError, Sample
-from data.facades.house_front import CLASS_COLORS, draw_house_front
+from data.facades.house_front import CLASS_COLORS, HouseFront, draw_house_front
 from data.facades.painting import paint
 from data.layout import ClassTable, Provenance, RegisteredLayout
 from data.preprocessing import resize_image
 
 SPLITS = ("train", "val", "test")
+
+
+def samples_of(split: str, *counts: int, layout: str) -> int:
+    """Return the number of samples of a split, given those of all splits.
+
+    Raises:
+        DataError: there is no such split.
+    """
+    if split not in SPLITS:
+        raise DataError(f"{layout} has no split {split!r}, only {', '.join(SPLITS)}")
+    return counts[SPLITS.index(split)]
+
+
+def draw_house(seed: Sequence[int], height: int, width: int) -> tuple[HouseFront, np.random.Generator]:
+    """Return a house front, and the random generator of its appearance."""
+    # separate streams: the geometry does not depend on what the appearance draws
+    geometry_rng, appearance_rng = np.random.default_rng([*seed]).spawn(2)
+    return draw_house_front(geometry_rng, height, width), appearance_rng
 
 
 class SyntheticFacades(RegisteredLayout):
@@ -52,17 +71,13 @@ class SyntheticFacades(RegisteredLayout):
         target_scale: float = 1.0,
     ) -> Self:
         """Return a split of the data set. See RegisteredLayout."""
-        counts = dict(zip(SPLITS, (train_samples, val_samples, test_samples), strict=True))
-        if split not in counts:
-            raise DataError(f"synthetic_facades has no split {split!r}, only {', '.join(counts)}")
+        n_samples = samples_of(split, train_samples, val_samples, test_samples, layout="synthetic_facades")
         if height * target_scale % 1 or width * target_scale % 1:
             raise DataError(
                 f"data.synthetic.width x height is {width}x{height}, expected multiples of {1 / target_scale:g} with "
                 f"generator.scale={target_scale:g}"
             )
-        return cls(
-            split=split, seed=seed, n_samples=counts[split], height=height, width=width, target_scale=target_scale
-        )
+        return cls(split=split, seed=seed, n_samples=n_samples, height=height, width=width, target_scale=target_scale)
 
     @classmethod
     def has_split(cls, split: str) -> bool:
@@ -87,9 +102,7 @@ class SyntheticFacades(RegisteredLayout):
             raise IndexError(f"index {index} is out of range for {len(self)} facades")
         step = max(1, round(self._scale))  # pixels of the drawing in each direction, of which the source has one
         height, width = (step * side for side in self._size)
-        # separate streams: the geometry does not depend on what the appearance draws
-        geometry_rng, appearance_rng = np.random.default_rng([*self._seed, index]).spawn(2)
-        front = draw_house_front(geometry_rng, height, width)
+        front, appearance_rng = draw_house([*self._seed, index], height, width)
         target = torch.from_numpy(paint(appearance_rng, front))
         if self._scale < 1:
             target = resize_image(target, *(int(side * self._scale) for side in self._size))
