@@ -23,6 +23,8 @@ ORIGINALS = {
     for file in ("state_dict_keys.json", "spade_state_dict_keys.json")
     for name, network in json.loads((REFERENCE / file).read_text()).items()
 }
+UNPAIRED = json.loads((REFERENCE / "unpaired_state_dict_keys.json").read_text())
+ORIGINALS |= {name: {"keys": shapes} for name, shapes in UNPAIRED.items()}
 NETWORKS = {
     "pix2pixhd_512p": ("pix2pixHD_G_global_label35_inst(in36)", "pix2pixHD_D_numD2_label35_inst(in39)"),
     "pix2pixhd_512p_features": ("pix2pixHD_G_global_label35_inst_feat(in39)", "pix2pixHD_D_numD2_label35_inst(in39)"),
@@ -34,6 +36,12 @@ NETWORKS = {
     "pix2pix_facades": ("junyanz_G_unet_256_batch", "junyanz_D_basic_batch(in6)"),
     "pix2pix_maps": ("junyanz_G_unet_256_batch", "junyanz_D_basic_batch(in6)"),
     "pix2pix_edges": ("junyanz_G_unet_256_batch", "junyanz_D_basic_batch(in6)"),
+    "cut_256": ("cut resnet_9blocks: latest_net_G", "cut basic: latest_net_D"),
+    "fastcut_256": ("cut resnet_9blocks: latest_net_G", "cut basic: latest_net_D"),
+    "cyclegan_256": (
+        "cyclegan resnet_9blocks: latest_net_G_A, latest_net_G_B",
+        "cyclegan basic: latest_net_D_A, latest_net_D_B",
+    ),
 }
 SMALL = ["generator.base_channels=2", "discriminator.base_channels=2", "data.workers=0", "train.max_steps=2"]
 SMALL += ["run.device=cpu", "train.batch_size=1", "train.accumulation_steps=1"]
@@ -91,7 +99,8 @@ def settings_of(recipe: Path, data_sets: dict[str, Path]) -> list[str]:
     config = load_config(recipe, ["data.root=/data"])
     layout = "halves" if config.data.layout == "side_by_side" else "labels" if config.data.n_classes else "folders"
     settings = [f"data.root={data_sets[layout]}", *SMALL, *SMALL_BY_PREPROCESS[config.data.preprocess]]
-    return settings + SMALL_BY_GENERATOR[config.generator.name]
+    taps_a_fifth_block = config.method.name == "contrastive"
+    return settings + SMALL_BY_GENERATOR[config.generator.name] + ["generator.n_blocks=5"] * taps_a_fifth_block
 
 
 # one of each family but small_data, which the last test below trains; label maps are translated one way
