@@ -241,11 +241,10 @@ def load_network(
             network = build.build_discriminator(config, direction_of(config, name))
             return _with_weights(network, state["networks"][name], file)
         if role == "projection":
-            check_training_state(state, file, needed_keys=[f"networks.{role}"])
-            weights = state["networks"][role]
-            shapes = [weights[f"taps.{tap}.0.weight"].shape for tap in range(len(weights) // 4)]
-            projection = PatchProjection([shape[1] for shape in shapes], channels=shapes[0][0])
-            return _with_weights(projection, weights, file)
+            check_training_state(state, file, needed_keys=["networks.projection"])
+            weights = state["networks"]["projection"]
+            features = [value.shape[1] for key, value in weights.items() if key.endswith(".0.weight")]
+            return _with_weights(PatchProjection(features, channels=len(weights["taps.0.0.bias"])), weights, file)
         generator = load_generator(file, direction=_direction_of(file, state, name) or direction).generator
         if role == "generator":
             return generator

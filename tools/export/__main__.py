@@ -17,7 +17,7 @@ from inference.load import LoadedGenerator, load_from, load_generator, load_netw
 from inference.original_weights import OriginalInputs
 from inference.sampling import encode_style
 from models.latent_inputs import choose_styles
-from models.originals.format import FAMILIES, OriginalWeightsError
+from models.originals.format import FAMILIES, FileRole, OriginalWeightsError
 from tools.export.file import Dtype, export_program, export_weights
 from tools.export.html import export_page
 from tools.export.original_weights import choose_family, original_files, write_original
@@ -36,6 +36,7 @@ FILE_NAMES = {
 FOLDER_NAME = "generator_page"  # of --format html --folder
 N_SAMPLES = 4
 _FOR_ONNX = ("onnx", "onnxscript", "onnxruntime")
+OTHER_NETWORKS: dict[FileRole, str] = {"discriminator": "D", "projection": "F"}  # in names of the originals' files
 PACKAGES = {"onnx": _FOR_ONNX, "html": _FOR_ONNX, "safetensors": ("safetensors",)}
 
 
@@ -59,8 +60,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     )
     add("--conditioning", choices=("inside", "outside"), help=conditioning)
     add("--family", choices=FAMILIES, help="original; default: the first that has the network")
-    network_help = "original: discriminator writes that of a run, to latest_net_D….pth; default: generator"
-    add("--network", choices=("generator", "discriminator"), default="generator", help=network_help)
+    network_help = "original: a run's discriminator or projection, to latest_net_D….pth or _F.pth; default: generator"
+    add("--network", choices=("generator", *OTHER_NETWORKS), default="generator", help=network_help)
     edges = "for a file of pix2pixHD or SPADE: its last input channel holds instance edges, which it does not record"
     add("--instance-edges", action="store_true", help=edges)
     style_help = "pt2, onnx, html: translate in the style of an image; default: the mean of all styles"
@@ -90,7 +91,7 @@ def _contradiction(arguments: argparse.Namespace) -> str | None:
             arguments.style and kind not in ("pt2", "onnx", "html")
         ),
         "--family goes with --format original": arguments.family and kind != "original",
-        "--network discriminator goes with --format original": arguments.network != "generator" and kind != "original",
+        "--network goes with --format original": arguments.network != "generator" and kind != "original",
         "--dtype bfloat16: onnxruntime has no convolutions in it; use float16, or --format pt2": (
             dtype == "bfloat16" and kind in ("onnx", "html")
         ),
@@ -153,11 +154,11 @@ def main(argv: Sequence[str]) -> None:
     log_to_console(is_main=True)
     check_packages(arguments.format)
     may_exist = arguments.existing == "replace"
-    if arguments.network == "discriminator":
-        load_judge = partial(load_network, role="discriminator", direction=arguments.direction)
-        file, network = load_from(arguments.checkpoint, load_judge, "discriminator", arguments.direction)
-        letter = f"_{arguments.direction[0]}" if arguments.direction else ""  # CycleGAN's D_A judges what G_A makes
-        path = arguments.output or file.with_name(f"latest_net_D{letter}.pth")
+    if arguments.network != "generator":
+        role, way = arguments.network, arguments.direction
+        file, network = load_from(arguments.checkpoint, partial(load_network, role=role, direction=way), role, way)
+        letter = f"_{way[0]}" if way else ""  # CycleGAN's D_A judges what G_A makes
+        path = arguments.output or file.with_name(f"latest_net_{OTHER_NETWORKS[role]}{letter}.pth")
         check_output(path, is_folder=False, may_exist=may_exist)
         write_original(network, path, choose_family(network, arguments.family))
         return

@@ -10,9 +10,11 @@ from configs.load import load_config
 from inference.load import load_network
 from models.originals.format import OriginalWeightsError
 from models.originals.weights import import_original
+from models.patch_projection import PatchProjection
 from tests.runs import OASIS, SPADE, assert_equal, untrained_run, with_slow
 from tools.export import __main__ as export
 from tools.export.original_weights import choose_family, write_original
+from utils.checkpoint import load_checkpoint, save_checkpoint
 
 AS_LARGE = ["discriminator.base_channels=64", *(f"data.synthetic.{side}=64" for side in ("height", "width"))]
 RESNET = ["generator.n_downsamplings=2"]
@@ -130,6 +132,20 @@ def test_a_discriminator_is_written_and_read_again(tiny_config: Path, family: st
     assert_equal(ours, theirs)
     with pytest.raises(FileExistsError, match="already exists"):
         export.main(arguments)
+
+
+def test_a_projection_is_written(tiny_config: Path) -> None:
+    settings = ["method.name=contrastive", "data.layout=unpaired_folders", "data.root=.", "data.instance_edges=false"]
+    folder = untrained_run(tiny_config, *settings, "loss.l1=0", "loss.vgg=0", "loss.feature_matching=0")
+    (checkpoint,) = folder.glob("checkpoint-*.pt")
+    state, projection = load_checkpoint(checkpoint), PatchProjection([3, 8, 16], channels=5)
+    state["networks"]["projection"] = projection.state_dict()
+    save_checkpoint(checkpoint, state)
+    export.main(["--checkpoint", str(folder), "--format", "original", "--network", "projection"])
+    file = folder / "latest_net_F.pth"
+    assert torch.load(file, weights_only=True).keys() >= {"mlp_0.0.weight", "mlp_2.2.bias"}
+    for path in (checkpoint, file):
+        assert_equal(load_network(path, "projection").state_dict(), projection.state_dict())
 
 
 @pytest.mark.parametrize(
