@@ -8,6 +8,7 @@ from typing import Any
 from torch import OutOfMemoryError
 
 from configs import build
+from configs.directions import direction_of
 from configs.load import config_differences, config_from_dict
 from configs.schema import Config, TrainConfig
 from configs.splits import validation_split
@@ -200,7 +201,8 @@ def initialize_networks(training: Training) -> list[str]:
     """Start the networks of a new run from the weights that `init` names; return lines that list what was loaded.
 
     A file is loaded into the network that it is set for, or into each of its role: of a checkpoint, the network of the
-    same name. Beside a generator's file of an original is that of its encoder.
+    same name; of an original's folder that has files for two directions, that of its direction. Beside a generator's
+    file of an original is that of its encoder.
     """
     config, report = training.config, list[str]()
     of_roles: dict[Role, str | None] = {"generator": config.init.generator, "discriminator": config.init.discriminator}
@@ -209,19 +211,23 @@ def initialize_networks(training: Training) -> list[str]:
         setting = config.init.networks.get(name, of_roles.get(network.role))
         if setting is None:
             continue
-        file = _initialize(network, name, network.role, Path(setting).expanduser(), report)
+        way = direction_of(config, name) if len(config.method.translators) > 1 else None
+        file = _initialize(network, name, network.role, Path(setting).expanduser(), report, way)
         if network.role == "generator" and encodes and encoder_file(file).is_file():
             _initialize(network, name, "encoder", encoder_file(file), report)
     return report
 
 
-def _initialize(network: TrainedNetwork, name: str, role: FileRole, place: Path, report: list[str]) -> Path:
+def _initialize(
+    network: TrainedNetwork, name: str, role: FileRole, place: Path, report: list[str], direction: str | None = None
+) -> Path:
     """Load weights into a network, with a line for the report; return their file.
 
-    role: of the network in the file that `place`, which may be a folder, stands for.
+    role, direction: of the network in the file that `place`, which may be a folder, stands for.
     """
     keeps_biases = getattr(network.module, "biased_downs", False)
-    file, loaded = load_from(place, partial(load_network, role=role, name=name, keeps_biases=keeps_biases), role)
+    load = partial(load_network, role=role, name=name, keeps_biases=keeps_biases)
+    file, loaded = load_from(place, load, role, direction)
     title = "its encoder" if role == "encoder" else f"init.{role}"
     transfer = transfer_weights(loaded, network.module)
     network.load_weights(network.module.state_dict())

@@ -122,7 +122,7 @@ def test_other_networks_are_refused(build_fake: Build, settings: list[str], mess
 
 
 def load(monkeypatch: pytest.MonkeyPatch, weights: Mapping[str, nn.Module]) -> None:
-    monkeypatch.setattr(resume, "load_from", lambda path, _, kind: (path, weights[kind]))
+    monkeypatch.setattr(resume, "load_from", lambda path, _, kind, direction: (path, weights[kind]))
 
 
 def test_a_new_run_starts_from_the_weights_of_a_role_whatever_its_networks_are_called(
