@@ -20,15 +20,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from models.originals import cut, oasis, pix2pix, spade
-from models.originals.format import (
-    FAMILIES,
-    Names,
-    OriginalFormat,
-    OriginalWeightsError,
-    StateDict,
-    norms_behind,
-    original_keys,
-)
+from models.originals.format import Names, OriginalFormat, OriginalWeightsError, StateDict, norms_behind, original_keys
 from models.spectral_norm import add_spectral_norm
 
 FORMATS: dict[str, OriginalFormat] = spade.FORMATS | oasis.FORMATS | cut.FORMATS | pix2pix.FORMATS
@@ -116,7 +108,7 @@ def _recognize(weights: StateDict) -> str:
         return scheme
     found = ", ".join(f"{key} {list(value.shape)}" for key, value in list(weights.items())[:3]) or "no tensors"
     raise OriginalWeightsError(
-        f"expected a network of {', '.join(FAMILIES[:-1])} or {FAMILIES[-1]} (model.1.weight, "
+        "expected a network of pix2pixHD, pix2pix, CycleGAN, CUT, SPADE or OASIS (model.1.weight, "
         f"model.model.0.weight, scale0_layer0.0.weight, ...), found {found}"
     )
 
