@@ -29,7 +29,7 @@ from inference.requested_predictor import (
 from inference.sampling import encode_style, sampled
 from tools.playground.page import describe
 from tools.playground.samples import MAX_SIDE, open_samples
-from tools.playground.server import MAX_SEED, PORT, PlaygroundServer, Room, Translator
+from tools.playground.server import MAX_SEED, PORT, DirectionPage, PlaygroundServer, Translator
 from utils.cli import ArgumentParser, run_entry_point, whole_number
 from utils.device import choose_device
 from utils.errors import ConfigError
@@ -81,15 +81,15 @@ def playground(arguments: argparse.Namespace) -> Iterator[PlaygroundServer]:
         UserError: the checkpoint cannot be used, the generator takes what a page cannot draw, or the port is in use.
     """
     with tempfile.TemporaryDirectory(prefix="pairgan-") as folder:  # of --tile
-        first = open_room(arguments, arguments.direction, Path(folder))
-        server = PlaygroundServer(arguments.port, first, lambda way: open_room(arguments, way, Path(folder)))
+        first = open_page(arguments, arguments.direction, Path(folder))
+        server = PlaygroundServer(arguments.port, first, lambda way: open_page(arguments, way, Path(folder)))
         try:
             yield server
         finally:
             server.stop()
 
 
-def open_room(arguments: argparse.Namespace, direction: str | None, folder: Path) -> Room:
+def open_page(arguments: argparse.Namespace, direction: str | None, folder: Path) -> DirectionPage:
     """Load the generator of a direction and return what the server needs of it; folder: of temporary files.
 
     Raises:
@@ -132,7 +132,7 @@ def open_room(arguments: argparse.Namespace, direction: str | None, folder: Path
     if len(directions) > 1:
         description = replace(description, directions=directions)
     predictor = with_tiles(predictor, loaded, compute, folder)
-    return Room(description, samples, Translator(predictor, samples.preprocessing))
+    return DirectionPage(description, samples, Translator(predictor, samples.preprocessing))
 
 
 @contextmanager

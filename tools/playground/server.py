@@ -90,8 +90,8 @@ class Translator:
 
 
 @dataclass(frozen=True)
-class Room:
-    """A generator with what its page shows."""
+class DirectionPage:
+    """The page of a generator: what it shows, and what translates for it."""
 
     description: Description
     samples: Samples
@@ -103,7 +103,7 @@ class PlaygroundServer(ThreadingHTTPServer):
 
     port: None for PORT, or any that is free where that is in use.
     first: what is at the address /; the others are at /DIRECTION/.
-    open_room: returns that of another direction of the first one's, once.
+    open_page: returns that of another direction of the first one's, once.
 
     Raises:
         ConfigError: the port is in use, or may not be used.
@@ -112,17 +112,16 @@ class PlaygroundServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128  # connections that wait; of more than the usual 5, the rest are reset
 
-    def __init__(self, port: int | None, first: Room, open_room: Callable[[str], Room]) -> None:
+    def __init__(self, port: int | None, first: DirectionPage, open_page: Callable[[str], DirectionPage]) -> None:
         self.model = sha256(first.description.to_json().encode()).hexdigest()[:16]
-        self.nonce = secrets.token_urlsafe(16)
+        self.nonce = nonce = secrets.token_urlsafe(16)
         self.policy = (
-            f"default-src 'none'; script-src 'nonce-{self.nonce}' data:; style-src 'nonce-{self.nonce}'; img-src "
-            "'self' data: blob:; media-src blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
-            "frame-ancestors 'none'"
+            f"default-src 'none'; script-src 'nonce-{nonce}' data:; style-src 'nonce-{nonce}'; img-src 'self' data: "
+            "blob:; media-src blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         )
-        self._rooms = {first.description.direction: first}
+        self._pages = {first.description.direction: first}
         self._first = first
-        self._open_room = open_room
+        self._open_page = open_page
         self._opening = threading.Lock()
         self._answering = 0
         self._answered = threading.Condition()
@@ -133,19 +132,19 @@ class PlaygroundServer(ThreadingHTTPServer):
                 raise ConfigError(f"--port {port}: {error.strerror}. Choose another, or leave it out.") from error
             super().__init__((ADDRESS, 0), Handler)
 
-    def room(self, direction: str | None) -> Room:
+    def page_of(self, direction: str | None) -> DirectionPage:
         """Return what is at the address of a direction, None for the first one's; raise RefusedError where nothing is.
 
-        It may be loaded, which raises as `open_room`.
+        It may be loaded, which raises as `open_page`.
         """
         if direction is None:
             return self._first
         if direction not in self._first.description.directions:
             raise RefusedError(HTTPStatus.NOT_FOUND, NOTHING)
         with self._opening:
-            if direction not in self._rooms:
-                self._rooms[direction] = self._open_room(direction)
-        return self._rooms[direction]
+            if direction not in self._pages:
+                self._pages[direction] = self._open_page(direction)
+        return self._pages[direction]
 
     @contextmanager
     def answering(self) -> Iterator[None]:
@@ -161,7 +160,7 @@ class PlaygroundServer(ThreadingHTTPServer):
 
     def stop(self) -> None:
         """Stop listening and translating; the answers that are on their way are waited for."""
-        translators = [room.translator for room in self._rooms.values()]
+        translators = [page.translator for page in self._pages.values()]
         if any(translator.is_busy for translator in translators):
             logger.info("stopping after this translation; Ctrl-C again stops at once")
         self.server_close()
@@ -197,40 +196,40 @@ class Handler(BaseHTTPRequestHandler):
             self._answer_or_refuse(self._post)
 
     def _get(self) -> None:
-        room, place, _ = self._address()
-        if self.path == "/" and room.description.directions:  # each page keeps its drawing by its address
-            self._answer(HTTPStatus.FOUND, TEXT, b"", {"Location": f"/{room.description.direction}/"})
+        page, place, _ = self._address()
+        if self.path == "/" and page.description.directions:  # each page keeps its drawing by its address
+            self._answer(HTTPStatus.FOUND, TEXT, b"", {"Location": f"/{page.description.direction}/"})
             return
         if place == "":
-            page = build_page(room.description, "server_engine", nonce=self.server.nonce)
-            self._answer(HTTPStatus.OK, "text/html; charset=utf-8", page.encode())
+            html = build_page(page.description, "server_engine", nonce=self.server.nonce)
+            self._answer(HTTPStatus.OK, "text/html; charset=utf-8", html.encode())
             return
         number = re.fullmatch(r"samples/(\d{1,6})", place, re.ASCII)
         if number is None:
             raise RefusedError(HTTPStatus.NOT_FOUND, NOTHING)
-        sample = room.samples.show(int(number[1]))
+        sample = page.samples.show(int(number[1]))
         height, width = sample.source.shape[-2:]
-        packed = room.samples.pack(sample)
+        packed = page.samples.pack(sample)
         self._answer(HTTPStatus.OK, BINARY, packed, {"X-Width": str(width), "X-Height": str(height)})
 
-    def _address(self) -> tuple[Room, str, str]:
-        """Return the room that a request is for, the place within its address, and the query."""
+    def _address(self) -> tuple[DirectionPage, str, str]:
+        """Return the page that a request is for, the place within its address, and the query."""
         path, _, query = self.path.partition("?")
         match = re.fullmatch(r"/(?:(AtoB|BtoA)/)?(.*)", path, re.ASCII | re.DOTALL)
         if match is None:
             raise RefusedError(HTTPStatus.NOT_FOUND, NOTHING)
-        return self.server.room(match[1]), match[2], query
+        return self.server.page_of(match[1]), match[2], query
 
     def _post(self) -> None:
         body = self.rfile.read(self._length())
-        room, place, query = self._address()
+        page, place, query = self._address()
         if place != "translate":
             raise RefusedError(HTTPStatus.NOT_FOUND, NOTHING)
         if self.headers.get_content_type() != BINARY:  # pages of other origins cannot send it without being asked
             raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"expected a picture as {BINARY}")
         numbers = parse_qs(query)
         width, height, seed = (_number(numbers, name) for name in ("width", "height", "seed"))
-        translated = room.translator.translate(room.samples.unpack(body, width, height), seed)
+        translated = page.translator.translate(page.samples.unpack(body, width, height), seed)
         self._answer(HTTPStatus.OK, BINARY, translated.permute(1, 2, 0).numpy().tobytes())
 
     def _answer_or_refuse(self, answer: Callable[[], None]) -> None:
