@@ -50,7 +50,7 @@ def describe(training: Training) -> list[str]:
     return [
         f"run            {training.folder}",
         *counts,
-        f"data           {counted(len(training.layout), 'sample')}, the first is {sample.name} "
+        f"data           {_count_samples(training.layout)}, the first is {sample.name} "
         f"{sample.source.shape[-1]}x{sample.source.shape[-2]}{_target_size(sample)}",
         *describe_pixels(config.data),
         *_describe_classes(config),
@@ -98,6 +98,13 @@ def check_size(config: Config, sample: Sample) -> None:
             f"loss.vgg is {config.loss.vgg:g}, but the shorter side of {name} has {side} pixels, and VGG19 "
             f"needs {VGG_MIN_SIDE}: use larger images or loss.vgg=0"
         )
+
+
+def _count_samples(layout: Layout) -> str:
+    """Return the number of samples, of each side where there are two."""
+    if len(layout.sides) == 1:
+        return counted(len(layout), "sample")
+    return " and ".join(counted(len(side), kind) for side, kind in zip(layout.sides, ("source", "target"), strict=True))
 
 
 def _target_size(sample: Sample) -> str:

@@ -1,5 +1,7 @@
 """Layout `unpaired_folders`: its order, its two sides, and the stream of its batches."""
 
+import os
+import signal
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,14 @@ from configs import build
 from configs.schema import Config, DataConfig, LossConfig
 from configs.schema.augmentation import PairAugmentationConfig
 from configs.undecided_settings import undecided_sides, with_data, with_measured_ranges
-from data.batch import Batch, DataError, Sample
+from data.batch import Batch, DataError, LoadingError, Sample
 from data.cache import CachedLayout, SampleCache, estimate
 from data.folder_store import local_folder
 from data.held_back import hold_back, smallest_share
 from data.layout import Layout, PairingError
 from data.loader import Replacement, TrainingDataset, read_fixed, training_batches
 from data.map_reader import RGB_IMAGES
+from data.paired_folders import PairedFolders
 from data.preprocessing import Preprocessing
 from data.sampler import SampleKey, TrainingSampler
 from data.unpaired_folders import UnpairedFolders
@@ -32,6 +35,9 @@ from utils.errors import ConfigError
 CROPS = Preprocessing(
     mode="crop", load_height=1, load_width=1, crop_height=16, crop_width=16, flip=True, size_multiple=8, min_size=16
 )
+
+
+CUT = torch.load(Path(__file__).parents[1] / "reference" / "unpaired.pt", weights_only=True)
 
 
 class Numbered(Layout):
@@ -265,9 +271,6 @@ def test_what_belongs_to_pairs_is_refused_by_name(settings: dict[str, Any], mess
         DataConfig(layout="unpaired_folders", root="x", **settings)
 
 
-CUT = torch.load(Path(__file__).parents[1] / "reference" / "unpaired.pt", weights_only=True)
-
-
 def is_ours(row: dict[str, Any]) -> bool:
     """Whether this program takes the settings: crops of multiples of 4, no heights that CUT stretches to a crop's."""
     width, height = row["size"]
@@ -287,3 +290,31 @@ def test_sizes_are_those_of_cut_where_it_has_the_same_mode(row: dict[str, Any]) 
     else:
         placement = preprocessing.draw(sample, np.random.default_rng(0)).source
         assert [placement.crop_width, placement.crop_height] == row["result"]
+
+
+def test_indices_below_the_length_are_the_serial_pairs_of_cut(tmp_path: Path) -> None:
+    reference = CUT["unaligned_order"]
+    for side, names in reference["files"].items():
+        for name in (name for name in names if not name.endswith(".txt")):
+            save_image(tmp_path / f"train_{side}" / name, np.zeros((4, 4, 3), np.uint8))
+    layout = opened(tmp_path)
+    (serial,) = (run["pairs"] for run in reference["runs"] if run["serial"])
+    files = [layout.provenance(index).files for index in range(len(layout))]
+    assert len(layout) == reference["length"]
+    assert [(a.name, b.name) for a, b in files] == [tuple(pair) for pair in serial]
+
+
+def test_a_process_that_ends_names_the_picture_of_the_side_that_it_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = opened(heaps(tmp_path))
+    read = PairedFolders.read
+
+    def read_or_end(side: PairedFolders, index: int) -> Sample:
+        if side is layout.sides[1] and index == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return read(side, index)
+
+    monkeypatch.setattr(PairedFolders, "read", read_or_end)
+    with pytest.raises(LoadingError, match=rf"was ended by SIGKILL while it read sample 1 of {tmp_path}/train_B; "):
+        batches(layout, 6, n_workers=1)
