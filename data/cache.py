@@ -220,7 +220,7 @@ class CachedLayout(Layout):
 
     def sample_bytes(self, index: int) -> int:
         """Return the size in the cache of sample `index`, or of the next one that can be read; 0 where none can."""
-        for candidate in (*range(index, len(self)), *range(index)):
+        for candidate in chain(range(index, len(self)), range(index)):
             with suppress(DataError):
                 return _n_bytes(self._resized(candidate))
         return 0

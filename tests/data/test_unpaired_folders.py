@@ -17,6 +17,7 @@ from configs.schema.augmentation import PairAugmentationConfig
 from configs.undecided_settings import undecided_sides, with_data, with_measured_ranges
 from data.batch import Batch, DataError, LoadingError, Sample
 from data.cache import CachedLayout, SampleCache, estimate
+from data.fingerprint import difference, fingerprint
 from data.folder_store import local_folder
 from data.held_back import hold_back, smallest_share
 from data.layout import Layout, PairingError
@@ -318,3 +319,13 @@ def test_a_process_that_ends_names_the_picture_of_the_side_that_it_read(
     monkeypatch.setattr(PairedFolders, "read", read_or_end)
     with pytest.raises(LoadingError, match=rf"was ended by SIGKILL while it read sample 1 of {tmp_path}/train_B; "):
         batches(layout, 6, n_workers=1)
+
+
+def test_a_change_of_either_side_is_noticed(tmp_path: Path) -> None:
+    layout = opened(heaps(tmp_path))
+    saved = fingerprint(layout)
+    assert difference(saved, layout) is None
+    save_image(tmp_path / "train_B/new.png", np.zeros((20, 20, 3), np.uint8))
+    assert difference(saved, opened(tmp_path)) == (
+        "2 names or files are new or of another size (sample new, new.png), 0 are gone or were of another size"
+    )

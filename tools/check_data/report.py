@@ -65,12 +65,15 @@ class Found:
     class_names: Sequence[str] = ()
     label_maps: list[Blob] = field(default_factory=list)
     ids: set[int] = field(default_factory=set)
-    observations: tuple[dict[str, list[Observation]], ...] = field(default_factory=lambda: ({}, {}))
+    observations: tuple[dict[str, list[Observation]], dict[str, list[Observation]]] = field(
+        default_factory=lambda: ({}, {})
+    )
     trained_sides: dict[str, int] = field(default_factory=dict)
 
     def warnings(self) -> Iterator[str]:
         """Yield a line for each peculiarity that training accepts and that is a mistake more often than not."""
-        splits = {split: those for of_side in self.observations for split, those in of_side.items()}
+        of_sources, of_targets = self.observations
+        splits = of_sources | of_targets
         for split, observations in splits.items():
             yield from (f"{split}: {warning}" for warning in split_warnings(observations))
         yield from absent_classes(splits, self.class_names)
