@@ -21,9 +21,9 @@ from inference.contact_sheet import SHEET_WIDTH, SheetSample, contact_sheet, thu
 from inference.image_store import ImageStore, Reduction
 from inference.output_folder import INDEX, KINDS, METRICS, SHEET, OutputFolder, gallery_image
 from inference.predictor import Predictor
-from inference.set_measures import ComparedSets, SetMeasures
+from inference.set_measures import SetMeasures
 from metrics.constant_color import ConstantColorBaseline
-from metrics.evaluator import TITLES, Evaluator, Measurement, Summary, shown
+from metrics.evaluator import TITLES, Evaluator, Measurement, References, Summary, shown
 from metrics.segmentation import class_table
 from utils.atomic_file import path_in_errors
 from utils.distributed import World
@@ -247,25 +247,15 @@ def _warn_of_small(records: Sequence[_Record]) -> None:
         )
 
 
-def report_sets(compared: ComparedSets, about: Mapping[str, Any], output: Path) -> None:
+def report_sets(compared: Mapping[str, Any], about: Mapping[str, Any], output: Path) -> None:
     """Print the figures of translations as a set, and write them with `about` as metrics.json."""
-    split = about["origin"].get("split")
-    report = {
-        "step": about["origin"].get("step"),
-        "n_images": compared.n_images,
-        "n_real": compared.n_real,
-        "measured_on": MEASURED_ON.get(split, "other samples"),
-        "whole": compared.figures,
-        "floor": compared.references.floor,
-        "ceiling": compared.references.ceiling,
-        **about,
-    }
-    _write_report(report, output)
-    logger.info(
-        "metrics      %s, %s", Summary({}, compared.figures, {}), f"against {counted(compared.n_real, 'image')}"
-    )
-    logger.info("to compare   %s", compared.references)
-    _warn_of_split_and_number(split, compared.figures, compared.n_images)
+    origin, figures = about["origin"], compared["whole"]
+    measured_on = MEASURED_ON.get(origin.get("split"), "other samples")
+    _write_report({"step": origin.get("step"), "measured_on": measured_on, **compared, **about}, output)
+    against = counted(compared["n_real"], "real image")
+    logger.info("metrics      %s, against %s", Summary({}, figures, {}), against)
+    logger.info("to compare   %s", References(compared["floor"], compared["ceiling"]))
+    _warn_of_split_and_number(origin.get("split"), figures, compared["n_images"])
     logger.info("report       %s", output / METRICS)
 
 

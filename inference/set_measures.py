@@ -1,6 +1,7 @@
 """Measures of translations without targets: as a set, against real images of the side that they are translated into."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from torch import Tensor
 
@@ -11,7 +12,7 @@ from data.batch import DataError
 from data.layout import Layout
 from data.preprocessing import Preprocessing
 from inference.padding import read_padded
-from metrics.evaluator import Evaluator, Features, References
+from metrics.evaluator import Evaluator, Features
 from utils.distributed import World
 
 
@@ -46,25 +47,18 @@ class SetMeasures:
             except DataError as error:
                 problems += error.problems
 
-    def gather(self, world: World) -> "ComparedSets | None":
-        """Return the figures of the images of all processes; None without translations, or without real images."""
+    def gather(self, world: World) -> dict[str, Any] | None:
+        """Return the figures of the images of all processes; None without translations, or without real images.
+
+        n_images, n_real: of translations, and of real images. whole: figures. floor, ceiling: see References.
+        """
         gathered = world.gather((self._sources, self._fakes, self._reals))
         parts = [{n: one for part in parts for n, one in part.items()} for parts in zip(*gathered, strict=True)]
         sources, fakes, reals = ([of[number] for number in sorted(of)] for of in parts)
         if not fakes or not reals:
             return None
-        figures, references = self.evaluator.set_figures(fakes, reals), self.evaluator.references(sources, reals)
-        return ComparedSets(figures, references, len(fakes), len(reals))
-
-
-@dataclass(frozen=True)
-class ComparedSets:
-    """The figures of translations as a set, and what they are to be compared with."""
-
-    figures: dict[str, float]
-    references: References
-    n_images: int
-    n_real: int
+        counts, figures = {"n_images": len(fakes), "n_real": len(reals)}, self.evaluator.set_figures(fakes, reals)
+        return {**counts, "whole": figures, **asdict(self.evaluator.references(sources, reals))}
 
 
 def open_reals(config: Config, split: str) -> Layout | None:

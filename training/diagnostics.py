@@ -70,21 +70,19 @@ class TranslationHints:
 
     def __init__(self) -> None:
         self._n_found: Counter[str] = Counter()
-        self._thumbnails: list[tuple[Tensor, Tensor]] = []  # of one validation
-        self._differences: list[float] = []
+        self._seen: list[tuple[Tensor, Tensor, Tensor]] = []  # thumbnails and difference of each pair of a validation
 
     def add(self, source: Tensor, fake: Tensor) -> None:
         """Add a source and its translation as they are shown: (3, H, W) uint8 each, of one size."""
-        self._differences.append(float((source.float() - fake.float()).abs().mean()))
         small = [resize(image, [_THUMBNAIL, _THUMBNAIL], antialias=True).float() for image in (source, fake)]
-        self._thumbnails.append((small[0], small[1]))
+        self._seen.append((small[0], small[1], (source.float() - fake.float()).abs().mean()))
 
     def flush(self) -> list[str]:
         """Return the hints for the translations that were added since the last call."""
-        sources, fakes = (torch.stack(images) for images in zip(*self._thumbnails, strict=True))
-        correlation, difference = _correlation(sources, fakes), sum(self._differences) / len(self._differences)
+        sources, fakes, differences = (torch.stack(of) for of in zip(*self._seen, strict=True))
+        self._seen = []
+        correlation, difference = _correlation(sources, fakes), float(differences.mean())
         alike = len(fakes) > 1 and _variety(fakes) < _ALIKE * _variety(sources)
-        self._thumbnails, self._differences = [], []
         hints = {
             "inverted": f"translations look like negatives of their sources (correlation {correlation:.2f}). Where "
             "colours should stay, start again with another run.seed, or with a larger weight of the identity loss",

@@ -73,9 +73,9 @@ class UnpairedValidation(Validation):
     def describe(self) -> list[str]:
         """Return the figures that those of translations are to be compared with."""
         # where the target side has fewer images, some samples share theirs
-        distinct = {_exchanged(sample).source.numpy().tobytes(): n for n, sample in enumerate(self.samples)}
+        distinct = {hash(_exchanged(sample).source.numpy().tobytes()): n for n, sample in enumerate(self.samples)}
         references = self.evaluator.references(self._sources, [self._targets[n] for n in distinct.values()])
-        return [f"to compare     {references}"]
+        return [f"to compare     {references}"] if str(references) else []
 
     @cached_property
     def _targets(self) -> list[Features]:
