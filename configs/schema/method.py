@@ -72,9 +72,10 @@ class MethodDeclaration:
 
 _NO_TARGET = "there is no target to compare with"
 _WEIGHABLE = ("l1", "l1_weighted", "psnr", "psnr_weighted", "ssim", "ssim_weighted")
+_TWO_SIDES = ("unpaired_folders", "synthetic_day_night")
 _OF_PAIRS = (*_WEIGHABLE, "mae", "ms_ssim", "lpips", "pixel_accuracy", "mean_iou")
 _UNPAIRED = (
-    Refusal("data.layout", "a layout of two sides without pairs", values=("synthetic_facades", "side_by_side")),
+    Refusal("data.layout", f"one of {', '.join(_TWO_SIDES)}", ("synthetic_facades", "paired_folders", "side_by_side")),
     Refusal("data.n_classes", "0: both sides are images"),
     Refusal("data.label_colors", "{}: both sides are images"),
     Refusal("data.instance_edges", "false: both sides are images"),
@@ -89,8 +90,6 @@ _UNPAIRED = (
     Refusal("augmentation.target", f"null: {_NO_TARGET}, on which overfitting would be measured"),
     Refusal("train.retain_graph", "true: the order of the updates is that of the method"),
     Refusal("train.freeze_global_epochs", "0"),
-    Refusal("train.validation_share", "0: hold images back in folders of their own, val_A and val_B"),
-    Refusal("train.validation_group", "null, as train.validation_share"),
     Refusal("metrics.extra", f"[] or some of swd, fid, kid: {_NO_TARGET}", values=("lpips",)),
     Refusal("checkpoint.best", f"none, swd, fid or kid: {_NO_TARGET}", values=_OF_PAIRS),
     Refusal("metrics.label_colors", f"null: {_NO_TARGET}"),
@@ -112,7 +111,10 @@ def _require_same_channels(data: Any, why: str) -> None:
 
 
 METHODS: dict[str, MethodDeclaration] = {
-    "paired": MethodDeclaration(translators={"AtoB": "generator"}),
+    "paired": MethodDeclaration(
+        translators={"AtoB": "generator"},
+        refusals=(Refusal("data.layout", "a layout of pairs, or method.name=contrastive or cycle", values=_TWO_SIDES),),
+    ),
     "contrastive": MethodDeclaration(
         translators={"AtoB": "generator"},
         networks=("generator", "discriminator", "projection"),

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from configs import build
-from configs.schema import Config, DataConfig, LossConfig
+from configs.schema import Config, CycleConfig, DataConfig, LossConfig, MethodConfig
 from configs.schema.augmentation import PairAugmentationConfig
 from configs.undecided_settings import undecided_sides, with_data, with_measured_ranges
 from data.batch import Batch, DataError, LoadingError, Sample
@@ -236,7 +236,7 @@ def test_sides_may_be_stacked_deep_and_of_other_channels(tmp_path: Path) -> None
     folders: dict[str, Any] = {"source_folder": ["{split}_a", "{split}_b"], "target_folder": "{split}_c"}
     folders |= {"source_channels": 4, "target_channels": 1}
     data = DataConfig(layout="unpaired_folders", root=str(tmp_path), **folders)
-    config = Config(data=data, loss=LossConfig(vgg=0))
+    config = Config(data=data, loss=LossConfig(vgg=0), method=MethodConfig("cycle"), cycle=CycleConfig(identity=0))
     layout = build.build_layout(config, "train", needs_targets=True)
     assert undecided_sides(config.data, layout) == ["source", "target"]
     measured = with_measured_ranges(config, layout, ["source", "target"]).data

@@ -50,7 +50,15 @@ def data_set_in(folder: Path, n_classes: int | None, overrides: Sequence[str]) -
             "or in a folder for each split; name other folders "
             "by data.source_folder={split}_X data.target_folder={split}_Y"
         )
-    return config_from_dict({"data": data}, str(folder), overrides), {name: name != "test" for name in names}
+    return config_from_dict({"data": data} | _method(data["layout"], overrides), str(folder), overrides), {
+        name: name != "test" for name in names
+    }
+
+
+def _method(layout: str, overrides: Sequence[str]) -> dict[str, Any]:
+    """Return the settings of a method that takes a layout of any two sides; none for others."""
+    is_unpaired = "unpaired_folders" in (layout, *(text.removeprefix("data.layout=") for text in overrides))
+    return {"method": {"name": "cycle"}, "cycle": {"identity": 0}} if is_unpaired else {}
 
 
 def _check_sides(folder: Path, names: Sequence[str]) -> None:
