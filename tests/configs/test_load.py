@@ -8,7 +8,6 @@ import yaml
 from configs.load import config_differences, config_from_dict, config_to_dict, config_to_yaml, load_config
 from configs.schema import Config
 from configs.unused_settings import unused_settings
-from tools.describe_settings import read_sections
 from utils.errors import ConfigError
 
 CONFIG_FILES = sorted(Path("configs").glob("*.yaml"))
@@ -36,14 +35,12 @@ def test_overrides_win_over_the_file_and_the_last_one_over_the_others(tmp_path: 
     [
         ("run: {seed: -1}", [], r"run\.seed is -1, expected 0 to 4294967295"),
         ("run: {name: a/b}", [], r"run\.name is 'a/b', expected a name that can be a folder"),
-        ("run: {name: a, name: b}", [], r"c\.yaml, line 1: found duplicate key name"),
         ("train: {epochs: 0, decay_epochs: 0}", [], r"expected at least 1 epoch"),
         ("optimizer: {max_gradient_norm: 0}", [], r"optimizer\.max_gradient_norm is 0"),
         ("augmentation: {policy: [hue]}", [], r"augmentation\.policy is \['hue'\], expected a list of some of color"),
         ("{}", ["augmentation.policy=[color,color]"], r"a list of some of color, translation, cutout, each once"),
         ("augmentation: {target: 1}", [], r"augmentation\.target is 1\.0, expected above 0 and below 1, or null"),
         ("loss: {adversarial: 0, feature_matching: 0, vgg: 0}", [], r"at least one loss weight above 0"),
-        ("amp: {opt_level: O7}", [], r"amp\.opt_level is O7, expected one of O0, O1, O2, O3"),
         ("train: {freeze_global_epochs: 3}", [], r"train\.freeze_global_epochs is 3, expected 0 where"),
         ("train: {freeze: [stem]}", [], r"train\.freeze is .*, expected a list of parts of networks"),
         ("data: {target_channels: 2}", [], r"data\.target_channels is 2, expected 1 or 3"),
@@ -87,10 +84,6 @@ def test_overrides_win_over_the_file_and_the_last_one_over_the_others(tmp_path: 
         ("generator: {norm: spectral}", [], r"generator\.norm is spectral, expected one of instance, batch"),
         ("data: {preprocess: resize_and_crop, crop_width: 2048}", [], r"no more than the load size 1024x512"),
         ("data: {layout: side_by_side, root: x, n_classes: 3}", [], r"data\.n_classes is 3, expected 0"),
-        ("run: 5", [], r"run is a section; write run\.key=value"),
-        ("{}", ["run.name=${run.seed}"], r"run\.name holds \$\{run\.seed\}, which is not supported"),
-        ("just text", [], r"expected sections such as .* found just text"),
-        ("lossss:", [], r"unknown key lossss"),
     ],
 )
 def test_a_mistake_is_named_with_key_value_and_expectation(
@@ -140,11 +133,7 @@ def test_a_configuration_cannot_be_changed() -> None:
         Config().run.seed = 1  # type: ignore[misc]
 
 
-def test_every_setting_has_a_meaning_and_the_reference_file_its_default() -> None:
-    sections = [*read_sections()]
-    for section in sections:
-        assert all(setting.meaning for setting in section.settings), section.key
-        sections += section.sections
+def test_the_reference_file_holds_the_defaults() -> None:
     reference = load_config(Path("configs/reference.yaml"))
     assert config_differences(Config(), reference) == {"run.name": ("unnamed", "reference")}
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from data.batch import DataError
 from data.files.image_files import read_rgb
@@ -64,13 +63,6 @@ def test_a_file_that_cannot_be_read_is_left_out_and_told(rgb_run: Path, tmp_path
     assert page.count("<article") == 2
 
 
-def test_a_folder_of_nothing_that_can_be_read_is_told(rgb_run: Path, tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.png").write_bytes(b"no image")
-    with pytest.raises(DataError, match=r"a\.png: cannot be read as an image"):
-        translate("--checkpoint", str(rgb_run), "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out"))
-
-
 def test_an_image_that_fits_into_a_tile_is_translated_as_a_whole(rgb_run: Path, tmp_path: Path) -> None:
     save_image(tmp_path / "in" / "flat.png", np.full((20, 20, 3), 200, np.uint8))
     for name, options in (("whole", []), ("tiled", ["--tile", "64"])):
@@ -107,28 +99,6 @@ def test_a_picture_does_not_depend_on_what_is_around_its_batch(rgb_run: Path, tm
         one, three = (read_rgb(tmp_path / folder / f"{name}.png").int() for folder in ("one", "three"))
         assert one.shape == three.shape
         assert (one - three).abs().max() <= 1
-
-
-def test_kinds_of_files(rgb_run: Path, tmp_path: Path) -> None:
-    grey = noise(21, 34)[..., 0]
-    (tmp_path / "in").mkdir()
-    images: dict[str, Image.Image] = {
-        "grey": Image.fromarray(grey),
-        "rgba": Image.fromarray(np.dstack([grey, grey, grey, grey // 2])),
-        "sixteen": Image.fromarray(grey.astype(np.uint16) * 256 + 17),
-        "palette": Image.fromarray(np.dstack([grey] * 3)).quantize(256),
-    }
-    for name, image in images.items():
-        image.save(tmp_path / "in" / f"{name}.png")
-    exif = Image.Exif()
-    exif[0x0112] = 6  # to be turned by 90 degrees
-    Image.fromarray(np.dstack([grey] * 3)).save(tmp_path / "in" / "turned.jpg", exif=exif)
-    arguments = ["--checkpoint", str(rgb_run), "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
-    translate(*arguments, "--opt-level", "O0")
-    results = {name: read_rgb(tmp_path / "out" / f"{name}.png").int() for name in (*images, "turned")}
-    assert all(torch.equal(results[name], results["grey"]) for name in images)
-    assert results["grey"].shape == (3, 21, 34)
-    assert results["turned"].shape == (3, 34, 21)
 
 
 @pytest.mark.parametrize("case", ["encoded features", "mirrored", "sampled features"])

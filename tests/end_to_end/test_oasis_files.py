@@ -14,9 +14,7 @@ from models.segmentation_discriminator import SegmentationDiscriminator
 from models.spade_generator import SpadeGenerator
 from models.spectral_norm import add_spectral_norm
 from tests.conftest import save_image
-from tests.end_to_end.original_files import assert_written_back
 from tests.runs import OASIS, checkpoint, run, translate
-from tools.export import __main__ as export
 from utils.errors import ConfigError
 
 N_CLASSES = 5
@@ -66,26 +64,8 @@ def test_the_settings_follow_from_the_shapes_but_for_the_noise(files: dict[str, 
         load_generator(files["EMA"], ["generator.noise_channels=69"])
 
 
-def test_a_file_is_written_back(files: dict[str, Path], tmp_path: Path) -> None:
-    assert_written_back(files["EMA"], tmp_path / "back_EMA.pth", n_classes=N_CLASSES)
-
-
 LARGE = ["generator.n_upsamplings=5", "data.synthetic.height=64", "data.synthetic.width=64", "train.max_steps=1"]
 THEIRS = [*OASIS, *LARGE, "generator.hidden_channels=128", "generator.base_channels=1"]
-
-
-def test_a_run_is_written_in_the_format_of_oasis(tiny_config: Path) -> None:
-    run(tiny_config, *THEIRS, "generator.norm=batch", "generator.noise_channels=64")
-    folder = tiny_config.parent / "runs" / "tiny"
-    arguments = ["--checkpoint", str(folder), "--format", "original", "--output", str(folder / "latest_EMA.pth")]
-    with pytest.raises(OriginalWeightsError, match="--family SPADE has no such generator, only OASIS"):
-        export.main([*arguments, "--family", "SPADE"])
-    export.main(arguments)
-    ours, theirs = (
-        load_generator(path).generator.eval() for path in (*folder.glob("*1.pt"), folder / "latest_EMA.pth")
-    )
-    source = torch.randn(1, 13, 64, 64)
-    assert torch.equal(ours(source), theirs(source))
 
 
 @pytest.mark.slow  # a discriminator of full width

@@ -23,7 +23,6 @@ from tests.conftest import save_image
 from tests.images import GEO_TAGS, bands, heights, save_npy, tifffile
 from tests.runs import assert_equal, assert_resumes_exactly, checkpoint, program_main, run, translate, without_config
 from tests.tools.playground.pages import ask, post, serving
-from tools.check_data import __main__ as check_data
 from utils.checkpoint import CheckpointError
 from utils.errors import ConfigError, UserError
 
@@ -260,12 +259,3 @@ def test_check_data_finds_types_ranges_and_missing_numbers(
     assert "train_A: images of several types (2 of uint16, 1 of uint8), such as 2: store them alike" in shown
     assert "train: 3 targets of 3 with values outside data.target_range, which are clamped; most of" in shown
     assert "2 problems in train, test, val" in shown
-
-
-def test_augmented_bands_train_and_are_shown(array_config: Path, tmp_path: Path) -> None:
-    augment = ["data.augment.rotation_degrees=[-20,20]", "data.augment.noise=[0,0.1]", "data.augment.color=[0.8,1.2]"]
-    run(array_config, *augment)
-    sheet = tmp_path / "sheet.png"
-    check_data.main(["--config", str(array_config), *augment, "--show", "2", "--sheet", str(sheet)])
-    shown = read_rgb(sheet)
-    assert shown.float().std() > 20

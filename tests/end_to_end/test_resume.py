@@ -112,11 +112,6 @@ def test_a_run_is_set_aside_only_for_one_that_can_start(tiny_config: Path, mista
     assert not folder.with_name("tiny.1").exists()
 
 
-def test_a_run_that_starts_from_a_finished_one_is_saved_where_it_starts(trained_config: Path) -> None:
-    run(trained_config, "--resume", str(trained_config.parent / "runs" / "tiny"), "run.name=other")
-    assert_equal(without_config(checkpoint(trained_config, 4, "other")), without_config(checkpoint(trained_config, 4)))
-
-
 NETWORKS_AND_LOSSES = [
     ["generator.name=local", "generator.n_enhancer_blocks=1", "data.synthetic.width=64"],
     ["generator.name=unet", "generator.n_downsamplings=5", "generator.dropout=true", "generator.norm=batch"],

@@ -16,7 +16,6 @@ from models.originals.weights import import_original
 from models.spade_generator import SpadeGenerator
 from models.spectral_norm import spectral_norms
 from tests.conftest import save_image
-from tests.end_to_end.original_files import assert_written_back
 from tests.models.originals.cases import weights_of
 from tests.runs import SPADE, checkpoint, run, translate
 from tools.export import __main__ as export
@@ -27,10 +26,7 @@ from utils.errors import ConfigError
 @pytest.fixture
 def files(reference: dict[str, Any], tmp_path: Path) -> dict[str, Path]:
     """latest_net_G.pth, for 4 classes, and latest_net_D.pth."""
-    weights = {
-        "G": weights_of(reference, "spade_generator_batch"),
-        "D": reference["spade_discriminator"]["state_dict"],
-    }
+    weights = {"G": weights_of(reference, "spade_generator_batch"), "D": reference["spade_discriminator"]["state_dict"]}
     paths = {}
     for name, state in weights.items():
         paths[name] = tmp_path / f"latest_net_{name}.pth"
@@ -58,24 +54,6 @@ def test_the_settings_follow_from_the_shapes_but_for_the_upsamplings(files: dict
     assert len(more.reductions) == 7
     with pytest.raises(OriginalWeightsError, match="has the weights of 5 or 6 upsamplings"):
         load_generator(files["G"], ["generator.n_upsamplings=7"])
-
-
-def test_a_file_is_written_back(files: dict[str, Path], tmp_path: Path) -> None:
-    assert_written_back(files["G"], tmp_path / "back.pth", n_classes=4)
-
-
-LARGE = ["generator.n_upsamplings=5", "data.synthetic.height=64", "data.synthetic.width=64", "train.max_steps=1"]
-
-
-def test_a_run_is_written_in_the_format_of_spade(tiny_config: Path) -> None:
-    run(tiny_config, *SPADE, *LARGE, "generator.norm=batch")
-    folder = tiny_config.parent / "runs" / "tiny"
-    export.main(["--checkpoint", str(folder), "--format", "original"])
-    ours, theirs = (
-        load_generator(path).generator.eval() for path in (*folder.glob("*1.pt"), folder / "latest_net_G.pth")
-    )
-    source = torch.randn(1, 13, 32, 64)
-    assert torch.equal(ours(source), theirs(source))
 
 
 def test_a_run_starts_from_the_files(tiny_config: Path, files: dict[str, Path], label_data_set: Path) -> None:

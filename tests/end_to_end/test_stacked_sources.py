@@ -1,6 +1,5 @@
 """Journeys with sources of several folders: colours with depth, and label maps with heights."""
 
-import json
 import sys
 from pathlib import Path
 
@@ -114,30 +113,6 @@ def test_a_cache_augmentation_and_workers_change_nothing_but_the_draws(config: P
     run(config, *stack, *augment, *cache, "run.name=filled")
     for name in ("filling", "filled"):
         assert_equal(without_config(checkpoint(config, 4, name)), without_config(checkpoint(config, 4, "plain")))
-
-
-@pytest.mark.parametrize("stack", SHORT)
-def test_targets_may_need_a_range_as_well(config: Path, stack: list[str]) -> None:
-    for path in (config.parent / "pairs").glob("*_img/*.png"):
-        save_npy(path.with_suffix(".npy"), read_rgb(path)[0].numpy().astype(np.float32) / 7)
-        path.unlink()
-    run(config, *stack, "data.target_channels=1", "train.max_steps=2")
-    assert checkpoint(config, 2)["config"]["data"]["target_files"] == "float32.npy"
-
-
-@pytest.mark.parametrize("stack", SHORT)
-def test_weights_of_pixels_go_with_stacks(config: Path, stack: list[str]) -> None:
-    for path in (config.parent / "pairs").glob("*_label/*.png"):
-        weights = read_ids(path)[0].numpy().astype(np.uint8)
-        save_image(path.parents[1] / path.parent.name.replace("label", "weight") / path.name, weights)
-    more = [*stack, "data.weight_folder={split}_weight", f"data.cache={config.parent / 'c'}"]
-    more += ["loss.class_weights={0: 3, ignored: 0}"] if stack == LABELS_AND_HEIGHT else []
-    more += ["data.augment.rotation_degrees=[-20,20]", "augmentation.policy=[translation]", "train.pool_size=2"]
-    more += ["train.batch_size=2", "train.accumulation_steps=2", "train.ema_decay=0.9"]
-    assert_resumes_exactly(config, *more, stop=2, end=4)
-    translate("--checkpoint", str(config.parent / "runs" / "tiny"), "--output", str(config.parent / "out"))
-    figures = json.loads((config.parent / "out" / "metrics.json").read_text())["mean"]
-    assert figures["l1_weighted"] != figures["l1"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ Styles are exported too.
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,6 @@ from inference.load import load_generator
 from inference.output_folder import RECORD
 from inference.sampling import encode_style
 from models.latent_inputs import choose_styles
-from models.style_encoder import StyleConditionedGenerator
 from tests.conftest import save_image
 from tests.runs import SPADE, STYLE, assert_equal, checkpoint, program_main, run, translate, with_slow
 from tests.tools.playground.pages import post, serving
@@ -141,36 +139,6 @@ def test_both_parts_are_trained_by_the_generators_optimizer(tiny_config: Path) -
     )
     lines = (tiny_config.parent / "runs" / "tiny" / "metrics.jsonl").read_text().splitlines()
     assert any("loss/G/kl_divergence" in line for line in lines)
-
-
-@pytest.mark.slow
-def test_a_heavy_divergence_brings_the_styles_to_the_prior(tiny_config: Path) -> None:
-    distances = []
-    for weight in (0, 10):
-        steps = ["train.max_steps=30", "log.images_every_steps=30", "optimizer.learning_rate=0.003"]
-        run(tiny_config, *LIVELY, f"run.name=weight{weight}", f"loss.kl_divergence={weight}", *steps)
-        network = load_generator(tiny_config.parent / "runs" / f"weight{weight}" / "checkpoint-00000030.pt").generator
-        assert isinstance(network, StyleConditionedGenerator)
-        torch.manual_seed(0)
-        with torch.no_grad():
-            style = network.eval().encoder(torch.rand(4, 3, 32, 32) * 2 - 1)
-        distances.append((style.mean.square() + style.log_variance.exp() - 1 - style.log_variance).sum().item())
-    assert distances[1] < 0.5 * distances[0]
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch asks for it between graphs, and hides the warning
-def test_a_compiled_generator_draws_the_same_styles(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
-    monkeypatch.setattr("utils.compilation.what_compiling_lacks", lambda _: None)
-    losses = []
-    for choice in ("false", "true"):
-        run(tiny_config, *LIVELY, f"train.compile={choice}", "log.every_steps=1", "--resume", "never")
-        lines = (tiny_config.parent / "runs" / "tiny" / "metrics.jsonl").read_text().splitlines()
-        steps = [json.loads(line) for line in lines if "kl_divergence" in line]
-        losses.append([step[f"loss/G/{name}"] for step in steps for name in ("l1", "kl_divergence")])
-    assert len(losses[0]) == 4
-    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
 
 
 @pytest.mark.parametrize("kind", with_slow(["safetensors"], ["pt2"]))

@@ -114,6 +114,8 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "empty, no manifest": (replaced(b""), "it is empty"),
     "web page": (replaced(b"<!DOCTYPE html>"), "a web page"),
     "LFS pointer": (replaced(b"version https://git-lfs.github.com"), "a Git LFS pointer.* git lfs pull"),
+    "source code": (replaced(b"import os\nos.system('x')\n"), "but text; use an earlier one of the run, or another"),
+    "image": (replaced(b"\x89PNG\r\n\x1a\n"), "not a checkpoint"),
     "JSON": (replaced(b'{"step": 3}'), "a text file"),
     "folder": (replaced(None, is_folder=True), "a folder"),
     "gone": (replaced(None), "no such checkpoint file"),

@@ -15,7 +15,6 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 from tests import processes
 from tests.reliability.faults import Fault, failing, kill_at, replacement, strike_at
 from tests.runs import assert_equal, checkpoint, run, uninterrupted, without_config
-from training import checkpointing as saving
 from training import run_folder, sample_page
 from utils import checkpoint as checkpoint_module
 from utils import fault_points
@@ -186,14 +185,6 @@ def test_what_is_written_beside_does_not_end_the_run(
     out = capfd.readouterr().out
     assert "No space left on device" in out
     assert out.count("metrics.jsonl: No space left on device: records are missing there") == (what == "records")
-    assert checkpoint(tiny_config, 4)["step"] == 4
-
-
-@pytest.mark.row(3)
-def test_a_failure_at_the_last_step_is_tried_again(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(saving, "RETRY_S", 0.0)
-    monkeypatch.setattr(saving, "save_checkpoint", failing(saving.save_checkpoint, range(3)))
-    run(tiny_config)
     assert checkpoint(tiny_config, 4)["step"] == 4
 
 

@@ -60,14 +60,6 @@ def pictures(folder: Path) -> dict[str, torch.Tensor]:
     return {path.stem: read_rgb(path) for path in folder.glob("*.png") if path.stem != "contact_sheet"}
 
 
-def test_the_encoder_is_trained_with_the_generator(tiny_config: Path) -> None:
-    run(tiny_config, *FEATURES, "checkpoint.every_steps=1")
-    first, second = (checkpoint(tiny_config, step)["networks"]["generator"] for step in (1, 2))
-    encoder = [name for name in first if name.startswith("encoder.")]
-    assert len(encoder) > 4
-    assert all(not torch.equal(first[name], second[name]) for name in encoder)
-
-
 def test_features_are_drawn_by_seed_whatever_the_batch(run_folder: Path, tmp_path: Path) -> None:
     cluster(run_folder, "--clusters", "3")
     first = translated(run_folder, tmp_path / "first")

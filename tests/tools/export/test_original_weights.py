@@ -42,6 +42,8 @@ def generator(config: Path, *settings: str) -> nn.Module:
         CUT,
         ["generator.upsample=antialiased", *RESNET, "generator.dropout=true"],
         ["generator.norm=batch", *CUT],
+        [*SPADE, *SIZES, "generator.norm=batch"],
+        [*OASIS, *SIZES, "generator.norm=batch", "generator.noise_channels=64"],
     ],
     ids=lambda settings: settings[0],
 )
@@ -76,6 +78,7 @@ def test_biases_before_norms_are_the_familys(tiny_config: Path, tmp_path: Path) 
         ([*SPADE, *SIZES, "generator.spectral_norm=false"], None, "^SPADE has .*: no spectral_norm; --format"),
         ([*SPADE], None, "^SPADE has no such network: n_upsamplings below 5; --format safetensors, onnx and pt2 take"),
         ([*SPADE, *SIZES, "generator.noise_channels=1"], None, "^SPADE has .*: noise_channels; --format"),
+        ([*OASIS, *SIZES, "generator.noise_channels=64"], "SPADE", "--family SPADE has no such generator, only OASIS"),
         ([*OASIS, *SIZES, "generator.hidden_channels=8"], None, "^OASIS has .*: hidden_channels other than 128; "),
         ([*OASIS, *SIZES, "generator.n_upsamplings=3"], None, "^OASIS has .*: n_upsamplings below 5; --format"),
         ([*OASIS, *SIZES, "data.target_channels=1"], None, "^OASIS has no such network: a grey target; --format"),

@@ -341,20 +341,6 @@ def run_of_stack(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return config.parent / "runs" / "tiny"
 
 
-def test_samples_are_translated_and_nothing_else(run_of_stack: Path) -> None:
-    with serving("--checkpoint", str(run_of_stack)) as server:
-        answers = []
-        for index in range(2):
-            status, shown, _ = ask(server, "GET", f"/samples/{index}")
-            assert status == 200
-            answers.append(post(server, np.frombuffer(shown, np.uint8).reshape(*BANDS_SIZE, 3)))
-        assert [status for status, _ in answers] == [200, 200]
-        assert answers[0] != answers[1]
-        status, answer = post(server, np.zeros((*BANDS_SIZE, 3), np.uint8))
-        assert status == 400
-        assert b"choose a sample" in answer
-
-
 def test_without_samples_there_is_nothing_to_show(run_of_stack: Path) -> None:
     folder = run_of_stack.parents[1] / "pairs" / "test_rgb"
     folder.rename(folder.with_name("away"))
