@@ -124,13 +124,6 @@ def test_samples_from_the_cache_equal_those_from_the_files(
     assert len(reads) == 3 * 3 + 3  # plain samples are decoded each time, cached ones once
 
 
-def test_a_changed_file_is_read_again(cached: CachedLayout, photo: Path, reads: list[Path]) -> None:
-    assert vars(cached.read(0))["target"].any()
-    save_image(photo, BLACK)
-    assert not vars(cached.read(0))["target"].any()
-    assert len(reads) == 2
-
-
 def test_a_replaced_file_of_equal_size_and_time_is_read_again(cached: CachedLayout, photo: Path) -> None:
     other = photo.with_name("other.bmp")
     for path, level in ((other, 9), (photo.with_suffix(".bmp"), 5)):  # BMP is not compressed: the sizes are equal
@@ -145,12 +138,7 @@ def test_a_replaced_file_of_equal_size_and_time_is_read_again(cached: CachedLayo
 
 @pytest.mark.parametrize("how", ["moved", "copied", "touched"])
 def test_the_same_content_is_not_decoded_again(
-    open_cached: Open,
-    label_data_set: Path,
-    folder: Path,
-    reads: list[Path],
-    monkeypatch: pytest.MonkeyPatch,
-    how: str,
+    open_cached: Open, label_data_set: Path, folder: Path, reads: list[Path], monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     expected = read_all(open_cached())
     root = label_data_set if how == "touched" else label_data_set.with_name("elsewhere")

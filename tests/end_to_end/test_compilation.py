@@ -9,7 +9,7 @@ import torch
 
 from data.files.image_files import read_rgb
 from inference import requested_predictor
-from tests.runs import SPADE, STYLE, checkpoint, run, translate, with_slow
+from tests.runs import SPADE, checkpoint, run, translate, with_slow
 from utils.compilation import CompilerError, compiled, what_compiling_lacks
 from utils.errors import UserError
 
@@ -29,7 +29,6 @@ needs_compiler = pytest.mark.skipif(what_compiling_lacks(CPU) is not None, reaso
             ["train.activation_checkpointing=true"],
             ["train.activation_checkpointing=true", "generator.norm=batch"],
             SPADE,
-            [*STYLE, "init.distribution=kaiming"],
         ],
     ),
     ids=lambda settings: " ".join(settings) or "default",

@@ -1,7 +1,5 @@
 """Two processes against one on the joint batch."""
 
-import os
-import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -35,23 +33,6 @@ def distance(first: dict[str, Tensor], second: dict[str, Tensor]) -> float:
 def weights(config: Path, name: str, trainable: str) -> dict[str, Tensor]:
     state = load_checkpoint(checkpoint_path(config.parent / "runs" / name, STEPS))
     return dict(state["networks"][trainable])
-
-
-@pytest.mark.slow
-def test_torchrun_runs_the_program_in_two_processes(tiny_config: Path) -> None:
-    """As a user starts it; the other tests take torch's agent without the program around it."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py"]
-    result = subprocess.run(
-        [*command, "--config", str(tiny_config)],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.count("saved ") == 1  # rank 0 alone writes
-    assert "each of 2 samples (batch 1 on 2 processes); 2 batches an epoch" in result.stdout
-    assert "cpu, 2 processes" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -137,18 +118,3 @@ def test_no_thread_of_the_process_group_is_left_to_abort_the_interpreters_end(ti
     with torchrun(tiny_config, prepare=leave_the_world) as processes:
         assert processes.wait_for_all() == 0, processes.said()
         assert processes.said().count("threads of gloo: 0") == 4, processes.said()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["train.batch_size=3"], "the train split has 5 samples, fewer than train.batch_size x processes = 6"),
-        (["data.validation_split=valid"], "no split 'valid'"),  # only the main process reads that split
-    ],
-    ids=["on both", "on one"],
-)
-def test_a_mistake_ends_every_process_without_tracebacks(tiny_config: Path, arguments: list[str], message: str) -> None:
-    code, said = run_two(tiny_config.with_suffix(".out"), "train.py", "--config", str(tiny_config), *arguments)
-    assert code != 0
-    assert message in said
-    assert 'train.py", line' not in said

@@ -24,26 +24,9 @@ def kept(folder: Path) -> set[int]:
     return {path.stat().st_ino for path in folder.rglob("*.pt")}
 
 
-@pytest.mark.parametrize("workers", ["0", "1"])
-def test_a_folder_that_cannot_be_used_ends_in_one_line(
-    tiny_config: Path, label_data_set: Path, tmp_path: Path, workers: str
-) -> None:
-    (tmp_path / "file").touch()
-    arguments = settings(label_data_set, f"data.cache={tmp_path / 'file'}")
-    process = processes.start(tiny_config, *arguments, f"data.workers={workers}")
-    process.join(processes.PATIENCE_S)
-    assert process.exitcode == 2
-    lines = tiny_config.with_suffix(".out").read_text().splitlines()
-    assert re.fullmatch(r"error: data\.cache: cannot make .*", lines[-1])
-    assert not any("Traceback" in line for line in lines)
-
-
 @pytest.mark.parametrize(
     ("free_bytes", "line"),
-    [
-        (2**40, r"about 0\.0 MiB"),
-        (3 * 2**14, r"about 2 of 3 samples fit: too little is free in .*/cache/samples"),
-    ],
+    [(2**40, r"about 0\.0 MiB"), (3 * 2**14, r"about 2 of 3 samples fit: too little is free in .*/cache/samples")],
 )
 def test_the_plan_reports_how_much_will_be_kept(
     tiny_config: Path,

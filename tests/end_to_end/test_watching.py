@@ -13,11 +13,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from data.files.image_files import read_rgb
 from tests.conftest import write_tiny_config
-from tests.runs import assert_equal, checkpoint, run, translate, without_config
+from tests.runs import assert_equal, checkpoint, run, without_config
 from training.diagnostics import Diagnostics
 from training.json_lines import JsonLines
 from training.validation import channel_table
-from utils.checkpoint import load_checkpoint
 from utils.errors import ConfigError
 
 
@@ -99,23 +98,6 @@ def test_watching_changes_nothing(tiny_config: Path) -> None:
 def test_a_module_that_is_not_there_is_an_error(tiny_config: Path) -> None:
     with pytest.raises(ConfigError, match=r"log\.activations: the generator has no module 'block'; some are stem"):
         run(tiny_config, "log.activations=block")
-
-
-@pytest.mark.parametrize("metric", ["l1", "psnr"])
-def test_the_best_weights_are_kept_and_can_be_used(tiny_config: Path, tmp_path: Path, metric: str) -> None:
-    settings = [f"checkpoint.best={metric}", "log.images_every_steps=1", "optimizer.learning_rate=0.01"]
-    run(tiny_config, *settings, "train.max_steps=8")
-    folder = tiny_config.parent / "runs" / "tiny"
-    rows = [json.loads(line) for line in (folder / "web" / "rows.jsonl").read_text().splitlines()]
-    by_step: dict[int, list[float]] = {}
-    for row in rows:
-        by_step.setdefault(row["step"], []).append(row["metrics"][metric])
-    choose = min if metric == "l1" else max
-    best = choose(by_step, key=lambda step: sum(by_step[step]) / len(by_step[step]))
-    assert load_checkpoint(folder / "best.pt")["step"] == best
-    run(tiny_config, *settings, "train.max_steps=9")
-    assert load_checkpoint(folder / "best.pt")["step"] in (best, 9)
-    translate("--checkpoint", str(folder / "best.pt"), "--output", str(tmp_path / "out"))
 
 
 def test_a_line_that_was_cut_is_left_out_and_nan_is_null(tmp_path: Path) -> None:

@@ -144,10 +144,15 @@ def fail_alone() -> None:
     ("arguments", "prepare", "message"),
     [
         (["run.sed=1"], None, "error: 'run.sed=1' on the command line: unknown key run.sed; did you mean run.seed?\n"),
+        (
+            ["data.validation_split=valid"],
+            None,
+            "error: synthetic_facades has no split 'valid', only train, val, test\n",
+        ),
         (["--confg", "x"], None, "error: unrecognized arguments: --confg; did you mean --config?\n"),
         ([], fail_alone, "error: only here\n"),
     ],
-    ids=["of a setting", "of an option", "of the second process alone"],
+    ids=["of a setting", "that the main process finds", "of an option", "of the second process alone"],
 )
 def test_a_mistake_of_the_user_is_printed_once(
     arguments: list[str], prepare: Callable[[], object] | None, message: str, tiny_config: Path
@@ -181,10 +186,7 @@ def test_two_machines_train_together_and_one_goes_on_without_the_other(tiny_conf
     machine |= {"rdzv_endpoint": f"127.0.0.1:{port}"}
     times = {"keep_alive_interval": 1, "keep_alive_max_attempt": 2, "last_call_timeout": 5}
     hosts, joins = (machine | {"rdzv_configs": times | {"is_host": is_host}} for is_host in (True, False))
-    with (
-        torchrun(tiny_config, *ENDLESS, **hosts) as first,
-        torchrun(second_config, *ENDLESS, **joins) as second,
-    ):
+    with torchrun(tiny_config, *ENDLESS, **hosts) as first, torchrun(second_config, *ENDLESS, **joins) as second:
         wait_for_processes(tiny_config, 2, first.said)
         for pid in second.members():
             os.kill(pid, signal.SIGKILL)

@@ -83,6 +83,7 @@ def test_validation_uses_what_is_saved(tiny_config: Path, monkeypatch: pytest.Mo
 def test_the_training_does_not_depend_on_it(tiny_config: Path) -> None:
     """Noise, styles, the order of the samples and the network's own buffers are as without an average."""
     settings = [*STYLE, "generator.norm=batch", "generator.noise_channels=2", "train.batch_size=2"]
+    settings += ["amp.opt_level=O2", "amp.dtype=bfloat16"]
     often = ["train.ema_decay=0.9", "log.images_every_steps=1", "checkpoint.every_steps=1"]
     run(tiny_config, *settings, "run.name=with", *often)
     run(tiny_config, *settings, "run.name=without")

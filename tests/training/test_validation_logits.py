@@ -10,14 +10,13 @@ import torch
 
 from configs.load import load_config
 from data.batch import Batch
-from tests.runs import assert_equal, checkpoint, run, with_slow, without_config
+from tests.runs import assert_equal
 from training.setup import Training, build_training
 from training.validation_logits import ValidationLogits
 from utils.distributed import World
 
 WORLD = World(0, 1, torch.device("cpu"))
 AUGMENTED = ["augmentation.policy=[color,translation,cutout]"]
-NORMED = ["discriminator.norm=batch", "discriminator.spectral_norm=true"]
 DISCRIMINATORS = {
     "two scales": [],
     "batch norm": ["discriminator.norm=batch"],
@@ -61,20 +60,6 @@ def test_it_is_the_mean_that_training_would_report_and_changes_nothing(tiny_conf
         outputs = discriminator(logits.conditioning(batch), logits.conditioning.target(batch))
     expected = torch.stack([scale.logits.float().mean() for scale in outputs]).mean().item()
     assert found == pytest.approx(expected, rel=1e-5, abs=1e-6)
-
-
-@pytest.mark.parametrize("settings", with_slow([[*NORMED, *AUGMENTED]], [*DISCRIMINATORS.values()]))
-def test_a_run_ends_with_the_same_bits_without_it(
-    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, settings: list[str]
-) -> None:
-    settings = [*settings, "log.images_every_steps=1", "generator.dropout=true"]
-    run(tiny_config, *settings, "run.name=with")
-    monkeypatch.setattr(ValidationLogits, "takes", lambda *_: False)
-    run(tiny_config, *settings, "run.name=without")
-    first, second = (without_config(checkpoint(tiny_config, 4, name)) for name in ("with", "without"))
-    assert_equal(first, second)
-    records = [(tiny_config.parent / "runs" / name / "metrics.jsonl").read_text() for name in ("with", "without")]
-    assert [record.count("logits/D/validation") for record in records] == [4, 0]
 
 
 def test_pairs_are_augmented_as_those_that_are_trained_on(tiny_config: Path) -> None:
