@@ -1,4 +1,4 @@
-"""SPADE's weight files: translated with, trained from, and written back."""
+"""Weight files of SPADE and OASIS: translated with, trained from, and written back."""
 
 from pathlib import Path
 from typing import Any
@@ -8,23 +8,25 @@ import pytest
 import torch
 
 from data.files.image_files import read_rgb
-from inference.load import load_generator
+from inference.load import load_generator, load_network
 from inference.sampling import encode_style
+from models.initialization import initialize
 from models.latent_inputs import StyleStem
 from models.originals.format import OriginalWeightsError
-from models.originals.weights import import_original
+from models.originals.weights import export_original, import_original
+from models.segmentation_discriminator import SegmentationDiscriminator
 from models.spade_generator import SpadeGenerator
-from models.spectral_norm import spectral_norms
+from models.spectral_norm import add_spectral_norm, spectral_norms
 from tests.conftest import save_image
 from tests.models.originals.cases import weights_of
-from tests.runs import SPADE, checkpoint, run, translate
+from tests.runs import OASIS, SPADE, checkpoint, run, translate
 from tools.export import __main__ as export
 from tools.export.file import ExportError
 from utils.errors import ConfigError
 
 
 @pytest.fixture
-def files(reference: dict[str, Any], tmp_path: Path) -> dict[str, Path]:
+def of_spade(reference: dict[str, Any], tmp_path: Path) -> dict[str, Path]:
     """latest_net_G.pth, for 4 classes, and latest_net_D.pth."""
     weights = {"G": weights_of(reference, "spade_generator_batch"), "D": reference["spade_discriminator"]["state_dict"]}
     paths = {}
@@ -35,35 +37,39 @@ def files(reference: dict[str, Any], tmp_path: Path) -> dict[str, Path]:
     return paths
 
 
-def test_a_generator_translates_label_maps_of_any_size(files: dict[str, Path], tmp_path: Path) -> None:
+def test_a_generator_translates_label_maps_of_any_size(of_spade: dict[str, Path], tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     for name, size in (("a", (64, 128)), ("b", (41, 59))):
         save_image(tmp_path / "in" / f"{name}.png", rng.integers(0, 4, size, dtype=np.uint8))
-    translate("--checkpoint", str(files["G"]), "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out"))
+    translate("--checkpoint", str(of_spade["G"]), "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out"))
     assert {path.stem for path in (tmp_path / "out").glob("*.png")} >= {"a", "b"}
 
 
-def test_the_settings_follow_from_the_shapes_but_for_the_upsamplings(files: dict[str, Path]) -> None:
-    loaded = load_generator(files["G"])
+def test_the_settings_follow_from_the_shapes_but_for_the_upsamplings(of_spade: dict[str, Path]) -> None:
+    loaded = load_generator(of_spade["G"])
     settings = loaded.config.generator
     assert (settings.name, settings.base_channels, settings.hidden_channels) == ("spade", 2, 6)
     assert (settings.norm, settings.spectral_norm, settings.spectral_iteration) == ("batch", True, "v_first")
     assert (settings.n_upsamplings, loaded.config.data.n_classes) == (5, 4)
-    more = load_generator(files["G"], ["generator.n_upsamplings=6"]).generator
+    more = load_generator(of_spade["G"], ["generator.n_upsamplings=6"]).generator
     assert isinstance(more, SpadeGenerator)
     assert len(more.reductions) == 7
     with pytest.raises(OriginalWeightsError, match="has the weights of 5 or 6 upsamplings"):
-        load_generator(files["G"], ["generator.n_upsamplings=7"])
+        load_generator(of_spade["G"], ["generator.n_upsamplings=7"])
 
 
-def test_a_run_starts_from_the_files(tiny_config: Path, files: dict[str, Path], label_data_set: Path) -> None:
+def test_a_run_starts_from_files_of_spade(tiny_config: Path, of_spade: dict[str, Path], label_data_set: Path) -> None:
     settings = [*SPADE, "generator.n_upsamplings=5", "generator.norm=batch", "generator.base_channels=2"]
     settings += ["generator.hidden_channels=6", "discriminator.n_layers=3", "data.layout=paired_folders"]
     settings += [f"data.root={label_data_set}", "data.n_classes=4", "data.ignore_id=4", "data.instance_edges=false"]
-    settings += [f"init.generator={files['G']}", f"init.discriminator={files['D'].parent}", "optimizer.learning_rate=0"]
+    settings += [
+        f"init.generator={of_spade['G']}",
+        f"init.discriminator={of_spade['D'].parent}",
+        "optimizer.learning_rate=0",
+    ]
     run(tiny_config, *settings, "train.max_steps=1")
     trained = checkpoint(tiny_config, 1)["networks"]["generator"]
-    original = load_generator(files["G"]).generator
+    original = load_generator(of_spade["G"]).generator
     for name, weight in original.named_parameters():
         assert torch.equal(trained[name], weight), name
     norms = spectral_norms(original)
@@ -174,3 +180,80 @@ def test_a_styled_run_starts_from_both_files_and_is_written_as_both(
     again = load_generator(folder / "latest_net_G.pth").generator
     for name, weight in again.named_parameters():
         assert torch.equal(trained[name], weight), name
+
+
+N_CLASSES = 5
+
+
+@pytest.fixture
+def of_oasis(tmp_path: Path) -> dict[str, Path]:
+    """best_EMA.pth, for 5 classes and 64 channels of noise, and best_D.pth, with OASIS's names."""
+    torch.manual_seed(0)
+    generator = SpadeGenerator(
+        in_channels=N_CLASSES, base_channels=1, n_middle_blocks=1, noise_channels=64, norm="batch"
+    )
+    discriminator = SegmentationDiscriminator(n_classes=N_CLASSES)
+    paths = {}
+    for name, network, scheme in (("EMA", generator, "oasis"), ("D", discriminator, "oasis_discriminator")):
+        initialize(network, "xavier", 0.5)
+        add_spectral_norm(network, outer=False, iteration="v_first")
+        paths[name] = tmp_path / f"best_{name}.pth"
+        torch.save(export_original(network, scheme, biases_before_norms=True), paths[name])
+    return paths
+
+
+def test_a_generator_translates_label_maps_with_noise_by_the_seed(of_oasis: dict[str, Path], tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, N_CLASSES, (41, 59), dtype=np.uint8)
+    save_image(tmp_path / "in" / "a.png", labels)
+    arguments = ["--checkpoint", str(of_oasis["EMA"]), "--input", str(tmp_path / "in")]
+    for output, seed in (("first", 1), ("again", 1), ("other", 2)):
+        translate(*arguments, "--output", str(tmp_path / output), "--seed", str(seed))
+    pictures = {name: (tmp_path / name / "a.png").read_bytes() for name in ("first", "again", "other")}
+    assert pictures["first"] == pictures["again"] != pictures["other"]
+
+
+def test_the_settings_follow_from_the_shapes_but_for_the_noise(of_oasis: dict[str, Path]) -> None:
+    loaded = load_generator(of_oasis["EMA"])
+    settings = loaded.config.generator
+    assert (settings.name, settings.base_channels, settings.hidden_channels) == ("spade", 1, 128)
+    assert (settings.norm, settings.spectral_norm, settings.spectral_iteration) == ("batch", True, "v_first")
+    assert (settings.n_upsamplings, settings.n_middle_blocks, settings.noise_channels) == (5, 1, 64)
+    assert loaded.config.data.n_classes == N_CLASSES
+    other = load_generator(of_oasis["EMA"], ["generator.noise_channels=9", "data.n_classes=60"])
+    assert isinstance(other.generator, SpadeGenerator)
+    assert (other.generator.noise.n_channels, other.config.data.n_classes) == (9, 60)
+    with pytest.raises(ConfigError, match=r"n_classes is 5 by the shapes .* or change generator\.noise_channels=64"):
+        load_generator(of_oasis["EMA"], ["data.n_classes=60"])
+    with pytest.raises(OriginalWeightsError, match="not 69 of noise"):
+        load_generator(of_oasis["EMA"], ["generator.noise_channels=69"])
+
+
+LARGE = ["generator.n_upsamplings=5", "data.synthetic.height=64", "data.synthetic.width=64", "train.max_steps=1"]
+THEIRS = [*OASIS, *LARGE, "generator.hidden_channels=128", "generator.base_channels=1"]
+
+
+@pytest.mark.slow  # a discriminator of full width
+def test_a_run_starts_from_files_of_oasis(tiny_config: Path, of_oasis: dict[str, Path], label_data_set: Path) -> None:
+    settings = [*THEIRS, "generator.norm=batch", "generator.noise_channels=64", "data.layout=paired_folders"]
+    settings += [
+        "data.preprocess=resize_and_crop",
+        *(f"data.{key}_{side}=64" for key in ("load", "crop") for side in SIDES),
+    ]
+    settings += ["discriminator.base_channels=64", "discriminator.n_downsamplings=6", "discriminator.norm=instance"]
+    settings += [f"data.root={label_data_set}", f"data.n_classes={N_CLASSES}", "data.instance_edges=false"]
+    settings += [f"init.generator={of_oasis['EMA'].parent}", f"init.discriminator={of_oasis['D']}"]
+    run(tiny_config, *settings, "optimizer.learning_rate=0")
+    state = checkpoint(tiny_config, 1)
+    originals = {
+        "generator": load_generator(of_oasis["EMA"]).generator,
+        "discriminator": load_network(of_oasis["D"], "discriminator"),
+    }
+    for key, original in originals.items():
+        trained = state["networks"][key]
+        assert trained.keys() == original.state_dict().keys()
+        for name, weight in original.named_parameters():
+            assert torch.equal(trained[name], weight), name
+
+
+SIDES = ("width", "height")
