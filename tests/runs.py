@@ -1,6 +1,7 @@
 """Helpers of tests of whole runs."""
 
 import importlib.util
+import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -19,8 +20,10 @@ from configs import build
 from configs.directions import discriminator_name
 from configs.load import config_to_dict, load_config
 from tests.conftest import write_tiny_config
+from training.setup import Training, build_training
 from utils.checkpoint import load_checkpoint, save_checkpoint
 from utils.checkpoint_folder import LoadedCheckpoint, checkpoint_path
+from utils.distributed import World
 
 SPADE = ["generator.name=spade", "generator.n_upsamplings=3", "generator.hidden_channels=8", "init.distribution=xavier"]
 SPADE += ["generator.spectral_norm=true", "discriminator.spectral_norm=inner"]
@@ -72,6 +75,16 @@ def translate(*arguments: str) -> None:
 
 def run(config: Path, *arguments: str) -> None:
     train.main(["--config", str(config), *arguments])
+
+
+def built(config: Path, *settings: str) -> Training:
+    return build_training(load_config(config, settings), World(0, 1, torch.device("cpu")))
+
+
+def records(config: Path, tag: str = "", name: str = "tiny") -> list[dict[str, Any]]:
+    """The records of a run's metrics.jsonl that have a tag, all of them without one."""
+    lines = (config.parent / "runs" / name / "metrics.jsonl").read_text().splitlines()
+    return [record for record in map(json.loads, lines) if not tag or tag in record]
 
 
 def checkpoint(config: Path, step: int, name: str = "tiny") -> dict[str, Any]:

@@ -62,12 +62,8 @@ def test_a_run_starts_from_files_of_spade(tiny_config: Path, of_spade: dict[str,
     settings = [*SPADE, "generator.n_upsamplings=5", "generator.norm=batch", "generator.base_channels=2"]
     settings += ["generator.hidden_channels=6", "discriminator.n_layers=3", "data.layout=paired_folders"]
     settings += [f"data.root={label_data_set}", "data.n_classes=4", "data.ignore_id=4", "data.instance_edges=false"]
-    settings += [
-        f"init.generator={of_spade['G']}",
-        f"init.discriminator={of_spade['D'].parent}",
-        "optimizer.learning_rate=0",
-    ]
-    run(tiny_config, *settings, "train.max_steps=1")
+    settings += [f"init.generator={of_spade['G']}", f"init.discriminator={of_spade['D'].parent}"]
+    run(tiny_config, *settings, "train.max_steps=1", "optimizer.learning_rate=0")
     trained = checkpoint(tiny_config, 1)["networks"]["generator"]
     original = load_generator(of_spade["G"]).generator
     for name, weight in original.named_parameters():
@@ -229,21 +225,16 @@ def test_the_settings_follow_from_the_shapes_but_for_the_noise(of_oasis: dict[st
         load_generator(of_oasis["EMA"], ["generator.noise_channels=69"])
 
 
-LARGE = ["generator.n_upsamplings=5", "data.synthetic.height=64", "data.synthetic.width=64", "train.max_steps=1"]
-THEIRS = [*OASIS, *LARGE, "generator.hidden_channels=128", "generator.base_channels=1"]
-
-
 @pytest.mark.slow  # a discriminator of full width
 def test_a_run_starts_from_files_of_oasis(tiny_config: Path, of_oasis: dict[str, Path], label_data_set: Path) -> None:
-    settings = [*THEIRS, "generator.norm=batch", "generator.noise_channels=64", "data.layout=paired_folders"]
-    settings += [
-        "data.preprocess=resize_and_crop",
-        *(f"data.{key}_{side}=64" for key in ("load", "crop") for side in SIDES),
-    ]
+    settings = [*OASIS, "generator.n_upsamplings=5", "generator.hidden_channels=128", "generator.base_channels=1"]
+    settings += ["generator.norm=batch", "generator.noise_channels=64", "data.layout=paired_folders"]
+    sizes = [f"data.{key}_{side}=64" for key in ("load", "crop") for side in ("width", "height")]
+    settings += ["data.preprocess=resize_and_crop", *sizes]
     settings += ["discriminator.base_channels=64", "discriminator.n_downsamplings=6", "discriminator.norm=instance"]
     settings += [f"data.root={label_data_set}", f"data.n_classes={N_CLASSES}", "data.instance_edges=false"]
     settings += [f"init.generator={of_oasis['EMA'].parent}", f"init.discriminator={of_oasis['D']}"]
-    run(tiny_config, *settings, "optimizer.learning_rate=0")
+    run(tiny_config, *settings, "train.max_steps=1", "optimizer.learning_rate=0")
     state = checkpoint(tiny_config, 1)
     originals = {
         "generator": load_generator(of_oasis["EMA"]).generator,
@@ -254,6 +245,3 @@ def test_a_run_starts_from_files_of_oasis(tiny_config: Path, of_oasis: dict[str,
         assert trained.keys() == original.state_dict().keys()
         for name, weight in original.named_parameters():
             assert torch.equal(trained[name], weight), name
-
-
-SIDES = ("width", "height")

@@ -1,6 +1,5 @@
 """Settings that change how fast a run is: the same weights, or nearly those of apex's lower levels."""
 
-import json
 import shutil
 from functools import partial
 from pathlib import Path
@@ -13,11 +12,9 @@ from configs import build
 from configs.load import load_config
 from data.files.image_files import read_rgb
 from inference import requested_predictor
-from tests.runs import SPADE, assert_equal, checkpoint, found, run, translate, with_slow, without_config
+from tests.runs import SPADE, assert_equal, built, checkpoint, found, records, run, translate, with_slow, without_config
 from training.resume import restore
-from training.setup import build_training
 from utils.compilation import CompilerError, compiled, what_compiling_lacks
-from utils.distributed import World
 from utils.errors import UserError
 
 
@@ -30,8 +27,7 @@ def test_the_layout_in_memory_changes_rounding_alone(tiny_config: Path) -> None:
     losses = []
     for choice in ("never", "always"):
         trained(tiny_config, f"train.channels_last={choice}", "log.every_steps=1")
-        lines = (tiny_config.parent / "runs" / "run" / "metrics.jsonl").read_text().splitlines()
-        losses.append([json.loads(line)["loss/G/total"] for line in lines if "loss/G/total" in line])
+        losses.append([record["loss/G/total"] for record in records(tiny_config, "loss/G/total", "run")])
     assert len(losses[0]) == 4
     assert losses[0][0] == pytest.approx(losses[1][0], rel=1e-5)
     assert losses[0] == pytest.approx(losses[1], rel=0.02)  # Adam makes steps of rounding noise
@@ -118,9 +114,7 @@ def test_master_weights_are_saved_in_float32_and_compute_in_the_low_precision(ti
     assert weight.dtype == moments["head.1.weight"]["exp_avg"].dtype == torch.float32
     assert not torch.equal(weight, weight.bfloat16().float())  # more than the low precision holds
 
-    training = build_training(
-        load_config(tiny_config, [*SETTINGS, "amp.opt_level=O2"]), World(0, 1, torch.device("cpu"))
-    )
+    training = built(tiny_config, *SETTINGS, "amp.opt_level=O2")
     restore(training, found(tiny_config, 6))
     network = training.method.networks["generator"]
     copied = network.compute_copy.get_parameter("head.1.weight")

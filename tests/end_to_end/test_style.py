@@ -20,7 +20,7 @@ from inference.output_folder import RECORD
 from inference.sampling import encode_style
 from models.latent_inputs import choose_styles
 from tests.conftest import save_image
-from tests.runs import STYLE, checkpoint, program_main, run, translate, with_slow
+from tests.runs import STYLE, checkpoint, program_main, records, run, translate, with_slow
 from tests.tools.playground.pages import post, serving
 from tests.videos import write_video
 from utils.checkpoint import CheckpointError
@@ -126,8 +126,7 @@ def test_both_parts_are_trained_by_the_generators_optimizer(tiny_config: Path) -
         "encoder.layers.0.0.parametrizations.weight.original"
         in states[1]["optimizers"]["generator"]["moments"]["generator"]
     )
-    lines = (tiny_config.parent / "runs" / "tiny" / "metrics.jsonl").read_text().splitlines()
-    assert any("loss/G/kl_divergence" in line for line in lines)
+    assert records(tiny_config, "loss/G/kl_divergence")
 
 
 @pytest.mark.slow
@@ -138,8 +137,7 @@ def test_a_compiled_generator_draws_the_same_styles(tiny_config: Path, monkeypat
     losses = []
     for choice in ("false", "true"):
         run(tiny_config, *LIVELY, f"train.compile={choice}", "log.every_steps=1", "--resume", "never")
-        lines = (tiny_config.parent / "runs" / "tiny" / "metrics.jsonl").read_text().splitlines()
-        steps = [json.loads(line) for line in lines if "kl_divergence" in line]
+        steps = records(tiny_config, "loss/G/kl_divergence")
         losses.append([step[f"loss/G/{name}"] for step in steps for name in ("l1", "kl_divergence")])
     assert len(losses[0]) == 4
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)

@@ -3,23 +3,19 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from configs.load import load_config
 from data.held_back import hold_back
 from data.layout import Layout
 from tests.conftest import save_image
-from tests.runs import assert_equal, checkpoint, run, translate, without_config
+from tests.runs import assert_equal, built, checkpoint, records, run, translate, without_config
 from training.run_data import Splits, open_splits
-from training.setup import Training, build_training
 from training.start_report import describe_validation
 from utils.checkpoint import CheckpointError
-from utils.distributed import World
 from utils.errors import ConfigError
 
 LAST_DIGIT = r"\d$"  # of 0 to 11: 0 and 10 are a group, as 1 and 11
@@ -34,20 +30,11 @@ def without_val(tmp_path: Path) -> list[str]:
     return ["data.layout=side_by_side", f"data.root={tmp_path / 'pairs'}", "data.instance_edges=false"]
 
 
-def validations(config: Path) -> list[dict[str, Any]]:
-    lines = (config.parent / "runs" / "tiny" / "metrics.jsonl").read_text().splitlines()
-    return [record for record in map(json.loads, lines) if "validation/l1" in record]
-
-
 def shown_split(config: Path) -> str:
     board = EventAccumulator(str(config.parent / "runs" / "tiny"))
     board.Reload()
     (event,) = board.Tensors("validation/split/text_summary")
     return str(event.tensor_proto.string_val[0].decode())
-
-
-def built(config: Path, settings: list[str]) -> Training:
-    return build_training(load_config(config, settings), World(0, 1, torch.device("cpu")))
 
 
 def test_validation_on_training_samples_is_said_everywhere(
@@ -59,7 +46,7 @@ def test_validation_on_training_samples_is_said_everywhere(
         assert "validation     2 samples of train, which are trained on: add a split val, or hold samples back" in text
         assert "warning        checkpoint.best=l1 chooses by training samples" in text
         assert "validation (train)   L1" in text
-    assert [record["split"] for record in validations(tiny_config)] == ["train"]
+    assert [record["split"] for record in records(tiny_config, "validation/l1")] == ["train"]
     assert shown_split(tiny_config) == "train"
 
 
@@ -68,9 +55,9 @@ def test_a_split_of_its_own_is_named(tiny_config: Path, capfd: pytest.CaptureFix
     out = capfd.readouterr().out
     assert "validation     2 samples of val; train.validation_share has no effect" in out
     assert "chooses by training samples" not in out
-    assert [record["split"] for record in validations(tiny_config)] == ["val"]
+    assert [record["split"] for record in records(tiny_config, "validation/l1")] == ["val"]
     assert shown_split(tiny_config) == "val"
-    splits = Splits(built(tiny_config, []).layout, "train")
+    splits = Splits(built(tiny_config).layout, "train")
     (line,) = describe_validation(load_config(tiny_config, ["data.validation_split=train"]), splits, 2)
     assert line.endswith("of train, which are trained on: name another data.validation_split, or leave it out")
 
@@ -80,8 +67,8 @@ def test_groups_that_are_held_back_are_in_no_batch_and_resume_is_exact(
 ) -> None:
     share = [*without_val, "train.validation_share=0.65"]
     settings = [*share, rf"train.validation_group={LAST_DIGIT}", "checkpoint.best=l1"]
-    training = built(tiny_config, settings)
-    rest, held_back = hold_back(built(tiny_config, without_val).layout, 0.65, LAST_DIGIT)
+    training = built(tiny_config, *settings)
+    rest, held_back = hold_back(built(tiny_config, *without_val).layout, 0.65, LAST_DIGIT)
     assert (rest.names, len(held_back)) == (["1", "11"], 10)
     assert training.layout.names == rest.names
     assert training.validation is not None
@@ -109,7 +96,7 @@ def test_groups_that_are_held_back_are_in_no_batch_and_resume_is_exact(
     assert_equal(
         without_config(checkpoint(tiny_config, n_steps)), without_config(checkpoint(tiny_config, n_steps, "whole"))
     )
-    assert {record["split"] for record in validations(tiny_config)} == {"held_back"}
+    assert {record["split"] for record in records(tiny_config, "validation/l1")} == {"held_back"}
     with pytest.raises(CheckpointError, match=r"train\.validation_share was 0\.65, now it is 0, which moves samples"):
         run(tiny_config, *without_val, f"train.max_steps={n_steps + 1}")
     with pytest.raises(CheckpointError, match=r"train\.validation_group was .*, now it is None, which moves samples"):

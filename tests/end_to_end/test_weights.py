@@ -10,7 +10,7 @@ import torch
 
 from data.files.image_files import read_ids, read_rgb
 from tests.conftest import save_image, write_tiny_config
-from tests.runs import checkpoint, run, translate, with_slow
+from tests.runs import checkpoint, records, run, translate, with_slow
 from tools.check_data import __main__ as check_data
 from utils.errors import UserError
 
@@ -47,10 +47,6 @@ def settings(config: Path, *more: str) -> list[str]:
     return [*SETTINGS, f"data.root={config.parent / 'pairs'}", *more]
 
 
-def rows(config: Path, name: str) -> list[dict[str, float]]:
-    return [json.loads(line) for line in (config.parent / "runs" / name / "metrics.jsonl").read_text().splitlines()]
-
-
 @pytest.fixture(scope="module")
 def trained(config: Path) -> Path:
     """The configuration of a run with maps and classes, `whole`."""
@@ -63,10 +59,10 @@ def test_plan_log_and_validation_show_the_weights(trained: Path) -> None:
     run_folder = trained.parent / "runs" / "whole"
     log = (run_folder / "log.txt").read_text()
     assert "weights        maps of {split}_weight, 0 3, 1 0" in log
-    means = [row["loss/G/mean_weight"] for row in rows(trained, "whole") if "loss/G/mean_weight" in row]
+    means = [row["loss/G/mean_weight"] for row in records(trained, "loss/G/mean_weight", "whole")]
     assert len(means) == 2
     assert all(0 < mean < 3 for mean in means)
-    (validation,) = (row for row in rows(trained, "whole") if "validation/l1" in row)
+    (validation,) = records(trained, "validation/l1", "whole")
     assert {f"validation/{name}" for name in WEIGHTED} < validation.keys()
     assert validation["validation/l1_weighted"] != validation["validation/l1"]
     assert (run_folder / "best.pt").is_file()
@@ -118,7 +114,7 @@ def test_weights_of_1_train_as_no_weights(config: Path, retain_graph: str) -> No
     plain, weighted = (checkpoint(config, 2, f"{name}_{retain_graph}") for name in ("plain", "ones"))
     for name, value in plain["networks"]["generator"].items():
         torch.testing.assert_close(weighted["networks"]["generator"][name], value, rtol=0, atol=2e-5)
-    assert "l1_weighted" not in rows(config, f"plain_{retain_graph}")[-1]
+    assert "l1_weighted" not in records(config, name=f"plain_{retain_graph}")[-1]
 
 
 def test_a_run_that_adds_maps_is_another_data_set(config: Path) -> None:
@@ -132,7 +128,7 @@ def test_a_run_resumes_with_other_weights_of_classes(config: Path, capsys: pytes
     run(config, *settings(config, *best, "loss.class_weights={0: 0, 1: 0}", "train.max_steps=2"))
     run(config, *settings(config, *best, "loss.class_weights={0: 0, 2: 5}", "train.max_steps=4"))
     assert "changed since: loss.class_weights {'0': 0.0, '1': 0.0} -> {'0': 0.0, '2': 5.0}" in capsys.readouterr().out
-    (validation,) = (row for row in rows(config, "reweighted") if row["step"] == 4 and "validation/l1" in row)
+    (validation,) = (row for row in records(config, "validation/l1", "reweighted") if row["step"] == 4)
     assert checkpoint(config, 4, "reweighted")["best"] == -validation["validation/l1_weighted"]
 
 

@@ -1,6 +1,5 @@
 """The controller of the augmentation's probability."""
 
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,17 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from configs.load import load_config
 from data.batch import Sample
-from tests.runs import OASIS, STYLE, checkpoint, run
+from tests.runs import OASIS, STYLE, built, checkpoint, records, run
 from training.augmentation_controller import AugmentationController, Overfitting, adjusted, change_by_plan
 from training.methods.paired import Paired
-from training.setup import build_training
 from training.validation_logits import ValidationLogits
-from utils.distributed import World
 from utils.errors import ConfigError
 
-WORLD = World(0, 1, torch.device("cpu"))
 SETTINGS = ["augmentation.policy=[color,translation,cutout]", "augmentation.target=0.5", "log.images_every_steps=2"]
 
 
@@ -62,7 +57,7 @@ def test_overfitting_is_the_share_of_the_way_to_translated_images(
     fake: float,
     expected: float,
 ) -> None:
-    method = build_training(load_config(tiny_config, SETTINGS), WORLD).method
+    method = built(tiny_config, *SETTINGS).method
     assert isinstance(method, Paired)
     controller = method.controller
     assert controller is not None
@@ -81,10 +76,8 @@ def test_overfitting_is_the_share_of_the_way_to_translated_images(
 def test_a_run_adjusts_at_validations_logs_and_saves(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Overfitting, "measure", lambda _, step: 0.9 if step < 7 else 0.1)
     run(tiny_config, *SETTINGS, "train.max_steps=9")
-    lines = (tiny_config.parent / "runs" / "tiny" / "metrics.jsonl").read_text().splitlines()
-    records = [record for record in map(json.loads, lines) if "augmentation/probability" in record]
     tags = ("augmentation/probability", "augmentation/overfitting")
-    found = {record["step"]: tuple(record[tag] for tag in tags) for record in records}
+    found = {record["step"]: tuple(record[tag] for tag in tags) for record in records(tiny_config, tags[0])}
     change = 2 / (0.05 * 1000)  # 200 epochs of 5 samples
     expected = {2: (change, 0.9), 4: (2 * change, 0.9), 6: (3 * change, 0.9), 8: (2 * change, 0.1)}
     assert found.keys() == expected.keys()
@@ -97,13 +90,12 @@ def test_a_run_adjusts_at_validations_logs_and_saves(tiny_config: Path, monkeypa
 def test_overfitting_is_measured_of_any_generator(tiny_config: Path, settings: list[str]) -> None:
     settings = [*SETTINGS, *settings, "augmentation.policy=[color,translation]", "train.ema_decay=0.9"]
     run(tiny_config, *settings, "generator.norm=batch", "train.max_steps=2")
-    lines = (tiny_config.parent / "runs" / "tiny" / "metrics.jsonl").read_text().splitlines()
-    records = [record for record in map(json.loads, lines) if "augmentation/overfitting" in record]
-    assert [(record["step"], math.isfinite(record["augmentation/overfitting"])) for record in records] == [(2, True)]
+    (record,) = records(tiny_config, "augmentation/overfitting")
+    assert (record["step"], math.isfinite(record["augmentation/overfitting"])) == (2, True)
 
 
 def test_the_augmentation_reads_the_probability_also_from_a_checkpoint(tiny_config: Path) -> None:
-    method = build_training(load_config(tiny_config, SETTINGS), WORLD).method
+    method = built(tiny_config, *SETTINGS).method
     assert isinstance(method, Paired)
     controller = method.controller
     assert isinstance(controller, AugmentationController)
@@ -119,6 +111,5 @@ def test_a_checkpoint_without_one_starts_the_control_at_zero(trained_config: Pat
 
 
 def test_validation_samples_that_are_trained_on_are_refused(tiny_config: Path) -> None:
-    config = load_config(tiny_config, [*SETTINGS, "data.validation_split=train"])
     with pytest.raises(ConfigError, match=r"augmentation\.target is 0\.5, expected null where validation samples are"):
-        build_training(config, WORLD)
+        built(tiny_config, *SETTINGS, "data.validation_split=train")

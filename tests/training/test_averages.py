@@ -20,7 +20,7 @@ from models.latent_inputs import choose_styles, draw_noise
 from models.running_statistics import batch_norms, estimating_statistics
 from models.spectral_norm import settle_spectral_norm
 from models.style_encoder import inference_network
-from tests.runs import STYLE, assert_equal, checkpoint, run
+from tests.runs import STYLE, assert_equal, built, checkpoint, run
 from training.averages import make_average
 from training.graceful_stop import GracefulStop
 from training.loop import open_loop
@@ -94,8 +94,7 @@ def test_the_training_does_not_depend_on_it(tiny_config: Path) -> None:
 
 @pytest.mark.parametrize("settings", [["generator.norm=batch"], ["train.ema_decay=0.9"]])
 def test_there_is_none_without_batch_norm_or_an_average(tiny_config: Path, settings: list[str]) -> None:
-    training = build_training(load_config(tiny_config, settings), World(0, 1, torch.device("cpu")))
-    assert training.run_state.average_statistics == []
+    assert built(tiny_config, *settings).run_state.average_statistics == []
 
 
 def test_samples_are_spread_over_the_split_and_shared_by_the_processes(
@@ -117,8 +116,7 @@ def test_samples_are_spread_over_the_split_and_shared_by_the_processes(
 
 def test_no_save_depends_on_the_data_set(tiny_config: Path, label_data_set: Path) -> None:
     settings = [*AVERAGED, "data.layout=paired_folders", f"data.root={label_data_set}", "data.n_classes=5"]
-    config = load_config(tiny_config, [*settings, "data.instance_edges=false", "data.workers=0"])
-    training = build_training(config, World(0, 1, torch.device("cpu")))
+    training = built(tiny_config, *settings, "data.instance_edges=false", "data.workers=0")
     training.folder.mkdir(parents=True)
     with GracefulStop() as stop, open_loop(training, stop):
         shutil.rmtree(label_data_set)

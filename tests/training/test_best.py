@@ -3,19 +3,15 @@
 from pathlib import Path
 
 import pytest
-import torch
 
-from configs.load import load_config
+from tests.runs import built
 from training.best import saved_score
-from training.setup import build_training
-from utils.distributed import World
 
 BY_L1 = ["checkpoint.best=l1"]
 
 
 def digests(config: Path, *settings: str) -> dict[str, str]:
-    training = build_training(load_config(config, list(settings)), World(0, 1, torch.device("cpu")))
-    return dict(training.run_state.measured_on)
+    return dict(built(config, *settings).run_state.measured_on)
 
 
 @pytest.mark.parametrize(

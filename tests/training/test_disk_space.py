@@ -3,21 +3,13 @@ from collections import namedtuple
 from pathlib import Path
 
 import pytest
-import torch
 
-from configs.load import load_config
-from tests.runs import run
+from tests.runs import built, run
 from training.disk_space import count_more_files, describe_shortage, free_bytes
 from training.resume import find_checkpoint, restore
-from training.setup import Training, build_training
-from utils.distributed import World
 from utils.errors import ConfigError
 
 Disk = namedtuple("Disk", "total used free")
-
-
-def built(config: Path, *settings: str) -> Training:
-    return build_training(load_config(config, settings), World(0, 1, torch.device("cpu")))
 
 
 def set_free(monkeypatch: pytest.MonkeyPatch, free: float) -> None:

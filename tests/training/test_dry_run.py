@@ -2,21 +2,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
-from configs.load import load_config
 from data.batch import Batch
 from data.loader import read_fixed
+from tests.runs import built
 from training import dry_run
 from training.dry_run import activation_bytes, describe_time, duration, layer_tables
-from training.setup import build_training
-from utils.distributed import World
 
 
 @pytest.mark.parametrize("retain_graph", ["true", "false"])
 def test_each_layer_is_listed_once(tiny_config: Path, retain_graph: str) -> None:
-    config = load_config(tiny_config, [f"train.retain_graph={retain_graph}"])
-    training = build_training(config, World(0, 1, torch.device("cpu")))
+    training = built(tiny_config, f"train.retain_graph={retain_graph}")
     batch = Batch.of([read_fixed(training.layout, training.preprocessing, 0)])
     lines = layer_tables(training.method, batch)
     sums = [int(line.split()[2].replace(",", "")) for line in lines if line.startswith("in all")]
@@ -25,7 +21,7 @@ def test_each_layer_is_listed_once(tiny_config: Path, retain_graph: str) -> None
 
 
 def test_what_is_kept_for_the_backward_passes_grows_with_the_batch(tiny_config: Path) -> None:
-    training = build_training(load_config(tiny_config, []), World(0, 1, torch.device("cpu")))
+    training = built(tiny_config)
     samples = [read_fixed(training.layout, training.preprocessing, index) for index in range(2)]
     one, two = (activation_bytes(training.method, Batch.of(samples[:n])) for n in (1, 2))
     assert two == pytest.approx(2 * one, rel=0.1)
@@ -60,8 +56,7 @@ def test_loading_counts_where_it_takes_longer(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, settings: list[str], loading_s: float, expected: str
 ) -> None:
     monkeypatch.setattr(dry_run, "time_steps", lambda *_: 0.25)
-    config = load_config(tiny_config, ["train.max_steps=1000", *settings])
-    training = build_training(config, World(0, 1, torch.device("cpu")))
+    training = built(tiny_config, "train.max_steps=1000", *settings)
     batch = Batch.of([read_fixed(training.layout, training.preprocessing, 0)])
     assert describe_time(training, batch, loading_s) == [f"time           {expected}"]
     training.run_state.loop.step = 1000

@@ -8,14 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from configs.load import load_config
 from data.batch import Batch
-from tests.runs import assert_equal
-from training.setup import Training, build_training
+from tests.runs import assert_equal, built
+from training.setup import Training
 from training.validation_logits import ValidationLogits
-from utils.distributed import World
 
-WORLD = World(0, 1, torch.device("cpu"))
 AUGMENTED = ["augmentation.policy=[color,translation,cutout]"]
 DISCRIMINATORS = {
     "two scales": [],
@@ -29,7 +26,7 @@ EACH = pytest.mark.parametrize("settings", DISCRIMINATORS.values(), ids=DISCRIMI
 
 
 def make_training(config: Path, settings: list[str]) -> tuple[Training, ValidationLogits]:
-    training = build_training(load_config(config, settings), WORLD)
+    training = built(config, *settings)
     assert training.validation is not None
     assert training.validation.logits is not None
     return training, training.validation.logits
