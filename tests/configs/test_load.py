@@ -11,6 +11,8 @@ from configs.unused_settings import unused_settings
 from utils.errors import ConfigError
 
 CONFIG_FILES = sorted(Path("configs").glob("*.yaml"))
+PAIRS = "data: {layout: paired_folders, root: x, instance_edges: false}"
+TWO_FOLDERS = ["data.source_folder=[{split}_rgb,{split}_depth]", "data.source_channels=4"]
 
 
 def load(tmp_path: Path, text: str, *overrides: str) -> Config:
@@ -84,6 +86,9 @@ def test_overrides_win_over_the_file_and_the_last_one_over_the_others(tmp_path: 
         ("generator: {norm: spectral}", [], r"generator\.norm is spectral, expected one of instance, batch"),
         ("data: {preprocess: resize_and_crop, crop_width: 2048}", [], r"no more than the load size 1024x512"),
         ("data: {layout: side_by_side, root: x, n_classes: 3}", [], r"data\.n_classes is 3, expected 0"),
+        (PAIRS, ["data.source_folder=[a,a]", "data.source_channels=2"], r"\[a,a\], expected each folder once"),
+        (PAIRS, ["data.source_folder=[a,b,c]", "data.source_channels=2"], r"channels is 2, expected at least 3: "),
+        (PAIRS, [*TWO_FOLDERS, "data.direction=BtoA"], r"direction is BtoA, expected AtoB with several folders"),
     ],
 )
 def test_a_mistake_is_named_with_key_value_and_expectation(

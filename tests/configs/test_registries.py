@@ -21,8 +21,7 @@ UNET = ["generator.name=unet", "generator.n_downsamplings=6"]
 
 
 @pytest.mark.parametrize(
-    ("registry", "section"),
-    [(GENERATORS, GeneratorConfig), (DISCRIMINATORS, DiscriminatorConfig)],
+    ("registry", "section"), [(GENERATORS, GeneratorConfig), (DISCRIMINATORS, DiscriminatorConfig)]
 )
 def test_names_are_the_choices(registry: Mapping[str, object], section: type) -> None:
     assert set(registry) == set(get_args(get_type_hints(section)["name"]))
@@ -51,6 +50,8 @@ def test_a_loss_of_weight_0_is_not_made(tiny_config: Path, settings: list[str], 
     assert (list(objective.losses), dict(objective.weights)) == (list(expected), expected)
 
 
+PAIRS = ["data.layout=paired_folders", "data.root=x", "data.instance_edges=false"]
+STACK = [*PAIRS, "data.source_folder=[a,b]", "data.source_channels=4"]
 ALONE = [name for name in GENERATOR_LOSSES if name not in ("vgg", "kl_divergence")]
 
 
@@ -90,6 +91,11 @@ def test_each_loss_trains_alone_in_both_orders(tiny_config: Path, name: str, ret
         (["augmentation.target=0.5"], ["augmentation.target=0.5"]),
         (["data.augment.hue=[0,0.1]", "data.augment.scale=[1,2]"], ["data.augment.hue=[0.0, 0.1]"]),
         (["data.layout=side_by_side", "data.root=x", "data.instance_edges=false", "data.augment.hue=[0,0.1]"], []),
+        ([*PAIRS, "data.target_files=uint16.png"], ["data.target_files=uint16.png"]),
+        ([*PAIRS, "log.show_channels=[3,2,1]"], ["log.show_channels=[3, 2, 1]"]),
+        ([*PAIRS, "data.target_files=uint16.png", "log.show_channels=[3,2,1]", "data.target_channels=4"], []),
+        ([*PAIRS, "data.augment.noise=[0.1,0.2]"], []),
+        ([*STACK, "data.augment.noise=[0.1,0.2]"], ["data.augment.noise=[0.1, 0.2]"]),
     ],
 )
 def test_settings_that_nothing_chosen_takes_are_without_effect(

@@ -88,11 +88,7 @@ FOR_TEST_ALL = "|".join([  # processes that import torch, and what takes seconds
     r"ade20k_pretrained/models|run\.name=(oasis|tuned_oasis)|configs/spade_(coco|cityscapes)",
 ])  # fmt: skip
 SHOWN = [
-    pytest.param(
-        command,
-        id=f"{page}: {command}",
-        marks=[pytest.mark.slow] * bool(re.search(FOR_TEST_ALL, command)),
-    )
+    pytest.param(command, id=f"{page}: {command}", marks=[pytest.mark.slow] * bool(re.search(FOR_TEST_ALL, command)))
     for command, page in PAGES.items()
     if command not in NOT_RUN
 ]

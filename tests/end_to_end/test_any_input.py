@@ -3,6 +3,7 @@
 import io
 import json
 import sys
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,7 @@ import torch
 from data.batch import DataError
 from data.files.image_files import read_rgb
 from models.feature_clusters import FeatureClusters
-from tests.conftest import save_image
-from tests.end_to_end.test_other_images import CONFIG
+from tests.conftest import save_image, write_tiny_config
 from tests.images import save_npy, tifffile
 from tests.processes import run_two
 from tests.runs import run, translate
@@ -25,14 +25,11 @@ RGB = ("data.layout=paired_folders", "data.instance_edges=false")
 @pytest.fixture(scope="module")
 def rgb_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that translates RGB images and was trained at 32x32."""
-    from tests.conftest import TINY_CONFIG
-
     folder = tmp_path_factory.mktemp("rgb")
     for side in "AB":
         save_image(folder / f"train_{side}" / "x.png", noise(40, 40))
-    (folder / "tiny.yaml").write_text(TINY_CONFIG.format(root=folder / "runs"))
     sizes = [f"data.{part}_{side}=32" for part in ("load", "crop") for side in ("width", "height")]
-    run(folder / "tiny.yaml", f"data.root={folder}", *RGB, "data.preprocess=resize_and_crop", *sizes)
+    run(write_tiny_config(folder), f"data.root={folder}", *RGB, "data.preprocess=resize_and_crop", *sizes)
     return folder / "runs" / "tiny"
 
 
@@ -216,17 +213,11 @@ FLOATS = RNG.random((32, 32)).astype(np.float32)
 def trained(folder: Path, pixels: np.ndarray) -> Path:
     """Return the folder of a run whose sources and targets are `pixels`, as .npy, or as PNG of RGB."""
     n_channels = 3 if pixels.ndim == 3 else 1
-    for split in ("train", "test"):
-        for kind in "AB":
-            path = folder / "pairs" / f"{split}_{kind}" / "0.npy"
-            (save_image if n_channels == 3 else save_npy)(
-                path.with_suffix(".png" if n_channels == 3 else ".npy"), pixels
-            )
-    config = folder / "config.yaml"
-    text = CONFIG.format(root=folder).replace(", show_channels: [3, 2, 1]", "")
-    channels = f"source_channels: {n_channels}, target_channels: {n_channels}"
-    config.write_text(text.replace("source_channels: 4, target_channels: 1", channels))
-    run(config, "train.max_steps=1")
+    suffix, save = (".png", save_image) if n_channels == 3 else (".npy", save_npy)
+    for split, side in product(("train", "test"), "AB"):
+        save(folder / "pairs" / f"{split}_{side}" / f"0{suffix}", pixels)
+    channels = [f"data.{side}_channels={n_channels}" for side in ("source", "target")]
+    run(write_tiny_config(folder), *RGB, f"data.root={folder / 'pairs'}", *channels, "train.max_steps=1")
     return folder / "runs" / "tiny"
 
 

@@ -54,12 +54,7 @@ def translated(folder: Path, *arguments: str) -> dict[str, torch.Tensor]:
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_the_half_of_the_source_is_translated(
-    arguments: list[str],
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    options: list[str],
-    half: str,
-    printed: str,
+    arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str], options: list[str], half: str, printed: str
 ) -> None:
     joined = translated(tmp_path / "out", *arguments, "--input", str(tmp_path / "joined"), *options)
     said = capfd.readouterr().out

@@ -12,14 +12,12 @@ import torch
 
 import pairgan
 import training.run_data
-from configs.load import load_config
-from configs.unused_settings import unused_settings
 from data.batch import DataError
 from data.files.image_files import read_rgb
 from data.files.pixels import StoredForm, StoredRows, read_stored
 from data.files.tiff_file import geo_tags
 from inference.display import picture
-from tests.conftest import save_image
+from tests.conftest import save_image, write_tiny_config
 from tests.images import GEO_TAGS, bands, heights, save_npy, tifffile
 from tests.runs import assert_equal, assert_resumes_exactly, checkpoint, program_main, run, translate, without_config
 from tests.tools.playground.pages import ask, post, serving
@@ -27,17 +25,10 @@ from utils.checkpoint import CheckpointError
 from utils.errors import ConfigError, UserError
 
 CONFIG = """
-run: {{name: tiny, root: {root}/runs, device: cpu}}
-data:
-  {{layout: paired_folders, root: {root}/pairs, source_channels: 4, target_channels: 1, preprocess: none, workers: 0}}
-generator: {{base_channels: 4, n_downsamplings: 2, n_blocks: 1}}
-discriminator: {{base_channels: 4, n_layers: 2}}
-loss: {{l1: 10, vgg: 0}}
-amp: {{opt_level: O0}}
-train: {{max_steps: 4}}
+base: tiny.yaml
+data: {{layout: paired_folders, root: {root}/pairs, instance_edges: false, source_channels: 4, target_channels: 1}}
 checkpoint: {{every_steps: 2, keep: 0}}
-log: {{every_steps: 2, images_every_steps: 2, show_channels: [3, 2, 1]}}
-metrics: {{n_samples: 2}}
+log: {{images_every_steps: 2, show_channels: [3, 2, 1]}}
 """
 TARGET = StoredForm(1, "data.target_channels", is_8_bit=False)
 
@@ -55,6 +46,7 @@ def make_pairs(folder: Path, suffix: str, save: Callable[[Path, np.ndarray], Non
         for seed in seeds:
             save(folder / "pairs" / f"{split}_A" / f"{seed}{suffix}", bands(seed))
             save(folder / "pairs" / f"{split}_B" / f"{seed}{suffix}", heights(seed))
+    write_tiny_config(folder)
     path = folder / "bands.yaml"
     path.write_text(CONFIG.format(root=folder))
     return path
@@ -223,39 +215,3 @@ def test_networks_that_see_colours_are_refused(array_config: Path) -> None:
     }.items():
         with pytest.raises(ConfigError, match=message):
             run(array_config, "data.target_channels=4", setting)
-
-
-def test_settings_of_other_images_are_without_effect_on_8_bit_rgb(array_config: Path) -> None:
-    settings = ["data.target_files=uint16.png", "data.target_channels=3", "data.source_channels=3"]
-    assert unused_settings(load_config(array_config, settings)) == [
-        "data.target_files=uint16.png",
-        "log.show_channels=[3, 2, 1]",
-    ]
-    assert unused_settings(load_config(array_config, ["data.target_channels=4"])) == []
-
-
-def test_wrong_channels_and_missing_numbers_end_a_run_with_the_remedy(array_config: Path) -> None:
-    with pytest.raises(UserError, match=r"0\.npy: has 4 channels, data\.source_channels is 3: set .*=4"):
-        run(array_config, "data.source_channels=3")
-    pixels = heights(1)
-    pixels[3, 4] = np.nan
-    save_npy(array_config.parent / "pairs" / "train_B" / "1.npy", pixels)
-    with pytest.raises(UserError, match=r"1\.npy: channel 1, row 3, column 4 holds nan"):
-        run(array_config)
-    run(array_config, "data.on_bad_sample=skip", "train.max_steps=2")
-
-
-def test_check_data_finds_types_ranges_and_missing_numbers(
-    array_config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pairs = array_config.parent / "pairs"
-    save_npy(pairs / "train_A" / "2.npy", np.zeros((4, 32, 40), np.uint8))
-    save_npy(pairs / "train_B" / "1.npy", np.full((32, 40), np.nan, np.float32))
-    monkeypatch.setattr(sys, "argv", ["check_data"])
-    with pytest.raises(SystemExit):
-        program_main("tools.check_data")(["--config", str(array_config), "data.target_range=[0,480]"])
-    shown = capsys.readouterr().out
-    assert "train_B/1.npy: channel 1, row 0, column 0 holds nan, which is no number (1280 such pixels)" in shown
-    assert "train_A: images of several types (2 of uint16, 1 of uint8), such as 2: store them alike" in shown
-    assert "train: 3 targets of 3 with values outside data.target_range, which are clamped; most of" in shown
-    assert "2 problems in train, test, val" in shown

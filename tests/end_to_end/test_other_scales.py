@@ -26,7 +26,6 @@ from tests.images import GEO_TAGS, bands, heights, tifffile
 from tests.runs import assert_equal, checkpoint, program_main, run, translate, with_slow, without_config
 from tests.tools.playground.pages import post, serving
 from tests.videos import write_video
-from tools.check_data import __main__ as check_data
 from tools.check_data.sample_sheet import training_sheet
 from utils.checkpoint import CheckpointError
 from utils.errors import ConfigError
@@ -177,25 +176,6 @@ def test_the_plan_and_the_sheet_of_samples_name_and_show_both_sizes(trained: Pat
     assert torch.equal(sheet[:, 76:204, 16:144], enlarged)
 
 
-def test_check_data_finds_pairs_of_another_size(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_pairs(tmp_path / "pairs")
-    wrong = tmp_path / "pairs" / "train_B" / "facade_00002.png"
-    save_image(wrong, np.zeros((128, 127, 3), np.uint8))
-    settings = [*DATA, f"data.root={tmp_path / 'pairs'}", *NETWORK]
-    with pytest.raises(SystemExit):
-        check_data.main(["--config", str(trained), *settings, "--show", "2", "--sheet", str(tmp_path / "sheet.png")])
-    lines = capsys.readouterr().out.splitlines()
-    problems = [line for line in lines if "facade_00002" in line]
-    assert len(problems) == 1
-    assert "is 32x32 but its partner" in problems[0]
-    assert "is 127x128, expected 128x128 with generator.scale=4" in problems[0]
-    assert lines[-1].startswith("1 problem in ")
-    with pytest.raises(DataError, match=r"facade_00002\.png is 127x128, expected 128x128"):
-        run(trained, *settings, f"run.root={tmp_path}", "train.max_steps=3")
-
-
 @pytest.mark.parametrize(
     "settings",
     with_slow(
@@ -223,17 +203,6 @@ def test_label_maps_are_translated_at_every_scale(tiny_config: Path, tmp_path: P
     sizes = json.loads((tmp_path / "out" / "metrics.json").read_text())["protocol"]["sizes"]
     assert sizes == {f"{64 * scale:g}x{64 * scale:g}": 3}
     assert read_rgb(tmp_path / "out" / gallery_image("source", "facade_00000")).shape[1] == 64 * scale
-
-
-def test_weights_of_another_scale_begin_a_run(tiny_config: Path) -> None:
-    run(tiny_config, "train.max_steps=1", "run.name=first")
-    first = checkpoint(tiny_config, 1, "first")["networks"]["generator"]
-    settings = ["generator.scale=2", "optimizer.learning_rate=0", "train.max_steps=1"]
-    run(tiny_config, *settings, f"init.generator={tiny_config.parent / 'runs' / 'first'}")
-    second = checkpoint(tiny_config, 1)["networks"]["generator"]
-    assert second.keys() - first.keys() == {"ups.2.0.weight"}
-    assert_equal(first, {name: second[name] for name in first})
-    assert "init.generator  " in (run_of(tiny_config) / "log.txt").read_text()
 
 
 def written(tiny_config: Path, *settings: str) -> Path:

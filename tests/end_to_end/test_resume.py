@@ -29,25 +29,6 @@ from utils.checkpoint import FORMAT_VERSION, load_checkpoint
 from utils.checkpoint_folder import checkpoint_path, list_checkpoints
 from utils.errors import ConfigError
 
-
-def test_six_steps_kill_and_six_more_equal_twelve(tiny_config: Path) -> None:
-    settings = ["checkpoint.every_steps=6", "checkpoint.keep=0", "train.epochs=1"]
-    settings += ["data.synthetic.train_samples=4", "train.decay_epochs=1000"]
-    run(tiny_config, *settings, "train.max_steps=12", "run.name=whole")
-
-    process = processes.start(tiny_config, *settings, "train.max_steps=1000")
-    saved = checkpoint_path(tiny_config.parent / "runs" / "tiny", 6)
-    wait_for(saved)
-    process.kill()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
-    for later in list_checkpoints(saved.parent)[1:]:  # however late the signal came
-        later.unlink()
-
-    run(tiny_config, *settings, "train.max_steps=12")
-    assert_equal(without_config(checkpoint(tiny_config, 12)), without_config(checkpoint(tiny_config, 12, "whole")))
-
-
 RESUMED = [
     ["amp.opt_level=O2", "generator.norm=batch", "train.ema_decay=0.5", "amp.dtype=float16"],
     ["amp.opt_level=O3", "train.retain_graph=false", "amp.dtype=bfloat16"],

@@ -114,17 +114,6 @@ def test_two_freely_named_folders_have_no_test_split(
     assert json.loads((tmp_path / "out" / "metrics.json").read_text())["measured_on"] == "training samples"
 
 
-def test_a_data_set_that_has_moved_is_found_by_an_override(
-    tiny_config: Path, label_data_set: Path, tmp_path: Path
-) -> None:
-    settings = ["data.layout=paired_folders", f"data.root={label_data_set}", "data.n_classes=5"]
-    train.main(["--config", str(tiny_config), *settings])
-    label_data_set.rename(tmp_path / "moved")
-    run_folder = tiny_config.parent / "runs" / "tiny"
-    translate("--checkpoint", str(run_folder), "--output", str(tmp_path / "out"), f"data.root={tmp_path / 'moved'}")
-    assert (tmp_path / "out" / "d.png").is_file()
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -281,19 +281,6 @@ def test_an_interrupt_leaves_no_partial_video(run_folder: Path, tmp_path: Path, 
     assert (kept / "000002.png").exists()
 
 
-def test_an_error_leaves_no_partial_video(
-    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def failing(*_: object) -> Tensor:
-        raise MemoryError
-
-    output = tmp_path / "out" / "b.mp4"
-    monkeypatch.setattr(Predictor, "translate", failing)
-    with pytest.raises(MemoryError):
-        translate(*arguments, "--output", str(output))
-    assert list(output.parent.iterdir()) == []
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_a_full_disk_is_named(
     arguments: list[str], tmp_path: Path, negative: list[Batch], monkeypatch: pytest.MonkeyPatch

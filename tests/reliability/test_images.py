@@ -1,6 +1,5 @@
 """Row 10: images of all kinds, on either side of a pair."""
 
-import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -18,18 +17,7 @@ from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
 from data.sampler import SampleKey
 from data.side_by_side import SideBySide
-from tests.reliability.images import (
-    CASES,
-    PIXELS,
-    TURNED,
-    WHOLE,
-    Case,
-    encoded,
-    oriented,
-    png,
-    size_of,
-    write,
-)
+from tests.reliability.images import CASES, PIXELS, TURNED, WHOLE, Case, encoded, oriented, png, size_of, write
 from tools.check_data import __main__ as check_data
 
 pytestmark = pytest.mark.row(10)
@@ -147,11 +135,3 @@ def test_all_that_stands_against_a_data_set_is_told_at_once(tmp_path: Path, caps
     for number, case in enumerate(CASES.values()):
         if case in refused and "crop" not in str(case.refused):
             assert any(re.search(rf"/{number}{case.suffix}: {case.refused}", line) for line in lines), case
-
-
-@pytest.mark.skipif(os.name == "posix" and os.geteuid() == 0, reason="root may read every file")
-def test_a_file_without_the_right_to_read_it(tmp_path: Path) -> None:
-    layout = layout_with(tmp_path, CASES["unreadable"], "A")
-    (tmp_path / "A" / "x.png").chmod(0)
-    with pytest.raises(DataError, match=r"A/x\.png: cannot be read as an image: Permission denied"):
-        layout.read(0)

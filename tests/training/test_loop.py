@@ -55,12 +55,7 @@ def watched(training: Training) -> Watched:
 def test_a_run_reports_validates_and_saves_at_its_steps_and_at_its_end(build_fake: Build) -> None:
     one = watched(build_fake("train.max_steps=7", "log.every_steps=2", "log.images_every_steps=3"))
     one.loop.run(GracefulStop())
-    assert one.steps == {
-        "report": [2, 4, 6, 7],
-        "validate": [3, 6, 7],
-        "save if due": [1, 2, 3, 4, 5, 6],
-        "save": [7],
-    }
+    assert one.steps == {"report": [2, 4, 6, 7], "validate": [3, 6, 7], "save if due": [1, 2, 3, 4, 5, 6], "save": [7]}
 
 
 def test_a_plateau_is_fed_once_an_epoch(build_fake: Build) -> None:

@@ -52,10 +52,7 @@ def method(name: str) -> MethodConfig:
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        (
-            {"loss": LossConfig(l1=10)},
-            r"loss\.l1 is 10.*, expected 0: .* target .*\(method\.name=unpaired\)$",
-        ),
+        ({"loss": LossConfig(l1=10)}, r"loss\.l1 is 10.*, expected 0: .* target .*\(method\.name=unpaired\)$"),
         ({"data": DataConfig(layout="side_by_side", root=".")}, r"data\.layout is side_by_side, expected folders"),
         (
             {"data": DataConfig(augment=PairAugmentationConfig(hue=[0.1, 0.2]))},
