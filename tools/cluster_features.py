@@ -13,7 +13,7 @@ from torch import Tensor
 from models.feature_clusters import FILE_NAME, FeatureClusters, RegionFeatures
 from tools.features.encoded_split import EncodedSample, add_arguments, open_split
 from utils.checkpoint import read_weights_file, write_weights_file
-from utils.cli import ArgumentParser, run_entry_point
+from utils.cli import ArgumentParser, run_entry_point, whole_number
 from utils.errors import ConfigError, UserError
 from utils.log import log_to_console, logger
 from utils.text import counted
@@ -69,13 +69,10 @@ def main(argv: Sequence[str]) -> None:
     """Cluster the features of a split according to the command line."""
     parser = ArgumentParser(description="Cluster the instance features of each class.")
     add_arguments(parser)
-    parser.add_argument(
-        "--clusters", type=int, default=10, metavar="N", help="maximum number of clusters of a class; default: 10"
-    )
+    clusters_help = "maximum number of clusters of a class; default: 10"
+    parser.add_argument("--clusters", type=whole_number(1), default=10, metavar="N", help=clusters_help)
     parser.add_argument("--output", type=Path, metavar="FILE", help=f"default: {FILE_NAME} beside the checkpoint")
     arguments = parser.parse_intermixed_args(argv)
-    if arguments.clusters < 1:
-        parser.error(f"--clusters {arguments.clusters}: expected at least 1")
     log_to_console(is_main=True)
     split = open_split(arguments)
     output = arguments.output or split.file.parent / FILE_NAME

@@ -5,12 +5,13 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import is_dataclass
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from configs.schema import Config
+from configs.schema.run import RunConfig
 from utils.cli import ArgumentParser, run_entry_point
 
 REFERENCE = Path(__file__).parents[1] / "configs" / "reference.yaml"
@@ -25,48 +26,23 @@ _HEAD = """\
 """
 
 
-@dataclass(frozen=True)
-class Setting:
-    """One key. name: without its section; default: as Python has it; kind: its annotation, resolved."""
-
-    name: str
-    default: object
-    kind: Any
-    meaning: str
-
-
-@dataclass(frozen=True)
-class Section:
-    """One section. key: with those above it, as `data.synthetic`."""
-
-    key: str
-    meaning: str
-    settings: list[Setting]
-    sections: "list[Section]"
-
-
-def read_sections() -> list[Section]:
-    """Return the sections of a configuration, in the order of the schema."""
-    return _section(Config(), "", "").sections
-
-
-def reference_yaml(sections: Sequence[Section]) -> str:
+def reference_yaml() -> str:
     """Return every key with its default and meaning, as YAML."""
-    return _HEAD + "".join("\n" + "\n".join(_yaml_section(section, indent="")) + "\n" for section in sections)
+    return _HEAD + "\n".join(_lines(Config(run=RunConfig(name="reference")), indent="")) + "\n"
 
 
-def _section(instance: Any, key: str, meaning: str) -> Section:
-    kind = type(instance)
-    kinds, meanings = get_type_hints(kind), documented_fields(kind)
-    settings, sections = [], []
-    for name in (field.name for field in fields(kind)):
-        value, meaning_of_field = getattr(instance, name), meanings.get(name, "")
+def _lines(section: Any, indent: str) -> Iterator[str]:
+    """Yield the settings of a section, and then the sections within it."""
+    kinds, meanings = get_type_hints(type(section)), documented_fields(type(section))
+    for name, value in sorted(vars(section).items(), key=lambda item: is_dataclass(item[1])):
         if is_dataclass(value):
-            path = f"{key}.{name}" if key else name
-            sections.append(_section(value, path, meaning_of_field or inspect.getdoc(type(value)) or ""))
+            yield from [] if indent else [""]
+            yield from _comment(meanings.get(name) or inspect.getdoc(type(value)) or "", indent)
+            yield f"{indent}{name}:"
+            yield from _lines(value, f"{indent}  ")
         else:
-            settings.append(Setting(name, value, kinds[name], meaning_of_field))
-    return Section(key, meaning, settings, sections)
+            yield from _comment(meanings.get(name, ""), indent)
+            yield f"{indent}{name}: {yaml_value(value)}{_choices(kinds[name])}"
 
 
 def documented_fields(section: type) -> dict[str, str]:
@@ -79,18 +55,6 @@ def documented_fields(section: type) -> dict[str, str]:
             assert isinstance(statement.target, ast.Name)
             texts[statement.target.id] = " ".join(str(text.value.value).split())
     return texts
-
-
-def _yaml_section(section: Section, indent: str) -> Iterator[str]:
-    name = section.key.rpartition(".")[2]
-    yield from _comment(section.meaning, indent)
-    yield f"{indent}{name}:"
-    for setting in section.settings:
-        yield from _comment(setting.meaning, f"{indent}  ")
-        value = "reference" if (section.key, setting.name) == ("run", "name") else yaml_value(setting.default)
-        yield f"{indent}  {setting.name}: {value}{_choices(setting.kind)}"
-    for inner in section.sections:
-        yield from _yaml_section(inner, f"{indent}  ")
 
 
 def _comment(text: str, indent: str) -> list[str]:
@@ -131,7 +95,7 @@ def main(argv: Sequence[str]) -> None:
     """Print the settings, or rewrite the file."""
     parser = ArgumentParser(description="Print every setting with its default and meaning.")
     parser.add_argument("--write", action="store_true", help="rewrite configs/reference.yaml, which holds them")
-    text = reference_yaml(read_sections())
+    text = reference_yaml()
     if parser.parse_args(argv).write:
         REFERENCE.write_text(text, encoding="utf-8")
     else:

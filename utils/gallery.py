@@ -88,20 +88,11 @@ def _template() -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"figures": _figures, "link": _link}
+    environment.filters["figures"] = lambda row, number: json.dumps({"number": number, **row.figures})  # to sort by
+    environment.filters["link"] = lambda path: quote(os.fsencode(path))  # a name may hold any bytes
     return environment.get_template(TEMPLATE.name)
 
 
 def _encodable(value: object) -> object:
     """Return a text without surrogates, by which Python stands for bytes of a file's name that are not UTF-8."""
     return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
-
-
-def _figures(row: Row, number: int) -> str:
-    """Return the figures that the page's script sorts by, as JSON."""
-    return json.dumps({"number": number, **row.figures})
-
-
-def _link(path: str) -> str:
-    """Return the address of a file, whose name may hold any bytes."""
-    return quote(os.fsencode(path))

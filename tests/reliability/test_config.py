@@ -187,7 +187,7 @@ def test_what_is_unusual_but_sound_is_read_as_it_looks(
         ("export", ["--format", "onnx", "--existing", "error"], r"'error' .*; did you mean refuse\?$"),
         ("test", ["--batch-size", "0"], r"argument --batch-size: '0' is not a whole number above 0; see .* --help"),
         ("test", ["--checkpoint", ""], r"argument --checkpoint: '' is no path: name one, or leave the option out"),
-        ("cluster", ["--clusters", "0"], r"--clusters 0: expected at least 1"),
+        ("cluster", ["--clusters", "0"], r"argument --clusters: '0' is not a whole number above 0"),
         ("export", ["--format", "tflite"], r"argument --format: invalid choice: 'tflite'"),
     ],
 )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from configs.load import load_config
 from configs.schema.data import check_data_root
-from utils.cli import TO_MEND, ArgumentParser, OnlyOnce, run_entry_point
+from utils.cli import TO_MEND, ArgumentParser, OnlyOnce, run_entry_point, whole_number
 from utils.errors import ConfigError
 from utils.log import log_to_console, logger
 from utils.signals import handling_ctrl_c, leave_at_once
@@ -31,13 +31,11 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     classes_help = "number of classes of label maps, for FOLDER; default: any"
     add("--n-classes", type=int, metavar="N", help=classes_help)
     show_help = "write a sheet of N training samples, augmented as in training"
-    add("--show", type=int, default=0, metavar="N", help=show_help)
+    add("--show", type=whole_number(1, MAX_SAMPLES), default=0, metavar="N", help=show_help)
     add("--sheet", type=Path, default=Path(_SHEET), metavar="FILE", help=f"of --show; default: {_SHEET}")
     settings_help = "data set, or settings of --config"
     add("settings", nargs="*", metavar="FOLDER|section.key=value", help=settings_help)
     arguments = parser.parse_intermixed_args(argv)
-    if not 0 <= arguments.show <= MAX_SAMPLES:
-        raise ConfigError(f"--show is {arguments.show}, expected a number from 1 to {MAX_SAMPLES}")
     if not arguments.config and not arguments.settings:
         raise ConfigError("nothing to check; name a configuration with --config FILE, or a folder")
     return arguments

@@ -73,8 +73,7 @@ REFUSED = {
     "{root}/sides": "named by data.source_folder=images data.target_folder=masks",
     "{root}/x.png": "x.png: is a file, expected a folder",
     "--config {root}/missing.yaml": "no such configuration file",
-    "{root} --show -1": "--show is -1, expected a number from 1 to 200",
-    "{root} --show 1000": "--show is 1000, expected a number from 1 to 200",
+    "{root} --show 1000": "--show: '1000' is not a whole number from 1 to 200",
 }
 
 
