@@ -88,18 +88,6 @@ def test_the_trainings_size_is_taken_where_it_is_asked_for(rgb_run: Path, tmp_pa
     assert read_rgb(tmp_path / "split" / "x.png").shape[1:] == read_rgb(root / "train_A" / "x.png").shape[1:]
 
 
-def test_a_picture_does_not_depend_on_what_is_around_its_batch(rgb_run: Path, tmp_path: Path) -> None:
-    for name in "abc":
-        save_image(tmp_path / "in" / f"{name}.png", noise(30 + ord(name) % 3, 41, ord(name)))
-    arguments = ["--checkpoint", str(rgb_run), "--input", str(tmp_path / "in"), "--opt-level", "O0", "--output"]
-    translate(*arguments, str(tmp_path / "one"))
-    translate(*arguments, str(tmp_path / "three"), "--batch-size", "3")
-    for name in "abc":
-        one, three = (read_rgb(tmp_path / folder / f"{name}.png").int() for folder in ("one", "three"))
-        assert one.shape == three.shape
-        assert (one - three).abs().max() <= 1
-
-
 @pytest.mark.parametrize("case", ["encoded features", "mirrored", "sampled features"])
 def test_tiles_are_not_seen(tmp_path: Path, tiny_config: Path, label_data_set: Path, case: str) -> None:
     settings = ["data.layout=paired_folders", f"data.root={label_data_set}", "data.n_classes=5"]

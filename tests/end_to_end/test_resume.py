@@ -78,14 +78,6 @@ def test_a_finished_run_says_so_and_can_be_extended(tiny_config: Path, capfd: py
     assert checkpoint(tiny_config, 6)["step"] == 6
 
 
-def test_going_back_to_an_earlier_checkpoint_keeps_the_later_ones_elsewhere(tiny_config: Path) -> None:
-    run(tiny_config, "train.max_steps=6", "checkpoint.every_steps=2")
-    runs = tiny_config.parent / "runs"
-    run(tiny_config, "train.max_steps=3", "--resume", str(checkpoint_path(runs / "tiny", 2)))
-    assert [path.stem[-1] for path in list_checkpoints(runs / "tiny")] == ["3"]
-    assert [path.stem[-1] for path in list_checkpoints(runs / "tiny.1")] == ["2", "4", "6"]
-
-
 @pytest.mark.parametrize("mistake", ["discriminator.n_scales=6", "train.max_steps=4"])
 def test_a_run_is_set_aside_only_for_one_that_can_start(tiny_config: Path, mistake: str) -> None:
     run(tiny_config, "train.max_steps=4", "checkpoint.every_steps=2")

@@ -2,7 +2,6 @@
 
 import json
 import platform
-import sys
 from contextlib import suppress
 from pathlib import Path
 from signal import Signals
@@ -12,15 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-import train
 from tests.conftest import save_image
-from tests.reliability.faults import PLACES, Fault, replacement
+from tests.reliability.faults import PLACES
 from tests.runs import run
-from training import launch, run_record
+from training import run_record
 from training.loop_state import LoopState
 from training.run_record import STATE_FILE, recorded, write_state
 from utils.checkpoint import CheckpointError
-from utils.cli import run_entry_point
 from utils.errors import Interrupted
 from utils.log import logger
 
@@ -120,17 +117,6 @@ def test_while_it_runs_the_state_is_running(tiny_config: Path, monkeypatch: pyte
     monkeypatch.setattr(owner, name, watched)
     run(tiny_config)
     assert seen == [{"state": "running", "step": 4, "signal": None, "reason": None}]
-
-
-def test_a_signal_before_the_loop_is_a_stop_too(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tiny_config.parent / "runs" / "tiny"
-    struck = replacement(Fault("building", "SIGUSR1"), launch.build_training)
-    monkeypatch.setattr(launch, "build_training", struck)
-    monkeypatch.setattr(sys, "argv", ["train.py", "--config", str(tiny_config)])
-    assert run_entry_point(train.main) == 138
-    assert (state_of(folder)["state"], state_of(folder)["signal"]) == ("stopped", "SIGUSR1")
-    run(tiny_config, "--resume", "never")
-    assert state_of(folder) == {"state": "finished", "step": 4, "signal": None, "reason": None}
 
 
 def test_a_full_disk_has_room_for_the_state_that_replaces_another(

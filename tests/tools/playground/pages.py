@@ -207,20 +207,17 @@ def page_of(browser: Browser, trained: Trained, engine: str, **size: int) -> Ite
 
 def translated_by_test_py(trained: Trained, source: Path, instances: Path | None, folder: Path) -> np.ndarray:
     """Return the picture that test.py makes of files that the page has saved."""
-    arguments = ["--checkpoint", str(trained.run), "--input", str(source), "--side", "none", "--opt-level", "O0"]
-    if instances is not None:
-        (folder / "instances").mkdir()
-        instances.rename(folder / "instances" / source.name)
-        arguments += ["--instances", str(folder / "instances")]
-    translate(*arguments, "--output", str(folder / "out"))
-    return read(folder / "out" / source.name).astype(int)
+    ids = None if instances is None else read(instances)
+    return expected(folder, read(source), ids, "--checkpoint", str(trained.run), "--opt-level", "O0").astype(int)
 
 
-def expected(folder: Path, labels: np.ndarray, instances: np.ndarray | None, *options: str) -> np.ndarray:
+def expected(folder: Path, source: np.ndarray, instances: np.ndarray | None, *options: str) -> np.ndarray:
     """Return the picture that test.py makes of the maps as files."""
-    save_image(folder / "source.png", labels.astype(np.uint16 if labels.max() > 255 else np.uint8))
+    save_image(folder / "source.png", source.astype(np.uint16 if source.max() > 255 else np.uint8))
     arguments = ["--input", str(folder / "source.png"), "--output", str(folder / "out"), *options]
-    if instances is not None:
+    if instances is None:
+        arguments += ["--side", "none"]
+    else:
         save_image(folder / "instances" / "source.png", instances.astype(np.uint16))
         arguments += ["--instances", str(folder / "instances")]
     translate(*arguments)

@@ -36,8 +36,10 @@ def server(tiny_run: Path) -> Iterator[PlaygroundServer]:
         yield running
 
 
-def drawing(rng: np.random.Generator, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-    labels = rng.integers(0, N_CLASSES, (height, width), dtype=np.int32)
+def drawing(
+    rng: np.random.Generator, height: int, width: int, n_classes: int = N_CLASSES
+) -> tuple[np.ndarray, np.ndarray]:
+    labels = rng.integers(0, n_classes, (height, width), dtype=np.int32)
     return labels, rng.integers(0, 9, (height, width), dtype=np.int32)
 
 
@@ -63,23 +65,9 @@ def test_photographs_are_translated(tiny_config: Path) -> None:
         page = ask(server, "GET", "/")[1]
         names = json.loads(re.search(rb'id="model"[^>]*>(.*?)</script>', page)[1])["samples"]  # type: ignore[index]
     assert (status, names) == (200, ["1"])
-    options = ("--checkpoint", str(run_folder), "--opt-level", "O0", "--side", "none")
+    options = ("--checkpoint", str(run_folder), "--opt-level", "O0")
     wanted = expected(tiny_config.parent, photo, None, *options).astype(int)
     assert abs(np.frombuffer(answer, np.uint8).reshape(20, 30, 3) - wanted).max() <= 1
-
-
-def test_a_seed_is_the_seed_of_test_py(tiny_config: Path) -> None:
-    size = ("data.synthetic.height=64", "data.synthetic.width=64", "init.gain=0.3")
-    unet = ("generator.name=unet", "generator.dropout=true", "generator.n_downsamplings=6")
-    run_folder = untrained_run(tiny_config, *size, *unet)
-    labels, instances = drawing(np.random.default_rng(0), 64, 64)
-    with serving("--checkpoint", str(run_folder), "--noise") as server:
-        first, again, other = (post(server, labels, instances, seed=seed)[1] for seed in (3, 3, 4))
-    assert first == again
-    assert first != other
-    options = ("--checkpoint", str(run_folder), "--noise", "--seed", "3")
-    wanted = expected(tiny_config.parent, labels, instances, *options)
-    assert np.array_equal(np.frombuffer(first, np.uint8).reshape(64, 64, 3), wanted)
 
 
 def test_samples_of_the_test_split(server: PlaygroundServer) -> None:
@@ -259,34 +247,38 @@ def test_who_waits_when_it_stops_gets_an_answer(
 
 
 ODD = (37, 51)
-FEATURES = ["features.n_channels=3", "features.n_downsamplings=2", "features.base_channels=2"]
+FEATURES = ["features.n_channels=3", "features.n_downsamplings=2", "features.base_channels=2", "init.gain=0.3"]
+DROPOUT = ["generator.name=unet", "generator.dropout=true", "generator.n_downsamplings=6", "init.gain=0.3"]
+DROPOUT += ["data.synthetic.height=64", "data.synthetic.width=64"]
 
 
-def maps(n_classes: int) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(0)
-    return rng.integers(0, n_classes, ODD, dtype=np.int32), rng.integers(0, 9, ODD, dtype=np.int32) * 1000
+def served(
+    command: tuple[str, ...], *maps: np.ndarray, seeds: tuple[int, ...] = (0,), edges: bool = False
+) -> list[bytes]:
+    """The pictures that a server makes of a drawing."""
+    with serving(*command, *["--instance-edges"] * edges) as server:
+        answers = [post(server, *maps, seed=seed) for seed in seeds]
+    assert {status for status, _ in answers} == {200}, answers
+    return [picture for _, picture in answers]
 
 
-def picture(answer: tuple[int, bytes]) -> np.ndarray:
-    status, body = answer
-    assert status == 200, body
-    return np.frombuffer(body, np.uint8).reshape(*ODD, 3)
-
-
-@pytest.mark.parametrize("tile", [(), ("--tile", "32")], ids=["at once", "tiles"])
-def test_features_are_drawn_from_clusters_by_the_seed(tiny_config: Path, tile: tuple[str, ...]) -> None:
-    run_folder = untrained_run(tiny_config, *FEATURES, "init.gain=0.3")
-    message = r"Create clusters to draw them from with python -m tools.cluster_features"
-    with pytest.raises(ConfigError, match=message), serving("--checkpoint", str(run_folder)):
-        pass
-    cluster_features.main(["--checkpoint", str(run_folder), "--clusters", "3"])
-    labels, instances = maps(12)
-    command = ("--checkpoint", str(run_folder), "--opt-level", "O0", *tile)
-    with serving(*command) as server:
-        drawn, other = (picture(post(server, labels, instances, seed=seed)) for seed in (5, 6))
-    assert (drawn != other).any()
-    found = expected(tiny_config.parent, labels, instances, *command, "--seed", "5")
-    assert np.array_equal(drawn, found)
+@pytest.mark.parametrize(
+    ("settings", "options"),
+    [(DROPOUT, ["--noise"]), (FEATURES, ["--opt-level", "O0"]), (FEATURES, ["--opt-level", "O0", "--tile", "32"])],
+    ids=["noise", "features", "features in tiles"],
+)
+def test_a_seed_is_the_seed_of_test_py(tiny_config: Path, settings: list[str], options: list[str]) -> None:
+    run_folder = untrained_run(tiny_config, *settings)
+    command = ("--checkpoint", str(run_folder), *options)
+    if settings == FEATURES:
+        message = r"Create clusters to draw them from with python -m tools.cluster_features"
+        with pytest.raises(ConfigError, match=message), serving(*command):
+            pass
+        cluster_features.main(["--checkpoint", str(run_folder), "--clusters", "3"])
+    drawn = drawing(np.random.default_rng(0), *ODD)
+    first, again, other = served(command, *drawn, seeds=(3, 3, 4))
+    assert first == again != other
+    assert first == expected(tiny_config.parent, *drawn, *command, "--seed", "3").tobytes()
 
 
 @pytest.mark.parametrize(("n_classes", "ignore_id"), [(5, 255), (300, 999)])
@@ -296,30 +288,20 @@ def test_ignored_pixels_and_many_classes(
     data = ["data.layout=paired_folders", f"data.root={label_data_set}", f"data.n_classes={n_classes}"]
     run_folder = untrained_run(tiny_config, *data, f"data.ignore_id={ignore_id}", "init.gain=0.3")
     command = ("--checkpoint", str(run_folder), "--opt-level", "O0")
-    labels, instances = maps(n_classes)
+    labels, instances = drawing(np.random.default_rng(0), *ODD, n_classes)
     labels[3:9, 4:20] = ignore_id
+    assert served(command, labels, instances) == [expected(tiny_config.parent, labels, instances, *command).tobytes()]
     with serving(*command) as server:
-        drawn = picture(post(server, labels, instances))
         status, answer = post(server, np.full_like(labels, n_classes), instances)
-    assert np.array_equal(drawn, expected(tiny_config.parent, labels, instances, *command))
     assert status == 400
     assert f"holds id {n_classes}, allowed are 0 to {n_classes - 1} and {ignore_id}".encode() in answer
 
 
-@pytest.mark.parametrize(("name", "n_classes"), [("pix2pixhd_global_rgb", 0), ("pix2pixhd_global_label_edge", 5)])
-def test_weights_of_the_originals(reference: dict[str, Any], tmp_path: Path, name: str, n_classes: int) -> None:
-    torch.save(reference[name]["state_dict"], tmp_path / "latest_net_G.pth")
+def test_weights_of_the_originals(reference: dict[str, Any], tmp_path: Path) -> None:
+    torch.save(reference["pix2pixhd_global_label_edge"]["state_dict"], tmp_path / "latest_net_G.pth")
     command = ("--checkpoint", str(tmp_path / "latest_net_G.pth"))
-    if n_classes:
-        labels, instances = maps(n_classes)
-        with serving(*command, "--instance-edges") as server:
-            drawn = picture(post(server, labels, instances))
-        assert np.array_equal(drawn, expected(tmp_path, labels, instances, *command))
-        return
-    photo = np.random.default_rng(0).integers(0, 256, (*ODD, 3), dtype=np.uint8)
-    with serving(*command) as server:
-        drawn = picture(post(server, photo))
-    assert np.array_equal(drawn, expected(tmp_path, photo, None, *command))
+    drawn = drawing(np.random.default_rng(0), *ODD, 5)
+    assert served((*command, "--instance-edges"), *drawn) == [expected(tmp_path, *drawn, *command).tobytes()]
 
 
 BANDS_SIZE = (32, 40)
