@@ -1,11 +1,45 @@
-"""Exported runs of label maps and of photographs."""
+"""Tiny runs, of label maps and of photographs, each with its program."""
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 import pairgan
-from tests.pairgan.exported import photo_pairs, trained
+from configs import build
+from configs.load import load_config
+from inference.load import LoadedGenerator
+from tests.conftest import save_image, write_tiny_config
+from tests.runs import program_main, untrained_run
+from tools.export.file import export_program
+
+LARGE_WEIGHTS = "init.gain=0.3"  # or every translation is grey, and agreement means nothing
+rng = np.random.default_rng(0)
+LABELS = rng.integers(0, 12, (3, 5), dtype=np.uint8)  # so small that it is reflected repeatedly
+INSTANCES = rng.integers(0, 9, LABELS.shape, dtype=np.uint16) * 1000
+
+
+def trained(folder: Path, *settings: str) -> Path:
+    """Write a run with initial weights, export the program beside it, and return the run's folder."""
+    run_folder = untrained_run(write_tiny_config(folder), LARGE_WEIGHTS, *settings)
+    program_main("tools.export")(["--checkpoint", str(run_folder), "--format", "onnx"])
+    return run_folder
+
+
+def photo_pairs(folder: Path) -> tuple[str, ...]:
+    """Write a pair of images, and return the settings that take it."""
+    save_image(folder / "pairs/train/1.png", rng.integers(0, 256, (32, 64, 3), dtype=np.uint8))
+    return "data.layout=side_by_side", f"data.root={folder / 'pairs'}", "data.instance_edges=false"
+
+
+def exported(folder: Path, *settings: str) -> tuple[LoadedGenerator, pairgan.Model]:
+    """Return a generator with initial weights, and its program."""
+    torch.manual_seed(0)
+    config = load_config(write_tiny_config(folder), settings)
+    loaded = LoadedGenerator(folder / "checkpoint.pt", config, None, build.build_generator(config))
+    export_program(loaded, folder / "generator.onnx", "onnx", "float32", as_images=True)
+    return loaded, pairgan.load(folder / "generator.onnx", device="cpu")
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from PIL import Image
 
 import pairgan
 from tests.conftest import save_image
-from tests.pairgan.exported import LABELS
+from tests.pairgan.conftest import LABELS
 from tests.runs import program_main
 
 

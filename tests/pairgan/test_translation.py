@@ -12,7 +12,7 @@ import pairgan
 from data import LAYOUTS
 from data.files.image_files import IMAGE_FORMATS
 from tests.conftest import save_image
-from tests.pairgan.exported import INSTANCES, LABELS, LARGE_WEIGHTS, exported, rng, trained
+from tests.pairgan.conftest import INSTANCES, LABELS, LARGE_WEIGHTS, exported, rng, trained
 from tests.runs import SPADE, STYLE, translate, with_slow
 from tools.export.file import make_example
 

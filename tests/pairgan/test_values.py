@@ -17,7 +17,7 @@ from data.files.png_file import write_png_rows
 from inference.load import LoadedGenerator
 from inference.padding import padded
 from inference.predictor import Predictor
-from tests.pairgan.exported import LARGE_WEIGHTS, exported, rng
+from tests.pairgan.conftest import LARGE_WEIGHTS, exported, rng
 from tools.export.file import make_example
 from utils.precision import choose_precision
 

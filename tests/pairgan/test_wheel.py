@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from tests.conftest import save_image
-from tests.pairgan.exported import photo_pairs, rng, trained
+from tests.pairgan.conftest import photo_pairs, rng, trained
 from tests.runs import translate
 
 ROOT = Path(__file__).parents[2]
