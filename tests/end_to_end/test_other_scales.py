@@ -23,30 +23,27 @@ from inference.output_folder import gallery_image
 from models.originals.format import OriginalWeightsError
 from tests.conftest import save_image, write_tiny_config
 from tests.images import GEO_TAGS, bands, heights, tifffile
-from tests.runs import assert_equal, checkpoint, program_main, run, translate, with_slow, without_config
+from tests.runs import program_main, run, translate, with_slow
 from tests.tools.playground.pages import post, serving
 from tests.videos import write_video
 from tools.check_data.sample_sheet import training_sheet
 from utils.checkpoint import CheckpointError
 from utils.errors import ConfigError
 
-SCALE = 4
 DATA = ["data.layout=paired_folders", "data.instance_edges=false", "data.preprocess=crop"]
 DATA += ["data.crop_width=16", "data.crop_height=16", "train.batch_size=2"]
 NETWORK = ["generator.scale=4", "generator.upsample=nearest", "init.gain=0.3"]
 
 
-def write_pairs(root: Path, scale: float = SCALE) -> None:
-    """Facades of 128 pixels and their reductions: the larger of the two is the target where scale is above 1."""
+def write_pairs(root: Path) -> None:
+    """Facades of 128 pixels as targets, and their reductions to 32."""
     for split, n in (("train", 4), ("val", 2), ("test", 2)):
         facades = SyntheticFacades(split=split, seed=0, n_samples=n, height=128, width=128)
-        for name, target in ((name, facades.read(index).target) for index, name in enumerate(facades.names)):
+        for index, name in enumerate(facades.names):
+            target = facades.read(index).target
             assert target is not None
-            side = round(128 / max(scale, 1 / scale))
-            large, small = (image.permute(1, 2, 0).numpy() for image in (target, resize_image(target, side, side)))
-            first, second = (small, large) if scale > 1 else (large, small)
-            save_image(root / f"{split}_A" / f"{name}.png", first)
-            save_image(root / f"{split}_B" / f"{name}.png", second)
+            for side, image in {"A": resize_image(target, 32, 32), "B": target}.items():
+                save_image(root / f"{split}_{side}" / f"{name}.png", image.permute(1, 2, 0).numpy())
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +52,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("journey")
     write_pairs(folder / "pairs")
     config = write_tiny_config(folder)
-    settings = [*DATA, f"data.root={folder / 'pairs'}", *NETWORK, "checkpoint.every_steps=2", "checkpoint.keep=0"]
-    settings += ["data.augment.rotation_degrees=[-5,5]", "augmentation.policy=[translation,cutout]"]
-    run(config, *settings, "run.name=whole")
-    run(config, *settings, "train.max_steps=2")
-    run(config, *settings)
+    augment = ["data.augment.rotation_degrees=[-5,5]", "augmentation.policy=[translation,cutout]"]
+    run(config, *DATA, f"data.root={folder / 'pairs'}", *NETWORK, *augment)
     return config
 
 
@@ -67,11 +61,8 @@ def run_of(config: Path) -> Path:
     return config.parent / "runs" / "tiny"
 
 
-def test_a_run_resumes_with_the_same_bits(trained: Path) -> None:
-    assert_equal(without_config(checkpoint(trained, 4)), without_config(checkpoint(trained, 4, "whole")))
-    with pytest.raises(
-        CheckpointError, match=r"was trained with generator\.output=tanh, now it is linear: set it back"
-    ):
+def test_another_output_is_another_network(trained: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"trained with generator\.output=tanh, now it is linear: set it back"):
         run(trained, *DATA, f"data.root={trained.parent / 'pairs'}", *NETWORK, "generator.output=linear")
 
 
@@ -205,37 +196,25 @@ def test_label_maps_are_translated_at_every_scale(tiny_config: Path, tmp_path: P
     assert read_rgb(tmp_path / "out" / gallery_image("source", "facade_00000")).shape[1] == 64 * scale
 
 
-def written(tiny_config: Path, *settings: str) -> Path:
-    """The results of a run on 4-band images of 40x32 and heights, larger by generator.scale."""
-    root = tiny_config.parent / "bands"
-    for split, numbers in (("train", range(3)), ("val", range(3, 5)), ("test", range(5, 7))):
-        for number in numbers:
-            for folder in ("A", "B"):
-                (root / f"{split}_{folder}").mkdir(parents=True, exist_ok=True)
-            pixels = bands(number).transpose(1, 2, 0)
-            options = {"photometric": "minisblack", "planarconfig": "contig", "extratags": GEO_TAGS}
-            tifffile().imwrite(root / f"{split}_A" / f"{number}.tif", pixels, **options)
-            tifffile().imwrite(root / f"{split}_B" / f"{number}.tif", heights(number, 64, 80))
-    data = ["data.layout=paired_folders", f"data.root={root}", "data.instance_edges=false"]
-    data += ["data.source_channels=4", "data.target_channels=1", "generator.scale=2", *settings]
-    run(tiny_config, *data)
-    translate(
-        "--checkpoint", str(run_of(tiny_config)), "--output", str(tiny_config.parent / "out"), "--opt-level", "O0"
-    )
-    return tiny_config.parent / "out"
-
-
 def test_bands_become_a_larger_float_tiff_at_its_place(tiny_config: Path) -> None:
-    tifffile()
-    settings = ("generator.output=linear", "data.target_range=[0,0.5]", "init.gain=0.5")
-    folder = written(tiny_config, *settings)
+    root, folder = tiny_config.parent / "bands", tiny_config.parent / "out"
+    options = {"photometric": "minisblack", "planarconfig": "contig", "extratags": GEO_TAGS}
+    for number, split in enumerate(("train", "train", "val", "test")):
+        for side in "AB":
+            (root / f"{split}_{side}").mkdir(parents=True, exist_ok=True)
+        tifffile().imwrite(root / f"{split}_A" / f"{number}.tif", bands(number).transpose(1, 2, 0), **options)
+        tifffile().imwrite(root / f"{split}_B" / f"{number}.tif", heights(number, 64, 80))
+    data = ["data.layout=paired_folders", f"data.root={root}", "data.instance_edges=false", "generator.scale=2"]
+    data += ["data.source_channels=4", "data.target_channels=1", "data.target_range=[0,0.5]"]
+    run(tiny_config, *data, "generator.output=linear", "init.gain=0.5")
+    translate("--checkpoint", str(run_of(tiny_config)), "--output", str(folder), "--opt-level", "O0")
     form = StoredForm(1, "data.target_channels", is_8_bit=False)
-    made = read_stored(folder / "5.tif", form)
+    made = read_stored(folder / "3.tif", form)
     assert made.dtype == torch.float32
     assert made.shape == (1, 64, 80)
     assert made.min() < 0  # beyond the range, which is not closed
     assert made.max() > 0.5
-    tags = {tag[0]: tag[3] for tag in geo_tags(folder / "5.tif", 64, 80)}
+    tags = {tag[0]: tag[3] for tag in geo_tags(folder / "3.tif", 64, 80)}
     sizes = {code: value for code, _, _, value, _ in GEO_TAGS}
     assert tags[33550][:2] == tuple(size / 2 for size in sizes[33550][:2])
     metrics = json.loads((folder / "metrics.json").read_text())

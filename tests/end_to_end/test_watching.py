@@ -3,9 +3,7 @@
 import json
 import math
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -13,28 +11,15 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from data.files.image_files import read_rgb
 from tests.conftest import write_tiny_config
-from tests.runs import assert_equal, checkpoint, run, without_config
+from tests.runs import assert_equal, checkpoint, records, run, without_config
 from training.diagnostics import Diagnostics
 from training.json_lines import JsonLines
 from training.validation import channel_table
 from utils.errors import ConfigError
 
 
-@dataclass(frozen=True)
-class Watched:
-    """The content of a run's folder: the records of metrics.jsonl, and TensorBoard's events."""
-
-    config: Path
-    folder: Path
-    records: list[dict[str, Any]]
-    events: EventAccumulator
-
-    def with_tag(self, tag: str) -> list[dict[str, Any]]:
-        return [record for record in self.records if tag in record]
-
-
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Watched:
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with everything that can be watched, killed after step 4 without its last checkpoint, and resumed."""
     config = write_tiny_config(tmp_path_factory.mktemp("watched"))
     settings = ["optimizer.max_gradient_norm=1e9", "log.activations=blocks.0", "log.images_every_steps=2"]
@@ -43,41 +28,45 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Watched:
     run(config, *settings, "checkpoint.every_steps=2")
     (folder / "checkpoint-00000004.pt").unlink()
     run(config, *settings, "train.max_steps=6")
-    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    events = EventAccumulator(str(folder))
-    events.Reload()
-    return Watched(config, folder, records, events)
+    return config
 
 
-def test_figures_are_in_json_lines_and_tensorboard_once_a_step(watched: Watched) -> None:
-    reported = watched.with_tag("loss/G/total")
+@pytest.fixture(scope="module")
+def events(watched: Path) -> EventAccumulator:
+    found = EventAccumulator(str(watched.parent / "runs" / "tiny"))
+    found.Reload()
+    return found
+
+
+def test_figures_are_in_json_lines_and_tensorboard_once_a_step(watched: Path, events: EventAccumulator) -> None:
+    reported = records(watched, "loss/G/total")
     assert [record["step"] for record in reported] == [2, 4, 6]
-    assert [event.step for event in watched.events.Scalars("loss/G/total")] == [2, 4, 6]
-    validations = watched.with_tag("validation/l1")
+    assert [event.step for event in events.Scalars("loss/G/total")] == [2, 4, 6]
+    validations = records(watched, "validation/l1")
     assert [record["step"] for record in validations] == [2, 4, 6]
     assert all("logits/D/validation" in record for record in validations)
     losses = {"D/fake", "D/real", "D/total", "G/adversarial", "G/feature_matching", "G/l1", "G/total"}
     networks = {f"{tag}/generator" for tag in ("learning_rate", "amp/scale", "amp/skipped_steps", "gradient_norm")}
     tags = {f"loss/{name}" for name in losses} | networks | {"progress/images_per_s", "logits/D/real", "logits/D/fake"}
-    assert tags <= set(watched.events.Tags()["scalars"])
+    assert tags <= set(events.Tags()["scalars"])
     assert tags <= set[str]().union(*reported)
-    assert "waiting for data" in (watched.folder / "log.txt").read_text()
+    assert "waiting for data" in (watched.parent / "runs" / "tiny" / "log.txt").read_text()
     for record in reported:  # LSGAN: the mean of (logit - 1)² is at least the square of the mean's distance
         assert (record["logits/D/real"] - 1) ** 2 <= record["loss/D/real"]
         assert record["logits/D/fake"] ** 2 <= record["loss/D/fake"]
 
 
-def test_pictures_and_activations_are_in_tensorboard(watched: Watched) -> None:
-    assert "activations/blocks.0" in watched.events.Tags()["images"]
-    pictures = watched.events.Images("validation/source_translated_target")
+def test_pictures_and_activations_are_in_tensorboard(events: EventAccumulator) -> None:
+    assert "activations/blocks.0" in events.Tags()["images"]
+    pictures = events.Images("validation/source_translated_target")
     assert [(picture.step, picture.width, picture.height) for picture in pictures] == [
         (step, 3 * 32 + 2 * 4, 2 * 32 + 4)
         for step in (2, 4, 6)  # source | translated | target of two samples
     ]
 
 
-def test_the_page_has_the_samples_of_all_validations(watched: Watched) -> None:
-    folder = watched.folder / "web"
+def test_the_page_has_the_samples_of_all_validations(watched: Path) -> None:
+    folder = watched.parent / "runs" / "tiny" / "web"
     page = (folder / "index.html").read_text()
     names = [f"images/sample_{number}_translated_{step:08d}.png" for step in (2, 4, 6) for number in (0, 1)]
     assert all(name in page and read_rgb(folder / name).shape == (3, 32, 32) for name in names)

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from tests.conftest import save_image
-from tests.runs import run, translate
+from tests.runs import run
 from tests.tools.convert_data.conftest import Convert
 from tools.convert_data.photos import split_of
 
@@ -163,18 +163,6 @@ def test_reduced_sources_have_whole_pixels_and_their_command_trains(photos: Path
     sizes = ["data.crop_width=16", "data.crop_height=16"]
     run(Path(words[0]), *words[1:], f"run.root={photos.parent / 'runs'}", *TINY, *sizes)
     assert "--factor 3, expected 2 or 4 with --source reduced" in convert.refusal(*arguments, "--factor", "3")
-
-
-def test_from_photographs_to_a_translation(photos: Path, tmp_path: Path, convert: Convert) -> None:
-    """The command that is printed at the end trains, and its run translates."""
-    _, out = convert("from-photos", photos, tmp_path / "pairs", "--test", "0.4")
-    words = out.splitlines()[-1].partition("python train.py --config ")[2].split()
-    assert words[0] == "configs/own_pairs_small.yaml"
-    run(Path(words[0]), *words[1:], f"run.root={tmp_path / 'runs'}", *TINY)
-    translate("--checkpoint", str(tmp_path / "runs/pairs"), "--output", str(tmp_path / "translated"))
-    tested = files_in(tmp_path / "pairs/test_A")
-    assert tested
-    assert all([*(tmp_path / "translated").rglob(Path(name).name)] for name in tested)
 
 
 REFUSED = {
