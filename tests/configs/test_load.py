@@ -12,6 +12,9 @@ from utils.errors import ConfigError
 
 CONFIG_FILES = sorted(Path("configs").glob("*.yaml"))
 PAIRS = "data: {layout: paired_folders, root: x, instance_edges: false}"
+HALVES = "data: {layout: side_by_side, root: x, instance_edges: false}"
+COLORS = "data.label_colors={sky: [1, 1, 1], road: [2, 2, 2], car: [3, 3, 3]}"
+DRAWN = "data: {layout: paired_folders, root: x, label_colors: {sky: [1, 1, 1], road: [2, 2, 2], car: [3, 3, 3]}}"
 TWO_FOLDERS = ["data.source_folder=[{split}_rgb,{split}_depth]", "data.source_channels=4"]
 
 
@@ -86,6 +89,21 @@ def test_overrides_win_over_the_file_and_the_last_one_over_the_others(tmp_path: 
         ("generator: {norm: spectral}", [], r"generator\.norm is spectral, expected one of instance, batch"),
         ("data: {preprocess: resize_and_crop, crop_width: 2048}", [], r"no more than the load size 1024x512"),
         ("data: {layout: side_by_side, root: x, n_classes: 3}", [], r"data\.n_classes is 3, expected 0"),
+        ("generator: {scale: 3}", [], r"generator\.scale is 3\.0, expected one of 0\.25, 0\.5, 1, 2, 4"),
+        ("generator: {scale: -2}", [], r"generator\.scale is -2\.0, expected one of"),
+        ("generator: {scale: 2, name: local}", [], r"scale is 2\.0, expected 1 with generator\.name=local; global"),
+        ("generator: {scale: 2, name: spade}", [], r"expected 1 with generator\.name=spade; global and unet have"),
+        ("generator: {scale: 0.25, n_downsamplings: 1}", [], r"n_downsamplings is 1, expected at least 2 with"),
+        (HALVES, ["generator.scale=2"], r"scale is 2\.0, expected 1 with data\.layout=side_by_side, .*to-folders"),
+        ("{generator: {scale: 2}, features: {n_channels: 3}}", [], r"scale is 2\.0, expected 1 with features\."),
+        ("generator: {output: sigmoid}", [], r"generator\.output is .?sigmoid.?, expected"),
+        (DRAWN, ["data.n_classes=4"], r"data\.n_classes is 4, expected 0 or 3, the number of classes of data"),
+        (DRAWN, ["data.label_colors=nowhere.yaml"], r"data\.label_colors: no such file: nowhere\.yaml; expected city"),
+        (DRAWN, ["data.label_colors=[1]"], r"data\.label_colors is \[1\], expected cityscapes"),
+        (DRAWN, ["data.instances=[train]"], r"instances is \['train'\], expected ids from 0 to 2 or names"),
+        (HALVES, [COLORS], r"data\.label_colors is .*side_by_side holds RGB"),
+        (DRAWN, ["data.direction=BtoA"], r"data\.direction is BtoA, expected AtoB where data\.n_classes or data"),
+        (PAIRS, ["data.instances=connected"], r"data\.instances is connected, expected files where sources are RGB"),
         (PAIRS, ["data.source_folder=[a,a]", "data.source_channels=2"], r"\[a,a\], expected each folder once"),
         (PAIRS, ["data.source_folder=[a,b,c]", "data.source_channels=2"], r"channels is 2, expected at least 3: "),
         (PAIRS, [*TWO_FOLDERS, "data.direction=BtoA"], r"direction is BtoA, expected AtoB with several folders"),

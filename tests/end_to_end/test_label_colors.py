@@ -18,7 +18,6 @@ from inference.output_folder import gallery_image
 from tests.conftest import save_image, write_tiny_config
 from tests.runs import checkpoint, program_main, run, translate
 from tools.check_data import __main__ as check_data
-from utils.errors import ConfigError
 
 COLORS = np.array([[70, 130, 180], [128, 64, 128], [0, 0, 142], [0, 0, 0]], np.uint8)
 FILE = "sky: [70, 130, 180]\nroad: [128, 64, 128]\ncar: [0, 0, 142]\nignored: [[0, 0, 0]]\n"
@@ -123,25 +122,6 @@ def test_another_colour_ends_in_one_line(trained: Path, tmp_path: Path, capsys: 
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1].startswith("1 problem in ")
     assert not any(line.startswith("ids ") for line in lines)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (["data.n_classes=4"], r"data\.n_classes is 4, expected 0 or 3, the number of classes of data\.label_colors"),
-        (["data.label_colors=nowhere.yaml"], r"data\.label_colors: no such file: nowhere\.yaml; expected cityscapes"),
-        (["data.label_colors=[1]"], r"data\.label_colors is \[1\], expected cityscapes"),
-        (["data.instances=[train]"], r"instances is \['train'\], expected ids from 0 to 2 or names"),
-        (["data.layout=side_by_side", "data.instance_edges=false"], r"data\.label_colors is .*side_by_side holds RGB"),
-        (["data.direction=BtoA"], r"data\.direction is BtoA, expected AtoB where data\.n_classes or data\.label_col"),
-        (["data.label_colors=null"], r"data\.instances is connected, expected files where sources are RGB images"),
-    ],
-)
-def test_settings_that_do_not_fit_are_named(tiny_config: Path, settings: list[str], message: str) -> None:
-    (tiny_config.parent / "colors.yaml").write_text(FILE)
-    data = ["data.layout=paired_folders", "data.root=.", f"data.label_colors={tiny_config.parent / 'colors.yaml'}"]
-    with pytest.raises(ConfigError, match=message):
-        load_config(tiny_config, [*data, "data.instances=connected", *settings])
 
 
 def test_regions_of_features_are_connected_parts(trained: Path, tiny_config: Path) -> None:

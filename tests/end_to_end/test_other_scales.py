@@ -222,30 +222,6 @@ def test_bands_become_a_larger_float_tiff_at_its_place(tiny_config: Path) -> Non
     assert metrics["mean"]["l1"] > 1  # heights are far beyond half a metre
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (["generator.scale=3"], r"generator\.scale is 3\.0, expected one of 0\.25, 0\.5, 1, 2, 4"),
-        (["generator.scale=-2"], r"generator\.scale is -2\.0, expected one of"),
-        (
-            ["generator.scale=2", "generator.name=local"],
-            r"scale is 2\.0, expected 1 with generator\.name=local; global",
-        ),
-        (["generator.scale=2", "generator.name=spade"], r"expected 1 with generator\.name=spade; global and unet have"),
-        (["generator.scale=0.25", "generator.n_downsamplings=1"], r"n_downsamplings is 1, expected at least 2 with"),
-        (
-            ["generator.scale=2", "data.layout=side_by_side", "data.root=.", "data.instance_edges=false"],
-            r"generator\.scale is 2\.0, expected 1 with data\.layout=side_by_side, .*to-folders",
-        ),
-        (["generator.scale=2", "features.n_channels=3"], r"scale is 2\.0, expected 1 with features\.n_channels, which"),
-        (["generator.output=sigmoid"], r"generator\.output is .?sigmoid.?, expected"),
-    ],
-)
-def test_settings_that_do_not_fit_are_named(tiny_config: Path, settings: list[str], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        load_config(tiny_config, settings)
-
-
 def test_a_load_size_without_whole_targets_is_named(tiny_config: Path) -> None:
     sizes = ["data.preprocess=resize_and_crop", "data.load_width=66", "data.load_height=64"]
     with pytest.raises(
