@@ -3,7 +3,7 @@
 import os
 import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 
 @contextmanager
@@ -13,14 +13,11 @@ def only_so_many_files(n_files: int) -> Iterator[None]:
     taken: list[int] = []
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, soft), hard))
     try:
-        try:
+        with suppress(OSError):
             while True:
                 taken.append(os.open(os.devnull, os.O_RDONLY))
-        except OSError:
-            pass
-        for descriptor in taken[len(taken) - n_files :]:
-            os.close(descriptor)
-        del taken[len(taken) - n_files :]
+        for _ in range(n_files):
+            os.close(taken.pop())
         yield
     finally:
         for descriptor in taken:

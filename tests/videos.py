@@ -34,7 +34,6 @@ def write_video(
     codec: str = "libx264",
     pix_fmt: str = "yuv420p",
     times_ms: Sequence[int] = (),
-    rotation: int = 0,
     muxing: dict[str, str] | None = None,
 ) -> Path:
     """Write a video of one tone and, in its upper left corner, a red square; `size` is (height, width)."""
@@ -44,8 +43,6 @@ def write_video(
         video: Any = output.add_stream(codec, rate=rate, options={"crf": "4"})
         video.bit_rate = 0 if codec.startswith("lib") else 4_000_000
         video.width, video.height, video.pix_fmt = width, height, pix_fmt
-        if rotation:
-            video.set_display_rotation(rotation)
         base = Fraction(1, 1000) if times_ms else Fraction(1, rate)
         video.codec_context.time_base = base
         audio: Any = output.add_stream(sound, rate=SOUND_RATE, layout="mono") if sound else None

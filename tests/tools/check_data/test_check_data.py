@@ -22,19 +22,19 @@ RGB = np.full((32, 64, 3), 99, dtype=np.uint8)
 PARENT = os.getpid()
 
 
-def check(command: CommandLine, *arguments: object) -> tuple[int, list[str]]:
+def check(command_line: CommandLine, *arguments: object) -> tuple[int, list[str]]:
     """Exit code and lines of standard output."""
-    code, out, _ = command.run(check_data.main, *map(str, arguments))
+    code, out, _ = command_line.run(check_data.main, *map(str, arguments))
     return code, out.splitlines()
 
 
-def test_a_good_data_set_has_no_problem(label_data_set: Path, command: CommandLine) -> None:
+def test_a_good_data_set_has_no_problem(label_data_set: Path, command_line: CommandLine) -> None:
     expected = ["test: 1 sample", "train: 3 samples", "ids 0 to 4, of data.n_classes=5", "no problem in test, train"]
-    assert check(command, label_data_set, "--n-classes", 5) == (0, expected)
+    assert check(command_line, label_data_set, "--n-classes", 5) == (0, expected)
     assert not multiprocessing.active_children()
 
 
-def test_a_configuration_says_which_splits_and_sizes(tiny_config: Path, tmp_path: Path, command: CommandLine) -> None:
+def test_a_configuration_names_splits_and_sizes(tiny_config: Path, tmp_path: Path, command_line: CommandLine) -> None:
     root = tmp_path / "pairs"
     for split in ("train", "val", "test"):
         save_image(root / f"{split}_A" / "x.png", RGB)
@@ -48,16 +48,16 @@ def test_a_configuration_says_which_splits_and_sizes(tiny_config: Path, tmp_path
         (["train.batch_size=2"], 2, "one batch holds images of different sizes (x 64x32, y 32x32)"),
         (crops, 2, "y is 32x32, too small for a crop of 64x32"),
     ):
-        code, lines = check(command, "--config", tiny_config, *settings, *options)
+        code, lines = check(command_line, "--config", tiny_config, *settings, *options)
         assert (code, message in "\n".join(lines)) == (wanted, True)
 
 
 @pytest.mark.parametrize("is_split", [True, False])
-def test_images_that_hold_both_sides(tmp_path: Path, command: CommandLine, is_split: bool) -> None:
+def test_images_that_hold_both_sides(tmp_path: Path, command_line: CommandLine, is_split: bool) -> None:
     folder = tmp_path / "train" if is_split else tmp_path
     save_image(folder / "x.png", RGB)
     save_image(folder / "odd.png", RGB[:, :31])
-    code, lines = check(command, tmp_path)
+    code, lines = check(command_line, tmp_path)
     assert code == 2
     assert f"{folder / 'odd.png'}: is 31 pixels wide, expected two halves of equal width" in "\n".join(lines)
     assert "each image is taken to hold both sides; tools.convert_data from-photos makes pairs of photographs" in lines
@@ -77,13 +77,13 @@ REFUSED = {
 }
 
 
-def test_what_cannot_be_checked_ends_in_one_line(tmp_path: Path, command: CommandLine) -> None:
+def test_what_cannot_be_checked_ends_in_one_line(tmp_path: Path, command_line: CommandLine) -> None:
     (tmp_path / "x.png").touch()
     (tmp_path / "labels").mkdir()
     for folder in ("sides/images", "sides/masks", "train_A"):
         save_image(tmp_path / folder / "1.png", RGB)
     for arguments, message in REFUSED.items():
-        (line,) = command.refusal(check_data.main, *arguments.format(root=tmp_path).split())
+        (line,) = command_line.refusal(check_data.main, *arguments.format(root=tmp_path).split())
         assert re.fullmatch(rf"error: .*{message}.*", line)
 
 
@@ -103,7 +103,7 @@ FAULTS: dict[str, tuple[Callable[[], object], str]] = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_file_that_ends_its_process_is_named_and_the_others_are_checked(
-    tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: CommandLine, name: str
+    tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine, name: str
 ) -> None:
     fault, words = FAULTS[name]
     root, read_rgb = tmp_path / "pairs", data.map_reader.read_rgb
@@ -120,7 +120,7 @@ def test_a_file_that_ends_its_process_is_named_and_the_others_are_checked(
 
     monkeypatch.setattr(data.map_reader, "read_rgb", read)
     settings = ["data.layout=paired_folders", f"data.root={root}", "data.instance_edges=false", "data.timeout_s=1"]
-    code, (*lines, last) = check(command, "--config", tiny_config, *settings)
+    code, (*lines, last) = check(command_line, "--config", tiny_config, *settings)
     assert code == 2
     assert last.startswith("5 problems in train; ")
     lost = [line for line in lines if words in line]
@@ -132,11 +132,11 @@ def test_a_file_that_ends_its_process_is_named_and_the_others_are_checked(
     assert not multiprocessing.active_children()
 
 
-def test_names_that_are_no_text_and_lines_in_names_are_reported_in_a_line(tmp_path: Path, command: CommandLine) -> None:
+def test_names_that_are_no_text_are_reported_in_a_line(tmp_path: Path, command_line: CommandLine) -> None:
     (tmp_path / os.fsdecode(b"odd\xff\nname.png")).write_bytes(b"")
     save_image(tmp_path / "x.png", RGB)
     (tmp_path / "y.gif").touch()
-    code, out = check(command, tmp_path)
+    code, out = check(command_line, tmp_path)
     assert code == 2
     assert len([line for line in out if not line.startswith("warning: ")]) == 5
     assert out[2] == f"{tmp_path.name}: left out, being of other formats: 1 .gif"
@@ -145,22 +145,22 @@ def test_names_that_are_no_text_and_lines_in_names_are_reported_in_a_line(tmp_pa
     )
 
 
-def test_palettes_that_differ_between_splits_are_a_problem(label_data_set: Path, command: CommandLine) -> None:
+def test_palettes_that_differ_between_splits_are_a_problem(label_data_set: Path, command_line: CommandLine) -> None:
     names = ("train_label/a.png", "test_label/d.png")
     for number, name in enumerate(names):
         image = Image.open(label_data_set / name)
         image.putpalette([0, 0, 0, 40, 20, 10 * number, 80, 80, 80])
         image.save(label_data_set / name)
-    code, lines = check(command, label_data_set, "--n-classes", 5)
+    code, lines = check(command_line, label_data_set, "--n-classes", 5)
     assert code == 2
     (problem,) = [line for line in lines if "have different palettes" in line]
     assert all(str(label_data_set / name) in problem for name in names)
 
 
-def test_the_ids_that_occur_are_listed(label_data_set: Path, command: CommandLine) -> None:
+def test_the_ids_that_occur_are_listed(label_data_set: Path, command_line: CommandLine) -> None:
     ids = np.arange(64 * 32).reshape(32, 64) % 34
     ids[0] = 255
     save_image(label_data_set / "train_label" / "a.png", ids.astype(np.uint8))
-    assert "ids 0 to 33 and 255: data.n_classes=34 data.ignore_id=255" in check(command, label_data_set)[1]
-    code, lines = check(command, label_data_set, "--n-classes", 35, "data.ignore_id=255")
+    assert "ids 0 to 33 and 255: data.n_classes=34 data.ignore_id=255" in check(command_line, label_data_set)[1]
+    code, lines = check(command_line, label_data_set, "--n-classes", 35, "data.ignore_id=255")
     assert (code, "ids 0 to 33 and 255, of data.n_classes=35 data.ignore_id=255" in lines) == (0, True)

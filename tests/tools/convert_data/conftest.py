@@ -23,5 +23,5 @@ class Convert:
 
 
 @pytest.fixture
-def convert(command: CommandLine) -> Convert:
-    return Convert(command)
+def convert(command_line: CommandLine) -> Convert:
+    return Convert(command_line)
