@@ -3,6 +3,7 @@
 import re
 import shlex
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -65,10 +66,7 @@ def test_each_job_is_done_in_the_processes_of_the_run(
 def test_a_signal_during_a_smoke_test_names_no_step_that_could_be_continued_from(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stopped(*_: object) -> None:
-        raise Interrupted(15, 1)
-
-    monkeypatch.setattr(launch, "smoke", stopped)
+    monkeypatch.setattr(launch, "smoke", Mock(side_effect=Interrupted(15, 1)))
     with pytest.raises(Interrupted) as interrupted:
         launch.launch(load_config(tiny_config, []), ResumeOptions(), "smoke")
     assert str(interrupted.value) == str(Interrupted(15))

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from signal import Signals
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -122,11 +123,8 @@ def test_while_it_runs_the_state_is_running(tiny_config: Path, monkeypatch: pyte
 def test_a_full_disk_has_room_for_the_state_that_replaces_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def full(_: Path) -> None:
-        raise OSError(28, "No space left on device")
-
     write_state(tmp_path, "failed", 1, reason="a long story")
-    monkeypatch.setattr(run_record, "replacing", full)
+    monkeypatch.setattr(run_record, "replacing", Mock(side_effect=OSError(28, "No space left on device")))
     write_state(tmp_path, "running", 2)
     assert state_of(tmp_path)["step"] == 2
     assert not caplog.text

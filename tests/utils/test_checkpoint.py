@@ -2,6 +2,7 @@ import errno
 import os
 import zipfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -64,11 +65,7 @@ def test_an_archive_that_cannot_be_opened_now_is_not_damaged(
     save_checkpoint(path, {"step": 1})
     if not has_manifest:
         manifest_path(path).unlink()
-
-    def fail(*_: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(zipfile, "ZipFile", fail)
+    monkeypatch.setattr(zipfile, "ZipFile", Mock(side_effect=OSError(number, os.strerror(number))))
     with pytest.raises(OSError, match=os.strerror(number)) as caught:
         load_checkpoint(path)
     assert caught.value.filename == str(path)

@@ -1,4 +1,5 @@
 import logging
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -65,9 +66,7 @@ def test_a_gpu_without_kernels_is_refused_and_by_auto_left_for_the_cpu(
 def test_a_gpu_whose_driver_does_not_start_is_no_gpu(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fails(_: int) -> tuple[int, int]:
-        raise RuntimeError("The NVIDIA driver on your system is too old\nPlease update")
-
+    fails = Mock(side_effect=RuntimeError("The NVIDIA driver on your system is too old\nPlease update"))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_capability", fails)
     with caplog.at_level(logging.WARNING):

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -210,12 +211,9 @@ def test_pages_get_their_own_pictures_one_translation_at_a_time(
 def test_a_failed_translation_leaves_the_server_alive(
     server: PlaygroundServer, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, answer: bytes
 ) -> None:
-    def fail(*_: object) -> None:
-        raise error
-
     maps = drawing(np.random.default_rng(0), 8, 8)
     with monkeypatch.context() as patch:
-        patch.setattr(Predictor, "translate", fail)
+        patch.setattr(Predictor, "translate", Mock(side_effect=error))
         found = post(server, *maps)
     assert found[0] == status
     assert answer in found[1]
