@@ -155,6 +155,8 @@ def test_the_first_store_that_takes_a_root_opens_it(tmp_path: Path, monkeypatch:
     assert str(data_set_folder(str(tmp_path))) == str(tmp_path)
     with pytest.raises(DataError, match=r"data\.root: no such folder: .*nowhere"):
         data_set_folder(str(tmp_path / "nowhere"))
+    with pytest.raises(DataError, match=r"data\.root: is a file: .*x\.png\. Name its folder"):
+        data_set_folder(str(tmp_path / "val" / "x.png"))
 
 
 def test_a_folder_that_a_store_lacks_is_named(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-import train
 from models.originals.format import OriginalWeightsError
 from models.originals.weights import import_original
 from tests.reliability.faults import throw
@@ -67,15 +66,6 @@ def test_a_dry_run_downloads_nothing(
     assert not cache.exists()
 
 
-def test_the_printed_configuration_is_a_configuration(tiny_config: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    run(tiny_config, "--print-config", "run.seed=9")
-    printed = tiny_config.with_name("printed.yaml")
-    printed.write_text(capfd.readouterr().out)
-    run(printed, "--print-config")
-    assert capfd.readouterr().out == printed.read_text()
-    assert "seed: 9" in printed.read_text()
-
-
 def test_a_new_run_starts_from_weights_of_the_originals_and_of_other_runs(
     tiny_config: Path, reference: dict[str, Any], capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -114,35 +104,6 @@ def test_the_defaults_train(tiny_config: Path) -> None:
 def test_it_trains_with_the_perceptual_loss(tiny_config: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run(tiny_config, "loss.vgg=10", "train.max_steps=2")
     assert " G/vgg " in capfd.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["data.layout=paired_folders", "data.root=nowhere"], "data.root: no such folder: nowhere"),
-        (["data.layout=paired_folders", "data.root=train.py"], "data.root: is a file: train.py. Name its folder"),
-        (["data.n_classes=3"], "data.n_classes is 3, synthetic_facades has 12: leave it out"),
-        (["--resume", "nowhere"], "--resume nowhere: neither a checkpoint nor a run folder that holds one"),
-        (
-            ["discriminator.n_scales=6"],
-            "the shorter side of the target of facade_00000 has 32 pixels, enough for 5: lower it",
-        ),
-    ],
-    ids=lambda value: value[0] if isinstance(value, list) else "",
-)
-def test_a_mistake_ends_in_one_line_and_exit_code_2(
-    tiny_config: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    arguments: list[str],
-    message: str,
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["train.py", "--config", str(tiny_config), *arguments])
-    assert run_entry_point(train.main) == 2
-    error = capfd.readouterr().err
-    assert error.startswith("error: ")
-    assert message in error
-    assert error.count("\n") == 1
 
 
 @pytest.mark.gpu

@@ -41,7 +41,14 @@ def test_the_plan_warns_of_names_that_begin_alike_unless_groups_are_named(tiny_c
     assert line.endswith(", 2 of 4 groups of train.validation_group=.*: each sample is one")
 
 
-def test_images_too_small_for_vgg_are_an_error(tiny_config: Path) -> None:
-    image = torch.zeros(3, 32, 8, dtype=torch.uint8)
-    with pytest.raises(ConfigError, match=r"shorter side of the target of x has 8 pixels, and VGG19 needs 16"):
-        check_size(load_config(tiny_config, ["loss.vgg=1"]), Sample("x", image, None, image))
+@pytest.mark.parametrize(
+    ("setting", "width", "message"),
+    [
+        ("loss.vgg=1", 8, "shorter side of the target of x has 8 pixels, and VGG19 needs 16"),
+        ("discriminator.n_scales=6", 32, "the shorter side of the target of x has 32 pixels, enough for 5: lower it"),
+    ],
+)
+def test_images_that_are_too_small_are_an_error(tiny_config: Path, setting: str, width: int, message: str) -> None:
+    image = torch.zeros(3, 32, width, dtype=torch.uint8)
+    with pytest.raises(ConfigError, match=message):
+        check_size(load_config(tiny_config, [setting]), Sample("x", image, None, image))
