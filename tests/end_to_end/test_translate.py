@@ -119,12 +119,6 @@ def test_two_freely_named_folders_have_no_test_split(
     [
         (["--input", "nowhere", "--instances", "nowhere"], "nowhere: no such folder"),
         (["--input", "configs"], "also needs instance maps. Add --instances DIR"),
-        (["--split", "valid"], "no split 'valid'. Choose --split train or --split val or --split test, or --input"),
-        (
-            ["data.root=nowhere", "data.layout=paired_folders", "data.n_classes=12"],
-            "data.root: no such folder: nowhere. Set data.root=FOLDER.",
-        ),
-        (["--checkpoint", "nowhere.pt"], "nowhere.pt: no such checkpoint file"),
         (["--checkpoint", "RUN/checkpoint-00000009.pt"], "RUN: checkpoint-00000004.pt"),
         (["--checkpoint", "pyproject.toml"], "pyproject.toml: not a checkpoint, but text; name another file"),
     ],
