@@ -11,14 +11,8 @@ from configs.without_paths import without_paths
 from inference.load import LoadedGenerator
 
 PLACE = "/home/somebody/place"
-NAMES = {  # texts that are no paths
-    "run.name",
-    "log.activations",
-    "data.target_files",
-    "data.validation_split",
-    "data.test_split",
-    "train.validation_group",
-}
+NAMES = {"run.name", "log.activations", "data.target_files", "data.validation_split", "data.test_split"}  # no paths
+NAMES |= {"train.validation_group"}
 
 
 def texts(section: type, prefix: str = "") -> list[str]:

@@ -40,37 +40,11 @@ IMAGES = [
 CONFIGS = [path.read_bytes() for path in sorted(Path("configs").glob("*.yaml"))]
 KEYS = ["run.seed", "run.name", "data.workers", "data.root", "train", "loss.vgg", "train.freeze", "amp.dtype"]
 PIECES = [
-    *(
-        "&a ",
-        "*a",
-        "<<: ",
-        "!!int ",
-        "!!python/name:os.system ",
-        "? ",
-        "- ",
-        "| ",
-        "> ",
-        "%YAML 9.9\n",
-        "---\n",
-        "...\n",
-    ),
+    *("&a ", "*a", "<<: ", "!!int ", "!!python/name:os.system ", "? ", "- ", "| ", "> ", "%YAML 9.9\n", "---\n"),
     *("\t", "\0", "\ufeff", "\x85", "\u2028", "\udcff", "'", '"', "{", "}", "[", "]", ": ", "#", "\\", "=", ",", "~"),
-    *(
-        "null",
-        "no",
-        "1e999",
-        "-1e999",
-        ".nan",
-        ".inf",
-        "-0",
-        "0x" + "f" * 400,
-        "9" * 5000,
-        "1:30",
-        "010",
-        "${a}",
-        "???",
-    ),
+    *("null", "no", "1e999", "-1e999", ".nan", ".inf", "-0", "0x" + "f" * 400, "9" * 5000, "1:30", "010", "${a}"),
     *("${oc.env:HOME}", "true", "2024-01-01", "é" * 300, "~nobody/x", "-1", "0", "1e-400", "[[[[", "{a: {b: c}}"),
+    *("...\n", "???"),
 ]
 
 
