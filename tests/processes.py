@@ -155,14 +155,9 @@ def _agent(
 ) -> None:
     os.setsid()
     _begin(output, environment)
-    one_machine: dict[str, Any] = {
-        "min_nodes": 1,
-        "max_nodes": 1,
-        "nproc_per_node": 2,
-        "run_id": uuid4().hex,
-        "max_restarts": 0,
-    }
-    one_machine |= {"rdzv_backend": "c10d", "rdzv_endpoint": "127.0.0.1:0", "local_addr": "127.0.0.1"}
+    one_machine: dict[str, Any] = {"min_nodes": 1, "max_nodes": 1, "nproc_per_node": 2, "max_restarts": 0}
+    one_machine |= {"run_id": uuid4().hex, "rdzv_backend": "c10d", "rdzv_endpoint": "127.0.0.1:0"}
+    one_machine |= {"local_addr": "127.0.0.1"}
     config = LaunchConfig(**one_machine | options, start_method="fork")
     try:
         elastic_launch(config, _run_rank)(command, prepare)

@@ -28,13 +28,8 @@ from utils.distributed import World
 SPADE = ["generator.name=spade", "generator.n_upsamplings=3", "generator.hidden_channels=8", "init.distribution=xavier"]
 SPADE += ["generator.spectral_norm=true", "discriminator.spectral_norm=inner"]
 OASIS = [*SPADE, "generator.n_middle_blocks=1", "generator.noise_channels=4", "discriminator.name=segmentation"]
-OASIS += [
-    "discriminator.n_downsamplings=3",
-    "loss.gan_mode=segmentation",
-    "loss.feature_matching=0",
-    "loss.labelmix=10",
-]
-
+OASIS += ["discriminator.n_downsamplings=3", "loss.gan_mode=segmentation", "loss.feature_matching=0"]
+OASIS += ["loss.labelmix=10"]
 STYLE = [*SPADE, "style.channels=4", "style.size=[4,4]"]
 
 

@@ -35,16 +35,9 @@ def test_memory_and_open_files_stay(
         seen.append((resident_bytes(), open_files()))
 
     monkeypatch.setattr(saving, "save_checkpoint", observed)
-    run(
-        tiny_config,
-        f"train.max_steps={n_steps}",
-        "train.epochs=1000000",
-        f"checkpoint.every_steps={every}",
-        "train.ema_decay=0.9",
-        "train.pool_size=3",
-        "log.images_every_steps=50",
-        f"data.workers={workers}",
-    )
+    settings = [f"train.max_steps={n_steps}", "train.epochs=1000000", f"checkpoint.every_steps={every}"]
+    settings += ["train.ema_decay=0.9", "train.pool_size=3", "log.images_every_steps=50", f"data.workers={workers}"]
+    run(tiny_config, *settings)
     half = len(seen) // 2
     assert len(seen) == n_steps // every
     assert {files for _, files in seen[half:]} == {seen[half][1]}

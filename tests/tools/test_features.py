@@ -136,15 +136,8 @@ def test_the_originals_files_cluster_and_translate_and_start_as_the_run_they_com
     with pytest.raises(DataError, match="this file has no encoder"):
         translated(generator, tmp_path / "given", "--features", "given", *given)
 
-    run(
-        tiny_config,
-        *FEATURES,
-        *folders,
-        f"init.generator={generator}",
-        "optimizer.learning_rate=0",
-        "train.max_steps=1",
-        "run.name=started",
-    )
+    start = [f"init.generator={generator}", "optimizer.learning_rate=0", "train.max_steps=1", "run.name=started"]
+    run(tiny_config, *FEATURES, *folders, *start)
     weights = checkpoint(tiny_config, 1, "started")["networks"]["generator"]
     assert_equal(weights, read_weights_file(checkpoint_path(folder_run, 1))["networks"]["generator"])
 
