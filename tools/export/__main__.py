@@ -26,13 +26,8 @@ from utils.cli import ArgumentParser, run_entry_point, whole_number
 from utils.errors import ConfigError
 from utils.log import log_to_console, logger
 
-FILE_NAMES = {
-    "pt2": "generator.pt2",
-    "onnx": "generator.onnx",
-    "html": "generator.html",
-    "safetensors": "generator.safetensors",
-    "original": "latest_net_G.pth",
-}
+FILE_NAMES = {kind: f"generator.{kind}" for kind in ("pt2", "onnx", "html", "safetensors")}
+FILE_NAMES |= {"original": "latest_net_G.pth"}
 FOLDER_NAME = "generator_page"  # of --format html --folder
 N_SAMPLES = 4
 _FOR_ONNX = ("onnx", "onnxscript", "onnxruntime")
