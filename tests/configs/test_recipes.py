@@ -16,7 +16,8 @@ from tests.runs import run, translate
 from tools import cluster_features
 from tools.export.original_weights import scheme_of
 
-RECIPES = sorted(path for path in Path("configs").glob("*.yaml") if path.stem not in ("reference", "demo"))
+TRIED_APART = ("reference", "demo", "unpaired_small")
+RECIPES = sorted(path for path in Path("configs").glob("*.yaml") if path.stem not in TRIED_APART)
 REFERENCE = Path(__file__).parents[1] / "reference"
 ORIGINALS = {
     name: network
@@ -163,3 +164,19 @@ def test_small_data_trains_on_label_maps_with_the_settings_in_its_head(
     settings = [*settings_of(recipe, data_sets), f"data.root={data_sets['labels']}"]
     run(recipe, *shown, *settings, "generator.hidden_channels=4", f"run.root={tmp_path / 'runs'}")
     assert (tmp_path / "runs" / "small_data" / "checkpoint-00000002.pt").is_file()
+
+
+@pytest.mark.parametrize("is_drawn", [True, False])
+def test_unpaired_small_trains_on_what_is_drawn_and_on_folders_with_the_settings_in_its_head(
+    is_drawn: bool, data_sets: dict[str, Path], tmp_path: Path
+) -> None:
+    recipe = Path("configs/unpaired_small.yaml")
+    head = recipe.read_text().partition("run:\n")[0]
+    shown = [setting for setting in re.findall(r"data\.[a-z_]+=\w+", head) if "ROOT" not in setting]
+    own = [*shown, f"data.root={data_sets['folders']}"]
+    drawn = [f"data.synthetic.{name}=2" for name in ("train_samples", "val_samples", "test_samples")]
+    small = [*SMALL, "generator.n_blocks=5", f"run.root={tmp_path / 'runs'}"]
+    run(recipe, *(drawn if is_drawn else own), *small)
+    translate("--checkpoint", str(tmp_path / "runs" / "unpaired_small"), "--output", str(tmp_path / "out"))
+    figures = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert ("l1" in figures.get("mean", {})) == is_drawn

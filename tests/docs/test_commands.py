@@ -32,6 +32,7 @@ from utils.cli import run_entry_point
 NOT_RUN = {
     "git clone <this repository> pairgan && cd pairgan": "needs the network",
     "make demo": "installs; what it runs is run",
+    "make demo-unpaired": "installs; tests/configs/test_recipes.py trains its recipe",
     "source .venv/bin/activate": "of the shell",
     "python -m docs.from_python runs/demo": "in tests/docs/test_architecture.py",
     "tensorboard --logdir runs": "a server without an end; tests/end_to_end/test_watching.py reads what it shows",

@@ -113,7 +113,13 @@ def test_make_prints_its_targets(command: list[str]) -> None:
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 @pytest.mark.parametrize(
     ("target", "extras"),
-    [("demo", ["train"]), ("bench", ["train"]), ("test", ["train", "dev"]), ("check", ["train", "dev"])],
+    [
+        ("demo", ["train"]),
+        ("demo-unpaired", ["train"]),
+        ("bench", ["train"]),
+        ("test", ["train", "dev"]),
+        ("check", ["train", "dev"]),
+    ],
 )
 def test_a_target_installs_what_it_needs_alone(target: str, extras: list[str]) -> None:
     command = ["make", "--dry-run", "--always-make", target]
