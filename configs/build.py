@@ -40,6 +40,8 @@ from utils.precision import allow_tf32
 from utils.signatures import accepted, argument_names
 from utils.torch_private import cpu_has_matrix_units
 
+_LABEL_IDS = 2**16  # of label maps beside sources that are images: as many as 16 bits hold
+
 
 def number_of_classes(data: DataConfig) -> int:
     """Return the number of classes of the source; 0 where it is an RGB image.
@@ -110,7 +112,11 @@ def build_conditioning(config: Config, direction: str | None = None) -> Conditio
         regions=config.features.regions,
         encodes_style=config.style.channels > 0,
         edges_of="labels" if data.makes_instances else "instances",
-        class_weights=class_weights(config.loss.class_weights, n_classes, table.names if table else ()),
+        class_weights=class_weights(
+            config.loss.class_weights,
+            _LABEL_IDS if config.loss.outside_mask else n_classes,
+            table.names if table else (),
+        ),
         source_image_channels=_source_image_channels(data),
         target_scale=config.generator.scale,
     )
@@ -164,8 +170,10 @@ def has_split(data: DataConfig, split: str) -> bool:
     return has_split(split, **_layout_arguments(has_split, data))
 
 
-def build_layout(config: Config, split: str, *, needs_targets: bool) -> Layout:
+def build_layout(config: Config, split: str, *, needs_targets: bool, needs_labels: bool = False) -> Layout:
     """Return a split of the data set. Where targets are not needed, they are read if they exist.
+
+    needs_labels: whether label maps are read beside sources that are images.
 
     Raises:
         DataError: a folder is missing or empty, or a file has no partner.
@@ -176,6 +184,7 @@ def build_layout(config: Config, split: str, *, needs_targets: bool) -> Layout:
         "needs_targets": needs_targets,
         "needs_instances": conditioning.needs_instances,
         "needs_features": conditioning.features == "precomputed",
+        "needs_labels": needs_labels,
         "reader": build_map_reader(config, stored_forms(config.data), needs_instances=conditioning.needs_instances),
         "target_scale": config.generator.scale,
     }

@@ -98,7 +98,8 @@ class Conditioning:
     encodes_style: whether an encoder that is part of the generator has the targets' style, in training alone.
     edges_of: the map whose edges are the additional channel. Connected parts of classes have the edges of the labels.
     class_weights: weights of the pixels of classes in losses and metrics, by id; those of the others are 1. Conditions
-        with other weights are equal: the networks do not see them.
+        with other weights are equal: the networks do not see them. Where sources are images, the classes are those of
+        `Batch.labels`.
     source_image_channels: of the images behind label maps, `Batch.source_images`, in source_range; 0 without.
     target_scale: sides of a target, in those of its source.
     target_is_bounded: whether values of targets outside of target_range become its bounds.
@@ -199,7 +200,7 @@ class Conditioning:
     def weights(self, batch: Batch) -> Tensor | None:
         """Return the weights of the target's pixels, (N, 1, H, W) float32 of at least 0; None where all are 1."""
         of_map = None if batch.weights is None else weights_to_float(batch.weights)
-        if not self.class_weights:
+        if not self.class_weights or not self.n_classes:
             return of_map
         sides = (batch.source if batch.target is None else batch.target).shape[-2:]
         of_classes = weights_of_classes(batch.source, self.class_weights, *sides)

@@ -45,7 +45,8 @@ def open_splits(config: Config) -> Splits:
         DataError: a folder is missing or empty, or a file has no partner.
         ConfigError: train.validation_share holds back no sample, or all; or train.validation_group finds no group.
     """
-    train, share = build.build_layout(config, TRAIN, needs_targets=True), config.train.validation_share
+    needs_labels, share = config.loss.outside_mask > 0, config.train.validation_share
+    train = build.build_layout(config, TRAIN, needs_targets=True, needs_labels=needs_labels)
     own, group = validation_split(config), config.train.validation_group
     if own or not share:
         return Splits(train, own or TRAIN)

@@ -129,7 +129,7 @@ def _describe_weights(config: Config) -> list[str]:
     loss = config.loss
     parts = [f"maps of {config.data.weight_folder}"] if config.data.has_weight_maps else []
     parts += [f"{name} {weight:g}" for name, weight in loss.class_weights.items()][:LISTED_CLASSES]
-    are_trained = any((loss.l1, loss.feature_matching, loss.vgg))
+    are_trained = any((loss.l1, loss.feature_matching, loss.vgg, loss.outside_mask))
     where = "" if are_trained else "; of metrics alone: loss.l1, loss.feature_matching and loss.vgg are 0"
     return [f"weights        {', '.join(parts)}{where}"] if parts else []
 

@@ -45,6 +45,9 @@ class LossConfig:
     """Label maps: weights of the pixels of classes, by id or by name, as {car: 4, sky: 0}, or a list of those of the
     classes 0, 1 and so on: in l1, feature_matching, vgg and further metrics. 0 ignores a class. The other classes
     weigh 1, and so do pixels without a class, which `ignored` names. Multiplied with the maps of data.weight_folder."""
+    outside_mask: float = 0.0
+    """Without pairs: L1 between sources and their translations, by which these change only the classes that
+    class_weights gives 0, as {11: 0, 12: 0}. The label maps of the sources lie in {split}_A_label, as ids."""
     kl_divergence: float = weight(0.05)
     """With style.channels: distance of the encoded styles from N(0, 1), which test.py draws from. Summed over the
     samples of a pass and the channels of the style, as in SPADE. Lower: styles keep more of the images, and drawn ones
@@ -52,7 +55,7 @@ class LossConfig:
 
     def __post_init__(self) -> None:
         of_discriminator = {"gradient_penalty": self.gradient_penalty, "r1": self.r1, "labelmix": self.labelmix}
-        require_at_least(0, "loss", **self.weights, **of_discriminator)
+        require_at_least(0, "loss", **self.weights, **of_discriminator, outside_mask=self.outside_mask)
         require_at_least(0, "loss.class_weights", **self.class_weights)
         require(any(self.weights_of_images.values()), "loss", "all 0", "at least one loss weight above 0")
 

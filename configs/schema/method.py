@@ -85,7 +85,6 @@ _UNPAIRED = (
     Refusal("style", f"its default: {_NO_TARGET}, which has a style"),
     Refusal("discriminator.name", "multiscale_patch or pixel", values=("segmentation",)),
     Refusal("loss.gan_mode", "lsgan, vanilla, hinge or wgan", values=("segmentation",)),
-    Refusal("loss.class_weights", f"{{}}: {_NO_TARGET}"),
     Refusal("loss.gradient_penalty", "0, or loss.r1: it mixes translated and real images, which may differ in size"),
     Refusal("augmentation.target", f"null: {_NO_TARGET}, on which overfitting would be measured"),
     Refusal("train.retain_graph", "true: the order of the updates is that of the method"),
@@ -96,11 +95,27 @@ _UNPAIRED = (
 )
 
 
+def _check_outside_mask(config: Any) -> None:
+    data, loss = config.data, config.loss
+    if not loss.outside_mask:
+        expected = f"{{}} without loss.outside_mask: {_NO_TARGET}"
+        require(not loss.class_weights, "loss.class_weights", loss.class_weights, expected)
+        return
+    are_ids = bool(loss.class_weights) and all(name.isdecimal() for name in loss.class_weights)
+    expected = "the ids of the classes that loss.outside_mask lets change, as {11: 0, 12: 0}"
+    require(are_ids, "loss.class_weights", loss.class_weights, expected)
+    expected = "unpaired_folders with loss.outside_mask, which reads label maps"
+    require(data.layout == "unpaired_folders", "data.layout", data.layout, expected)
+    _require_same_channels(data, "or loss.outside_mask=0")
+
+
 def _check_contrastive(config: Any) -> None:
+    _check_outside_mask(config)
     _require_same_channels(config.data, "the features of translations and of sources are compared")
 
 
 def _check_cycle(config: Any) -> None:
+    _check_outside_mask(config)
     if config.cycle.identity:
         _require_same_channels(config.data, "or cycle.identity=0")
 
@@ -113,7 +128,10 @@ def _require_same_channels(data: Any, why: str) -> None:
 METHODS: dict[str, MethodDeclaration] = {
     "paired": MethodDeclaration(
         translators={"AtoB": "generator"},
-        refusals=(Refusal("data.layout", "a layout of pairs, or method.name=contrastive or cycle", values=_TWO_SIDES),),
+        refusals=(
+            Refusal("data.layout", "a layout of pairs, or method.name=contrastive or cycle", values=_TWO_SIDES),
+            Refusal("loss.outside_mask", "0, or loss.l1: pairs have targets to compare with"),
+        ),
     ),
     "contrastive": MethodDeclaration(
         translators={"AtoB": "generator"},

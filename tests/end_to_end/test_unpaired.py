@@ -17,11 +17,12 @@ CUT = ["method.name=contrastive", "contrastive.taps=[stem.0,downs.0.0,blocks.1]"
 CUT += ["contrastive.n_patches=16"]
 FASTCUT = [*CUT, "contrastive.identity=false", "contrastive.flip_equivariance=true", "contrastive.weight=10"]
 CYCLE = ["method.name=cycle"]
+MASKED = ["loss.outside_mask=10", "loss.class_weights={1: 0}"]
 POOLS = [*CYCLE, "train.pool_size=2"]
 RESUMED = [
-    [*FASTCUT, "augmentation.policy=[color,cutout]", "train.accumulation_steps=2"],
+    [*FASTCUT, *MASKED, "augmentation.policy=[color,cutout]", "train.accumulation_steps=2"],
     [*CUT, "train.ema_decay=0.5", "train.discriminator_steps=2", "amp.dtype=bfloat16", "amp.opt_level=O2"],
-    [*POOLS, "train.ema_decay=0.5", "optimizer.max_gradient_norm=1", "augmentation.policy=[translation]"],
+    [*POOLS, *MASKED, "train.ema_decay=0.5", "optimizer.max_gradient_norm=1", "augmentation.policy=[translation]"],
 ]
 ALSO_RESUMED = [
     [*CUT, "generator.norm=batch", "train.batch_size=2", "contrastive.all_negatives=true"],
@@ -59,6 +60,8 @@ def config(tiny_config: Path, tmp_path: Path) -> Path:
         for number in range(n_images):
             picture = rng.integers(0, 256, (side, side, 3), dtype=np.uint8)
             save_image(tmp_path / "sides" / folder / f"{number}.png", picture)
+            if folder == "train_A":
+                save_image(tmp_path / "sides" / "train_A_label" / f"{number}.png", picture[..., 0] // 64)
     tiny_config.write_text(tiny_config.read_text().replace("data:\n", f"data:\n  root: {tmp_path / 'sides'}\n"))
     return tiny_config
 

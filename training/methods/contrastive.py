@@ -110,6 +110,7 @@ def build_contrastive(config: Config, world: World) -> Contrastive:
         },
         contrastive=settings,
         adversarial_weight=config.loss.adversarial,
+        outside_weight=config.loss.outside_mask,
         precision=builder.precision,
         shares_encoder=config.generator.norm == "instance" and not config.generator.dropout,
         means=judge.means,

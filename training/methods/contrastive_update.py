@@ -74,6 +74,7 @@ class ContrastiveUpdate:
         the same steps as one of each; and "discriminator".
     shares_encoder: whether the keys may come from the pass that translates; not where two passes of the generator
         differ, as with dropout, or batch norm's statistics of other images.
+    outside_weight: of the loss `outside_mask` of pairs that have label maps.
     """
 
     generator: TrainedNetwork
@@ -84,6 +85,7 @@ class ContrastiveUpdate:
     adversarial_weight: float
     precision: Precision
     shares_encoder: bool = True
+    outside_weight: float = 0.0
     means: RunningMeans = field(default_factory=RunningMeans)
 
     def step(self, groups: Sequence[Sequence[Pair]]) -> None:
@@ -100,7 +102,7 @@ class ContrastiveUpdate:
         """Return the losses of generator and discriminator, 0-d each, for one pass."""
         with self.precision.autocast():
             made = self._translate(pair.source, flipped=False)
-            terms = self._of_source(made) | (self._of_target(pair, made) if self.contrastive.identity else {})
+            terms = self._of_source(pair, made) | (self._of_target(pair, made) if self.contrastive.identity else {})
             return self._weighted(terms), self.discriminator.loss(pair.target, made.fake)
 
     def _update_discriminator(self, passes: Sequence[Pair], *, keeps_graph: bool) -> list[_Translation]:
@@ -126,7 +128,8 @@ class ContrastiveUpdate:
                 if side == "target":
                     of_side = self._of_target(pair, kept)
                 else:
-                    of_side = self._of_source(kept if len(passes) == 1 else self._translate(pair.source, kept.flipped))
+                    translation = kept if len(passes) == 1 else self._translate(pair.source, kept.flipped)
+                    of_side = self._of_source(pair, translation)
                 loss = self._weighted(of_side)
             self.optimizers["generator"].backward(loss / len(passes))
             terms |= {name: term.detach() for name, term in of_side.items()}
@@ -150,9 +153,10 @@ class ContrastiveUpdate:
         assert isinstance(generator, GlobalGenerator), type(generator)
         return generator.features(images, self.contrastive.taps)
 
-    def _of_source(self, made: _Translation) -> dict[str, Tensor]:
+    def _of_source(self, pair: Pair, made: _Translation) -> dict[str, Tensor]:
         adversarial = self.discriminator.adversarial_loss(made.fake)
-        return {"adversarial": adversarial, "contrastive": self._contrastive_loss(made)}
+        terms = {"adversarial": adversarial, "contrastive": self._contrastive_loss(made)}
+        return terms | pair.outside_mask(made.fake.flip(-1) if made.flipped else made.fake)
 
     def _of_target(self, pair: Pair, made: _Translation) -> dict[str, Tensor]:
         """made: of the source, as which the target is flipped."""
@@ -162,6 +166,7 @@ class ContrastiveUpdate:
         """Return the weighted sum, 0-d; the contrastive losses of source and target are averaged."""
         contrastive = self.contrastive.weight * (0.5 if self.contrastive.identity else 1.0)
         weights = {"adversarial": self.adversarial_weight, "contrastive": contrastive, "identity": contrastive}
+        weights["outside_mask"] = self.outside_weight
         return torch.stack([weights[name] * term for name, term in terms.items()]).sum()
 
     def _contrastive_loss(self, made: _Translation) -> Tensor:

@@ -90,6 +90,7 @@ def build_cycle(config: Config, world: World) -> Cycle:
         },
         weights=CycleLoss(**vars(config.cycle)),
         adversarial_weight=config.loss.adversarial,
+        outside_weight=config.loss.outside_mask,
         precision=builder.precision,
         means=means,
     )

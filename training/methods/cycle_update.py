@@ -48,6 +48,7 @@ class CycleUpdate:
 
     a_to_b, b_to_a: the generators. a, b: judge the sources, and the targets.
     optimizers: groups "generators" and "discriminators", since the losses of two networks are one sum.
+    outside_weight: of the loss `outside_mask` of pairs that have label maps.
     """
 
     a_to_b: TrainedNetwork
@@ -58,6 +59,7 @@ class CycleUpdate:
     weights: CycleLoss
     adversarial_weight: float
     precision: Precision
+    outside_weight: float = 0.0
     means: RunningMeans = field(default_factory=RunningMeans)
 
     def step(self, groups: Sequence[Sequence[Pair]]) -> None:
@@ -110,6 +112,10 @@ class CycleUpdate:
         if self.weights.identity:
             terms[f"identity_{side}"] = F.l1_loss(back.network(images), images)
             loss = loss + self.weights.identity * weight * terms[f"identity_{side}"]
+        if side == "A":
+            outside = pair.outside_mask(fake)
+            terms |= outside
+            loss = sum((self.outside_weight * term for term in outside.values()), loss)
         return _Half(fake.detach(), {name: term.detach() for name, term in terms.items()}, loss)
 
     def _summed_up(self, made: Sequence[_Half]) -> Pair:

@@ -13,10 +13,11 @@ from configs import build
 from configs.evaluation import build_evaluator, source_evaluator
 from configs.schema import Config
 from data.batch import Batch, Sample
-from data.conditioning import Conditioning
+from data.conditioning import Conditioning, weights_of_classes
 from losses.adversarial import AdversarialLoss, mean_logits
 from losses.augmentation import Augmentation
 from losses.loss_inputs import DiscriminatorLosses, DiscriminatorLossInputs
+from losses.pixel_weights import PixelWeights
 from training.image_pool import ImagePool
 from training.loop_state import LoopState
 from training.methods.method import Method, Translator
@@ -32,15 +33,27 @@ T = TypeVar("T")
 
 
 class Pair(NamedTuple):
-    """Images of the two sides that do not belong together: (N, C, H, W) float32 in [-1, 1] each."""
+    """Images of the two sides that do not belong together: (N, C, H, W) float32 in [-1, 1] each.
+
+    outside: weights of the sources' pixels, 0 where translations may differ from these; None: they may everywhere.
+    """
 
     source: Tensor
     target: Tensor
+    outside: PixelWeights | None = None
 
     @classmethod
     def of(cls, batch: Batch, conditioning: Conditioning) -> Self:
         """Return the float tensors of a batch, on its device; conditioning: that of direction AtoB."""
-        return cls(conditioning(batch), conditioning.target(batch))
+        images, labels = (conditioning(batch), conditioning.target(batch)), batch.labels
+        if labels is None:
+            return cls(*images)
+        weights = weights_of_classes(labels, conditioning.class_weights, *labels.shape[-2:])
+        return cls(*images, PixelWeights(weights))
+
+    def outside_mask(self, fake: Tensor) -> dict[str, Tensor]:
+        """Return the L1 between sources and translations outside the classes that may change, 0-d, if it is wanted."""
+        return {"outside_mask": self.outside.mean((fake - self.source).abs())} if self.outside else {}
 
 
 def synchronized_passes(passes: Sequence[T], *networks: TrainedNetwork) -> Iterator[tuple[int, T]]:

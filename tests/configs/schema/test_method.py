@@ -109,6 +109,14 @@ def test_each_method_is_declared_and_built() -> None:
         (["data.layout=paired_folders"], r"data\.layout is paired_folders, expected one of unpaired_folders"),
         (["generator.name=spade"], r"generator\.name is spade, expected global"),
         (["data.source_channels=1"], r"data\.target_channels is 3, expected 1"),
+        (["loss.class_weights={1: 0}"], r"loss\.class_weights is .*, expected \{\} without loss\.outside_mask"),
+        (["loss.outside_mask=10"], r"loss\.class_weights is \{\}, expected the ids of the classes that"),
+        (["loss.outside_mask=10", "loss.class_weights={sky: 0}"], r"loss\.class_weights is .*, expected the ids"),
+        (["loss.outside_mask=-1"], r"loss\.outside_mask is -1.*, expected a number of at least 0"),
+        (
+            ["loss.outside_mask=1", "loss.class_weights={1: 0}", "data.layout=synthetic_day_night"],
+            r"data\.layout is synthetic_day_night, expected unpaired_folders with loss\.outside_mask",
+        ),
         (["init.discriminator_C=x"], r"unknown key init\.discriminator_C"),
         (["init.networks={critic: x}"], r"init\.networks is critic, expected one of generator"),
     ],
@@ -118,6 +126,15 @@ def test_each_method_is_declared_and_built() -> None:
 def test_methods_without_pairs_refuse_what_needs_pairs(name: str, settings: list[str], message: str) -> None:
     common = {"method": {"name": name}, "data": {"layout": "unpaired_folders", "root": "x"}}
     with pytest.raises(ConfigError, match=message):
+        config_from_dict(common, "", settings)
+
+
+def test_the_mask_needs_sides_of_equal_channels_without_pairs() -> None:
+    with pytest.raises(ConfigError, match=r"loss\.outside_mask is 1.*, expected 0, or loss\.l1.*method\.name=paired"):
+        Config(loss=LossConfig(outside_mask=1))
+    settings = ["loss.outside_mask=1", "loss.class_weights={1: 0}", "data.source_channels=1", "cycle.identity=0"]
+    common = {"method": {"name": "cycle"}, "data": {"layout": "unpaired_folders", "root": "x"}}
+    with pytest.raises(ConfigError, match=r"data\.target_channels is 3, expected 1, .*: or loss\.outside_mask=0"):
         config_from_dict(common, "", settings)
 
 

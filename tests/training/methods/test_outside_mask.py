@@ -1,0 +1,90 @@
+"""The loss that holds translations at their sources outside the classes that may change."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from configs.build import build_conditioning
+from configs.load import config_from_dict
+from configs.schema import Config
+from data.batch import Batch
+from training.methods import METHODS
+from training.methods.contrastive import build_contrastive
+from training.methods.contrastive_update import ContrastiveUpdate
+from training.methods.unpaired import Pair
+from utils.distributed import World
+
+COMMON: dict[str, Any] = {
+    "data": {"layout": "unpaired_folders", "root": "x", "instance_edges": False},
+    "loss": {"outside_mask": 10, "class_weights": {"7": 0, "9": 0.5}},
+    "generator": {"base_channels": 4, "n_downsamplings": 2, "n_blocks": 2},
+    "discriminator": {"base_channels": 4, "n_scales": 1, "n_layers": 1},
+}
+TAPS = ["contrastive.taps=[stem.0,blocks.1]", "contrastive.n_patches=16"]
+ALONE = World(rank=0, size=1, device=torch.device("cpu"))
+
+
+def config(method: str, *settings: str) -> Config:
+    taps = TAPS if method == "contrastive" else []
+    return config_from_dict(COMMON | {"method": {"name": method}}, "", [*taps, *settings])
+
+
+def batch(labels: list[list[int]], side: int = 32) -> Batch:
+    """Images, each of whose quarters has one of the labels."""
+    ids = torch.tensor(labels, dtype=torch.int32).repeat_interleave(side // 2, 0).repeat_interleave(side // 2, 1)
+    torch.manual_seed(0)
+    source, target = torch.randint(0, 256, (2, 1, 3, side, side), dtype=torch.uint8)
+    return Batch(("x",), source, None, target, labels=ids[None, None])
+
+
+def test_value_and_gradient_by_hand() -> None:
+    pair = Pair.of(batch([[7, 9], [255, 0]], side=2), build_conditioning(config("cycle")))
+    distances = torch.tensor([[[[3.0, 2.0], [0.5, 0.25]]]])
+    fake = (pair.source + distances).requires_grad_()
+    loss = pair.outside_mask(fake)["outside_mask"]
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert loss.item() == pytest.approx((0.5 * 2 + 0.5 + 0.25) / (0.5 + 1 + 1))
+    assert fake.grad is not None
+    torch.testing.assert_close(fake.grad[0, 0] * 3, torch.tensor([[0.0, 0.2], [0.4, 0.4]]))
+    assert Pair(pair.source, pair.target).outside_mask(fake) == {}
+
+
+def test_where_all_may_change_the_loss_is_0() -> None:
+    pair = Pair.of(batch([[7, 7], [7, 7]]), build_conditioning(config("cycle")))
+    assert pair.outside_mask(-pair.source)["outside_mask"] == 0
+
+
+@pytest.mark.parametrize("method", ["contrastive", "cycle"])
+def test_the_loss_of_a_step_has_the_term_with_its_weight(method: str) -> None:
+    one = batch([[7, 9], [255, 0]])
+    totals, terms = [], []
+    for weight in (10, 30):
+        trained = METHODS[method](config(method, f"loss.outside_mask={weight}"), ALONE)
+        torch.manual_seed(1)
+        trained.step([[one]])
+        means = trained.means.flush(ALONE)
+        terms.append(means["loss/G/outside_mask"])
+        totals.append(means["loss/G/total"])
+    assert terms[0] == terms[1] > 0
+    assert totals[1] - totals[0] == pytest.approx(20 * terms[0], rel=1e-4)
+
+
+def test_translations_of_mirrored_sources_are_compared_with_mirrored_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = config("contrastive", "contrastive.identity=false", "contrastive.flip_equivariance=true")
+    trained = build_contrastive(chosen, ALONE)
+    pair = Pair.of(batch([[7, 9], [255, 0]]), trained.conditioning)
+
+    class Same(torch.nn.Module):
+        def forward(self, images: Tensor) -> tuple[Tensor, list[Tensor]]:
+            return images, []
+
+    monkeypatch.setattr(trained.update.generator, "network", Same())
+    monkeypatch.setattr(ContrastiveUpdate, "_contrastive_loss", lambda *_: torch.zeros(()))
+    monkeypatch.setattr(ContrastiveUpdate, "_encode", lambda *_: [])
+    update: Any = trained.update  # its parts alone, since a step draws the coin
+    for flipped in (False, True):
+        made = update._translate(pair.source, flipped)
+        assert torch.equal(made.fake, pair.source.flip(-1) if flipped else pair.source)
+        assert update._of_source(pair, made)["outside_mask"] == 0
