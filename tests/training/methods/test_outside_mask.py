@@ -1,19 +1,24 @@
 """The loss that holds translations at their sources outside the classes that may change."""
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from configs.build import build_conditioning
+from configs.build import build_conditioning, build_layout
 from configs.load import config_from_dict
 from configs.schema import Config
 from data.batch import Batch
+from data.layout import PairingError
+from tests.conftest import save_image
 from training.methods import METHODS
 from training.methods.contrastive import build_contrastive
 from training.methods.contrastive_update import ContrastiveUpdate
 from training.methods.unpaired import Pair
+from training.run_data import open_splits
 from utils.distributed import World
 
 COMMON: dict[str, Any] = {
@@ -44,7 +49,7 @@ def test_value_and_gradient_by_hand() -> None:
     distances = torch.tensor([[[[3.0, 2.0], [0.5, 0.25]]]])
     fake = (pair.source + distances).requires_grad_()
     loss = pair.outside_mask(fake)["outside_mask"]
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     assert loss.item() == pytest.approx((0.5 * 2 + 0.5 + 0.25) / (0.5 + 1 + 1))
     assert fake.grad is not None
     torch.testing.assert_close(fake.grad[0, 0] * 3, torch.tensor([[0.0, 0.2], [0.4, 0.4]]))
@@ -54,6 +59,22 @@ def test_value_and_gradient_by_hand() -> None:
 def test_where_all_may_change_the_loss_is_0() -> None:
     pair = Pair.of(batch([[7, 7], [7, 7]]), build_conditioning(config("cycle")))
     assert pair.outside_mask(-pair.source)["outside_mask"] == 0
+
+
+def test_a_missing_folder_of_label_maps_is_one_line_and_training_alone_needs_it(tmp_path: Path) -> None:
+    for folder in ("train_A", "train_B", "val_A", "val_B"):
+        save_image(tmp_path / folder / "x.png", np.zeros((32, 32, 3), np.uint8))
+    chosen = config("cycle", f"data.root={tmp_path}")
+    with pytest.raises(PairingError, match=r"train_A_label.*loss\.outside_mask=0") as raised:
+        open_splits(chosen)
+    assert len(raised.value.args) == 1
+    build_layout(chosen, "train", needs_targets=True)
+    save_image(tmp_path / "train_A_label" / "x.png", np.full((32, 32), 9, np.uint8))
+    splits = open_splits(chosen)
+    labels = splits.train.read(0).labels
+    assert labels is not None
+    assert labels.unique().tolist() == [9]
+    assert splits.open_validation(chosen).read(0).labels is None
 
 
 @pytest.mark.parametrize("method", ["contrastive", "cycle"])
