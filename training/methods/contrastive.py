@@ -4,7 +4,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from configs import build
 from configs.image_sides import image_sides
@@ -14,13 +14,11 @@ from models.global_generator import GlobalGenerator
 from models.initialization import initialize
 from models.patch_projection import PatchProjection
 from training.diagnostics import Diagnostics
-from training.methods.contrastive_update import ContrastiveLoss, ContrastiveUpdate, TappedGenerator
-from training.methods.method import StepBatches, Translator
+from training.methods.contrastive_update import ContrastiveUpdate, TappedGenerator
 from training.methods.network_builder import NetworkBuilder
-from training.methods.unpaired import Pair, Unpaired, build_judge, translators
+from training.methods.unpaired import Unpaired, build_judge, translators
 from utils.distributed import World
 from utils.errors import ConfigError
-from utils.signatures import accepted
 
 
 @dataclass
@@ -28,34 +26,22 @@ class Contrastive(Unpaired):
     """A generator, the discriminator of the target side, and the projection of the generator's features."""
 
     update: ContrastiveUpdate
-    diagnostics: Diagnostics
-    translators: dict[str, Translator]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         update = self.update
         self.networks = {
             "generator": update.generator,
             "discriminator": update.discriminator.trained,
             "projection": update.projection,
         }
-        self.optimizers, self.precision, self.means = update.optimizers, update.precision, update.means
-
-    def step(self, batches: StepBatches) -> None:
-        """Update the generator from the last of the groups of batches, and the discriminator from each of them."""
-        self.update.step([[Pair.of(batch, self.conditioning) for batch in passes] for passes in batches])
-
-    def losses_of(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the losses of generator and discriminator for a batch on the device."""
-        return self.update.losses(Pair.of(batch, self.conditioning))
 
     @torch.no_grad()
     def pass_once(self, batch: Batch) -> None:
         """Translate a batch on the device, discriminate the translations and project the features."""
         networks, taps = self.networks, self.update.contrastive.taps
-        generator = networks["generator"].compute_copy
-        assert isinstance(generator, GlobalGenerator), type(generator)
         with self.precision.autocast():
-            fake, features = generator.translate_with_features(Pair.of(batch, self.conditioning).source, taps)
+            fake, features = TappedGenerator(networks["generator"].compute_copy, taps)(self.pair(batch).source)
             networks["discriminator"].compute_copy(fake[:, :0], fake)
             networks["projection"].compute_copy(features, [torch.zeros(1, dtype=torch.long)] * len(features))
 
@@ -85,19 +71,11 @@ def build_contrastive(config: Config, world: World) -> Contrastive:
         ConfigError: the generator has no layer that contrastive.taps names.
     """
     torch.manual_seed(config.run.seed)
-    builder, settings = (
-        NetworkBuilder(config, world, torch.channels_last),
-        ContrastiveLoss(**accepted(ContrastiveLoss, vars(config.contrastive))),
-    )
+    builder, settings = NetworkBuilder(config, world, torch.channels_last), config.contrastive
     modules = build.build_generator(config), build.build_discriminator(config)
     projection_module = build_projection(config, modules[0])
     torch.manual_seed(config.run.seed + world.rank)  # patches differ by process
-
-    def tapped(network: nn.Module) -> nn.Module:
-        assert isinstance(network, GlobalGenerator), type(network)
-        return TappedGenerator(network, settings.taps)
-
-    generator = builder.network(modules[0], "generator", as_called=tapped)
+    generator = builder.network(modules[0], "generator", lambda network: TappedGenerator(network, settings.taps))
     projection = builder.network(projection_module, "projection")
     judge = build_judge(config, builder, modules[1])
     update = ContrastiveUpdate(
@@ -115,4 +93,4 @@ def build_contrastive(config: Config, world: World) -> Contrastive:
         shares_encoder=config.generator.norm == "instance" and not config.generator.dropout,
         means=judge.means,
     )
-    return Contrastive(build.build_conditioning(config), update, Diagnostics(config.loss.gan_mode), translators(config))
+    return Contrastive(Diagnostics(config.loss.gan_mode), translators(config), update)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from configs.schema import ContrastiveConfig
 from losses.patch_nce import patch_nce
 from models.global_generator import GlobalGenerator
 from models.patch_projection import draw_positions
@@ -20,30 +21,12 @@ Features = Sequence[Tensor]
 """The features of images at each tap, (N, C, H, W)."""
 
 
-@dataclass(frozen=True)
-class ContrastiveLoss:
-    """The settings of the contrastive loss.
-
-    taps: layers of the generator whose features are compared. weight: of the loss. n_patches: per tap and image.
-    temperature: of the softmax. identity: whether targets that are translated are compared with themselves too (CUT).
-    flip_equivariance: whether half of the updates translate mirrored sources (FastCUT).
-    all_negatives: whether the patches of the other images of a batch are negatives too.
-    """
-
-    taps: Sequence[str]
-    weight: float = 1.0
-    n_patches: int = 256
-    temperature: float = 0.07
-    identity: bool = True
-    flip_equivariance: bool = False
-    all_negatives: bool = False
-
-
 class TappedGenerator(nn.Module):
     """A generator that also returns its features at some layers, as one module to wrap and to compile."""
 
-    def __init__(self, generator: GlobalGenerator, taps: Sequence[str]) -> None:
+    def __init__(self, generator: nn.Module, taps: Sequence[str]) -> None:
         super().__init__()
+        assert isinstance(generator, GlobalGenerator), type(generator)
         self.generator = generator
         self.taps = taps
 
@@ -81,7 +64,7 @@ class ContrastiveUpdate:
     discriminator: ImageDiscriminator
     projection: TrainedNetwork
     optimizers: Mapping[str, OptimizerGroup]
-    contrastive: ContrastiveLoss
+    contrastive: ContrastiveConfig
     adversarial_weight: float
     precision: Precision
     shares_encoder: bool = True

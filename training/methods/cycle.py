@@ -5,17 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from configs import build
 from configs.schema import Config
 from data.batch import Batch
 from training.diagnostics import Diagnostics
 from training.image_pool import ImagePool
-from training.methods.cycle_update import CycleLoss, CycleUpdate
-from training.methods.method import StepBatches, Translator
+from training.methods.cycle_update import CycleUpdate
 from training.methods.network_builder import NetworkBuilder
-from training.methods.unpaired import Pair, Unpaired, build_judge, translators
+from training.methods.unpaired import Unpaired, build_judge, translators
 from training.running_means import RunningMeans
 from utils.distributed import World
 
@@ -25,10 +23,9 @@ class Cycle(Unpaired):
     """A generator for each direction, and a discriminator for each side."""
 
     update: CycleUpdate
-    diagnostics: Diagnostics
-    translators: dict[str, Translator]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         update = self.update
         self.networks = {
             "generator_AtoB": update.a_to_b,
@@ -36,20 +33,11 @@ class Cycle(Unpaired):
             "discriminator_A": update.a.trained,
             "discriminator_B": update.b.trained,
         }
-        self.optimizers, self.precision, self.means = update.optimizers, update.precision, update.means
-
-    def step(self, batches: StepBatches) -> None:
-        """Update the generators and then the discriminators from the batches of the one group."""
-        self.update.step([[Pair.of(batch, self.conditioning) for batch in passes] for passes in batches])
-
-    def losses_of(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the losses of generators and discriminators for a batch on the device."""
-        return self.update.losses(Pair.of(batch, self.conditioning))
 
     @torch.no_grad()
     def pass_once(self, batch: Batch) -> None:
         """Translate a batch on the device in both directions, and discriminate the translations."""
-        pair, copies = Pair.of(batch, self.conditioning), {n: one.compute_copy for n, one in self.networks.items()}
+        pair, copies = self.pair(batch), {n: one.compute_copy for n, one in self.networks.items()}
         with self.precision.autocast():
             fake_b, fake_a = copies["generator_AtoB"](pair.source), copies["generator_BtoA"](pair.target)
             copies["discriminator_A"](fake_a[:, :0], fake_a)
@@ -88,10 +76,10 @@ def build_cycle(config: Config, world: World) -> Cycle:
             "generators": builder.group({"generator_AtoB": a_to_b, "generator_BtoA": b_to_a}),
             "discriminators": builder.group({"discriminator_A": a.trained, "discriminator_B": b.trained}),
         },
-        weights=CycleLoss(**vars(config.cycle)),
+        weights=config.cycle,
         adversarial_weight=config.loss.adversarial,
         outside_weight=config.loss.outside_mask,
         precision=builder.precision,
         means=means,
     )
-    return Cycle(build.build_conditioning(config), update, Diagnostics(config.loss.gan_mode), translators(config))
+    return Cycle(Diagnostics(config.loss.gan_mode), translators(config), update)

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import torch.nn.functional as F
 from torch import Tensor
 
+from configs.schema import CycleConfig
 from training.methods.unpaired import ImageDiscriminator, Pair, synchronized_passes
 from training.optimizer_group import OptimizerGroup
 from training.running_means import RunningMeans
@@ -16,19 +17,6 @@ from utils.precision import Precision
 
 Side = Literal["A", "B"]
 SIDES: tuple[Side, Side] = ("A", "B")
-
-
-@dataclass(frozen=True)
-class CycleLoss:
-    """The weights of the losses of Zhu et al. 2017, section 3, and of its identity loss (5.2).
-
-    weight_a, weight_b: of the L1 of a source, or a target, that is translated there and back. identity: in shares of
-        these, of the L1 of images that are translated to their own side; 0 without these passes.
-    """
-
-    weight_a: float = 10.0
-    weight_b: float = 10.0
-    identity: float = 0.5
 
 
 class _Half(NamedTuple):
@@ -47,6 +35,7 @@ class CycleUpdate:
     """The update of CycleGAN: both generators step first, then both discriminators, on the fakes of before that step.
 
     a_to_b, b_to_a: the generators. a, b: judge the sources, and the targets.
+    weights: of the losses of Zhu et al. 2017, section 3, and of its identity loss (5.2).
     optimizers: groups "generators" and "discriminators", since the losses of two networks are one sum.
     outside_weight: of the loss `outside_mask` of pairs that have label maps.
     """
@@ -56,7 +45,7 @@ class CycleUpdate:
     a: ImageDiscriminator
     b: ImageDiscriminator
     optimizers: Mapping[str, OptimizerGroup]
-    weights: CycleLoss
+    weights: CycleConfig
     adversarial_weight: float
     precision: Precision
     outside_weight: float = 0.0

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self, TypeVar
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -18,16 +18,19 @@ from losses.adversarial import AdversarialLoss, mean_logits
 from losses.augmentation import Augmentation
 from losses.loss_inputs import DiscriminatorLosses, DiscriminatorLossInputs
 from losses.pixel_weights import PixelWeights
+from training.diagnostics import Diagnostics
 from training.image_pool import ImagePool
 from training.loop_state import LoopState
-from training.methods.method import Method, Translator
+from training.methods.method import Method, StepBatches, Translator
 from training.methods.network_builder import NetworkBuilder
+from training.optimizer_group import OptimizerGroup
 from training.run_data import Splits
 from training.running_means import RunningMeans
 from training.trained_network import TrainedNetwork
 from training.unpaired_validation import UnpairedValidation
 from training.validation import Validation
 from utils.distributed import World, synchronized
+from utils.precision import Precision
 
 T = TypeVar("T")
 
@@ -137,16 +140,45 @@ def parted(outputs: Sequence[Tensor], images: Sequence[Tensor]) -> Sequence[Tens
     return outputs if len(outputs) == len(images) else outputs[0].split([len(one) for one in images])
 
 
+class UnpairedUpdate(Protocol):
+    """An update of all networks of a method without pairs."""
+
+    optimizers: Mapping[str, OptimizerGroup]
+    precision: Precision
+    means: RunningMeans
+
+    def step(self, groups: Sequence[Sequence[Pair]]) -> None:
+        """Make an update from the passes of each group."""
+
+    def losses(self, pair: Pair) -> tuple[Tensor, Tensor]:
+        """Return the losses of generators and discriminators, 0-d each, for one pass."""
+
+
 @dataclass
 class Unpaired(Method):
-    """A method whose images of the two sides do not belong together.
-
-    conditioning: turns batches into images of both sides; that of direction AtoB.
-    """
+    """A method whose images of the two sides do not belong together."""
 
     progress = "swd"
 
-    conditioning: Conditioning
+    diagnostics: Diagnostics
+    translators: dict[str, Translator]
+    update: UnpairedUpdate
+
+    def __post_init__(self) -> None:
+        self.optimizers, self.precision = self.update.optimizers, self.update.precision
+        self.means = self.update.means
+
+    def pair(self, batch: Batch) -> Pair:
+        """Return the float tensors of a batch on the device."""
+        return Pair.of(batch, self.translators["AtoB"].conditioning)
+
+    def step(self, batches: StepBatches) -> None:
+        """Make the method's update from the groups of batches."""
+        self.update.step([[self.pair(batch) for batch in passes] for passes in batches])
+
+    def losses_of(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the losses of generators and discriminators for a batch on the device."""
+        return self.update.losses(self.pair(batch))
 
     def build_validation(
         self,

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from configs.schema import ContrastiveConfig, CycleConfig
 from losses.adversarial import AdversarialLoss
 from losses.objective import DiscriminatorObjective
 from models.originals.weights import import_original
@@ -14,8 +15,8 @@ from tests.models.originals.cases import as_double, assert_close, by_original_na
 from training.image_pool import ImagePool
 from training.lr_schedule import LearningRateSchedule
 from training.methods import contrastive_update
-from training.methods.contrastive_update import ContrastiveLoss, ContrastiveUpdate, TappedGenerator
-from training.methods.cycle_update import CycleLoss, CycleUpdate
+from training.methods.contrastive_update import ContrastiveUpdate, TappedGenerator
+from training.methods.cycle_update import CycleUpdate
 from training.methods.unpaired import ImageDiscriminator, Pair
 from training.optimizer_group import OptimizerGroup, make_adam
 from training.running_means import RunningMeans
@@ -159,8 +160,8 @@ def test_contrastive(reference: dict[str, Any], name: str, joint: bool, monkeypa
         discriminator=judge(networks["D"], means, joint=joint),
         projection=networks["F"],
         optimizers=groups,
-        contrastive=ContrastiveLoss(
-            taps,
+        contrastive=ContrastiveConfig(
+            taps=list(taps),
             weight=config["lambda_NCE"],
             temperature=config["nce_T"],
             identity=config["nce_idt"],
@@ -207,7 +208,7 @@ def cycle_update(case: dict[str, Any], means: RunningMeans) -> tuple[CycleUpdate
             "generators": group(config, generator_AtoB=networks["G_A"], generator_BtoA=networks["G_B"]),
             "discriminators": group(config, discriminator_A=networks["D_B"], discriminator_B=networks["D_A"]),
         },
-        weights=CycleLoss(config["lambda_A"], config["lambda_B"], config["lambda_identity"]),
+        weights=CycleConfig(config["lambda_A"], config["lambda_B"], config["lambda_identity"]),
         adversarial_weight=1.0,
         precision=PRECISION,
         means=means,
