@@ -363,17 +363,10 @@ def build_discriminator_objective(config: Config) -> DiscriminatorLosses:
     if settings.gan_mode == "segmentation":
         return SegmentationObjective(SegmentationLoss(settings.class_balance), settings.labelmix)
     return DiscriminatorObjective(
-        adversarial=build_adversarial_loss(config),
+        adversarial=AdversarialLoss(gan_mode=settings.gan_mode, over_scales=settings.over_scales),
         gradient_penalty=settings.gradient_penalty,
         r1=settings.r1,
     )
-
-
-def build_adversarial_loss(config: Config) -> AdversarialLoss:
-    """Return the adversarial loss of a discriminator of images."""
-    gan_mode = config.loss.gan_mode
-    assert gan_mode != "segmentation"
-    return AdversarialLoss(gan_mode=gan_mode, over_scales=config.loss.over_scales)
 
 
 def build_augmentation(config: Config, device: torch.device) -> Augmentation:

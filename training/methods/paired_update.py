@@ -10,22 +10,18 @@ from torch import Tensor, nn
 
 from data.batch import Batch
 from data.conditioning import Conditioning
-from losses.adversarial import mean_logits
-from losses.augmentation import Augmentation, Transform
-from losses.loss_inputs import DiscriminatorLosses, DiscriminatorLossInputs, LossInputs
+from losses.augmentation import Augmentation
+from losses.loss_inputs import DiscriminatorLosses, LossInputs
 from losses.objective import GeneratorObjective
 from losses.pixel_weights import LossWeights
-from models.patch_discriminator import DiscriminatorOutput
 from models.style_encoder import StyledImages, StyleDistribution
 from training.image_pool import ImagePool
+from training.methods.judge import Judge, Outputs
 from training.optimizer_group import OptimizerGroup
 from training.running_means import RunningMeans
 from training.trained_network import TrainedNetwork
 from utils.distributed import synchronized
 from utils.precision import Precision
-
-Outputs = list[DiscriminatorOutput]
-"""The discriminator's output at each scale."""
 
 Translation = tuple[Tensor, StyleDistribution | None]
 """Translated images (N, C, H, W) in [-1, 1], and the distributions of their styles where an encoder gives them."""
@@ -154,9 +150,11 @@ class PairedUpdate:
             if self.pool:
                 pairs.append(self.pool.exchange(inputs.source, fake))
             transform = self.augmentation.draw(inputs.target)
-            fake_outputs, target_outputs, *pooled = self._discriminate(transform, *pairs)
+            fake_outputs, target_outputs, *pooled = self._judge.outputs(transform, *pairs)
             shown = pooled[0] if pooled else fake_outputs
-            discriminator_loss = self._discriminator_loss(inputs, fake, transform, shown, target_outputs)
+            discriminator_loss = self._judge.loss_of(
+                inputs.source, fake, inputs.target, transform, fakes=shown, reals=target_outputs
+            )
             translation = LossInputs(
                 fake,
                 inputs.target,
@@ -196,8 +194,8 @@ class PairedUpdate:
                 fake, style = translate(self.generator.network, inputs.generator_inputs)
             shown = self.pool.exchange(inputs.source, fake) if self.pool else (inputs.source, fake.detach())
             transform = self.augmentation.draw(inputs.target)
-            fake_outputs, target_outputs = self._discriminate(transform, shown, (inputs.source, inputs.target))
-            loss = self._discriminator_loss(inputs, fake, transform, fake_outputs, target_outputs)
+            fakes, reals = self._judge.outputs(transform, shown, (inputs.source, inputs.target))
+            loss = self._judge.loss_of(inputs.source, fake, inputs.target, transform, fakes=fakes, reals=reals)
         self.optimizers["discriminator"].backward(loss * share)
         return fake, style
 
@@ -237,48 +235,9 @@ class PairedUpdate:
             with synchronized(self.generator.network, is_last), synchronized(self.discriminator.network, is_last):
                 yield inputs
 
-    def _discriminate(self, transform: Transform, *pairs: tuple[Tensor, Tensor]) -> list[Outputs]:
-        """Return the outputs for each pair of a source and an image, transformed; from one pass if that is the same."""
-        discriminator = self.discriminator.network
-        seen = {id(source): transform.of_source(source) for source, _ in pairs}  # one source has several images
-        sources = [seen[id(source)] for source, _ in pairs]
-        images = [transform.of_image(image) for _, image in pairs]
-        if not self.joint_discrimination or len({image.shape for image in images}) > 1:
-            return [discriminator(source, image) for source, image in zip(sources, images, strict=True)]
-        source = sources[0] if all(other is sources[0] for other in sources) else torch.cat(sources)
-        scales = [scale.chunk(len(pairs)) for scale in discriminator(source, torch.cat(images))]
-        return [list(outputs) for outputs in zip(*scales, strict=True)]
-
-    def _discriminator_loss(
-        self, inputs: ModelInputs, fake: Tensor, transform: Transform, fakes: Outputs, targets: Outputs
-    ) -> Tensor:
-        source, discriminator = transform.of_source(inputs.source), self.discriminator.compute_copy
-
-        def discriminate(images: Tensor) -> list[Tensor]:
-            # for penalties: the gradient of a gradient wants float32
-            with torch.autocast(images.device.type, enabled=False):
-                return [scale.logits for scale in discriminator(source, transform.of_image(images))]
-
-        def discriminate_mix(mask: Tensor) -> list[Tensor]:
-            real, translated = transform.of_image(inputs.target), transform.of_image(fake.detach())
-            return [scale.logits for scale in discriminator(source, torch.where(mask, real, translated))]
-
-        logits = {"real": [scale.logits for scale in targets], "fake": [scale.logits for scale in fakes]}
-        terms = self.discriminator_objective(
-            DiscriminatorLossInputs(
-                fake_logits=logits["fake"],
-                real_logits=logits["real"],
-                source=source,
-                fake=fake,
-                real=inputs.target,
-                discriminate=discriminate,
-                discriminate_mix=discriminate_mix,
-            )
-        )
-        self.means.add(terms, "loss/D/")
-        means = {name: mean_logits(scales) for name, scales in logits.items()}
-        self.means.add(means, "logits/D/")
-        return terms["total"]
+    @property
+    def _judge(self) -> Judge:
+        return Judge(self.discriminator, self.discriminator_objective, self.joint_discrimination, self.means)
 
     def _generator_loss(self, translation: LossInputs) -> Tensor:
         terms = self.objective(translation)

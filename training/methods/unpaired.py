@@ -5,7 +5,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, Self, TypeVar
 
-import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
@@ -14,13 +13,13 @@ from configs.evaluation import build_evaluator, source_evaluator
 from configs.schema import Config
 from data.batch import Batch, Sample
 from data.conditioning import Conditioning, weights_of_classes
-from losses.adversarial import AdversarialLoss, mean_logits
 from losses.augmentation import Augmentation
-from losses.loss_inputs import DiscriminatorLosses, DiscriminatorLossInputs
+from losses.objective import DiscriminatorObjective
 from losses.pixel_weights import PixelWeights
 from training.diagnostics import Diagnostics
 from training.image_pool import ImagePool
 from training.loop_state import LoopState
+from training.methods.judge import Judge
 from training.methods.method import Method, StepBatches, Translator
 from training.methods.network_builder import NetworkBuilder
 from training.optimizer_group import OptimizerGroup
@@ -69,22 +68,15 @@ def synchronized_passes(passes: Sequence[T], *networks: TrainedNetwork) -> Itera
 
 
 @dataclass
-class ImageDiscriminator:
+class ImageDiscriminator(Judge):
     """A discriminator of images alone, with its loss and the one that it gives a generator.
 
-    joint: whether real and translated images share a pass; not where its norm would mix their statistics.
     pool: earlier translations, some of which it is trained on in place of the present ones.
-    means, tag: where its losses and logits are added, and under which name.
     """
 
-    trained: TrainedNetwork
-    objective: DiscriminatorLosses
-    adversarial: AdversarialLoss
-    joint: bool
+    objective: DiscriminatorObjective
     augmentation: Augmentation = field(default_factory=Augmentation)
     pool: ImagePool | None = None
-    means: RunningMeans = field(default_factory=RunningMeans)
-    tag: str = "D"
 
     def adversarial_loss(self, fake: Tensor) -> Tensor:
         """Return the generator's loss for a translation, 0-d.
@@ -92,52 +84,16 @@ class ImageDiscriminator:
         By the bare network: its own gradients are not wanted, so no process waits for them.
         """
         images = self.augmentation.draw(fake).of_image(fake)
-        return self.adversarial.generator([scale.logits for scale in self.trained.compute_copy(fake[:, :0], images)])
+        logits = [scale.logits for scale in self.trained.compute_copy(fake[:, :0], images)]
+        return self.objective.adversarial.generator(logits)
 
     def loss(self, real: Tensor, fake: Tensor) -> Tensor:
         """Return the discriminator's loss, 0-d, for real images and translations, of which no gradient is wanted."""
-        fake, transform, bare = fake.detach(), self.augmentation.draw(real), self.trained.compute_copy
+        fake, transform = fake.detach(), self.augmentation.draw(real)
         if self.pool:
             _, fake = self.pool.exchange(fake[:, :0], fake)
-
-        def discriminate(images: Tensor) -> list[Tensor]:
-            # for penalties: the gradient of a gradient wants float32
-            with torch.autocast(images.device.type, enabled=False):
-                return [scale.logits for scale in bare(images[:, :0], transform.of_image(images))]
-
-        logits = self._logits([transform.of_image(fake), transform.of_image(real)])
-        of_fake, of_real = logits
-        terms = self.objective(
-            DiscriminatorLossInputs(
-                fake_logits=of_fake,
-                real_logits=of_real,
-                source=real[:, :0],
-                fake=fake,
-                real=real,
-                discriminate=discriminate,
-                discriminate_mix=lambda mask: discriminate(torch.where(mask, real, fake)),
-            )
-        )
-        self.means.add(terms, f"loss/{self.tag}/")
-        self.means.add({"real": mean_logits(of_real), "fake": mean_logits(of_fake)}, f"logits/{self.tag}/")
-        return terms["total"]
-
-    def _logits(self, images: Sequence[Tensor]) -> list[list[Tensor]]:
-        """Return the logits of each of the images at each scale, from one pass where that is the same."""
-        batches = joined(images) if self.joint else images
-        scales = [[scale.logits for scale in self.trained.network(batch[:, :0], batch)] for batch in batches]
-        parts = [parted(of_scale, images) for of_scale in zip(*scales, strict=True)]
-        return [list(of_images) for of_images in zip(*parts, strict=True)]
-
-
-def joined(images: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Return batches of images as one batch where they have one size, or as they are."""
-    return [torch.cat([*images])] if len({one.shape[1:] for one in images}) == 1 else images
-
-
-def parted(outputs: Sequence[Tensor], images: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Return what a network made of `joined` batches of images, as one tensor for each of these."""
-    return outputs if len(outputs) == len(images) else outputs[0].split([len(one) for one in images])
+        fakes, reals = self.outputs(transform, (fake[:, :0], fake), (real[:, :0], real))
+        return self.loss_of(real[:, :0], fake, real, transform, fakes=fakes, reals=reals)
 
 
 class UnpairedUpdate(Protocol):
@@ -210,10 +166,11 @@ def build_judge(
     config: Config, builder: NetworkBuilder, module: nn.Module, *, tag: str = "D", means: RunningMeans | None = None
 ) -> ImageDiscriminator:
     """Return a discriminator with its losses, and with a pool if the settings want one."""
+    objective = build.build_discriminator_objective(config)
+    assert isinstance(objective, DiscriminatorObjective), objective
     return ImageDiscriminator(
         trained=builder.network(module, "discriminator"),
-        objective=build.build_discriminator_objective(config),
-        adversarial=build.build_adversarial_loss(config),
+        objective=objective,
         joint=config.discriminator.norm == "instance",
         augmentation=build.build_augmentation(config, builder.world.device),
         pool=ImagePool(config.train.pool_size, coin_first=True) if config.train.pool_size else None,

@@ -88,7 +88,7 @@ def group(config: dict[str, Any], **networks: TrainedNetwork) -> OptimizerGroup:
 def judge(
     trained: TrainedNetwork, means: RunningMeans, *, joint: bool, pool: ImagePool | None = None
 ) -> ImageDiscriminator:
-    return ImageDiscriminator(trained, DiscriminatorObjective(LSGAN), LSGAN, joint=joint, pool=pool, means=means)
+    return ImageDiscriminator(trained, DiscriminatorObjective(LSGAN), joint, means, pool=pool)
 
 
 def recorded_gradients(networks: Mapping[str, TrainedNetwork], *groups: OptimizerGroup) -> dict[str, dict[str, Tensor]]:
