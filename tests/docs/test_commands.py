@@ -80,6 +80,7 @@ SPADE_WEIGHTS = {
     "spade_ade20k": "checkpoints/ade20k_pretrained",
     "spade_cityscapes": "checkpoints/cityscapes_pretrained",
 }
+UNPAIRED_WEIGHTS = {"cyclegan": ("checkpoints/horse2zebra", "_A _B"), "cut": ("checkpoints/cat2dog", "")}
 OASIS_WEIGHTS = [f"checkpoints/oasis_{name}_pretrained/models" for name in ("ade20k", "cityscapes")]
 PAGES = {command: document.name for document in reversed(DOCUMENTS) for command in commands(document)}  # the first
 FOR_TEST_ALL = "|".join([  # processes that import torch, and what takes seconds where another command does the same
@@ -187,6 +188,14 @@ def train_stand_ins() -> None:
         for letter, network in (("G", build_generator(config)), ("D", build_discriminator(config))):
             scheme = "spade" if letter == "G" else "spade_multiscale"
             torch.save(export_original(network, scheme, biases_before_norms=True), f"{folder}/latest_net_{letter}.pth")
+    for recipe, (folder, sides) in UNPAIRED_WEIGHTS.items():
+        config = load_config(Path(f"configs/{recipe}_256.yaml"), ["data.root=ROOT", "generator.n_blocks=6", *small])
+        Path(folder).mkdir(parents=True)
+        for letter, network in (("G", build_generator(config)), ("D", build_discriminator(config))):
+            scheme = {"G": "global", "D": "multiscale"}[letter]
+            for side in sides.split() or [""]:
+                file = f"{folder}/latest_net_{letter}{side}.pth"
+                torch.save(export_original(network, scheme, biases_before_norms=True), file)
     config = load_config(Path("configs/oasis_cityscapes.yaml"), ["data.root=ROOT", *small])
     discriminator = build_discriminator(config)  # narrower than OASIS's, which alone is exported
     keys = original_keys(discriminator, FORMATS["oasis_discriminator"].names(discriminator))
@@ -209,6 +218,8 @@ def tiny(arguments: Sequence[str]) -> list[str]:
         settings["data.root"] = "LABELS"
     if any(re.search(r"spade_|oasis_|small_data", argument) for argument in arguments):
         settings |= {"train.batch_size": "1", "train.accumulation_steps": "1", "generator.n_upsamplings": "5"}
+    if any(re.search(r"cut_|cyclegan_|unpaired", argument) for argument in arguments):
+        settings |= {"loss.l1": "0", "generator.n_blocks": "6", "discriminator.n_layers": "3"}
     if any("oasis_" in argument for argument in arguments):
         settings["generator.hidden_channels"] = "128"  # the only width that its files have
     given = [argument for argument in arguments if argument.partition("=")[0] not in settings]

@@ -62,7 +62,7 @@ def own_text(document: Path) -> str:
     text = prose(document)
     if not document.name.startswith("coming_from_"):
         return re.sub(r"pix2pixHD's\s+`--[\w-]+`|`--eval`", "", text)
-    of_theirs = r"`--no_lsgan`|`--model \w+`|`--eval`|`-1`|`--crop_size`|`--aspect_ratio`"
+    of_theirs = r"`--(no_lsgan|model \w+|eval|crop_size|aspect_ratio|preprocess|no_dropout|epoch_count|no_antialias)`"
     return re.sub(rf"^\| `--.*? \| |{of_theirs}", "", text, flags=re.MULTILINE)
 
 
@@ -163,12 +163,15 @@ def test_the_readme_is_short() -> None:
 def test_every_option_of_the_originals_has_a_row() -> None:
     """The options of pix2pixHD's and pix2pix's options/*.py, old and new, and of models/pix2pix_model.py.
 
-    Those of SPADE's options/*.py, data sets and networks, and of OASIS's config.py.
+    Those of SPADE's options/*.py, data sets and networks, and of OASIS's config.py. Those of CycleGAN's and of CUT's
+    options/*.py, data sets and models.
     """
     page = (ROOT / "docs" / "coming_from_pix2pixHD.md").read_text(encoding="utf-8")
     hd, _, pix2pix = page.partition("## pix2pix (")
     spade, _, oasis = (ROOT / "docs" / "coming_from_SPADE.md").read_text(encoding="utf-8").partition("\n## OASIS\n")
-    for text, options in ((hd, PIX2PIXHD), (pix2pix, PIX2PIX), (spade, SPADE), (oasis, OASIS)):
+    unpaired = (ROOT / "docs" / "coming_from_CycleGAN.md").read_text(encoding="utf-8")
+    pages = ((hd, PIX2PIXHD), (pix2pix, PIX2PIX), (spade, SPADE), (oasis, OASIS), (unpaired, UNPAIRED))
+    for text, options in pages:
         rows = "\n".join(line.split("|")[1] for line in text.splitlines() if line.startswith("| "))
         named = set(re.findall(r"--(\w+)", rows))
         assert set(options.split()) <= named
@@ -220,4 +223,17 @@ name seed gpu_ids checkpoints_dir no_spectral_norm batch_size dataroot dataset_m
 channels_G param_free_norm spade_ks no_EMA EMA_decay no_3dnoise z_dim freq_print freq_save_ckpt freq_save_latest
 freq_smooth_loss freq_save_loss freq_fid continue_train which_iter num_epochs beta1 beta2 lr_g lr_d channels_D
 add_vgg_loss lambda_vgg no_balancing_inloss no_labelmix lambda_labelmix results_dir ckpt_iter phase
+"""
+UNPAIRED = """
+dataroot name easy_label gpu_ids checkpoints_dir model input_nc output_nc ngf ndf netD netG n_layers_D norm normG normD
+init_type init_gain no_dropout no_antialias no_antialias_up dataset_mode direction serial_batches num_threads batch_size
+load_size crop_size max_dataset_size preprocess no_flip display_winsize random_scale_max epoch load_iter verbose suffix
+stylegan2_G_num_downsampling use_wandb wandb_project_name display_freq display_ncols display_id display_server
+display_env display_port update_html_freq print_freq no_html save_latest_freq save_epoch_freq evaluation_freq
+save_by_iter continue_train epoch_count phase pretrained_name n_epochs n_epochs_decay beta1 beta2 lr gan_mode pool_size
+lr_policy lr_decay_iters results_dir aspect_ratio ntest eval num_test lambda_A lambda_B lambda_identity model_suffix
+CUT_mode lambda_GAN lambda_NCE nce_idt nce_layers nce_includes_all_negatives_from_minibatch netF netF_nc nce_T
+num_patches flip_equivariance lambda_R1
+which_direction which_model_netG which_model_netD which_epoch batchSize loadSize fineSize nThreads resize_or_crop
+niter niter_decay no_lsgan how_many
 """
