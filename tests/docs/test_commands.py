@@ -188,14 +188,7 @@ def train_stand_ins() -> None:
         for letter, network in (("G", build_generator(config)), ("D", build_discriminator(config))):
             scheme = "spade" if letter == "G" else "spade_multiscale"
             torch.save(export_original(network, scheme, biases_before_norms=True), f"{folder}/latest_net_{letter}.pth")
-    for recipe, (folder, sides) in UNPAIRED_WEIGHTS.items():
-        config = load_config(Path(f"configs/{recipe}_256.yaml"), ["data.root=ROOT", "generator.n_blocks=6", *small])
-        Path(folder).mkdir(parents=True)
-        for letter, network in (("G", build_generator(config)), ("D", build_discriminator(config))):
-            scheme = {"G": "global", "D": "multiscale"}[letter]
-            for side in sides.split() or [""]:
-                file = f"{folder}/latest_net_{letter}{side}.pth"
-                torch.save(export_original(network, scheme, biases_before_norms=True), file)
+    write_unpaired_weights(small)
     config = load_config(Path("configs/oasis_cityscapes.yaml"), ["data.root=ROOT", *small])
     discriminator = build_discriminator(config)  # narrower than OASIS's, which alone is exported
     keys = original_keys(discriminator, FORMATS["oasis_discriminator"].names(discriminator))
@@ -207,6 +200,18 @@ def train_stand_ins() -> None:
         Path(folder).mkdir(parents=True)
         for name, state in states.items():
             torch.save(state, f"{folder}/best_{name}.pth")
+
+
+def write_unpaired_weights(small: Sequence[str]) -> None:
+    """Files of CycleGAN, which are the same for both directions, and of CUT."""
+    for recipe, (folder, sides) in UNPAIRED_WEIGHTS.items():
+        config = load_config(Path(f"configs/{recipe}_256.yaml"), ["data.root=ROOT", "generator.n_blocks=6", *small])
+        Path(folder).mkdir(parents=True)
+        for letter, network in (("G", build_generator(config)), ("D", build_discriminator(config))):
+            scheme = {"G": "global", "D": "multiscale"}[letter]
+            for side in sides.split() or [""]:
+                file = f"{folder}/latest_net_{letter}{side}.pth"
+                torch.save(export_original(network, scheme, biases_before_norms=True), file)
 
 
 def tiny(arguments: Sequence[str]) -> list[str]:
