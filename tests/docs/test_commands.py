@@ -80,7 +80,10 @@ SPADE_WEIGHTS = {
     "spade_ade20k": "checkpoints/ade20k_pretrained",
     "spade_cityscapes": "checkpoints/cityscapes_pretrained",
 }
-UNPAIRED_WEIGHTS = {"cyclegan": ("checkpoints/horse2zebra", "_A _B"), "cut": ("checkpoints/cat2dog", "")}
+UNPAIRED_WEIGHTS = {  # by recipe: the folder, the sides, and the formats of G and D
+    "cyclegan_256": ("checkpoints/horse2zebra", ("_A", "_B"), {"G": "global", "D": "patch"}),
+    "cut_256": ("checkpoints/cat2dog", ("",), {"G": "cut", "D": "cut_discriminator"}),
+}
 OASIS_WEIGHTS = [f"checkpoints/oasis_{name}_pretrained/models" for name in ("ade20k", "cityscapes")]
 PAGES = {command: document.name for document in reversed(DOCUMENTS) for command in commands(document)}  # the first
 FOR_TEST_ALL = "|".join([  # processes that import torch, and what takes seconds where another command does the same
@@ -204,14 +207,13 @@ def train_stand_ins() -> None:
 
 def write_unpaired_weights(small: Sequence[str]) -> None:
     """Files of CycleGAN, which are the same for both directions, and of CUT."""
-    for recipe, (folder, sides) in UNPAIRED_WEIGHTS.items():
-        config = load_config(Path(f"configs/{recipe}_256.yaml"), ["data.root=ROOT", "generator.n_blocks=6", *small])
+    for recipe, (folder, sides, formats) in UNPAIRED_WEIGHTS.items():
+        config = load_config(Path(f"configs/{recipe}.yaml"), ["data.root=ROOT", "generator.n_blocks=6", *small])
         Path(folder).mkdir(parents=True)
         for letter, network in (("G", build_generator(config)), ("D", build_discriminator(config))):
-            scheme = {"G": "global", "D": "multiscale"}[letter]
-            for side in sides.split() or [""]:
+            for side in sides:
                 file = f"{folder}/latest_net_{letter}{side}.pth"
-                torch.save(export_original(network, scheme, biases_before_norms=True), file)
+                torch.save(export_original(network, formats[letter], biases_before_norms=True), file)
 
 
 def tiny(arguments: Sequence[str]) -> list[str]:
