@@ -24,7 +24,6 @@ class OptimizerGroup:
     optimizer: of all their parameters; fused, so that it leaves out an update whose `found_inf` is set on the device.
     skipped_steps: 0-d int64 on the device: updates left out because a gradient was not finite.
     skipped_in_a_row: those since the latest update that was made.
-    gradient_norm: 0-d, that of the latest step before clipping, where gradients are clipped.
     """
 
     networks: Mapping[str, TrainedNetwork]
@@ -33,7 +32,6 @@ class OptimizerGroup:
     max_gradient_norm: float | None
     skipped_steps: Tensor = field(init=False)
     skipped_in_a_row: Tensor = field(init=False)
-    gradient_norm: Tensor | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.skipped_steps = torch.zeros((), dtype=torch.int64, device=self.parameters[0].device)
@@ -73,10 +71,12 @@ class OptimizerGroup:
         receivers = [parameter for network in self.networks.values() for parameter in network.receivers]
         self.scaler.scale(loss).backward(retain_graph=retain_graph, inputs=receivers)
 
-    def step(self) -> None:
+    def step(self, name: str, means: RunningMeans) -> None:
         """Update the weights from the gathered gradients, or leave the update out where one of them is not finite.
 
         The device decides that, in every precision, without asking the host. Other groups step all the same.
+
+        name, means: where the gradient norm before clipping is added, where gradients are clipped.
         """
         copied = [network for network in self.networks.values() if network.has_copy]
         for network in copied:
@@ -86,8 +86,9 @@ class OptimizerGroup:
         assert gradients, "a step comes after a backward pass"
         is_broken = all_finite(gradients).logical_not()
         if self.max_gradient_norm is not None:
-            self.gradient_norm = get_total_norm(gradients)
-            clip_grads_with_norm_(self.parameters, self.max_gradient_norm, self.gradient_norm)
+            norm = get_total_norm(gradients)
+            clip_grads_with_norm_(self.parameters, self.max_gradient_norm, norm)
+            means.add({name: norm}, "gradient_norm/")
         if not self.scaler.is_enabled():  # an enabled scaler sets the same attribute
             self.optimizer.found_inf = is_broken.float()  # type: ignore[attr-defined]
         self.scaler.step(self.optimizer)
@@ -97,11 +98,6 @@ class OptimizerGroup:
         self.scaler.update()
         self.skipped_steps += is_broken
         self.skipped_in_a_row.add_(1).mul_(is_broken)
-
-    def report_norm(self, name: str, means: RunningMeans) -> None:
-        """Add the gradient norm of the latest step to `means`, by the group's name, where it is measured."""
-        if self.gradient_norm is not None:
-            means.add({name: self.gradient_norm}, "gradient_norm/")
 
     @property
     def learning_rate(self) -> float:

@@ -55,7 +55,7 @@ class FakeMethod(Method):
         self.means.add(losses, "loss/")
         for loss, group in zip(losses.values(), self.optimizers.values(), strict=True):
             group.backward(loss)
-            group.step()
+            group.step("group", RunningMeans())
 
     def losses_of(self, batch: Batch) -> Mapping[str, Tensor]:
         target = self.conditioning.target(batch)

@@ -101,7 +101,7 @@ def test_too_many_updates_that_are_left_out_save_and_end_the_run(build_fake: Bui
     training = build_fake("train.max_steps=90")
     for group in training.method.optimizers.values():
         group.skipped_in_a_row.fill_(100)
-        group.step = lambda: None  # type: ignore[method-assign]
+        group.step = lambda *_: None  # type: ignore[method-assign]
     one = watched(training)
     with pytest.raises(NotFiniteError, match=r"step 10: gradients of the group of painter were not finite 100 times"):
         one.loop.run(GracefulStop())

@@ -10,6 +10,7 @@ import torch
 from models.global_generator import GlobalGenerator
 from tests.models.test_layers import ON_GPU
 from training.optimizer_group import OptimizerGroup, all_finite, make_adam
+from training.running_means import RunningMeans
 from training.trained_network import TrainedNetwork
 
 NAMES = ["first", "second"]
@@ -33,7 +34,7 @@ def backward(group: OptimizerGroup) -> None:
 
 def step(group: OptimizerGroup) -> None:
     backward(group)
-    group.step()
+    group.step("group", RunningMeans())
 
 
 def parameters(group: OptimizerGroup, name: str = "first") -> dict[str, torch.Tensor]:
@@ -56,7 +57,7 @@ def test_frozen_parts_keep_their_weights_and_get_no_gradient() -> None:
     before = parameters(group)
     backward(group)
     without = {name for name, p in network.module.named_parameters() if p.grad is None}
-    group.step()
+    group.step("group", RunningMeans())
     frozen = {name for name in before if name.startswith(("stem.", "blocks.1.")) or name == "head.1.bias"}
     assert "blocks.10.body.1.weight" not in frozen  # whole words of the name
     assert without == frozen

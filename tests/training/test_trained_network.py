@@ -12,6 +12,7 @@ from torch.amp import GradScaler
 
 from models.global_generator import GlobalGenerator
 from training.optimizer_group import OptimizerGroup, make_adam
+from training.running_means import RunningMeans
 from training.trained_network import TrainedNetwork
 from utils.distributed import World
 
@@ -75,7 +76,7 @@ def test_frozen_parts_stay_as_they_are_in_the_network_and_its_copy() -> None:
     group = OptimizerGroup({"generator": network}, optimizer, GradScaler("cpu", enabled=False), None)
     before = {name: value.clone() for name, value in (module.state_dict() | network_state(network)).items()}
     group.backward(network.network(torch.ones(1, 2, dtype=torch.bfloat16)).float().sum())
-    group.step()
+    group.step("group", RunningMeans())
     after = module.state_dict() | network_state(network)
     same = {name for name, value in after.items() if torch.equal(value, before[name])}
     assert same == {"0.weight", "0.bias", "copy.0.weight", "copy.0.bias"}

@@ -98,7 +98,7 @@ class ContrastiveUpdate:
                     made.append(self._translate(pair.source, flipped))
                 loss = self.discriminator.loss(pair.target, made[-1].fake)
             self.optimizers["discriminator"].backward(loss / len(passes))
-        self._step("discriminator")
+        self.optimizers["discriminator"].step("discriminator", self.means)
         return made
 
     def _update_generator(self, passes: Sequence[Pair], made: Sequence[_Translation]) -> None:
@@ -118,11 +118,7 @@ class ContrastiveUpdate:
             terms |= {name: term.detach() for name, term in of_side.items()}
             if side == sides[-1]:
                 self.means.add(terms | {"total": self._weighted(terms)}, "loss/G/")
-        self._step("generator")
-
-    def _step(self, name: str) -> None:
-        self.optimizers[name].step()
-        self.optimizers[name].report_norm(name, self.means)
+        self.optimizers["generator"].step("generator", self.means)
 
     def _translate(self, images: Tensor, flipped: bool) -> _Translation:
         fake, features = self.generator.network(images.flip(-1) if flipped else images)

@@ -74,7 +74,7 @@ class CycleUpdate:
                 half = self._there_and_back(pair, side)
             self.optimizers["generators"].backward(half.loss / len(passes))  # frees the graph before the next half
             made.append(half._replace(loss=half.loss.detach()))
-        self._step("generators")
+        self.optimizers["generators"].step("generators", self.means)
         return [self._summed_up(made[place : place + 2]) for place in range(0, len(made), 2)]
 
     def _update_discriminators(self, passes: Sequence[Pair], fakes: Sequence[Pair]) -> None:
@@ -82,11 +82,7 @@ class CycleUpdate:
             with self.precision.autocast():
                 loss = self._discriminator_loss(pair, fakes[number])
             self.optimizers["discriminators"].backward(loss / len(passes))
-        self._step("discriminators")
-
-    def _step(self, name: str) -> None:
-        self.optimizers[name].step()
-        self.optimizers[name].report_norm(name, self.means)
+        self.optimizers["discriminators"].step("discriminators", self.means)
 
     def _there_and_back(self, pair: Pair, side: Side) -> _Half:
         """Translate the images of a side to the other one and back."""

@@ -134,8 +134,8 @@ class PairedUpdate:
         """
         for inputs in self._synchronized(passes):
             self._joint_pass(inputs, share=1 / len(passes))
-        self._step("discriminator")
-        self._step("generator")
+        self.optimizers["discriminator"].step("discriminator", self.means)
+        self.optimizers["generator"].step("generator", self.means)
 
     def _joint_pass(self, inputs: ModelInputs, share: float) -> None:
         losses = self.losses(inputs)  # freed at the end, and with them the graph, before the next pass
@@ -170,7 +170,7 @@ class PairedUpdate:
         """Update the discriminator alone, for more of its updates than of the generator's."""
         for inputs in self._synchronized(passes):
             self._discriminator_pass(inputs, share=1 / len(passes), keeps_graph=False)
-        self._step("discriminator")
+        self.optimizers["discriminator"].step("discriminator", self.means)
 
     def alternating_update(self, passes: Passes) -> None:
         """Make pix2pix's update: the discriminator steps first, then discriminates the fake again for the generator.
@@ -183,10 +183,10 @@ class PairedUpdate:
         for inputs in self._synchronized(passes):
             made = self._discriminator_pass(inputs, share=1 / len(passes), keeps_graph=keeps_graph)
             kept = made if keeps_graph else None
-        self._step("discriminator")
+        self.optimizers["discriminator"].step("discriminator", self.means)
         for inputs in self._synchronized(passes):
             self._generator_pass(inputs, share=1 / len(passes), kept=kept)
-        self._step("generator")
+        self.optimizers["generator"].step("generator", self.means)
 
     def _discriminator_pass(self, inputs: ModelInputs, share: float, keeps_graph: bool) -> Translation:
         with self.precision.autocast():
@@ -223,10 +223,6 @@ class PairedUpdate:
             )
             loss = self._generator_loss(translation)
         self.optimizers["generator"].backward(loss * share)
-
-    def _step(self, name: str) -> None:
-        self.optimizers[name].step()
-        self.optimizers[name].report_norm(name, self.means)
 
     def _synchronized(self, passes: Passes) -> Iterator[ModelInputs]:
         """Yield each pass; the processes average their gradients in the last one."""
