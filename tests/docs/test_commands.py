@@ -227,6 +227,7 @@ def tiny(arguments: Sequence[str]) -> list[str]:
         settings |= {"train.batch_size": "1", "train.accumulation_steps": "1", "generator.n_upsamplings": "5"}
     if any(re.search(r"cut_|cyclegan_|unpaired", argument) for argument in arguments):
         settings |= {"loss.l1": "0", "generator.n_blocks": "6", "discriminator.n_layers": "3"}
+        settings = {key: value for key, value in settings.items() if not key.startswith("features.")}
     if any("oasis_" in argument for argument in arguments):
         settings["generator.hidden_channels"] = "128"  # the only width that its files have
     given = [argument for argument in arguments if argument.partition("=")[0] not in settings]
