@@ -89,9 +89,10 @@ def restore(training: Training, found: LoadedCheckpoint, *, accepts_changed_data
     """
     run_state, path, state = training.run_state, found.path, found.state
     continues = training.world.gather(is_latest_of(training.folder, found))[0]  # the main process knows the damaged
-    check_training_state(state, path, run_state.needed_keys)
+    check_training_state(state, path, needed_keys=["config"])
     try:
         check_same_networks(config_from_dict(state["config"], str(path)), training.config, path)
+        check_training_state(state, path, run_state.needed_keys)  # of the same networks: otherwise it lacks them
         run_state.load_state_dict(state)
         _restore_scores(training, state, continues=continues)
         has_changed = _has_changed_data(training, found, is_accepted=accepts_changed_data)

@@ -10,6 +10,7 @@ import torch
 from tests.conftest import save_image
 from tests.end_to_end.test_distributed import run_with_torchrun
 from tests.runs import assert_equal, assert_resumes_exactly, checkpoint, run, with_slow, without_config
+from utils.checkpoint import CheckpointError
 
 SIDES = ["data.layout=unpaired_folders", "data.instance_edges=false", "loss.l1=0", "generator.n_blocks=2"]
 SIDES += ["data.preprocess=crop", "data.crop_width=32", "data.crop_height=32"]
@@ -120,3 +121,9 @@ def test_each_process_has_pools_of_its_own(config: Path, capsys: pytest.CaptureF
     assert not torch.equal(first[0][1], second[0][1])
     run(config, *common, "train.max_steps=5")
     assert "the pools begin empty, since there were 2 processes" in capsys.readouterr().out
+
+
+def test_a_checkpoint_of_another_method_is_refused_by_its_name(config: Path) -> None:
+    run(config, *SIDES, *CUT, "train.max_steps=1")
+    with pytest.raises(CheckpointError, match=r"trained with method\.name=contrastive, now it is cycle: set it back"):
+        run(config, *SIDES, *CYCLE)
