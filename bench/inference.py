@@ -3,7 +3,6 @@
 python -m bench.inference [--repeats N] [--case NAME …]
 """
 
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any, cast
@@ -14,7 +13,7 @@ from PIL import Image
 from torch import nn
 
 from bench.cases import N_CLASSES, SPADE, Case, command_line
-from bench.measure import Side, Work, compare, serve, write_report
+from bench.measure import Work, compare, serve, write_report
 from configs import build
 from configs.load import config_to_dict
 from data.batch import Batch
@@ -144,14 +143,6 @@ def serve_translation(case: Case, side: str, device: torch.device, folder: Path)
     serve(make, device, warm_up=1 if device.type == "cpu" else 2)
 
 
-def compare_sides(case: Case, device: torch.device, repeats: int, folder: Path) -> list[dict[str, Any]]:
-    """Return a row for each side of a case."""
-    command = [sys.executable, "-m", "bench.inference", "--serve", case.name]
-    dtypes = {side: choose_precision(level_of(side), "auto", device).compute_dtype for side in sides_of(case)}
-    sides = {side: Side([*command, side, str(device), str(folder)], dtype) for side, dtype in dtypes.items()}
-    return compare(case.name, case.batch_size, sides, device, repeats)
-
-
 def main() -> None:
     """Measure according to the command line, and write the report."""
     cases = {case.name: case for case in [*CPU_CASES, *GPU_CASES]}
@@ -167,7 +158,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as files:
         write_files(of_device[0], make_generator(of_device[0]), Path(files))
         for case in chosen:
-            rows += compare_sides(case, device, arguments.repeats, Path(files))
+            levels = {side: level_of(side) for side in sides_of(case)}
+            rows += compare(["bench.inference", files], case, levels, device, arguments.repeats)
             write_report("inference", device, rows)  # a later case may fail
 
 

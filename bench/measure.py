@@ -23,6 +23,9 @@ import torch
 import torchvision
 from torch.utils.flop_counter import FlopCounterMode
 
+from bench.cases import Case
+from utils.precision import OptLevel, choose_precision
+
 Work = Callable[[], object]
 RESULTS = Path(__file__).parent / "results"
 TURN_S = 0.5
@@ -186,26 +189,23 @@ def _answer(process: "subprocess.Popen[bytes]", *, is_last: bool = False) -> byt
     return line
 
 
-@dataclass(frozen=True)
-class Side:
-    """The command that starts a side's process (`bench.measure.serve`), and the dtype in which it computes."""
-
-    command: list[str]
-    dtype: torch.dtype
-
-
 def compare(
-    case: str, n_images: int, sides: Mapping[str, Side], device: torch.device, repeats: int
+    command: Sequence[str], case: Case, levels: Mapping[str, OptLevel], device: torch.device, repeats: int
 ) -> list[dict[str, Any]]:
-    """Return a row for each side, compared with the first. n_images: of a call."""
-    commands = {name: side.command for name, side in sides.items()}
+    """Return a row for each side, compared with the first. levels: by side.
+
+    command: module and further arguments of --serve, of the processes that call `serve`.
+    """
+    module, *further = command
+    serving = [sys.executable, "-m", module, "--serve", case.name]
+    commands = {side: [*serving, side, str(device), *further] for side in levels}
     return [
         {
-            "case": case,
+            "case": case.name,
             "side": name,
-            "dtype": str(sides[name].dtype).removeprefix("torch."),
+            "dtype": str(choose_precision(levels[name], "auto", device).compute_dtype).removeprefix("torch."),
             "s": median(timed.seconds),
-            "images/s": n_images / median(timed.seconds),
+            "images/s": case.batch_size / median(timed.seconds),
             "times as fast": median_ratio(first.seconds, timed.seconds),
             "peak GiB": timed.answer,
             "memory ratio": timed.answer / first.answer,

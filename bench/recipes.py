@@ -160,16 +160,16 @@ class Run:
         return read_rgb(self.output / f"{name}.png")
 
     def figures(self) -> dict[str, float]:
-        """Return L1, SSIM, MS-SSIM and sharpness of the translations, and how far the discriminator overfits."""
-        mean = json.loads((self.output / "metrics.json").read_text())["mean"]
-        return {title: mean[key] for title, key in FIGURES.items()} | {"gap of D": self._overfitting()}
+        """Return L1, SSIM, MS-SSIM and sharpness of the translations, and how far the discriminator overfits.
 
-    def _overfitting(self) -> float:
-        """Return (real - validation) / (real - fake) of D's mean logits, as `Overfitting` does, at the end."""
+        Overfitting is (real - validation) / (real - fake) of its mean logits at the end, as in `Overfitting`.
+        """
+        mean = json.loads((self.output / "metrics.json").read_text())["mean"]
         logged = [json.loads(line) for line in (self.root / self.name / "metrics.jsonl").read_text().splitlines()]
-        found = {key: value for line in logged for key, value in line.items() if key.startswith("logits/D/")}
+        found = {key: value for line in logged for key, value in line.items()}
         real, fake, validation = (found[f"logits/D/{name}"] for name in ("real", "fake", "validation"))
-        return float((real - validation) / (real - fake)) if real > fake else 0.0
+        gap = (real - validation) / (real - fake) if real > fake else 0.0
+        return {title: mean[key] for title, key in FIGURES.items()} | {"gap of D": gap}
 
 
 def samples_of(seed: int, n: int | None = None) -> list[Sample]:

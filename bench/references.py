@@ -29,7 +29,6 @@ from models.patch_projection import PatchProjection, draw_positions
 
 Maps = dict[str, Tensor]
 Outputs = list[DiscriminatorOutput]
-
 FORMATS = ("PNG", "JPEG")
 
 
@@ -47,16 +46,12 @@ class LabelMapFolders(Dataset[Maps]):
     def __getitem__(self, index: int) -> Maps:
         """Return label (1, H, W) float ids, inst (1, H, W) integer ids, image (3, H, W) in [-1, 1]."""
         label, instances, photo = (Image.open(path, formats=FORMATS) for path in self._samples[index])
-        flips = random.random() < 0.5
+        flips, size = random.random() < 0.5, (self._width, self._width * label.height // label.width)
         return {
-            "label": TF.to_tensor(self._place(label, Image.Resampling.NEAREST, flips)) * 255,
-            "inst": TF.to_tensor(self._place(instances, Image.Resampling.NEAREST, flips)),
-            "image": _normalized(self._place(photo.convert("RGB"), Image.Resampling.BICUBIC, flips)),
+            "label": TF.to_tensor(_flipped(label.resize(size, Image.Resampling.NEAREST), flips)) * 255,
+            "inst": TF.to_tensor(_flipped(instances.resize(size, Image.Resampling.NEAREST), flips)),
+            "image": _normalized(_flipped(photo.convert("RGB").resize(size, Image.Resampling.BICUBIC), flips)),
         }
-
-    def _place(self, image: Image.Image, resampling: Image.Resampling, flips: bool) -> Image.Image:
-        size = (self._width, self._width * image.height // image.width)
-        return _flipped(image.resize(size, resampling), flips)
 
 
 class SideBySideFiles(Dataset[Maps]):
@@ -76,8 +71,8 @@ class SideBySideFiles(Dataset[Maps]):
         middle = pair.width // 2
         halves = {"A": (0, 0, middle, pair.height), "B": (middle, 0, pair.width, pair.height)}
         left, top = (random.randint(0, self._load_size - self._crop_size) for _ in range(2))
-        flips = random.random() < 0.5
-        box, size = (left, top, left + self._crop_size, top + self._crop_size), (self._load_size, self._load_size)
+        flips, size = random.random() < 0.5, (self._load_size, self._load_size)
+        box = (left, top, left + self._crop_size, top + self._crop_size)
         return {
             name: _normalized(_flipped(pair.crop(half).resize(size, Image.Resampling.BICUBIC).crop(box), flips))
             for name, half in halves.items()
@@ -171,29 +166,23 @@ class ReferenceSpadeUpdate(Networks):
     def step(self, source: Tensor, target: Tensor) -> dict[str, Tensor]:
         """Update both networks on a source, (N, C, H, W), and a target, (N, 3, H, W); return the losses, 0-d each."""
         with self._autocast(source.device):
-            losses = self._generator_losses(source, target)
+            fake = self.generator(source)
+            fakes, reals = self._discriminate(source, fake, target)
+            matching = 10 * _feature_matching(fakes, reals, averages_layers=False)
+            losses = {"GAN": -_mean(fakes, lambda logits: logits), "GAN_Feat": matching}
+            if (vgg_loss := self._vgg_loss(fake, target)) is not None:
+                losses["VGG"] = vgg_loss
         _step(self.generator_optimizer, torch.stack([*losses.values()]).sum())
         with self._autocast(source.device):
-            of_discriminator = self._discriminator_losses(source, target)
+            with torch.no_grad():
+                fake = self.generator(source)
+            fakes, reals = self._discriminate(source, fake, target)
+            of_discriminator = {
+                "D_Fake": _mean(fakes, lambda logits: F.relu(1 + logits)),
+                "D_real": _mean(reals, lambda logits: F.relu(1 - logits)),
+            }
         _step(self.discriminator_optimizer, torch.stack([*of_discriminator.values()]).sum())
         return losses | of_discriminator
-
-    def _generator_losses(self, source: Tensor, target: Tensor) -> dict[str, Tensor]:
-        fake = self.generator(source)
-        fakes, reals = self._discriminate(source, fake, target)
-        matching = 10 * _feature_matching(fakes, reals, averages_layers=False)
-        losses = {"GAN": -_mean(fakes, lambda logits: logits), "GAN_Feat": matching}
-        vgg_loss = self._vgg_loss(fake, target)
-        return losses if vgg_loss is None else losses | {"VGG": vgg_loss}
-
-    def _discriminator_losses(self, source: Tensor, target: Tensor) -> dict[str, Tensor]:
-        with torch.no_grad():
-            fake = self.generator(source)
-        fakes, reals = self._discriminate(source, fake, target)
-        return {
-            "D_Fake": _mean(fakes, lambda logits: F.relu(1 + logits)),
-            "D_real": _mean(reals, lambda logits: F.relu(1 - logits)),
-        }
 
     def _discriminate(self, source: Tensor, fake: Tensor, real: Tensor) -> tuple[Outputs, Outputs]:
         """Return the outputs for the fake and for the real images, which share a pass."""

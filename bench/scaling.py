@@ -27,7 +27,6 @@ CASES = [
     Case("256x256, batch 8", 256, 256, batch_size=8, settings=tuple(SMALL)),
 ]
 STEPS, ROUNDS = 20, 2
-
 # the memory of the largest process that a command has started, in KiB (Linux)
 PEAK_OF = """import resource, subprocess, sys
 subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)

@@ -3,14 +3,13 @@
 python -m bench.train_step [--repeats N] [--case NAME …]
 """
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from bench.cases import CUT, CYCLE, SMALL, SPADE, Case, command_line
-from bench.measure import Side, compare, serve, write_report
+from bench.measure import compare, serve, write_report
 from bench.references import (
     ReferenceContrastiveUpdate,
     ReferenceCycleUpdate,
@@ -107,15 +106,6 @@ def serve_step(case: Case, side: str, device: torch.device) -> None:
     serve(lambda: make_side(case, side, device), device, warm_up=1 if device.type == "cpu" else 5)
 
 
-def measure(case: Case, device: torch.device, repeats: int, sides: list[str]) -> list[dict[str, Any]]:
-    """Return a row for each side, compared with the first."""
-    command = [sys.executable, "-m", "bench.train_step", "--serve", case.name]
-    levels = {side: case.config(*SETTINGS[side]).amp.opt_level for side in sides}
-    dtypes = {side: choose_precision(level, "auto", device).compute_dtype for side, level in levels.items()}
-    started = {side: Side([*command, side, str(device)], dtype) for side, dtype in dtypes.items()}
-    return compare(case.name, case.batch_size, started, device, repeats)
-
-
 def main() -> None:
     """Measure according to the command line, and write the report."""
     cases = {case.name: case for case in [*CPU_CASES, *GPU_CASES, *LARGE]}
@@ -131,8 +121,9 @@ def main() -> None:
     chosen = arguments.case or [case.name for case in (GPU_CASES if device.type == "cuda" else CPU_CASES)]
     sides = arguments.side or (GPU_SIDES if device.type == "cuda" else CPU_SIDES)
     rows: list[dict[str, Any]] = []
-    for name in chosen:
-        rows += measure(cases[name], device, arguments.repeats, ["reference", *sides])
+    for case in map(cases.__getitem__, chosen):
+        levels = {side: case.config(*SETTINGS[side]).amp.opt_level for side in ("reference", *sides)}
+        rows += compare(["bench.train_step"], case, levels, device, arguments.repeats)
         write_report("train_step", device, rows)  # a later case may fail
 
 

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 
 import bench.measure
+from bench.cases import Case
 from bench.measure import (
-    Side,
     Timed,
     Work,
     compare,
@@ -25,6 +25,7 @@ from bench.measure import (
     write_report,
 )
 from utils.machine import give_freed_memory_back
+from utils.precision import OptLevel
 
 CPU = torch.device("cpu")
 
@@ -140,8 +141,8 @@ def test_sides_are_compared_with_the_first(monkeypatch: pytest.MonkeyPatch) -> N
     first, other = Timed([4.0, 40.0, 4.0], 2.0), Timed([1.0, 10.0, 2.0], 3.0)
     timed = [("reference", first, first), ("ours", other, first)]
     monkeypatch.setattr(bench.measure, "time_against_first", lambda *_: timed)
-    sides = {name: Side([], torch.float32) for name in ("reference", "ours")}
-    reference, ours = compare("x", 8, sides, CPU, repeats=3)
+    levels: dict[str, OptLevel] = {"reference": "O0", "ours": "O0"}
+    reference, ours = compare(["bench.x"], Case("x", 32, 32, batch_size=8), levels, CPU, repeats=3)
     expected = {"case": "x", "side": "ours", "dtype": "float32", "s": 2.0, "images/s": 4.0, "times as fast": 4.0}
     assert ours == expected | {"peak GiB": 3.0, "memory ratio": 1.5}
     assert reference["times as fast"] == reference["memory ratio"] == 1.0
