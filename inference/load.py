@@ -245,7 +245,9 @@ def load_network(
             weights = state["networks"]["projection"]
             features = [value.shape[1] for key, value in weights.items() if key.endswith(".0.weight")]
             return _with_weights(PatchProjection(features, channels=len(weights["taps.0.0.bias"])), weights, file)
-        generator = load_generator(file, direction=_direction_of(file, state, name) or direction).generator
+        if name is not None and "config" in state:
+            direction = direction_of(config_from_dict(state["config"], str(file)), name) or direction
+        generator = load_generator(file, direction=direction).generator
         if role == "generator":
             return generator
         if not isinstance(generator, EncodedGenerator):
@@ -289,13 +291,6 @@ def _load_exported(file: Path, overrides: Sequence[str], wanted: str | None) -> 
     _check_direction(file, direction, wanted)
     generator = _with_weights(build.build_generator(config), weights, file)
     return LoadedGenerator(file, config, step, generator, direction)
-
-
-def _direction_of(file: Path, state: dict[str, Any], name: str | None) -> str | None:
-    """Return the direction in which the network of a name translates; None for the default."""
-    if name is None or "config" not in state:
-        return None
-    return direction_of(config_from_dict(state["config"], str(file)), name)
 
 
 def _with_weights(network: nn.Module, weights: Mapping[str, Tensor], file: Path) -> nn.Module:

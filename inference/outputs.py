@@ -249,26 +249,21 @@ def _warn_of_small(records: Sequence[_Record]) -> None:
 
 def report_sets(compared: Mapping[str, Any], about: Mapping[str, Any], output: Path) -> None:
     """Print the figures of translations as a set, and write them with `about` as metrics.json."""
-    origin, figures = about["origin"], compared["whole"]
-    measured_on = MEASURED_ON.get(origin.get("split"), "other samples")
-    _write_report({"step": origin.get("step"), "measured_on": measured_on, **compared, **about}, output)
     against = counted(compared["n_real"], "real image")
-    logger.info("metrics      %s, against %s", Summary({}, figures, {}), against)
-    logger.info("to compare   %s", References(compared["floor"], compared["ceiling"]))
-    _warn_of_split_and_number(origin.get("split"), figures, compared["n_images"])
-    logger.info("report       %s", output / METRICS)
+    lines = [
+        f"metrics      {Summary({}, compared['whole'], {})}, against {against}",
+        f"to compare   {References(compared['floor'], compared['ceiling'])}",
+    ]
+    _write_report({**compared, **about}, lines, output)
 
 
 def report_metrics(
     measured: Mapping[str, Measurement], summary: Summary, baseline_l1: float, about: Mapping[str, Any], output: Path
 ) -> None:
     """Print the figures of all images together, and write them with those of each image and `about` as metrics.json."""
-    l1, split = summary.mean["l1"], about["origin"].get("split")
-    below_baseline = 1 - l1 / baseline_l1 if baseline_l1 > 0 else 0.0
+    below_baseline = 1 - summary.mean["l1"] / baseline_l1 if baseline_l1 > 0 else 0.0
     report = {
-        "step": about["origin"].get("step"),
         "n_images": len(measured),
-        "measured_on": MEASURED_ON.get(split, "other samples"),
         "mean": summary.mean,
         "whole": summary.whole,
         "constant_color_floor": {"l1": baseline_l1},
@@ -277,30 +272,28 @@ def report_metrics(
         "classes": {name: asdict(score) for name, score in summary.classes.items()},
         "images": {name: measurement.figures for name, measurement in measured.items()},
     }
-    _write_report(report, output)
-    logger.info("metrics      %s", summary)
-    for line in class_table(summary.classes):
-        logger.info("             %s", line)
+    classes = [f"             {line}" for line in class_table(summary.classes)]
     comparison = f"{abs(below_baseline):.1%} {'below' if below_baseline >= 0 else 'above'}"
-    logger.info(f"baseline     L1 {baseline_l1:.4f} of the best constant colour; the generator is {comparison}")
-    _warn_of_split_and_number(split, summary.whole, len(measured))
-    logger.info("report       %s", output / METRICS)
+    baseline = f"baseline     L1 {baseline_l1:.4f} of the best constant colour; the generator is {comparison}"
+    _write_report(report, [f"metrics      {summary}", *classes, baseline], output)
 
 
-def _write_report(report: Mapping[str, Any], output: Path) -> None:
-    path = output / METRICS
+def _write_report(report: Mapping[str, Any], lines: Sequence[str], output: Path) -> None:
+    """Write metrics.json, print lines about it, and report where figures say less than they seem to."""
+    path, split, step = output / METRICS, report["origin"].get("split"), report["origin"].get("step")
+    measured_on = MEASURED_ON.get(split, "other samples")
     with path_in_errors(path):
-        path.write_text(strict_json(report, indent=2) + "\n", encoding="utf-8")
-
-
-def _warn_of_split_and_number(split: str | None, figures: Mapping[str, float], n_images: int) -> None:
-    """Report where figures say less than they seem to."""
+        text = strict_json({"step": step, "measured_on": measured_on, **report}, indent=2)
+        path.write_text(text + "\n", encoding="utf-8")
+    for line in lines:
+        logger.info("%s", line)
     if split == TRAIN:
         logger.warning("measured on  training samples, which show little of how new images are translated")
     elif split == HELD_BACK:
         logger.info("measured on  %s", MEASURED_ON[split])
-    if "fid" in figures and n_images < FEW_FOR_FID:
+    if "fid" in report["whole"] and report["n_images"] < FEW_FOR_FID:
         logger.warning(
             "FID of %s: compare it only with the FID of as many images; published ones are of thousands",
-            counted(n_images, "image"),
+            counted(report["n_images"], "image"),
         )
+    logger.info("report       %s", path)
