@@ -65,18 +65,22 @@ class Case:
         return Batch(names, labels, labels.int(), photo).to(device)
 
 
-def command_line(description: str | None, cases: Sequence[Case], serve: Sequence[str]) -> argparse.ArgumentParser:
-    """Return a parser of --device, --repeats, --case, and --serve, by which a benchmark starts processes of its own.
+# small networks, so that a CPU reaches 1024x512 in seconds
+OF_GROWTH = [
+    *(Case(f"{n}x{n}", n, n, settings=tuple(SMALL)) for n in (128, 256, 512)),
+    Case("1024x512", 512, 1024, settings=tuple(SMALL)),
+    Case("256x256, batch 8", 256, 256, batch_size=8, settings=tuple(SMALL)),
+]
 
-    serve: names of the arguments of --serve.
-    """
+
+def command_line(description: str | None, cases: Sequence[Case]) -> argparse.ArgumentParser:
+    """Return a parser of --device, --repeats and --case."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=description, formatter_class=raw)
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--repeats", type=int, default=3)
     case_help = "default: all cases of the device"
     parser.add_argument("--case", nargs="*", choices=[case.name for case in cases], metavar="NAME", help=case_help)
-    parser.add_argument("--serve", nargs=len(serve), metavar=tuple(serve), help=argparse.SUPPRESS)
     return parser
 
 

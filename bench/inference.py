@@ -43,6 +43,7 @@ def cases_of(height: int, width: int) -> list[Case]:
 
 
 CPU_CASES, GPU_CASES = cases_of(256, 256), cases_of(512, 1024)
+CASES = {case.name: case for case in [*CPU_CASES, *GPU_CASES]}
 
 
 def sides_of(case: Case) -> list[str]:
@@ -126,12 +127,13 @@ def program(side: str, device: torch.device, folder: Path) -> Work:
     return lambda: translate_all(loaded, predictor, layout, folder / side, batch_size=1)
 
 
-def serve_translation(case: Case, side: str, device: torch.device, folder: Path) -> None:
-    """Serve a side's translations in this process. folder: of the files and the checkpoint.
+def serve_side(name: str, side: str, device_name: str, files: str) -> None:
+    """Serve a side's translations of a case in this process. files: the folder with the files and the checkpoint.
 
     The reference uses the memory allocator's default, as pix2pixHD does; the other sides are set up as by test.py.
     """
     torch.backends.cudnn.benchmark = True
+    case, device, folder = CASES[name], torch.device(device_name), Path(files)
 
     def make() -> Work:
         if device.type == "cpu" and side != REFERENCE:
@@ -145,21 +147,16 @@ def serve_translation(case: Case, side: str, device: torch.device, folder: Path)
 
 def main() -> None:
     """Measure according to the command line, and write the report."""
-    cases = {case.name: case for case in [*CPU_CASES, *GPU_CASES]}
-    arguments = command_line(__doc__, list(cases.values()), ("CASE", "SIDE", "DEVICE", "FOLDER")).parse_args()
-    if arguments.serve:
-        name, side, device_name, folder = arguments.serve
-        serve_translation(cases[name], side, torch.device(device_name), Path(folder))
-        return
+    arguments = command_line(__doc__, list(CASES.values())).parse_args()
     device = choose_device(arguments.device)
     of_device = GPU_CASES if device.type == "cuda" else CPU_CASES
-    chosen = [cases[name] for name in arguments.case] if arguments.case else of_device
+    chosen = [CASES[name] for name in arguments.case] if arguments.case else of_device
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as files:
         write_files(of_device[0], make_generator(of_device[0]), Path(files))
         for case in chosen:
             levels = {side: level_of(side) for side in sides_of(case)}
-            rows += compare(["bench.inference", files], case, levels, device, arguments.repeats)
+            rows += compare("bench.inference", case, levels, device, arguments.repeats, files)
             write_report("inference", device, rows)  # a later case may fail
 
 

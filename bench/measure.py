@@ -135,6 +135,11 @@ def _repeat(work: Work, n_calls: int) -> None:
         work()
 
 
+def serving(module: str, *arguments: str) -> list[str]:
+    """Return the command that calls `serve_side` of a module of the bench with these arguments."""
+    return [sys.executable, "-c", f"from {module} import serve_side; serve_side(*{arguments!r})"]
+
+
 def time_processes(commands: Mapping[str, list[str]], repeats: int) -> dict[str, Timed]:
     """Return the measurements of calls A B A B …; processes import in parallel, and warm up one after the other."""
     with ExitStack() as stack:
@@ -190,15 +195,10 @@ def _answer(process: "subprocess.Popen[bytes]", *, is_last: bool = False) -> byt
 
 
 def compare(
-    command: Sequence[str], case: Case, levels: Mapping[str, OptLevel], device: torch.device, repeats: int
+    module: str, case: Case, levels: Mapping[str, OptLevel], device: torch.device, repeats: int, *further: str
 ) -> list[dict[str, Any]]:
-    """Return a row for each side, compared with the first. levels: by side.
-
-    command: module and further arguments of --serve, of the processes that call `serve`.
-    """
-    module, *further = command
-    serving = [sys.executable, "-m", module, "--serve", case.name]
-    commands = {side: [*serving, side, str(device), *further] for side in levels}
+    """Return a row for each side, compared with the first. levels: by side. module, further: see `serving`."""
+    commands = {side: serving(module, case.name, side, str(device), *further) for side in levels}
     return [
         {
             "case": case.name,

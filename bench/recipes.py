@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from bench.judge import Judge
-from bench.measure import median, serve, time_processes, write_report
+from bench.measure import median, serve, serving, time_processes, write_report
 from configs import build
 from configs.load import load_config
 from configs.schema import Config
@@ -97,8 +97,9 @@ def epochs_of(name: str, n_pairs: int, n_steps: float) -> list[str]:
     return [f"train.epochs={n_epochs - n_decay}", f"train.decay_epochs={n_decay}"]
 
 
-def serve_steps(name: str, device: torch.device) -> None:
+def serve_side(name: str, device_name: str) -> None:
     """Serve a recipe's training steps in this process."""
+    device = torch.device(device_name)
     config = config_of(name, PAIRS[0], seed=0)
     build.prepare_device(config, device)
 
@@ -115,7 +116,7 @@ def measure_steps(names: Sequence[str], device: torch.device, root: Path) -> dic
     kept = root / "step_seconds.json"
     if kept.is_file():
         return dict(json.loads(kept.read_text()))
-    commands = {name: [sys.executable, "-m", "bench.recipes", "--serve", name, str(device)] for name in names}
+    commands = {name: serving("bench.recipes", name, str(device)) for name in names}
     seconds = {name: median(timed.seconds) for name, timed in time_processes(commands, repeats=9).items()}
     root.mkdir(parents=True, exist_ok=True)
     kept.write_text(json.dumps(seconds))
@@ -217,11 +218,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="trainings at a time, which share the cores")
     parser.add_argument("--root", type=Path, help="folder for the runs, where an interrupted measurement is continued")
     parser.add_argument("--pictures", type=Path, help="JPEG of translations of each recipe")
-    parser.add_argument("--serve", nargs=2, metavar=("RECIPE", "DEVICE"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.serve:
-        serve_steps(arguments.serve[0], torch.device(arguments.serve[1]))
-        return
     device = choose_device("auto")
     with tempfile.TemporaryDirectory() as temporary:
         root = arguments.root or Path(temporary)

@@ -15,17 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.cases import SMALL, Case, command_line
-from bench.measure import Timed, count_flop, forget_cache, median, median_ratio, time_processes, write_report
-from bench.train_step import make_side, serve_step
+from bench.cases import OF_GROWTH, Case, command_line
+from bench.measure import Timed, count_flop, forget_cache, median, median_ratio, serving, time_processes, write_report
+from bench.train_step import make_side
 from utils.device import choose_device
 
-# small networks, so that a CPU reaches 1024x512 in seconds
-SIZES = [(128, 128), (256, 256), (512, 512), (1024, 512)]
-CASES = [
-    *(Case(f"{width}x{height}", height, width, settings=tuple(SMALL)) for width, height in SIZES),
-    Case("256x256, batch 8", 256, 256, batch_size=8, settings=tuple(SMALL)),
-]
 STEPS, ROUNDS = 20, 2
 # the memory of the largest process that a command has started, in KiB (Linux)
 PEAK_OF = """import resource, subprocess, sys
@@ -84,21 +78,17 @@ def process_rows(turns: dict[int, list[tuple[float, float]]]) -> list[dict[str, 
 
 def main() -> None:
     """Measure according to the command line, and write the report."""
-    arguments = command_line(__doc__, CASES, ("CASE", "SIDE")).parse_args()
+    arguments = command_line(__doc__, OF_GROWTH).parse_args()
     device = choose_device(arguments.device)
-    if arguments.serve:
-        name, side = arguments.serve
-        serve_step(next(case for case in CASES if case.name == name), side, device)
-        return
-    chosen = [case for case in CASES if case.name in (arguments.case or [case.name])]
-    command = [sys.executable, "-m", "bench.scaling", "--device", device.type, "--serve"]
+    chosen = [case for case in OF_GROWTH if case.name in (arguments.case or [case.name])]
     flop = {case.name: count_flop(make_side(case, "default", device)) for case in chosen}
     forget_cache(device)
     # in turns on a CPU; one by one on a GPU, which has no room for all and whose speed does not drift
     groups = [chosen] if device.type == "cpu" else [[case] for case in chosen]
     timed: dict[str, Timed] = {}
     for group in groups:
-        timed |= time_processes({case.name: [*command, case.name, "default"] for case in group}, arguments.repeats)
+        commands = {case.name: serving("bench.train_step", case.name, "default", str(device)) for case in group}
+        timed |= time_processes(commands, arguments.repeats)
     write_report("scaling", device, growth_rows(timed, flop, chosen))
     if device.type == "cpu":
         measured = [(train_demo(1), train_demo(2)) for _ in range(ROUNDS)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from bench.cases import CUT, CYCLE, SMALL, SPADE, Case, command_line
+from bench.cases import CUT, CYCLE, OF_GROWTH, SMALL, SPADE, Case, command_line
 from bench.measure import compare, serve, write_report
 from bench.references import (
     ReferenceContrastiveUpdate,
@@ -46,6 +46,7 @@ GPU_CASES = [
 ]
 LOCAL = ("generator.name=local", "generator.base_channels=32", "discriminator.n_scales=3")
 LARGE = [Case("local enhancer, 2048x1024, batch 1", 1024, 2048, settings=LOCAL)]  # on request
+CASES = {case.name: case for case in [*CPU_CASES, *GPU_CASES, *LARGE, *OF_GROWTH]}
 REFERENCES = {"reference": ["amp.opt_level=O0"], "reference, autocast": ["amp.opt_level=O1"]}
 OURS: dict[str, list[str]] = {
     **{level: [f"amp.opt_level={level}"] for level in ("O0", "O2", "O3")},
@@ -95,12 +96,13 @@ def make_side(case: Case, side: str, device: torch.device) -> Callable[[], objec
     return lambda: reference.step(conditioning(batch), images_to_float(target))
 
 
-def serve_step(case: Case, side: str, device: torch.device) -> None:
-    """Serve a side's steps in this process.
+def serve_side(name: str, side: str, device_name: str) -> None:
+    """Serve a side's steps of a case in this process.
 
     The reference uses the memory allocator's default, as pix2pixHD does; the other sides are set up as by train.py.
     """
     torch.backends.cudnn.benchmark = True  # as in train.py and pix2pix
+    case, device = CASES[name], torch.device(device_name)
     if side not in REFERENCES:
         build.prepare_device(case.config(*SETTINGS[side]), device)
     serve(lambda: make_side(case, side, device), device, warm_up=1 if device.type == "cpu" else 5)
@@ -108,22 +110,17 @@ def serve_step(case: Case, side: str, device: torch.device) -> None:
 
 def main() -> None:
     """Measure according to the command line, and write the report."""
-    cases = {case.name: case for case in [*CPU_CASES, *GPU_CASES, *LARGE]}
-    parser = command_line(__doc__, list(cases.values()), ("CASE", "SIDE", "DEVICE"))
+    parser = command_line(__doc__, [*CPU_CASES, *GPU_CASES, *LARGE])
     sides_help = f"sides beside the reference: {'; '.join(GPU_SIDES)}; default on a CPU: {'; '.join(CPU_SIDES)}"
     parser.add_argument("--side", nargs="*", choices=GPU_SIDES, metavar="NAME", help=sides_help)
     arguments = parser.parse_args()
-    if arguments.serve:
-        name, side, device_name = arguments.serve
-        serve_step(cases[name], side, torch.device(device_name))
-        return
     device = choose_device(arguments.device)
     chosen = arguments.case or [case.name for case in (GPU_CASES if device.type == "cuda" else CPU_CASES)]
     sides = arguments.side or (GPU_SIDES if device.type == "cuda" else CPU_SIDES)
     rows: list[dict[str, Any]] = []
-    for case in map(cases.__getitem__, chosen):
+    for case in map(CASES.__getitem__, chosen):
         levels = {side: case.config(*SETTINGS[side]).amp.opt_level for side in ("reference", *sides)}
-        rows += compare(["bench.train_step"], case, levels, device, arguments.repeats)
+        rows += compare("bench.train_step", case, levels, device, arguments.repeats)
         write_report("train_step", device, rows)  # a later case may fail
 
 

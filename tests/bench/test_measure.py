@@ -142,7 +142,7 @@ def test_sides_are_compared_with_the_first(monkeypatch: pytest.MonkeyPatch) -> N
     timed = [("reference", first, first), ("ours", other, first)]
     monkeypatch.setattr(bench.measure, "time_against_first", lambda *_: timed)
     levels: dict[str, OptLevel] = {"reference": "O0", "ours": "O0"}
-    reference, ours = compare(["bench.x"], Case("x", 32, 32, batch_size=8), levels, CPU, repeats=3)
+    reference, ours = compare("bench.x", Case("x", 32, 32, batch_size=8), levels, CPU, repeats=3)
     expected = {"case": "x", "side": "ours", "dtype": "float32", "s": 2.0, "images/s": 4.0, "times as fast": 4.0}
     assert ours == expected | {"peak GiB": 3.0, "memory ratio": 1.5}
     assert reference["times as fast"] == reference["memory ratio"] == 1.0
