@@ -7,7 +7,7 @@ compute the same.
 """
 
 import random
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -169,7 +169,7 @@ class ReferenceSpadeUpdate(Networks):
             fake = self.generator(source)
             fakes, reals = self._discriminate(source, fake, target)
             matching = 10 * _feature_matching(fakes, reals, averages_layers=False)
-            losses = {"GAN": -_mean(fakes, lambda logits: logits), "GAN_Feat": matching}
+            losses = {"GAN": -torch.stack([scale.logits.mean() for scale in fakes]).mean(), "GAN_Feat": matching}
             if (vgg_loss := self._vgg_loss(fake, target)) is not None:
                 losses["VGG"] = vgg_loss
         _step(self.generator_optimizer, torch.stack([*losses.values()]).sum())
@@ -178,8 +178,8 @@ class ReferenceSpadeUpdate(Networks):
                 fake = self.generator(source)
             fakes, reals = self._discriminate(source, fake, target)
             of_discriminator = {
-                "D_Fake": _mean(fakes, lambda logits: F.relu(1 + logits)),
-                "D_real": _mean(reals, lambda logits: F.relu(1 - logits)),
+                "D_Fake": torch.stack([F.relu(1 + scale.logits).mean() for scale in fakes]).mean(),
+                "D_real": torch.stack([F.relu(1 - scale.logits).mean() for scale in reals]).mean(),
             }
         _step(self.discriminator_optimizer, torch.stack([*of_discriminator.values()]).sum())
         return losses | of_discriminator
@@ -270,10 +270,6 @@ def _realism(discriminator: nn.Module, real: Tensor, fake: Tensor) -> Tensor:
 
 def _lsgan(outputs: Outputs, aim: float) -> Tensor:
     return torch.stack([F.mse_loss(scale.logits, torch.full_like(scale.logits, aim)) for scale in outputs]).sum()
-
-
-def _mean(outputs: Outputs, hinge: Callable[[Tensor], Tensor]) -> Tensor:
-    return torch.stack([hinge(scale.logits).mean() for scale in outputs]).mean()
 
 
 def _feature_matching(fakes: Outputs, reals: Outputs, *, averages_layers: bool) -> Tensor:
