@@ -13,13 +13,14 @@ from typing import Literal
 from training.loop_state import LoopState
 from utils.atomic_file import replacing
 from utils.checkpoint_folder import latest_step
+from utils.distributed import is_of_a_lost_peer
 from utils.errors import Interrupted
 from utils.log import logger
 from utils.versions import versions
 
 LOG_FILE, STATE_FILE = "log.txt", "state.json"
 
-State = Literal["running", "finished", "stopped", "failed"]
+State = Literal["running", "finished", "stopped", "lost", "failed"]
 
 
 class RunRecord:
@@ -86,7 +87,8 @@ def recorded(folder: Path) -> Iterator[RunRecord]:
         if isinstance(error, Interrupted):
             write_state(folder, "stopped", record.step, signal=Signals(error.signal_number).name)
         elif folder.is_dir():
-            write_state(folder, "failed", record.step, reason=reason.partition("\n")[0])
+            state: State = "lost" if is_of_a_lost_peer(error) else "failed"
+            write_state(folder, state, record.step, reason=reason.partition("\n")[0])
         raise
     if record.is_open:
         record.write(f"finished at step {record.step}")

@@ -106,6 +106,11 @@ class World:
             dist.barrier()
 
 
+def is_of_a_lost_peer(error: BaseException) -> bool:
+    """Return whether an error says that another process has ended, or does not answer."""
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _SIGNS_OF_A_LOST_PEER)
+
+
 @contextmanager
 def joined_world(device: str, timeout_s: float, option: str = "run.device=") -> Iterator[World]:
     """Join the processes that torchrun started, if any: by gloo on CPUs, by NCCL on GPUs.
@@ -139,7 +144,7 @@ def joined_world(device: str, timeout_s: float, option: str = "run.device=") -> 
         control = dist.new_group(backend="gloo", timeout=timeout) if chosen.type == "cuda" else None
         yield World(rank, size, chosen, int(os.environ.get("LOCAL_WORLD_SIZE", size)), control)
     except RuntimeError as error:
-        if any(sign in str(error) for sign in _SIGNS_OF_A_LOST_PEER):
+        if is_of_a_lost_peer(error):
             raise PeerLostError(
                 f"process {rank}: another process of this run has ended, or does not answer; see its message"
             ) from error

@@ -31,6 +31,9 @@ from utils.cli import run_entry_point
 
 NOT_RUN = {
     "git clone <this repository> pairgan && cd pairgan": "needs the network",
+    "sbatch --nodes 4 scripts/slurm.sbatch runs/mine --config configs/pix2pixhd_512p.yaml data.root=/path/to/data": (
+        "tests/scripts runs the script"
+    ),
     "make demo": "installs; what it runs is run",
     "make demo-unpaired": "installs; tests/configs/test_recipes.py trains its recipe",
     "source .venv/bin/activate": "of the shell",
@@ -236,7 +239,7 @@ def tiny(arguments: Sequence[str]) -> list[str]:
 
 def stand_ins(command: str) -> list[str]:
     """The words of a command, with files of the workspace in the place of those that only a reader can have."""
-    given = words(command.removeprefix("srun ").replace("/path/to/data", "path/to/data").replace("/path/to/clone/", ""))
+    given = words(command.replace("/path/to/data", "path/to/data").replace("/path/to/clone/", ""))
     is_of_spade = "_pretrained" in command
     if "--instances" in given or is_of_spade:
         given = ["LABEL_MAPS" if word == "FOLDER" else word for word in given]

@@ -27,7 +27,7 @@ OF_OTHERS = {  # options of torchrun, tensorboard, pip, git, http.server and the
     *("--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--max-restarts"),
     *("--bind", "--directory"),
     *("--case", "--recipe"),  # of the bench
-    *("--signals-to-handle", "--logdir", "--editable", "--requeue", "--open-mode", "--signal", "--standalone"),
+    *("--signals-to-handle", "--logdir", "--editable", "--standalone", "--nodes", "--cpus-per-task"),
 }
 OF_FILES = {".md", ".py", ".yaml", ".txt", ".pt", ".pt2", ".onnx", ".safetensors", ".json", ".jsonl", ".png", ".html"}
 

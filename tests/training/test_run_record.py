@@ -48,8 +48,13 @@ def state_of(folder: Path) -> dict[str, Any]:
             {"state": "failed", "signal": None, "reason": "RuntimeError: first"},
             "failed at step 3: RuntimeError: first second",
         ),
+        (
+            RuntimeError("[gloo] Connection closed by peer"),
+            {"state": "lost", "signal": None, "reason": "RuntimeError: [gloo] Connection closed by peer"},
+            "failed at step 3: RuntimeError: [gloo] Connection closed by peer",
+        ),
     ],
-    ids=["finished", "stopped", "failed"],
+    ids=["finished", "stopped", "failed", "lost"],
 )
 def test_how_a_run_ended_and_at_which_step(
     tmp_path: Path, error: BaseException | None, expected: dict[str, Any], last_line: str
