@@ -1,9 +1,20 @@
-"""Ranges of bytes of files, wherever they are."""
+"""Ranges of bytes of files of this machine and of others: exactly those asked for, or an error that ends the run."""
 
+import functools
+import os
+import re
+import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from data.batch import LoadingError
+from utils.data_root import CREDENTIALS, address_problem, without_secrets
+from utils.text import printable
+
+TRY_S = 30.0  # longest that one try takes
+PAUSES_S = (1.0, 5.0, 20.0)  # between tries
 
 
 class StoreError(LoadingError):
@@ -14,13 +25,22 @@ class StoreError(LoadingError):
 class RemoteFile:
     """A file that is read by ranges of bytes; `str` is its place, for messages.
 
-    url: its path.
+    url: a path of this machine, or an address (http, https, s3, gs), which holds no credentials.
     """
 
     url: str
 
+    def __post_init__(self) -> None:
+        if self._scheme and (problem := address_problem(self.url)):
+            raise StoreError(problem)
+
     def __str__(self) -> str:
         return self.url
+
+    @property
+    def _scheme(self) -> str:
+        """The part before "://"; empty for a path."""
+        return self.url.rpartition("://")[0]
 
     def read(self, start: int, end: int) -> bytes:
         """Return the bytes from `start` up to `end`, exactly that many.
@@ -28,26 +48,137 @@ class RemoteFile:
         Raises:
             StoreError: they cannot be read, or are fewer.
         """
-        try:
-            with Path(self.url).open("rb") as file:
-                file.seek(start)
-                content = file.read(end - start)
-        except OSError as error:
-            raise StoreError(f"{self}: {error.strerror}. Check that it can be read.") from error
-        if len(content) != end - start:
-            raise StoreError(f"{self}: has {len(content)} of {end - start} bytes from {start} on. Copy it again.")
-        return content
+        return self._read(start, end, at_least=end - start)
 
     def read_all(self, limit: int) -> bytes:
-        """Return all bytes; raises as `read`, and where they are more than `limit`."""
-        n_bytes = self.size()
-        if n_bytes > limit:
-            raise StoreError(f"{self}: has {n_bytes} bytes, expected at most {limit}. Check that it is the right file.")
-        return self.read(0, n_bytes)
+        """Return all bytes, at least one; raises as `read`, and where they are more than `limit`."""
+        content = self._read(0, limit + 1, at_least=1)
+        if len(content) > limit:
+            raise StoreError(f"{self}: has more than {limit} bytes. Check that it is the right file.")
+        return content
 
     def size(self) -> int:
-        """Return the number of its bytes; raises as `read`."""
+        """Return the number of bytes of a file of this machine; raises as `read`."""
+        assert not self._scheme, self
         try:
             return Path(self.url).stat().st_size
         except OSError as error:
-            raise StoreError(f"{self}: {error.strerror}. Check that it can be read.") from error
+            raise self._final(error) or StoreError(f"{self}: {error.strerror}.") from error
+
+    def _read(self, start: int, end: int, at_least: int) -> bytes:
+        """Return the bytes from `start` up to `end`, or to the end of the file. A file elsewhere is tried again."""
+        pauses_s, problem = PAUSES_S if self._scheme else (), ""
+        for pause_s in (0.0, *pauses_s):
+            time.sleep(pause_s)
+            try:
+                content = self._request(start, end) if self._scheme else self._local(start, end)
+            except Exception as error:  # the libraries of the schemes have classes of their own
+                if (final := self._final(error)) is not None:
+                    raise final from error
+                is_late = isinstance(error, TimeoutError)
+                problem = f"no answer within {TRY_S:g} s" if is_late else f"{type(error).__name__}: {error}"
+            else:
+                if at_least <= len(content) <= end - start:
+                    return content
+                problem = f"gave {len(content)} of {end - start} bytes from {start} on"
+        tries = f"Tried {1 + len(pauses_s)} times. " if pauses_s else ""
+        raise StoreError(f"{self}: {printable(problem)}. {tries}Start again when it can be read.")
+
+    def _final(self, error: Exception) -> StoreError | None:
+        """Return the error of a try that another one will not mend; None where it may."""
+        if isinstance(error, StoreError):
+            return error
+        if isinstance(error, ImportError):
+            return StoreError(f'{self}: needs other packages: python -m pip install --editable ".[remote]"')
+        if isinstance(error, FileNotFoundError):
+            return StoreError(f"{self}: no such file. Check data.root, and that it was copied whole.")
+        if isinstance(error, PermissionError):
+            remedy = f"Give credentials by {CREDENTIALS[self._scheme]}" if self._scheme else "Change its permissions"
+            return StoreError(f"{self}: access denied. {remedy}.")
+        return None
+
+    def _local(self, start: int, end: int) -> bytes:
+        with Path(self.url).open("rb") as file:
+            file.seek(start)
+            return file.read(end - start)
+
+    def _request(self, start: int, end: int) -> bytes:
+        system = _system(self._scheme, os.getpid(), threading.get_ident())
+        from fsspec.asyn import sync
+
+        path = system._strip_protocol(self.url)
+        content: bytes = sync(system.loop, system._cat_file, path, start=start, end=end, timeout=TRY_S)
+        return content
+
+
+@functools.cache
+def _system(scheme: str, _process: int, _thread: int) -> Any:
+    """Return fsspec's file system of a scheme, with connections of this process and thread.
+
+    None is ever let go: fsspec would close what a forked process inherits, and with it connections of the parent, whose
+    epoll it shares.
+    """
+    options = _options(scheme)
+    import fsspec
+
+    return fsspec.filesystem(scheme, skip_instance_cache=True, **options)
+
+
+def _options(scheme: str) -> dict[str, Any]:
+    """Return what fsspec passes to the library of a scheme: it follows no redirect, and this module tries again."""
+    import aiohttp
+
+    async def refuse(_session: object, _context: object, redirect: aiohttp.TraceRequestRedirectParams) -> None:
+        here, there = str(redirect.url), redirect.response.headers.get("Location", "")
+        redirect.response.close()
+        what = f"redirects to {printable(without_secrets(there))}, which is not followed"
+        raise StoreError(f"{without_secrets(here)}: {what}.")
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_redirect.append(refuse)
+    if scheme == "gs":
+        return {"session_kwargs": {"trace_configs": [trace]}}
+    if scheme == "s3":
+        return {"config_kwargs": {"http_session_cls": _s3_session(trace), "retries": {"total_max_attempts": 1}}}
+    return {"client_kwargs": {"trace_configs": [trace], "raise_for_status": _check_answer, "trust_env": True}}
+
+
+def _s3_session(trace: Any) -> Any:
+    """Return the class of aiobotocore's sessions, with a trace of aiohttp, for which it has no setting."""
+    from aiobotocore.httpsession import AIOHTTPSession
+
+    class Session(AIOHTTPSession):
+        async def _get_session(self, proxy_url: str) -> Any:
+            session = await super()._get_session(proxy_url)
+            if trace not in session.trace_configs:
+                trace.freeze()
+                session.trace_configs.append(trace)
+            return session
+
+    return Session
+
+
+async def _check_answer(response: Any) -> None:
+    """Raise an error unless an answer over HTTP is the range of bytes that was asked for, before these are read."""
+    if (error := _wrong_answer(response)) is not None:
+        response.close()
+        raise error
+
+
+def _wrong_answer(response: Any) -> Exception | None:
+    if response.status in (404, 410):
+        return FileNotFoundError()
+    if response.status in (401, 403):
+        return PermissionError()
+    if response.status == 200:
+        place = without_secrets(str(response.url))
+        return StoreError(f"{place}: the server sends whole files instead of ranges. Use one that does, as nginx.")
+    if response.status != 206:
+        return OSError(f"the server answers with status {response.status}")
+    asked = re.fullmatch(r"bytes=(\d+)-(\d+)", response.request_info.headers["Range"])
+    given = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+|\*)", response.headers.get("Content-Range", ""))
+    if asked and given and "Content-Encoding" not in response.headers:
+        start, end, n_bytes = int(given[1]), int(given[2]) + 1, response.content_length
+        if start == int(asked[1]) and end <= int(asked[2]) + 1 and n_bytes == end - start:
+            return None
+    return OSError("the server answers with another range than was asked for")

@@ -1,6 +1,14 @@
-"""The folder of a data set, data.root. Imports nothing slow: a wrong one is reported before torch is there."""
+"""Where a data set is, data.root. Imports nothing slow: a wrong one is reported before torch is there."""
 
 from pathlib import Path
+from urllib.parse import urlsplit
+
+CREDENTIALS = {  # how they are given, by the schemes of addresses that are read
+    "http": "a line of ~/.netrc",
+    "https": "a line of ~/.netrc",
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or ~/.aws",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS",
+}
 
 
 def data_root_problem(root: str) -> str | None:
@@ -9,3 +17,27 @@ def data_root_problem(root: str) -> str | None:
     if folder.is_file():
         return f"data.root: is a file: {root}. Name its folder: data.root=FOLDER."
     return None if folder.is_dir() else f"data.root: no such folder: {root}. Set data.root=FOLDER."
+
+
+def address_problem(address: str) -> str | None:
+    """Return why nothing is read from an address of another machine, with the remedy; None where it can be.
+
+    Passwords and signatures in it are not shown: it would be stored with the run.
+    """
+    try:
+        parts = urlsplit(address)
+    except ValueError:  # an unclosed bracket
+        parts = urlsplit("")
+    if parts.scheme not in CREDENTIALS or not parts.netloc or not address.startswith(f"{parts.scheme}://"):
+        return f"{parts.scheme or 'an address'}: expected an address that begins with {', '.join(CREDENTIALS)} and ://."
+    shown = without_secrets(address)
+    if "@" in parts.netloc or "?" in address or "#" in address:
+        where = CREDENTIALS[parts.scheme]
+        return f"{shown}: holds a password or a query, which a run would store. Remove it, and give it by {where}."
+    return f"{shown}: has .. in its path. Remove it." if ".." in parts.path.split("/") else None
+
+
+def without_secrets(address: str) -> str:
+    """Return an address without user, password, query and fragment."""
+    parts = urlsplit(address)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from configs.schema.augmentation import PairAugmentationConfig
 from configs.schema.checks import require, require_at_least
 from configs.schema.sides import check_side, check_stack, check_target_files
-from utils.data_root import data_root_problem
+from utils.data_root import address_problem, data_root_problem
 from utils.errors import ConfigError
 from utils.label_colors import LabelColors
 from utils.yaml_file import shortened
@@ -236,12 +236,17 @@ class DataConfig:
 
 
 def check_data_root(data: DataConfig) -> None:
-    """Raise ConfigError where there is no folder data.root, without the seconds of torch.
+    """Raise ConfigError where data.root is no folder, or no address that is read, without the seconds of torch.
 
-    Files and addresses are left to `data.STORES`.
+    Files and what is at an address are left to `data.STORES`.
     """
-    may_be_other_store = "://" in data.root or Path(data.root).expanduser().is_file()
-    if data.layout not in DRAWN and not may_be_other_store and (problem := data_root_problem(data.root)):
+    if "://" in data.root:
+        problem = address_problem(data.root)
+        problem = problem and f"data.root: {problem}"
+    else:
+        is_read = data.layout not in DRAWN and not Path(data.root).expanduser().is_file()
+        problem = data_root_problem(data.root) if is_read else None
+    if problem:
         raise ConfigError(problem)
 
 

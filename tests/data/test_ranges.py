@@ -1,28 +1,187 @@
 """Files read by ranges of bytes: exactly those asked for, or an error that ends the run."""
 
+import builtins
+import multiprocessing
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from data import ranges
 from data.ranges import RemoteFile, StoreError
+from tests.servers import RangeServer, range_server
+
+CONTENT = bytes(range(100))
 
 
-def test_a_local_file_gives_the_bytes_that_are_asked_for(tmp_path: Path) -> None:
-    (tmp_path / "a.tar").write_bytes(bytes(range(100)))
-    file = RemoteFile(str(tmp_path / "a.tar"))
+@pytest.fixture(autouse=True)
+def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses in milliseconds, and no settings of this machine's user."""
+    monkeypatch.setattr(ranges, "PAUSES_S", (0.001, 0.002))
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
 
-    assert (file.size(), file.read(10, 20), file.read_all(100)) == (100, bytes(range(10, 20)), bytes(range(100)))
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "served").mkdir()
+    (tmp_path / "served" / "a.tar").write_bytes(CONTENT)
+    return tmp_path / "served"
 
 
-def test_a_local_file_that_is_missing_short_or_too_large_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "a.tar").write_bytes(bytes(100))
-    file, missing = RemoteFile(str(tmp_path / "a.tar")), RemoteFile(str(tmp_path / "b.tar"))
+@pytest.fixture
+def server(folder: Path) -> Iterator[RangeServer]:
+    pytest.importorskip("aiohttp")
+    with range_server(folder) as server:
+        yield server
 
-    with pytest.raises(StoreError, match=r"a\.tar: has 10 of 30 bytes from 90 on\. Copy it again\."):
+
+def test_a_local_file_gives_the_bytes_that_are_asked_for(folder: Path) -> None:
+    file = RemoteFile(str(folder / "a.tar"))
+
+    assert (file.size(), file.read(10, 20), file.read_all(100)) == (100, CONTENT[10:20], CONTENT)
+
+
+def test_a_local_file_that_is_missing_short_or_too_large_is_an_error(folder: Path) -> None:
+    file, missing = RemoteFile(str(folder / "a.tar")), RemoteFile(str(folder / "b.tar"))
+
+    with pytest.raises(StoreError, match=r"a\.tar: gave 10 of 30 bytes from 90 on\. Start again"):
         file.read(90, 120)
-    with pytest.raises(StoreError, match=r"a\.tar: has 100 bytes, expected at most 99\."):
+    with pytest.raises(StoreError, match=r"a\.tar: has more than 99 bytes\."):
         file.read_all(99)
-    with pytest.raises(StoreError, match=r"b\.tar: No such file or directory\."):
-        missing.read(0, 1)
-    with pytest.raises(StoreError, match=r"b\.tar: No such file or directory\."):
-        missing.size()
+    for read in (missing.size, lambda: missing.read(0, 1)):
+        with pytest.raises(StoreError, match=r"b\.tar: no such file\."):
+            read()
+
+
+def test_a_server_gives_the_bytes_that_are_asked_for(server: RangeServer) -> None:
+    file = RemoteFile(f"{server.url}/a.tar")
+
+    assert (file.read(10, 20), file.read_all(100), file.read_all(1000)) == (CONTENT[10:20], CONTENT, CONTENT)
+    assert [asked for _, asked, _ in server.requests] == ["bytes=10-19", "bytes=0-100", "bytes=0-1000"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    {
+        "drop": r"ServerDisconnectedError: .*",
+        "stall": r"no answer within 0\.5 s",
+        "truncated": r"ClientPayloadError: .*",
+        "shorter": "OSError: the server answers with another range than was asked for",
+        "longer": "OSError: the server answers with another range than was asked for",
+        "shifted": "OSError: the server answers with another range than was asked for",
+        "compressed": "OSError: the server answers with another range than was asked for",
+        "500": "OSError: the server answers with status 500",
+        "429": "OSError: the server answers with status 429",
+    }.items(),
+)
+def test_a_server_that_fails_is_tried_again_and_then_ends_the_run(
+    server: RangeServer, fault: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = RemoteFile(f"{server.url}/a.tar")
+    if fault == "stall":
+        monkeypatch.setattr(ranges, "TRY_S", 0.5)
+
+    server.faults = [fault, ""]
+    assert file.read(10, 20) == CONTENT[10:20]
+
+    monkeypatch.setattr(ranges, "PAUSES_S", (0.001,))
+    server.faults = [fault]
+    with pytest.raises(StoreError) as raised:
+        file.read(10, 20)
+    assert re.fullmatch(
+        rf"http://127.0.0.1:\d+/a.tar: {message}\. Tried 2 times\. Start again when it can be read\.", str(raised.value)
+    )
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    {
+        "404": "no such file. Check data.root, and that it was copied whole.",
+        "401": "access denied. Give credentials by a line of ~/.netrc.",
+        "403": "access denied. Give credentials by a line of ~/.netrc.",
+        "whole": "the server sends whole files instead of ranges. Use one that does, as nginx.",
+        "http://u:secret@127.0.0.1:1/b?signature=secret": "redirects to http://127.0.0.1:1/b, which is not followed.",
+    }.items(),
+)
+def test_what_another_try_does_not_mend_is_tried_once(server: RangeServer, fault: str, message: str) -> None:
+    server.faults = [fault]
+
+    with pytest.raises(StoreError) as raised:
+        RemoteFile(f"{server.url}/a.tar").read(10, 20)
+    assert str(raised.value) == f"{server.url}/a.tar: {message}"
+    assert len(server.requests) == 1
+
+
+def test_no_server_is_an_error(folder: Path) -> None:
+    pytest.importorskip("aiohttp")
+    with range_server(folder) as server:
+        pass
+
+    with pytest.raises(StoreError, match=r"a\.tar: ClientConnectorError: Cannot connect .*\. Tried 3 times\. "):
+        RemoteFile(f"{server.url}/a.tar").read(0, 1)
+
+
+def test_credentials_come_from_netrc(server: RangeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password secret")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+
+    RemoteFile(f"{server.url}/a.tar").read(0, 1)
+
+    assert server.requests[0][2] == "Basic bWU6c2VjcmV0"
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    {
+        "ftp://host/a": "ftp: expected an address that begins with http, https, s3, gs and ://.",
+        "HTTP://host/a": "http: expected",
+        "http:///a": "http: expected",
+        "http://[/a": "an address: expected",
+        "simplecache::http://u:secret@host/a": "simplecache: expected",
+        "pipe:curl -u u:secret http://host/a": "pipe: expected",
+        "https://u:secret@host/a": "https://host/a: holds a password or a query, which a run would store. Remove it, ",
+        "https://host/a?signature=secret": "https://host/a: holds a password or a query, ",
+        "https://host/a#secret": "https://host/a: holds a password or a query, ",
+        "s3://u:secret@bucket/a": "s3://bucket/a: holds a password or a query, which a run would store. Remove it, and "
+        "give it by AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or ~/.aws.",
+        "https://host/a/../b": "https://host/a/../b: has .. in its path. Remove it.",
+    }.items(),
+)
+def test_an_address_that_is_not_read_is_refused_without_showing_secrets(address: str, message: str) -> None:
+    with pytest.raises(StoreError) as raised:
+        RemoteFile(address)
+    assert str(raised.value).startswith(message)
+    assert "secret" not in str(raised.value)
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def fail(name: str, *arguments: object) -> object:
+        if name == "aiohttp":
+            raise ImportError(name)
+        return real(name, *arguments)  # type: ignore[arg-type]
+
+    ranges._system.cache_clear()  # as in a new process
+    monkeypatch.setattr(builtins, "__import__", fail)
+    with pytest.raises(StoreError, match=r'^https://host/a: needs other packages: python -m pip .* "\.\[remote\]"$'):
+        RemoteFile("https://host/a").read(0, 1)
+
+
+def test_a_forked_process_reads_by_connections_of_its_own(server: RangeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranges, "TRY_S", 5.0)
+    file = RemoteFile(f"{server.url}/a.tar")
+    assert file.read(0, 1) == CONTENT[:1]
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=lambda: [sender.send(file.read(place, place + 10)) for place in (10, 20)])
+
+    process.start()
+
+    assert receiver.poll(60)
+    assert receiver.recv() + receiver.recv() == CONTENT[10:30]
+    assert file.read(20, 30) == CONTENT[20:30]
+    process.join()
+    assert len(server.requests) == 4  # none was tried again
