@@ -19,7 +19,10 @@ _LAYOUTS = {name: layout.open for name, layout in LAYOUTS.items()}
 
 
 def unused_settings(config: Config) -> list[str]:
-    """Return `section.key=value` of every setting that differs from its default and has no effect."""
+    """Return `section.key=value` of every setting that has no effect, and differs from its default.
+
+    Weights of losses that the method does not compute are listed at their defaults too, since recipes set them to 0.
+    """
     unused = [*_unused_of_data(config), *_unused_of_networks(config.generator, config.discriminator)]
     # whose loss is always computed
     of_discriminator = argument_names(AdversarialLoss) | argument_names(SegmentationLoss)
@@ -39,7 +42,9 @@ def unused_settings(config: Config) -> list[str]:
     unused += ["amp.dtype"] if config.amp.opt_level == "O0" else []
     unused += [] if config.train.validation_share else ["train.validation_group"]
     values, defaults = settings_by_key(config), settings_by_key(Config())
-    changed = (key for key in dict.fromkeys(unused) if key in values and values[key] != defaults[key])
+    changed = [key for key in dict.fromkeys(unused) if key in values and values[key] != defaults[key]]
+    weighed = {f"loss.{name}": weight for name, weight in config.loss.weights_of_images.items() if weight}
+    changed += [key for key in weighed if key.removeprefix("loss.") not in config.loss_weights]
     return [f"{key}={values[key]}" for key in changed]
 
 

@@ -136,6 +136,8 @@ def test_null_unsets_a_text_and_an_empty_section_changes_nothing(tmp_path: Path)
 
 def test_only_changed_settings_without_effect_are_listed(tmp_path: Path) -> None:
     assert unused_settings(Config()) == []
+    cycle = "method: {name: cycle}\ndata: {layout: unpaired_folders, root: x}\nloss: {feature_matching: 0}"
+    assert unused_settings(load(tmp_path, cycle)) == ["loss.vgg=10.0"]
     config = load(tmp_path, "data: {crop_width: 256}\ninit: {distribution: kaiming, gain: 1}\nloss: {vgg: 0}")
     assert unused_settings(config) == ["data.crop_width=256", "init.gain=1.0"]
 
