@@ -6,17 +6,18 @@ from pathlib import Path
 from configs.load import settings_by_key
 from configs.original_options import OF_TRAINING, OF_TRANSLATION, PAGE
 from configs.schema import Config
-from tests.docs.test_references import PIX2PIX, PIX2PIXHD
+from tests.docs.test_references import PIX2PIX, PIX2PIXHD, UNPAIRED
 
 
 def test_every_option_of_the_originals_is_known() -> None:
-    named = {*PIX2PIXHD.split(), *PIX2PIX.split()}
+    named = {*PIX2PIXHD.split(), *PIX2PIX.split(), *UNPAIRED.split()}
     assert not named - OF_TRAINING.keys()
     assert not named - OF_TRANSLATION.keys()
 
 
 def test_the_settings_are_those_that_the_page_names() -> None:
-    page = (Path(__file__).parents[2] / PAGE).read_text(encoding="utf-8")
+    pages = [(Path(__file__).parents[2] / page).read_text(encoding="utf-8") for page in PAGE.split(" or ")]
+    page = "\n".join(pages)
     keys = {meaning.partition("=")[0] for meaning in OF_TRAINING.values() if meaning}
     assert keys <= settings_by_key(Config()).keys()
     for option, meaning in OF_TRAINING.items():
