@@ -152,7 +152,8 @@ class OutputFolder:
         present = {name for name in names if self.image(name).is_file()}
         recorded = read_record(self.path / RECORD) if present else record
         if recorded != record:
-            if existing == "keep":
+            is_reversed = (recorded or record).get("direction") != record.get("direction")
+            if existing == "keep" or (existing == "refuse" and is_reversed):
                 found = other_origin(record, recorded)
                 raise DataError(
                     f"--output: {self.path} holds translations of {found}. Choose another --output, or --existing "

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
 from configs.schema.checks import require
+from utils.yaml_file import shortened
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class Refusal:
             chosen = present if isinstance(present, list) else [present]
             is_refused = any(one in self.values for one in chosen) if self.values else present != usual
             is_refused = is_refused and present not in self.allowed
-            require(not is_refused, key, present, f"{self.expected} (method.name={method})")
+            expected = self.expected if key == self.key else f"{shortened(usual)}, {self.expected}"
+            require(not is_refused, key, present, f"{expected} (method.name={method})")
 
 
 def _settings(key: str, value: object, default: object) -> Iterator[tuple[str, object, object]]:
@@ -57,6 +59,7 @@ class MethodDeclaration:
     metrics: those of metrics.extra that are always computed.
     discriminates_pairs: whether discriminators see the source beside the image.
     compares_features: whether a loss compares features of the generator's layers, also those before norms.
+    original: the program whose method it is, where that is one.
     """
 
     translators: Mapping[str, str]
@@ -68,6 +71,7 @@ class MethodDeclaration:
     metrics: tuple[str, ...] = ()
     discriminates_pairs: bool = True
     compares_features: bool = False
+    original: Literal["CycleGAN", "CUT"] | None = None
 
 
 _NO_TARGET = "there is no target to compare with"
@@ -111,7 +115,7 @@ def _check_outside_mask(config: Any) -> None:
 
 def _check_contrastive(config: Any) -> None:
     _check_outside_mask(config)
-    _require_same_channels(config.data, "the features of translations and of sources are compared")
+    _require_same_channels(config.data, "since the features of translations and of sources are compared")
 
 
 def _check_cycle(config: Any) -> None:
@@ -121,7 +125,7 @@ def _check_cycle(config: Any) -> None:
 
 
 def _require_same_channels(data: Any, why: str) -> None:
-    expected = f"{data.source_channels}, as data.source_channels: {why}"
+    expected = f"{data.source_channels}, as data.source_channels, {why}"
     require(data.target_channels == data.source_channels, "data.target_channels", data.target_channels, expected)
 
 
@@ -147,6 +151,7 @@ METHODS: dict[str, MethodDeclaration] = {
         check=_check_contrastive,
         discriminates_pairs=False,
         compares_features=True,
+        original="CUT",
     ),
     "cycle": MethodDeclaration(
         translators={"AtoB": "generator_AtoB", "BtoA": "generator_BtoA"},
@@ -161,6 +166,7 @@ METHODS: dict[str, MethodDeclaration] = {
         metrics=("swd",),
         check=_check_cycle,
         discriminates_pairs=False,
+        original="CycleGAN",
     ),
 }
 """By name, as in `training/methods`."""

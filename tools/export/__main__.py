@@ -12,6 +12,10 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from torch import nn
+
+from configs.load import config_from_dict
+from configs.schema import MethodConfig
 from configs.schema.sides import DIRECTIONS
 from inference.load import LoadedGenerator, load_from, load_generator, load_network
 from inference.original_weights import OriginalInputs
@@ -22,6 +26,7 @@ from tools.export.file import Dtype, export_program, export_weights
 from tools.export.html import export_page
 from tools.export.original_weights import choose_family, original_files, write_original
 from tools.export.web_runtime import PACKAGE
+from utils.checkpoint import is_training_state, read_weights_file
 from utils.cli import ArgumentParser, run_entry_point, whole_number
 from utils.errors import ConfigError
 from utils.log import log_to_console, logger
@@ -117,7 +122,8 @@ def write_originals(loaded: LoadedGenerator, output: Path, family: str | None) -
                 f"{loaded.file}: no original has a network with generator.{key}={value}. Use --format safetensors."
             )
     files = original_files(loaded.generator, output)
-    families = {path: choose_family(network, family) for path, network in files.items()}
+    method = loaded.config.method.declaration
+    families = {path: choose_family(network, family, method.original) for path, network in files.items()}
     for path, network in files.items():
         write_original(network, path, families[path])
 
@@ -143,6 +149,13 @@ def _default_name(arguments: argparse.Namespace, loaded: LoadedGenerator) -> str
     return f"{name.stem}_{end}{name.suffix}"
 
 
+def _network_and_method(file: Path, role: FileRole, direction: str | None) -> tuple[nn.Module, MethodConfig | None]:
+    """Return a network other than the generator, and how it was trained; None where the file does not hold that."""
+    network, state = load_network(file, role, direction=direction), read_weights_file(file, is_mapped=True)
+    is_of_run = is_training_state(state)
+    return network, config_from_dict(state["config"], str(file)).method if is_of_run else None
+
+
 def main(argv: Sequence[str]) -> None:
     """Export a generator according to the command line."""
     arguments = parse_arguments(argv)
@@ -151,11 +164,16 @@ def main(argv: Sequence[str]) -> None:
     may_exist = arguments.existing == "replace"
     if arguments.network != "generator":
         role, way = arguments.network, arguments.direction
-        file, network = load_from(arguments.checkpoint, partial(load_network, role=role, direction=way), role, way)
+        load_other = partial(_network_and_method, role=role, direction=way)
+        file, (network, method) = load_from(arguments.checkpoint, load_other, role, way)
+        if method and role == "discriminator" and len(method.translators) > 1:
+            way = way or method.default_direction
+            logger.info("direction    %s", way)
         letter = f"_{way[0]}" if way else ""  # CycleGAN's D_A judges what G_A makes
         path = arguments.output or file.with_name(f"latest_net_{OTHER_NETWORKS[role]}{letter}.pth")
         check_output(path, is_folder=False, may_exist=may_exist)
-        write_original(network, path, choose_family(network, arguments.family))
+        usual = method.declaration.original if method else None
+        write_original(network, path, choose_family(network, arguments.family, usual))
         return
     load = partial(
         load_generator,

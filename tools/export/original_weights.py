@@ -34,8 +34,8 @@ def original_files(generator: nn.Module, output: Path) -> dict[Path, nn.Module]:
     return {output: generator.generator, encoder_file(output): generator.encoder}
 
 
-def choose_family(network: nn.Module, wanted: str | None) -> str:
-    """Return the family that has this network, the first of those that have it; pix2pixHD has no dropout.
+def choose_family(network: nn.Module, wanted: str | None, usual: str | None = None) -> str:
+    """Return the family that has this network: the usual one or else the first; pix2pixHD has no dropout.
 
     Raises:
         OriginalWeightsError: no family has such a network, or the wanted one has not.
@@ -51,7 +51,7 @@ def choose_family(network: nn.Module, wanted: str | None) -> str:
         raise OriginalWeightsError(f"{wanted or families[0]} has no such network: {fault}{others}")
     if wanted is not None and wanted not in families:
         raise OriginalWeightsError(f"--family {wanted} has no such {description.role}, only {', '.join(families)}")
-    return wanted or families[0]
+    return wanted or (usual if usual in families else families[0])
 
 
 def write_original(network: nn.Module, path: Path, family: str) -> None:
