@@ -12,6 +12,7 @@ from data.paired_folders import PairedFolders, check_own_folders, folder_pattern
 from data.store import Folder
 
 _DEFAULTS = {"data.source_folder": "A", "data.target_folder": "B"}  # what the folders' names end in
+_NO_REALS = "; validation needs both sides: put images there, or name a split that has both as data.validation_split"
 _OF_CYCLES = (0, 0, 1)  # marks the draws of the shorter side's order: no sample has these numbers
 
 
@@ -71,7 +72,8 @@ class UnpairedFolders(RegisteredLayout):
                 if error.rest is None:
                     raise
                 sides.append(error.rest)
-                problems += error.problems
+                is_lacking = len(sides) > 1 and split != "train" and not root.store.has(first)
+                problems += [f"{problem}{_NO_REALS if is_lacking else ''}" for problem in error.problems]
         layout = cls(*sides) if needs_targets else sides[0]
         if problems:
             raise PairingError(*problems, rest=layout)

@@ -36,7 +36,7 @@ class Observation:
     constant: the channels, counted from 1, that have one value in all pixels.
     n_channels: of the images.
     no_data: the value that stands for no data in images, and how many pixels have it.
-    classes: of a label map, those that occur; K for ignored pixels.
+    classes: of a label map, also beside a source, those that occur; K for ignored pixels.
     n_pixels: of the images.
     equals_source: whether the target is its source.
     shift: pixels that the target lies to the right of and below its source; None where that is not measured or unclear.
@@ -75,6 +75,7 @@ class Observation:
 def observe(layout: Layout, index: int, sample: Sample) -> Observation:
     """Return the peculiarities of sample `index`, which has been read."""
     is_ids, target = layout.n_classes > 0, sample.target
+    label_map = sample.source if is_ids else sample.labels
     images = _images_of(sample)
     if is_ids:
         del images["source"]
@@ -107,7 +108,7 @@ def observe(layout: Layout, index: int, sample: Sample) -> Observation:
         constant=constant,
         n_channels={kind: len(image) for kind, image in images.items()},
         no_data={kind: found for kind, found in missing.items() if found},
-        classes=values_of(sample.source) if is_ids else frozenset(),
+        classes=frozenset() if label_map is None else values_of(label_map),
         n_pixels={kind: image[0].numel() for kind, image in images.items()},
         equals_source=target is not None and image is not None and _is_part(target, image),
         shift=shift,

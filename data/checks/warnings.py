@@ -25,14 +25,14 @@ _OF_A_SAMPLE = {  # by the field of an observation that is not empty
 }
 
 
-def absent_classes(splits: Mapping[str, Sequence[Observation]], names: Sequence[str]) -> Iterator[str]:
+def absent_classes(splits: Mapping[str, Sequence[Observation]], names: Mapping[int, str]) -> Iterator[str]:
     """Yield a line if the label maps that are trained on lack classes.
 
-    names: of the classes, by id.
+    names: of the classes that matter, by id.
     """
     split = "train" if "train" in splits else next(iter(splits), "")
     occurring = frozenset().union(*(seen.classes for seen in splits.get(split, ())))
-    absent = [name for number, name in enumerate(names) if number not in occurring]
+    absent = [name for number, name in names.items() if number not in occurring]
     if occurring and absent:
         yield (
             f"{split}: {len(absent)} of {len(names)} classes never occur: {listed(absent, _LISTED_CLASSES)}; nothing "

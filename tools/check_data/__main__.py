@@ -21,6 +21,10 @@ from utils.signals import handling_ctrl_c, leave_at_once
 
 MAX_SAMPLES = 200  # on a sheet, so that it can be opened
 _SHEET = "augmented_samples.png"
+_RECOGNIZED = {  # layouts of a folder that may be mistaken
+    "side_by_side": "each image is taken to hold both sides; tools.convert_data from-photos makes pairs of photographs",
+    "unpaired_folders": "the sides are taken for data.layout=unpaired_folders; images of a pair have the same name",
+}
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
@@ -61,8 +65,8 @@ def main(argv: Sequence[str]) -> None:
     else:
         config, splits = data_set_in(folder, arguments.n_classes, arguments.settings[1:])
     log_to_console(is_main=True)
-    if not arguments.config and config.data.layout == "side_by_side":
-        logger.info("each image is taken to hold both sides; tools.convert_data from-photos makes pairs of photographs")
+    if not arguments.config and config.data.layout in _RECOGNIZED:
+        logger.info("%s", _RECOGNIZED[config.data.layout])
     if check(config, splits, n_shown=arguments.show, sheet=arguments.sheet):
         raise SystemExit(TO_MEND)
 

@@ -1,14 +1,17 @@
 """Layouts of data sets that are recognized by the names of their folders."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from configs import build
 from configs.load import config_from_dict
 from configs.schema import Config
 from configs.schema.sides import read_source_folder
 from data.batch import DataError
 from data.folder_store import IMAGE_SUFFIXES, SPLITS
+from data.layout import PairingError
 from utils.errors import ConfigError
 
 ANY_CLASSES = 2**31 - 1  # data.n_classes where the user has not said it
@@ -50,9 +53,21 @@ def data_set_in(folder: Path, n_classes: int | None, overrides: Sequence[str]) -
             "or in a folder for each split; name other folders "
             "by data.source_folder={split}_X data.target_folder={split}_Y"
         )
-    return config_from_dict({"data": data} | _method(data["layout"], overrides), str(folder), overrides), {
-        name: name != "test" for name in names
-    }
+
+    return _settings(data, names, overrides), {name: name != "test" for name in names}
+
+
+def _settings(data: dict[str, Any], splits: Sequence[str], overrides: Sequence[str]) -> Config:
+    """Return the settings of a data set; of two sides without pairs where no image has a partner of its name."""
+    config = config_from_dict({"data": data} | _method(data["layout"], overrides), data["root"], overrides)
+    with suppress(DataError):
+        try:
+            build.build_layout(config, "train" if "train" in splits else splits[0], needs_targets=True)
+        except PairingError as error:
+            is_named = any(text.startswith("data.layout=") for text in overrides)
+            if error.remedy and not error.rest and not is_named:
+                return _settings(data | {"layout": "unpaired_folders"}, splits, overrides)
+    return config
 
 
 def _method(layout: str, overrides: Sequence[str]) -> dict[str, Any]:
@@ -87,7 +102,10 @@ def _splits(folder: Path, pattern: str) -> list[str]:
         return ["train"] if (folder / pattern).is_dir() else []
     before, _, after = pattern.partition("{split}")
     found = (path.relative_to(folder).as_posix() for path in sorted(folder.glob(f"{before}*{after}")) if path.is_dir())
-    return [name.removeprefix(before).removesuffix(after) for name in found]
+    names = [name.removeprefix(before).removesuffix(after) for name in found]
+    return [
+        name for name in names if not (name.endswith("A") and (folder / name).is_dir())
+    ]  # train_A_label: of train_A
 
 
 def _holds_images(folder: Path) -> bool:

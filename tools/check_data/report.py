@@ -56,13 +56,13 @@ def splits_of_config(config: Config) -> dict[str, bool]:
 class Found:
     """The findings in all splits that are no problem by themselves.
 
-    class_names: by id; none where their number is not known.
+    class_names: of those that should occur, by id; none where their number is not known.
     label_maps: their files. ids: those that occur in them.
     observations: of samples that can be used, by split; where there are two sides, by folder, those of sources first.
     trained_sides: number of pictures of each of the two sides of the training split, by folder.
     """
 
-    class_names: Sequence[str] = ()
+    class_names: Mapping[int, str] = field(default_factory=dict)
     label_maps: list[Blob] = field(default_factory=list)
     ids: set[int] = field(default_factory=set)
     observations: tuple[dict[str, list[Observation]], dict[str, list[Observation]]] = field(
@@ -157,7 +157,8 @@ def without_repetition(problems: Mapping[str, Sequence[str]], n_samples: int) ->
 
 def _open_split(config: Config, split: str, *, needs_targets: bool) -> tuple[Layout | None, Sequence[str], str]:
     """Return the complete samples of a split, None where there is none, the problems of the others and a remedy."""
-    open_split = partial(build.build_layout, config, split)
+    needs_labels = split == "train" and config.loss.outside_mask > 0
+    open_split = partial(build.build_layout, config, split, needs_labels=needs_labels)
     try:
         if config.data.layout == "unpaired_folders" and not needs_targets:
             with suppress(PairingError):  # there is no other side
@@ -169,17 +170,19 @@ def _open_split(config: Config, split: str, *, needs_targets: bool) -> tuple[Lay
         return None, error.problems, ""
 
 
-def class_names(config: Config) -> Sequence[str]:
-    """Return the names or numbers of the classes of label maps; none where their number is not known.
+def class_names(config: Config) -> dict[int, str]:
+    """Return the names or numbers of the classes of label maps, by id; none where their number is not known.
 
-    None either for a data set with classes of its own: few drawn samples lack some, which is no mistake.
+    With loss.outside_mask, those of loss.class_weights. None for a data set with classes of its own: few drawn samples
+    lack some, which is no mistake.
     """
     if LAYOUTS[config.data.layout].own_classes is not None:
-        return ()
-    table = named_classes(config.data)
-    if table is not None:
-        return table.names
-    return () if config.data.n_classes == ANY_CLASSES else [str(k) for k in range(config.data.n_classes)]
+        return {}
+    if config.loss.outside_mask:
+        return {int(number): number for number in config.loss.class_weights}
+    if table := named_classes(config.data):
+        return dict(enumerate(table.names))
+    return {} if config.data.n_classes == ANY_CLASSES else {k: str(k) for k in range(config.data.n_classes)}
 
 
 def completed(config: Config, split: str) -> Config:

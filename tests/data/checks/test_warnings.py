@@ -102,13 +102,13 @@ def test_samples_that_are_copies_of_others(tmp_path: Path) -> None:
 def test_classes_that_are_not_trained_on_are_named() -> None:
     train = [Observation("a", classes=frozenset({0, 3})), Observation("b", classes=frozenset({3, 4}))]  # 4: ignored
     val = [Observation("c", classes=frozenset({1}))]
-    names = ["sky", "road", "car", "tree"]
+    names = dict(enumerate(["sky", "road", "car", "tree"]))
     rest = "nothing is learned of them"
     (line,) = absent_classes({"val": val, "train": train}, names)
     assert line == f"train: 2 of 4 classes never occur: road, car; {rest}"
     (line,) = absent_classes({"val": val}, names)
     assert line == f"val: 3 of 4 classes never occur: sky, car, tree; {rest}"
-    for observations, known in ((train, ["sky"]), (train, []), ([GOOD] * 2, names)):  # the last: sources are images
+    for observations, known in ((train, {0: "sky"}), (train, {}), ([GOOD] * 2, names)):  # the last: sources are images
         assert list(absent_classes({"train": observations}, known)) == []
-    (line,) = absent_classes({"train": train}, [str(k) for k in range(20)])
+    (line,) = absent_classes({"train": train}, {k: str(k) for k in range(20)})
     assert "17 of 20 classes never occur: 1, 2, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14 and 5 more" in line

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
 from tests.conftest import CommandLine, save_image
 from tests.images import save_npy
@@ -29,6 +30,7 @@ def test_what_concerns_one_picture_is_checked_by_side(tmp_path: Path, command_li
     code, out, _ = command_line.run(main, str(tmp_path))
     assert code == 2
     assert out.splitlines() == [
+        "the sides are taken for data.layout=unpaired_folders; images of a pair have the same name",
         "trainA: 14 samples",
         "trainB: 9 samples",
         f"{tmp_path}/trainB/bad.png: cannot be read as an image: it is empty; copy it again, or leave it out",
@@ -64,10 +66,27 @@ def test_each_side_has_channels_a_range_and_crops(tmp_path: Path, command_line: 
 
 
 def test_unpaired_images_that_are_taken_for_pairs_are_named(tmp_path: Path, command_line: CommandLine) -> None:
-    for folder in ("train_A", "train_B"):
+    for folder in ("train_A", "train_B", "train_A_label"):
         fill(tmp_path / folder, 2, 0)
     code, out, _ = command_line.run(main, str(tmp_path))
-    assert (code, out.count("without a partner")) == (2, 4)
-    assert "for images that are not pairs set data.layout=unpaired_folders" in out
-    code, out, _ = command_line.run(main, str(tmp_path), "data.layout=unpaired_folders")
+    assert "the sides are taken for data.layout=unpaired_folders; " in out
     assert "no problem in train; " in out
+    shutil.copy(tmp_path / "train_A/train_A00.png", tmp_path / "train_B")
+    code, out, _ = command_line.run(main, str(tmp_path))
+    assert (code, out.count("without a partner")) == (2, 3)
+    assert "for images that are not pairs set data.layout=unpaired_folders" in out
+
+
+def test_classes_of_the_mask_that_never_occur_are_named(tmp_path: Path, command_line: CommandLine) -> None:
+    for folder in ("train_A", "train_B", "val_A", "val_B"):
+        fill(tmp_path / folder, 2, 0)
+    for picture in (tmp_path / "train_A").iterdir():
+        with Image.open(picture) as image:
+            save_image(tmp_path / "train_A_label" / picture.name, np.full(image.size[::-1], 11, np.uint8))
+    settings = ["loss.outside_mask=1", "loss.class_weights={11: 0, 12: 0}"]
+    code, out, _ = command_line.run(main, str(tmp_path), "data.layout=unpaired_folders", *settings)
+    assert code == 0
+    assert "warning: train_A: 1 of 2 classes never occur: 12; " in out
+    (tmp_path / "train_A_label/train_A01.png").unlink()
+    code, out, _ = command_line.run(main, str(tmp_path), "data.layout=unpaired_folders", *settings)
+    assert "train_A01.png: without a partner of the same name in" in out
