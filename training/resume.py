@@ -19,7 +19,7 @@ from models.originals.format import FileRole
 from models.weight_transfer import transfer_weights
 from training.best import can_be_compared, read_best, saved_score
 from training.setup import Training
-from training.trained_network import Role, TrainedNetwork
+from training.trained_network import TrainedNetwork
 from utils.checkpoint import CheckpointError, check_training_state, checkpoints_beside, load_checkpoint
 from utils.checkpoint_folder import LoadedCheckpoint, latest_valid, list_checkpoints
 from utils.distributed import World
@@ -206,30 +206,35 @@ def initialize_networks(training: Training) -> list[str]:
     file of an original is that of its encoder.
     """
     config, report = training.config, list[str]()
-    of_roles: dict[Role, str | None] = {"generator": config.init.generator, "discriminator": config.init.discriminator}
+    given = {"generator": config.init.generator, "discriminator": config.init.discriminator} | config.init.networks
     encodes = config.has_encoder or config.style.channels > 0
     for name, network in training.method.networks.items():
-        setting = config.init.networks.get(name, of_roles.get(network.role))
-        if setting is None:
+        key = name if name in given else network.role
+        if (setting := given.get(key)) is None:
             continue
         way = direction_of(config, name) if len(config.method.translators) > 1 else None
-        file = _initialize(network, name, network.role, Path(setting).expanduser(), report, way)
+        file = _initialize(network, name, network.role, Path(setting).expanduser(), report, f"init.{key}", way)
         if network.role == "generator" and encodes and encoder_file(file).is_file():
-            _initialize(network, name, "encoder", encoder_file(file), report)
+            _initialize(network, name, "encoder", encoder_file(file), report, "its encoder")
     return report
 
 
 def _initialize(
-    network: TrainedNetwork, name: str, role: FileRole, place: Path, report: list[str], direction: str | None = None
+    network: TrainedNetwork,
+    name: str,
+    role: FileRole,
+    place: Path,
+    report: list[str],
+    title: str,
+    direction: str | None = None,
 ) -> Path:
-    """Load weights into a network, with a line for the report; return their file.
+    """Load weights into a network, with a line for the report, which begins with the title; return their file.
 
     role, direction: of the network in the file that `place`, which may be a folder, stands for.
     """
     keeps_biases = getattr(network.module, "biased_downs", False)
     load = partial(load_network, role=role, name=name, keeps_biases=keeps_biases)
     file, loaded = load_from(place, load, role, direction)
-    title = "its encoder" if role == "encoder" else f"init.{role}"
     transfer = transfer_weights(loaded, network.module)
     network.load_weights(network.module.state_dict())
     if not transfer.loaded:

@@ -50,8 +50,7 @@ def describe(training: Training) -> list[str]:
     return [
         f"run            {training.folder}",
         *counts,
-        f"data           {_count_samples(training.layout)}, the first is {sample.name} "
-        f"{sample.source.shape[-1]}x{sample.source.shape[-2]}{_target_size(sample)}",
+        f"data           {_describe_samples(training.layout, sample)}",
         *describe_pixels(config.data),
         *_describe_classes(config),
         *_describe_weights(config),
@@ -100,18 +99,14 @@ def check_size(config: Config, sample: Sample) -> None:
         )
 
 
-def _count_samples(layout: Layout) -> str:
-    """Return the number of samples, of each side where there are two."""
+def _describe_samples(layout: Layout, first: Sample) -> str:
+    """Return number and size of the samples, of each side where there are two; that of a target if it is another."""
+    images = [first.source] if first.target is None else [first.source, first.target]
+    sizes = [f"{image.shape[-1]}x{image.shape[-2]}" for image in images]
     if len(layout.sides) == 1:
-        return counted(len(layout), "sample")
-    return " and ".join(counted(len(side), kind) for side, kind in zip(layout.sides, ("source", "target"), strict=True))
-
-
-def _target_size(sample: Sample) -> str:
-    """Return the size of a target that is not that of its source, after an arrow."""
-    if sample.target is None or sample.target.shape[-2:] == sample.source.shape[-2:]:
-        return ""
-    return f" -> {sample.target.shape[-1]}x{sample.target.shape[-2]}"
+        return f"{counted(len(layout), 'sample')}, the first is {first.name} {' -> '.join(dict.fromkeys(sizes))}"
+    sides = zip(layout.sides, ("source", "target"), sizes, strict=True)
+    return " and ".join(f"{counted(len(side), kind)}, the first is {size}" for side, kind, size in sides)
 
 
 def _describe_classes(config: Config) -> list[str]:

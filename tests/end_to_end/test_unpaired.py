@@ -123,7 +123,10 @@ def test_each_process_has_pools_of_its_own(config: Path, capsys: pytest.CaptureF
     assert "the pools begin empty, since there were 2 processes" in capsys.readouterr().out
 
 
-def test_a_checkpoint_of_another_method_is_refused_by_its_name(config: Path) -> None:
-    run(config, *SIDES, *CUT, "train.max_steps=1")
+def test_a_checkpoint_of_another_method_is_refused_by_its_name(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(config, *SIDES, *CUT, "train.max_steps=1", "data.preprocess=none")
+    assert "5 sources, the first is 32x32 and 4 targets, the first is 40x40" in capsys.readouterr().out
     with pytest.raises(CheckpointError, match=r"trained with method\.name=contrastive, now it is cycle: set it back"):
         run(config, *SIDES, *CYCLE)

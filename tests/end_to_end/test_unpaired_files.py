@@ -27,7 +27,7 @@ def heaps(tmp_path: Path) -> list[str]:
 
 
 def test_cyclegans_folder_starts_the_networks_of_both_directions(
-    tiny_config: Path, heaps: list[str], reference: dict[str, Any]
+    tiny_config: Path, heaps: list[str], reference: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, originals = tiny_config.parent / "originals", {}
     folder.mkdir()
@@ -36,8 +36,9 @@ def test_cyclegans_folder_starts_the_networks_of_both_directions(
             weights = {key: value + 0.01 * (side == "B") for key, value in reference[case]["state_dict"].items()}
             torch.save(weights, folder / f"latest_net_{kind}_{side}.pth")
             originals[f"{kind}_{side}"] = import_original(weights).network.state_dict()
-    init = [f"init.generator={folder}", f"init.discriminator={folder}"]
+    init = [f"init.generator={folder}", f"init.discriminator={folder}", f"init.generator_BtoA={folder}"]
     run(tiny_config, *heaps, "method.name=cycle", *init)
+    assert "\ninit.generator_BtoA  " in capsys.readouterr().out
     networks = checkpoint(tiny_config, 1)["networks"]
     assert_equal(networks["generator_AtoB"], originals["G_A"])
     assert_equal(networks["generator_BtoA"], originals["G_B"])
