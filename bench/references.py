@@ -7,7 +7,7 @@ compute the same.
 """
 
 import random
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.optim import Adam
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
+from configs.schema import ContrastiveConfig
 from losses.patch_nce import patch_nce
 from losses.perceptual import LAYER_WEIGHTS
 from models.global_generator import GlobalGenerator
@@ -197,7 +198,7 @@ class ReferenceContrastiveUpdate:
     generator: GlobalGenerator
     discriminator: nn.Module
     projection: PatchProjection
-    taps: Sequence[str]
+    taps: Sequence[str] = tuple(ContrastiveConfig().taps)
 
     def __post_init__(self) -> None:
         self._optimizers = [_adam(network) for network in (self.generator, self.discriminator, self.projection)]
@@ -244,6 +245,14 @@ class ReferenceCycleUpdate:
         _step(of_generators, realism + 10 * cycle + 5 * identity)
         discriminators.requires_grad_(True)
         _step(of_discriminators, _realism(self.of_b, b, fake_b) + _realism(self.of_a, a, fake_a))
+
+
+Reference = ReferenceUpdate | ReferenceSpadeUpdate | ReferenceContrastiveUpdate | ReferenceCycleUpdate
+OF_UNPAIRED: dict[str, Callable[..., Reference]] = {
+    "contrastive": ReferenceContrastiveUpdate,
+    "cycle": ReferenceCycleUpdate,
+}
+"""The updates without pairs, by method; each takes the networks in the method's order."""
 
 
 def as_in_the_originals(network: nn.Module) -> nn.Module:

@@ -10,13 +10,7 @@ import torch
 
 from bench.cases import CUT, CYCLE, OF_GROWTH, SMALL, SPADE, Case, command_line
 from bench.measure import compare, serve, write_report
-from bench.references import (
-    ReferenceContrastiveUpdate,
-    ReferenceCycleUpdate,
-    ReferenceSpadeUpdate,
-    ReferenceUpdate,
-    as_in_the_originals,
-)
+from bench.references import OF_UNPAIRED, Reference, ReferenceSpadeUpdate, ReferenceUpdate, as_in_the_originals
 from configs import build
 from configs.schema import Config
 from data.conditioning import images_to_float
@@ -56,7 +50,6 @@ OURS: dict[str, list[str]] = {
     "default, checkpointing": ["train.activation_checkpointing=true"],
 }
 SETTINGS = REFERENCES | OURS
-Reference = ReferenceUpdate | ReferenceSpadeUpdate | ReferenceContrastiveUpdate | ReferenceCycleUpdate
 CPU_SIDES = ["O0", "default", "default, checkpointing"]  # compiled sides on request: compiling takes a minute on a CPU
 GPU_SIDES = ["reference, autocast", *OURS]
 
@@ -67,10 +60,7 @@ def make_reference(config: Config, device: torch.device) -> Reference:
     if config.method.name != "paired":
         trained = METHODS[config.method.name](config, World(0, 1, device)).networks.values()
         networks: list[Any] = [as_in_the_originals(network.module) for network in trained]
-        if config.method.name == "cycle":
-            return ReferenceCycleUpdate(*networks)
-        generator, discriminator, projection = networks
-        return ReferenceContrastiveUpdate(generator, discriminator, projection, config.contrastive.taps)
+        return OF_UNPAIRED[config.method.name](*networks)
     vgg = build.build_generator_loss(config, "vgg") if config.loss.vgg else None
     assert vgg is None or isinstance(vgg, PerceptualLoss)
     dtype = choose_precision(config.amp.opt_level, config.amp.dtype, device).compute_dtype

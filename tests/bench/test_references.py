@@ -16,10 +16,9 @@ import bench.data
 from bench.cases import CUT, CYCLE, Case
 from bench.data import BANDS, PAIRED, SIDE_BY_SIDE, samples_per_s, sides_of, write_bands
 from bench.references import (
+    OF_UNPAIRED,
     LabelMapFolders,
     Maps,
-    ReferenceContrastiveUpdate,
-    ReferenceCycleUpdate,
     ReferenceUpdate,
     SideBySideFiles,
     as_in_the_originals,
@@ -133,8 +132,7 @@ def test_unpaired_updates_of_the_bench_are_those_of_the_originals(settings: list
     config, world = case.config("amp.opt_level=O0"), World(0, 1, torch.device("cpu"))
     method, plain = (METHODS[config.method.name](config, world) for _ in range(2))
     networks: list[Any] = [as_in_the_originals(network.module.double()) for network in plain.networks.values()]
-    taps = [config.contrastive.taps] if settings is CUT else []
-    reference = (ReferenceContrastiveUpdate if settings is CUT else ReferenceCycleUpdate)(*networks, *taps)
+    reference = OF_UNPAIRED[config.method.name](*networks)
     assert isinstance(method, Contrastive | Cycle)
     for network in method.networks.values():
         network.module.double()
