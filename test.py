@@ -20,7 +20,9 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     description = "Translate images, or a video, with a trained generator."
     parser = ArgumentParser(description=description, foreign=OF_TRANSLATION, foreign_page=PAGE)
     add = parser.add_argument
-    checkpoint_help = "run, checkpoint, .safetensors, or pix2pixHD's or pix2pix's …_net_G.pth; default: newest run"
+    checkpoint_help = (
+        "run, checkpoint, .safetensors, or file or folder of an original, as latest_net_G_A.pth; default: newest run"
+    )
     add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help=checkpoint_help)
     direction_help = "of a run or folder of CycleGAN's, which has a generator for each direction; default: AtoB"
     add("--direction", choices=DIRECTIONS, help=direction_help)

@@ -78,7 +78,8 @@ def translator_name(config: Config, direction: str | None = None) -> str:
     chosen = direction or config.method.default_direction
     if chosen not in translators:
         known = ", ".join(translators)
-        raise ConfigError(f"direction {chosen}: method.name={config.method.name} trains {known}. Choose one of these.")
+        other = f" trains {known}. Choose one of these; data.direction={chosen} exchanges the sides of a training."
+        raise ConfigError(f"direction {chosen}: method.name={config.method.name}{other}")
     return translators[chosen]
 
 
