@@ -8,8 +8,7 @@ import torch
 
 from configs import build
 from configs.schema import Config, DataConfig
-from configs.schema.data import OF_FOLDERS
-from configs.schema.sides import RGB_CHANNELS, fits_file
+from configs.schema.sides import OF_MAPS, RGB_CHANNELS, fits_file
 from configs.stored_images import EIGHT_BITS, stored_forms
 from data.batch import DataError, LoadingError
 from data.files.pixels import StoredForm, is_8_bit_rgb, read_stored
@@ -29,7 +28,7 @@ def undecided_sides(data: DataConfig, layout: Layout) -> list[Side]:
 
     Only the header of their first files is read.
     """
-    if data.layout not in OF_FOLDERS or not len(layout):
+    if data.layout not in OF_MAPS or not len(layout):
         return []
     undecided = {
         "source": data.source_range is None,

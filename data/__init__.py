@@ -5,8 +5,10 @@ from data.facades.day_night import SyntheticDayNight
 from data.folder_store import FolderStore
 from data.layout import RegisteredLayout
 from data.paired_folders import PairedFolders
+from data.shards import Shards, UnpairedShards
 from data.side_by_side import SideBySide
 from data.store import Folder, Store
+from data.tar_store import TarStore
 from data.unpaired_folders import UnpairedFolders
 
 LAYOUTS: dict[str, type[RegisteredLayout]] = {
@@ -15,10 +17,12 @@ LAYOUTS: dict[str, type[RegisteredLayout]] = {
     "side_by_side": SideBySide,
     "unpaired_folders": UnpairedFolders,
     "synthetic_day_night": SyntheticDayNight,
+    "shards": Shards,
+    "unpaired_shards": UnpairedShards,
 }
 """The layouts by the names that `data.layout` takes."""
 
-STORES: tuple[type[Store], ...] = (FolderStore,)
+STORES: tuple[type[Store], ...] = (TarStore, FolderStore)
 """The stores in the order in which `data_set_folder` tries them; the last one takes every `data.root`."""
 
 

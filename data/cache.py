@@ -189,7 +189,8 @@ class CachedLayout(Layout):
         self.n_classes = layout.n_classes
         self.names = layout.names
         self.folders = layout.folders
-        self.files = layout.files
+        self.archives = layout.archives
+        self.blocks = layout.blocks
         self._layout = layout
         self._preprocessing = preprocessing
         self.cache = cache

@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
+import numpy as np
+
 from data.batch import Sample
 from data.layout import Layout, Provenance
 from utils.errors import ConfigError
@@ -22,7 +24,9 @@ class Subset(Layout):
         self.n_classes = layout.n_classes
         self.names = [layout.names[index] for index in indices]
         self.folders = layout.folders
-        self.files = [file for index in indices for file in layout.provenance(index).files]
+        self.archives = layout.archives
+        if layout.blocks is not None:
+            self.blocks = np.unique(np.searchsorted(indices, layout.blocks))
         self._layout = layout
         self._indices = indices
 

@@ -1,7 +1,7 @@
 """The interface of every layout, and the types and checks that layouts share."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,6 +11,8 @@ from torch import Tensor
 from data.batch import DataError, Sample
 from data.store import Blob, Folder
 from utils.text import counted
+
+_WINDOW = 1024  # samples, which are permuted where blocks are read together
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Provenance:
         Raises:
             DataError: a file is missing or cannot be read.
         """
-        return self._of_each(lambda file: file.digest())
+        return self._of_each(lambda file: file.content_key())
 
     def _of_each(self, property_of: Callable[[Blob], str]) -> str:
         texts = []
@@ -67,11 +69,19 @@ class Layout(ABC):
     """Names of the samples, by index."""
     folders: Sequence[Folder] = ()
     """Folders that are read; none for drawn samples."""
-    files: Sequence[Blob] = ()
-    """Files that are read; each lies below one of the folders."""
+    archives: Sequence[tuple[str, str]] = ()
+    """Names and SHA-256 of the archives that hold all files; none where each file lies in one of the folders."""
+    blocks: np.ndarray | None = None
+    """First indices of runs of samples that are stored together and that an epoch is to read together; None without."""
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @property
+    def files(self) -> Iterator[Blob]:
+        """Files that are read; each lies below one of the folders."""
+        for side in self.sides:
+            yield from (file for index in range(len(side)) for file in side.provenance(index).files)
 
     @property
     def sides(self) -> Sequence["Layout"]:
@@ -96,7 +106,28 @@ class Layout(ABC):
 
     def epoch_order(self, seed: int, epoch: int, n_used: int) -> np.ndarray:
         """Return the indices of the samples that an epoch uses, (n_used,) int64; n_used is the same in each epoch."""
-        return np.random.default_rng([seed, epoch]).permutation(len(self))[:n_used]
+        random = np.random.default_rng([seed, epoch])
+        order = self._order_in_blocks(random) if self._has_blocks else random.permutation(len(self))
+        return order[:n_used]
+
+    def permutations(self, random: np.random.Generator, number: int) -> np.ndarray:
+        """Return permutations of the indices one behind the other, (number * len(self),) int64."""
+        if self._has_blocks:
+            return np.concatenate([self._order_in_blocks(random) for _ in range(number)])
+        return random.permuted(np.tile(np.arange(len(self)), (number, 1)), axis=1).ravel()
+
+    @property
+    def _has_blocks(self) -> bool:
+        return self.blocks is not None and len(self) > _WINDOW
+
+    def _order_in_blocks(self, random: np.random.Generator) -> np.ndarray:
+        """Return the indices with their blocks permuted, and then permuted within each window of that order."""
+        assert self.blocks is not None
+        runs = np.split(np.arange(len(self)), self.blocks[1:])
+        order = np.concatenate([runs[number] for number in random.permutation(len(runs))])
+        for start in range(0, len(order), _WINDOW):
+            random.shuffle(order[start : start + _WINDOW])
+        return order
 
     @abstractmethod
     def provenance(self, index: int) -> Provenance:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from operator import itemgetter
 from pathlib import Path, PurePath
 from typing import Self
@@ -17,7 +16,7 @@ from data.store import Blob, Folder
 FEATURE_FOLDER = "{split}_feat"  # of precomputed instance features
 
 _Index = dict[str, Blob]  # files by name
-_IF_MISSING = {  # the remedies where a folder is missing, by kind of map
+IF_MISSING = {  # the remedies where a folder is missing, by kind of map
     "instances": "; to make them from label maps: data.instances=connected; to train without: "
     "data.instance_edges=false, with features also features.regions=labels",
     "weights": "; to do without weights: data.weight_folder=null",
@@ -77,7 +76,6 @@ class PairedFolders(RegisteredLayout):
         self._maps = {kind: maps[kind] for kind in order}
         self._store = folders["source"].store
         self.folders = list(folders.values())
-        self.files = list(chain.from_iterable(zip(*self._maps.values(), strict=True)))
         if problems:
             may_be_unpaired = set(folders) == {"source", "target"} and not reader.n_classes
             is_unmatched = any(_UNMATCHED in problem for problem in problems)
@@ -182,7 +180,7 @@ def _match(folders: Mapping[str, Folder], problems: list[str]) -> tuple[list[str
 
     folders: by kind of map, that of the sources first.
     """
-    indices = {kind: find_images(folder, problems, _IF_MISSING.get(kind, "")) for kind, folder in folders.items()}
+    indices = {kind: find_images(folder, problems, IF_MISSING.get(kind, "")) for kind, folder in folders.items()}
     if not all(indices.values()):
         return [], {
             kind: [] for kind in folders

@@ -26,7 +26,6 @@ class SideBySide(RegisteredLayout):
         self.folders = [local_folder(folder)]
         self._images = find_images(self.folders[0], problems)
         self.names = sorted(self._images)
-        self.files = list(self._images.values())
         if problems:
             raise PairingError(*problems, rest=self)
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import BinaryIO, Literal, Protocol, Self
@@ -52,6 +52,10 @@ class Store(ABC):
     def absence(self, folder: "Folder") -> str:
         """Return the end of the message that there is no such folder, with remedies."""
         return "no such folder"
+
+    def problems(self, folder: "Folder") -> Iterator[str]:
+        """Yield a line for each damaged file of the store itself, such as an archive, which checks read whole."""
+        yield from ()
 
     def fetched(self, blobs: "Sequence[Blob]") -> "Sequence[Blob]":
         """Return the blobs of one sample, of which each is opened once. Called once per sample.
@@ -108,6 +112,10 @@ class Blob(ABC):
     @abstractmethod
     def state(self) -> str:
         """Return a text that changes when it is written to or replaced, without reading it; raises as `open`."""
+
+    def content_key(self) -> str:
+        """Return a text that changes with its content and not with its place; raises as `open`."""
+        return self.digest()
 
     def digest(self) -> str:
         """Return the SHA-256 of its content, in hexadecimal digits; raises as `open`."""

@@ -32,7 +32,7 @@ class UnpairedFolders(RegisteredLayout):
         self._n_shorter = len(self._sides[1 - self._longer])
         self.names = self._sides[self._longer].names if self._n_shorter else ()
         self.folders = [*source.folders, *target.folders]
-        self.files = [*source.files, *target.files]
+        self.archives = [*source.archives, *target.archives]
 
     @classmethod
     def open(
@@ -51,11 +51,9 @@ class UnpairedFolders(RegisteredLayout):
 
         Label maps lie in a folder that is named as that of the sources, with _label at the end.
         """
-        of_source = dict(reader.forms)
-        of_target = {"source": of_source.pop("target")} if "target" in of_source else {}
-        readers = [replace(reader, forms=of_source), MapReader(forms=of_target)]
         patterns = _patterns(source_folder, target_folder, direction)
         sides, problems = list[Layout](), list[str]()
+        readers = readers_of_sides(reader)
         for (key, of_side), side_reader in list(zip(patterns, readers, strict=True))[: 1 + needs_targets]:
             check_own_folders(split, of_side, key)
             first, *others = _folders(root, split, key, of_side)
@@ -122,18 +120,16 @@ class UnpairedFolders(RegisteredLayout):
         """Return the indices that an epoch uses; see Layout.
 
         The longer side is permuted in each epoch. The shorter one is permuted again whenever all of its pictures have
-        been used, also across epochs. Its permutations are drawn in blocks of about an epoch.
+        been used, also across epochs. Its permutations are drawn together for about an epoch.
         """
-        longer = super().epoch_order(seed, epoch, n_used)
+        longer = self._sides[self._longer].epoch_order(seed, epoch, n_used)
         n_cycles = -(-len(self) // self._n_shorter)
-        cycles = np.tile(np.arange(self._n_shorter), (n_cycles, 1))
+        n_drawn = n_cycles * self._n_shorter
         positions = np.arange(epoch * n_used, (epoch + 1) * n_used)
-        first, last = positions[0] // cycles.size, positions[-1] // cycles.size
-        blocks = [
-            np.random.default_rng([seed, block, *_OF_CYCLES]).permuted(cycles, axis=1).ravel()
-            for block in range(first, last + 1)
-        ]
-        shorter = np.concatenate(blocks)[positions - first * cycles.size]
+        first, last = positions[0] // n_drawn, positions[-1] // n_drawn
+        draws = (np.random.default_rng([seed, number, *_OF_CYCLES]) for number in range(first, last + 1))
+        shorter = np.concatenate([self._sides[1 - self._longer].permutations(draw, n_cycles) for draw in draws])
+        shorter = shorter[positions - first * n_drawn]
         return longer + len(self) * ((shorter - longer) % self._n_shorter)
 
     def provenance(self, index: int) -> Provenance:
@@ -154,6 +150,13 @@ def _patterns(
     """Return, for sources and for targets, the setting of their folders and its patterns."""
     patterns = [("data.source_folder", folder_patterns(source_folder)), ("data.target_folder", [target_folder])]
     return patterns if direction == "AtoB" else patterns[::-1]
+
+
+def readers_of_sides(reader: MapReader) -> tuple[MapReader, MapReader]:
+    """Return the readers of sources and of targets, which are sources of their side, given that of the data set."""
+    of_source = dict(reader.forms)
+    of_target = {"source": of_source.pop("target")} if "target" in of_source else {}
+    return replace(reader, forms=of_source), MapReader(forms=of_target)
 
 
 def _folders(root: Folder, split: str, key: str, patterns: Sequence[str | None]) -> list[Folder]:

@@ -168,7 +168,6 @@ class ListedImages(Layout):
             ]
         if problems:
             raise PairingError(*problems)
-        self.files = [files[name] for name in self.names for files in self._maps.values()]
 
     def provenance(self, index: int) -> Provenance:
         """See Layout."""

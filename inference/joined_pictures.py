@@ -31,7 +31,6 @@ class JoinedPictures(Layout):
         self.n_classes = layout.n_classes
         self.names = layout.names
         self.folders = layout.folders
-        self.files = layout.files
         self._layout = layout
         self.side = side
 

@@ -17,7 +17,7 @@ from configs.schema.method import MethodConfig, check_method
 from configs.schema.networks import DiscriminatorConfig, FeaturesConfig, GeneratorConfig, InitConfig, StyleConfig
 from configs.schema.optimizer import AmpConfig, OptimizerConfig
 from configs.schema.run import EXTRA_METRICS, CheckpointConfig, LogConfig, MetricsConfig, RunConfig
-from configs.schema.sides import RGB_CHANNELS
+from configs.schema.sides import PAIRS_OF_MAPS, RGB_CHANNELS
 from configs.schema.train import TrainConfig
 
 __all__ = [
@@ -88,8 +88,8 @@ class Config:
             self._require(self.features.n_channels == 0, "generator.scale", expected)
         if self.features.n_channels:
             if self.features.origin == "precomputed":
-                expected = "encoded where data.layout is not paired_folders"
-                self._require(self.data.layout == "paired_folders", "features.origin", expected)
+                expected = f"encoded where data.layout is not {' or '.join(PAIRS_OF_MAPS)}"
+                self._require(self.data.layout in PAIRS_OF_MAPS, "features.origin", expected)
             expected = "0: side_by_side has neither instances nor labels"
             self._require(not is_side_by_side, "features.n_channels", expected)
             is_possible = self._has_labels or self.features.regions != "labels"

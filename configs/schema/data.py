@@ -6,15 +6,23 @@ from typing import Any, Literal
 
 from configs.schema.augmentation import PairAugmentationConfig
 from configs.schema.checks import require, require_at_least
-from configs.schema.sides import check_side, check_stack, check_target_files
+from configs.schema.sides import OF_MAPS, PAIRS_OF_MAPS, TWO_SIDES, check_side, check_stack, check_target_files
 from utils.data_root import address_problem, data_root_problem
 from utils.errors import ConfigError
 from utils.label_colors import LabelColors
 from utils.yaml_file import shortened
 
 DRAWN = ("synthetic_facades", "synthetic_day_night")  # layouts without files
-OF_FOLDERS = ("paired_folders", "unpaired_folders")  # layouts with a folder for each kind of map
 SIZED_BY_CROP = ("resize_and_crop", "scale_width_and_crop", "crop")
+LayoutName = Literal[
+    "synthetic_facades",
+    "paired_folders",
+    "side_by_side",
+    "unpaired_folders",
+    "synthetic_day_night",
+    "shards",
+    "unpaired_shards",
+]
 
 
 @dataclass(frozen=True)
@@ -41,19 +49,18 @@ class SyntheticConfig:
 class DataConfig:
     """The pairs to learn from, and how they are cut to size."""
 
-    layout: Literal[
-        "synthetic_facades", "paired_folders", "side_by_side", "unpaired_folders", "synthetic_day_night"
-    ] = "synthetic_facades"
+    layout: LayoutName = "synthetic_facades"
     """How the data set lies on disk. unpaired_folders: images of two sides that do not belong together, any number of
     each. Drawn, without files: synthetic_facades, label maps and photos of house fronts; synthetic_day_night, house
-    fronts by day and others on winter nights, where validation and test samples are pairs."""
+    fronts by day and others on winter nights, where validation and test samples are pairs. shards, unpaired_shards: tar
+    files that tools.convert_data to-shards makes, or index-shards indexes."""
     root: str = ""
-    """Folder of the data set; unused by drawn ones."""
+    """Folder of the data set; unused by drawn ones. Of shards also an address, as https://HOST/PATH."""
     source_folder: Any = None
     """Folder of the sources under root; `{split}` becomes train, val or test. Default {split}_label where n_classes is
     set, otherwise {split}_A; unpaired_folders also takes {split}A. Several, as [{split}_rgb,{split}_depth]: their
     images are stacked along the channels; where n_classes or label_colors is set, the first holds the label maps and
-    the others images."""
+    the others images. Layouts of shards take the number of the folders alone."""
     target_folder: str | None = None
     """Folder of the targets, likewise. Default {split}_img where n_classes is set, otherwise {split}_B."""
     instance_folder: str = "{split}_inst"
@@ -61,7 +68,7 @@ class DataConfig:
     weight_folder: str | None = None
     """paired_folders: folder of maps that weigh the pixels of the targets, {split}_weight: in l1, feature_matching, vgg
     and further metrics. 0 ignores a pixel. 8- and 16-bit files hold 0 to 1, others the weights themselves. null: all
-    weigh the same."""
+    weigh the same. shards: any name reads these maps."""
     direction: Literal["AtoB", "BtoA"] = "AtoB"
     """Images: which side is translated into which."""
     n_classes: int = 0
@@ -123,6 +130,9 @@ class DataConfig:
     memory or a tenth of the disk stays free: when no more fits, samples that no run has used for a day are removed, and
     those without room are decoded each time. The plan says how many fit. python -m tools.clear_cache removes them, also
     those that a killed run leaves in memory."""
+    shuffle: Literal["full", "blocks"] = "full"
+    """Layouts of shards: the order of an epoch. full: any. blocks: one shard after the other, both in random order,
+    shuffled within each 1,024 samples. So samples that are stored together are read at about the same time."""
     on_bad_sample: Literal["error", "skip"] = "error"
     """Reaction to a training or validation sample that cannot be used. error: end the run. skip: another takes its
     place, and it is named once; more than 1 % of the samples, and more than 10, end the run all the same."""
@@ -158,12 +168,12 @@ class DataConfig:
             expected = "null: side_by_side holds RGB images; python -m tools.convert_data to-folders makes folders"
             require(not self.label_colors, "data.label_colors", self.label_colors, expected)
             require(not self.instance_edges, "data.instance_edges", True, "false: side_by_side has no instances")
-        if self.layout in ("unpaired_folders", "synthetic_day_night"):
+        if self.layout in TWO_SIDES:
             for name, value in vars(self.augment).items():
                 usual = getattr(PairAugmentationConfig(), name)
                 expected = f"{shortened(usual)} with data.layout={self.layout}: it changes the maps of a pair alike"
                 require(value == usual, f"data.augment.{name}", value, expected)
-        if self.layout == "paired_folders" and self.direction == "BtoA":
+        if self.layout in PAIRS_OF_MAPS and self.direction == "BtoA":
             expected = "AtoB where data.n_classes or data.label_colors is set"
             require(not self.has_labels, "data.direction", "BtoA", expected)
         crop = f"{self.crop_width}x{self.crop_height}"
@@ -201,12 +211,12 @@ class DataConfig:
     @property
     def is_stacked(self) -> bool:
         """Whether sources lie in several folders."""
-        return self.layout in OF_FOLDERS and isinstance(self.source_folder, list)
+        return self.layout in OF_MAPS and isinstance(self.source_folder, list)
 
     @property
     def has_weight_maps(self) -> bool:
         """Whether files hold weights of the targets' pixels."""
-        return self.layout == "paired_folders" and bool(self.weight_folder)
+        return self.layout in PAIRS_OF_MAPS and bool(self.weight_folder)
 
     @property
     def source_images(self) -> str:
@@ -216,7 +226,7 @@ class DataConfig:
     @property
     def makes_instances(self) -> bool:
         """Whether instances are made from label maps."""
-        return self.instances != "files" and self.layout == "paired_folders"
+        return self.instances != "files" and self.layout in PAIRS_OF_MAPS
 
     @property
     def colors(self) -> LabelColors | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
 from configs.schema.checks import require
+from configs.schema.sides import OF_MAPS, PAIRS_OF_MAPS, TWO_SIDES
 from utils.yaml_file import shortened
 
 
@@ -76,10 +77,9 @@ class MethodDeclaration:
 
 _NO_TARGET = "there is no target to compare with"
 _WEIGHABLE = ("l1", "l1_weighted", "psnr", "psnr_weighted", "ssim", "ssim_weighted")
-_TWO_SIDES = ("unpaired_folders", "synthetic_day_night")
 _OF_PAIRS = (*_WEIGHABLE, "mae", "ms_ssim", "lpips", "pixel_accuracy", "mean_iou")
 _UNPAIRED = (
-    Refusal("data.layout", f"one of {', '.join(_TWO_SIDES)}", ("synthetic_facades", "paired_folders", "side_by_side")),
+    Refusal("data.layout", f"one of {', '.join(TWO_SIDES)}", ("synthetic_facades", *PAIRS_OF_MAPS, "side_by_side")),
     Refusal("data.n_classes", "0: both sides are images"),
     Refusal("data.label_colors", "{}: both sides are images"),
     Refusal("data.instance_edges", "false: both sides are images"),
@@ -108,8 +108,8 @@ def _check_outside_mask(config: Any) -> None:
     are_ids = bool(loss.class_weights) and all(name.isdecimal() for name in loss.class_weights)
     expected = "the ids of the classes that loss.outside_mask lets change, as {11: 0, 12: 0}"
     require(are_ids, "loss.class_weights", loss.class_weights, expected)
-    expected = "unpaired_folders with loss.outside_mask, which reads label maps"
-    require(data.layout == "unpaired_folders", "data.layout", data.layout, expected)
+    expected = "unpaired_folders or unpaired_shards with loss.outside_mask, which reads label maps"
+    require(data.layout in OF_MAPS, "data.layout", data.layout, expected)
     _require_same_channels(data, "or loss.outside_mask=0")
 
 
@@ -133,7 +133,7 @@ METHODS: dict[str, MethodDeclaration] = {
     "paired": MethodDeclaration(
         translators={"AtoB": "generator"},
         refusals=(
-            Refusal("data.layout", "a layout of pairs, or method.name=contrastive or cycle", values=_TWO_SIDES),
+            Refusal("data.layout", "a layout of pairs, or method.name=contrastive or cycle", values=TWO_SIDES),
             Refusal("loss.outside_mask", "0, or loss.l1: pairs have targets to compare with"),
         ),
     ),

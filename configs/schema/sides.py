@@ -8,6 +8,9 @@ from utils.errors import ConfigError
 from utils.limits import MAX_CHANNELS
 from utils.yaml_file import shortened
 
+PAIRS_OF_MAPS = ("paired_folders", "shards")  # layouts of pairs with a file for each kind of map
+OF_MAPS = (*PAIRS_OF_MAPS, "unpaired_folders", "unpaired_shards")
+TWO_SIDES = ("unpaired_folders", "unpaired_shards", "synthetic_day_night")
 DIRECTIONS = ("AtoB", "BtoA")
 RGB_CHANNELS = (1, 3)  # brightness, and colours
 _TYPES = ("uint8", "uint16", "int16", "float32")
@@ -62,7 +65,7 @@ def check_side(side: str, n_channels: int, bounds: Sequence[float] | None, layou
     require(1 <= n_channels <= MAX_CHANNELS, f"data.{side}_channels", n_channels, f"1 to {MAX_CHANNELS}")
     if bounds is not None:
         _check_range(f"data.{side}_range", bounds, n_channels)
-    if layout not in ("paired_folders", "unpaired_folders"):
+    if layout not in OF_MAPS:
         only = f"data.layout={layout}, which holds 8-bit RGB"
         require(n_channels in RGB_CHANNELS, f"data.{side}_channels", n_channels, f"1 or 3 with {only}")
         require(bounds is None, f"data.{side}_range", bounds, f"null with {only}")

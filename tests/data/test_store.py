@@ -150,7 +150,7 @@ def test_the_first_store_that_takes_a_root_opens_it(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(data, "STORES", (MemoryStore, *data.STORES))
     settings = DataConfig(layout="side_by_side", root=f"memory:{tmp_path}")
     layout: Layout = build.build_layout(Config(data=settings), "val", needs_targets=True)
-    assert str(layout.files[0]) == f"memory:{tmp_path}/val/x.png"
+    assert str(next(layout.files)) == f"memory:{tmp_path}/val/x.png"
     assert [build.has_split(settings, split) for split in ("train", "val")] == [False, True]
     assert str(data_set_folder(str(tmp_path))) == str(tmp_path)
     with pytest.raises(DataError, match=r"data\.root: no such folder: .*nowhere"):

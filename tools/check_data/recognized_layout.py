@@ -8,10 +8,11 @@ from typing import Any
 from configs import build
 from configs.load import config_from_dict
 from configs.schema import Config
-from configs.schema.sides import read_source_folder
+from configs.schema.sides import TWO_SIDES, read_source_folder
 from data.batch import DataError
 from data.folder_store import IMAGE_SUFFIXES, SPLITS
 from data.layout import PairingError
+from data.tar_store import MANIFEST, TarStore
 from utils.errors import ConfigError
 
 ANY_CLASSES = 2**31 - 1  # data.n_classes where the user has not said it
@@ -25,9 +26,16 @@ def data_set_in(folder: Path, n_classes: int | None, overrides: Sequence[str]) -
     Raises:
         ConfigError, DataError: the layout is not recognized, or `n_classes` is without effect.
     """
+    recognize = _data_set_of_shards if (folder / MANIFEST).is_file() else _data_set_of_folders
+    return recognize(folder, n_classes, overrides)
+
+
+def _data_set_of_folders(
+    folder: Path, n_classes: int | None, overrides: Sequence[str]
+) -> tuple[Config, dict[str, bool]]:
     data: dict[str, Any] = {"root": str(folder), "preprocess": "none", "layout": "paired_folders"}
     source = _named_source(overrides)
-    names = _splits(folder, source or "{split}_label")
+    names = [name for name in _splits(folder, source or "{split}_label") if not name.endswith("_A")]  # labels beside A
     if names and (source is None or source.endswith("_label") or n_classes is not None):
         number = 0 if any(text.startswith("data.label_colors=") for text in overrides) else ANY_CLASSES
         data |= {"n_classes": n_classes or number, "instance_edges": bool(_splits(folder, "{split}_inst"))}
@@ -70,9 +78,22 @@ def _settings(data: dict[str, Any], splits: Sequence[str], overrides: Sequence[s
     return config
 
 
+def _data_set_of_shards(
+    folder: Path, n_classes: int | None, overrides: Sequence[str]
+) -> tuple[Config, dict[str, bool]]:
+    root = TarStore.opened(str(folder))
+    sets = root.store.sets if root and isinstance(root.store, TarStore) else {}
+    names = [name.removesuffix("_A") for name in sets if name.endswith("_A")]
+    layout = "unpaired_shards" if names else "shards"
+    data = {"root": str(folder), "preprocess": "none", "layout": layout, "n_classes": n_classes or 0}
+    splits = {name: name != "test" for name in names or sets}
+    return config_from_dict({"data": data} | _method(layout, overrides), str(folder), overrides), splits
+
+
 def _method(layout: str, overrides: Sequence[str]) -> dict[str, Any]:
     """Return the settings of a method that takes a layout of any two sides; none for others."""
-    is_unpaired = "unpaired_folders" in (layout, *(text.removeprefix("data.layout=") for text in overrides))
+    layouts = {layout, *(text.removeprefix("data.layout=") for text in overrides)}
+    is_unpaired = not layouts.isdisjoint(TWO_SIDES)
     return {"method": {"name": "cycle"}, "cycle": {"identity": 0}} if is_unpaired else {}
 
 

@@ -13,6 +13,7 @@ from configs import build
 from configs.label_maps import named_classes
 from configs.schema import Config
 from configs.schema.checks import MOST
+from configs.schema.sides import TWO_SIDES
 from configs.stored_images import describe_pixels, value_ranges
 from configs.undecided_settings import Side, undecided_sides, with_data, with_measured_ranges
 from data import LAYOUTS, data_set_folder
@@ -108,6 +109,8 @@ def _problems_of_side(
 ) -> Iterator[str]:
     """Yield the problems of a split or, given its kind, of one of its sides; `name` is that for messages."""
     logger.info("%s: %s", name, counted(len(layout), "sample"))
+    for folder in layout.folders:
+        yield from folder.store.problems(folder)
     if others := count_other_files(layout.folders):
         logger.info("%s: left out, being of other formats: %s", name, others)
     holds_ids = not config.data.label_colors
@@ -160,7 +163,7 @@ def _open_split(config: Config, split: str, *, needs_targets: bool) -> tuple[Lay
     needs_labels = split == "train" and config.loss.outside_mask > 0
     open_split = partial(build.build_layout, config, split, needs_labels=needs_labels)
     try:
-        if config.data.layout == "unpaired_folders" and not needs_targets:
+        if config.data.layout in TWO_SIDES and not needs_targets:
             with suppress(PairingError):  # there is no other side
                 return open_split(needs_targets=True), (), ""
         return open_split(needs_targets=needs_targets), (), ""

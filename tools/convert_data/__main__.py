@@ -7,6 +7,8 @@ python -m tools.convert_data from-video CLIP … TO       the same of every N-th
 python -m tools.convert_data source PHOTO … --like PAIRS [--output FOLDER]   the source alone, as from-photos made PAIRS
 python -m tools.convert_data colors-to-ids FROM TO      label maps drawn in colours -> ids, and TO.yaml with the colours
 python -m tools.convert_data to-instances FROM TO       label maps -> instance maps, of the connected parts of classes
+python -m tools.convert_data to-shards FROM TO          the files of any layout of folders -> shards: tar files, indexed
+python -m tools.convert_data index-shards FOLDER        indices of tar files that WebDataset's writer has made
 """
 
 import argparse
@@ -34,6 +36,7 @@ from tools.convert_data.photos import (
     sources_of,
     write_photo_settings,
 )
+from tools.convert_data.shards import index_shards, to_shards
 from tools.convert_data.videos import from_videos
 from utils.cli import TO_MEND, ArgumentParser, run_entry_point, whole_number
 from utils.limits import TARGET_SCALES
@@ -48,7 +51,10 @@ _COMMANDS = {
     "source": "photographs to sources, as from-photos made them in the training pairs, for test.py to translate",
     "colors-to-ids": "label maps drawn in colours to ids, and a YAML file of the colours, TO.yaml",
     "to-instances": "label maps to instance maps: each connected part of a class is an instance",
+    "to-shards": "the files of a data set in folders to shards: tar files with an index, for data.layout=shards",
+    "index-shards": "indices of tar files of NAME.source.png, NAME.target.jpg and so on, as WebDataset writes them",
 }
+_OF_SHARDS = ("to-shards", "index-shards")
 _OF_PHOTOS = ("from-photos", "from-video")
 _LABEL_COLORS = {  # what --colors means to the commands for label maps
     "colors-to-ids": "YAML file as metrics.label_colors takes it, or cityscapes or cmp_facades; default: found in the "
@@ -72,6 +78,14 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _add_arguments(command: str, add: Callable[..., argparse.Action]) -> None:
+    if command in _OF_SHARDS:
+        add("origin", type=_folder, metavar="FOLDER", help="data set to read, or whose tar files are indexed")
+        if command == "to-shards":
+            add("target", type=_folder, metavar="TO", help="folder to write to, outside FOLDER")
+            size_help = "least size of a shard in MB, but for the last one; default: %(default)s"
+            add("--shard-mb", type=_number(0.001, 1e6), default=512, metavar="MB", help=size_help)
+            add("settings", nargs="*", metavar="data.key=value", help="settings that name folders")
+        return
     existing_help = "existing files; default: refuse, before anything is written"
     add("--existing", choices=("refuse", "keep", "replace"), default="refuse", help=existing_help)
     if command == "source":
@@ -234,6 +248,11 @@ def main(argv: Sequence[str]) -> None:
         case "to-instances":
             origin, target, classes = _origin(arguments), arguments.target, arguments.classes
             problems = to_instances(origin, target, classes, arguments.colors, arguments.existing)
+        case "to-shards":
+            n_bytes = int(arguments.shard_mb * 1e6)
+            lines = to_shards(_origin(arguments), arguments.target, n_bytes, arguments.settings)
+        case "index-shards":
+            lines = index_shards(arguments.origin)
         case _:
             lines = convert_to_pairs(arguments, problems)
     for problem in problems:

@@ -115,7 +115,7 @@ def test_each_method_is_declared_and_built() -> None:
         (["loss.outside_mask=-1"], r"loss\.outside_mask is -1.*, expected a number of at least 0"),
         (
             ["loss.outside_mask=1", "loss.class_weights={1: 0}", "data.layout=synthetic_day_night"],
-            r"data\.layout is synthetic_day_night, expected unpaired_folders with loss\.outside_mask",
+            r"data\.layout is synthetic_day_night, expected unpaired_folders or unpaired_shards with loss",
         ),
         (["init.discriminator_C=x"], r"unknown key init\.discriminator_C"),
         (["init.networks={critic: x}"], r"init\.networks is critic, expected one of generator"),

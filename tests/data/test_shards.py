@@ -1,0 +1,295 @@
+"""Layouts of shards: the samples of the folders that they were made of, in an order that can be resumed anywhere."""
+
+import json
+import pickle
+import shutil
+from collections.abc import Callable
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from configs import build
+from configs.load import config_from_dict
+from data.batch import Batch, DataError
+from data.cache import CachedLayout, SampleCache
+from data.fingerprint import difference, fingerprint
+from data.held_back import hold_back
+from data.layout import Layout
+from data.loader import TrainingDataset, training_batches
+from data.map_reader import RGB_IMAGES
+from data.preprocessing import Preprocessing
+from data.ranges import RemoteFile, StoreError
+from data.sampler import TrainingSampler
+from data.shard_index import ShardIndex
+from data.shards import Shards
+from data.tar_store import TarStore
+from tests.runs import assert_equal
+from tests.shards import save_folders
+from tools.convert_data.shards import to_shards
+
+CROPS = Preprocessing(
+    mode="crop", load_height=1, load_width=1, crop_height=8, crop_width=8, flip=True, size_multiple=8, min_size=8
+)
+
+
+def opened(root: Path, *, needs_labels: bool = False, **settings: Any) -> Layout:
+    """The training split of a data set by the settings of section `data`; of cycles where it has two sides."""
+    is_unpaired = settings.get("layout", "shards").startswith("unpaired")
+    method = {"method": {"name": "cycle"}, "cycle": {"identity": 0}} if is_unpaired else {}
+    values = {"data": {"root": str(root), "layout": "shards", "preprocess": "none"} | settings} | method
+    config = config_from_dict(values, "test", [])
+    return build.build_layout(config, "train", needs_targets=True, needs_labels=needs_labels)
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Path:
+    """Pairs in ten shards of two samples."""
+    folders = save_folders(tmp_path / "pairs", "train_A", "train_B", n_samples=20)
+    to_shards(folders, tmp_path / "shards", 5000, [])
+    return tmp_path / "shards"
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The places of the files that are read by ranges."""
+    places, read = list[str](), RemoteFile.read
+
+    def recorded(file: RemoteFile, start: int, end: int) -> bytes:
+        places.append(str(file))
+        return read(file, start, end)
+
+    monkeypatch.setattr(RemoteFile, "read", recorded)
+    return places
+
+
+@pytest.mark.parametrize(
+    ("folders", "settings"),
+    [
+        (["train_A", "train_B"], {}),
+        (["train_A", "train_B"], {"direction": "BtoA"}),
+        (
+            ["train_label", "train_img", "train_inst", "train_weight"],
+            {"n_classes": 5, "instance_edges": True, "weight_folder": "{split}_weight"},
+        ),
+        (
+            ["train_rgb", "train_map", "train_B"],
+            {"source_folder": ["{split}_rgb", "{split}_map"], "source_channels": 6, "source_range": [0, 255]},
+        ),
+        (["train"], {"layout": "side_by_side"}),
+        (["trainA", "trainB"], {"layout": "unpaired_folders"}),
+        (["train_A", "train_B"], {"layout": "unpaired_folders", "direction": "BtoA"}),
+        (["train_A", "train_B", "train_A_label"], {"layout": "unpaired_folders"}),
+    ],
+)
+def test_shards_hold_the_samples_of_the_folders(tmp_path: Path, folders: list[str], settings: dict[str, Any]) -> None:
+    root = save_folders(tmp_path / folders[-1], *folders)
+    layout = settings.pop("layout", "paired_folders")
+    named = [f"data.{key}={json.dumps(settings[key])}" for key in settings.keys() & {"source_folder"}]
+    to_shards(root, tmp_path / "shards", 4000, [f"data.layout={layout}", *named])
+    settings["needs_labels"] = "train_A_label" in folders
+    expected = opened(root, layout=layout, **settings)
+    made = "unpaired_shards" if layout == "unpaired_folders" else "shards"
+    shards = opened(tmp_path / "shards", layout=made, **settings)
+    assert list(shards.names) == list(expected.names)
+    for index in range(len(expected)):
+        assert_equal(vars(shards.read(index)), vars(expected.read(index)))
+    assert len(shards.archives) > 1
+
+
+def batches(
+    layout: Layout, number: int, first: int = 0, n_workers: int = 0, ranks: int = 1, rank: int = 0
+) -> list[Batch]:
+    dataset = TrainingDataset(layout, CROPS, 0)
+    sampler = TrainingSampler(layout=layout, batch_size=3, seed=1, rank=rank, world_size=ranks, first_batch=first)
+    stream = training_batches(dataset, sampler, n_workers=n_workers, pin_memory=False)
+    taken = list(islice(stream, number))
+    stream.close()
+    return taken
+
+
+@pytest.mark.parametrize("shuffle", ["full", "blocks"])
+@pytest.mark.parametrize("layout", ["shards", "unpaired_shards"])
+def test_a_run_that_was_stopped_goes_on_with_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shuffle: str, layout: str
+) -> None:
+    monkeypatch.setattr("data.layout._WINDOW", 4)
+    root = save_folders(tmp_path / "folders", "train_A", "train_B", n_samples=10)
+    folders = "unpaired_folders" if layout == "unpaired_shards" else "paired_folders"
+    to_shards(root, tmp_path / "shards", 5000, [f"data.layout={folders}"])
+    samples = opened(tmp_path / "shards", layout=layout, shuffle=shuffle)
+    whole = batches(samples, 8)
+    for batch, again in zip(whole[4:], batches(samples, 4, first=4, n_workers=2), strict=True):
+        assert_equal(vars(batch), vars(again))
+
+
+@pytest.mark.parametrize("shuffle", ["full", "blocks"])
+def test_two_ranks_have_no_sample_twice_in_an_epoch(
+    shards: Path, monkeypatch: pytest.MonkeyPatch, shuffle: str
+) -> None:
+    monkeypatch.setattr("data.layout._WINDOW", 4)
+    samples = opened(shards, shuffle=shuffle)
+    names = [name for rank in (0, 1) for batch in batches(samples, 3, ranks=2, rank=rank) for name in batch.names]
+    assert len(set(names)) == len(names) == 18
+
+
+def test_blocks_are_read_one_after_the_other(shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_any_order = opened(shards).epoch_order(1, 2, 20)
+    assert in_any_order.tolist() == np.random.default_rng([1, 2]).permutation(20).tolist()
+    layout = opened(shards, shuffle="blocks")
+    assert layout.epoch_order(1, 2, 20).tolist() == in_any_order.tolist()  # one window has all of them
+    monkeypatch.setattr("data.layout._WINDOW", 4)
+    side = layout.by_side(lambda side: CachedLayout(side, CROPS, SampleCache(shards)))
+    training, held_back = hold_back(layout, 0.3)
+    for drawn in (layout, side, training):
+        order = drawn.epoch_order(1, 2, len(drawn))
+        assert sorted(order.tolist()) == list(range(len(drawn)))
+        assert order.tolist() != drawn.epoch_order(1, 3, len(drawn)).tolist()
+        windows = [order[start : start + 4] for start in range(0, len(order), 4)]
+        starts = drawn.blocks
+        assert starts is not None
+        blocks = [set(np.searchsorted(starts, window, side="right").tolist()) for window in windows]
+        assert all(len(first & second) <= 1 for first, second in pairwise(blocks))  # of windows, one may share a block
+        assert max(map(len, blocks)) <= 4
+    assert held_back.archives == layout.archives
+
+
+def test_all_maps_of_a_sample_are_one_request(shards: Path, requests: list[str]) -> None:
+    layout = opened(shards)
+    requests.clear()
+    for index in (0, 7, 19):
+        layout.read(index)
+    assert [Path(place).name for place in requests] == ["train-000000.tar", "train-000003.tar", "train-000009.tar"]
+
+
+def test_the_cache_knows_a_sample_without_reading_it(shards: Path, tmp_path: Path, requests: list[str]) -> None:
+    layout = opened(shards)
+    cached = CachedLayout(layout, CROPS, SampleCache(tmp_path / "cache"))
+    first = cached.read(3)
+    n_requests = len(requests)
+    shutil.copytree(shards, tmp_path / "copy")
+    again = CachedLayout(opened(tmp_path / "copy"), CROPS, SampleCache(tmp_path / "cache"))
+    n_opened = len(requests)
+    assert_equal(vars(again.read(3)), vars(first))
+    assert len(requests) == n_opened
+    assert n_requests == 2  # the manifest, and one for the sample
+
+
+def test_fingerprints_are_digests_of_shards(shards: Path, tmp_path: Path) -> None:
+    layout, before = opened(shards), fingerprint(opened(shards))
+    shutil.copytree(shards, tmp_path / "copy")
+    assert torch.equal(fingerprint(opened(tmp_path / "copy")), before)
+    assert len(before) == len(layout.archives) < len(layout)
+    folders = save_folders(tmp_path / "others", "train_A", "train_B", n_samples=21)
+    to_shards(folders, tmp_path / "others" / "shards", 5000, [])
+    change = difference(before, opened(tmp_path / "others" / "shards"))
+    assert change is not None
+    assert "2 names or files are new or of another size (train-000009.tar, train-000010.tar), 1 are gone" in change
+
+
+def test_another_process_maps_the_index_itself(shards: Path) -> None:
+    layout = opened(shards)
+    text = pickle.dumps(layout)
+    assert len(text) < 8000
+    assert list(pickle.loads(text).names) == list(layout.names)
+    assert layout.names[-1] == layout.names[19] == "x.000"
+    assert layout.names[:2] == ["sub/x.001", "sub/x.002"]
+
+
+def _shorten(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-600])
+
+
+def _change(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[512 * 3 : 512 * 20] = bytes(512 * 17)
+    path.write_bytes(content)
+
+
+def _replaced(old: str, new: str) -> Callable[[Path], None]:
+    def replace(path: Path) -> None:
+        path.write_text(path.read_text().replace(old, new))
+
+    return replace
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "message"),
+    [
+        ("train-000000.tar", Path.unlink, "No such file"),
+        ("train-000000.tar", _shorten, "was indexed with"),
+        ("train-000000.tar", _change, "is not at its place in the tar file"),
+        ("train-000001.tar.npy", Path.unlink, "cannot be read as an index: .*No such file"),
+        ("train-000001.tar.npy", _shorten, "cannot be read as an index"),
+        ("train-000001.tar.npy", lambda path: np.save(path, np.zeros(3)), "is not the index of 2 samples"),
+        ("train-000001.tar.npy", lambda path: np.save(path, np.array([{}])), "cannot be read as an index"),
+        ("shards.json", _shorten, "is no manifest of shards"),
+        ("shards.json", _replaced('"version": 1', '"version": 2'), "has version 2, expected version 1"),
+        ("shards.json", _replaced("train-000000.tar", "../train-0.tar"), "lists files outside its folder"),
+        ("shards.json", _replaced("train-000000.tar", "/train-0.tar"), "lists files outside its folder"),
+    ],
+)
+def test_damaged_shards_end_the_run_in_one_line(
+    shards: Path, name: str, damage: Callable[[Path], None], message: str
+) -> None:
+    damage(shards / name)
+    with pytest.raises(StoreError, match=message) as error:
+        batches(opened(shards), 7)
+    assert "\n" not in str(error.value)
+    assert str(shards / name) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("name", b"../x", "has no name of a sample"),
+        ("name", b"/etc/x", "has no name of a sample"),
+        ("offset", -1000, "its place is outside of the tar file"),
+        ("offset", 2**40, "its place is outside of the tar file"),
+        ("size", 2**40, "its place is outside of the tar file"),
+        ("size", 100, "is not at its place"),
+    ],
+)
+def test_nothing_is_read_outside_of_a_shard(shards: Path, field: str, value: object, message: str) -> None:
+    index = shards / "train-000000.tar.npy"
+    table = np.load(index)
+    (table if field == "name" else table["source"])[field][0] = value
+    np.save(index, table)
+    with pytest.raises(StoreError, match=message):
+        opened(shards).read(0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"layout": "unpaired_shards"}, r"has no shards of train_A, but of train$"),
+        ({"instance_edges": True}, r"train: no map instances; the shards have source, target; to make them"),
+        ({"weight_folder": "any"}, r"no map weights; .*data\.weight_folder=null"),
+        ({"source_folder": ["A", "B"], "source_channels": 6}, r"no map source_2; the shards have source, target$"),
+        (
+            {"layout": "paired_folders"},
+            r"train_A: no such folder, but shards\.json; data\.layout=shards or unpaired_sh",
+        ),
+    ],
+)
+def test_what_shards_lack_is_named(shards: Path, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        opened(shards, **settings)
+
+
+def test_a_folder_without_a_manifest_is_no_data_set_of_shards(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"has no shards\.json: python -m tools\.convert_data index-shards"):
+        opened(tmp_path)
+
+
+def test_an_index_that_cannot_be_mapped_is_read_whole(shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of an address."""
+    monkeypatch.setattr(TarStore, "is_local", False)
+    folder = TarStore.opened(str(shards))
+    assert folder is not None
+    assert isinstance(folder.store, TarStore)
+    samples = Shards(ShardIndex(folder.store, folder / "train"), kinds={"source": "source"}, reader=RGB_IMAGES)
+    assert samples.read(12).name == "sub/x.013"
