@@ -86,13 +86,13 @@ class RemoteFile:
 
     def _final(self, error: Exception) -> StoreError | None:
         """Return the error of a try that another one will not mend; None where it may."""
-        if isinstance(error, StoreError):
-            return error
+        if refusal := _refusal(error):
+            return refusal
         if isinstance(error, ImportError):
             return StoreError(f'{self}: needs other packages: python -m pip install --editable ".[remote]"')
         if isinstance(error, FileNotFoundError):
             return StoreError(f"{self}: no such file. Check data.root, and that it was copied whole.")
-        if isinstance(error, PermissionError):
+        if isinstance(error, PermissionError) or type(error).__name__ == "NoCredentialsError":  # the latter of botocore
             remedy = f"Give credentials by {CREDENTIALS[self._scheme]}" if self._scheme else "Change its permissions"
             return StoreError(f"{self}: access denied. {remedy}.")
         return None
@@ -121,18 +121,27 @@ def _system(scheme: str, _process: int, _thread: int) -> Any:
     options = _options(scheme)
     import fsspec
 
-    return fsspec.filesystem(scheme, skip_instance_cache=True, **options)
+    system = fsspec.filesystem(scheme, skip_instance_cache=True, **options)
+    system.retries = 1  # tries of s3fs, which makes up to 25 for one read
+    return system
+
+
+def _refusal(error: BaseException | None) -> StoreError | None:
+    """Return the error of this module that a library has wrapped in its own."""
+    while error and not isinstance(error, StoreError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _options(scheme: str) -> dict[str, Any]:
-    """Return what fsspec passes to the library of a scheme: it follows no redirect, and this module tries again."""
+    """Return what fsspec passes to the library of a scheme: it follows no redirect, and does not try again."""
     import aiohttp
 
     async def refuse(_session: object, _context: object, redirect: aiohttp.TraceRequestRedirectParams) -> None:
-        here, there = str(redirect.url), redirect.response.headers.get("Location", "")
-        redirect.response.close()
-        what = f"redirects to {printable(without_secrets(there))}, which is not followed"
-        raise StoreError(f"{without_secrets(here)}: {what}.")
+        if there := redirect.response.headers.get("Location"):
+            redirect.response.close()
+            what = f"redirects to {printable(without_secrets(there))}, which is not followed"
+            raise StoreError(f"{without_secrets(str(redirect.url))}: {what}.")
 
     trace = aiohttp.TraceConfig()
     trace.on_request_redirect.append(refuse)

@@ -1,11 +1,17 @@
-"""Servers of files on the loopback address, for tests: one that answers ranges of bytes, wrongly where asked to."""
+"""Servers of files on the loopback address, for tests: of ranges of bytes, wrong ones where asked to, and of S3."""
 
+import logging
 import re
 import threading
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+import pytest
+
+from data import ranges
 
 
 class RangeServer(ThreadingHTTPServer):
@@ -104,3 +110,35 @@ def range_server(root: Path, port: int = 0) -> Iterator[RangeServer]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def s3_server(root: Path, environment: pytest.MonkeyPatch) -> Iterator[str]:
+    """Serve the folders below a folder as buckets of S3, by moto; yield its URL, which is that of s3:// then."""
+    pytest.importorskip("s3fs")
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it logs each request
+    server.start()
+    url = "http://{}:{}".format(*server.get_host_and_port())
+    for path in [*root.iterdir(), *(path for path in root.rglob("*") if path.is_file())]:
+        place, content = f"{url}/{path.relative_to(root).as_posix()}", path.read_bytes() if path.is_file() else b""
+        request = urllib.request.Request(place, content, {"Content-Type": "application/x-tar"}, method="PUT")
+        urllib.request.urlopen(request).close()
+    use_s3(url, environment)
+    try:
+        yield url
+    finally:
+        server.stop()
+
+
+def use_s3(url: str, environment: pytest.MonkeyPatch) -> None:
+    """Read s3:// from a server; its credentials are those that moto takes: any."""
+    settings = {
+        "ENDPOINT_URL": url,
+        "ACCESS_KEY_ID": "me",
+        "SECRET_ACCESS_KEY": "secret",
+        "DEFAULT_REGION": "us-east-1",
+    }
+    for name, value in settings.items():
+        environment.setenv(f"AWS_{name}", value)
+    ranges._system.cache_clear()  # it has connections to another server
