@@ -31,7 +31,7 @@ class RemoteFile:
     url: str
 
     def __post_init__(self) -> None:
-        if self._scheme and (problem := address_problem(self.url)):
+        if problem := address_problem(self.url):
             raise StoreError(problem)
 
     def __str__(self) -> str:
@@ -128,7 +128,7 @@ def _system(scheme: str, _process: int, _thread: int) -> Any:
 
 def _refusal(error: BaseException | None) -> StoreError | None:
     """Return the error of this module that a library has wrapped in its own."""
-    while error and not isinstance(error, StoreError):
+    while not isinstance(error, StoreError | None):
         error = error.__cause__ or error.__context__
     return error
 

@@ -20,20 +20,23 @@ def data_root_problem(root: str) -> str | None:
 
 
 def address_problem(address: str) -> str | None:
-    """Return why nothing is read from an address of another machine, with the remedy; None where it can be.
+    """Return why an address of another machine cannot be read from, with the remedy; None where it can, and for paths.
 
-    Passwords and signatures in it are not shown: it would be stored with the run.
+    Passwords and signatures are not shown.
     """
+    if "://" not in address:
+        return None
     try:
         parts = urlsplit(address)
     except ValueError:  # an unclosed bracket
         parts = urlsplit("")
     if parts.scheme not in CREDENTIALS or not parts.netloc or not address.startswith(f"{parts.scheme}://"):
-        return f"{parts.scheme or 'an address'}: expected an address that begins with {', '.join(CREDENTIALS)} and ://."
+        expected = "http://HOST/PATH, https://HOST/PATH, s3://BUCKET/PATH or gs://BUCKET/PATH"
+        return f"{parts.scheme or '...'}://...: expected {expected}."
     shown = without_secrets(address)
     if "@" in parts.netloc or "?" in address or "#" in address:
         where = CREDENTIALS[parts.scheme]
-        return f"{shown}: holds a password or a query, which a run would store. Remove it, and give it by {where}."
+        return f"{shown}: holds a password or a query, which a run would store. Remove it; give credentials by {where}."
     return f"{shown}: has .. in its path. Remove it." if ".." in parts.path.split("/") else None
 
 

@@ -161,8 +161,7 @@ class DataConfig:
         require(are_workers, "data.workers", self.workers, "a number of at least 0, or auto")
         sizes = ("load_width", "load_height", "crop_width", "crop_height")
         require_at_least(1, "data", **{key: getattr(self, key) for key in sizes})
-        if self.layout not in DRAWN:
-            require(self.root != "", "data.root", "empty", "the folder of the data set: add data.root=FOLDER")
+        self._check_root()
         if self.layout == "side_by_side":
             require(self.n_classes == 0, "data.n_classes", self.n_classes, "0: side_by_side holds RGB images")
             expected = "null: side_by_side holds RGB images; python -m tools.convert_data to-folders makes folders"
@@ -187,6 +186,12 @@ class DataConfig:
         if self.augment.quarter_turns and self.preprocess in SIZED_BY_CROP:
             expected = f"false where the crop is not square: it is {crop}"
             require(self.crop_width == self.crop_height, "data.augment.quarter_turns", True, expected)
+
+    def _check_root(self) -> None:
+        if self.layout not in DRAWN:
+            require(self.root != "", "data.root", "empty", "the folder of the data set: add data.root=FOLDER")
+        if problem := address_problem(self.root):
+            raise ConfigError(f"data.root: {problem}")
 
     def _check_label_maps(self) -> None:
         colors, n_classes = self.colors, self.n_classes
@@ -246,17 +251,12 @@ class DataConfig:
 
 
 def check_data_root(data: DataConfig) -> None:
-    """Raise ConfigError where data.root is no folder, or no address that is read, without the seconds of torch.
+    """Raise ConfigError where there is no folder data.root, without the seconds of torch.
 
-    Files and what is at an address are left to `data.STORES`.
+    Files and addresses are left to `data.STORES`.
     """
-    if "://" in data.root:
-        problem = address_problem(data.root)
-        problem = problem and f"data.root: {problem}"
-    else:
-        is_read = data.layout not in DRAWN and not Path(data.root).expanduser().is_file()
-        problem = data_root_problem(data.root) if is_read else None
-    if problem:
+    may_be_other_store = "://" in data.root or Path(data.root).expanduser().is_file()
+    if data.layout not in DRAWN and not may_be_other_store and (problem := data_root_problem(data.root)):
         raise ConfigError(problem)
 
 
