@@ -17,6 +17,7 @@ from PIL.ImageFile import ImageFile
 from torch import Tensor
 
 from data.batch import DataError, LoadingError
+from data.files.quick_decoding import decode_quickly
 from data.files.size_guard import check_size
 from data.folder_store import IMAGE_SUFFIXES, local_folder
 from data.store import Blob, File, Folder
@@ -235,6 +236,8 @@ def raw_mode(image: ImageFile) -> str:
 
 def _rgb_pixels(file_image: ImageFile) -> np.ndarray:
     """Return (H, W, 3) uint8."""
+    if file_image.mode == "RGB" and (pixels := decode_quickly(file_image, raw_mode(file_image))) is not None:
+        return pixels
     image = upright(file_image)
     if is_16_bit_grey(image):
         grey = (np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)
@@ -271,7 +274,8 @@ def _id_pixels(image: ImageFile) -> np.ndarray:
         raise UnfitError("JPEG changes ids when it compresses; save the map as PNG")
     if _is_rescaled(image):
         raise UnfitError("holds grey levels that Pillow would rescale, not ids; save the map as 8- or 16-bit PNG")
-    return np.asarray(upright(image)).astype(np.int32)
+    pixels = decode_quickly(image, raw_mode(image))
+    return (np.asarray(upright(image)) if pixels is None else pixels).astype(np.int32)
 
 
 def _is_rescaled(image: ImageFile) -> bool:

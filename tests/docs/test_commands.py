@@ -51,6 +51,7 @@ NOT_RUN = {
     "python -m pairgan generator.onnx bands.npy translated.npy": "in tests/end_to_end/test_other_images.py",
     'python -m pip install --editable ".[video]"': "installs",
     'python -m pip install --editable ".[tiff]"': "installs",
+    'python -m pip install --editable ".[fast]"': "installs",
 }
 TINY = """
 run.device=cpu data.workers=0 data.load_width=64 data.load_height=64 data.crop_width=64 data.crop_height=64

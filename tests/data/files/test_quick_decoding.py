@@ -1,0 +1,108 @@
+"""kornia-rs decodes what Pillow decodes, or leaves it to Pillow."""
+
+import io
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import ExifTags, Image
+from PIL.ImageFile import ImageFile
+from PIL.PngImagePlugin import PngInfo
+
+from data.files import quick_decoding
+from data.files.image_files import raw_mode
+from data.files.quick_decoding import decode_quickly
+
+pytest.importorskip("kornia_rs")
+RNG = np.random.default_rng(0)
+RGB = Image.fromarray(RNG.integers(0, 255, (9, 13, 3), np.uint8)).resize((33, 17), Image.Resampling.BICUBIC)
+GREY_16 = Image.fromarray(RNG.integers(0, 65535, (17, 33)).astype(np.uint16))
+PHOTOS: dict[str, tuple[Image.Image, dict[str, Any]]] = {
+    "PNG": (RGB, {"dpi": (72, 72)}),
+    "grey PNG": (RGB.convert("L"), {}),
+    "16-bit PNG": (GREY_16, {}),
+    "JPEG": (RGB, {"format": "JPEG", "quality": 90, "subsampling": 0}),
+    "progressive JPEG": (RGB, {"format": "JPEG", "subsampling": 2, "progressive": True}),
+    "JPEG of RGB": (RGB, {"format": "JPEG", "keep_rgb": True}),
+}
+
+
+def encoded(image: Image.Image, **options: Any) -> bytes:
+    image.save(content := io.BytesIO(), **{"format": "PNG"} | options)
+    return content.getvalue()
+
+
+def opened(content: bytes) -> ImageFile:
+    return Image.open(io.BytesIO(content), formats=("PNG", "JPEG"))
+
+
+def quick(content: bytes) -> np.ndarray | None:
+    image = opened(content)
+    return decode_quickly(image, raw_mode(image))
+
+
+def test_quick_pixels_are_those_of_pillow() -> None:
+    for name, (image, options) in PHOTOS.items():
+        content = encoded(image, **options)
+        pixels = quick(content)
+        assert pixels is not None, name
+        np.testing.assert_array_equal(pixels, np.asarray(opened(content)), err_msg=name, strict=True)
+
+
+def turned() -> Image.Exif:
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    return exif
+
+
+def with_text(name: str) -> PngInfo:
+    (info := PngInfo()).add_text(name, "x", zip=name.startswith("Raw"))
+    return info
+
+
+LEFT: dict[str, bytes] = {
+    "turned PNG": encoded(RGB, exif=turned()),
+    "turned JPEG": encoded(RGB, format="JPEG", exif=turned()),
+    "PNG with EXIF in a text": encoded(RGB, pnginfo=with_text("Raw profile type exif")),
+    "PNG with XMP": encoded(RGB, pnginfo=with_text("XML:com.adobe.xmp")),
+    "transparent colour": encoded(RGB, transparency=(1, 2, 3)),
+    "palette": encoded(RGB.convert("P")),
+    "black and white": encoded(RGB.convert("1")),
+    "alpha": encoded(RGB.convert("RGBA")),
+    "CMYK": encoded(RGB.convert("CMYK"), format="JPEG"),
+    "without its end": encoded(RGB)[:-12],
+    "cut off": encoded(RGB)[:-40],
+    "cut off JPEG": encoded(RGB, format="JPEG")[:-40],
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_other_images_are_left_to_pillow(name: str) -> None:
+    assert quick(LEFT[name]) is None
+
+
+def test_a_png_with_another_text_is_not_left() -> None:
+    assert quick(encoded(RGB, pnginfo=with_text("Software"))) is not None
+
+
+def test_a_damaged_file_is_left_or_decoded_as_by_pillow() -> None:
+    rng = random.Random(0)
+    contents = [encoded(image, **options) for image, options in PHOTOS.values()]
+    n_left = 0
+    for _ in range(300):
+        content = bytearray(rng.choice(contents))
+        content[rng.randrange(20, len(content))] ^= 1 << rng.randrange(8)
+        try:
+            pixels = quick(bytes(content))
+        except (OSError, SyntaxError, ValueError):  # Pillow does not open it
+            continue
+        n_left += pixels is None
+        if pixels is not None:
+            np.testing.assert_array_equal(pixels, np.asarray(opened(bytes(content))))
+    assert n_left > 50
+
+
+def test_without_kornia_pillow_decodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quick_decoding, "kornia", None)
+    assert quick(encoded(RGB)) is None
