@@ -31,6 +31,8 @@ OASIS = [*SPADE, "generator.n_middle_blocks=1", "generator.noise_channels=4", "d
 OASIS += ["discriminator.n_downsamplings=3", "loss.gan_mode=segmentation", "loss.feature_matching=0"]
 OASIS += ["loss.labelmix=10"]
 STYLE = [*SPADE, "style.channels=4", "style.size=[4,4]"]
+NEEDS_GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+ON_GPU = pytest.param("cuda", marks=NEEDS_GPU)
 
 
 def wait_for(path: Path) -> None:

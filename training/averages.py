@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from configs import build
@@ -21,17 +21,35 @@ from models.style_encoder import inference_network
 from training.methods.method import Method, Translator
 from utils.distributed import World
 from utils.precision import Precision
+from utils.torch_private import copy_all
 
 N_BATCHES = 20  # a running mean with batch norm's momentum of 0.1 has the variance of one of 19
+
+
+class _Average(AveragedModel):
+    """torch's, which copies its count of updates to the device at each of them, and makes the host wait for that."""
+
+    @torch.no_grad()
+    def update_parameters(self, model: nn.Module) -> None:
+        """Copy the weights of a network at the first update, and average them later; copy its buffers."""
+        ours: list[Tensor] = [*self.module.parameters()]
+        theirs: list[Tensor] = [*model.parameters()]
+        if self.n_averaged:  # it is on the CPU
+            assert self.multi_avg_fn
+            self.multi_avg_fn(ours, theirs, 0)
+        else:
+            copy_all(ours, theirs)
+        for kept, present in zip(self.module.buffers(), model.buffers(), strict=True):
+            kept.copy_(present)
+        self.n_averaged += 1
 
 
 def make_average(network: nn.Module, decay: float) -> AveragedModel:
     """Return a copy of `network` that `update_parameters` pulls towards it: weights are averaged, statistics copied.
 
     The vectors of spectral norm are copied too; before the average is used, models.spectral_norm settles them.
-    Its count of updates stays on the CPU, where asking for it keeps no device waiting.
     """
-    average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(decay))
+    average = _Average(network, multi_avg_fn=get_ema_multi_avg_fn(decay))
     average.requires_grad_(False)
     return average
 

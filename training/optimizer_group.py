@@ -157,7 +157,7 @@ def all_finite(tensors: Sequence[Tensor]) -> Tensor:
 
     By their extremes, which unlike a sum of squares cannot overflow.
     """
-    if tensors[0].is_cuda:  # a few kernels for all, where aminmax starts one for each; on a CPU it takes longer
+    if tensors[0].device.type != "cpu":  # a few kernels for all, where aminmax starts one for each; slower on a CPU
         return get_total_norm(tensors, norm_type=math.inf).isfinite()
     return torch.stack([bound.float() for tensor in tensors for bound in tensor.aminmax()]).isfinite().all()
 

@@ -25,6 +25,7 @@ from models.layers import (
 from models.patch_discriminator import MultiscalePatchDiscriminator
 from models.spectral_norm import add_spectral_norm, spectral_norms
 from models.style_encoder import StyleEncoder
+from tests.runs import ON_GPU
 
 
 @pytest.mark.parametrize("padding", [1, 3])
@@ -48,10 +49,6 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "part of the channels": lambda x: torch.cat([x, x], 1)[:, : x.shape[1]],
     "part of the pixels": lambda x: nn.functional.pad(x, (1, 1, 1, 1))[:, :, 1:-1, 1:-1],
 }
-ON_GPU = pytest.param(
-    "cuda",
-    marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")],
-)
 
 
 def formula(x: Tensor) -> Tensor:

@@ -1,0 +1,234 @@
+"""A step has all tensors on the device, and makes the host wait for nothing: tested for GPUs, without one.
+
+On torch's meta device, which has shapes and no values, a tensor of the CPU among others is an error, and so is the
+question for a value. It has no autocast: what the opt levels do is watched on the CPU. On a GPU torch itself watches.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from importlib import import_module
+from typing import Any, get_args
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from configs.load import config_from_dict
+from configs.schema import Config, LossConfig
+from data.batch import Batch
+from losses.augmentation import OPERATIONS
+from models import DISCRIMINATORS, GENERATORS
+from models.layers import AntialiasedDownsampling
+from tests.runs import ON_GPU, with_slow
+from training.averages import make_averages
+from training.methods import METHODS
+from utils.distributed import World
+from utils.errors import ConfigError
+
+CPU, META = torch.device("cpu"), torch.device("meta")
+TINY: dict[str, Any] = {
+    "data": {"root": "x", "layout": "paired_folders", "n_classes": 5, "instance_edges": True},
+    "generator": {"base_channels": 4, "n_downsamplings": 2, "n_blocks": 1, "hidden_channels": 4},
+    "discriminator": {"base_channels": 4, "n_layers": 2},
+    "loss": {"vgg": 0},
+    "optimizer": {"max_gradient_norm": 1},
+    "train": {"ema_decay": 0.9},
+    "amp": {"opt_level": "O0"},
+}
+SPADE = ["generator.name=spade", "generator.n_upsamplings=3", "generator.spectral_norm=true"]
+UNPAIRED = ["data.layout=unpaired_folders", "data.n_classes=0", "data.instance_edges=false", "loss.feature_matching=0"]
+CUT = ["method.name=contrastive", *UNPAIRED, "contrastive.taps=[stem.0,blocks.0]", "contrastive.n_patches=16"]
+OUTSIDE_MASK = ["loss.outside_mask=1", "loss.class_weights={1: 0}"]
+MOVED, CUT_OUT = "augmentation.policy=[color,translation]", "augmentation.policy=[color,translation,cutout]"
+
+CASES: dict[str, list[str]] = {
+    "pix2pixHD": [
+        *("loss.vgg=10", "loss.l1=10", "loss.vgg_imagenet_normalization=true", "train.channels_last=always"),
+        *("features.n_channels=3", "features.n_downsamplings=2", "train.pool_size=1"),
+    ],
+    "pix2pix": [
+        *("data.n_classes=0", "data.instance_edges=false", "generator.name=unet", "generator.n_downsamplings=5"),
+        *("generator.norm=batch", "generator.dropout=true", "discriminator.name=pixel", "discriminator.norm=batch"),
+        *("loss.gan_mode=vanilla", "loss.feature_matching=0", "loss.l1=100", "train.retain_graph=false", CUT_OUT),
+    ],
+    "local enhancer": [
+        *("generator.name=local", "generator.upsample=residual", "discriminator.n_scales=3", "loss.gan_mode=wgan"),
+        *("loss.gradient_penalty=10", "train.activation_checkpointing=true"),
+    ],
+    "SPADE": [
+        *(*SPADE, "generator.norm=batch", "style.channels=4", "style.size=[4,4]", "discriminator.spectral_norm=inner"),
+        *("loss.gan_mode=hinge", "loss.r1=1", "augmentation.target=0.6", CUT_OUT, "loss.class_weights={1: 0.5}"),
+    ],
+    "OASIS": [
+        *(*SPADE, "generator.noise_channels=4", "discriminator.name=segmentation", "discriminator.n_downsamplings=3"),
+        *("loss.gan_mode=segmentation", "loss.feature_matching=0", "loss.labelmix=10", MOVED),
+    ],
+    "CUT": [
+        *(*CUT, "generator.upsample=antialiased", "generator.downsample=antialiased"),
+        *("discriminator.downsample=antialiased", CUT_OUT),
+    ],
+    "FastCUT": [*CUT, *OUTSIDE_MASK, "contrastive.flip_equivariance=true", "generator.norm=batch"],
+    "CycleGAN": ["method.name=cycle", *UNPAIRED, *OUTSIDE_MASK, "cycle.identity=0.5", "train.pool_size=1", CUT_OUT],
+}
+
+# operators for which the host waits, since their result is a value or has a size that values decide
+ASKING = {"_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive", "equal"}
+ASKING |= {"bincount", "multinomial", "_linalg_check_errors"}
+INDEXING = {"index", "index_put", "index_put_", "_unsafe_index"}
+ON_THE_CPU = {  # functions that ask the CPU alone, on which the device may be as far behind as it likes
+    "draw_coin": "whether CUT mirrors images: by torch's generator of the CPU",
+    "draw_place": "which image a pool shows: by the same",
+    "update_parameters": "whether an average is updated for the first time: by its count of updates",
+}
+
+
+class Watch(TorchDispatchMode):
+    """Raises AssertionError where the host would wait for a device.
+
+    What else waits is outside of a step, at intervals: reports, the check for skipped updates, validation, checkpoints.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self.device = device
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name, kwargs = func.overloadpacket.__name__, kwargs or {}
+        froms = {value.device.type for value in args if isinstance(value, Tensor)}
+        if self.device.type in froms and not called_by(ON_THE_CPU):
+            masks = [i for i in args[1] if i is not None and i.dtype == torch.bool] if name in INDEXING else []
+            assert not masks, "a mask as an index has a size that the host asks for"
+            assert name not in ASKING, f"{func} asks the device"
+            assert name != "lift_fresh", "numbers of the host are copied to the device, for which the host waits"
+        to = kwargs.get("device", self.device).type
+        if name == "_to_copy" and froms != {to}:
+            assert to == self.device.type, "a copy to the host"
+            assert kwargs.get("non_blocking"), "a copy to the device that waits"
+        return func(*args, **kwargs)
+
+
+def called_by(functions: Any) -> bool:
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_code.co_name not in functions:
+        frame = frame.f_back
+    return frame.f_back is not None
+
+
+@contextmanager
+def torch_watches() -> Iterator[None]:
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.fixture(autouse=True)
+def _vgg19(monkeypatch: pytest.MonkeyPatch, vgg19_weights: dict[str, Tensor]) -> None:
+    monkeypatch.setattr("losses.perceptual.load_vgg19_weights", lambda: vgg19_weights)
+
+
+def config_of(case: str, *settings: str) -> Config:
+    return config_from_dict(TINY, case, [*CASES[case], *settings])
+
+
+def batch_of(config: Config, device: torch.device) -> Batch:
+    ids = torch.randint(5, (2, 1, 32, 32), dtype=torch.uint8, device=device)
+    photo, other = torch.randint(256, (2, 2, 3, 32, 32), dtype=torch.uint8, device=device)
+    if config.data.n_classes:
+        return Batch(("a", "b"), ids, ids.int(), photo, weights=ids)
+    return Batch(("a", "b"), photo, None, other, labels=ids if config.loss.outside_mask else None)
+
+
+def watched_steps(config: Config, device: torch.device) -> None:
+    """Step by one pass, then by several of each network; the second update is the first that an average averages."""
+    method = METHODS[config.method.name](config, World(0, 1, device))
+    averages = make_averages(method, config.train.ema_decay)
+    batch, n_groups = batch_of(config, device), 1 if config.method.name == "cycle" else 2
+    with torch_watches() if device.type == "cuda" else Watch(device):
+        for groups in ([[batch]], [[batch, batch]] * n_groups):
+            method.step(groups)
+            for name, average in averages.items():
+                average.update_parameters(method.networks[name].module)
+
+
+@pytest.fixture
+def meta_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let fused Adam take parameters on meta, where its kernel does nothing, and leave autocast out."""
+    monkeypatch.setattr(import_module("torch.optim.adam"), "_device_dtype_check_for_fused", lambda _: None)
+    for place in ("torch.autocast", "utils.precision.autocast"):
+        monkeypatch.setattr(place, lambda *_, **__: nullcontext())
+
+
+@pytest.mark.usefixtures("meta_steps")
+@pytest.mark.parametrize("case", CASES)
+def test_a_step_has_all_tensors_on_the_device_and_waits_for_nothing(case: str) -> None:
+    watched_steps(config_of(case), META)
+
+
+@pytest.mark.usefixtures("meta_steps")
+def test_scaled_gradients_are_not_waited_for() -> None:
+    watched_steps(config_of("FastCUT", "amp.opt_level=O1", "amp.dtype=float16"), META)
+
+
+LEVELS = [("pix2pixHD", "O2", "bfloat16"), ("pix2pix", "O3", "bfloat16")]
+OTHER_LEVELS = [
+    (case, level, dtype)
+    for case in CASES
+    for level in ("O1", "O2", "O3")
+    for dtype in ("bfloat16", "float16")
+    if (case, level, dtype) not in LEVELS
+]
+
+
+@pytest.mark.parametrize("device", ["cpu", ON_GPU])
+@pytest.mark.parametrize(("case", "level", "dtype"), with_slow(LEVELS, OTHER_LEVELS))
+def test_no_opt_level_makes_a_step_wait(device: str, case: str, level: str, dtype: str) -> None:
+    of_average = ["train.ema_decay=0"] if level == "O3" else []
+    try:
+        config = config_of(case, f"amp.opt_level={level}", f"amp.dtype={dtype}", *of_average)
+    except ConfigError as error:
+        assert "their gradients need float32" in str(error)  # noqa: PT017 - a case of the table, not the subject
+        return
+    watched_steps(config, torch.device(device))
+
+
+def test_every_part_of_a_step_has_a_case() -> None:
+    configs = [config_of(case) for case in CASES]
+    assert {config.method.name for config in configs} == METHODS.keys()
+    assert {config.generator.name for config in configs} == GENERATORS.keys()
+    assert {config.discriminator.name for config in configs} == DISCRIMINATORS.keys()
+    assert {operation for config in configs for operation in config.augmentation.policy} == OPERATIONS.keys()
+    modes = get_args(LossConfig.__annotations__["gan_mode"])
+    assert {config.loss.gan_mode for config in configs} == set(modes)
+    weights = {
+        name for config in configs for name, value in vars(config.loss).items() if isinstance(value, float) and value
+    }
+    assert weights == {name for name, value in vars(LossConfig()).items() if isinstance(value, float)}
+
+
+@pytest.mark.parametrize(
+    "waits",
+    [
+        lambda x: float(x.sum()),
+        lambda x: x[x > 0],
+        lambda x: x.new_tensor([0.25, 0.5]),
+        lambda x: torch.zeros(2).to(x.device),
+        lambda x: x.cpu(),
+        lambda x: x * torch.ones(2),
+    ],
+)
+def test_what_waits_is_found(waits: Any) -> None:
+    with pytest.raises((AssertionError, RuntimeError)), Watch(META):  # the last one by torch, whatever watches
+        waits(torch.zeros(2, device=META))
+
+
+def test_the_kernel_of_a_blur_is_made_on_the_device() -> None:
+    x = torch.rand(1, 2, 4, 4)
+    row = torch.tensor([0.25, 0.5, 0.25])
+    blurred = torch.nn.functional.conv2d(
+        AntialiasedDownsampling().border(x), (row[:, None] * row).expand(2, 1, 3, 3), stride=2, groups=2
+    )
+    assert torch.equal(AntialiasedDownsampling()(x), blurred)
