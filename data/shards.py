@@ -1,6 +1,6 @@
 """Layouts `shards` and `unpaired_shards`: samples in tar files, named as WebDataset does, with an index beside each."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal, Self
 
 import numpy as np
@@ -9,37 +9,51 @@ from data.batch import DataError, Sample
 from data.layout import Layout, Provenance, RegisteredLayout
 from data.map_reader import MapReader, later_sources
 from data.paired_folders import IF_MISSING, folder_patterns
-from data.shard_index import ShardIndex
-from data.store import Blob, Folder
-from data.tar_store import MANIFEST, TarStore
+from data.store import Folder
+from data.tar_store import MANIFEST, ShardIndex, TarStore
 from data.unpaired_folders import UnpairedFolders, readers_of_sides
 
 Shuffle = Literal["full", "blocks"]
-_SWAPPED = {"source": "target", "target": "source"}  # where B becomes A
+_BACK = {"source": "target", "target": "source"}  # what maps become where B is translated into A
 
 
 class Shards(RegisteredLayout):
     """The samples of a set of shards, in the order of the tar files; NAME.source.png is the source of sample NAME.
 
-    kinds: of the maps that are read, by what they become in a sample: {"source": "target"} reads targets as sources.
-    shuffle: "blocks" reads samples that are stored together at about the same time; see `Layout.blocks`.
+    root: of a TarStore. name: of the set.
+    kinds: of the maps that are read. if_there: those that are read where the shards have them.
+    direction: BtoA reads sources as targets, and targets as sources.
+    shuffle: blocks reads samples that are stored together at about the same time; see `Layout.blocks`.
 
     Raises:
-        DataError: the shards lack a map.
+        DataError: there is no such set, or it lacks a map.
     """
 
     def __init__(
-        self, index: ShardIndex, *, kinds: Mapping[str, str], reader: MapReader, shuffle: Shuffle = "full"
+        self,
+        *,
+        root: Folder,
+        name: str,
+        kinds: Sequence[str],
+        if_there: Sequence[str] = (),
+        reader: MapReader,
+        direction: str = "AtoB",
+        shuffle: Shuffle = "full",
     ) -> None:
+        store = tar_store(root)
+        if name not in store.sets:
+            raise DataError(f"{root}: has no shards of {name}, but of {', '.join(store.sets) or 'none'}")
         self.n_classes = reader.n_classes
-        self.names = self._index = index
-        self.folders = [index.folder]
+        self.folders = [root / name]
+        self.names = self._index = index = ShardIndex(store, root / name)
         self.archives = [(shard.name, shard.sha256) for shard in index.shards]
         self.blocks = np.array(index.starts) if shuffle == "blocks" else None
-        self._reader, self._kinds = reader, kinds
-        if lacking := next((kind for kind in kinds.values() if kind not in index.kinds), None):
-            has = f"the shards have {', '.join(index.kinds)}"
-            raise DataError(f"{index.folder}: no map {lacking}; {has}{IF_MISSING.get(lacking, '')}")
+        self._store, self._reader = store, reader
+        stored = {kind: _BACK.get(kind, kind) if direction == "BtoA" else kind for kind in (*kinds, *if_there)}
+        self._stored = {kind: own for kind, own in stored.items() if kind in kinds or own in index.kinds}
+        if lacking := next((own for own in self._stored.values() if own not in index.kinds), None):
+            remedy = IF_MISSING.get(lacking, "")
+            raise DataError(f"{self.folders[0]}: no map {lacking}; the shards have {', '.join(index.kinds)}{remedy}")
 
     @classmethod
     def open(
@@ -58,40 +72,40 @@ class Shards(RegisteredLayout):
     ) -> Self:
         """Return a split of the data set, which is a set of shards. See RegisteredLayout.
 
-        source_folder: of the folders that the shards were made of, whose number matters; weight_folder: whether weights
-            are read.
+        source_folder: the folders that the shards were made of, whose number matters. weight_folder: any reads weights.
         """
-        index = _index(root, split)
-        is_read = {
-            "target": needs_targets or _swapped("target", direction) in index.kinds,
-            "instances": needs_instances and reader.divided_classes is None,
-            "features": needs_features,
-            "weights": bool(weight_folder) and (needs_targets or "weights" in index.kinds),
-        }
-        kinds = [*_sources(source_folder), *(kind for kind, is_needed in is_read.items() if is_needed)]
-        kinds_there = {kind: _swapped(kind, direction) for kind in kinds}
-        return cls(index, kinds=kinds_there, reader=reader, shuffle=shuffle)
+        of_targets = ["target"] + ["weights"] * bool(weight_folder)
+        others = ["instances"] * (needs_instances and reader.divided_classes is None) + ["features"] * needs_features
+        kinds = [*_sources(source_folder), *(of_targets if needs_targets else ()), *others]
+        if_there = () if needs_targets else of_targets
+        return cls(
+            root=root,
+            name=split,
+            kinds=kinds,
+            if_there=if_there,
+            reader=reader,
+            direction=direction,
+            shuffle=shuffle,
+        )
 
     @classmethod
     def has_split(cls, split: str, *, root: Folder) -> bool:
         """Return whether there are shards of a split. See RegisteredLayout."""
-        return split in _store(root).sets
+        return split in tar_store(root).sets
 
     def provenance(self, index: int) -> Provenance:
         """See Layout."""
-        return self._reader.provenance(dict(zip(self._kinds, self._blobs(index), strict=True)))
+        blobs = self._index.blobs(index, list(self._stored.values()))
+        return self._reader.provenance(dict(zip(self._stored, blobs, strict=True)))
 
     def read(self, index: int) -> Sample:
         """See Layout."""
-        fetched = self.folders[0].store.fetched(self._blobs(index))
-        return self._reader.read(self.names[index], dict(zip(self._kinds, fetched, strict=True)))
-
-    def _blobs(self, index: int) -> Sequence[Blob]:
-        return self._index.blobs(index, list(self._kinds.values()))
+        fetched = self._store.fetched(self._index.blobs(index, list(self._stored.values())))
+        return self._reader.read(self.names[index], dict(zip(self._stored, fetched, strict=True)))
 
 
 class UnpairedShards(UnpairedFolders):
-    """Two sides without pairs, in shards: train_A-000000.tar and so on hold sources, train_B-000000.tar targets."""
+    """Two sides without pairs: the sources of shards such as train_A-000000.tar, the targets of train_B-000000.tar."""
 
     @classmethod
     def open(  # type: ignore[override]  # settings are passed by name
@@ -107,44 +121,35 @@ class UnpairedShards(UnpairedFolders):
         needs_labels: bool = False,
     ) -> Layout:
         """Return a split of the data set, or its sources alone where targets are not needed. See RegisteredLayout."""
-        sources, targets = readers_of_sides(reader)
-        kinds = [*_sources(source_folder), *(["labels"] if needs_labels else [])]
-        first, second = "AB" if direction == "AtoB" else "BA"
-        kinds_there = {kind: _swapped(kind, direction) for kind in kinds}
-        side = Shards(_index(root, f"{split}_{first}"), kinds=kinds_there, reader=sources, shuffle=shuffle)
+        of_sources, of_targets = readers_of_sides(reader)
+        one, other = ("A", "B") if direction == "AtoB" else ("B", "A")
+        kinds = [*_sources(source_folder), *["labels"] * needs_labels]
+        sources = Shards(
+            root=root, name=f"{split}_{one}", kinds=kinds, reader=of_sources, direction=direction, shuffle=shuffle
+        )
         if not needs_targets:
-            return side
-        there = {"source": _swapped("target", direction)}
-        return cls(side, Shards(_index(root, f"{split}_{second}"), kinds=there, reader=targets, shuffle=shuffle))
+            return sources
+        back = "BtoA" if direction == "AtoB" else "AtoB"  # targets are the sources of their side
+        name = f"{split}_{other}"
+        targets = Shards(root=root, name=name, kinds=["source"], reader=of_targets, direction=back, shuffle=shuffle)
+        return cls(sources, targets)
 
     @classmethod
     def has_split(cls, split: str, *, root: Folder, direction: str) -> bool:  # type: ignore[override]
         """Return whether there are shards of the sources of a split. See RegisteredLayout."""
-        return f"{split}_{'A' if direction == 'AtoB' else 'B'}" in _store(root).sets
+        return f"{split}_{'A' if direction == 'AtoB' else 'B'}" in tar_store(root).sets
+
+
+def tar_store(root: Folder) -> TarStore:
+    """Return the store of a data set; raise DataError where it is none of shards."""
+    if isinstance(root.store, TarStore):
+        return root.store
+    raise DataError(
+        f"{root}: has no {MANIFEST}: python -m tools.convert_data index-shards makes it of tar files, to-shards makes "
+        "shards of folders"
+    )
 
 
 def _sources(source_folder: str | Sequence[str] | None) -> list[str]:
     """Return the kinds of maps that are sources: the first, and those stacked behind it."""
     return ["source", *later_sources(len(folder_patterns(source_folder)))]
-
-
-def _swapped(kind: str, direction: str) -> str:
-    """Return the kind of map that is a source or a target in a direction."""
-    return _SWAPPED.get(kind, kind) if direction == "BtoA" else kind
-
-
-def _store(root: Folder) -> TarStore:
-    if not isinstance(root.store, TarStore):
-        raise DataError(
-            f"{root}: has no {MANIFEST}: python -m tools.convert_data index-shards makes it of tar files, to-shards "
-            "makes shards of folders"
-        )
-    return root.store
-
-
-def _index(root: Folder, name: str) -> ShardIndex:
-    """Return the samples of a set of shards; raise DataError where there is none of that name."""
-    sets = _store(root).sets
-    if name not in sets:
-        raise DataError(f"{root}: has no shards of {name}, but of {', '.join(sets) or 'none'}")
-    return ShardIndex(_store(root), root / name)

@@ -1,11 +1,13 @@
-"""The store of shards: tar files of samples, each with an index beside it, and a manifest that lists them."""
+"""The store of shards: tar files of samples, an index beside each, and a manifest of all of them."""
 
-import hashlib
 import io
 import json
 import tarfile
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from itertools import accumulate, pairwise
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, BinaryIO, Literal
 
@@ -15,30 +17,26 @@ from data.ranges import RemoteFile, StoreError
 from data.store import Blob, Folder, Store
 
 MANIFEST = "shards.json"
-VERSION = 1  # of manifest and indices
-_MANIFEST_BYTES = 2**28
-_JOINED_BYTES = 2**16  # between two maps of a sample that are read by one request
+_VERSION = 1  # of manifest and indices
+_PLACE = np.dtype([("offset", "<i8"), ("size", "<i8"), ("suffix", "S5")])  # of a map in a tar file
+_MOST_BYTES = 2**28  # of a manifest
+_ROW_BYTES = 2**12  # of an index, at most
+_JOINED_BYTES = 2**14  # between two maps of a sample that are read by one request
 _PIECE_BYTES = 2**24
-AGAIN = "Copy it again, or run python -m tools.convert_data index-shards where it was made."
+_AGAIN = "Copy it again, or run python -m tools.convert_data index-shards where it was made."
 
 
 @dataclass(frozen=True)
 class Shard:
     """A tar file of a data set, as the manifest lists it.
 
-    name: of the file below the root; its index is beside it. index_sha256: of the index, in hexadecimal digits.
+    name: of the file below the root; its index has that name and .npy. sha256: of the file, in hexadecimal digits.
     """
 
     name: str
     n_bytes: int
     n_samples: int
     sha256: str
-    index_sha256: str
-
-    @property
-    def index_name(self) -> str:
-        """The name of its index."""
-        return f"{self.name}.npy"
 
 
 Sets = Mapping[str, Sequence[Shard]]
@@ -46,45 +44,25 @@ Sets = Mapping[str, Sequence[Shard]]
 
 def is_inside(name: str) -> bool:
     """Return whether a name is that of a file below a folder, on any system."""
-    parts = name.split("/")
-    return not {"", ".", ".."} & set(parts) and not any(mark in name for mark in "\\:\0")
+    return {"", ".", ".."}.isdisjoint(name.split("/")) and not any(mark in name for mark in "\\:\0")
 
 
 def index_type(kinds: Sequence[str], n_name_bytes: int) -> np.dtype[Any]:
     """Return the type of the rows of an index: the name of a sample, and where its maps are in the tar file."""
-    place = np.dtype([("offset", "<i8"), ("size", "<i8"), ("suffix", "S5")])
-    return np.dtype([("name", f"S{n_name_bytes}"), *((kind, place) for kind in kinds)])
+    return np.dtype([("name", f"S{n_name_bytes}"), *((kind, _PLACE) for kind in kinds)])
 
 
 def manifest_text(sets: Sets) -> str:
     """Return the text of a manifest."""
-    of_sets = {name: list(map(vars, sets[name])) for name in sorted(sets)}
-    return json.dumps({"version": VERSION, "sets": of_sets}, indent=1)
-
-
-def _read_manifest(text: bytes, place: str) -> Sets:
-    try:
-        manifest = json.loads(text)
-        version = manifest["version"]
-        sets = {name: tuple(Shard(**shard) for shard in shards) for name, shards in manifest["sets"].items()}
-        are_whole = all(
-            is_inside(shard.name)
-            and min(shard.n_bytes, shard.n_samples) >= 0
-            and all(len(bytes.fromhex(digest)) == 32 for digest in (shard.sha256, shard.index_sha256))
-            for shards in sets.values()
-            for shard in shards
-        )
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise StoreError(f"{place}: is no manifest of shards. {AGAIN}") from error
-    if version != VERSION or not are_whole:
-        what = "lists files outside its folder, or is ill-formed" if version == VERSION else f"has version {version}"
-        raise StoreError(f"{place}: {what}, expected version {VERSION}. {AGAIN}")
-    return sets
+    return json.dumps({"version": _VERSION, "sets": {name: list(map(vars, sets[name])) for name in sets}}, indent=1)
 
 
 @dataclass(frozen=True)
 class TarStore(Store):
-    """Shards below a folder or an address. A set holds those of a split, or of a side of it, as train or train_A."""
+    """Shards below a folder or an address.
+
+    sets: by name: the shards of a split, as train, or of one of its sides, as train_A.
+    """
 
     root: str
     sets: Sets = field(repr=False)
@@ -96,67 +74,66 @@ class TarStore(Store):
         Raises:
             StoreError: the manifest cannot be read.
         """
-        if "://" not in root:
-            folder = Path(root).expanduser()
-            if not (folder / MANIFEST).is_file():
-                return None
-            root = str(folder)
-        manifest = RemoteFile(f"{root.rstrip('/')}/{MANIFEST}")
-        sets = _read_manifest(manifest.read_all(_MANIFEST_BYTES), str(manifest))
+        root = root if "://" in root else str(Path(root).expanduser())
+        if "://" not in root and not Path(root, MANIFEST).is_file():
+            return None
+        file = RemoteFile(f"{root.rstrip('/')}/{MANIFEST}")
+        try:
+            manifest = json.loads(file.read_all(_MOST_BYTES))
+            sets = {name: tuple(Shard(**shard) for shard in shards) for name, shards in manifest["sets"].items()}
+            all_shards = [shard for shards in sets.values() for shard in shards]
+            is_known = manifest["version"] == _VERSION and all(
+                is_inside(shard.name) and min(shard.n_bytes, shard.n_samples) > 0 for shard in all_shards
+            )
+        except (ValueError, TypeError, KeyError, AttributeError):
+            sets, is_known = {}, False
+        if not is_known:
+            raise StoreError(f"{file}: is no manifest of version {_VERSION} of files below it. {_AGAIN}")
         return Folder(cls(root.rstrip("/"), sets), PurePosixPath())
 
     def place(self, path: PurePath) -> str:
         """Return the address, or the path of this machine."""
-        return str(RemoteFile(f"{self.root}/{path.as_posix()}"))
+        return f"{self.root}/{path.as_posix()}"
 
     def list(self, folder: Folder) -> list[Blob]:
-        """Return none: layouts of shards read their index, since millions of samples need no object each."""
+        """Return none: layouts of shards read the index, since millions of samples need no object each."""
         return []
 
     def absence(self, folder: Folder) -> str:
         """Return a remedy for a layout of folders."""
         return f"no such folder, but {MANIFEST}; data.layout=shards or unpaired_shards reads that"
 
-    @property
-    def is_local(self) -> bool:
-        """Whether the shards are files of this machine."""
-        return "://" not in self.root
-
     def file(self, name: str) -> RemoteFile:
         """Return a file below the root."""
         return RemoteFile(f"{self.root}/{name}")
 
     def fetched(self, blobs: Sequence[Blob]) -> Sequence[Blob]:
-        """Return the blobs of one sample with their content, of which adjacent ones are read by one request.
+        """Return the blobs of one sample with their content, by one request where they are close to each other.
 
         Raises:
             StoreError: they cannot be read, or the tar file holds something else at their places.
         """
-        members = [blob for blob in blobs if isinstance(blob, TarBlob)]
-        contents = {}
-        for run in _runs(members):
-            shard, start, end = run[0].shard, run[0].offset - tarfile.BLOCKSIZE, run[-1].end
-            if start < 0 or end > shard.n_bytes or any(member.n_bytes < 0 for member in run):
-                raise StoreError(f"{run[0]}: its place is outside of the tar file. {AGAIN}")
-            content = memoryview(self.file(shard.name).read(start, end))
+        members = sorted((blob for blob in blobs if isinstance(blob, TarBlob)), key=lambda member: member.offset)
+        are_close = all(after.offset - before.end <= _JOINED_BYTES for before, after in pairwise(members))
+        contents = dict[int, bytes]()
+        for run in [members] if are_close else [[member] for member in members]:
+            start, end = run[0].offset - tarfile.BLOCKSIZE, max(member.end for member in run)
+            if start < 0 or end > run[0].shard.n_bytes or any(member.n_bytes < 0 for member in run):
+                raise StoreError(f"{run[0]}: its place is outside of the tar file. {_AGAIN}")
+            content = self.file(run[0].shard.name).read(start, end)
             for member in run:
-                own = member.offset - start
-                _check_header(bytes(content[own - tarfile.BLOCKSIZE : own]), member)
-                contents[member.offset, shard] = bytes(content[own : own + member.n_bytes])
-        return [replace(member, content=contents[member.offset, member.shard]) for member in members]
+                _check_header(content[member.offset - tarfile.BLOCKSIZE - start : member.offset - start], member)
+                contents[member.offset] = content[member.offset - start : member.end - start]
+        return [replace(blob, content=contents[blob.offset]) for blob in blobs if isinstance(blob, TarBlob)]
 
     def problems(self, folder: Folder) -> Iterator[str]:
         """Yield a line for each shard of a set that is not the one that was indexed, by reading it whole."""
         for shard in self.sets.get(folder.path.as_posix(), ()):
-            file, digest = self.file(shard.name), hashlib.sha256()
-            try:
-                for start in range(0, shard.n_bytes, _PIECE_BYTES):
-                    digest.update(file.read(start, min(start + _PIECE_BYTES, shard.n_bytes)))
-            except StoreError as error:
-                yield str(error)
-                continue
+            file, digest = self.file(shard.name), sha256()
+            for start in range(0, shard.n_bytes, _PIECE_BYTES):
+                digest.update(file.read(start, min(start + _PIECE_BYTES, shard.n_bytes)))
             if digest.hexdigest() != shard.sha256:
-                yield f"{file}: differs from what was indexed. {AGAIN}"
+                yield f"{file}: differs from what was indexed. {_AGAIN}"
 
 
 @dataclass(frozen=True)
@@ -179,8 +156,7 @@ class TarBlob(Blob):
     def open(self, mode: Literal["rb"] = "rb", /) -> BinaryIO:
         """See Blob."""
         if self.content is None:
-            (fetched,) = self.folder.store.fetched([self])
-            return fetched.open()
+            return self.folder.store.fetched([self])[0].open()
         return io.BytesIO(self.content)
 
     def size(self) -> int:
@@ -196,23 +172,91 @@ class TarBlob(Blob):
         return self.state()
 
 
-def _runs(members: Sequence[TarBlob]) -> list[list[TarBlob]]:
-    """Return members in runs that lie close to each other in a shard."""
-    runs = list[list[TarBlob]]()
-    for member in sorted(members, key=lambda member: (member.shard.name, member.offset)):
-        last = runs[-1][-1] if runs else None
-        if last and last.shard == member.shard and 0 <= member.offset - last.end <= _JOINED_BYTES:
-            runs[-1].append(member)
-        else:
-            runs.append([member])
-    return runs
-
-
 def _check_header(header: bytes, member: TarBlob) -> None:
     """Raise StoreError unless the block before a member is its header in the tar file."""
     try:
         info = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
+        is_own = info.isreg() and info.size == member.n_bytes
     except tarfile.HeaderError:
-        info = None
-    if info is None or not info.isreg() or info.size != member.n_bytes:
-        raise StoreError(f"{member}: is not at its place in the tar file, which was changed or damaged. {AGAIN}")
+        is_own = False
+    if not is_own:
+        raise StoreError(f"{member}: is not at its place in the tar file, which was changed or damaged. {_AGAIN}")
+
+
+class ShardIndex(Sequence[str]):
+    """The names of the samples of a set, and the places of their maps. Indices of this machine are mapped into memory.
+
+    shards, starts: and the number of the first sample of each. kinds: of the maps that each sample has.
+
+    Raises:
+        StoreError: a tar file or an index is missing, or is not as the manifest says.
+    """
+
+    def __init__(self, store: TarStore, folder: Folder) -> None:
+        self._store, self._folder = store, folder
+        self.shards = store.sets[folder.path.as_posix()]
+        *self.starts, self._length = accumulate((shard.n_samples for shard in self.shards), initial=0)
+        self._tables = dict[int, np.ndarray]()
+        self.kinds: Sequence[str] = ()
+        self.kinds = (self._table(0).dtype.names or ())[1:]
+        for number, shard in enumerate(self.shards) if "://" not in store.root else ():
+            if (n_bytes := store.file(shard.name).size()) != shard.n_bytes:
+                raise StoreError(f"{store.file(shard.name)}: has {n_bytes} bytes, not {shard.n_bytes}. {_AGAIN}")
+            self._table(number)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_tables": {}}  # another process maps them again
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        number, row = self._place(range(len(self))[index])
+        return self._name(number, self._table(number)["name"][row])
+
+    def blobs(self, index: int, kinds: Sequence[str]) -> list[TarBlob]:
+        """Return the maps of a sample."""
+        number, row = self._place(index)
+        name, *places = self._table(number)[row].item()
+        own = dict(zip(self.kinds, places, strict=True))
+        members = [(f"{self._name(number, name)}.{kind}", *own[kind]) for kind in kinds]
+        return [
+            TarBlob(self._folder, f"{member}{suffix.decode('ascii', 'replace')}", self.shards[number], offset, size)
+            for member, offset, size, suffix in members
+        ]
+
+    def _place(self, index: int) -> tuple[int, int]:
+        """Return the shard of a sample, and its row there."""
+        number = bisect_right(self.starts, index) - 1
+        return number, index - self.starts[number]
+
+    def _name(self, number: int, stored: bytes) -> str:
+        name = stored.decode("utf-8", "surrogateescape")
+        if not is_inside(name):
+            raise StoreError(f"{self._file(number)}: has no name of a sample. {_AGAIN}")
+        return name
+
+    def _file(self, number: int) -> RemoteFile:
+        return self._store.file(f"{self.shards[number].name}.npy")
+
+    def _table(self, number: int) -> np.ndarray:
+        """Return the index of a shard, (n_samples,) of `index_type`."""
+        if number in self._tables:
+            return self._tables[number]
+        file, n_samples = self._file(number), self.shards[number].n_samples
+        try:
+            if "://" in self._store.root:
+                content = io.BytesIO(file.read_all((1 + n_samples) * _ROW_BYTES))
+                table = np.asarray(np.load(content, allow_pickle=False))
+            else:
+                table = np.load(Path(file.url), mmap_mode="r", allow_pickle=False)
+            kinds = (table.dtype.names or ())[1:]
+            fits = table.shape == (n_samples,) and table.dtype == index_type(kinds, table.dtype["name"].itemsize)
+        except (OSError, ValueError, EOFError, KeyError, TypeError, SyntaxError) as error:
+            raise StoreError(f"{file}: cannot be read as an index: {str(error).splitlines()[0]}. {_AGAIN}") from error
+        if not fits or kinds != (self.kinds or kinds):
+            raise StoreError(f"{file}: is not the index of {n_samples} samples with the same maps. {_AGAIN}")
+        self._tables[number] = table
+        return table

@@ -20,13 +20,9 @@ from data.fingerprint import difference, fingerprint
 from data.held_back import hold_back
 from data.layout import Layout
 from data.loader import TrainingDataset, training_batches
-from data.map_reader import RGB_IMAGES
 from data.preprocessing import Preprocessing
 from data.ranges import RemoteFile, StoreError
 from data.sampler import TrainingSampler
-from data.shard_index import ShardIndex
-from data.shards import Shards
-from data.tar_store import TarStore
 from tests.runs import assert_equal
 from tests.shards import save_folders
 from tools.convert_data.shards import to_shards
@@ -175,7 +171,7 @@ def test_the_cache_knows_a_sample_without_reading_it(shards: Path, tmp_path: Pat
     n_opened = len(requests)
     assert_equal(vars(again.read(3)), vars(first))
     assert len(requests) == n_opened
-    assert n_requests == 2  # the manifest, and one for the sample
+    assert n_requests == 1
 
 
 def test_fingerprints_are_digests_of_shards(shards: Path, tmp_path: Path) -> None:
@@ -219,17 +215,21 @@ def _replaced(old: str, new: str) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("name", "damage", "message"),
     [
-        ("train-000000.tar", Path.unlink, "No such file"),
-        ("train-000000.tar", _shorten, "was indexed with"),
+        ("train-000000.tar", Path.unlink, "no such file"),
+        ("train-000000.tar", _shorten, r"has \d+ bytes, not \d+"),
         ("train-000000.tar", _change, "is not at its place in the tar file"),
         ("train-000001.tar.npy", Path.unlink, "cannot be read as an index: .*No such file"),
         ("train-000001.tar.npy", _shorten, "cannot be read as an index"),
         ("train-000001.tar.npy", lambda path: np.save(path, np.zeros(3)), "is not the index of 2 samples"),
         ("train-000001.tar.npy", lambda path: np.save(path, np.array([{}])), "cannot be read as an index"),
-        ("shards.json", _shorten, "is no manifest of shards"),
-        ("shards.json", _replaced('"version": 1', '"version": 2'), "has version 2, expected version 1"),
-        ("shards.json", _replaced("train-000000.tar", "../train-0.tar"), "lists files outside its folder"),
-        ("shards.json", _replaced("train-000000.tar", "/train-0.tar"), "lists files outside its folder"),
+        ("shards.json", _shorten, "is no manifest of version 1"),
+        ("shards.json", _replaced('"version": 1', '"version": 2'), "is no manifest of version 1"),
+        (
+            "shards.json",
+            _replaced("train-000000.tar", "../train-0.tar"),
+            "of files below it",
+        ),
+        ("shards.json", _replaced("train-000000.tar", "/train-0.tar"), "of files below it"),
     ],
 )
 def test_damaged_shards_end_the_run_in_one_line(
@@ -283,13 +283,3 @@ def test_what_shards_lack_is_named(shards: Path, settings: dict[str, Any], messa
 def test_a_folder_without_a_manifest_is_no_data_set_of_shards(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"has no shards\.json: python -m tools\.convert_data index-shards"):
         opened(tmp_path)
-
-
-def test_an_index_that_cannot_be_mapped_is_read_whole(shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As that of an address."""
-    monkeypatch.setattr(TarStore, "is_local", False)
-    folder = TarStore.opened(str(shards))
-    assert folder is not None
-    assert isinstance(folder.store, TarStore)
-    samples = Shards(ShardIndex(folder.store, folder / "train"), kinds={"source": "source"}, reader=RGB_IMAGES)
-    assert samples.read(12).name == "sub/x.013"

@@ -9,10 +9,12 @@ from configs import build
 from configs.load import config_from_dict
 from configs.schema import Config
 from configs.schema.sides import TWO_SIDES, read_source_folder
+from data import data_set_folder
 from data.batch import DataError
 from data.folder_store import IMAGE_SUFFIXES, SPLITS
 from data.layout import PairingError
-from data.tar_store import MANIFEST, TarStore
+from data.shards import tar_store
+from data.tar_store import MANIFEST
 from utils.errors import ConfigError
 
 ANY_CLASSES = 2**31 - 1  # data.n_classes where the user has not said it
@@ -81,8 +83,7 @@ def _settings(data: dict[str, Any], splits: Sequence[str], overrides: Sequence[s
 def _data_set_of_shards(
     folder: Path, n_classes: int | None, overrides: Sequence[str]
 ) -> tuple[Config, dict[str, bool]]:
-    root = TarStore.opened(str(folder))
-    sets = root.store.sets if root and isinstance(root.store, TarStore) else {}
+    sets = tar_store(data_set_folder(str(folder))).sets
     names = [name.removesuffix("_A") for name in sets if name.endswith("_A")]
     layout = "unpaired_shards" if names else "shards"
     data = {"root": str(folder), "preprocess": "none", "layout": layout, "n_classes": n_classes or 0}

@@ -27,13 +27,9 @@ from utils.signatures import accepted
 from utils.text import counted
 
 _KINDS = ("source", "target", "instances", "features", "weights", "labels")  # of maps, and later sources
-_SUFFIXES = IMAGE_SUFFIXES | {".npy"}
 _MEMBER = re.compile(rf"(.+)\.({'|'.join(_KINDS)}|source_\d+)(\.[A-Za-z]+)", re.DOTALL)
 _SHARD = re.compile(r"(?:([^/]+)/.*|([^/]+?)[-_.]?\d+)\.tar")  # train/NAME.tar, train-000000.tar
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
-_TAR_ERRORS = (tarfile.TarError, OSError, ValueError, EOFError)
-
-Maps = dict[str, tuple[int, int, bytes]]  # offset, size and suffix of the maps of a sample, by kind
 
 
 def to_shards(origin: Path, target: Path, shard_bytes: int, settings: Sequence[str]) -> list[str]:
@@ -49,22 +45,23 @@ def to_shards(origin: Path, target: Path, shard_bytes: int, settings: Sequence[s
     if found := next((path for path in existing if path.exists()), None):
         raise DataError(f"{found}: already exists; choose folders without shards")
     config, splits = data_set_in(origin, None, settings)
-    is_unpaired, sets = config.data.layout in TWO_SIDES, dict[str, list[Shard]]()
-    layout_class, root = LAYOUTS[config.data.layout], local_folder(origin)
+    data, sets = config.data, dict[str, list[Shard]]()
+    open_split, reader = LAYOUTS[data.layout].open, MapReader(n_classes=data.n_classes)
     for split, needs_targets in splits.items():
-        maps = {"instances": config.data.instance_folder, "features": FEATURE_FOLDER, "labels": "{split}_A_label"}
+        maps = {"instances": data.instance_folder, "features": FEATURE_FOLDER, "labels": "{split}_A_label"}
         facts = {f"needs_{kind}": (origin / name.replace("{split}", split)).is_dir() for kind, name in maps.items()}
-        values = vars(config.data) | facts | {"root": root, "direction": "AtoB", "seed": 0}
-        values |= {"reader": MapReader(n_classes=config.data.n_classes), "needs_targets": True}
+        values = vars(data) | facts | {"root": local_folder(origin), "direction": "AtoB", "reader": reader}
         try:
-            layout: Layout = layout_class.open(split, **accepted(layout_class.open, values))
+            layout: Layout = open_split(split, **accepted(open_split, values | {"needs_targets": True}))
         except DataError:
             if needs_targets:
                 raise
-            layout = layout_class.open(split, **accepted(layout_class.open, values | {"needs_targets": False}))
-        for number, side in enumerate(layout.sides):
-            name = f"{split}_{'AB'[number]}" if is_unpaired else split
-            sets[name] = list(_write_set(target, name, side, {"source": "target"} if number else {}, shard_bytes))
+            layout = open_split(split, **accepted(open_split, values | {"needs_targets": False}))
+        for letter, side in zip("AB", layout.sides, strict=False):
+            name = f"{split}_{letter}" if data.layout in TWO_SIDES else split
+            sets[name] = list(
+                _write_set(target / name, side, {"source": "target"} if letter == "B" else {}, shard_bytes)
+            )
     return _finished(target, sets)
 
 
@@ -76,101 +73,77 @@ def index_shards(root: Path) -> list[str]:
     """
     sets: dict[str, list[Shard]] = {}
     for path in sorted(root.rglob("*.tar*")):
-        if path.suffix == ".npy" or path.name.startswith("."):
-            continue
-        match = _SHARD.fullmatch(path.relative_to(root).as_posix())
-        if not match:
-            raise DataError(f"{path}: expected an uncompressed tar file of a name such as train-000000.tar: rename it")
-        sets.setdefault(match[1] or match[2], []).append(_indexed(root, path))
-        logger.info("%s", path)
+        name = path.relative_to(root).as_posix()
+        if path.suffix != ".npy" and not path.name.startswith("."):
+            if not (match := _SHARD.fullmatch(name)):
+                raise DataError(f"{path}: expected an uncompressed tar file with a name such as train-000000.tar")
+            sets.setdefault(match[1] or match[2], []).append(_indexed(path, name))
+            logger.info("%s", path)
     if not sets:
         raise DataError(f"{root}: holds no tar file, such as train-000000.tar")
     return _finished(root, sets)
 
 
-def _write_set(
-    target: Path, name: str, layout: Layout, renamed: Mapping[str, str], shard_bytes: int
-) -> Iterator[Shard]:
-    """Write the shards of a set. renamed: names of kinds of maps, where they are others than in the layout."""
+def _write_set(place: Path, layout: Layout, renamed: Mapping[str, str], shard_bytes: int) -> Iterator[Shard]:
+    """Write the shards of a set. place: of which each adds its number. renamed: kinds of maps that change names."""
     index = number = 0
     while index < len(layout):
-        path, number = target / f"{name}-{number:06d}.tar", number + 1
+        path, number = place.with_name(f"{place.name}-{number:06d}.tar"), number + 1
         with replacing(path) as unfinished, tarfile.open(unfinished, "w", format=tarfile.PAX_FORMAT) as tar:
             while index < len(layout) and tar.offset < shard_bytes:
-                for ending, content in _contents(layout, index, renamed):
-                    member = tarfile.TarInfo(f"{layout.names[index]}.{ending}")
+                for kind, suffix, content in _maps(layout, index):
+                    member = tarfile.TarInfo(f"{layout.names[index]}.{renamed.get(kind, kind)}{suffix}")
                     member.size = len(content)
                     tar.addfile(member, io.BytesIO(content))
                 index += 1
         logger.info("%s: %d of %s", path, index, counted(len(layout), "sample"))
-        yield _indexed(target, path)
+        yield _indexed(path, path.name)
 
 
-def _contents(layout: Layout, index: int, renamed: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of a sample, each with the end of its name."""
+def _maps(layout: Layout, index: int) -> Iterator[tuple[str, str, bytes]]:
+    """Yield the kind, suffix and content of the files of a sample."""
     provenance = layout.provenance(index)
     for kind, file in zip(provenance.kinds, provenance.files, strict=False):
         with file.open() as opened:
-            yield f"{renamed.get(kind, kind)}{file.suffix.lower()}", opened.read()
-    if provenance.kinds:
-        return
-    sample = layout.read(index)  # of which one file holds both maps
-    for kind, image in (("source", sample.source), ("target", sample.target)):
-        if image is not None:
+            yield kind, file.suffix.lower(), opened.read()
+    if not provenance.kinds:  # one file holds both maps
+        sample = layout.read(index)
+        for kind, image in (("source", sample.source), ("target", sample.target)):
+            assert image is not None
             png = io.BytesIO()
             Image.fromarray(image.permute(1, 2, 0).numpy()).save(png, format="PNG")
-            yield f"{kind}.png", png.getvalue()
+            yield kind, ".png", png.getvalue()
 
 
 def _finished(root: Path, sets: Mapping[str, Sequence[Shard]]) -> list[str]:
     """Check that the shards of each set fit together, and write the manifest; return a line for each set."""
     for name, shards in sets.items():
-        tables = [np.load(root / shard.index_name, mmap_mode="r", allow_pickle=False) for shard in shards]
+        tables = [np.load(root / f"{shard.name}.npy", mmap_mode="r", allow_pickle=False) for shard in shards]
         for shard, table in zip(shards, tables, strict=True):
-            if _kinds(table) != _kinds(tables[0]):
+            if (table.dtype.names or ())[1:] != (tables[0].dtype.names or ())[1:]:
                 raise DataError(f"{root / shard.name}: has other maps than {shards[0].name}: make them alike")
         names, counts = np.unique(np.concatenate([table["name"] for table in tables]), return_counts=True)
-        if repeated := [name.decode(errors="replace") for name in names[counts > 1][:1]]:
+        if repeated := [sample.decode(errors="replace") for sample in names[counts > 1][:1]]:
             raise DataError(f"{root}: two samples of {name} are called {repeated[0]}: keep one of them")
     with replacing(root / MANIFEST) as unfinished:
         unfinished.write_text(manifest_text(sets), "utf-8")
     n_samples = {name: sum(shard.n_samples for shard in shards) for name, shards in sets.items()}
-    return [
-        f"{name}: {counted(n_samples[name], 'sample')} in {counted(len(shards), 'shard')}"
-        for name, shards in sets.items()
-    ]
+    return [f"{name}: {counted(n_samples[name], 'sample')} in {counted(len(sets[name]), 'shard')}" for name in sets]
 
 
-def _kinds(table: np.ndarray) -> Sequence[str]:
-    return (table.dtype.names or ())[1:]
-
-
-def _indexed(root: Path, path: Path) -> Shard:
-    """Write the index of a tar file beside it; return what the manifest says of it."""
-    table, index = _scan(path), path.with_name(f"{path.name}.npy")
-    with replacing(index) as unfinished, unfinished.open("wb") as file:
-        np.save(file, table, allow_pickle=False)
-    return Shard(path.relative_to(root).as_posix(), path.stat().st_size, len(table), _sha256(path), _sha256(index))
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _scan(path: Path) -> np.ndarray:
-    """Return the index of a tar file, (n_samples,) of `index_type`.
+def _indexed(path: Path, name: str) -> Shard:
+    """Write the index of a tar file beside it; return what the manifest says of it.
 
     Raises:
         DataError: it is no tar file, or holds what a shard may not hold.
     """
-    samples, others = dict[str, Maps](), Counter[str]()
+    samples, others = dict[str, dict[str, tuple[int, int, bytes]]](), Counter[str]()
     try:
         with tarfile.open(path, "r:", encoding="utf-8", errors="surrogateescape") as tar:
             for member in tar:
                 place = member.name.removeprefix("./")
                 match = _MEMBER.fullmatch(place)
-                if match and match[3].lower() in _SUFFIXES and not place.rpartition("/")[2].startswith("."):
+                if match and match[3].lower() in {*IMAGE_SUFFIXES, ".npy"} and not Path(place).name.startswith("."):
                     _check_member(path, member, place)
                     maps = samples.setdefault(unicodedata.normalize("NFC", match[1]), {})
                     if match[2] in maps:
@@ -178,21 +151,25 @@ def _scan(path: Path) -> np.ndarray:
                     maps[match[2]] = (member.offset_data, member.size, match[3].encode())
                 elif not member.isdir():
                     others[Path(place).suffix or place] += 1
-    except _TAR_ERRORS as error:
+    except (tarfile.TarError, OSError, ValueError, EOFError) as error:
         raise DataError(f"{path}: {_reason(path, error)}") from error
+    found = {kind for maps in samples.values() for kind in maps}
+    kinds = [kind for kind in ("source", *sorted(filter(is_later_source, found)), *_KINDS[1:]) if kind in found]
     if not samples:
         raise DataError(f"{path}: holds no sample, such as NAME.source.png and NAME.target.png")
+    for sample, maps in samples.items():
+        if lacking := next((kind for kind in kinds if kind not in maps), None):
+            raise DataError(f"{path}: {sample} has no {lacking}, as others have: add it, or leave {sample} out")
     if others:
         left_out = ", ".join(f"{number} {kind}" for kind, number in others.most_common(5))
         logger.info("%s: left out, being no maps: %s", path, left_out)
-    found = {kind for maps in samples.values() for kind in maps}
-    kinds = [kind for kind in ("source", *sorted(filter(is_later_source, found)), *_KINDS[1:]) if kind in found]
-    for name, maps in samples.items():
-        if lacking := next((kind for kind in kinds if kind not in maps), None):
-            raise DataError(f"{path}: {name} has no {lacking}, as others have: add it, or leave {name} out")
-    names = [name.encode("utf-8", "surrogateescape") for name in samples]
+    names = [sample.encode("utf-8", "surrogateescape") for sample in samples]
     rows = [(name, *map(maps.get, kinds)) for name, maps in zip(names, samples.values(), strict=True)]
-    return np.array(rows, index_type(kinds, max(map(len, names))))
+    with replacing(path.with_name(f"{path.name}.npy")) as unfinished, unfinished.open("wb") as file:
+        np.save(file, np.array(rows, index_type(kinds, max(map(len, names)))), allow_pickle=False)
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return Shard(name, path.stat().st_size, len(samples), digest)
 
 
 def _check_member(path: Path, member: tarfile.TarInfo, place: str) -> None:
