@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -24,6 +24,7 @@ from data.preprocessing import Preprocessing
 from data.ranges import RemoteFile, StoreError
 from data.sampler import TrainingSampler
 from tests.runs import assert_equal
+from tests.servers import range_server
 from tests.shards import save_folders
 from tools.convert_data.shards import to_shards
 
@@ -32,7 +33,7 @@ CROPS = Preprocessing(
 )
 
 
-def opened(root: Path, *, needs_labels: bool = False, **settings: Any) -> Layout:
+def opened(root: Path | str, *, needs_labels: bool = False, **settings: Any) -> Layout:
     """The training split of a data set by the settings of section `data`; of cycles where it has two sides."""
     is_unpaired = settings.get("layout", "shards").startswith("unpaired")
     method = {"method": {"name": "cycle"}, "cycle": {"identity": 0}} if is_unpaired else {}
@@ -97,9 +98,16 @@ def test_shards_hold_the_samples_of_the_folders(tmp_path: Path, folders: list[st
 
 
 def batches(
-    layout: Layout, number: int, first: int = 0, n_workers: int = 0, ranks: int = 1, rank: int = 0
+    layout: Layout,
+    number: int,
+    *,
+    first: int = 0,
+    n_workers: int = 0,
+    ranks: int = 1,
+    rank: int = 0,
+    on_bad_sample: Literal["error", "skip"] = "error",
 ) -> list[Batch]:
-    dataset = TrainingDataset(layout, CROPS, 0)
+    dataset = TrainingDataset(layout, CROPS, 0, on_bad_sample)
     sampler = TrainingSampler(layout=layout, batch_size=3, seed=1, rank=rank, world_size=ranks, first_batch=first)
     stream = training_batches(dataset, sampler, n_workers=n_workers, pin_memory=False)
     taken = list(islice(stream, number))
@@ -283,3 +291,32 @@ def test_what_shards_lack_is_named(shards: Path, settings: dict[str, Any], messa
 def test_a_folder_without_a_manifest_is_no_data_set_of_shards(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"has no shards\.json: python -m tools\.convert_data index-shards"):
         opened(tmp_path)
+
+
+def test_a_server_is_asked_once_for_each_sample(shards: Path) -> None:
+    pytest.importorskip("aiohttp")
+    expected = batches(opened(shards), 8)
+    with range_server(shards) as server:
+        layout = opened(server.url)
+        for batch, remote in zip(expected, batches(layout, 8), strict=True):
+            assert_equal(vars(batch), vars(remote))
+        asked = [path for path, *_ in server.requests if path.endswith(".tar")]
+        assert len(asked) == 24
+        for batch, remote in zip(expected[3:], batches(layout, 5, first=3, n_workers=2), strict=True):
+            assert_equal(vars(batch), vars(remote))
+        assert str(layout.provenance(0).files[0]) == f"{server.url}/train-000000.tar/sub/x.001.source.png"
+
+
+@pytest.mark.parametrize("fault", ["500", "drop", "truncated", "shifted", "404", "whole"])
+def test_a_server_that_fails_ends_the_run_and_no_sample_is_skipped(
+    shards: Path, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("aiohttp")
+    monkeypatch.setattr("data.ranges.PAUSES_S", (0.0,))
+    with range_server(shards) as server:
+        layout = opened(server.url)
+        layout.read(0)
+        server.faults = [fault]
+        with pytest.raises(StoreError, match=rf"^{server.url}/train-00000\d\.tar(\.npy)?: ") as error:
+            batches(layout, 1, on_bad_sample="skip")
+    assert "\n" not in str(error.value)

@@ -74,6 +74,10 @@ DATA_SETS = {
 }
 COLORS_TO_IDS = "python -m tools.convert_data colors-to-ids COLORED/train DATA/train_label"
 MADE_BEFORE = {  # what the reader has made by then, besides runs
+    **dict.fromkeys(
+        ("data.root=SHARDS", "check_data SHARDS", "index-shards SHARDS"),
+        "python -m tools.convert_data to-shards PAIRS SHARDS",
+    ),
     "HALVES": "python -m tools.convert_data to-folders FACADES FOLDERS",
     "--output SOURCES": "python -m tools.convert_data from-photos PHOTOS PAIRS",
     **dict.fromkeys(("--colors DATA/train_label.yaml", "DATA/train_label DATA/train_inst"), COLORS_TO_IDS),
