@@ -91,7 +91,7 @@ class RemoteFile:
         if isinstance(error, ImportError):
             return StoreError(f'{self}: needs other packages: python -m pip install --editable ".[remote]"')
         if isinstance(error, FileNotFoundError):
-            return StoreError(f"{self}: no such file. Check data.root, and that it was copied whole.")
+            return StoreError(f"{self}: No such file. Check data.root, and that it was copied whole.")
         if isinstance(error, PermissionError) or type(error).__name__ == "NoCredentialsError":  # the latter of botocore
             remedy = f"Give credentials by {CREDENTIALS[self._scheme]}" if self._scheme else "Change its permissions"
             return StoreError(f"{self}: access denied. {remedy}.")

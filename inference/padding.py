@@ -11,6 +11,7 @@ from torch import Tensor
 from data.batch import MAPS, DataError, Sample
 from data.layout import Layout
 from data.preprocessing import Preprocessing, place
+from data.ranges import StoreError
 from inference.windows import Window
 
 
@@ -36,11 +37,16 @@ def read_batches(
 
     keeps_sizes: as for `read_padded`.
     problems: collects the problems of samples that cannot be read, which are skipped.
+
+    Raises:
+        StoreError: a store gives no bytes.
     """
     batch: list[PaddedSample] = []
     for index in indices:
         try:
             read = read_padded(layout, preprocessing, index, keeps_size=keeps_sizes)
+        except StoreError:  # the next samples would wait as long for it
+            raise
         except DataError as error:
             problems += error.problems
             continue

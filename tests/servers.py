@@ -136,7 +136,7 @@ def use_s3(url: str, environment: pytest.MonkeyPatch) -> None:
     settings = {
         "ENDPOINT_URL": url,
         "ACCESS_KEY_ID": "me",
-        "SECRET_ACCESS_KEY": "secret",
+        "SECRET_ACCESS_KEY": "s3cret",
         "DEFAULT_REGION": "us-east-1",
     }
     for name, value in settings.items():
