@@ -3,16 +3,17 @@
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from typing import Any, Self
 
 import torch
-import torchmetrics
 from torch import Tensor
 
 from metrics import METRICS
-from metrics.image_metrics import SSIM_WINDOW, Bounds, image_metrics, weighted_metrics
+from metrics.image_metrics import Bounds, image_metrics
 from metrics.metric import FeatureNetwork, ImageComparison, PairMetric, SetMetric
 from metrics.segmentation import ClassScore, LabelScores, confusion, label_scores
+from metrics.structural_similarity import WINDOW
 from utils.label_colors import LabelColors, read_label_colors
 
 TITLES = {name: metric.title for name, metric in METRICS.items()}
@@ -93,6 +94,7 @@ class Evaluator:
     feature_networks: the networks that the metrics of sets need, by the networks' names.
     label_colors: the colours of the classes, where images are label maps.
     bounds: the range of the values of images that are not 8-bit RGB; None for those that are.
+    device: computes the figures of image_metrics.
     """
 
     comparisons: Mapping[str, ImageComparison] = field(default_factory=dict)
@@ -100,6 +102,7 @@ class Evaluator:
     feature_networks: Mapping[str, FeatureNetwork] = field(default_factory=dict)
     label_colors: LabelColors | None = None
     bounds: Bounds | None = None
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     @classmethod
     def load(cls, extra: Collection[str], label_colors: str | None, device: torch.device, n_images: int = 0) -> Self:
@@ -121,6 +124,7 @@ class Evaluator:
             sets=sets,
             feature_networks={name: source.load(device, n_images) for name, source in sources.items()},
             label_colors=read_label_colors(label_colors) if label_colors else None,
+            device=device,
         )
 
     def measure(self, fake: Tensor, target: Tensor, weights: Tensor | None = None, number: int = 0) -> Measurement:
@@ -131,8 +135,7 @@ class Evaluator:
         """
         features, target_features = self.features(fake, number), self.features(target, number)
         seen = (self.bounds.shares(fake), self.bounds.shares(target)) if self.bounds else (fake, target)
-        figures = image_metrics(*seen)
-        figures |= {} if weights is None else weighted_metrics(*seen, weights)
+        figures = image_metrics(seen[0].to(self.device), seen[1].to(self.device), weights)
         if self.bounds:
             figures["mae"] = float((fake.double() - target.double()).abs().mean())
             fake, target = self.levels(fake), self.levels(target)
@@ -201,10 +204,10 @@ class Evaluator:
         """Description of how the figures are computed, as values for JSON."""
         protocol: dict[str, Any] = {
             "compared": f"{self._compared}, at the size of the translated image",
-            "ssim": f"Gaussian window of {SSIM_WINDOW} pixels, sigma 1.5, edges reflected, mean of the channels",
+            "ssim": f"Gaussian window of {WINDOW} pixels, sigma 1.5, edges reflected, mean of the channels",
             "ms_ssim": "five scales; fewer, with their weights scaled to 1, where the shorter side is below 176 pixels",
             "torch": torch.__version__,
-            "torchmetrics": torchmetrics.__version__,
+            "torchmetrics": version("torchmetrics"),
         }
         protocol |= {name: compare.protocol for name, compare in self.comparisons.items()}
         protocol |= {name: network.protocol for name, network in self.feature_networks.items()}

@@ -1,22 +1,16 @@
 """L1, PSNR, SSIM, MS-SSIM and gradients of a translated image and its target, some also with weights of pixels."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self, cast
+from typing import Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torchmetrics.functional.image import (
-    multiscale_structural_similarity_index_measure,
-    peak_signal_noise_ratio,
-    structural_similarity_index_measure,
-)
+
+from metrics.structural_similarity import WINDOW, structural_similarity
 
 MAX_PSNR = 100.0  # dB; equal images would have infinity, which JSON cannot hold
-SSIM_WINDOW = 11  # pixels
-MS_SSIM_WEIGHTS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)  # of the scales, Wang et al. 2003
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +41,7 @@ class Bounds:
         return levels.expand(3, -1, -1) if len(levels) == 1 else levels
 
 
-def image_metrics(fake: Tensor, target: Tensor) -> dict[str, float]:
+def image_metrics(fake: Tensor, target: Tensor, weights: Tensor | None = None) -> dict[str, float]:
     """Compare two (C, H, W) images, uint8 or float32 in [0, 1], and return the figures by name.
 
     l1: mean absolute difference, 0 to 1 for black against white; lower is better.
@@ -56,40 +50,34 @@ def image_metrics(fake: Tensor, target: Tensor) -> dict[str, float]:
         the window continue their edges.
     ms_ssim: the same over up to five resolutions (Wang et al. 2003), 0 to 1.
     gradient, target_gradient: mean gradient magnitude of the translated image and of the target, 0 to 1.
+    l1_weighted, psnr_weighted, ssim_weighted: with weights that are not all 0. Each is computed from a mean over the
+        pixels, divided by the sum of the weights. SSIM of a pixel sees its window, pixels of weight 0 in it included.
+
+    weights: of the pixels, (1, H, W) float32 of at least 0; None where all weigh the same.
     """
     fake, target = _batch_of_floats(fake), _batch_of_floats(target)
-    wide_fake, wide_target = (extended(image, SSIM_WINDOW) for image in (fake, target))
-    weights = ms_ssim_weights(min(wide_fake.shape[-2:]))
-    multiscale = multiscale_structural_similarity_index_measure(
-        wide_fake, wide_target, data_range=1.0, betas=weights, normalize="relu"
-    )
-    return {
-        "l1": float((fake - target).abs().mean()),
-        "psnr": min(MAX_PSNR, float(peak_signal_noise_ratio(fake, target, data_range=1.0))),
-        "ssim": float(cast(Tensor, structural_similarity_index_measure(wide_fake, wide_target, data_range=1.0))),
-        "ms_ssim": float(multiscale),
-        "gradient": float(mean_gradient_magnitude(fake)),
-        "target_gradient": float(mean_gradient_magnitude(target)),
+    similarity, multiscale = structural_similarity(extended(fake, WINDOW), extended(target, WINDOW))
+    difference = fake - target
+    figures = {
+        "l1": difference.abs().mean(),
+        "psnr": _psnr(difference.square().mean()),
+        "ssim": similarity.mean(),
+        "ms_ssim": multiscale,
+        "gradient": mean_gradient_magnitude(fake),
+        "target_gradient": mean_gradient_magnitude(target),
     }
+    if weights is not None and weights.any():
+        weights = weights.to(difference.device, torch.float64)[None]
+        figures["l1_weighted"] = _weighted_mean(difference.abs(), weights)
+        figures["psnr_weighted"] = _psnr(_weighted_mean(difference.square(), weights))
+        figures["ssim_weighted"] = _weighted_mean(similarity, extended(weights, WINDOW))
+    return dict(zip(figures, torch.stack([*figures.values()]).tolist(), strict=True))  # one wait for a GPU
 
 
 def extended(image: Tensor, side: int) -> Tensor:
     """Return (1, C, H, W) images whose last rows and columns are repeated until both sides have `side` pixels."""
     down, across = (max(0, side - length) for length in image.shape[-2:])
     return F.pad(image, (0, across, 0, down), mode="replicate")
-
-
-def ms_ssim_weights(side: int) -> tuple[float, ...]:
-    """Return the weights of MS-SSIM's scales for images whose shorter side has `side` pixels.
-
-    A scale has half the sides of the one before, and the window of 11 pixels must fit in the last. torchmetrics
-    demands more for some numbers of scales; from 176 pixels on there are all five. The weights of fewer sum to 1.
-    """
-    n_scales = next(n for n in range(5, 0, -1) if n == 1 or min(side >> (n - 1), side // (n - 1) ** 2) >= SSIM_WINDOW)
-    weights = MS_SSIM_WEIGHTS[:n_scales]
-    if n_scales == len(MS_SSIM_WEIGHTS):  # as published, where they sum to 1.0001
-        return weights
-    return tuple(weight / sum(weights) for weight in weights)
 
 
 def mean_gradient_magnitude(images: Tensor) -> Tensor:
@@ -100,41 +88,13 @@ def mean_gradient_magnitude(images: Tensor) -> Tensor:
     return magnitudes.mean() if magnitudes.numel() else magnitudes.sum()  # 0 for a single row or column
 
 
-def weighted_metrics(fake: Tensor, target: Tensor, weights: Tensor) -> dict[str, float]:
-    """Return `l1_weighted`, `psnr_weighted` and `ssim_weighted`; nothing where all weights are 0.
-
-    Each is computed from a mean over the pixels, divided by the sum of the weights. SSIM of a pixel sees its window,
-    pixels of weight 0 in it included.
-
-    fake, target: (C, H, W) images, uint8 or float32 in [0, 1]. weights: (1, H, W) float32 of at least 0.
-    """
-    total = float(weights.double().sum())
-    if total == 0:
-        return {}
-    fake, target = _batch_of_floats(fake), _batch_of_floats(target)
-    shares = weights.double() / total
-    difference = fake - target
-    squared_error = _weighted_mean(difference.square(), shares)
-    return {
-        "l1_weighted": _weighted_mean(difference.abs(), shares),
-        "psnr_weighted": min(MAX_PSNR, -10 * math.log10(squared_error)) if squared_error > 0 else MAX_PSNR,
-        "ssim_weighted": _weighted_ssim(fake, target, shares),
-    }
+def _psnr(squared_error: Tensor) -> Tensor:
+    return (-10 * squared_error.log10()).clamp(max=MAX_PSNR)
 
 
-def _weighted_ssim(fake: Tensor, target: Tensor, shares: Tensor) -> float:
-    height, width = fake.shape[-2:]
-    wide_fake, wide_target = (extended(image, SSIM_WINDOW) for image in (fake, target))
-    result = structural_similarity_index_measure(wide_fake, wide_target, data_range=1.0, return_full_image=True)
-    similarity = cast(tuple[Tensor, Tensor], result)[1]
-    down, across = similarity.shape[-2] - height, similarity.shape[-1] - width
-    shares = F.pad(shares.unsqueeze(0), (0, across, 0, down), mode="replicate")[0]  # as `extended` repeats edges
-    return _weighted_mean(similarity, shares / shares.sum())
-
-
-def _weighted_mean(values: Tensor, shares: Tensor) -> float:
-    """Return the weighted mean of (1, C, H, W) values."""
-    return float((values.double().mean(dim=1) * shares).sum())
+def _weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
+    """Return the mean of (1, C, H, W) values with (1, 1, H, W) weights."""
+    return (values.double().mean(dim=1, keepdim=True) * weights).sum() / weights.sum()
 
 
 def _batch_of_floats(image: Tensor) -> Tensor:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torchmetrics.functional.classification import multiclass_confusion_matrix
 
 from utils.label_colors import LabelColors
 
@@ -18,7 +17,8 @@ def confusion(fake: Tensor, target: Tensor, colors: LabelColors) -> Tensor:
     """
     made, wanted = colors.classes_of(fake, may_ignore=False), colors.classes_of(target, may_ignore=True)
     n_classes = colors.n_classes
-    return multiclass_confusion_matrix(made, wanted, num_classes=n_classes, ignore_index=n_classes).cpu()
+    counted = wanted != n_classes
+    return torch.bincount(wanted[counted] * n_classes + made[counted], minlength=n_classes**2).view(n_classes, -1)
 
 
 @dataclass(frozen=True)

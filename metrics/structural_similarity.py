@@ -1,0 +1,80 @@
+"""SSIM (Wang et al. 2004) and MS-SSIM (Wang et al. 2003), with the conventions of torchmetrics, in one pass.
+
+Windows are applied along one axis after the other. With s = a + b and d = a - b, the means and variances m and v:
+
+    luminance = (m_s^2 - m_d^2 + 2 C1) / (m_s^2 + m_d^2 + 2 C1)    contrast = (v_s - v_d + 2 C2) / (v_s + v_d + 2 C2)
+
+which are the paper's terms without a covariance: rounding of numerator and denominator mostly cancels.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+WINDOW, SIGMA = 11, 1.5  # pixels
+SCALE_WEIGHTS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)  # of MS-SSIM, from the finest scale on
+_C1, _C2 = 0.01**2, 0.03**2  # for values in [0, 1]
+_MARGIN = WINDOW // 2
+_BAND = 64  # rows computed together, which stay in the processor's cache
+
+
+def scale_weights(side: int) -> tuple[float, ...]:
+    """Return the weights of MS-SSIM's scales for images whose shorter side has `side` pixels.
+
+    A scale has half the sides of the one before, and the window of 11 pixels must fit in the last. torchmetrics
+    demands more for some numbers of scales; from 176 pixels on there are all five. The weights of fewer sum to 1.
+    """
+    n_scales = next(n for n in range(5, 0, -1) if n == 1 or min(side >> (n - 1), side // (n - 1) ** 2) >= WINDOW)
+    weights = SCALE_WEIGHTS[:n_scales]
+    if n_scales == len(SCALE_WEIGHTS):  # as published, where they sum to 1.0001
+        return weights
+    return tuple(weight / sum(weights) for weight in weights)
+
+
+def structural_similarity(fake: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the SSIM of each pixel, (1, C, H, W), and MS-SSIM, 0-d.
+
+    fake, target: (1, C, H, W) floats in [0, 1], with sides of at least WINDOW pixels; edges are reflected.
+    """
+    if fake.is_cuda:  # cuDNN may compute convolutions of float32 in TF32
+        fake, target = fake.double(), target.double()
+    similarity = finest = torch.zeros(0)
+    multiscale = fake.new_ones(())
+    weights = scale_weights(min(fake.shape[-2:]))
+    for scale, weight in enumerate(weights):
+        similarity, contrast = _similarity(fake, target)
+        finest = finest if scale else similarity
+        is_last = scale == len(weights) - 1
+        inner = contrast[..., _MARGIN:-_MARGIN, _MARGIN:-_MARGIN]
+        multiscale = multiscale * (similarity if is_last else inner).mean().clamp(min=0) ** weight
+        fake, target = F.avg_pool2d(fake, 2), F.avg_pool2d(target, 2)
+    return finest, multiscale
+
+
+def _similarity(fake: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Return SSIM and its term of contrast and structure, for each pixel."""
+    height = fake.shape[2]
+    fake, target = (F.pad(image, (_MARGIN,) * 4, mode="reflect") for image in (fake, target))
+    both = torch.cat([fake + target, fake - target], dim=1).contiguous(memory_format=torch.channels_last)
+    bands = [_of_band(both[:, :, top : top + _BAND + 2 * _MARGIN]) for top in range(0, height, _BAND)]
+    similarities, contrasts = zip(*bands, strict=True)
+    return torch.cat(similarities, dim=2), torch.cat(contrasts, dim=2)
+
+
+def _of_band(both: Tensor) -> tuple[Tensor, Tensor]:
+    means, mean_squares = _windowed(torch.cat([both, both.square()], dim=1)).chunk(2, dim=1)
+    squares = means.square()
+    contrast = _likeness((mean_squares - squares).clamp_(min=0), _C2)
+    return _likeness(squares, _C1) * contrast, contrast
+
+
+def _windowed(images: Tensor) -> Tensor:
+    """Return the weighted means of the window around each pixel, where it fits."""
+    row = torch.exp((torch.arange(WINDOW, dtype=torch.float64) - _MARGIN).square() / (-2 * SIGMA**2))
+    kernel = (row / row.sum()).to(images).view(1, 1, 1, -1).expand(images.shape[1], -1, -1, -1)
+    return F.conv2d(F.conv2d(images, kernel, groups=len(kernel)), kernel.transpose(2, 3), groups=len(kernel))
+
+
+def _likeness(both: Tensor, constant: float) -> Tensor:
+    of_sum, of_difference = both.chunk(2, dim=1)
+    return (of_sum - of_difference + 2 * constant) / (of_sum + of_difference + 2 * constant)
