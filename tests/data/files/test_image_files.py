@@ -27,6 +27,18 @@ def test_png_round_trip(tmp_path: Path) -> None:
     assert torch.equal(read_rgb(tmp_path / "folder" / "image.png"), image)
 
 
+@pytest.mark.parametrize("is_drawing", [False, True])
+def test_png_is_as_small_as_pillows(tmp_path: Path, is_drawing: bool) -> None:
+    rows, columns = np.mgrid[:256, :256]
+    drawing = (rows // 8 + columns // 8) % 2 * 255
+    photo = np.random.default_rng(0).normal(0, 8, (256, 256)) + np.hypot(rows, columns) / 2
+    pixels = (drawing if is_drawing else photo.clip(0, 255)).astype(np.uint8)
+    write_png(tmp_path / "ours.png", torch.from_numpy(pixels).expand(3, -1, -1))
+    Image.fromarray(pixels).convert("RGB").save(tmp_path / "pillow.png")
+    sizes = [(tmp_path / f"{name}.png").stat().st_size for name in ("ours", "pillow")]
+    assert sizes[0] <= 1.02 * sizes[1]
+
+
 @pytest.mark.parametrize(("orientation", "size"), [(1, (2, 3)), (3, (2, 3)), (6, (3, 2))])
 def test_images_are_upright_and_sizes_those_of_upright_images(
     tmp_path: Path, orientation: int, size: tuple[int, int]
