@@ -6,11 +6,11 @@ from pathlib import Path
 from configs import build
 from data.batch import Batch
 from data.loader import read_fixed
-from inference.load import find_checkpoint_file, load_generator, load_network
+from inference.load import load_from, load_generator, load_network
 from losses.loss_inputs import LossInputs
 
-file = find_checkpoint_file(Path(sys.argv[1]))
-loaded, discriminator = load_generator(file), load_network(file, "discriminator")
+file, loaded = load_from(Path(sys.argv[1]), load_generator)
+discriminator = load_network(file, "discriminator")
 config, conditioning = loaded.config, build.build_conditioning(loaded.config)
 samples = build.build_layout(config, config.data.test_split, needs_targets=True)
 batch = Batch.of([read_fixed(samples, build.build_preprocessing(config), index=0)])  # uint8 images, class ids

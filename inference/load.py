@@ -32,13 +32,13 @@ from models.spectral_norm import settle_spectral_norm
 from utils.checkpoint import (
     MOST_NAMED,
     CheckpointError,
-    MissingCheckpointError,
     check_training_state,
     checkpoints_beside,
     is_training_state,
+    listed_digest,
     read_weights_file,
 )
-from utils.checkpoint_folder import latest_file, newest_run
+from utils.checkpoint_folder import newest_run, read_latest
 from utils.log import logger
 from utils.safetensors_file import SUFFIX, read_safetensors
 
@@ -59,7 +59,7 @@ class LoadedGenerator:
     step: the training step of the weights; None for an original's file, which does not hold it.
     direction: in which it translates; see `MethodConfig.translators`. The name of an original's file may hold it.
     weights: "average" for a moving average, otherwise "raw". An exported file counts as raw, whatever was exported.
-    sha256: of the file that was read, which a training may replace; None where nobody asked for it.
+    sha256: of the file that was read, which a training may replace; None where reading did not need it.
     """
 
     file: Path
@@ -104,14 +104,16 @@ class LoadedGenerator:
         }
 
 
-def find_checkpoint_file(checkpoint: Path | None, role: FileRole = "generator", direction: str | None = None) -> Path:
-    """Return a checkpoint file: the one named, or the latest valid one of a run.
+def load_from(
+    checkpoint: Path | None, load: Callable[[Path], T], role: FileRole = "generator", direction: str | None = None
+) -> tuple[Path, T]:
+    """Return a checkpoint file, and what `load` reads from it: the one named, or the latest valid one of a run.
 
     checkpoint: a file, the folder of a run, also of an original's, or None for the newest run in runs/.
     role, direction: the network to look for in an original's folder, which has a file for each.
 
     Raises:
-        CheckpointError: there is none.
+        CheckpointError: there is none, or `load` raises it.
     """
     chosen = checkpoint or newest_run(Path("runs"))
     if chosen is None:
@@ -124,15 +126,17 @@ def find_checkpoint_file(checkpoint: Path | None, role: FileRole = "generator", 
         runs = ", ".join(folder.name for folder in _runs_in(chosen.parent)) or "none"
         raise CheckpointError(f"{chosen}: no such checkpoint file. Runs in {chosen.parent}: {runs}.")
     if not chosen.is_dir():
-        return chosen
-    file = latest_file(chosen, logger.warning) or original_file(chosen, role, direction)
+        return chosen, load(chosen)
+    if found := read_latest(chosen, logger.warning, load, "name another run"):
+        return found[:2]
+    file = original_file(chosen, role, direction)
     if file is None:
         runs = ", ".join(map(str, _runs_in(chosen)))
         weights = ", ".join(sorted(path.name for path in chosen.glob("*.pth"))[:MOST_NAMED])
         other = f"Name one of its files: {weights}." if weights and not runs else f"Runs below it: {runs or 'none'}."
         what = f"{role} {direction}" if direction else role
         raise CheckpointError(f"{chosen}: the folder holds no checkpoint, and no {what} of an original. {other}")
-    return file
+    return file, load(file)
 
 
 def directions_of(checkpoint: Path | None, loaded: LoadedGenerator) -> list[str]:
@@ -148,23 +152,6 @@ def _runs_in(folder: Path) -> list[Path]:
     patterns = ("*/checkpoint-*.pt", "*/*_net_G*.pth", "*/models/*_EMA.pth")
     files = (path.relative_to(folder) for pattern in patterns for path in folder.glob(pattern))
     return sorted({folder / path.parts[0] for path in files})
-
-
-def load_from(
-    checkpoint: Path | None, load: Callable[[Path], T], role: FileRole = "generator", direction: str | None = None
-) -> tuple[Path, T]:
-    """Return the file of `find_checkpoint_file`, and what `load` reads from it; the next one if a training deletes it.
-
-    Raises:
-        CheckpointError: there is none, or `load` raises it.
-    """
-    while True:
-        file = find_checkpoint_file(checkpoint, role, direction)
-        try:
-            return file, load(file)
-        except MissingCheckpointError:
-            if file.exists():  # it is another file that is missing
-                raise
 
 
 def load_generator(
@@ -187,7 +174,7 @@ def load_generator(
     """
     if file.suffix == SUFFIX:
         return _load_exported(file, overrides, direction)
-    state = read_weights_file(file, is_mapped=True)
+    state = read_weights_file(file)
     if not is_training_state(state):
         generator, config = original_generator(file, state, overrides, original)
         of_file = original_direction(file) or "AtoB"
@@ -205,9 +192,14 @@ def load_generator(
     generator = _with_weights(build.build_generator(config), weights, file)
     if is_average:
         settle_spectral_norm(generator)
-    of_average = "average" if is_average else "raw"
     return LoadedGenerator(
-        file, config, state["step"], generator, direction or config.method.default_direction, of_average
+        file,
+        config,
+        state["step"],
+        generator,
+        direction or config.method.default_direction,
+        weights="average" if is_average else "raw",
+        sha256=listed[1] if (listed := listed_digest(file)) else None,
     )
 
 
@@ -230,7 +222,7 @@ def load_network(
         CheckpointError, OriginalWeightsError, ConfigError: the file cannot be used, or holds another network.
     """
     is_exported = file.suffix == SUFFIX
-    state = {} if is_exported else read_weights_file(file, is_mapped=True)
+    state = {} if is_exported else read_weights_file(file)
     if is_exported or is_training_state(state):
         if role == "discriminator":
             check_training_state(state, file, needed_keys=["config"])

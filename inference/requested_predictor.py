@@ -60,7 +60,7 @@ def load_requested_generator(options: GeneratorOptions, original: OriginalInputs
 
     def load(file: Path) -> LoadedGenerator:
         loaded = load_generator(file, options.overrides, direction=way, original=original, raw_weights=raw)
-        return replace(loaded, sha256=sha256_of_file(file))
+        return replace(loaded, sha256=loaded.sha256 or sha256_of_file(file))
 
     file, loaded = load_from(options.checkpoint, lambda file: unreplaced(file, lambda: load(file)), direction=way)
     logger.info("checkpoint   %s", file)

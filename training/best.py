@@ -86,12 +86,12 @@ def saved_score(state: Mapping[str, Any], figure: str, measured_on: Mapping[str,
 
 
 def read_best(run_folder: Path) -> dict[str, Any]:
-    """Return the content of best.pt; nothing where there is no such file, or it cannot be used."""
+    """Return the content of best.pt, its weights unread; nothing where there is no such file, or it cannot be used."""
     path = run_folder / BEST
     if not path.is_file():
         return {}
     try:
-        return load_checkpoint(path)
+        return load_checkpoint(path, checks_content=False)  # its weights are not used
     except CheckpointError as error:
         logger.warning("%s is ignored: %s", path, error)
         return {}

@@ -55,8 +55,8 @@ class ImagePool:
         return [(source.cpu(), fake.cpu()) for source, fake in self._pairs]
 
     def load_state_dict(self, pairs: list[Pair], device: torch.device) -> None:
-        """Load the pairs that `state_dict` returned, or as many as there is room for."""
-        self._pairs = [(source.to(device), fake.to(device)) for source, fake in pairs[: self._size]]
+        """Load copies of the pairs that `state_dict` returned, or of as many as there is room for."""
+        self._pairs = [_copy((source.to(device), fake.to(device))) for source, fake in pairs[: self._size]]
 
 
 def _copy(pair: Pair) -> Pair:

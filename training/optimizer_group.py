@@ -136,7 +136,11 @@ class OptimizerGroup:
         for name, network in self.networks.items():
             saved |= _by_parameter(network.module, state["moments"][name])
         in_order = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
-        by_position = {i: saved[parameter] for i, parameter in enumerate(in_order) if parameter in saved}
+        by_position = {  # copies: torch keeps what it is given, which may be in the checkpoint's file
+            i: {key: value.to(parameter.device, copy=True) for key, value in saved[parameter].items()}
+            for i, parameter in enumerate(in_order)
+            if parameter in saved
+        }
         settings = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": by_position, "param_groups": settings})
         if self.scaler.is_enabled() and state["scaler"]:  # the state of a disabled scaler is empty

@@ -47,6 +47,7 @@ def start(training: Training, found: LoadedCheckpoint | None, *, accepts_changed
     if found is None:
         return initialize_networks(training)
     restore(training, found, accepts_changed_data=accepts_changed_data)
+    found.state.clear()  # nothing needs the tensors in its file any more, which the run may rename or delete
     return []
 
 

@@ -93,22 +93,24 @@ def write_weights_file(path: Path, state: dict[str, Any]) -> None:
     _write_atomically(path, lambda file: _serialize(state, file))
 
 
-def read_weights_file(path: Path, *, is_mapped: bool = False) -> dict[str, Any]:
+def read_weights_file(path: Path, *, checks_content: bool = True) -> dict[str, Any]:
     """Return the dict of tensors and plain types that torch.save wrote to `path`, on the CPU; no code in it is run.
 
-    is_mapped: leave the tensors of a checkpoint of this application in the file, of which the system reads those that
-        are used; they are not to be kept.
+    The tensors of a checkpoint of this application stay in the file, and the system reads those that are used. They
+    are to be copied, not kept: as long as one exists, the file takes its space and Windows cannot replace it.
+
+    checks_content: compare the tensors with the checksums, for which the file is read to its end.
 
     Raises:
         CheckpointError: the file is missing, damaged, holds no dict, or holds other types.
     """
-    return unreplaced(path, lambda: _read(path, is_mapped=is_mapped))
+    return unreplaced(path, lambda: _read(path, checks_content=checks_content))
 
 
-def _read(path: Path, *, is_mapped: bool) -> dict[str, Any]:
-    is_verified = check_file(path)
+def _read(path: Path, *, checks_content: bool) -> dict[str, Any]:
+    is_verified = _check_file(path, checks_content=checks_content)
     try:
-        state = _load(path, is_mapped=is_mapped and zipfile.is_zipfile(path))
+        state = _load(path)
     except Exception as error:  # a damaged file can make the unpickler raise anything
         if is_system_error(error):
             reason = str(error) or "too little memory"
@@ -124,16 +126,18 @@ def _read(path: Path, *, is_mapped: bool) -> dict[str, Any]:
         raise DamagedCheckpointError(f"{path}: {what}; {_remedy(path)}") from error
     if not isinstance(state, dict):
         raise CheckpointError(f"{path}: not a checkpoint, but a {type(state).__name__}; name another file")
-    if is_training_state(state) and not is_verified:
+    if is_training_state(state) and checks_content and not is_verified:
         _check_records(path)
     return upgrade(state) if is_training_state(state) else cast(dict[str, Any], state)
 
 
-def _load(path: Path, *, is_mapped: bool) -> object:
-    state = torch.load(path, map_location="cpu", weights_only=True, mmap=is_mapped)
-    if is_mapped and not (isinstance(state, dict) and is_training_state(state)):
-        return _load(path, is_mapped=False)  # other programs write their files in place, while they may be mapped
-    return state
+def _load(path: Path) -> object:
+    if zipfile.is_zipfile(path):
+        with suppress(RuntimeError):  # of a file system that maps no files
+            state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+            if isinstance(state, dict) and is_training_state(state):
+                return state  # other programs write their files in place, while they may be mapped
+    return cast(object, torch.load(path, map_location="cpu", weights_only=True))
 
 
 def is_training_state(state: dict[str, Any]) -> bool:
@@ -141,15 +145,15 @@ def is_training_state(state: dict[str, Any]) -> bool:
     return isinstance(state.get("format"), str) and state["format"] == FORMAT
 
 
-def load_checkpoint(path: Path, needed_keys: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the state that `save_checkpoint` wrote, on the CPU.
+def load_checkpoint(path: Path, needed_keys: Sequence[str] = (), *, checks_content: bool = True) -> dict[str, Any]:
+    """Return the state that `save_checkpoint` wrote, as `read_weights_file` does.
 
     needed_keys: such as `config`, and `networks.generator` for one within another.
 
     Raises:
         CheckpointError: the file is missing, damaged, not of this application, or lacks one of `needed_keys`.
     """
-    state = read_weights_file(path)
+    state = read_weights_file(path, checks_content=checks_content)
     check_training_state(state, path, needed_keys)
     return state
 
@@ -198,16 +202,16 @@ def _has(state: object, key: str) -> bool:
     return True
 
 
-def check_file(path: Path) -> bool:
+def _check_file(path: Path, *, checks_content: bool) -> bool:
     """Raise CheckpointError if a file is visibly not a valid checkpoint, before it is loaded.
 
-    Returns whether its manifest confirms the content; a damaged manifest counts as none.
+    Returns whether its manifest confirms the content, or the size alone; a damaged manifest counts as none.
     """
     if path.is_dir():
         raise CheckpointError(f"{path}: a folder, not a checkpoint file; name a file in it")
     if not path.is_file():
         raise MissingCheckpointError(f"{path}: no such checkpoint file{checkpoints_beside(path)}")
-    is_verified = _matches_manifest(path)
+    is_verified = _matches_manifest(path, checks_content=checks_content)
     with path.open("rb") as file:
         beginning = file.read(64).lstrip()
     if not beginning:
@@ -302,19 +306,25 @@ def _write_atomically(
     return hashed.hexdigest(), hashed.n_bytes
 
 
-def _matches_manifest(path: Path) -> bool:
-    """Return True if a file matches its manifest, False without a readable one; raise if they differ."""
-    manifest = manifest_path(path)
+def listed_digest(path: Path) -> tuple[int, str] | None:
+    """Return the bytes and the SHA-256 of a checkpoint by its manifest; None without a readable one."""
     try:
-        facts = json.loads(manifest.read_text(encoding="utf-8"))
-        n_bytes, sha256 = facts["bytes"], facts["sha256"]
+        facts = json.loads(manifest_path(path).read_text(encoding="utf-8"))
+        return facts["bytes"], facts["sha256"]
     except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _matches_manifest(path: Path, *, checks_content: bool) -> bool:
+    """Return True if a file matches its manifest, False without a readable one; raise if they differ."""
+    listed, n_bytes = listed_digest(path), path.stat().st_size
+    if listed is None:
         return False
-    found = path.stat().st_size
-    if found == n_bytes and sha256_of_file(path) == sha256:
+    if n_bytes == listed[0] and (not checks_content or sha256_of_file(path) == listed[1]):
         return True
-    size = f" ({found} bytes instead of {n_bytes})" if found != n_bytes else ""
-    raise DamagedCheckpointError(f"{path}: damaged: it does not match {manifest.name}{size}; use an earlier checkpoint")
+    size = f" ({n_bytes} bytes instead of {listed[0]})" if n_bytes != listed[0] else ""
+    name = manifest_path(path).name
+    raise DamagedCheckpointError(f"{path}: damaged: it does not match {name}{size}; use an earlier checkpoint")
 
 
 def _check_container(path: Path) -> None:

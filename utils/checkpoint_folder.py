@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from utils import fault_points
-from utils.atomic_file import temporary_path, unreplaced
+from utils.atomic_file import temporary_path
 from utils.checkpoint import (
     CheckpointError,
     DamagedCheckpointError,
     MissingCheckpointError,
-    check_file,
     load_checkpoint,
     manifest_path,
 )
@@ -27,7 +26,10 @@ _FILE_NAME = re.compile(r"checkpoint-(\d{8,})\.pt")
 
 @dataclass(frozen=True)
 class LoadedCheckpoint:
-    """A checkpoint that was read; `damaged` lists later ones that could not be."""
+    """A checkpoint that was read; `damaged` lists later ones that could not be.
+
+    state: its content, until the run has restored it.
+    """
 
     path: Path
     state: dict[str, Any]
@@ -76,30 +78,27 @@ def latest_valid(run_folder: Path, warn: Callable[[str], object]) -> LoadedCheck
         CheckpointError: all are damaged, or the latest valid one has a newer format.
     """
     remedy = "start from the beginning with --resume never, which keeps them"
-    found = _first_valid(run_folder, warn, load_checkpoint, remedy)
+    found = read_latest(run_folder, warn, load_checkpoint, remedy)
     return found and LoadedCheckpoint(*found)
 
 
-def latest_file(run_folder: Path, warn: Callable[[str], object]) -> Path | None:
-    """Return the latest checkpoint that passes `check_file`, without loading it, or None if the folder has none.
-
-    Raises:
-        CheckpointError: all are damaged.
-    """
-    found = _first_valid(run_folder, warn, lambda path: unreplaced(path, lambda: check_file(path)), "name another run")
-    return found and found[0]
-
-
-def _first_valid(
+def read_latest(
     run_folder: Path, warn: Callable[[str], object], read: Callable[[Path], T], remedy: str
 ) -> tuple[Path, T, list[Path]] | None:
-    """Return the latest checkpoint that can be read, what `read` returns of it, and later ones, which are damaged."""
+    """Return the latest checkpoint that can be read, what `read` returns of it, and later ones, which are damaged.
+
+    None if the folder has no checkpoint. warn: called with a message for each damaged one.
+
+    Raises:
+        CheckpointError: all are damaged, or `read` raises it.
+    """
     damaged: list[Path] = []
     for path in _latest_first(run_folder):
         try:
             return path, read(path), damaged
         except MissingCheckpointError:
-            continue
+            if path.exists():  # it is another file that is missing
+                raise
         except DamagedCheckpointError as error:
             warn(f"skipped {error}")
             damaged.append(path)

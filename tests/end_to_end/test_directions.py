@@ -1,6 +1,7 @@
 """A run with a generator for each direction: what test.py and the exports make of either."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from PIL import Image
 
 import pairgan
 from data.batch import Batch, Sample
-from inference.load import LoadedGenerator, find_checkpoint_file, load_generator, load_network
+from inference.load import LoadedGenerator, load_from, load_generator, load_network
 from tests.conftest import save_image
 from tests.runs import assert_equal, translate, untrained_run
 from tools.export.__main__ import main as export
@@ -98,10 +99,10 @@ def test_exported_files_hold_a_direction_and_name_it(run: Path, caplog: pytest.L
         options = ["--direction", direction, "--format", "original", "--network", "discriminator"]
         export(["--checkpoint", str(run), *options])
         (run / f"latest_net_D_{direction[0]}.pth").rename(originals / f"latest_net_D_{direction[0]}.pth")
-        judge = find_checkpoint_file(originals, "discriminator", direction)
-        assert judge.name == f"latest_net_D_{direction[0]}.pth"
-        name = f"discriminator_{direction[-1]}"
-        assert_equal(load_network(judge, "discriminator").state_dict(), state["networks"][name])
+        load = partial(load_network, role="discriminator")
+        file, judge = load_from(originals, load, "discriminator", direction)
+        assert file.name == f"latest_net_D_{direction[0]}.pth"
+        assert_equal(judge.state_dict(), state["networks"][f"discriminator_{direction[-1]}"])
     with pytest.raises(UserError, match=r"generator_BtoA\.safetensors: its generator translates BtoA, not AtoB\."):
         load_generator(run / "generator_BtoA.safetensors", direction="AtoB")
     export(["--checkpoint", str(run / "generator_BtoA.safetensors"), "--format", "onnx"])

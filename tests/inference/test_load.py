@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from configs.load import load_config
-from inference.load import LoadedGenerator, find_checkpoint_file, load_from, load_generator, load_network
+from inference.load import LoadedGenerator, load_from, load_generator, load_network
 from models.originals.format import FileRole
 from tests.runs import assert_equal, untrained_run
 from utils.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
@@ -32,6 +32,10 @@ def file(tiny_config: Path) -> Path:
 def state(file: Path) -> dict[str, Any]:
     """The content of the checkpoint."""
     return load_checkpoint(file)
+
+
+def find_file(checkpoint: Path | None, role: FileRole = "generator", direction: str | None = None) -> Path:
+    return load_from(checkpoint, lambda file: file, role, direction)[0]
 
 
 def test_the_average_is_read_unless_the_trained_weights_are_wanted(file: Path, state: dict[str, Any]) -> None:
@@ -123,8 +127,8 @@ def test_results_have_the_name_of_the_run(tiny_config: Path, file: str, step: in
 )
 def test_a_checkpoint_that_is_not_there_names_those_that_are(file: Path, name: str, message: str) -> None:
     with pytest.raises(CheckpointError, match=message):
-        find_checkpoint_file(file.parents[1] / name)
-    assert find_checkpoint_file(file.parent) == file
+        find_file(file.parents[1] / name)
+    assert find_file(file.parent) == file
 
 
 @pytest.mark.parametrize("is_named", [False, True])
@@ -147,7 +151,7 @@ def test_a_checkpoint_that_is_deleted_gives_way_to_the_next_unless_it_was_named(
 def test_without_runs_one_is_to_be_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(CheckpointError, match=r"runs: no run with a checkpoint\. Train one first"):
-        find_checkpoint_file(None)
+        find_file(None)
 
 
 def folder_of(root: Path, *names: str) -> Path:
@@ -173,20 +177,20 @@ def folder_of(root: Path, *names: str) -> Path:
     ],
 )
 def test_the_latest_file_of_a_network_is_taken(tmp_path: Path, names: list[str], kind: FileRole, expected: str) -> None:
-    assert find_checkpoint_file(folder_of(tmp_path, *names), kind) == tmp_path / expected
+    assert find_file(folder_of(tmp_path, *names), kind) == tmp_path / expected
 
 
 @pytest.mark.parametrize(("direction", "letter"), [("AtoB", "A"), ("BtoA", "B"), (None, "A")])
 def test_the_latest_file_of_a_direction_is_taken(tmp_path: Path, direction: str | None, letter: str) -> None:
     folder = folder_of(tmp_path, *(f"{when}_net_G_{side}.pth" for when in ("9", "latest") for side in "AB"))
-    assert find_checkpoint_file(folder, direction=direction) == tmp_path / f"latest_net_G_{letter}.pth"
+    assert find_file(folder, direction=direction) == tmp_path / f"latest_net_G_{letter}.pth"
 
 
 def test_a_choice_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger.name):
-        find_checkpoint_file(folder_of(tmp_path, "latest_net_G.pth", "latest_net_D.pth"))
+        find_file(folder_of(tmp_path, "latest_net_G.pth", "latest_net_D.pth"))
         assert caplog.text == ""
-        find_checkpoint_file(folder_of(tmp_path, "90_net_G.pth", "200_net_G.pth"))
+        find_file(folder_of(tmp_path, "90_net_G.pth", "200_net_G.pth"))
     assert "latest_net_G.pth; not 200_net_G.pth, 90_net_G.pth: name a file to choose it" in caplog.text
 
 
@@ -195,12 +199,12 @@ def test_a_folder_without_the_network_names_what_there_is(tmp_path: Path) -> Non
     folder_of(tmp_path, "oasis/models/best_EMA.pth", "label2city/latest_net_D.pth")
     message = r"cyclegan: the folder holds no checkpoint, and no generator BtoA of an original\. Name one of its f"
     with pytest.raises(CheckpointError, match=message):
-        find_checkpoint_file(tmp_path / "cyclegan", direction="BtoA")
+        find_file(tmp_path / "cyclegan", direction="BtoA")
     with pytest.raises(CheckpointError, match=r"no encoder of an original\. Name one of its files: latest_net_D\.pth,"):
-        find_checkpoint_file(tmp_path / "label2city", "encoder")
+        find_file(tmp_path / "label2city", "encoder")
     with pytest.raises(CheckpointError, match=r"Runs below it: \S+/cyclegan, \S+/label2city, \S+/mine, \S+/oasis\.$"):
-        find_checkpoint_file(tmp_path)
+        find_file(tmp_path)
     with pytest.raises(
         CheckpointError, match=r"no such checkpoint file\. Runs in \S+: cyclegan, label2city, mine, oasis\.$"
     ):
-        find_checkpoint_file(tmp_path / "label2cities")
+        find_file(tmp_path / "label2cities")

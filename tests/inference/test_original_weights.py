@@ -1,12 +1,13 @@
 """The files of CUT's networks, which keep biases before norms."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from inference.load import find_checkpoint_file, load_network
+from inference.load import load_from, load_network
 from models.originals.format import OriginalWeightsError
 
 
@@ -25,7 +26,7 @@ def test_biases_before_norms_are_kept_where_features_are_compared(
 
 def test_cuts_projection_is_read(reference: dict[str, Any], tmp_path: Path) -> None:
     torch.save(reference["patch_sample"]["state_dict"], tmp_path / "latest_net_F.pth")
-    file = find_checkpoint_file(tmp_path, "projection")
-    assert load_network(file, "projection").state_dict().keys() >= {"taps.0.0.weight", "taps.2.2.bias"}
+    file, projection = load_from(tmp_path, partial(load_network, role="projection"), "projection")
+    assert projection.state_dict().keys() >= {"taps.0.0.weight", "taps.2.2.bias"}
     with pytest.raises(OriginalWeightsError, match=r"holds a PatchProjection, expected a generator"):
         load_network(file, "generator")

@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.runs import built
-from training.best import saved_score
+from training.best import BEST, read_best, saved_score
+from utils.checkpoint import save_checkpoint
 
 BY_L1 = ["checkpoint.best=l1"]
 
@@ -53,3 +55,13 @@ def test_a_score_is_of_its_figure_alone_though_a_plateau_is_measured_by_another(
     measured_on = {"psnr": "digest", "l1": "another"}
     state = {"best": 12.5, "measured_on": measured_on, "config": {"checkpoint": {"best": "psnr"}}}
     assert saved_score(state, figure, measured_on) == score
+
+
+def test_the_best_score_is_read_without_the_weights_beside_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    save_checkpoint(path := tmp_path / BEST, {"best": 12.5, "weight": torch.ones(1000)})
+    content = path.read_bytes()
+    path.write_bytes(content.replace(torch.ones(1000).numpy().tobytes(), bytes(4000)))  # damage that only reading finds
+    assert read_best(tmp_path)["best"] == 12.5
+    path.write_bytes(content[:-1])
+    assert read_best(tmp_path) == {}
+    assert "best.pt is ignored" in caplog.text

@@ -77,3 +77,10 @@ def test_it_goes_on_from_its_state() -> None:
     smaller = ImagePool(2)
     smaller.load_state_dict(pool.state_dict(), torch.device("cpu"))
     assert len(smaller.state_dict()) == 2
+
+
+def test_a_pool_keeps_nothing_of_what_it_is_loaded_from() -> None:
+    pool, saved = ImagePool(1), [pair(1)]
+    pool.load_state_dict(saved, torch.device("cpu"))
+    saved[0][0].zero_()
+    assert (pool.state_dict()[0][0] == 1).all()

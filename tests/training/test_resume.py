@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,12 @@ import pytest
 import torch
 from torch import nn
 
+from tests.mapped_files import lists_mapped_files, mapped_bytes
 from tests.training.conftest import Build
 from training import resume
 from training.lr_schedule import Plateau
 from training.resume import check_same_networks, continues_in, find_checkpoint, find_checkpoint_together, start
+from training.running_means import RunningMeans
 from training.setup import Training
 from utils.checkpoint import CheckpointError, save_checkpoint
 from utils.checkpoint_folder import LoadedCheckpoint, checkpoint_path
@@ -80,14 +83,30 @@ def test_a_run_starts_where_its_checkpoint_was_and_the_next_epoch_of_changed_dat
     training.folder.mkdir(parents=True)
     training.run_state.loop.step, training.run_state.loop.batches = 7, 7
     found = LoadedCheckpoint(checkpoint_path(training.folder, 7), state_of(training))
-    same = build_fake()
-    assert start(same, found, accepts_changed_data=False) == []
-    assert (same.run_state.loop.step, same.run_state.loop.batches, same.checkpoints.saved_step) == (7, 7, 7)
     with pytest.raises(CheckpointError, match="the train split has changed"):
         start(build_fake("data.synthetic.train_samples=6"), found, accepts_changed_data=False)
-    other = build_fake("data.synthetic.train_samples=6")
+    same, other = build_fake(), build_fake("data.synthetic.train_samples=6")
+    assert start(same, replace(found, state=dict(found.state)), accepts_changed_data=False) == []
+    assert (same.run_state.loop.step, same.run_state.loop.batches, same.checkpoints.saved_step) == (7, 7, 7)
     start(other, found, accepts_changed_data=True)
     assert (other.run_state.loop.step, other.run_state.loop.batches) == (7, 12)
+
+
+@lists_mapped_files
+def test_a_run_keeps_nothing_in_the_file_that_it_resumed_from(build_fake: Build) -> None:
+    training = build_fake("train.ema_decay=0.9")
+    training.folder.mkdir(parents=True)
+    for group in training.method.optimizers.values():
+        group.backward(torch.stack([weight.sum() for weight in group.parameters]).sum())
+        group.step("", RunningMeans())
+    found = LoadedCheckpoint(checkpoint_path(training.folder, 0), state_of(training))
+    assert mapped_bytes(found.path) is not None
+    other = build_fake("train.ema_decay=0.9")
+    start(other, found, accepts_changed_data=False)
+    assert mapped_bytes(found.path) is None
+    for name, group in training.method.optimizers.items():
+        assert len(group.moments) > 0
+        torch.testing.assert_close(other.method.optimizers[name].state_dict(), group.state_dict(), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(("settings", "is_same"), [([], True), (["data.validation_split=test"], False)])

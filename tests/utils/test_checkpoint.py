@@ -7,6 +7,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 
+from tests.mapped_files import lists_mapped_files, mapped_bytes
 from utils import checkpoint
 from utils.checkpoint import (
     FORMAT_VERSION,
@@ -71,16 +72,37 @@ def test_an_archive_that_cannot_be_opened_now_is_not_damaged(
     assert caught.value.filename == str(path)
 
 
-@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="mapped files are listed by Linux")
-def test_a_checkpoint_can_stay_in_its_file_and_the_file_of_another_program_does_not(tmp_path: Path) -> None:
-    path, other = checkpoint_path(tmp_path, 1), tmp_path / "latest_net_G.pth"
-    save_checkpoint(path, {"weight": torch.arange(1000.0)})
-    torch.save({"weight": torch.arange(1000.0)}, other)
-    states = [read_weights_file(file, is_mapped=True) for file in (path, other)]
-    assert all(torch.equal(state["weight"], torch.arange(1000.0)) for state in states)
-    maps = Path("/proc/self/maps").read_text()
-    assert str(path) in maps
-    assert str(other) not in maps
+@lists_mapped_files
+@pytest.mark.parametrize("has_manifest", [True, False])
+def test_the_tensors_of_a_checkpoint_stay_in_its_file_until_they_are_used(tmp_path: Path, has_manifest: bool) -> None:
+    path = checkpoint_path(tmp_path, 1)
+    save_checkpoint(path, {"weight": torch.arange(1e6), "moments": torch.arange(3e6)})
+    if not has_manifest:
+        manifest_path(path).unlink()
+    state = load_checkpoint(path)
+    assert (mapped_bytes(path) or 0) < 1e6
+    assert torch.equal(state["weight"], torch.arange(1e6))
+    assert 4e6 < (mapped_bytes(path) or 0) < 5e6
+    state.clear()
+    assert mapped_bytes(path) is None
+
+
+@lists_mapped_files
+def test_the_file_of_another_program_is_read_into_memory(tmp_path: Path) -> None:
+    torch.save({"weight": torch.arange(1000.0)}, path := tmp_path / "latest_net_G.pth")
+    state = read_weights_file(path)
+    assert torch.equal(state["weight"], torch.arange(1000.0))
+    assert mapped_bytes(path) is None
+
+
+def test_a_checkpoint_is_read_from_a_file_system_that_maps_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_checkpoint(path := checkpoint_path(tmp_path, 1), {"weight": torch.arange(1000.0)})
+    refused = Mock(side_effect=RuntimeError("unable to mmap 4000 bytes from file: No such device (19)"))
+    monkeypatch.setattr(torch.UntypedStorage, "from_file", refused)
+    assert torch.equal(load_checkpoint(path)["weight"], torch.arange(1000.0))
+    refused.assert_called_once()
 
 
 def test_parts_of_earlier_versions_find_their_places() -> None:
