@@ -1,12 +1,16 @@
 """A network in training: its weights, and what computes with them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from utils.distributed import synchronized
+
+T_co = TypeVar("T_co", covariant=True)
 Role = Literal["generator", "discriminator", "projection"]
 Wrap = Callable[[nn.Module], nn.Module]
 
@@ -94,6 +98,22 @@ class TrainedNetwork:
     def n_gradient_bytes(self) -> int:
         """Bytes of the gradients."""
         return sum(parameter.numel() * parameter.element_size() for parameter in self.parameters)
+
+
+class Passes(Protocol[T_co]):
+    """The passes of one update, whose gradients are averaged; an update may iterate over them twice."""
+
+    def __iter__(self) -> Iterator[T_co]: ...
+    def __len__(self) -> int: ...
+
+
+def synchronized_passes(passes: Passes[T_co], *networks: TrainedNetwork) -> Iterator[T_co]:
+    """Yield each pass; the processes average these networks' gradients in the last one."""
+    for number, inputs in enumerate(passes, start=1):
+        with ExitStack() as stack:
+            for network in networks:
+                stack.enter_context(synchronized(network.network, number == len(passes)))
+            yield inputs
 
 
 def _begins_with(name: str, prefix: str) -> bool:

@@ -11,10 +11,10 @@ from configs.schema import ContrastiveConfig
 from losses.patch_nce import patch_nce
 from models.global_generator import GlobalGenerator
 from models.patch_projection import draw_positions
-from training.methods.unpaired import ImageDiscriminator, Pair, synchronized_passes
+from training.methods.unpaired import ImageDiscriminator, Pair
 from training.optimizer_group import OptimizerGroup
 from training.running_means import RunningMeans
-from training.trained_network import TrainedNetwork
+from training.trained_network import TrainedNetwork, synchronized_passes
 from utils.precision import Precision
 
 Features = Sequence[Tensor]
@@ -91,7 +91,7 @@ class ContrastiveUpdate:
     def _update_discriminator(self, passes: Sequence[Pair], *, keeps_graph: bool) -> list[_Translation]:
         """Return the translations of each pass."""
         made = []
-        for _, pair in synchronized_passes(passes, self.discriminator.trained):
+        for pair in synchronized_passes(passes, self.discriminator.trained):
             flipped = self.contrastive.flip_equivariance and draw_coin() < 0.5
             with self.precision.autocast():
                 with torch.set_grad_enabled(keeps_graph):
@@ -106,7 +106,7 @@ class ContrastiveUpdate:
         sides = ("source", "target") if self.contrastive.identity else ("source",)
         halves = [(pair, kept, side) for pair, kept in zip(passes, made, strict=True) for side in sides]
         terms: dict[str, Tensor] = {}
-        for _, (pair, kept, side) in synchronized_passes(halves, self.generator, self.projection):
+        for pair, kept, side in synchronized_passes(halves, self.generator, self.projection):
             with self.precision.autocast():
                 if side == "target":
                     of_side = self._of_target(pair, kept)

@@ -9,10 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from configs.schema import CycleConfig
-from training.methods.unpaired import ImageDiscriminator, Pair, synchronized_passes
+from training.methods.unpaired import ImageDiscriminator, Pair
 from training.optimizer_group import OptimizerGroup
 from training.running_means import RunningMeans
-from training.trained_network import TrainedNetwork
+from training.trained_network import TrainedNetwork, synchronized_passes
 from utils.precision import Precision
 
 Side = Literal["A", "B"]
@@ -69,7 +69,7 @@ class CycleUpdate:
     def _update_generators(self, passes: Sequence[Pair]) -> list[Pair]:
         """Return the translations into A and into B of each pass, without graph."""
         halves, made = [(pair, side) for pair in passes for side in SIDES], []
-        for _, (pair, side) in synchronized_passes(halves, self.a_to_b, self.b_to_a):
+        for pair, side in synchronized_passes(halves, self.a_to_b, self.b_to_a):
             with self.precision.autocast():
                 half = self._there_and_back(pair, side)
             self.optimizers["generators"].backward(half.loss / len(passes))  # frees the graph before the next half
@@ -78,9 +78,10 @@ class CycleUpdate:
         return [self._summed_up(made[place : place + 2]) for place in range(0, len(made), 2)]
 
     def _update_discriminators(self, passes: Sequence[Pair], fakes: Sequence[Pair]) -> None:
-        for number, pair in synchronized_passes(passes, self.a.trained, self.b.trained):
+        pairs = list(zip(passes, fakes, strict=True))
+        for pair, fake in synchronized_passes(pairs, self.a.trained, self.b.trained):
             with self.precision.autocast():
-                loss = self._discriminator_loss(pair, fakes[number])
+                loss = self._discriminator_loss(pair, fake)
             self.optimizers["discriminators"].backward(loss / len(passes))
         self.optimizers["discriminators"].step("discriminators", self.means)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +19,7 @@ from training.image_pool import ImagePool
 from training.methods.judge import Judge, Outputs
 from training.optimizer_group import OptimizerGroup
 from training.running_means import RunningMeans
-from training.trained_network import TrainedNetwork
-from utils.distributed import synchronized
+from training.trained_network import Passes, TrainedNetwork, synchronized_passes
 from utils.precision import Precision
 
 Translation = tuple[Tensor, StyleDistribution | None]
@@ -53,13 +52,6 @@ class ModelInputs:
             generator_inputs=conditioning.training_inputs(batch, source),
             weights=conditioning.weights(batch),
         )
-
-
-class Passes(Protocol):
-    """The passes of one update, whose gradients are averaged; an update may iterate over them twice."""
-
-    def __iter__(self) -> Iterator[ModelInputs]: ...
-    def __len__(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -115,7 +107,7 @@ class PairedUpdate:
     pool: ImagePool | None = None
     means: RunningMeans = field(default_factory=RunningMeans)
 
-    def step(self, groups: Sequence[Passes]) -> None:
+    def step(self, groups: Sequence[Passes[ModelInputs]]) -> None:
         """Update the generator from the last of `groups`, and the discriminator from each of them."""
         with ExitStack() as stack:
             for group in self.optimizers.values():
@@ -127,12 +119,12 @@ class PairedUpdate:
             else:
                 self.alternating_update(groups[-1])
 
-    def joint_update(self, passes: Passes) -> None:
+    def joint_update(self, passes: Passes[ModelInputs]) -> None:
         """Make pix2pixHD's update: the fake is discriminated once, and the losses of both networks use that graph.
 
         The discriminator steps after both backward passes, because it changes weights that the other's graph needs.
         """
-        for inputs in self._synchronized(passes):
+        for inputs in synchronized_passes(passes, self.generator, self.discriminator):
             self._joint_pass(inputs, share=1 / len(passes))
         self.optimizers["discriminator"].step("discriminator", self.means)
         self.optimizers["generator"].step("generator", self.means)
@@ -166,13 +158,13 @@ class PairedUpdate:
             )
             return Losses(self._generator_loss(translation), discriminator_loss)
 
-    def discriminator_update(self, passes: Passes) -> None:
+    def discriminator_update(self, passes: Passes[ModelInputs]) -> None:
         """Update the discriminator alone, for more of its updates than of the generator's."""
-        for inputs in self._synchronized(passes):
+        for inputs in synchronized_passes(passes, self.generator, self.discriminator):
             self._discriminator_pass(inputs, share=1 / len(passes), keeps_graph=False)
         self.optimizers["discriminator"].step("discriminator", self.means)
 
-    def alternating_update(self, passes: Passes) -> None:
+    def alternating_update(self, passes: Passes[ModelInputs]) -> None:
         """Make pix2pix's update: the discriminator steps first, then discriminates the fake again for the generator.
 
         With one pass the fake is made once. With more it is made twice, since several graphs would cost the memory that
@@ -180,11 +172,11 @@ class PairedUpdate:
         """
         keeps_graph = len(passes) == 1
         kept: Translation | None = None
-        for inputs in self._synchronized(passes):
+        for inputs in synchronized_passes(passes, self.generator, self.discriminator):
             made = self._discriminator_pass(inputs, share=1 / len(passes), keeps_graph=keeps_graph)
             kept = made if keeps_graph else None
         self.optimizers["discriminator"].step("discriminator", self.means)
-        for inputs in self._synchronized(passes):
+        for inputs in synchronized_passes(passes, self.generator, self.discriminator):
             self._generator_pass(inputs, share=1 / len(passes), kept=kept)
         self.optimizers["generator"].step("generator", self.means)
 
@@ -223,13 +215,6 @@ class PairedUpdate:
             )
             loss = self._generator_loss(translation)
         self.optimizers["generator"].backward(loss * share)
-
-    def _synchronized(self, passes: Passes) -> Iterator[ModelInputs]:
-        """Yield each pass; the processes average their gradients in the last one."""
-        for number, inputs in enumerate(passes, start=1):
-            is_last = number == len(passes)
-            with synchronized(self.generator.network, is_last), synchronized(self.discriminator.network, is_last):
-                yield inputs
 
     @property
     def _judge(self) -> Judge:

@@ -1,9 +1,8 @@
 """The parts that the methods without pairs share: their passes, and discriminators that see images alone."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, Self, TypeVar
+from typing import NamedTuple, Protocol, Self
 
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
@@ -25,13 +24,10 @@ from training.methods.network_builder import NetworkBuilder
 from training.optimizer_group import OptimizerGroup
 from training.run_data import Splits
 from training.running_means import RunningMeans
-from training.trained_network import TrainedNetwork
 from training.unpaired_validation import UnpairedValidation
 from training.validation import Validation
-from utils.distributed import World, synchronized
+from utils.distributed import World
 from utils.precision import Precision
-
-T = TypeVar("T")
 
 
 class Pair(NamedTuple):
@@ -56,15 +52,6 @@ class Pair(NamedTuple):
     def outside_mask(self, fake: Tensor) -> dict[str, Tensor]:
         """Return the L1 between sources and translations outside the classes that may change, 0-d, if it is wanted."""
         return {"outside_mask": self.outside.mean((fake - self.source).abs())} if self.outside else {}
-
-
-def synchronized_passes(passes: Sequence[T], *networks: TrainedNetwork) -> Iterator[tuple[int, T]]:
-    """Yield each pass with its number; the processes average these networks' gradients in the last one."""
-    for number, pair in enumerate(passes):
-        with ExitStack() as stack:
-            for network in networks:
-                stack.enter_context(synchronized(network.network, number == len(passes) - 1))
-            yield number, pair
 
 
 @dataclass
