@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 from training.optimizer_group import OptimizerGroup
@@ -37,9 +37,7 @@ class Plateau:
 
     def state_dict(self) -> dict[str, float]:
         """Return what changes."""
-        state = asdict(self)
-        del state["patience"]
-        return state
+        return {"factor": self.factor, "best": self.best, "bad_epochs": self.bad_epochs}
 
     def load_state_dict(self, state: dict[str, float]) -> None:
         """Load what `state_dict` returned."""

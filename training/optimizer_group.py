@@ -37,7 +37,6 @@ class OptimizerGroup:
         self.skipped_steps = torch.zeros((), dtype=torch.int64, device=self.parameters[0].device)
         self.skipped_in_a_row = torch.zeros_like(self.skipped_steps)
         self._statistics = [value for network in self.networks.values() for value in running_statistics(network.module)]
-        self._learning_rate = float(self.optimizer.param_groups[0]["lr"])
 
     @property
     def role(self) -> Role:
@@ -102,11 +101,10 @@ class OptimizerGroup:
     @property
     def learning_rate(self) -> float:
         """The learning rate of the next steps."""
-        return self._learning_rate
+        return float(self.optimizer.param_groups[0]["lr"])
 
     @learning_rate.setter
     def learning_rate(self, value: float) -> None:
-        self._learning_rate = value
         for group in self.optimizer.param_groups:
             group["lr"] = value
 
