@@ -145,21 +145,22 @@ def is_training_state(state: dict[str, Any]) -> bool:
     return isinstance(state.get("format"), str) and state["format"] == FORMAT
 
 
-def load_checkpoint(path: Path, needed_keys: Sequence[str] = (), *, checks_content: bool = True) -> dict[str, Any]:
+def load_checkpoint(path: Path, *, checks_content: bool = True) -> dict[str, Any]:
     """Return the state that `save_checkpoint` wrote, as `read_weights_file` does.
 
-    needed_keys: such as `config`, and `networks.generator` for one within another.
-
     Raises:
-        CheckpointError: the file is missing, damaged, not of this application, or lacks one of `needed_keys`.
+        CheckpointError: the file is missing, damaged, or not of this application.
     """
     state = read_weights_file(path, checks_content=checks_content)
-    check_training_state(state, path, needed_keys)
+    check_training_state(state, path, needed_keys=())
     return state
 
 
 def check_training_state(state: dict[str, Any], path: Path, needed_keys: Sequence[str]) -> None:
-    """Raise CheckpointError unless `state`, read from `path`, is a checkpoint that this version can use."""
+    """Raise CheckpointError unless `state`, read from `path`, is a checkpoint that this version can use.
+
+    needed_keys: such as `config`, and `networks.generator` for one within another.
+    """
     if not is_training_state(state):
         raise CheckpointError(f"{path}: not a checkpoint of this application; name another file")
     if state.get("format_version") not in READABLE_VERSIONS:

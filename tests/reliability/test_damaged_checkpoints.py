@@ -13,7 +13,15 @@ from tests.conftest import write_tiny_config
 from tests.reliability.command_line import CommandLine
 from tests.reliability.faults import throw
 from tests.runs import assert_equal, checkpoint, run
-from utils.checkpoint import FORMAT, FORMAT_VERSION, CheckpointError, load_checkpoint, manifest_path, save_checkpoint
+from utils.checkpoint import (
+    FORMAT,
+    FORMAT_VERSION,
+    CheckpointError,
+    check_training_state,
+    load_checkpoint,
+    manifest_path,
+    save_checkpoint,
+)
 from utils.checkpoint_folder import checkpoint_path, list_checkpoints
 from utils.errors import ConfigError
 
@@ -134,7 +142,7 @@ def test_a_wrong_file_is_named_with_reason_and_remedy(whole: Path, kind: str) ->
     spoil, reason = WRONG[kind]
     spoil(whole)
     with pytest.raises(CheckpointError, match=reason) as caught:
-        load_checkpoint(whole, needed_keys=["step", "config", "generator"])
+        check_training_state(load_checkpoint(whole), whole, needed_keys=["step", "config", "generator"])
     assert str(whole) in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
 
