@@ -4,6 +4,7 @@
 # make test-browser  the tests of the pages in chromium, if it is installed
 # make test-all  the tests with all combinations, and the table of docs/reliability.md (minutes)
 # make bench   measure training, translation and data on this machine, into bench/results (a CPU: about 10 minutes)
+# make gpu-report  on a machine with a GPU: the tests marked gpu and the benches of a GPU, into one JSON
 # make setup      install into .venv what training, translation and the demo need
 # make setup-dev  install beside it what tests and checks need
 # Each target installs what it needs on its first call.  Another interpreter: make PYTHON=python3.13 demo
@@ -16,7 +17,7 @@ DEV := .venv/installed-dev
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
 PRODUCT := utils data models losses metrics configs inference training tools train.py test.py pairgan.py
 
-.PHONY: help setup setup-dev demo demo-unpaired test test-browser test-all check bench
+.PHONY: help setup setup-dev demo demo-unpaired test test-browser test-all check bench gpu-report
 
 help:  # the first target: plain make prints the targets
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -67,3 +68,6 @@ bench: $(TRAIN)
 	$(BIN)/python -m bench.inference
 	$(BIN)/python -m bench.data
 	$(BIN)/python -m bench.scaling
+
+gpu-report: $(DEV)
+	$(BIN)/python -m bench.gpu_report

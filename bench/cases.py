@@ -65,6 +65,7 @@ class Case:
         return Batch(names, labels, labels.int(), photo).to(device)
 
 
+TINY = Case("tiny", 32, 32, batch_size=2, settings=(*SMALL, "generator.base_channels=4"))  # to try a benchmark
 # small networks, so that a CPU reaches 1024x512 in seconds
 OF_GROWTH = [
     *(Case(f"{n}x{n}", n, n, settings=tuple(SMALL)) for n in (128, 256, 512)),

@@ -4,6 +4,7 @@ python -m bench.inference [--repeats N] [--case NAME …]
 """
 
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +13,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from bench.cases import N_CLASSES, SPADE, Case, command_line
+from bench.cases import N_CLASSES, SPADE, TINY, Case, command_line
 from bench.measure import Work, compare, serve, write_report
 from configs import build
 from configs.load import config_to_dict
@@ -43,7 +44,7 @@ def cases_of(height: int, width: int) -> list[Case]:
 
 
 CPU_CASES, GPU_CASES = cases_of(256, 256), cases_of(512, 1024)
-CASES = {case.name: case for case in [*CPU_CASES, *GPU_CASES]}
+CASES = {case.name: case for case in [*CPU_CASES, *GPU_CASES, TINY]}
 
 
 def sides_of(case: Case) -> list[str]:
@@ -145,19 +146,26 @@ def serve_side(name: str, side: str, device_name: str, files: str) -> None:
     serve(make, device, warm_up=1 if device.type == "cpu" else 2)
 
 
+def measure(cases: Sequence[Case], device: torch.device, repeats: int) -> Iterator[list[dict[str, Any]]]:
+    """Yield the rows of each case: all its sides."""
+    with tempfile.TemporaryDirectory() as files:
+        for case in cases:
+            if case.name.startswith(FROM_FILES):
+                write_files(case, make_generator(case), Path(files))
+            levels = {side: level_of(side) for side in sides_of(case)}
+            yield compare("bench.inference", case, levels, device, repeats, files)
+
+
 def main() -> None:
     """Measure according to the command line, and write the report."""
     arguments = command_line(__doc__, list(CASES.values())).parse_args()
     device = choose_device(arguments.device)
     of_device = GPU_CASES if device.type == "cuda" else CPU_CASES
-    chosen = [CASES[name] for name in arguments.case] if arguments.case else of_device
     rows: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory() as files:
-        write_files(of_device[0], make_generator(of_device[0]), Path(files))
-        for case in chosen:
-            levels = {side: level_of(side) for side in sides_of(case)}
-            rows += compare("bench.inference", case, levels, device, arguments.repeats, files)
-            write_report("inference", device, rows)  # a later case may fail
+    chosen = [CASES[name] for name in arguments.case] if arguments.case else of_device
+    for of_case in measure(chosen, device, arguments.repeats):
+        rows += of_case
+        write_report("inference", device, rows)  # a later case may fail
 
 
 if __name__ == "__main__":

@@ -217,12 +217,25 @@ def compare(
 def surroundings(device: torch.device) -> dict[str, Any]:
     """Return the machine, the versions and the commit of a measurement in this process."""
     return {
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
+        **(_gpu(device) if device.type == "cuda" else {"device": _processor()}),
         "threads": torch.get_num_threads(),
         "torch_version": torch.__version__,
         "torchvision_version": torchvision.__version__,
         "python_version": platform.python_version(),
         "commit": _commit(),
+    }
+
+
+def _gpu(device: torch.device) -> dict[str, Any]:
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    properties = torch.cuda.get_device_properties(device)
+    return {
+        "device": properties.name,
+        "compute capability": f"{properties.major}.{properties.minor}",
+        "GiB": properties.total_memory / 2**30,
+        "driver": subprocess.run(query, capture_output=True, text=True, check=False).stdout.partition("\n")[0],
+        "cuda": torch.version.cuda,
+        "cudnn": torch.backends.cudnn.version(),
     }
 
 

@@ -3,12 +3,12 @@
 python -m bench.train_step [--repeats N] [--case NAME …]
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
-from bench.cases import CUT, CYCLE, OF_GROWTH, SMALL, SPADE, Case, command_line
+from bench.cases import CUT, CYCLE, OF_GROWTH, SMALL, SPADE, TINY, Case, command_line
 from bench.measure import compare, serve, write_report
 from bench.references import OF_UNPAIRED, Reference, ReferenceSpadeUpdate, ReferenceUpdate, as_in_the_originals
 from configs import build
@@ -40,7 +40,7 @@ GPU_CASES = [
 ]
 LOCAL = ("generator.name=local", "generator.base_channels=32", "discriminator.n_scales=3")
 LARGE = [Case("local enhancer, 2048x1024, batch 1", 1024, 2048, settings=LOCAL)]  # on request
-CASES = {case.name: case for case in [*CPU_CASES, *GPU_CASES, *LARGE, *OF_GROWTH]}
+CASES = {case.name: case for case in [*CPU_CASES, *GPU_CASES, *LARGE, *OF_GROWTH, TINY]}
 REFERENCES = {"reference": ["amp.opt_level=O0"], "reference, autocast": ["amp.opt_level=O1"]}
 OURS: dict[str, list[str]] = {
     **{level: [f"amp.opt_level={level}"] for level in ("O0", "O2", "O3")},
@@ -48,6 +48,7 @@ OURS: dict[str, list[str]] = {
     "default": [],
     "default, compiled": ["train.compile=true"],
     "default, checkpointing": ["train.activation_checkpointing=true"],
+    "default, not channels last": ["train.channels_last=never"],
 }
 SETTINGS = REFERENCES | OURS
 CPU_SIDES = ["O0", "default", "default, checkpointing"]  # compiled sides on request: compiling takes a minute on a CPU
@@ -98,6 +99,15 @@ def serve_side(name: str, side: str, device_name: str) -> None:
     serve(lambda: make_side(case, side, device), device, warm_up=1 if device.type == "cpu" else 5)
 
 
+def measure(
+    cases: Sequence[Case], sides: Sequence[str], device: torch.device, repeats: int
+) -> Iterator[list[dict[str, Any]]]:
+    """Yield the rows of each case: the reference and these sides."""
+    for case in cases:
+        levels = {side: case.config(*SETTINGS[side]).amp.opt_level for side in ("reference", *sides)}
+        yield compare("bench.train_step", case, levels, device, repeats)
+
+
 def main() -> None:
     """Measure according to the command line, and write the report."""
     parser = command_line(__doc__, [*CPU_CASES, *GPU_CASES, *LARGE])
@@ -105,12 +115,12 @@ def main() -> None:
     parser.add_argument("--side", nargs="*", choices=GPU_SIDES, metavar="NAME", help=sides_help)
     arguments = parser.parse_args()
     device = choose_device(arguments.device)
-    chosen = arguments.case or [case.name for case in (GPU_CASES if device.type == "cuda" else CPU_CASES)]
+    of_device = GPU_CASES if device.type == "cuda" else CPU_CASES
+    chosen = [CASES[name] for name in arguments.case] if arguments.case else of_device
     sides = arguments.side or (GPU_SIDES if device.type == "cuda" else CPU_SIDES)
     rows: list[dict[str, Any]] = []
-    for case in map(CASES.__getitem__, chosen):
-        levels = {side: case.config(*SETTINGS[side]).amp.opt_level for side in ("reference", *sides)}
-        rows += compare("bench.train_step", case, levels, device, arguments.repeats)
+    for of_case in measure(chosen, sides, device, arguments.repeats):
+        rows += of_case
         write_report("train_step", device, rows)  # a later case may fail
 
 
