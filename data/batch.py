@@ -1,5 +1,6 @@
 """Samples and batches: shapes, dtypes and ranges of their maps; the copy of a batch to the device."""
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
@@ -88,13 +89,10 @@ class Batch:
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> Self:
-        """Stack samples; a loader process stacks directly into shared memory.
-
-        torch would otherwise move the tensors there in a thread of its queue, where errors are lost.
+        """Stack samples.
 
         Raises:
             DataError: their sizes or dtypes differ, or some lack a map that others have.
-            RuntimeError: there is too little shared memory.
         """
         check_one_size([(sample.name, *sample.source.shape[-2:]) for sample in samples])
         maps: dict[str, Any] = {name: _stacked(name, samples) for name in MAPS}
@@ -145,7 +143,9 @@ def _stacked(name: str, samples: Sequence[Sample]) -> Tensor | None:
     found = {f"{tuple(tensor.shape)} {tensor.dtype}" for tensor in maps}
     if len(found) > 1:
         raise DataError(f"maps of one batch differ ({', '.join(sorted(found))}): choose train.batch_size=1")
-    return default_collate(maps) if maps else None
+    if sys.platform != "linux":  # a loader process there stacks into shared memory; see SentBatch
+        return default_collate(maps) if maps else None
+    return torch.stack(maps) if len(maps) > 1 else maps[0].contiguous().unsqueeze(0) if maps else None
 
 
 def weights_to_float(weights: Tensor) -> Tensor:

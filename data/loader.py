@@ -1,6 +1,7 @@
 """The stream of training batches, from a layout, its preprocessing and a sampler."""
 
 import logging
+import sys
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -11,12 +12,13 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from data.batch import Batch, DataError, LoadingError, Sample
 from data.layout import Layout, describe_sample
 from data.preprocessing import Preprocessing, place
 from data.sampler import SampleKey, TrainingSampler
+from data.sent_batch import SentBatch
 from data.worker_monitor import POLL_S, CurrentSamples, WorkerMonitor, worker_context
 from utils import signals
 
@@ -238,6 +240,7 @@ def training_batches(
             bad_samples.add(loaded.replaced)
             if isinstance(loaded.batch, DataError):
                 raise loaded.batch
+            assert isinstance(loaded.batch, Batch)
             yield loaded.batch
 
 
@@ -248,14 +251,14 @@ def _ignore_signals(_worker: int) -> None:
 
 @dataclass(frozen=True)
 class _LoadedBatch:
-    """A batch from a loader process, or the error in its place."""
+    """A batch, or the error in its place. A loader process returns a SentBatch, which arrives as a Batch."""
 
-    batch: Batch | DataError
+    batch: Batch | SentBatch | DataError
     replaced: tuple[BadSample, ...] = ()
 
     def pin_memory(self) -> Self:
         """Return the same in page-locked memory; torch's DataLoader calls this."""
-        return self if isinstance(self.batch, DataError) else type(self)(self.batch.pin_memory(), self.replaced)
+        return type(self)(self.batch.pin_memory(), self.replaced) if isinstance(self.batch, Batch) else self
 
 
 def _collate(loaded: Sequence[Loaded]) -> _LoadedBatch:
@@ -266,10 +269,11 @@ def _collate(loaded: Sequence[Loaded]) -> _LoadedBatch:
         samples.append(sample)
     try:
         batch = Batch.of(samples)
+        sent = SentBatch(batch) if sys.platform == "linux" and get_worker_info() else batch
     except Exception as error:  # noqa: BLE001  as in _load
         return _LoadedBatch(as_data_error(error, f"a batch of {', '.join(sample.name for sample in samples)}"))
     replacements = [sample for sample in samples if isinstance(sample, Replacement)]
-    return _LoadedBatch(batch, tuple(bad for sample in replacements for bad in sample.replaces))
+    return _LoadedBatch(sent, tuple(bad for sample in replacements for bad in sample.replaces))
 
 
 def as_data_error(error: Exception, what: str) -> DataError:

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from data.batch import Batch, DataError, LoadingError, Sample
+from data.batch import Batch, DataError, LoadingError
 from data.facades.dataset import SyntheticFacades
 from data.layout import Layout
-from data.loader import Replacement, TrainingDataset, max_bad_samples, training_batches
+from data.loader import Replacement, TrainingDataset, as_data_error, max_bad_samples, training_batches
 from data.preprocessing import Preprocessing
 from data.sampler import SampleKey, TrainingSampler
 from data.side_by_side import SideBySide
@@ -53,18 +53,6 @@ def test_neither_processes_nor_the_first_batch_change_the_samples() -> None:
     expected = batches(FACADES, 6)
     assert_same(batches(FACADES, 6, n_workers=2), expected)
     assert_same(batches(FACADES, 3, first_batch=3), expected[3:])
-
-
-def test_a_loader_process_stacks_into_memory_that_the_training_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    stack = Batch.of
-
-    def checked(samples: list[Sample]) -> Batch:
-        batch = stack(samples)
-        assert [tensor.is_shared() for tensor in batch.maps] == [True, True, True]
-        return batch
-
-    monkeypatch.setattr(Batch, "of", checked)
-    assert len(batches(FACADES, 1, n_workers=1)) == 1  # a failed assertion in the process ends the stream
 
 
 @pytest.mark.parametrize("method", ["forkserver", pytest.param("spawn", marks=pytest.mark.slow)])
@@ -130,6 +118,11 @@ def test_too_many_bad_samples_end_the_run(
 @pytest.mark.parametrize(("n_samples", "most"), [(1, 10), (1000, 10), (1999, 19), (100_000, 1000)])
 def test_one_in_a_hundred_may_be_skipped(n_samples: int, most: int) -> None:
     assert max_bad_samples(n_samples) == most
+
+
+def test_shared_memory_that_is_full_is_named_where_batches_are_stacked_in_it() -> None:
+    error = RuntimeError("unable to allocate shared memory(shm) for file </torch_1_2_0>: No space left on device (28)")
+    assert str(as_data_error(error, "a batch of a")).startswith("too little shared memory (/dev/shm) for a batch of a:")
 
 
 def test_too_little_memory_is_no_fault_of_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
