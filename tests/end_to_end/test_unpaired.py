@@ -42,6 +42,20 @@ ALSO_RESUMED = [
     [*CYCLE, "loss.r1=1", "amp.dtype=bfloat16", "amp.opt_level=O1", "train.freeze=[generator_AtoB.stem]"],
     [*CYCLE, "amp.dtype=bfloat16", "amp.opt_level=O3"],
 ]
+COMBINED = [
+    [*CUT, *MASKED, "loss.adversarial=0.3", "contrastive.weight=3", "train.discriminator_steps=2", "amp.opt_level=O1"],
+    [*CUT, "generator.norm=batch", "loss.gan_mode=hinge", "data.preprocess=scale_width", "data.load_width=40"],
+    [
+        *FASTCUT,
+        *MASKED,
+        "contrastive.weight=0",
+        "amp.opt_level=O2",
+        "data.preprocess=scale_width",
+        "data.load_width=32",
+    ],
+    [*POOLS, *MASKED, "cycle.weight_a=0", "cycle.weight_b=0", "loss.adversarial=2", "amp.opt_level=O2"],
+    [*CYCLE, "generator.name=unet", "generator.n_downsamplings=5", "discriminator.norm=batch", "loss.gan_mode=vanilla"],
+]
 
 
 def flat(moments: dict[str, Any]) -> torch.Tensor:
@@ -70,6 +84,21 @@ def config(tiny_config: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("settings", with_slow(RESUMED, ALSO_RESUMED), ids=lambda settings: settings[0] + settings[-1])
 def test_resume_is_exact(config: Path, settings: list[str]) -> None:
     assert_resumes_exactly(config, *SIDES, *settings, stop=3, end=6)
+
+
+@pytest.mark.parametrize("settings", COMBINED, ids=lambda settings: settings[0] + settings[-1])
+def test_settings_go_together(config: Path, settings: list[str]) -> None:
+    run(config, *SIDES, "amp.dtype=bfloat16", *settings, "train.max_steps=2")
+    for network in checkpoint(config, 2)["networks"].values():
+        assert all(bool(value.isfinite().all()) for value in network.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [CUT, POOLS], ids=["contrastive", "cycle"])
+def test_batch_norm_goes_with_several_processes(config: Path, settings: list[str]) -> None:
+    run_with_torchrun(
+        config, *SIDES, *settings, "generator.norm=batch", "discriminator.norm=batch", "train.max_steps=2"
+    )
 
 
 @pytest.mark.parametrize(
