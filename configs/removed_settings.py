@@ -26,25 +26,19 @@ class Removed:
 
 _FROM_CACHE = "is read from torch's cache, TORCH_HOME/hub/checkpoints; copy the file there by that name"
 _DISK_FOLDER = "~/.cache/pairgan"
-_OF_ALL = "holds for all networks"
+_ALL = "holds for all networks"
 REMOVED = {
-    "augmentation.probability": Removed(
-        (1.0,), "each operation is applied to each sample; augmentation.target controls it"
-    ),
+    "augmentation.probability": Removed((1.0,), "each operation is always applied; augmentation.target controls it"),
     "data.cache_folder": Removed((_DISK_FOLDER,), "data.cache=/FOLDER names it", is_merged=True),
     "data.cache_gib": Removed((16.0,), "a cache leaves a tenth of its disk free, or half of the shared memory"),
-    "data.feature_folder": Removed(
-        ("{split}_feat",), "maps of features lie in {split}_feat of data.root, which may be a link"
-    ),
+    "data.feature_folder": Removed(("{split}_feat",), "they lie in {split}_feat of data.root, which may be a link"),
     "data.instance_classes": Removed(([],), "data.instances=[CLASS,...] lists them", is_merged=True),
     "data.prefetch": Removed((2,), "each of data.workers has 2 batches ready"),
-    "discriminator.init": Removed(("normal",), f"init.distribution {_OF_ALL}"),
-    "discriminator.init_gain": Removed((0.02,), f"init.gain {_OF_ALL}"),
-    "discriminator.spectral_iteration": Removed(
-        ("u_first",), f"generator.spectral_iteration {_OF_ALL}", is_merged=True
-    ),
-    "generator.init": Removed(("normal",), f"init.distribution {_OF_ALL}"),
-    "generator.init_gain": Removed((0.02,), f"init.gain {_OF_ALL}"),
+    "discriminator.init": Removed(("normal",), f"init.distribution {_ALL}"),
+    "discriminator.init_gain": Removed((0.02,), f"init.gain {_ALL}"),
+    "discriminator.spectral_iteration": Removed(("u_first",), f"generator.spectral_iteration {_ALL}", is_merged=True),
+    "generator.init": Removed(("normal",), f"init.distribution {_ALL}"),
+    "generator.init_gain": Removed((0.02,), f"init.gain {_ALL}"),
     "init.encoder": Removed((None, "null"), "it is read from the file beside init.generator, as latest_net_E.pth"),
     "log.gradient_norms": Removed((False,), "optimizer.max_gradient_norm reports norms; 1e9 does not clip them"),
     "log.histograms": Removed((False,), "distributions of weights are no longer shown"),
@@ -106,18 +100,14 @@ def _successors(values: Mapping[Any, object]) -> Iterator[tuple[str, object]]:
     train = _section(values, "train")
     parts = {role: train.get(f"freeze_{role}") for role in ("generator", "discriminator")}
     if any(parts.values()):
-        yield (
-            "train.freeze",
-            [f"{role}.{part}" for role, names in parts.items() if isinstance(names, list) for part in names],
-        )
+        lists = {role: names for role, names in parts.items() if isinstance(names, list)}
+        yield "train.freeze", [f"{role}.{part}" for role, names in lists.items() for part in names]
     generator, discriminator = _section(values, "generator"), _section(values, "discriminator")
     orders = generator.get("spectral_iteration"), discriminator.get("spectral_iteration")
     if orders[1] and not generator.get("spectral_norm"):
         yield "generator.spectral_iteration", orders[1]
     elif orders[1] not in (None, orders[0]) and discriminator.get("spectral_norm") not in (None, "none", False):
-        _report(
-            f"discriminator.spectral_iteration was {orders[1]}: that of the generator, {orders[0]}, holds for both now"
-        )
+        _report(f"discriminator.spectral_iteration was {orders[1]}: that of the generator, {orders[0]}, holds now")
 
 
 def _section(values: Mapping[Any, object], name: str) -> Mapping[Any, Any]:

@@ -78,4 +78,4 @@ def test_an_order_that_no_setting_holds_any_more_is_reported(caplog: pytest.LogC
     caplog.set_level(logging.INFO)
     norms = {"generator__spectral_norm": True, "discriminator__spectral_norm": "inner"}
     config_from_dict(with_removed(**norms, discriminator__spectral_iteration="v_first"), "checkpoint.pt")
-    assert "discriminator.spectral_iteration was v_first: that of the generator, u_first, holds for both" in caplog.text
+    assert "discriminator.spectral_iteration was v_first: that of the generator, u_first, holds now" in caplog.text
