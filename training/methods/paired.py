@@ -78,7 +78,19 @@ class Paired(Method):
         averages: Mapping[str, AveragedModel],
     ) -> Validation | None:
         """Return the validation against targets, and let it control the augmentation if a target of that is set."""
-        validation = build_validation(self, config, splits, samples, averages) if world.is_main else None
+        validation = None
+        if world.is_main:
+            predictor = self.predictor(config, averages)
+            logits = ValidationLogits(
+                discriminator=self.update.discriminator.compute_copy,
+                augmentation=self.update.augmentation,
+                conditioning=self.conditioning,
+                precision=self.precision,
+                device=self.device,
+                min_side=discriminated_side(config),
+            )
+            evaluator, shown = build_evaluator(config, self.device, len(samples)), config.log.activations
+            validation = Validation(splits.validation, samples, predictor, evaluator, logits, activations=shown)
         self.controller = build_controller(self, config, world, splits, state, validation)
         return validation
 
@@ -135,33 +147,6 @@ def build_paired(config: Config, world: World) -> Paired:
         pool=ImagePool(config.train.pool_size) if config.train.pool_size else None,
     )
     return Paired(update, build.build_conditioning(config), Diagnostics(config.loss.gan_mode))
-
-
-def build_validation(
-    method: Paired, config: Config, splits: Splits, samples: list[Sample], averages: Mapping[str, AveragedModel]
-) -> Validation:
-    """Return the validation, of the average where there is one.
-
-    Raises:
-        ConfigError: the generator has no module of the name that log.activations gives.
-    """
-    predictor = method.predictor(config, averages)
-    logits = ValidationLogits(
-        discriminator=method.update.discriminator.compute_copy,
-        augmentation=method.update.augmentation,
-        conditioning=method.conditioning,
-        precision=method.precision,
-        device=method.device,
-        min_side=discriminated_side(config),
-    )
-    return Validation(
-        splits.validation,
-        samples,
-        predictor,
-        build_evaluator(config, method.device, len(samples)),
-        logits,
-        activations=config.log.activations,
-    )
 
 
 def build_controller(
