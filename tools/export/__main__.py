@@ -151,7 +151,7 @@ def _default_name(arguments: argparse.Namespace, loaded: LoadedGenerator) -> str
 
 def _network_and_method(file: Path, role: FileRole, direction: str | None) -> tuple[nn.Module, MethodConfig | None]:
     """Return a network other than the generator, and how it was trained; None where the file does not hold that."""
-    network, state = load_network(file, role, direction=direction), read_weights_file(file, is_mapped=True)
+    network, state = load_network(file, role, direction=direction), read_weights_file(file, checks_content=False)
     is_of_run = is_training_state(state)
     return network, config_from_dict(state["config"], str(file)).method if is_of_run else None
 
