@@ -69,7 +69,8 @@ class RemoteFile:
         """Return the bytes from `start` up to `end`, or to the end of the file. A file elsewhere is tried again."""
         pauses_s, problem = PAUSES_S if self._scheme else (), ""
         for pause_s in (0.0, *pauses_s):
-            time.sleep(pause_s)
+            if pause_s:  # a sleep of 0 s takes milliseconds on a busy machine
+                time.sleep(pause_s)
             try:
                 content = self._request(start, end) if self._scheme else self._local(start, end)
             except Exception as error:  # the libraries of the schemes have classes of their own

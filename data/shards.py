@@ -79,13 +79,7 @@ class Shards(RegisteredLayout):
         kinds = [*_sources(source_folder), *(of_targets if needs_targets else ()), *others]
         if_there = () if needs_targets else of_targets
         return cls(
-            root=root,
-            name=split,
-            kinds=kinds,
-            if_there=if_there,
-            reader=reader,
-            direction=direction,
-            shuffle=shuffle,
+            root=root, name=split, kinds=kinds, if_there=if_there, reader=reader, direction=direction, shuffle=shuffle
         )
 
     @classmethod
