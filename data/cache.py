@@ -16,6 +16,7 @@ import torch
 from data.batch import MAPS, DataError, Sample
 from data.layout import Layout, Provenance
 from data.preprocessing import Preprocessing, place
+from data.ranges import StoreError
 from utils.torch_private import is_system_error
 
 _FORMAT = 2  # of the files; part of the keys
@@ -220,10 +221,18 @@ class CachedLayout(Layout):
             yield _key(provenance.rule, provenance.states())
 
     def sample_bytes(self, index: int) -> int:
-        """Return the size in the cache of sample `index`, or of the next one that can be read; 0 where none can."""
+        """Return the size in the cache of sample `index`, or of the next one that can be read; 0 where none can.
+
+        Raises:
+            StoreError: a store gives no bytes.
+        """
         for candidate in chain(range(index, len(self)), range(index)):
-            with suppress(DataError):
+            try:
                 return _n_bytes(self._resized(candidate))
+            except StoreError:  # the next samples would wait as long for it
+                raise
+            except DataError:
+                pass
         return 0
 
     def _resized(self, index: int) -> Sample:

@@ -15,6 +15,7 @@ from configs.load import load_config
 from data.batch import Sample
 from data.cache import CachedLayout, SampleCache, estimate
 from data.loader import TrainingDataset
+from data.ranges import StoreError
 from data.sampler import SampleKey
 from data.store import Blob, File
 from tests.conftest import save_image
@@ -305,6 +306,19 @@ def test_room_is_left_to_batches_and_checkpoints(
     layout = build.build_layout(config, "train", needs_targets=True)
     sample_cache.build_training_layout(config, layout, tmp_path / "run").read(0)
     assert bool(files_of(tmp_path, "*.pt")) == is_kept
+
+
+def test_a_store_that_fails_is_not_asked_for_each_sample(cached: CachedLayout, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def fail(file: File) -> torch.Tensor:
+        asked.append(file)
+        raise StoreError("no answer")
+
+    monkeypatch.setattr(data.map_reader, "read_rgb", fail)
+    with pytest.raises(StoreError, match="no answer"):
+        estimate(cached, 0)
+    assert len(asked) == 1
 
 
 def test_a_file_that_cannot_be_read_now_is_kept(folder: Path) -> None:
