@@ -161,7 +161,7 @@ class DataConfig:
         require(are_workers, "data.workers", self.workers, "a number of at least 0, or auto")
         sizes = ("load_width", "load_height", "crop_width", "crop_height")
         require_at_least(1, "data", **{key: getattr(self, key) for key in sizes})
-        self._check_root()
+        _check_root(self.root, self.layout)
         if self.layout == "side_by_side":
             require(self.n_classes == 0, "data.n_classes", self.n_classes, "0: side_by_side holds RGB images")
             expected = "null: side_by_side holds RGB images; python -m tools.convert_data to-folders makes folders"
@@ -186,12 +186,6 @@ class DataConfig:
         if self.augment.quarter_turns and self.preprocess in SIZED_BY_CROP:
             expected = f"false where the crop is not square: it is {crop}"
             require(self.crop_width == self.crop_height, "data.augment.quarter_turns", True, expected)
-
-    def _check_root(self) -> None:
-        if self.layout not in DRAWN:
-            require(self.root != "", "data.root", "empty", "the folder of the data set: add data.root=FOLDER")
-        if problem := address_problem(self.root):
-            raise ConfigError(f"data.root: {problem}")
 
     def _check_label_maps(self) -> None:
         colors, n_classes = self.colors, self.n_classes
@@ -258,6 +252,13 @@ def check_data_root(data: DataConfig) -> None:
     may_be_other_store = "://" in data.root or Path(data.root).expanduser().is_file()
     if data.layout not in DRAWN and not may_be_other_store and (problem := data_root_problem(data.root)):
         raise ConfigError(problem)
+
+
+def _check_root(root: str, layout: str) -> None:
+    if layout not in DRAWN:
+        require(root != "", "data.root", "empty", "the folder of the data set: add data.root=FOLDER")
+    if problem := address_problem(root):
+        raise ConfigError(f"data.root: {problem}")
 
 
 def _is_id(text: str, n_classes: int) -> bool:
