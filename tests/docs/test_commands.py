@@ -52,6 +52,7 @@ NOT_RUN = {
     "python -m pairgan generator.onnx bands.npy translated.npy": "in tests/end_to_end/test_other_images.py",
     'python -m pip install --editable ".[video]"': "installs",
     'python -m pip install --editable ".[tiff]"': "installs",
+    'python -m pip install --editable ".[remote]"': "installs",
     'python -m pip install --editable ".[fast]"': "installs",
 }
 TINY = """
