@@ -21,7 +21,6 @@ from typing import Any
 
 import torch
 import torchvision
-from torch.utils.flop_counter import FlopCounterMode
 
 from bench.cases import Case
 from utils.precision import OptLevel, choose_precision
@@ -38,16 +37,21 @@ def time_alternating(
     for _ in range(warm_up):
         for work in sides.values():
             work()
-    wait = partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
     times: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(repeats):
         for name, work in sides.items():
-            wait()
+            synchronize(device)
             begin = time.perf_counter()
             work()
-            wait()
+            synchronize(device)
             times[name].append(time.perf_counter() - begin)
     return times
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait for the work of a GPU."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def forget_cache(device: torch.device) -> None:
@@ -81,13 +85,6 @@ def peak_memory_bytes(device: torch.device) -> int:
 def median_ratio(values: list[float], others: list[float]) -> float:
     """Return the median of the ratios of the same turn."""
     return median([value / other for value, other in zip(values, others, strict=True)])
-
-
-def count_flop(work: Work) -> int:
-    """Return the floating-point operations of one call's convolutions; a multiplication and an addition are two."""
-    with FlopCounterMode(display=False) as counter:
-        work()
-    return counter.get_total_flops()
 
 
 @dataclass(frozen=True)

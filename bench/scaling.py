@@ -1,98 +1,140 @@
-"""Growth of a training step's time and memory with pixels, batch size and processes.
+"""A training step in 1, 2, 4 … processes of one machine: its time in computing, in exchanging gradients, in waiting.
 
-python -m bench.scaling [--repeats N]
+python -m bench.scaling [--repeats N] [--case NAME …]
 
-Arithmetic grows with pixels times batch size, and time should grow with it. Memory is a constant for weights, gradients
-and Adam's moments, plus activations, which should grow by the same GiB for every further megapixel. Two processes that
-share the cores of one should train on as many images per second.
+Each process has a thread, or a GPU. A step as train.py makes it exchanges gradients while it computes
+others. Steps that exchange them one after the other, once all processes have met, show the parts of the time. Other
+steps exchange them in bfloat16.
 """
 
+import json
 import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Sequence
-from pathlib import Path
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from bench.cases import OF_GROWTH, Case, command_line
-from bench.measure import Timed, count_flop, forget_cache, median, median_ratio, serving, time_processes, write_report
-from bench.train_step import make_side
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook, bf16_compress_hook
+from torch.futures import Future
+from torch.nn.parallel import DistributedDataParallel
+
+from bench.cases import SMALL, Case, command_line
+from bench.measure import median, median_ratio, peak_memory_bytes, serving, synchronize, time_alternating, write_report
+from configs import build
+from training.methods import METHODS
 from utils.device import choose_device
+from utils.distributed import joined_world
 
-STEPS, ROUNDS = 20, 2
-# the memory of the largest process that a command has started, in KiB (Linux)
-PEAK_OF = """import resource, subprocess, sys
-subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
-print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"""
-
-
-def train_demo(n_processes: int) -> tuple[float, float]:
-    """Train the demo under torchrun, with the cores shared; return images per second and the peak GiB of a process."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(n_processes)]
-        command += ["train.py", "--config", "configs/demo.yaml", f"run.root={folder}", f"train.max_steps={STEPS}"]
-        command += [f"log.every_steps={STEPS // 2}", "log.images_every_steps=1000", "data.workers=1"]
-        threads = max(1, (os.cpu_count() or 1) // n_processes)
-        environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
-        peak_of = [sys.executable, "-c", PEAK_OF, *command]
-        peak_kib = subprocess.run(peak_of, check=True, capture_output=True, text=True, env=environment).stdout
-        lines = (Path(folder) / "demo" / "log.txt").read_text().splitlines()
-        last = next(line for line in reversed(lines) if "images/s" in line)
-        return float(last.split("images/s")[0].split()[-1]), int(peak_kib) / 2**20
+HALF_WIDTH = ("generator.base_channels=32", "discriminator.base_channels=32")  # a quarter of full size's parameters
+CASES = [Case("small", 128, 128, settings=tuple(SMALL)), Case("half width", 128, 128, settings=HALF_WIDTH)]
+STEPS = ("as trained", "in turn", "bfloat16")
+WARM_UP, N_STEPS = 1, 6  # of each kind in a turn
 
 
-def growth_rows(timed: dict[str, Timed], flop: dict[str, int], cases: Sequence[Case]) -> list[dict[str, Any]]:
-    """Return a row for each case, compared with the first."""
-    first, *_ = cases
-    megapixels = {case.name: case.batch_size * case.height * case.width / 1e6 for case in cases}
-    rows: list[dict[str, Any]] = []
-    for name, more_megapixels in ((name, n - megapixels[first.name]) for name, n in megapixels.items()):
-        (seconds, peak_gib), one = (timed[name].seconds, timed[name].answer), timed[first.name]
-        row = {"case": name, "s": median(seconds), "GFLOP": flop[name] / 1e9, "peak GiB": peak_gib}
-        row["time grows by"] = median_ratio(seconds, one.seconds)
-        row["arithmetic grows by"] = flop[name] / flop[first.name]
-        row["memory grows by"] = peak_gib / one.answer
-        grows_by = (peak_gib - one.answer) / more_megapixels if more_megapixels else None
-        rows.append(row | {"GiB per further megapixel": grows_by})
-    return rows
+class Exchange:
+    """The exchange of gradients as the present step makes it.
 
-
-def process_rows(turns: dict[int, list[tuple[float, float]]]) -> list[dict[str, Any]]:
-    """Return a row for each number of processes.
-
-    turns: by number of processes, of which 1 is one: images per second of all together, and GiB of the largest process.
+    took: its bytes, its seconds of waiting for the other processes, and its seconds of exchanging.
     """
-    images_per_s = {n: [speed for speed, _ in measured] for n, measured in turns.items()}
-    return [
-        {
-            "processes": n,
-            "joint steps/s": median(speeds) / n,
-            "images/s": median(speeds),
-            "against one": median_ratio(speeds, images_per_s[1]),
-            "GiB of a process": median([peak_gib for _, peak_gib in turns[n]]),
+
+    def __init__(self, device: torch.device) -> None:
+        self.how, self.took = "", [0.0, 0.0, 0.0]
+        self._device = device
+
+    def now(self) -> float:
+        """Return the time when the device's work is done."""
+        synchronize(self._device)
+        return time.perf_counter()
+
+
+def exchange_gradients(exchange: Exchange, bucket: dist.GradBucket) -> Future[Tensor]:
+    """Average a bucket of gradients over the processes: a hook of DistributedDataParallel."""
+    group: Any = dist.group.WORLD
+    if exchange.how != "in turn":
+        return (bf16_compress_hook if exchange.how == "bfloat16" else allreduce_hook)(group, bucket)
+    begin = exchange.now()
+    dist.barrier()
+    met = exchange.now()
+    future = allreduce_hook(group, bucket)
+    future.wait()
+    of_bucket = (bucket.buffer().nbytes, met - begin, exchange.now() - met)
+    exchange.took = [sum(pair) for pair in zip(exchange.took, of_bucket, strict=True)]
+    return future
+
+
+def serve_side(name: str, device_name: str) -> None:
+    """Make steps of a case as one of torchrun's processes, the first of which prints their figures."""
+    case = next(case for case in CASES if case.name == name)
+    config = case.config()
+    with joined_world(device_name, timeout_s=600.0) as world:
+        device = world.device
+        build.prepare_device(config, device)
+        method, batch, exchange = METHODS[config.method.name](config, world), case.batch(device), Exchange(device)
+        for trained in method.networks.values():
+            if isinstance(trained.network, DistributedDataParallel):
+                trained.network.register_comm_hook(exchange, exchange_gradients)
+        took: list[list[float]] = []
+
+        def step(how: str) -> None:
+            exchange.how, exchange.took = how, [0.0, 0.0, 0.0]
+            method.step([[batch]])
+            if how == "in turn":
+                took.append(exchange.took)
+
+        times = time_alternating({how: partial(step, how) for how in STEPS}, device, repeats=N_STEPS, warm_up=WARM_UP)
+        means = world.mean(torch.tensor([median(part[WARM_UP:]) for part in zip(*took, strict=True)], device=device))
+        n_bytes, waiting_s, exchanging_s = means.tolist()
+        figures = {
+            "s": median(times["as trained"]),
+            "computing s": median(times["in turn"]) - waiting_s - exchanging_s,
+            "exchanging s": exchanging_s,
+            "waiting s": waiting_s,
+            "MB of gradients": n_bytes / 1e6,
+            "bfloat16: times as fast": median_ratio(times["as trained"], times["bfloat16"]),
+            "GiB of a process": peak_memory_bytes(device) / 2**30,
         }
-        for n, speeds in images_per_s.items()
-    ]
+        if world.is_main:
+            print(json.dumps(figures))
+
+
+def measure(case: Case, n_processes: int, device: torch.device) -> dict[str, float]:
+    """Return the figures of `serve_side` in a number of processes."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(n_processes)]
+    command += ["--no-python", *serving("bench.scaling", case.name, device.type)]
+    answer = subprocess.check_output(command, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    return dict(json.loads(answer.splitlines()[-1]))
+
+
+def rows_of(case: Case, turns: Mapping[int, Sequence[Mapping[str, float]]]) -> list[dict[str, Any]]:
+    """Return a row for each number of processes, of which 1 is one. turns: the figures of `measure`."""
+    rows = []
+    for n, figures in turns.items():
+        row = {
+            "case": case.name,
+            "processes": n,
+            "images/s": median([n * case.batch_size / turn["s"] for turn in figures]),
+        }
+        row["against one"] = n * median_ratio([turn["s"] for turn in turns[1]], [turn["s"] for turn in figures])
+        rows.append(row | {name: median([turn[name] for turn in figures]) for name in figures[0]})
+    return rows
 
 
 def main() -> None:
     """Measure according to the command line, and write the report."""
-    arguments = command_line(__doc__, OF_GROWTH).parse_args()
+    arguments = command_line(__doc__, CASES).parse_args()
     device = choose_device(arguments.device)
-    chosen = [case for case in OF_GROWTH if case.name in (arguments.case or [case.name])]
-    flop = {case.name: count_flop(make_side(case, "default", device)) for case in chosen}
-    forget_cache(device)
-    # in turns on a CPU; one by one on a GPU, which has no room for all and whose speed does not drift
-    groups = [chosen] if device.type == "cpu" else [[case] for case in chosen]
-    timed: dict[str, Timed] = {}
-    for group in groups:
-        commands = {case.name: serving("bench.train_step", case.name, "default", str(device)) for case in group}
-        timed |= time_processes(commands, arguments.repeats)
-    write_report("scaling", device, growth_rows(timed, flop, chosen))
-    if device.type == "cpu":
-        measured = [(train_demo(1), train_demo(2)) for _ in range(ROUNDS)]
-        write_report("processes", device, process_rows(dict(enumerate(map(list, zip(*measured, strict=True)), 1))))
+    torch.set_num_threads(1)  # as in the processes, for the report
+    counts = [n for n in (1, 2, 4, 8) if n <= (torch.cuda.device_count() if device.type == "cuda" else 4)]
+    rows: list[dict[str, Any]] = []
+    for case in (case for case in CASES if case.name in (arguments.case or [case.name])):
+        turns = [[measure(case, n, device) for n in counts] for _ in range(arguments.repeats)]
+        rows += rows_of(case, dict(zip(counts, zip(*turns, strict=True), strict=True)))
+        write_report("scaling", device, rows)  # a later case may fail
 
 
 if __name__ == "__main__":

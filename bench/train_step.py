@@ -110,7 +110,7 @@ def measure(
 
 def main() -> None:
     """Measure according to the command line, and write the report."""
-    parser = command_line(__doc__, [*CPU_CASES, *GPU_CASES, *LARGE])
+    parser = command_line(__doc__, list(CASES.values()))
     sides_help = f"sides beside the reference: {'; '.join(GPU_SIDES)}; default on a CPU: {'; '.join(CPU_SIDES)}"
     parser.add_argument("--side", nargs="*", choices=GPU_SIDES, metavar="NAME", help=sides_help)
     arguments = parser.parse_args()

@@ -5,29 +5,15 @@ import pytest
 import bench.data
 from bench.cases import Case
 from bench.inference import COMPILED, CPU_CASES, GPU_CASES, level_of, sides_of
-from bench.measure import Timed
-from bench.scaling import growth_rows, process_rows
-
-
-def test_growth_is_against_the_first_case() -> None:
-    cases = [Case("small", 500, 1000), Case("batch", 500, 1000, batch_size=3)]
-    timed = {"small": Timed([1.0, 10.0], 0.5), "batch": Timed([3.0, 20.0], 1.0)}
-    small, batch = growth_rows(timed, {"small": 10**9, "batch": 3 * 10**9}, cases)
-    assert batch["time grows by"] == 2.5
-    assert batch["arithmetic grows by"] == 3.0
-    assert batch["memory grows by"] == 2.0
-    assert batch["GiB per further megapixel"] == 0.5
-    assert small["time grows by"] == small["arithmetic grows by"] == small["memory grows by"] == 1.0
-    assert small["GiB per further megapixel"] is None
-    assert list(small) == list(batch)
+from bench.scaling import rows_of
 
 
 def test_processes_are_compared_by_turns() -> None:
-    one, two = process_rows({1: [(10.0, 0.5), (20.0, 0.7)], 2: [(9.0, 0.5), (22.0, 0.5)]})
-    expected = {"processes": 1, "joint steps/s": 15.0, "images/s": 15.0, "against one": 1.0, "GiB of a process": 0.6}
-    assert one == pytest.approx(expected)
-    assert two["joint steps/s"] == 7.75
-    assert two["against one"] == pytest.approx(1.0)
+    turns = {1: [{"s": 1.0}, {"s": 10.0}], 2: [{"s": 1.0, "waiting s": 0.5}, {"s": 8.0, "waiting s": 0.25}]}
+    one, two = rows_of(Case("x", 32, 32, batch_size=3), turns)
+    expected = {"case": "x", "processes": 2, "images/s": 3.375, "against one": 2.25, "s": 4.5, "waiting s": 0.375}
+    assert two == pytest.approx(expected)
+    assert one["against one"] == 1.0
 
 
 def test_loaders_are_compared_with_the_reference_of_as_many_workers() -> None:
