@@ -7,7 +7,9 @@ question for a value. It has no autocast: what the opt levels do is watched on t
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -18,6 +20,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from configs.load import config_from_dict
 from configs.schema import Config, LossConfig
 from data.batch import Batch
+from inference.load import LoadedGenerator
+from inference.request import ComputeOptions
+from inference.requested_predictor import with_tiles
 from losses.augmentation import OPERATIONS
 from models import DISCRIMINATORS, GENERATORS
 from models.layers import AntialiasedDownsampling
@@ -69,7 +74,10 @@ CASES: dict[str, list[str]] = {
         *(*CUT, "generator.upsample=antialiased", "generator.downsample=antialiased"),
         *("discriminator.downsample=antialiased", CUT_OUT),
     ],
-    "FastCUT": [*CUT, *OUTSIDE_MASK, "contrastive.flip_equivariance=true", "generator.norm=batch"],
+    "FastCUT, scaled gradients": [
+        *(*CUT, *OUTSIDE_MASK, "contrastive.flip_equivariance=true", "generator.norm=batch"),
+        *("amp.opt_level=O1", "amp.dtype=float16"),
+    ],
     "CycleGAN": ["method.name=cycle", *UNPAIRED, *OUTSIDE_MASK, "cycle.identity=0.5", "train.pool_size=1", CUT_OUT],
 }
 
@@ -98,8 +106,9 @@ class Watch(TorchDispatchMode):
         name, kwargs = func.overloadpacket.__name__, kwargs or {}
         froms = {value.device.type for value in args if isinstance(value, Tensor)}
         if self.device.type in froms and not called_by(ON_THE_CPU):
-            masks = [i for i in args[1] if i is not None and i.dtype == torch.bool] if name in INDEXING else []
-            assert not masks, "a mask as an index has a size that the host asks for"
+            indices = [i for i in args[1] if i is not None] if name in INDEXING else []
+            assert all(i.dtype != torch.bool for i in indices), "a mask as an index: the host asks for its size"
+            assert all(i.device.type == self.device.type for i in indices), "indices are copied to the device"
             assert name not in ASKING, f"{func} asks the device"
             assert name != "lift_fresh", "numbers of the host are copied to the device, for which the host waits"
         to = kwargs.get("device", self.device).type
@@ -146,9 +155,11 @@ def watched_steps(config: Config, device: torch.device) -> None:
     """Step by one pass, then by several of each network; the second update is the first that an average averages."""
     method = METHODS[config.method.name](config, World(0, 1, device))
     averages = make_averages(method, config.train.ema_decay)
-    batch, n_groups = batch_of(config, device), 1 if config.method.name == "cycle" else 2
+    batch = batch_of(config, device)
+    more = [] if config.method.name == "cycle" else [[batch]]
+    method.pass_once(batch)
     with torch_watches() if device.type == "cuda" else Watch(device):
-        for groups in ([[batch]], [[batch, batch]] * n_groups):
+        for groups in ([[batch]], [*more, [batch, batch]]):
             method.step(groups)
             for name, average in averages.items():
                 average.update_parameters(method.networks[name].module)
@@ -169,8 +180,20 @@ def test_a_step_has_all_tensors_on_the_device_and_waits_for_nothing(case: str) -
 
 
 @pytest.mark.usefixtures("meta_steps")
-def test_scaled_gradients_are_not_waited_for() -> None:
-    watched_steps(config_of("FastCUT", "amp.opt_level=O1", "amp.dtype=float16"), META)
+@pytest.mark.parametrize("tile", [None, 16])
+@pytest.mark.parametrize("case", CASES)
+def test_translations_are_computed_on_the_device(
+    case: str, tile: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Tensor, "cpu", lambda tensor: torch.zeros(tensor.shape, dtype=tensor.dtype))
+    config, compute = config_of(case), ComputeOptions(tile=tile)
+    method = METHODS[config.method.name](config, World(0, 1, META))
+    batch = replace(batch_of(config, CPU), names=("a",)).mapped(lambda maps: maps[:1])
+    for direction in method.translators:
+        predictor = method.predictor(config, {}, direction)
+        loaded = LoadedGenerator(tmp_path, config, 1, predictor.generator)
+        made = with_tiles(predictor, loaded, compute, tmp_path).translate(batch)
+        assert (made.device, made.shape) == (CPU, (1, 3, 32, 32))
 
 
 LEVELS = [("pix2pixHD", "O2", "bfloat16"), ("pix2pix", "O3", "bfloat16")]
@@ -214,6 +237,7 @@ def test_every_part_of_a_step_has_a_case() -> None:
     [
         lambda x: float(x.sum()),
         lambda x: x[x > 0],
+        lambda x: x[torch.tensor([0])],
         lambda x: x.new_tensor([0.25, 0.5]),
         lambda x: torch.zeros(2).to(x.device),
         lambda x: x.cpu(),

@@ -43,7 +43,9 @@ class Contrastive(Unpaired):
         with self.precision.autocast():
             fake, features = TappedGenerator(networks["generator"].compute_copy, taps)(self.pair(batch).source)
             networks["discriminator"].compute_copy(fake[:, :0], fake)
-            networks["projection"].compute_copy(features, [torch.zeros(1, dtype=torch.long)] * len(features))
+            networks["projection"].compute_copy(
+                features, [torch.zeros(1, dtype=torch.long, device=self.device)] * len(features)
+            )
 
 
 def build_projection(config: Config, generator: nn.Module) -> PatchProjection:
