@@ -60,7 +60,7 @@ def describe(training: Training) -> list[str]:
         *(validation.describe() if validation else []),
         f"plan           step {state.step} to {training.total_steps}, each of {_samples_of_step(config, world.size)}; "
         f"{counted(state.batches_per_epoch, 'batch', 'batches')} an epoch, {counted(config.total_epochs, 'epoch')}",
-        f"device         {world.device}, {world.size} process{'es' if world.size > 1 else ''}, {dtype}",
+        f"device         {world.device}, {counted(world.size, 'process', 'processes')}, {dtype}",
         *(["slow           float16 on a CPU: amp.dtype=auto"] if precision.is_slow else []),
         *([f"without effect {', '.join(unused)}"] if unused else []),
     ]
@@ -145,10 +145,9 @@ def _describe_cache(training: Training, index: int) -> list[str]:
 def _samples_of_step(config: Config, n_processes: int) -> str:
     """Return the number of samples, and what it is the product of."""
     batch_size, n_batches = config.train.batch_size, config.batches_per_step
-    where = f"{n_processes} process{'es' if n_processes > 1 else ''}"
-    batches = f"{f'{n_batches} x ' if n_batches > 1 else ''}batch {batch_size} on {where}"
-    n_samples = n_batches * batch_size * n_processes
-    return f"{n_samples} sample{'s' if n_samples > 1 else ''} ({batches})"
+    batches = f"{n_batches} x batch {batch_size}" if n_batches > 1 else f"batch {batch_size}"
+    where = counted(n_processes, "process", "processes")
+    return f"{counted(n_batches * batch_size * n_processes, 'sample')} ({batches} on {where})"
 
 
 def _count_parameters(network: TrainedNetwork) -> str:
