@@ -7,7 +7,7 @@ exists is valid. Only entry points and configs/build.py read it: everything belo
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from configs.schema.augmentation import AUGMENTATIONS, AugmentationConfig
+from configs.schema.augmentation import AugmentationConfig
 from configs.schema.checks import require
 from configs.schema.contrastive import ContrastiveConfig
 from configs.schema.cycle import CycleConfig
@@ -21,10 +21,7 @@ from configs.schema.sides import PAIRS_OF_MAPS, RGB_CHANNELS
 from configs.schema.train import TrainConfig
 
 __all__ = [
-    "AUGMENTATIONS",
     "EXTRA_METRICS",
-    "AmpConfig",
-    "AugmentationConfig",
     "CheckpointConfig",
     "Config",
     "ContrastiveConfig",
@@ -34,11 +31,9 @@ __all__ = [
     "FeaturesConfig",
     "GeneratorConfig",
     "InitConfig",
-    "LogConfig",
     "LossConfig",
     "MethodConfig",
     "MetricsConfig",
-    "OptimizerConfig",
     "RunConfig",
     "StyleConfig",
     "SyntheticConfig",

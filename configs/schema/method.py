@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from configs.schema.checks import require
+from configs.schema.run import ImageFigure
 from configs.schema.sides import OF_MAPS, PAIRS_OF_MAPS, TWO_SIDES
 from utils.yaml_file import shortened
 
@@ -76,8 +77,7 @@ class MethodDeclaration:
 
 
 _NO_TARGET = "there is no target to compare with"
-_WEIGHABLE = ("l1", "l1_weighted", "psnr", "psnr_weighted", "ssim", "ssim_weighted")
-_OF_PAIRS = (*_WEIGHABLE, "mae", "ms_ssim", "lpips", "pixel_accuracy", "mean_iou")
+_OF_PAIRS = (*get_args(ImageFigure), "lpips", "pixel_accuracy", "mean_iou")
 _UNPAIRED = (
     Refusal("data.layout", f"one of {', '.join(TWO_SIDES)}", ("synthetic_facades", *PAIRS_OF_MAPS, "side_by_side")),
     Refusal("data.n_classes", "0: both sides are images"),
@@ -99,34 +99,26 @@ _UNPAIRED = (
 )
 
 
-def _check_outside_mask(config: Any) -> None:
+def _check_unpaired(config: Any, same_channels: str) -> None:
+    """Check the mask of loss.outside_mask, and that both sides have as many channels; same_channels: why, if they must.
+
+    Raises:
+        ConfigError: they contradict other settings.
+    """
     data, loss = config.data, config.loss
     if not loss.outside_mask:
         expected = f"{{}} without loss.outside_mask: {_NO_TARGET}"
         require(not loss.class_weights, "loss.class_weights", loss.class_weights, expected)
-        return
-    are_ids = bool(loss.class_weights) and all(name.isdecimal() for name in loss.class_weights)
-    expected = "the ids of the classes that loss.outside_mask lets change, as {11: 0, 12: 0}"
-    require(are_ids, "loss.class_weights", loss.class_weights, expected)
-    expected = "unpaired_folders or unpaired_shards with loss.outside_mask, which reads label maps"
-    require(data.layout in OF_MAPS, "data.layout", data.layout, expected)
-    _require_same_channels(data, "or loss.outside_mask=0")
-
-
-def _check_contrastive(config: Any) -> None:
-    _check_outside_mask(config)
-    _require_same_channels(config.data, "since the features of translations and of sources are compared")
-
-
-def _check_cycle(config: Any) -> None:
-    _check_outside_mask(config)
-    if config.cycle.identity:
-        _require_same_channels(config.data, "or cycle.identity=0")
-
-
-def _require_same_channels(data: Any, why: str) -> None:
-    expected = f"{data.source_channels}, as data.source_channels, {why}"
-    require(data.target_channels == data.source_channels, "data.target_channels", data.target_channels, expected)
+    else:
+        are_ids = bool(loss.class_weights) and all(name.isdecimal() for name in loss.class_weights)
+        expected = "the ids of the classes that loss.outside_mask lets change, as {11: 0, 12: 0}"
+        require(are_ids, "loss.class_weights", loss.class_weights, expected)
+        expected = "unpaired_folders or unpaired_shards with loss.outside_mask, which reads label maps"
+        require(data.layout in OF_MAPS, "data.layout", data.layout, expected)
+        same_channels = same_channels or "or loss.outside_mask=0"
+    if same_channels and data.target_channels != data.source_channels:
+        expected = f"{data.source_channels}, as data.source_channels, {same_channels}"
+        require(False, "data.target_channels", data.target_channels, expected)
 
 
 METHODS: dict[str, MethodDeclaration] = {
@@ -148,7 +140,7 @@ METHODS: dict[str, MethodDeclaration] = {
         ),
         losses=("adversarial",),
         metrics=("swd",),
-        check=_check_contrastive,
+        check=lambda config: _check_unpaired(config, "since the features of both are compared"),
         discriminates_pairs=False,
         compares_features=True,
         original="CUT",
@@ -164,7 +156,7 @@ METHODS: dict[str, MethodDeclaration] = {
         ),
         losses=("adversarial",),
         metrics=("swd",),
-        check=_check_cycle,
+        check=lambda config: _check_unpaired(config, "or cycle.identity=0" if config.cycle.identity else ""),
         discriminates_pairs=False,
         original="CycleGAN",
     ),

@@ -6,6 +6,8 @@ from typing import Literal
 from configs.schema.checks import require, require_at_least
 from utils.limits import MAX_CHANNELS
 
+ImageFigure = Literal["l1", "l1_weighted", "mae", "psnr", "psnr_weighted", "ssim", "ssim_weighted", "ms_ssim"]
+"""Figures of a translation and its target, which need no networks."""
 EXTRA_METRICS = ("lpips", "swd", "fid", "kid")
 
 
@@ -42,23 +44,7 @@ class CheckpointConfig:
     """Steps between checkpoints; the last step is always saved."""
     keep: int = 3
     """Number of newest checkpoints that stay; 0 keeps all."""
-    best: Literal[
-        "none",
-        "l1",
-        "l1_weighted",
-        "mae",
-        "psnr",
-        "psnr_weighted",
-        "ssim",
-        "ssim_weighted",
-        "ms_ssim",
-        "lpips",
-        "swd",
-        "fid",
-        "kid",
-        "pixel_accuracy",
-        "mean_iou",
-    ] = "none"
+    best: Literal["none", ImageFigure, "lpips", "swd", "fid", "kid", "pixel_accuracy", "mean_iou"] = "none"
     """Keep the weights that were best on the validation samples, by this figure, in best.pt of the run's folder."""
 
     def __post_init__(self) -> None:
