@@ -34,9 +34,10 @@ def test_each_direction_has_a_page_and_its_generator_is_loaded_for_it(
         found = {path: post(server, PHOTO, path=path) for path in ("/", "/AtoB/", "/BtoA/")}
     assert [status for status, *_ in pages] == [302, 200, 200, 404, 404]
     assert pages[0][2]["Location"] == "/BtoA/"
+    again = ("--existing", "replace")
     for direction, (_, page, _) in zip(("AtoB", "BtoA"), pages[1:3], strict=True):
         assert f'<a href="/{direction}/" aria-current="page">{direction}</a>'.encode() in page
-        wanted = expected(cyclegan, PHOTO, None, "--checkpoint", str(cyclegan), "--direction", direction)
+        wanted = expected(cyclegan, PHOTO, None, "--checkpoint", str(cyclegan), "--direction", direction, *again)
         assert np.array_equal(np.frombuffer(found[f"/{direction}/"][1], np.uint8).reshape(PHOTO.shape), wanted)
     assert found["/"] == found["/BtoA/"] != found["/AtoB/"]
     with serving("--checkpoint", str(cyclegan / "latest_net_G_A.pth")) as server:
