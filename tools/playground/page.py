@@ -136,8 +136,8 @@ def _trained_size(config: Config) -> tuple[int, int]:
 def _classes(config: Config) -> list[PageClass]:
     """Return the classes with their names and colours, as far as the data set or a setting label_colors has them."""
     data, n_classes = config.data, build.number_of_classes(config.data)
-    colors = build.class_colors(data)
-    table = named_classes(data)
+    colors, table = build.class_colors(data), named_classes(data)
+    names = table.names if table else tuple(map(str, range(n_classes)))
     if config.metrics.label_colors is not None:
         known = read_label_colors(config.metrics.label_colors)
         if known.n_classes != n_classes:
@@ -146,10 +146,6 @@ def _classes(config: Config) -> list[PageClass]:
                 "name another file, or metrics.label_colors=null"
             )
         names, colors = known.names, known.colors
-    elif table is not None:
-        names = table.names
-    else:
-        names = tuple(map(str, range(n_classes)))
     classes = [
         PageClass(number, name, bytes(color.tolist()).hex())
         for number, (name, color) in enumerate(zip(names, colors, strict=False))  # colours of ignored pixels follow
