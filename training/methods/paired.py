@@ -23,7 +23,7 @@ from training.image_pool import ImagePool
 from training.loop_state import LoopState
 from training.methods.method import Method, StepBatches, Translator
 from training.methods.network_builder import NetworkBuilder
-from training.methods.paired_update import ConditionedPasses, Losses, ModelInputs, PairedUpdate, translate
+from training.methods.paired_update import ConditionedPasses, ModelInputs, PairedUpdate, translate
 from training.run_data import Splits
 from training.validation import Validation
 from training.validation_logits import ValidationLogits
@@ -56,8 +56,8 @@ class Paired(Method):
         """Update the generator from the last of the groups of batches, and the discriminator from each of them."""
         self.update.step([ConditionedPasses(passes, self.conditioning) for passes in batches])
 
-    def losses_of(self, batch: Batch) -> Losses:
-        """Return the losses of both networks for a batch on the device."""
+    def losses_of(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the losses of generator and discriminator for a batch on the device."""
         return self.update.losses(ModelInputs.of(batch, self.conditioning))
 
     @torch.no_grad()

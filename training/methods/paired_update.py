@@ -74,14 +74,6 @@ def translate(generator: nn.Module, inputs: tuple[Tensor, ...]) -> Translation:
     return (made.images, made.style) if isinstance(made, StyledImages) else (made, None)
 
 
-@dataclass(frozen=True)
-class Losses:
-    """The totals of one pass, 0-d each."""
-
-    generator: Tensor
-    discriminator: Tensor
-
-
 @dataclass
 class PairedUpdate:
     """An update of both networks, in one of two orders.
@@ -130,12 +122,12 @@ class PairedUpdate:
         self.optimizers["generator"].step("generator", self.means)
 
     def _joint_pass(self, inputs: ModelInputs, share: float) -> None:
-        losses = self.losses(inputs)  # freed at the end, and with them the graph, before the next pass
-        self.optimizers["discriminator"].backward(losses.discriminator * share, retain_graph=True)
-        self.optimizers["generator"].backward(losses.generator * share)
+        of_generator, of_discriminator = self.losses(inputs)  # freed at the end, with the graph, before the next pass
+        self.optimizers["discriminator"].backward(of_discriminator * share, retain_graph=True)
+        self.optimizers["generator"].backward(of_generator * share)
 
-    def losses(self, inputs: ModelInputs) -> Losses:
-        """Return the losses of both networks, with the same weights and one pass of the discriminator."""
+    def losses(self, inputs: ModelInputs) -> tuple[Tensor, Tensor]:
+        """Return the losses of generator and discriminator, 0-d each, from one pass of each with the same weights."""
         with self.precision.autocast():
             fake, style = translate(self.generator.network, inputs.generator_inputs)
             pairs = [(inputs.source, fake), (inputs.source, inputs.target)]
@@ -156,7 +148,7 @@ class PairedUpdate:
                 style=style,
                 weights=LossWeights.of(inputs.weights, transform.of_source),
             )
-            return Losses(self._generator_loss(translation), discriminator_loss)
+            return self._generator_loss(translation), discriminator_loss
 
     def discriminator_update(self, passes: Passes[ModelInputs]) -> None:
         """Update the discriminator alone, for more of its updates than of the generator's."""
