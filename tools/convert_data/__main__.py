@@ -84,7 +84,8 @@ def _add_arguments(command: str, add: Callable[..., argparse.Action]) -> None:
             add("target", type=_folder, metavar="TO", help="folder to write to, outside FOLDER")
             size_help = "least size of a shard in MB, but for the last one; default: %(default)s"
             add("--shard-mb", type=_number(0.001, 1e6), default=512, metavar="MB", help=size_help)
-            add("settings", nargs="*", metavar="data.key=value", help="settings that name folders")
+            settings_help = "settings of the folders, as data.layout=unpaired_folders"
+            add("--settings", nargs="+", default=[], metavar="data.key=value", help=settings_help)
         return
     existing_help = "existing files; default: refuse, before anything is written"
     add("--existing", choices=("refuse", "keep", "replace"), default="refuse", help=existing_help)

@@ -103,5 +103,9 @@ def test_shards_are_written_once_and_cut_by_size(tmp_path: Path, convert: Conver
     assert "already exists" in convert.refusal("to-shards", tmp_path / "out", tmp_path / "again")
     convert("to-shards", root, tmp_path / "other", "--shard-mb", "0.005")
     assert (tmp_path / "other" / "train-000000.tar").read_bytes() == first
+    options = ("--shard-mb", "0.005", "--settings", "data.layout=unpaired_folders")
+    _, out = convert("to-shards", root, tmp_path / "sides", *options)
+    assert "train_A: 6 samples in 2 shards" in out
+    assert "test_A: 6 samples in 2 shards" in out
     save_image(root / "train_A" / "alone.png", np.zeros((4, 4, 3), np.uint8))
     assert "alone.png: without a partner" in convert.refusal("to-shards", root, tmp_path / "third")
