@@ -52,8 +52,7 @@ class DataConfig:
     layout: LayoutName = "synthetic_facades"
     """How the data set lies on disk. unpaired_folders: images of two sides that do not belong together, any number of
     each. Drawn, without files: synthetic_facades, label maps and photos of house fronts; synthetic_day_night, house
-    fronts by day and others on winter nights, where validation and test samples are pairs. shards, unpaired_shards: tar
-    files that tools.convert_data to-shards makes, or index-shards indexes."""
+    fronts by day and others on winter nights, of which val and test are pairs. shards, unpaired_shards: tar files."""
     root: str = ""
     """Folder of the data set; unused by drawn ones. Of shards also an address, as https://HOST/PATH."""
     source_folder: Any = None
@@ -131,8 +130,7 @@ class DataConfig:
     those without room are decoded each time. The plan says how many fit. python -m tools.clear_cache removes them, also
     those that a killed run leaves in memory."""
     shuffle: Literal["full", "blocks"] = "full"
-    """Layouts of shards: the order of an epoch. full: any. blocks: one shard after the other, both in random order,
-    shuffled within each 1,024 samples. So samples that are stored together are read at about the same time."""
+    """Layouts of shards: full permutes all samples of an epoch. blocks permutes shards, and then each 1,024 samples."""
     on_bad_sample: Literal["error", "skip"] = "error"
     """Reaction to a training or validation sample that cannot be used. error: end the run. skip: another takes its
     place, and it is named once; more than 1 % of the samples, and more than 10, end the run all the same."""
