@@ -85,18 +85,21 @@ class RemoteFile:
         tries = f"Tried {1 + len(pauses_s)} times. " if pauses_s else ""
         raise StoreError(f"{self}: {printable(problem)}. {tries}Start again when it can be read.")
 
-    def _final(self, error: Exception) -> StoreError | None:
+    def _final(self, error: BaseException | None) -> StoreError | None:
         """Return the error of a try that another one will not mend; None where it may."""
-        if refusal := _refusal(error):
-            return refusal
-        if isinstance(error, ImportError):
-            return StoreError(f'{self}: needs other packages: python -m pip install --editable ".[remote]"')
-        if isinstance(error, FileNotFoundError):
-            return StoreError(f"{self}: No such file. Check data.root, and that it was copied whole.")
-        if isinstance(error, PermissionError) or type(error).__name__ == "NoCredentialsError":  # the latter of botocore
-            remedy = f"Give credentials by {CREDENTIALS[self._scheme]}" if self._scheme else "Change its permissions"
-            return StoreError(f"{self}: access denied. {remedy}.")
-        return None
+        where = CREDENTIALS.get(self._scheme)
+        remedies = {
+            ImportError: 'needs other packages: python -m pip install --editable ".[remote]"',
+            FileNotFoundError: "no such file. Check data.root, and that it was copied whole.",
+            PermissionError: f"access denied. {f'Give credentials by {where}' if where else 'Change its permissions'}.",
+        }
+        if type(error).__name__ == "NoCredentialsError":  # of botocore
+            error = PermissionError()
+        if remedy := next((text for kind, text in remedies.items() if isinstance(error, kind)), None):
+            return StoreError(f"{self}: {remedy}")
+        while not isinstance(error, StoreError | None):  # which a library may have wrapped in an error of its own
+            error = error.__cause__ or error.__context__
+        return error
 
     def _local(self, start: int, end: int) -> bytes:
         with Path(self.url).open("rb") as file:
@@ -114,29 +117,13 @@ class RemoteFile:
 
 @functools.cache
 def _system(scheme: str, _process: int, _thread: int) -> Any:
-    """Return fsspec's file system of a scheme, with connections of this process and thread.
+    """Return fsspec's file system of a scheme, with connections of this process and thread; it follows no redirect.
 
     None is ever let go: fsspec would close what a forked process inherits, and with it connections of the parent, whose
     epoll it shares.
     """
-    options = _options(scheme)
-    import fsspec
-
-    system = fsspec.filesystem(scheme, skip_instance_cache=True, **options)
-    system.retries = 1  # tries of s3fs, which makes up to 25 for one read
-    return system
-
-
-def _refusal(error: BaseException | None) -> StoreError | None:
-    """Return the error of this module that a library has wrapped in its own."""
-    while not isinstance(error, StoreError | None):
-        error = error.__cause__ or error.__context__
-    return error
-
-
-def _options(scheme: str) -> dict[str, Any]:
-    """Return what fsspec passes to the library of a scheme: it follows no redirect, and does not try again."""
     import aiohttp
+    import fsspec
 
     async def refuse(_session: object, _context: object, redirect: aiohttp.TraceRequestRedirectParams) -> None:
         if there := redirect.response.headers.get("Location"):
@@ -146,11 +133,16 @@ def _options(scheme: str) -> dict[str, Any]:
 
     trace = aiohttp.TraceConfig()
     trace.on_request_redirect.append(refuse)
-    if scheme == "gs":
-        return {"session_kwargs": {"trace_configs": [trace]}}
+    trace.freeze()
+    options: dict[str, Any] = {"session_kwargs": {"trace_configs": [trace]}}  # of gs
     if scheme == "s3":
-        return {"config_kwargs": {"http_session_cls": _s3_session(trace), "retries": {"total_max_attempts": 1}}}
-    return {"client_kwargs": {"trace_configs": [trace], "raise_for_status": _check_answer, "trust_env": True}}
+        options = {"config_kwargs": {"http_session_cls": _s3_session(trace), "retries": {"total_max_attempts": 1}}}
+    elif scheme != "gs":
+        client = {"trace_configs": [trace], "raise_for_status": _check_answer, "trust_env": True}  # ~/.netrc too
+        options = {"client_kwargs": client}
+    system = fsspec.filesystem(scheme, skip_instance_cache=True, **options)
+    system.retries = 1  # tries of s3fs, which makes up to 25 for one read
+    return system
 
 
 def _s3_session(trace: Any) -> Any:
@@ -160,8 +152,7 @@ def _s3_session(trace: Any) -> Any:
     class Session(AIOHTTPSession):
         async def _get_session(self, proxy_url: str) -> Any:
             session = await super()._get_session(proxy_url)
-            if trace not in session.trace_configs:
-                trace.freeze()
+            if not session.trace_configs:
                 session.trace_configs.append(trace)
             return session
 
@@ -170,25 +161,16 @@ def _s3_session(trace: Any) -> Any:
 
 async def _check_answer(response: Any) -> None:
     """Raise an error unless an answer over HTTP is the range of bytes that was asked for, before these are read."""
-    if (error := _wrong_answer(response)) is not None:
-        response.close()
-        raise error
-
-
-def _wrong_answer(response: Any) -> Exception | None:
-    if response.status in (404, 410):
-        return FileNotFoundError()
-    if response.status in (401, 403):
-        return PermissionError()
-    if response.status == 200:
-        place = without_secrets(str(response.url))
-        return StoreError(f"{place}: the server sends whole files instead of ranges. Use one that does, as nginx.")
-    if response.status != 206:
-        return OSError(f"the server answers with status {response.status}")
-    asked = re.fullmatch(r"bytes=(\d+)-(\d+)", response.request_info.headers["Range"])
-    given = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+|\*)", response.headers.get("Content-Range", ""))
-    if asked and given and "Content-Encoding" not in response.headers:
-        start, end, n_bytes = int(given[1]), int(given[2]) + 1, response.content_length
-        if start == int(asked[1]) and end <= int(asked[2]) + 1 and n_bytes == end - start:
-            return None
-    return OSError("the server answers with another range than was asked for")
+    place, status = without_secrets(str(response.url)), response.status
+    whole = StoreError(f"{place}: the server sends whole files instead of ranges. Use one that does, as nginx.")
+    known = {200: whole, 404: FileNotFoundError(), 401: PermissionError(), 403: PermissionError()}
+    error = known.get(status, OSError(f"the server answers with status {status}"))
+    if status == 206:
+        start, last = map(int, response.request_info.headers["Range"].removeprefix("bytes=").split("-"))
+        given = re.match(rf"bytes {start}-(\d+)/", response.headers.get("Content-Range", ""))
+        n_bytes = int(given[1]) + 1 - start if given else 0
+        if 0 < n_bytes == response.content_length <= last + 1 - start and "Content-Encoding" not in response.headers:
+            return
+        error = OSError("the server answers with another range than was asked for")
+    response.close()
+    raise error

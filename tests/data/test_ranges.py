@@ -51,7 +51,7 @@ def test_a_local_file_that_is_missing_short_or_too_large_is_an_error(folder: Pat
     with pytest.raises(StoreError, match=r"a\.tar: has more than 99 bytes\."):
         file.read_all(99)
     for read in (missing.size, lambda: missing.read(0, 1)):
-        with pytest.raises(StoreError, match=r"b\.tar: No such file\."):
+        with pytest.raises(StoreError, match=r"b\.tar: no such file\."):
             read()
 
 
@@ -98,7 +98,7 @@ def test_a_server_that_fails_is_tried_again_and_then_ends_the_run(
 @pytest.mark.parametrize(
     ("fault", "message"),
     {
-        "404": "No such file. Check data.root, and that it was copied whole.",
+        "404": "no such file. Check data.root, and that it was copied whole.",
         "401": "access denied. Give credentials by a line of ~/.netrc.",
         "403": "access denied. Give credentials by a line of ~/.netrc.",
         "whole": "the server sends whole files instead of ranges. Use one that does, as nginx.",
@@ -122,7 +122,7 @@ def test_s3_gives_the_bytes_that_are_asked_for(folder: Path, monkeypatch: pytest
         with pytest.raises(StoreError, match=r"^s3://served/a\.tar: gave 10 of 30 bytes from 90 on\. Tried 3 times\."):
             file.read(90, 120)
         for missing in ("s3://served/b.tar", "s3://other/a.tar"):
-            with pytest.raises(StoreError, match=rf"^{missing}: No such file\. Check data\.root"):
+            with pytest.raises(StoreError, match=rf"^{missing}: no such file\. Check data\.root"):
                 RemoteFile(missing).read(0, 1)
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             monkeypatch.delenv(name)
