@@ -12,13 +12,13 @@ from data import ranges
 from data.ranges import StoreError
 from tests.conftest import write_tiny_config
 from tests.reliability.command_line import CommandLine
-from tests.runs import assert_equal, checkpoint, run, translate, without_config
+from tests.runs import assert_equal, checkpoint, run, translate, with_slow, without_config
 from tests.servers import range_server, s3_server
 from tests.shards import save_folders
 from tools.convert_data.shards import to_shards
 from utils.checkpoint_folder import list_checkpoints
 
-DATA = ["data.layout=shards", "data.instance_edges=false", "data.on_bad_sample=skip", "checkpoint.every_steps=1"]
+DATA = ["data.layout=shards", "data.instance_edges=false", "data.on_bad_sample=skip"]
 
 
 @pytest.fixture(autouse=True)
@@ -28,9 +28,9 @@ def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pairs of 32x32 pixels: seven of training in four tar files, two of each other split, in the folder `shards`."""
+    """Pairs of 32x32 pixels: four of training in two tar files, two of each other split, in the folder `shards`."""
     root = tmp_path_factory.mktemp("data")
-    for split, n_samples in {"train": 7, "val": 2, "test": 2}.items():
+    for split, n_samples in {"train": 4, "val": 2, "test": 2}.items():
         save_folders(root / "pairs", f"{split}_A", f"{split}_B", n_samples=n_samples, side=32)
     to_shards(root / "pairs", root / "shards", 20_000, [])
     return root / "shards"
@@ -38,10 +38,10 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def local(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The checkpoint of step 9 of a run on this machine that was never stopped."""
+    """The checkpoint of step 6 of a run on this machine that was never stopped."""
     config = write_tiny_config(tmp_path_factory.mktemp("local"))
-    run(config, *DATA, f"data.root={shards}", "train.max_steps=9")
-    return without_config(checkpoint(config, 9))
+    run(config, *DATA, f"data.root={shards}", "train.max_steps=6")
+    return without_config(checkpoint(config, 6))
 
 
 @contextmanager
@@ -61,33 +61,33 @@ def test_a_run_over_a_network_ends_with_the_bits_of_one_on_this_machine(
     tiny_config: Path, scheme: str, shards: Path, local: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with served(scheme, shards, monkeypatch) as address:
-        run(tiny_config, *DATA, f"data.root={address}", "train.max_steps=4", "data.workers=2")
-        run(tiny_config, *DATA, f"data.root={address}", "train.max_steps=9", "data.workers=1")
-        assert_equal(without_config(checkpoint(tiny_config, 9)), local)
+        run(tiny_config, *DATA, f"data.root={address}", "train.max_steps=3", "data.workers=2")
+        run(tiny_config, *DATA, f"data.root={address}", "train.max_steps=6", "data.workers=1")
+        assert_equal(without_config(checkpoint(tiny_config, 6)), local)
     # credentials came from the environment, and are nowhere in the run
     files = [path for path in tiny_config.parent.rglob("*") if path.is_file()]
     assert not [path for path in files if b"s3cret" in path.read_bytes()]
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", with_slow([1], [0]))
 def test_a_server_that_dies_ends_the_run_which_goes_on_once_it_is_back(
     tiny_config: Path, shards: Path, local: dict[str, Any], command_line: CommandLine, workers: int
 ) -> None:
     pytest.importorskip("aiohttp")
     with range_server(shards) as server:
         arguments = ["--config", str(tiny_config), *DATA, f"data.root={server.url}", f"data.workers={workers}"]
-        arguments.append("train.max_steps=9")
-        server.faults = [""] * 14 + ["drop"]
+        arguments += ["train.max_steps=6", "checkpoint.every_steps=1"]
+        server.faults = [""] * 11 + ["drop"]
         (line,) = command_line.refusal(train.main, *arguments)
         assert line.startswith(f"error: {server.url}/train-00000")
         assert line.endswith(". Tried 3 times. Start again when it can be read.")
         saved = list_checkpoints(tiny_config.parent / "runs" / "tiny")
         assert saved
-        assert len(saved) < 9
+        assert len(saved) < 6
 
         server.faults = [""]
         train.main(arguments)
-        assert_equal(without_config(checkpoint(tiny_config, 9)), local)
+        assert_equal(without_config(checkpoint(tiny_config, 6)), local)
 
 
 def test_translation_reads_over_a_network_and_ends_where_the_server_does(
