@@ -66,12 +66,6 @@ class Case:
 
 
 TINY = Case("tiny", 32, 32, batch_size=2, settings=(*SMALL, "generator.base_channels=4"))  # to try a benchmark
-# small networks, so that a CPU reaches 1024x512 in seconds
-OF_GROWTH = [
-    *(Case(f"{n}x{n}", n, n, settings=tuple(SMALL)) for n in (128, 256, 512)),
-    Case("1024x512", 512, 1024, settings=tuple(SMALL)),
-    Case("256x256, batch 8", 256, 256, batch_size=8, settings=tuple(SMALL)),
-]
 
 
 def command_line(description: str | None, cases: Sequence[Case]) -> argparse.ArgumentParser:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from bench.cases import CUT, CYCLE, OF_GROWTH, SMALL, SPADE, TINY, Case, command_line
+from bench.cases import CUT, CYCLE, SMALL, SPADE, TINY, Case, command_line
 from bench.measure import compare, serve, write_report
 from bench.references import OF_UNPAIRED, Reference, ReferenceSpadeUpdate, ReferenceUpdate, as_in_the_originals
 from configs import build
@@ -40,7 +40,7 @@ GPU_CASES = [
 ]
 LOCAL = ("generator.name=local", "generator.base_channels=32", "discriminator.n_scales=3")
 LARGE = [Case("local enhancer, 2048x1024, batch 1", 1024, 2048, settings=LOCAL)]  # on request
-CASES = {case.name: case for case in [*CPU_CASES, *GPU_CASES, *LARGE, *OF_GROWTH, TINY]}
+CASES = {case.name: case for case in [*CPU_CASES, *GPU_CASES, *LARGE, TINY]}
 REFERENCES = {"reference": ["amp.opt_level=O0"], "reference, autocast": ["amp.opt_level=O1"]}
 OURS: dict[str, list[str]] = {
     **{level: [f"amp.opt_level={level}"] for level in ("O0", "O2", "O3")},
