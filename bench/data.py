@@ -6,29 +6,35 @@ Each turn opens a loader and measures it between deliveries once it runs steadil
 """
 
 import argparse
+import pickle
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
 from PIL import Image
 
-from bench.measure import median, median_ratio, write_report
+from bench.measure import median, median_ratio, time_alternating, write_report
 from bench.references import LabelMapFolders, SideBySideFiles, reference_batches
 from configs import build, sample_cache
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
 from data.batch import Batch
 from data.facades.dataset import SyntheticFacades
+from data.files import quick_decoding
 from data.layout import Layout
 from data.loader import TrainingDataset, training_batches
+from data.preprocessing import place
 from data.sampler import TrainingSampler
+from data.sent_batch import SentBatch
 
 OpenLoader = Callable[[int], Generator[Any]]  # by the number of loader processes
 
@@ -36,32 +42,19 @@ N_SAMPLES = 8
 TURN_S = 0.4
 PAIRED = "paired_folders 2048x1024 -> 1024x512"
 SIDE_BY_SIDE = "side_by_side 2x 256x256 -> 286 -> 256"
-BANDS = "paired_folders 4 bands of 16 bits 512x512 -> 286 -> 256"
-CROPPED = ["data.preprocess=resize_and_crop", "data.load_width=286", "data.load_height=286"]
-CROPPED += ["data.crop_width=256", "data.crop_height=256"]
-FOLDERS = "data.layout=paired_folders"
-OF_BANDS = ["data.source_folder={split}_bands", "data.target_folder={split}_heights", "data.source_channels=4"]
-OF_BANDS += ["data.target_channels=1", "data.source_range=[0,65535]", "data.target_range=[0,255]"]
+SIZES = ["data.load_width=286", "data.load_height=286", "data.crop_width=256", "data.crop_height=256"]
 SETTINGS = {
-    "synthetic_facades 128x128": ["data.synthetic.height=128", "data.synthetic.width=128", "data.preprocess=none"],
-    PAIRED: [FOLDERS, "data.n_classes=35", "data.instance_edges=true", "data.load_width=1024"],
-    SIDE_BY_SIDE: ["data.layout=side_by_side", *CROPPED],
-    BANDS: [FOLDERS, *OF_BANDS, *CROPPED],
+    PAIRED: ["data.layout=paired_folders", "data.n_classes=35", "data.instance_edges=true", "data.load_width=1024"],
+    SIDE_BY_SIDE: ["data.layout=side_by_side", "data.preprocess=resize_and_crop", *SIZES],
 }
-REFERENCES: dict[str, Callable[[Path], LabelMapFolders | SideBySideFiles]] = {
-    PAIRED: lambda root: LabelMapFolders(root, width=1024),
-    SIDE_BY_SIDE: lambda root: SideBySideFiles(root / "train", load_size=286, crop_size=256),
-}
-CACHES = {"decoded": "none", "cache memory": "memory", "cache disk": "disk"}
 
 
 def write_triplets(root: Path) -> None:
-    """Write house fronts: 2048x1024 in pix2pixHD's folders, as PNG; 256x256 side by side, as JPEG; bands as arrays."""
+    """Write house fronts: 2048x1024 in pix2pixHD's folders, as PNG; 256x256 side by side, as JPEG."""
     facades = SyntheticFacades(split="train", seed=0, n_samples=N_SAMPLES, height=256, width=512)
     for number in range(N_SAMPLES):
         sample = facades.read(number)
-        assert sample.instances is not None
-        assert sample.target is not None
+        assert sample.instances is not None and sample.target is not None  # noqa: PT018
         maps = {
             "label": Image.fromarray(sample.source[0].numpy()),
             "inst": Image.fromarray(sample.instances[0].numpy().astype("uint16")),
@@ -71,37 +64,27 @@ def write_triplets(root: Path) -> None:
             (root / f"train_{kind}").mkdir(parents=True, exist_ok=True)
             resample = Image.Resampling.BICUBIC if kind == "img" else Image.Resampling.NEAREST
             image.resize((2048, 1024), resample).save(root / f"train_{kind}" / f"{number}.png")
-        write_bands(root, number, maps["img"])
         (root / "train").mkdir(exist_ok=True)
         maps["img"].save(root / "train" / f"{number}.jpg", quality=95)
-
-
-def write_bands(root: Path, number: int, photo: Image.Image) -> None:
-    """Write a photograph as four bands of 16 bits and as heights in floats, 512x512."""
-    levels = np.asarray(photo.resize((512, 512))).astype(np.uint16).transpose(2, 0, 1)
-    heights = levels.mean(axis=0, dtype=np.float32)
-    bands = np.concatenate([levels, levels[:1]]) * np.uint16(257)
-    for kind, pixels in {"bands": bands, "heights": heights[None]}.items():
-        (root / f"train_{kind}").mkdir(exist_ok=True)
-        np.save(root / f"train_{kind}" / f"{number}.npy", pixels)
 
 
 @contextmanager
 def sides_of(name: str, root: Path, folder: Path) -> Iterator[dict[str, OpenLoader]]:
     """Yield a function per side that opens its loader, with filled caches, which are removed afterwards."""
-    layouts: dict[str, OpenLoader] = {}
-    if name in REFERENCES:
-        layouts["reference"] = partial(reference_batches, REFERENCES[name](root))
+    files = LabelMapFolders(root, width=1024) if name == PAIRED else SideBySideFiles(root / "train", 286, 256)
+    layouts: dict[str, OpenLoader] = {"reference": partial(reference_batches, files)}
     with ExitStack() as stack:
-        for side, cache in CACHES.items():
-            if cache == "none" or name in REFERENCES:
-                place = f"{folder}/cache" if cache == "disk" else cache
-                overrides = [f"data.root={root}", f"data.cache={place}"]
-                config = config_from_dict(config_to_dict(Config()), name, [*overrides, *SETTINGS[name]])
-                if kept := sample_cache.cache_folder(config, folder):
-                    stack.callback(shutil.rmtree, kept, ignore_errors=True)
-                layouts[side] = partial(batches, config, filled(config, folder))
+        for side, cache in {"decoded": "none", "cache memory": "memory", "cache disk": f"{folder}/cache"}.items():
+            config = configured(name, root, f"data.cache={cache}")
+            if kept := sample_cache.cache_folder(config, folder):
+                stack.callback(shutil.rmtree, kept, ignore_errors=True)
+            layouts[side] = partial(batches, config, filled(config, folder))
         yield layouts
+
+
+def configured(name: str, root: Path, *settings: str) -> Config:
+    """Return the configuration of a layout."""
+    return config_from_dict(config_to_dict(Config()), name, [f"data.root={root}", *settings, *SETTINGS[name]])
 
 
 def filled(config: Config, folder: Path) -> Layout:
@@ -129,19 +112,37 @@ def samples_per_s(open_loader: OpenLoader, n_workers: int, turn_s: float) -> flo
         while True:
             next(loader)
             count += 1
-            elapsed_s = time.perf_counter() - begin
-            if elapsed_s >= turn_s and count % together == 0:
+            if (elapsed_s := time.perf_counter() - begin) >= turn_s and count % together == 0:
                 return count / elapsed_s
 
 
 def rows_of(name: str, n_workers: int, speeds: dict[str, list[float]]) -> list[dict[str, Any]]:
     """Return a row for each side. speeds: samples per second, by turns."""
-    first = speeds.get("reference")
     return [
         {"layout": name, "side": side, "workers": n_workers, "samples/s": median(ours)}
-        | {"times as fast": None if first is None else median_ratio(ours, first)}
+        | {"times as fast": median_ratio(ours, speeds["reference"])}
         for side, ours in speeds.items()
     ]
+
+
+def stage_rows(root: Path, repeats: int) -> list[dict[str, Any]]:
+    """Return the milliseconds of each stage of a sample of PAIRED; decoding includes reading the files."""
+    config = configured(PAIRED, root)
+    sample = (layout := build.build_layout(config, "train", needs_targets=True)).read(0)
+    placements = build.build_preprocessing(config).draw(sample, np.random.default_rng(0))
+    batch = Batch.of([placed := place(sample, placements, source_is_ids=True)])
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    stages: dict[str, Callable[[], object]] = {
+        "read": lambda: [Path(str(file)).read_bytes() for file in layout.provenance(0).files],
+        "decode": lambda: layout.read(0),
+        "decode, by Pillow": patch.object(quick_decoding, "kornia", None)(lambda: layout.read(0)),
+        "resize and crop": lambda: place(sample, placements, source_is_ids=True),
+        "stack": lambda: Batch.of([placed]),
+        "send to the training": lambda: pickle.loads(ForkingPickler.dumps(SentBatch(batch))),
+        "copy to the device": lambda: batch.to(device),
+    }
+    seconds = time_alternating(stages, device, repeats=repeats)
+    return [{"stage": stage, "ms": 1000 * median(times)} for stage, times in seconds.items()]
 
 
 def main() -> None:
@@ -154,6 +155,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as drawn:
         write_triplets(Path(drawn))
+        write_report("data_stages", torch.device("cpu"), stage_rows(arguments.root or Path(drawn), 20))
         for name in SETTINGS:
             root = arguments.root if arguments.root and name == PAIRED else Path(drawn)
             with sides_of(name, root, Path(drawn)) as sides:

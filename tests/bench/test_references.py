@@ -1,7 +1,6 @@
 """The bench's plain loaders and updates compute what this project's do, so that only time and memory differ."""
 
 from collections.abc import Callable
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,12 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from torch import Tensor
 
-import bench.data
 from bench.cases import CUT, CYCLE, Case
-from bench.data import BANDS, PAIRED, SIDE_BY_SIDE, samples_per_s, sides_of, write_bands
+from bench.data import PAIRED, samples_per_s, sides_of, stage_rows
 from bench.references import (
     OF_UNPAIRED,
     LabelMapFolders,
@@ -106,23 +103,16 @@ def test_the_loader_goes_on_after_an_epoch(label_data_set: Path) -> None:
     assert [next(batches)["image"].shape for _ in range(7)] == [(1, 3, 16, 32)] * 7
 
 
+def test_every_stage_of_a_sample_is_timed(label_data_set: Path) -> None:
+    assert all(row["ms"] > 0 for row in stage_rows(label_data_set, repeats=1))
+
+
 def test_every_side_of_a_layout_is_opened(label_data_set: Path, tmp_path: Path) -> None:
     with sides_of(PAIRED, label_data_set, tmp_path) as sides:
         assert list(sides) == ["reference", "decoded", "cache memory", "cache disk"]
         assert len({path.stat().st_ino for path in (tmp_path / "cache").rglob("*.pt")}) == 3
         assert all(samples_per_s(open_loader, 0, turn_s=0.0) > 0 for open_loader in sides.values())
     assert not list(tmp_path.rglob("*.pt"))
-    assert bench.data.REFERENCES.keys() == {PAIRED, SIDE_BY_SIDE}
-
-
-def test_bands_are_loaded_as_they_are_stored(tmp_path: Path) -> None:
-    for number in range(2):
-        write_bands(tmp_path, number, Image.new("RGB", (32, 16), (10, 20, 30)))
-    with sides_of(BANDS, tmp_path, tmp_path) as sides, closing(sides["decoded"](0)) as batches:
-        batch = next(batches)
-    assert batch.source.flatten(2)[0, :, 0].tolist() == [2570, 5140, 7710, 2570]
-    assert (batch.source.dtype, batch.target.dtype) == (torch.uint16, torch.float32)
-    assert batch.target.shape == (1, 1, 256, 256)
 
 
 @pytest.mark.parametrize("settings", [CUT, CYCLE])

@@ -21,8 +21,6 @@ def test_loaders_are_compared_with_the_reference_of_as_many_workers() -> None:
     reference, decoded = bench.data.rows_of("folders", 2, speeds)
     assert decoded == {"layout": "folders", "side": "decoded", "workers": 2, "samples/s": 3.0, "times as fast": 3.0}
     assert list(reference.values()) == ["folders", "reference", 2, 1.0, 1.0]
-    (alone,) = bench.data.rows_of("drawn", 0, {"decoded": [3.0]})
-    assert alone["times as fast"] is None
 
 
 def test_translation_is_measured_at_each_level_by_batch_and_from_files() -> None:
