@@ -1,6 +1,6 @@
 """Samples and batches: shapes, dtypes and ranges of their maps; the copy of a batch to the device."""
 
-import sys
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
@@ -14,6 +14,7 @@ from utils.errors import UserError
 
 _LISTED = 5
 _ALIKE = 3  # problems that are one text
+HAS_MEMORY_FILES = hasattr(os, "memfd_create")  # on Linux, unless Python is built for an old C library
 _LARGEST_WEIGHT = {torch.uint8: 255.0, torch.uint16: 65535.0}  # counts as 1; other types hold the weights themselves
 
 
@@ -143,7 +144,7 @@ def _stacked(name: str, samples: Sequence[Sample]) -> Tensor | None:
     found = {f"{tuple(tensor.shape)} {tensor.dtype}" for tensor in maps}
     if len(found) > 1:
         raise DataError(f"maps of one batch differ ({', '.join(sorted(found))}): choose train.batch_size=1")
-    if sys.platform != "linux":  # a loader process there stacks into shared memory; see SentBatch
+    if not HAS_MEMORY_FILES:  # a loader process then stacks into shared memory, where errors can be raised
         return default_collate(maps) if maps else None
     return torch.stack(maps) if len(maps) > 1 else maps[0].contiguous().unsqueeze(0) if maps else None
 

@@ -1,7 +1,6 @@
 """The stream of training batches, from a layout, its preprocessing and a sampler."""
 
 import logging
-import sys
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -14,7 +13,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from data.batch import Batch, DataError, LoadingError, Sample
+from data.batch import HAS_MEMORY_FILES, Batch, DataError, LoadingError, Sample
 from data.layout import Layout, describe_sample
 from data.preprocessing import Preprocessing, place
 from data.sampler import SampleKey, TrainingSampler
@@ -269,7 +268,7 @@ def _collate(loaded: Sequence[Loaded]) -> _LoadedBatch:
         samples.append(sample)
     try:
         batch = Batch.of(samples)
-        sent = SentBatch(batch) if sys.platform == "linux" and get_worker_info() else batch
+        sent = SentBatch(batch) if HAS_MEMORY_FILES and get_worker_info() else batch
     except Exception as error:  # noqa: BLE001  as in _load
         return _LoadedBatch(as_data_error(error, f"a batch of {', '.join(sample.name for sample in samples)}"))
     replacements = [sample for sample in samples if isinstance(sample, Replacement)]

@@ -21,7 +21,7 @@ _Place = tuple[str, torch.dtype, torch.Size, int]  # name, type, shape and first
 
 
 class SentBatch:
-    """A batch that is received as a Batch where it is unpickled, once; for Linux.
+    """A batch that is received as a Batch where it is unpickled, once; where HAS_MEMORY_FILES.
 
     Raises:
         OSError: there is too little memory.

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+import data.batch
+import data.loader
 from data.batch import Batch, DataError, LoadingError
 from data.facades.dataset import SyntheticFacades
 from data.layout import Layout
@@ -53,6 +55,15 @@ def test_neither_processes_nor_the_first_batch_change_the_samples() -> None:
     expected = batches(FACADES, 6)
     assert_same(batches(FACADES, 6, n_workers=2), expected)
     assert_same(batches(FACADES, 3, first_batch=3), expected[3:])
+
+
+def test_batches_arrive_in_shared_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = batches(FACADES, 3)
+    for module in (data.batch, data.loader):
+        monkeypatch.setattr(module, "HAS_MEMORY_FILES", False)
+    received = batches(FACADES, 3, n_workers=1)
+    assert_same(received, expected)
+    assert received[0].source.is_shared()
 
 
 @pytest.mark.parametrize("method", ["forkserver", pytest.param("spawn", marks=pytest.mark.slow)])

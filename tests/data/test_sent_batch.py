@@ -1,19 +1,18 @@
 """A batch arrives in another process as it was."""
 
 import pickle
-import sys
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
 import pytest
 import torch
 
-from data.batch import Batch
+from data.batch import HAS_MEMORY_FILES, Batch
 from data.sent_batch import SentBatch
 from tests.runs import assert_equal
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere batches are sent in shared memory")
+@pytest.mark.skipif(not HAS_MEMORY_FILES, reason="batches are sent in shared memory")
 def test_a_batch_arrives_with_its_types_and_leaves_no_file_open() -> None:
     generator = torch.Generator().manual_seed(0)
     types = (torch.uint8, torch.int32, torch.int16, torch.float32, torch.uint16)

@@ -21,7 +21,7 @@ import torch
 
 import data.map_reader
 import train
-from data.batch import Batch, LoadingError, Sample
+from data.batch import HAS_MEMORY_FILES, Batch, LoadingError, Sample
 from data.facades.dataset import SyntheticFacades
 from data.loader import TrainingDataset, training_batches
 from data.sampler import TrainingSampler
@@ -136,7 +136,7 @@ def test_a_lost_process_ends_the_run_with_the_cause_and_the_run_can_go_on(
     assert_equal(without_config(checkpoint(config, STEPS)), uninterrupted)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere batches are sent in shared memory")
+@pytest.mark.skipif(not HAS_MEMORY_FILES, reason="batches are sent in shared memory")
 def test_memory_that_is_full_is_told(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
