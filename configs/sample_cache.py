@@ -19,14 +19,12 @@ _MEMORY_CACHE = f"pairgan-{os.getuid() if hasattr(os, 'getuid') else 0}"
 
 def build_training_layout(config: Config, layout: Layout, run_folder: Path) -> Layout:
     """Return the training split, behind a cache if the settings ask for one, whose folder is made."""
-    folder, cached = cache_folder(config, run_folder), build_cached_layout(config, layout, run_folder)
-    if folder is None or cached is None:
-        return layout
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"data.cache: cannot make {folder}: {error.strerror}") from error
-    return cached
+    if folder := cache_folder(config, run_folder):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"data.cache: cannot make {folder}: {error.strerror}") from error
+    return build_cached_layout(config, layout, run_folder) or layout
 
 
 def build_cached_layout(config: Config, layout: Layout, run_folder: Path) -> Layout | None:

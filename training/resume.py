@@ -214,22 +214,17 @@ def initialize_networks(training: Training) -> list[str]:
         if (setting := given.get(key)) is None:
             continue
         way = direction_of(config, name) if len(config.method.translators) > 1 else None
-        file = _initialize(network, name, network.role, Path(setting).expanduser(), report, f"init.{key}", way)
+        file, line = _initialize(network, name, network.role, Path(setting).expanduser(), f"init.{key}", way)
+        report.append(line)
         if network.role == "generator" and encodes and encoder_file(file).is_file():
-            _initialize(network, name, "encoder", encoder_file(file), report, "its encoder")
+            report.append(_initialize(network, name, "encoder", encoder_file(file), "its encoder")[1])
     return report
 
 
 def _initialize(
-    network: TrainedNetwork,
-    name: str,
-    role: FileRole,
-    place: Path,
-    report: list[str],
-    title: str,
-    direction: str | None = None,
-) -> Path:
-    """Load weights into a network, with a line for the report, which begins with the title; return their file.
+    network: TrainedNetwork, name: str, role: FileRole, place: Path, title: str, direction: str | None = None
+) -> tuple[Path, str]:
+    """Load weights into a network; return their file, and a line for the report, which begins with the title.
 
     role, direction: of the network in the file that `place`, which may be a folder, stands for.
     """
@@ -242,8 +237,7 @@ def _initialize(
         raise ConfigError(f"{title}: nothing of {file} has a place in this {role}; it holds {transfer.left[0]}, …")
     where = "" if name in (role, network.role) else f" into {name}"
     counts = f"{len(transfer.loaded)} tensors loaded from {file}{where}"
-    report.append(f"{title}  {counts}; left: {_some(transfer.left)}; new: {_some(transfer.new)}")
-    return file
+    return file, f"{title}  {counts}; left: {_some(transfer.left)}; new: {_some(transfer.new)}"
 
 
 def _some(names: list[str]) -> str:
