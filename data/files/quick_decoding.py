@@ -41,14 +41,12 @@ def decode_quickly(image: ImageFile, layout: str) -> np.ndarray | None:
     content = image.fp.read()
     image.fp.seek(position)
     try:
-        is_upright = _is_plain(content) if image.format == "PNG" else _is_upright(image)
-        return decode(content, (image.height, image.width)) if is_upright else None
+        is_turned = image.format == "JPEG" and image.getexif().get(ExifTags.Base.Orientation, 1) != 1
+        if is_turned or (image.format == "PNG" and not _is_plain(content)):
+            return None
+        return decode(content, (image.height, image.width))
     except Exception:  # noqa: BLE001  kornia-rs raises no narrower type, and Pillow's message names what is wrong
         return None
-
-
-def _is_upright(image: ImageFile) -> bool:
-    return image.getexif().get(ExifTags.Base.Orientation, 1) == 1
 
 
 def _is_plain(content: bytes) -> bool:
