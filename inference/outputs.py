@@ -86,10 +86,15 @@ class Results:
         self._counts: Counter[str] = Counter()  # of existing images, by what was done with them
 
     def add(self, sample: Sample, fake: Tensor) -> None:
-        """Write a translated image and its images in the gallery."""
+        """Write a translated image and its images in the gallery; several threads may do so."""
         self._record(sample, fake, (_size(fake), _size(sample.source)))
         # after its source in the gallery: see OutputFolder.is_foreign
         self._store.write(self._folder.image(sample.name), fake, self._source_file(sample.name))
+
+    def add_to_baseline(self, sample: Sample) -> None:
+        """Add the target of a sample to those that the best constant colours are found for, in order."""
+        if sample.target is not None:
+            self._baseline.add(sample.source, self._evaluator.levels(sample.target))
 
     def add_in_bands(self, preview: Sample, sizes: Sizes, fake: Iterator[Tensor]) -> None:
         """Write a translated image that is too large for the memory, and its images in the gallery.
@@ -147,6 +152,7 @@ class Results:
             found, wanted = (f"{width}x{height}" for width, height in (size, expected))
             raise DataError(f"{file}: is {found}, expected {wanted}. Remove it, or choose --existing replace.")
         self._counts["kept"] += 1
+        self.add_to_baseline(sample)
         self._record(sample, kept, sizes or (size, _size(sample.source)))
         return True
 
@@ -161,7 +167,6 @@ class Results:
             measured = self._evaluator.measure(
                 fake, sample.target, self._predictor.weights(sample), self._indices[name]
             )
-            self._baseline.add(sample.source, self._evaluator.levels(sample.target))
         elif self._sets:
             self._sets.add(self._indices[name], sample.source, fake)
         files = {kind: gallery_image(kind, name) for kind in images}

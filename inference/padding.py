@@ -1,7 +1,8 @@
 """Samples padded by reflection to sizes that a network accepts, and where the sample lies in the padded one."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -24,27 +25,20 @@ class PaddedSample:
     window: Window
 
 
-def read_batches(
-    layout: Layout,
-    preprocessing: Preprocessing,
-    indices: Sequence[int],
-    batch_size: int,
-    problems: list[str],
-    *,
-    keeps_sizes: bool,
+def batches(
+    reads: Iterable[Future[PaddedSample]], batch_size: int, problems: list[str]
 ) -> Iterator[list[PaddedSample]]:
-    """Yield the samples in order, up to `batch_size` successive ones of equal padded size together.
+    """Yield samples in order, up to `batch_size` successive ones of equal padded size together.
 
-    keeps_sizes: as for `read_padded`.
     problems: collects the problems of samples that cannot be read, which are skipped.
 
     Raises:
         StoreError: a store gives no bytes.
     """
     batch: list[PaddedSample] = []
-    for index in indices:
+    for sample in reads:
         try:
-            read = read_padded(layout, preprocessing, index, keeps_size=keeps_sizes)
+            read = sample.result()
         except StoreError:  # the next samples would wait as long for it
             raise
         except DataError as error:

@@ -6,6 +6,7 @@ Files of large images are read row by row where their format allows it.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 
 from torch import Tensor
 
@@ -15,10 +16,11 @@ from data.layout import Layout
 from data.preprocessing import Preprocessing
 from inference.image_store import reduced, reduced_rows
 from inference.outputs import Results, Sizes
-from inference.padding import PaddedSample, Padding, read_batches, read_padded
+from inference.padding import PaddedSample, Padding, batches, read_padded
 from inference.predictor import ImageParts, Predictor
 from inference.source_values import SourceValues
 from inference.windows import Window
+from utils.worker_threads import MOST_THREADS, in_order, worker_threads
 
 
 @dataclass(frozen=True)
@@ -61,23 +63,42 @@ class SampleTranslator:
     problems: list[str] = field(default_factory=list)
 
     def translate(self, indices: Sequence[int], batch_size: int) -> Iterator[int]:
-        """Translate samples, up to `batch_size` together; yield how many were done. Those read in parts come last."""
+        """Translate samples, up to `batch_size` together; yield how many were done. Those read in parts come last.
+
+        While the generator computes, other threads read the next samples, and measure and write the last ones.
+        """
         in_parts = {index for index in indices if self.is_read_in_parts(index)}
         at_once = [index for index in indices if index not in in_parts]
-        rule, keeps = self.preprocessing, self.keeps_sizes
-        for batch in read_batches(self.layout, rule, at_once, batch_size, self.problems, keeps_sizes=keeps):
-            if batch[0].sample.target is None and self._is_large(*batch[0].padded.source.shape[-2:]):
-                self._translate_in_bands(self._in_memory(*batch))
-            else:
-                fakes = self.predictor.translate(Batch.of([read.padded for read in batch]))
-                for read, fake in zip(batch, fakes, strict=True):
-                    self.values.add(read.sample)
-                    self.results.add(read.sample, read.window.cut(fake))
-            yield len(batch)
+        with worker_threads() as pool:
+            most = 1 if self.predictor.tiles else MOST_THREADS + 1  # tiles are for images that fill the memory
+            reads = in_order(pool, self._read, at_once, most)
+            translated = chain.from_iterable(map(self._translated, batches(reads, batch_size, self.problems)))
+            for written in in_order(pool, self._write, translated, most):
+                written.result()
+                yield 1
         for index in sorted(in_parts):
             with self._collecting_problems(), self._opened(index) as image:
                 self._translate_in_bands(image)
             yield 1
+
+    def _read(self, index: int) -> PaddedSample:
+        return read_padded(self.layout, self.preprocessing, index, keeps_size=self.keeps_sizes)
+
+    def _translated(self, batch: Sequence[PaddedSample]) -> Iterator[tuple[Sample, Tensor] | None]:
+        """Yield the samples of a batch with their translations; None for one that is written already."""
+        if batch[0].sample.target is None and self._is_large(*batch[0].padded.source.shape[-2:]):
+            self._translate_in_bands(self._in_memory(*batch))
+            yield None
+            return
+        fakes = self.predictor.translate(Batch.of([read.padded for read in batch]))
+        for read, fake in zip(batch, fakes, strict=True):
+            self.values.add(read.sample)
+            self.results.add_to_baseline(read.sample)
+            yield read.sample, read.window.cut(fake)
+
+    def _write(self, translated: tuple[Sample, Tensor] | None) -> None:
+        if translated:
+            self.results.add(*translated)
 
     def keep(self, indices: Sequence[int]) -> set[int]:
         """Record samples whose images exist; return all but those with an incomplete image."""
@@ -92,8 +113,7 @@ class SampleTranslator:
         if self.is_read_in_parts(index):
             with self._opened(index) as image:
                 return self.results.keep(image.preview, image.sizes)
-        read = read_padded(self.layout, self.preprocessing, index, keeps_size=self.keeps_sizes)
-        return self.results.keep(read.sample)
+        return self.results.keep(self._read(index).sample)
 
     @contextmanager
     def _collecting_problems(self) -> Iterator[None]:
