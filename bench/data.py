@@ -6,7 +6,6 @@ Each turn opens a loader and measures it between deliveries once it runs steadil
 """
 
 import argparse
-import pickle
 import shutil
 import tempfile
 import time
@@ -138,7 +137,7 @@ def stage_rows(root: Path, repeats: int) -> list[dict[str, Any]]:
         "decode, by Pillow": patch.object(quick_decoding, "kornia", None)(lambda: layout.read(0)),
         "resize and crop": lambda: place(sample, placements, source_is_ids=True),
         "stack": lambda: Batch.of([placed]),
-        "send to the training": lambda: pickle.loads(ForkingPickler.dumps(SentBatch(batch))),
+        "send to the training": lambda: ForkingPickler.loads(ForkingPickler.dumps(SentBatch(batch))),
         "copy to the device": lambda: batch.to(device),
     }
     seconds = time_alternating(stages, device, repeats=repeats)

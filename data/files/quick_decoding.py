@@ -6,7 +6,6 @@ It is written in Rust, except for libjpeg-turbo, which Pillow uses too. It refus
 import struct
 from collections.abc import Callable
 from contextlib import suppress
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from PIL.ImageFile import ImageFile
 
 kornia: Any = None
 with suppress(ImportError):  # where the extra `fast` is not installed
-    kornia = import_module("kornia_rs.io")
+    from kornia_rs import io as kornia
 
 _DECODERS: dict[tuple[str | None, str], Callable[[bytes, tuple[int, int]], np.ndarray]] = {
     ("PNG", "RGB"): lambda content, size: kornia.decode_image_png_u8(content, size, "rgb"),
