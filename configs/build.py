@@ -23,16 +23,15 @@ from data.preprocessing import Preprocessing
 from losses import GENERATOR_LOSSES
 from losses.adversarial import AdversarialLoss
 from losses.augmentation import Augmentation
-from losses.loss_inputs import DiscriminatorLosses, GeneratorLoss
-from losses.objective import DiscriminatorObjective, GeneratorObjective
+from losses.objective import DiscriminatorLosses, DiscriminatorObjective, GeneratorLoss, GeneratorObjective
 from losses.segmentation import SegmentationLoss, SegmentationObjective
 from models import DISCRIMINATORS, GENERATORS
 from models.activation_checkpointing import enable_activation_checkpointing
-from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
 from models.initialization import initialize
+from models.instance_features import FeatureConditionedGenerator, FeatureEncoder
 from models.spectral_norm import add_spectral_norm, normed_convolutions
 from models.style_encoder import StyleConditionedGenerator, StyleEncoder
-from utils.determinism import use_deterministic_algorithms
+from utils.device import use_deterministic_algorithms
 from utils.errors import ConfigError
 from utils.machine import keep_freed_memory, usable_cores
 from utils.palette import label_colors

@@ -7,7 +7,7 @@ from configs import build
 from data.batch import Batch
 from data.loader import read_fixed
 from inference.load import load_from, load_generator, load_network
-from losses.loss_inputs import LossInputs
+from losses.objective import LossInputs
 
 file, loaded = load_from(Path(sys.argv[1]), load_generator)
 discriminator = load_network(file, "discriminator")

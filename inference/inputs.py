@@ -23,7 +23,7 @@ from inference.joined_pictures import without_joined_pictures
 from inference.load import LoadedGenerator
 from inference.request import InputOptions
 from inference.sampling import FeatureSampler, sampled
-from models.feature_encoder import FeatureConditionedGenerator
+from models.instance_features import FeatureConditionedGenerator
 from utils.distributed import World
 from utils.text import counted
 

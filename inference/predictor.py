@@ -17,7 +17,7 @@ from inference.padding import Padding
 from inference.sampling import FeatureSampler, StyleImage, image_seed
 from inference.tiling import TiledNetwork, means_of_bands
 from inference.windows import Window
-from models.feature_encoder import average_in_instances
+from models.instance_features import average_in_instances
 from models.latent_inputs import choose_styles, draw_noise, takes_noise, takes_style
 from utils.palette import colorize
 from utils.precision import Precision

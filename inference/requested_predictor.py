@@ -18,8 +18,7 @@ from inference.predictor import Predictor, Tiles
 from inference.request import ComputeOptions, DrawingOptions, GeneratorOptions, InputOptions, Request
 from inference.sampling import FeatureSampler, StyleImage, load_clusters, sampled
 from inference.tiling import TiledNetwork
-from models.feature_clusters import FILE_NAME
-from models.feature_encoder import FeatureConditionedGenerator
+from models.instance_features import FILE_NAME, FeatureConditionedGenerator
 from models.latent_inputs import takes_noise, takes_style
 from models.style_encoder import inference_network
 from utils.atomic_file import unreplaced

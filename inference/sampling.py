@@ -13,7 +13,7 @@ from data.batch import Batch, DataError
 from data.files.image_files import read_rgb
 from inference.load import LoadedGenerator
 from inference.original_weights import encoder_file
-from models.feature_clusters import FeatureClusters
+from models.instance_features import FeatureClusters
 from models.latent_inputs import takes_style
 from models.style_encoder import SIDE, StyleConditionedGenerator
 from utils.checkpoint import CheckpointError, read_weights_file

@@ -5,7 +5,7 @@ from typing import Literal
 
 from losses.adversarial import AdversarialLoss, GanMode, ScaleReduction
 from losses.distances import feature_matching, kl_divergence, l1
-from losses.loss_inputs import GeneratorLoss
+from losses.objective import GeneratorLoss
 from losses.perceptual import vgg_loss
 from losses.segmentation import SegmentationLoss
 

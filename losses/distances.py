@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from losses.loss_inputs import LossInputs
+from losses.objective import LossInputs
 from losses.pixel_weights import PixelWeights
 from utils.precision import at_least_float32
 

@@ -1,13 +1,93 @@
-"""The weighted losses of the generator and of the discriminator, as named 0-d tensors."""
+"""The inputs of the losses of both networks, and their weighted sums, as named 0-d tensors."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from losses.adversarial import AdversarialLoss, r1_penalty, wgan_gradient_penalty
-from losses.loss_inputs import DiscriminatorLossInputs, GeneratorLoss, LossInputs
+from losses.pixel_weights import LossWeights
+
+
+class ScaleOutput(Protocol):
+    """The output of the discriminator at one scale."""
+
+    @property
+    def features(self) -> Sequence[Tensor]:
+        """The activations of its layers, (N, C_l, H_l, W_l) each."""
+        ...
+
+    @property
+    def logits(self) -> Tensor:
+        """(N, 1, H_s, W_s), or (N, 1 + K, H, W) of a segmentation, unbounded."""
+        ...
+
+
+Discriminate = Callable[[], Sequence[ScaleOutput]]
+
+
+@dataclass(frozen=True)
+class LossInputs:
+    """Translated images, their targets, and the discriminator's outputs for both.
+
+    fake, target: (N, C, H, W) in [-1, 1].
+    source: (N, C', H, W), the condition as the discriminator sees it.
+    discriminate_fake, discriminate_target: compute the discriminator's outputs when the first loss reads them, so that
+        an update without such a loss does without the passes.
+    style: means and log variances, (N, style_channels) each, of the normal distributions from which the styles of the
+        translated images were drawn; None without a style encoder.
+    weights: the weights of the pixels in the distances of images and of features; None where all weigh the same.
+    """
+
+    fake: Tensor
+    target: Tensor
+    source: Tensor
+    discriminate_fake: Discriminate
+    discriminate_target: Discriminate
+    style: tuple[Tensor, Tensor] | None = None
+    weights: LossWeights | None = None
+
+    @cached_property
+    def fake_outputs(self) -> Sequence[ScaleOutput]:
+        """The outputs for the translated images, one for each scale; gradients reach the generator through them."""
+        return self.discriminate_fake()
+
+    @cached_property
+    def target_outputs(self) -> Sequence[ScaleOutput]:
+        """The outputs for the targets, one for each scale; a loss detaches what it reads of them."""
+        return self.discriminate_target()
+
+
+GeneratorLoss = Callable[[LossInputs], Tensor]
+"""Maps a translation to a 0-d tensor, float32 under autocast."""
+
+
+@dataclass(frozen=True)
+class DiscriminatorLossInputs:
+    """The discriminator's logits for translated and real images, and more of its passes for losses that make them.
+
+    fake_logits, real_logits: (N, 1, H_s, W_s) of each scale, or (N, 1 + K, H, W) of a segmentation.
+    source: (N, C, H, W), the condition of the real images as the discriminator sees it.
+    fake, real: (N, C, H, W) in [-1, 1], not augmented.
+    discriminate: gives the logits of such images, in float32; the penalties call it.
+    discriminate_mix: gives the logits of images that are the real one where a mask (N, 1, H, W) bool is True, and the
+        translated one elsewhere.
+    """
+
+    fake_logits: Sequence[Tensor]
+    real_logits: Sequence[Tensor]
+    source: Tensor
+    fake: Tensor
+    real: Tensor
+    discriminate: Callable[[Tensor], Sequence[Tensor]]
+    discriminate_mix: Callable[[Tensor], Sequence[Tensor]]
+
+
+DiscriminatorLosses = Callable[[DiscriminatorLossInputs], dict[str, Tensor]]
+"""Maps them to the losses by name, 0-d, float32 under autocast, and their `total`."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 from torchvision.models import VGG19_Weights, vgg19
 
 from losses.distances import feature_distance
-from losses.loss_inputs import LossInputs
+from losses.objective import LossInputs
 from losses.pixel_weights import PixelWeights
 from utils.pretrained import PretrainedFile
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from losses.loss_inputs import DiscriminatorLossInputs
+from losses.objective import DiscriminatorLossInputs
 from utils.precision import at_least_float32
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from models.feature_clusters import FILE_NAME, FeatureClusters, RegionFeatures
+from models.instance_features import FILE_NAME, FeatureClusters, RegionFeatures
 from tools.features.encoded_split import EncodedSample, add_arguments, open_split
 from utils.checkpoint import read_weights_file, write_weights_file
 from utils.cli import ArgumentParser, run_entry_point, whole_number

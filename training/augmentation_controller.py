@@ -8,7 +8,7 @@ from torch import Tensor
 
 from data.batch import Batch, Sample
 from inference.predictor import Predictor
-from training.validation_logits import ValidationLogits
+from training.validation import ValidationLogits
 from utils.distributed import World
 
 MOST = 0.8  # above it the generator begins to draw augmented images (Karras et al. 2020, section 2.2)

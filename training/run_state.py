@@ -15,7 +15,7 @@ from training.best import BestScore
 from training.loop_state import LoopState
 from training.lr_schedule import LearningRateSchedule
 from training.methods.method import Method
-from training.not_finite import NotFiniteError, are_finite
+from training.optimizer_group import NotFiniteError, are_finite
 from utils.distributed import World
 from utils.log import logger
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from data.files.image_files import write_png
 from metrics.evaluator import TITLES
-from training.json_lines import JsonLines
+from training.run_record import JsonLines
 from utils.gallery import Row, Swatch, write_gallery
 from utils.log import logger
 

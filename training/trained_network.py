@@ -1,4 +1,4 @@
-"""A network in training: its weights, and what computes with them."""
+"""A network in training: its weights, what computes with them, and which of its parts are frozen."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from utils.distributed import synchronized
+from utils.errors import ConfigError
 
 T_co = TypeVar("T_co", covariant=True)
 Role = Literal["generator", "discriminator", "projection"]
@@ -125,3 +126,39 @@ def _part(name: str) -> str:
     words = name.split(".")
     numbers = [place for place, word in enumerate(words) if word.isdecimal()]
     return ".".join(words[: numbers[0] + 1] if numbers and numbers[0] else words[:1])
+
+
+@dataclass
+class Freezing:
+    """Freezes parameters by the beginnings of their names.
+
+    always: prefixes behind the name of their network, as `generator.stem`.
+    coarse_parts: prefixes by network, which are frozen in the first `coarse_epochs`.
+    """
+
+    networks: Mapping[str, TrainedNetwork]
+    always: Sequence[str]
+    coarse_parts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    coarse_epochs: int = 0
+    _frozen: dict[str, list[str]] = field(init=False, default_factory=dict)
+
+    def apply(self, epoch: int) -> None:
+        """Freeze what `epoch` freezes, where that differs from the epoch before.
+
+        Raises:
+            ConfigError: a network has no such part, or nothing would be left to train.
+        """
+        always = [part.split(".", 1) for part in self.always]
+        if unknown := [network for network, _ in always if network not in self.networks]:
+            raise ConfigError(f"train.freeze: no network {unknown[0]!r}; the networks are {', '.join(self.networks)}")
+        for name, network in self.networks.items():
+            coarse = self.coarse_parts.get(name, []) if epoch < self.coarse_epochs else []
+            prefixes = [*(part for owner, part in always if owner == name), *coarse]
+            if prefixes == self._frozen.get(name, []):
+                continue
+            try:
+                network.freeze(prefixes)
+            except ValueError as error:
+                stage = " with train.freeze_global_epochs" if coarse else ""
+                raise ConfigError(f"train.freeze{stage}, parts of {name}: {error}") from error
+            self._frozen[name] = prefixes

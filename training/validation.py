@@ -2,21 +2,92 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from data.batch import MAPS, Batch, Sample
+from data.conditioning import Conditioning
 from inference.display import weights_picture
 from inference.predictor import Predictor
-from metrics.evaluator import WEIGHTED, Evaluator, Measurement, shown
+from losses.adversarial import mean_logits
+from losses.augmentation import Augmentation
+from metrics.evaluator import WEIGHTED, Evaluator, Features, Measurement, shown
+from models.running_statistics import batch_norms
+from training.diagnostics import TranslationHints
 from training.run_log import RunLog
-from training.validation_logits import ValidationLogits
 from utils.image_grid import difference, picture_table
+from utils.precision import Precision
+
+
+@dataclass(frozen=True)
+class ValidationLogits:
+    """Computes the discriminator's mean output for sources and their targets, and leaves the training as it is.
+
+    discriminator: computes as in training, but in this process alone.
+    augmentation: that of the training, without which the samples would be unlike all that the discriminator knows.
+    min_side: the shortest side of an image of which something is left at its lowest resolution, in pixels.
+    """
+
+    discriminator: nn.Module
+    augmentation: Augmentation
+    conditioning: Conditioning
+    precision: Precision
+    device: torch.device
+    min_side: int
+
+    def takes(self, sample: Sample) -> bool:
+        """Return whether the sample, which must have a target, is large enough."""
+        assert sample.target is not None
+        return min(sample.target.shape[-2:]) >= self.min_side
+
+    def mean(self, samples: Sequence[Sample], step: int) -> float | None:
+        """Return the mean over patches, then scales, then samples that are large enough; None where none is.
+
+        step: seed of the augmentation, so that the training's random state stays as it is.
+        """
+        generator = torch.Generator(self.device).manual_seed(step)
+        values = [self._mean_of(sample, generator) for sample in samples if self.takes(sample)]
+        return torch.stack(values).mean().item() if values else None
+
+    @torch.inference_mode()
+    def _mean_of(self, sample: Sample, generator: torch.Generator) -> Tensor:
+        """Return the mean over patches, then scales, 0-d float32 on the device."""
+        batch = Batch.of([sample]).to(self.device)
+        target = self.conditioning.target(batch)
+        transform = self.augmentation.draw(target, generator)
+        with unchanged(self.discriminator), self.precision.autocast():
+            source = transform.of_source(self.conditioning.of_discriminator(self.conditioning(batch)))
+            outputs = self.discriminator(source, transform.of_image(target))
+        return mean_logits([scale.logits.float() for scale in outputs])  # the gap can be smaller than bfloat16's steps
+
+
+@contextmanager
+def unchanged(network: nn.Module) -> Iterator[None]:
+    """Let passes of a network change none of its buffers.
+
+    Spectral norm makes no step of its power iteration. Batch norm normalises by the images' own statistics, as in
+    training: the running ones mix those of real and translated images, and are neither used nor updated.
+    """
+    modes = {module: module.training for module in network.modules()}
+    norms = batch_norms(network)
+    statistics = [(norm.running_mean, norm.running_var) for norm in norms]
+    network.eval()
+    for norm in norms:
+        norm.running_mean = norm.running_var = None
+    try:
+        yield
+    finally:
+        for norm, (mean, variance) in zip(norms, statistics, strict=True):
+            norm.running_mean, norm.running_var = mean, variance
+        for module, mode in modes.items():
+            module.training = mode
+
 
 N_SHOWN_CHANNELS = 16
 
@@ -117,3 +188,79 @@ def channel_table(activations: Tensor) -> Tensor:
     grey = ((channels - low) / (high - low).clamp_min(1e-12) * 255).round().to(torch.uint8)
     images = [channel.expand(3, -1, -1) for channel in grey]
     return picture_table([images[start : start + 4] for start in range(0, len(images), 4)])
+
+
+@dataclass(frozen=True)
+class UnpairedValidation(Validation):
+    """Measures the translations of the samples' sources against their targets, which belong to other sources.
+
+    back: translates targets, in a method that trains this direction too; None otherwise.
+    of_sources: the evaluator of images of the source side.
+    hints, back_hints: on the translations of sources, and on those of targets.
+    """
+
+    back: Predictor | None = None
+    of_sources: Evaluator = field(default_factory=Evaluator)
+    hints: TranslationHints = field(default_factory=TranslationHints)
+    back_hints: TranslationHints = field(default_factory=TranslationHints)
+
+    grid: ClassVar = "source_translated_real"
+
+    def run(self, log: RunLog, step: int) -> dict[str, float]:
+        """Translate, show and report; return the figures of the translations of sources, by name."""
+        figures = super().run(log, step)
+        log.report_hints(self.hints.flush())
+        if self.back:
+            log.report_scalars(step, {f"validation_BtoA/{n}": value for n, value in self._back_figures(self.back)})
+            log.report_hints([f"direction BtoA: {hint}" for hint in self.back_hints.flush()])
+        return figures
+
+    def _back_figures(self, back: Predictor) -> Iterable[tuple[str, float]]:
+        features = []
+        for number, sample in enumerate(map(_exchanged, self.samples)):
+            fake = back.translate(Batch.of([sample]))[0]
+            features.append(self.of_sources.features(fake, number))
+            self.back_hints.add(back.show_source(sample), back.show_target(fake))
+        return self.of_sources.set_figures(features, self._sources).items()
+
+    def measure(self, number: int, fake: Tensor) -> Measurement:
+        """Return the features of a translation and of a real image; a translation has no figures of its own."""
+        self.hints.add(self.predictor.show_source(self.samples[number]), self.predictor.show_target(fake))
+        return Measurement({}, None, self.evaluator.features(fake, number), self._targets[number])
+
+    def pictures(self, sample: Sample, fake: Tensor) -> dict[str, Tensor]:
+        """Return source, translation and a real image of the target side; of both directions where there are two."""
+        predictor, back, exchanged = self.predictor, self.back, _exchanged(sample)
+        assert sample.target is not None
+        pictures = {"source": predictor.show_source(sample), "translated": predictor.show_target(fake)}
+        real = {"real": predictor.show_target(sample.target)}
+        if back is None:
+            return pictures | real
+        fake_source = back.translate(Batch.of([exchanged]))[0]
+        again = predictor.translate(Batch.of([replace(sample, source=fake_source)]))[0]
+        pictures["reconstructed"] = back.show_target(back.translate(Batch.of([replace(sample, source=fake)]))[0])
+        real["real_translated"], real["real_reconstructed"] = (
+            back.show_target(fake_source),
+            predictor.show_target(again),
+        )
+        return pictures | real
+
+    def describe(self) -> list[str]:
+        """Return the figures that those of translations are to be compared with."""
+        # where the target side has fewer images, some samples share theirs
+        distinct = {hash(_exchanged(sample).source.numpy().tobytes()): n for n, sample in enumerate(self.samples)}
+        references = self.evaluator.references(self._sources, [self._targets[n] for n in distinct.values()])
+        return [f"to compare     {references}"] if str(references) else []
+
+    @cached_property
+    def _targets(self) -> list[Features]:
+        return [self.evaluator.features(_exchanged(s).source, number) for number, s in enumerate(self.samples)]
+
+    @cached_property
+    def _sources(self) -> list[Features]:
+        return [self.of_sources.features(sample.source, number) for number, sample in enumerate(self.samples)]
+
+
+def _exchanged(sample: Sample) -> Sample:
+    assert sample.target is not None
+    return replace(sample, source=sample.target, target=sample.source)

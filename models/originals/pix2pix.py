@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from models.blocks import Norm
-from models.feature_encoder import FeatureEncoder
 from models.global_generator import GlobalGenerator, GlobalTrunk
+from models.instance_features import FeatureEncoder
 from models.layers import UpsampledConv2d
 from models.local_enhancer import LocalEnhancer
 from models.originals.format import Family, Names, OriginalFormat, StateDict, has

@@ -19,11 +19,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from models.originals import cut, oasis, pix2pix, spade
+from models.originals import cut, pix2pix, spade
 from models.originals.format import Names, OriginalFormat, OriginalWeightsError, StateDict, norms_behind, original_keys
 from models.spectral_norm import add_spectral_norm
 
-FORMATS: dict[str, OriginalFormat] = spade.FORMATS | oasis.FORMATS | cut.FORMATS | pix2pix.FORMATS
+FORMATS: dict[str, OriginalFormat] = spade.FORMATS | cut.FORMATS | pix2pix.FORMATS
 _IGNORED = ("running_mean", "running_var", "num_batches_tracked", "filt")  # of instance norm; CUT's constant filters
 
 

@@ -12,7 +12,7 @@ import torch
 
 from data.batch import DataError
 from data.files.image_files import read_rgb
-from models.feature_clusters import FeatureClusters
+from models.instance_features import FeatureClusters
 from tests.conftest import save_image, write_tiny_config
 from tests.images import save_npy, tifffile
 from tests.processes import run_two

@@ -13,7 +13,7 @@ from data.files.image_files import read_rgb
 from tests.conftest import write_tiny_config
 from tests.runs import assert_equal, checkpoint, records, run, without_config
 from training.diagnostics import Diagnostics
-from training.json_lines import JsonLines
+from training.run_record import JsonLines
 from training.validation import channel_table
 from utils.errors import ConfigError
 

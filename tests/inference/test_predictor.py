@@ -13,7 +13,7 @@ from data.value_range import ValueRange
 from inference.predictor import ImageParts, Predictor
 from inference.sampling import FeatureSampler
 from inference.windows import Window
-from models.feature_clusters import FeatureClusters
+from models.instance_features import FeatureClusters
 from models.latent_inputs import NoiseChannels
 from utils.precision import Precision
 

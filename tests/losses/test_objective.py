@@ -8,8 +8,7 @@ from torch import Tensor
 from losses import GENERATOR_LOSSES
 from losses.adversarial import AdversarialLoss, GanMode, ScaleReduction, r1_penalty, wgan_gradient_penalty
 from losses.distances import match_features
-from losses.loss_inputs import DiscriminatorLossInputs, LossInputs
-from losses.objective import DiscriminatorObjective, GeneratorObjective
+from losses.objective import DiscriminatorLossInputs, DiscriminatorObjective, GeneratorObjective, LossInputs
 from models.patch_discriminator import DiscriminatorOutput
 
 

@@ -5,8 +5,7 @@ import torch
 from torch import Tensor
 
 from losses.distances import feature_distance, feature_matching, l1
-from losses.loss_inputs import GeneratorLoss, LossInputs
-from losses.objective import GeneratorObjective
+from losses.objective import GeneratorLoss, GeneratorObjective, LossInputs
 from losses.perceptual import PerceptualLoss
 from losses.pixel_weights import LossWeights, PixelWeights
 from models.patch_discriminator import DiscriminatorOutput

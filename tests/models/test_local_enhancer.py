@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
+from models.instance_features import FeatureConditionedGenerator, FeatureEncoder
 from models.local_enhancer import LocalEnhancer
 
 

@@ -16,7 +16,7 @@ from models.global_generator import GlobalGenerator
 from tests.processes import torchrun
 from tests.reliability.faults import Fault, inject, spoilt
 from tests.runs import assert_equal, checkpoint, run
-from training.not_finite import NotFiniteError, are_finite
+from training.optimizer_group import NotFiniteError, are_finite
 from training.run_state import ProcessState, RunState
 from utils.checkpoint_folder import list_checkpoints
 from utils.precision import Precision

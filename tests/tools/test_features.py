@@ -11,7 +11,7 @@ from data.batch import Batch, DataError
 from data.conditioning import images_to_float, images_to_uint8
 from data.files.image_files import read_ids, read_rgb
 from inference.load import load_generator, load_network
-from models.feature_clusters import FILE_NAME, FeatureClusters
+from models.instance_features import FILE_NAME, FeatureClusters
 from models.originals.weights import import_original
 from tests.runs import assert_equal, checkpoint, run, translate, untrained_run, without_config
 from tools import cluster_features, precompute_features

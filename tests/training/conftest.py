@@ -18,8 +18,7 @@ from models.spectral_norm import add_spectral_norm
 from training.diagnostics import Diagnostics
 from training.loop_state import LoopState
 from training.methods import METHODS
-from training.methods.method import Method, StepBatches, Translator
-from training.methods.network_builder import NetworkBuilder
+from training.methods.method import Method, NetworkBuilder, StepBatches, Translator
 from training.run_data import Splits
 from training.running_means import RunningMeans
 from training.setup import Training, build_training

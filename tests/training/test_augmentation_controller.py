@@ -12,7 +12,7 @@ from data.batch import Sample
 from tests.runs import OASIS, STYLE, built, checkpoint, records, run
 from training.augmentation_controller import AugmentationController, Overfitting, adjusted, change_by_plan
 from training.methods.paired import Paired
-from training.validation_logits import ValidationLogits
+from training.validation import ValidationLogits
 from utils.errors import ConfigError
 
 SETTINGS = ["augmentation.policy=[color,translation,cutout]", "augmentation.target=0.5", "log.images_every_steps=2"]

@@ -16,7 +16,7 @@ from training.batches import BatchReader
 from training.checkpointing import CheckpointManager
 from training.graceful_stop import GracefulStop
 from training.loop import TrainingLoop
-from training.not_finite import NotFiniteError
+from training.optimizer_group import NotFiniteError
 from training.setup import Training
 from training.validation import Validation
 from utils.errors import Interrupted

@@ -11,7 +11,7 @@ from data.loader import read_fixed
 from tests.runs import assert_equal
 from tests.training.conftest import Build, FakeMethod
 from training.loop_state import LoopState
-from training.not_finite import NotFiniteError
+from training.optimizer_group import NotFiniteError
 from training.setup import Training
 
 AVERAGED = ["train.ema_decay=0.9", "optimizer.decay=plateau"]

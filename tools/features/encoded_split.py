@@ -16,7 +16,7 @@ from data.batch import Batch
 from data.layout import Layout
 from data.loader import read_fixed
 from inference.load import load_from, load_generator, load_network
-from models.feature_encoder import FeatureConditionedGenerator, FeatureEncoder
+from models.instance_features import FeatureConditionedGenerator, FeatureEncoder
 from models.originals.format import FileRole, OriginalWeightsError
 from utils.cli import OnlyOnce
 from utils.device import choose_device

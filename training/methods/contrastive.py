@@ -15,7 +15,7 @@ from models.initialization import initialize
 from models.patch_projection import PatchProjection
 from training.diagnostics import Diagnostics
 from training.methods.contrastive_update import ContrastiveUpdate, TappedGenerator
-from training.methods.network_builder import NetworkBuilder
+from training.methods.method import NetworkBuilder
 from training.methods.unpaired import Unpaired, build_judge, translators
 from utils.distributed import World
 from utils.errors import ConfigError

@@ -12,7 +12,7 @@ from data.batch import Batch
 from training.diagnostics import Diagnostics
 from training.image_pool import ImagePool
 from training.methods.cycle_update import CycleUpdate
-from training.methods.network_builder import NetworkBuilder
+from training.methods.method import NetworkBuilder
 from training.methods.unpaired import Unpaired, build_judge, translators
 from training.running_means import RunningMeans
 from utils.distributed import World

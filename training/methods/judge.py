@@ -7,7 +7,7 @@ from torch import Tensor
 
 from losses.adversarial import mean_logits
 from losses.augmentation import Transform
-from losses.loss_inputs import DiscriminatorLosses, DiscriminatorLossInputs
+from losses.objective import DiscriminatorLosses, DiscriminatorLossInputs
 from models.patch_discriminator import DiscriminatorOutput
 from training.running_means import RunningMeans
 from training.trained_network import TrainedNetwork

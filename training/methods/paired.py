@@ -21,12 +21,10 @@ from training.augmentation_controller import AugmentationController, Overfitting
 from training.diagnostics import Diagnostics
 from training.image_pool import ImagePool
 from training.loop_state import LoopState
-from training.methods.method import Method, StepBatches, Translator
-from training.methods.network_builder import NetworkBuilder
+from training.methods.method import Method, NetworkBuilder, StepBatches, Translator
 from training.methods.paired_update import ConditionedPasses, ModelInputs, PairedUpdate, translate
 from training.run_data import Splits
-from training.validation import Validation
-from training.validation_logits import ValidationLogits
+from training.validation import Validation, ValidationLogits
 from utils.distributed import World
 from utils.errors import ConfigError
 

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from data.batch import Batch
 from data.conditioning import Conditioning
 from losses.augmentation import Augmentation
-from losses.loss_inputs import DiscriminatorLosses, LossInputs
-from losses.objective import GeneratorObjective
+from losses.objective import DiscriminatorLosses, GeneratorObjective, LossInputs
 from losses.pixel_weights import LossWeights
 from models.style_encoder import StyledImages, StyleDistribution
 from training.image_pool import ImagePool

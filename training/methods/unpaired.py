@@ -19,13 +19,11 @@ from training.diagnostics import Diagnostics
 from training.image_pool import ImagePool
 from training.loop_state import LoopState
 from training.methods.judge import Judge
-from training.methods.method import Method, StepBatches, Translator
-from training.methods.network_builder import NetworkBuilder
+from training.methods.method import Method, NetworkBuilder, StepBatches, Translator
 from training.optimizer_group import OptimizerGroup
 from training.run_data import Splits
 from training.running_means import RunningMeans
-from training.unpaired_validation import UnpairedValidation
-from training.validation import Validation
+from training.validation import UnpairedValidation, Validation
 from utils.distributed import World
 from utils.precision import Precision
 

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from models.originals.format import original_keys
-from models.originals.oasis import unet_names
-from models.originals.spade import block_names
+from models.originals.spade import block_names, unet_names
 from models.originals.weights import FORMATS, import_original
 from models.segmentation_discriminator import SegmentationUnet
 from models.spade_generator import SpadeBlock, SpadeGenerator, SpadeLayer

@@ -15,7 +15,7 @@ from configs.load import load_config
 from data.batch import Batch
 from inference.load import LoadedGenerator, load_generator, load_network
 from inference.predictor import Predictor
-from models.feature_encoder import FeatureConditionedGenerator
+from models.instance_features import FeatureConditionedGenerator
 from tests.processes import PATIENCE_S, start_program
 from tests.runs import SPADE, STYLE, assert_equal, run, translate, untrained_run, with_slow
 from tools.export import __main__ as export

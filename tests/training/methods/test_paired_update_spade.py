@@ -17,8 +17,7 @@ from bench.references import ReferenceSpadeUpdate
 from data.conditioning import instance_edges, one_hot
 from losses.adversarial import AdversarialLoss
 from losses.distances import kl_divergence, match_features
-from losses.loss_inputs import LossInputs
-from losses.objective import DiscriminatorObjective
+from losses.objective import DiscriminatorObjective, LossInputs
 from models.style_encoder import StyleConditionedGenerator
 from tests.models.originals.cases import (
     Weights,

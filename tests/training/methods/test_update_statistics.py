@@ -8,7 +8,7 @@ from models.running_statistics import running_statistics
 from tests.runs import assert_equal
 from tests.training.methods.test_paired_update import make_pair, make_update, update_of
 from training.methods.paired_update import PairedUpdate
-from training.not_finite import are_finite
+from training.optimizer_group import are_finite
 
 
 def make_batch_normed(*, retain_graph: bool) -> PairedUpdate:
