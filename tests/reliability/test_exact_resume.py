@@ -12,7 +12,7 @@ from tests.processes import torchrun
 from tests.reliability.faults import struck, throw
 from tests.runs import assert_equal, checkpoint, run, with_slow, without_config
 from training.loop_state import LoopState
-from training.methods.paired_update import PairedUpdate
+from training.methods.paired import PairedUpdate
 
 PRECISIONS = {
     "float32": ["amp.opt_level=O0"],

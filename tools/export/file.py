@@ -32,7 +32,7 @@ from tools.export.program import (
     write_onnx,
     write_pt2,
 )
-from training.methods.paired_update import translate
+from training.methods.paired import translate
 from utils.checkpoint import CheckpointError
 from utils.log import logger
 from utils.safetensors_file import write_safetensors

@@ -1,51 +1,185 @@
 """Training without pairs in one direction: patches of translations resemble those of the sources (CUT, FastCUT)."""
 
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from configs import build
 from configs.image_sides import image_sides
-from configs.schema import Config
+from configs.schema import Config, ContrastiveConfig
 from data.batch import Batch
+from losses.patch_nce import patch_nce
 from models.global_generator import GlobalGenerator
 from models.initialization import initialize
-from models.patch_projection import PatchProjection
+from models.patch_projection import PatchProjection, draw_positions
 from training.diagnostics import Diagnostics
-from training.methods.contrastive_update import ContrastiveUpdate, TappedGenerator
 from training.methods.method import NetworkBuilder
-from training.methods.unpaired import Unpaired, build_judge, translators
+from training.methods.unpaired import ImageDiscriminator, Pair, Unpaired, build_judge, translators
+from training.trained_network import TrainedNetwork, synchronized_passes
 from utils.distributed import World
 from utils.errors import ConfigError
+
+Features = Sequence[Tensor]
+"""The features of images at each tap, (N, C, H, W)."""
+
+
+class TappedGenerator(nn.Module):
+    """A generator that also returns its features at some layers, as one module to wrap and to compile."""
+
+    def __init__(self, generator: nn.Module, taps: Sequence[str]) -> None:
+        super().__init__()
+        assert isinstance(generator, GlobalGenerator), type(generator)
+        self.generator = generator
+        self.taps = taps
+
+    def forward(self, images: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Return the translations and the features of images (N, C, H, W)."""
+        return self.generator.translate_with_features(images, self.taps)
+
+
+@dataclass(frozen=True)
+class _Translation:
+    """A translation of images.
+
+    keys: the features of the images, without graph.
+    flipped: whether the images were mirrored; the keys are not.
+    """
+
+    fake: Tensor
+    keys: Features
+    flipped: bool
 
 
 @dataclass
 class Contrastive(Unpaired):
-    """A generator, the discriminator of the target side, and the projection of the generator's features."""
+    """A generator, the discriminator of the target side, and the projection of the generator's features.
 
-    update: ContrastiveUpdate
+    The discriminator steps first, then generator and projection (Park et al. 2020).
+
+    generator: its `network` is a TappedGenerator.
+    optimizers: groups "generator", which holds the projection too, since their loss is one sum: one Adam of both makes
+        the same steps as one of each; and "discriminator".
+    shares_encoder: whether the keys may come from the pass that translates; not where two passes of the generator
+        differ, as with dropout, or batch norm's statistics of other images.
+    """
+
+    generator: TrainedNetwork
+    discriminator: ImageDiscriminator
+    projection: TrainedNetwork
+    contrastive: ContrastiveConfig
+    shares_encoder: bool
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        update = self.update
         self.networks = {
-            "generator": update.generator,
-            "discriminator": update.discriminator.trained,
-            "projection": update.projection,
+            "generator": self.generator,
+            "discriminator": self.discriminator.trained,
+            "projection": self.projection,
         }
+
+    def update(self, groups: Sequence[Sequence[Pair]]) -> None:
+        """Update generator and projection from the last of `groups`, and the discriminator from each of them."""
+        *others, last = groups
+        for passes in others:
+            self._update_discriminator(passes, keeps_graph=False)
+        self._update_generator(last, self._update_discriminator(last, keeps_graph=len(last) == 1))
+
+    def losses(self, pair: Pair) -> tuple[Tensor, Tensor]:
+        """Return the losses of generator and discriminator, 0-d each, for one pass."""
+        with self.precision.autocast():
+            made = self._translate(pair.source, flipped=False)
+            terms = self._of_source(pair, made) | (self._of_target(pair, made) if self.contrastive.identity else {})
+            return self._weighted(terms), self.discriminator.loss(pair.target, made.fake)
+
+    def _update_discriminator(self, passes: Sequence[Pair], *, keeps_graph: bool) -> list[_Translation]:
+        """Return the translations of each pass."""
+        made = []
+        for pair in synchronized_passes(passes, self.discriminator.trained):
+            flipped = self.contrastive.flip_equivariance and draw_coin() < 0.5
+            with self.precision.autocast():
+                with torch.set_grad_enabled(keeps_graph):
+                    made.append(self._translate(pair.source, flipped))
+                loss = self.discriminator.loss(pair.target, made[-1].fake)
+            self.optimizers["discriminator"].backward(loss / len(passes))
+        self.optimizers["discriminator"].step("discriminator", self.means)
+        return made
+
+    def _update_generator(self, passes: Sequence[Pair], made: Sequence[_Translation]) -> None:
+        """Update from the translations of the sources and of the targets, whose graphs are not kept together."""
+        sides = ("source", "target") if self.contrastive.identity else ("source",)
+        halves = [(pair, kept, side) for pair, kept in zip(passes, made, strict=True) for side in sides]
+        terms: dict[str, Tensor] = {}
+        for pair, kept, side in synchronized_passes(halves, self.generator, self.projection):
+            with self.precision.autocast():
+                if side == "target":
+                    of_side = self._of_target(pair, kept)
+                else:
+                    translation = kept if len(passes) == 1 else self._translate(pair.source, kept.flipped)
+                    of_side = self._of_source(pair, translation)
+                loss = self._weighted(of_side)
+            self.optimizers["generator"].backward(loss / len(passes))
+            terms |= {name: term.detach() for name, term in of_side.items()}
+            if side == sides[-1]:
+                self.means.add(terms | {"total": self._weighted(terms)}, "loss/G/")
+        self.optimizers["generator"].step("generator", self.means)
+
+    def _translate(self, images: Tensor, flipped: bool) -> _Translation:
+        fake, features = self.generator.network(images.flip(-1) if flipped else images)
+        if flipped or not self.shares_encoder:
+            with torch.no_grad():
+                return _Translation(fake, self._encode(images), flipped)
+        return _Translation(fake, [tap.detach() for tap in features], flipped)
+
+    def _encode(self, images: Tensor) -> Features:
+        generator = self.generator.compute_copy
+        assert isinstance(generator, GlobalGenerator), type(generator)
+        return generator.features(images, self.contrastive.taps)
+
+    def _of_source(self, pair: Pair, made: _Translation) -> dict[str, Tensor]:
+        adversarial = self.discriminator.adversarial_loss(made.fake)
+        terms = {"adversarial": adversarial, "contrastive": self._contrastive_loss(made)}
+        return terms | pair.outside_mask(made.fake.flip(-1) if made.flipped else made.fake)
+
+    def _of_target(self, pair: Pair, made: _Translation) -> dict[str, Tensor]:
+        """made: of the source, as which the target is flipped."""
+        return {"identity": self._contrastive_loss(self._translate(pair.target, made.flipped))}
+
+    def _weighted(self, terms: Mapping[str, Tensor]) -> Tensor:
+        """Return the weighted sum, 0-d; the contrastive losses of source and target are averaged."""
+        contrastive = self.contrastive.weight * (0.5 if self.contrastive.identity else 1.0)
+        weights = {"adversarial": self.adversarial_weight, "contrastive": contrastive, "identity": contrastive}
+        weights["outside_mask"] = self.outside_weight
+        return torch.stack([weights[name] * term for name, term in terms.items()]).sum()
+
+    def _contrastive_loss(self, made: _Translation) -> Tensor:
+        """Return the mean over the taps, 0-d, of features of N translations and of their sources."""
+        queries, keys = [q.flip(-1) if made.flipped else q for q in self._encode(made.fake)], made.keys
+        settings, n_images = self.contrastive, len(queries[0])
+        positions = draw_positions(queries, settings.n_patches)
+        with torch.no_grad():
+            key_vectors = self.projection.compute_copy(keys, positions)
+        vectors = zip(self.projection.network(queries, positions), key_vectors, strict=True)
+        n_groups = 1 if settings.all_negatives else n_images
+        losses = [patch_nce(q, k, n_groups=n_groups, temperature=settings.temperature) for q, k in vectors]
+        return torch.stack(losses).mean()
 
     @torch.no_grad()
     def pass_once(self, batch: Batch) -> None:
         """Translate a batch on the device, discriminate the translations and project the features."""
-        networks, taps = self.networks, self.update.contrastive.taps
+        networks, taps = self.networks, self.contrastive.taps
         with self.precision.autocast():
             fake, features = TappedGenerator(networks["generator"].compute_copy, taps)(self.pair(batch).source)
             networks["discriminator"].compute_copy(fake[:, :0], fake)
             networks["projection"].compute_copy(
                 features, [torch.zeros(1, dtype=torch.long, device=self.device)] * len(features)
             )
+
+
+def draw_coin() -> float:
+    """Return a number of [0, 1), from torch's global generator of the CPU, which checkpoints hold."""
+    return float(torch.rand(()))
 
 
 def build_projection(config: Config, generator: nn.Module) -> PatchProjection:
@@ -80,7 +214,9 @@ def build_contrastive(config: Config, world: World) -> Contrastive:
     generator = builder.network(modules[0], "generator", lambda network: TappedGenerator(network, settings.taps))
     projection = builder.network(projection_module, "projection")
     judge = build_judge(config, builder, modules[1])
-    update = ContrastiveUpdate(
+    return Contrastive(
+        diagnostics=Diagnostics(config.loss.gan_mode),
+        translators=translators(config),
         generator=generator,
         discriminator=judge,
         projection=projection,
@@ -95,4 +231,3 @@ def build_contrastive(config: Config, world: World) -> Contrastive:
         shares_encoder=config.generator.norm == "instance" and not config.generator.dropout,
         means=judge.means,
     )
-    return Contrastive(Diagnostics(config.loss.gan_mode), translators(config), update)

@@ -1,38 +1,123 @@
 """Training without pairs in both directions, there and back again (CycleGAN)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from configs import build
-from configs.schema import Config
+from configs.schema import Config, CycleConfig
 from data.batch import Batch
 from training.diagnostics import Diagnostics
 from training.image_pool import ImagePool
-from training.methods.cycle_update import CycleUpdate
 from training.methods.method import NetworkBuilder
-from training.methods.unpaired import Unpaired, build_judge, translators
+from training.methods.unpaired import ImageDiscriminator, Pair, Unpaired, build_judge, translators
 from training.running_means import RunningMeans
+from training.trained_network import TrainedNetwork, synchronized_passes
 from utils.distributed import World
+
+Side = Literal["A", "B"]
+SIDES: tuple[Side, Side] = ("A", "B")
+
+
+class _Half(NamedTuple):
+    """The translations of the images of a side, without graph, and the generators' losses on them.
+
+    terms: without weights. loss: weighted, with its graph until the backward pass.
+    """
+
+    fake: Tensor
+    terms: dict[str, Tensor]
+    loss: Tensor
 
 
 @dataclass
 class Cycle(Unpaired):
-    """A generator for each direction, and a discriminator for each side."""
+    """A generator for each direction, whose compositions give back the images, and a discriminator for each side.
 
-    update: CycleUpdate
+    Both generators step first, then both discriminators, on the fakes of before that step.
+
+    a_to_b, b_to_a: the generators. a, b: judge the sources, and the targets.
+    weights: of the losses of Zhu et al. 2017, section 3, and of its identity loss (5.2).
+    optimizers: groups "generators" and "discriminators", since the losses of two networks are one sum.
+    """
+
+    a_to_b: TrainedNetwork
+    b_to_a: TrainedNetwork
+    a: ImageDiscriminator
+    b: ImageDiscriminator
+    weights: CycleConfig
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        update = self.update
         self.networks = {
-            "generator_AtoB": update.a_to_b,
-            "generator_BtoA": update.b_to_a,
-            "discriminator_A": update.a.trained,
-            "discriminator_B": update.b.trained,
+            "generator_AtoB": self.a_to_b,
+            "generator_BtoA": self.b_to_a,
+            "discriminator_A": self.a.trained,
+            "discriminator_B": self.b.trained,
         }
+
+    def update(self, groups: Sequence[Sequence[Pair]]) -> None:
+        """Update the generators and the discriminators from the passes of the one group."""
+        (passes,) = groups
+        self._update_discriminators(passes, self._update_generators(passes))
+
+    def losses(self, pair: Pair) -> tuple[Tensor, Tensor]:
+        """Return the losses of generators and discriminators, 0-d each, for one pass."""
+        with self.precision.autocast():
+            made = [self._there_and_back(pair, side) for side in SIDES]
+            return made[0].loss + made[1].loss, self._discriminator_loss(pair, self._summed_up(made))
+
+    def _update_generators(self, passes: Sequence[Pair]) -> list[Pair]:
+        """Return the translations into A and into B of each pass, without graph."""
+        halves, made = [(pair, side) for pair in passes for side in SIDES], []
+        for pair, side in synchronized_passes(halves, self.a_to_b, self.b_to_a):
+            with self.precision.autocast():
+                half = self._there_and_back(pair, side)
+            self.optimizers["generators"].backward(half.loss / len(passes))  # frees the graph before the next half
+            made.append(half._replace(loss=half.loss.detach()))
+        self.optimizers["generators"].step("generators", self.means)
+        return [self._summed_up(made[place : place + 2]) for place in range(0, len(made), 2)]
+
+    def _update_discriminators(self, passes: Sequence[Pair], fakes: Sequence[Pair]) -> None:
+        pairs = list(zip(passes, fakes, strict=True))
+        for pair, fake in synchronized_passes(pairs, self.a.trained, self.b.trained):
+            with self.precision.autocast():
+                loss = self._discriminator_loss(pair, fake)
+            self.optimizers["discriminators"].backward(loss / len(passes))
+        self.optimizers["discriminators"].step("discriminators", self.means)
+
+    def _there_and_back(self, pair: Pair, side: Side) -> _Half:
+        """Translate the images of a side to the other one and back."""
+        if side == "A":
+            images, there, back, judge, weight = pair.source, self.a_to_b, self.b_to_a, self.b, self.weights.weight_a
+        else:
+            images, there, back, judge, weight = pair.target, self.b_to_a, self.a_to_b, self.a, self.weights.weight_b
+        fake = there.network(images)
+        adversarial, cycle = judge.adversarial_loss(fake), F.l1_loss(back.network(fake), images)
+        terms = {f"adversarial_{'B' if side == 'A' else 'A'}": adversarial, f"cycle_{side}": cycle}
+        loss = self.adversarial_weight * adversarial + weight * cycle
+        if self.weights.identity:
+            terms[f"identity_{side}"] = F.l1_loss(back.network(images), images)
+            loss = loss + self.weights.identity * weight * terms[f"identity_{side}"]
+        if side == "A":
+            outside = pair.outside_mask(fake)
+            terms |= outside
+            loss = sum((self.outside_weight * term for term in outside.values()), loss)
+        return _Half(fake.detach(), {name: term.detach() for name, term in terms.items()}, loss)
+
+    def _summed_up(self, made: Sequence[_Half]) -> Pair:
+        """Add the losses of both sides to the means; return the translations into A and into B."""
+        of_a, of_b = made
+        self.means.add(of_a.terms | of_b.terms | {"total": of_a.loss + of_b.loss}, "loss/G/")
+        return Pair(of_b.fake, of_a.fake)
+
+    def _discriminator_loss(self, pair: Pair, fake: Pair) -> Tensor:
+        # B first, as in the original, whose pools share a random generator
+        of_b = self.b.loss(pair.target, fake.target)
+        return of_b + self.a.loss(pair.source, fake.source)
 
     @torch.no_grad()
     def pass_once(self, batch: Batch) -> None:
@@ -45,7 +130,7 @@ class Cycle(Unpaired):
 
     @property
     def _pools(self) -> dict[str, ImagePool]:
-        pools = {"A": self.update.a.pool, "B": self.update.b.pool}
+        pools = {"A": self.a.pool, "B": self.b.pool}
         return {side: pool for side, pool in pools.items() if pool}
 
     def process_state(self) -> dict[str, Any]:
@@ -67,7 +152,9 @@ def build_cycle(config: Config, world: World) -> Cycle:
     torch.manual_seed(config.run.seed + world.rank)  # dropout and pools differ by process
     a_to_b, b_to_a = (builder.network(module, "generator") for module in generators.values())
     a, b = (build_judge(config, builder, module, tag=f"D_{side}", means=means) for side, module in sides.items())
-    update = CycleUpdate(
+    return Cycle(
+        diagnostics=Diagnostics(config.loss.gan_mode),
+        translators=translators(config),
         a_to_b=a_to_b,
         b_to_a=b_to_a,
         a=a,
@@ -82,4 +169,3 @@ def build_cycle(config: Config, world: World) -> Cycle:
         precision=builder.precision,
         means=means,
     )
-    return Cycle(Diagnostics(config.loss.gan_mode), translators(config), update)

@@ -1,8 +1,10 @@
 """The parts that the methods without pairs share: their passes, and discriminators that see images alone."""
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
@@ -81,33 +83,30 @@ class ImageDiscriminator(Judge):
         return self.loss_of(real[:, :0], fake, real, transform, fakes=fakes, reals=reals)
 
 
-class UnpairedUpdate(Protocol):
-    """An update of all networks of a method without pairs."""
-
-    optimizers: Mapping[str, OptimizerGroup]
-    precision: Precision
-    means: RunningMeans
-
-    def step(self, groups: Sequence[Sequence[Pair]]) -> None:
-        """Make an update from the passes of each group."""
-
-    def losses(self, pair: Pair) -> tuple[Tensor, Tensor]:
-        """Return the losses of generators and discriminators, 0-d each, for one pass."""
-
-
 @dataclass
 class Unpaired(Method):
-    """A method whose images of the two sides do not belong together."""
+    """A method whose images of the two sides do not belong together.
+
+    outside_weight: of the loss `outside_mask` of pairs that have label maps.
+    """
 
     progress = "swd"
 
     diagnostics: Diagnostics
     translators: dict[str, Translator]
-    update: UnpairedUpdate
+    optimizers: Mapping[str, OptimizerGroup]
+    precision: Precision
+    means: RunningMeans
+    adversarial_weight: float
+    outside_weight: float
 
-    def __post_init__(self) -> None:
-        self.optimizers, self.precision = self.update.optimizers, self.update.precision
-        self.means = self.update.means
+    @abstractmethod
+    def update(self, groups: Sequence[Sequence[Pair]]) -> None:
+        """Update all networks from the passes of each group."""
+
+    @abstractmethod
+    def losses(self, pair: Pair) -> tuple[Tensor, Tensor]:
+        """Return the losses of generators and discriminators, 0-d each, for one pass."""
 
     def pair(self, batch: Batch) -> Pair:
         """Return the float tensors of a batch on the device."""
@@ -115,11 +114,14 @@ class Unpaired(Method):
 
     def step(self, batches: StepBatches) -> None:
         """Make the method's update from the groups of batches."""
-        self.update.step([[self.pair(batch) for batch in passes] for passes in batches])
+        with ExitStack() as stack:
+            for group in self.optimizers.values():
+                stack.enter_context(group.undoing_statistics())
+            self.update([[self.pair(batch) for batch in passes] for passes in batches])
 
     def losses_of(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the losses of generators and discriminators for a batch on the device."""
-        return self.update.losses(self.pair(batch))
+        return self.losses(self.pair(batch))
 
     def build_validation(
         self,

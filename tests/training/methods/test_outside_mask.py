@@ -15,8 +15,7 @@ from data.batch import Batch
 from data.layout import PairingError
 from tests.conftest import save_image
 from training.methods import METHODS
-from training.methods.contrastive import build_contrastive
-from training.methods.contrastive_update import ContrastiveUpdate
+from training.methods.contrastive import Contrastive, build_contrastive
 from training.methods.unpaired import Pair
 from training.run_data import open_splits
 from utils.distributed import World
@@ -101,11 +100,11 @@ def test_translations_of_mirrored_sources_are_compared_with_mirrored_sources(mon
         def forward(self, images: Tensor) -> tuple[Tensor, list[Tensor]]:
             return images, []
 
-    monkeypatch.setattr(trained.update.generator, "network", Same())
-    monkeypatch.setattr(ContrastiveUpdate, "_contrastive_loss", lambda *_: torch.zeros(()))
-    monkeypatch.setattr(ContrastiveUpdate, "_encode", lambda *_: [])
-    update: Any = trained.update  # its parts alone, since a step draws the coin
+    monkeypatch.setattr(trained.generator, "network", Same())
+    monkeypatch.setattr(Contrastive, "_contrastive_loss", lambda *_: torch.zeros(()))
+    monkeypatch.setattr(Contrastive, "_encode", lambda *_: [])
+    parts: Any = trained  # alone, since a step draws the coin
     for flipped in (False, True):
-        made = update._translate(pair.source, flipped)
+        made = parts._translate(pair.source, flipped)
         assert torch.equal(made.fake, pair.source.flip(-1) if flipped else pair.source)
-        assert update._of_source(pair, made)["outside_mask"] == 0
+        assert parts._of_source(pair, made)["outside_mask"] == 0

@@ -16,7 +16,7 @@ from losses.objective import DiscriminatorObjective, GeneratorObjective
 from models.blocks import Norm
 from models.global_generator import GlobalGenerator
 from models.patch_discriminator import DiscriminatorOutput, MultiscalePatchDiscriminator
-from training.methods.paired_update import ModelInputs, PairedUpdate
+from training.methods.paired import ModelInputs, PairedUpdate
 from training.optimizer_group import OptimizerGroup, make_adam
 from training.trained_network import Role, TrainedNetwork
 from utils.precision import Precision

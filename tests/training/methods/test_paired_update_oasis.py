@@ -48,8 +48,7 @@ from tests.training.methods.test_paired_update import (
     take_step,
     update_of,
 )
-from training.methods.paired import build_paired
-from training.methods.paired_update import PairedUpdate
+from training.methods.paired import PairedUpdate, build_paired
 from training.optimizer_group import make_adam
 from utils.distributed import World
 from utils.errors import ConfigError

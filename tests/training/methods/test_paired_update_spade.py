@@ -29,7 +29,7 @@ from tests.models.originals.cases import (
     with_iteration,
 )
 from tests.training.methods.test_paired_update import make_group, make_objective, make_paired_update
-from training.methods.paired_update import ModelInputs
+from training.methods.paired import ModelInputs
 from training.optimizer_group import OptimizerGroup, make_adam
 from training.trained_network import Role
 from utils.precision import Precision

@@ -12,11 +12,12 @@ from losses.adversarial import AdversarialLoss
 from losses.objective import DiscriminatorObjective
 from models.originals.weights import import_original
 from tests.models.originals.cases import as_double, assert_close, by_original_names, digest
+from training.diagnostics import Diagnostics
 from training.image_pool import ImagePool
 from training.lr_schedule import LearningRateSchedule
-from training.methods import contrastive_update
-from training.methods.contrastive_update import ContrastiveUpdate, TappedGenerator
-from training.methods.cycle_update import CycleUpdate
+from training.methods import contrastive
+from training.methods.contrastive import Contrastive, TappedGenerator
+from training.methods.cycle import Cycle
 from training.methods.unpaired import ImageDiscriminator, Pair
 from training.optimizer_group import OptimizerGroup, make_adam
 from training.running_means import RunningMeans
@@ -155,7 +156,9 @@ def test_contrastive(reference: dict[str, Any], name: str, joint: bool, monkeypa
         "generator": group(config, generator=networks["G"], projection=networks["F"]),
         "discriminator": group(config, discriminator=networks["D"]),
     }
-    update = ContrastiveUpdate(
+    method = Contrastive(
+        Diagnostics(),
+        translators={},
         generator=networks["G"],
         discriminator=judge(networks["D"], means, joint=joint),
         projection=networks["F"],
@@ -169,6 +172,7 @@ def test_contrastive(reference: dict[str, Any], name: str, joint: bool, monkeypa
             all_negatives=config["nce_includes_all_negatives_from_minibatch"],
         ),
         adversarial_weight=config["lambda_GAN"],
+        outside_weight=0.0,
         precision=PRECISION,
         shares_encoder=joint,
         means=means,
@@ -176,10 +180,10 @@ def test_contrastive(reference: dict[str, Any], name: str, joint: bool, monkeypa
     gradients = recorded_gradients(networks, *groups.values())
     for step, (pair, losses, draws) in enumerate(zip(pairs_of(case), case["losses"], case["draws"], strict=True)):
         positions = iter([draws["patch_ids"], draws.get("patch_ids_identity")])
-        monkeypatch.setattr(contrastive_update, "draw_positions", lambda *_, left=positions: next(left))
+        monkeypatch.setattr(contrastive, "draw_positions", lambda *_, left=positions: next(left))
         coins = iter([draws.get("coin")])
-        monkeypatch.setattr(contrastive_update, "draw_coin", lambda left=coins: next(left))
-        update.step([[pair]])
+        monkeypatch.setattr(contrastive, "draw_coin", lambda left=coins: next(left))
+        method.update([[pair]])
         weighted = dict(means.values)
         for term in ("G/adversarial", "G/contrastive", "G/identity"):
             weight = config["lambda_GAN" if term == "G/adversarial" else "lambda_NCE"]
@@ -193,13 +197,15 @@ def test_contrastive(reference: dict[str, Any], name: str, joint: bool, monkeypa
     assert_close(translated, case["output_afterwards"], 1e-9)
 
 
-def cycle_update(case: dict[str, Any], means: RunningMeans) -> tuple[CycleUpdate, dict[str, TrainedNetwork]]:
+def cycle_of(case: dict[str, Any], means: RunningMeans) -> tuple[Cycle, dict[str, TrainedNetwork]]:
     """The update with pools that draw what their lists have, and its networks by the original's names."""
     config = case["config"]
     networks = {name: trained(case, name, "generator") for name in ("G_A", "G_B")}
     networks |= {name: trained(case, name, "discriminator") for name in ("D_A", "D_B")}
     pools = [RecordedPool(config["pool_size"]) if config["pool_size"] else None for _ in "AB"]
-    update = CycleUpdate(
+    method = Cycle(
+        Diagnostics(),
+        translators={},
         a_to_b=networks["G_A"],
         b_to_a=networks["G_B"],
         a=judge(networks["D_B"], means, joint=False, pool=pools[0]),
@@ -210,11 +216,12 @@ def cycle_update(case: dict[str, Any], means: RunningMeans) -> tuple[CycleUpdate
         },
         weights=CycleConfig(config["lambda_A"], config["lambda_B"], config["lambda_identity"]),
         adversarial_weight=1.0,
+        outside_weight=0.0,
         precision=PRECISION,
         means=means,
     )
-    update.a.tag, update.b.tag = "D_A", "D_B"
-    return update, networks
+    method.a.tag, method.b.tag = "D_A", "D_B"
+    return method, networks
 
 
 def cycle_losses(values: Mapping[str, float], config: dict[str, Any]) -> dict[str, float]:
@@ -231,9 +238,9 @@ def cycle_losses(values: Mapping[str, float], config: dict[str, Any]) -> dict[st
 
 def test_losses_and_gradients_of_cycle(reference: dict[str, Any]) -> None:
     case, means = reference["cyclegan_losses"], Recorded()
-    update, networks = cycle_update(case, means)
-    gradients = recorded_gradients(networks, *update.optimizers.values())
-    update.step([[Pair(case["inputs"]["A"].double(), case["inputs"]["B"].double())]])
+    method, networks = cycle_of(case, means)
+    gradients = recorded_gradients(networks, *method.optimizers.values())
+    method.update([[Pair(case["inputs"]["A"].double(), case["inputs"]["B"].double())]])
     assert_losses(cycle_losses(means.values, case["config"]), case["losses"], CYCLE_NAMES, 1e-12)
     for name, recorded in case["gradient_digests"].items():
         assert_digests(gradients[name], recorded, 1e-10)
@@ -242,13 +249,13 @@ def test_losses_and_gradients_of_cycle(reference: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", ["cyclegan_training", "cyclegan_training_no_identity"])
 def test_cycle(reference: dict[str, Any], name: str) -> None:
     case, means = reference[name], Recorded()
-    update, networks = cycle_update(case, means)
-    pools, config = {"fake_A": update.a.pool, "fake_B": update.b.pool}, case["config"]
+    method, networks = cycle_of(case, means)
+    pools, config = {"fake_A": method.a.pool, "fake_B": method.b.pool}, case["config"]
     for step, (pair, losses, draws) in enumerate(zip(pairs_of(case), case["losses"], case["draws"], strict=True)):
         for of_pool in draws:
             if isinstance(pool := pools[of_pool["pool"]], RecordedPool):
                 pool.draws = iter(of_pool["draws"])
-        update.step([[pair]])
+        method.update([[pair]])
         assert_losses(cycle_losses(means.values, config), losses, CYCLE_NAMES, 1e-12 if step == 0 else 1e-9)
     for key, network in networks.items():
         weights = by_original_names(network.module, dict(network.module.named_parameters()))

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from models.running_statistics import running_statistics
 from tests.runs import assert_equal
 from tests.training.methods.test_paired_update import make_pair, make_update, update_of
-from training.methods.paired_update import PairedUpdate
+from training.methods.paired import PairedUpdate
 from training.optimizer_group import are_finite
 
 
