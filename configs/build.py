@@ -7,10 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from configs.class_weights import class_weights
 from configs.directions import reversed_data
 from configs.image_sides import check_sizes, image_sides
-from configs.label_maps import class_table
+from configs.label_maps import class_table, class_weights
 from configs.schema import Config, DataConfig
 from configs.stored_images import stored_forms, value_ranges
 from data import LAYOUTS, data_set_folder

@@ -1,15 +1,18 @@
-"""Label maps as section `data` declares them: their classes, and how they are read."""
+"""Label maps as section `data` declares them: their classes, the weights of these, and how they are read."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from torch import Tensor
 
-from configs.schema import DataConfig
+from configs.schema import DataConfig, require
 from data import LAYOUTS
 from data.layout import ClassTable
 from utils.gallery import Swatch
 from utils.label_colors import CITYSCAPES, IGNORED, LabelColors
 from utils.palette import color_table
+
+_WEIGHTS = "loss.class_weights"
+_LISTED = 8  # names in a message
 
 
 def class_table(data: DataConfig) -> ClassTable | None:
@@ -54,3 +57,33 @@ def ignored_id(data: DataConfig) -> int | None:
     if colors is None:
         return data.ignore_id
     return colors.n_classes if len(colors.rgb) > colors.n_classes else None
+
+
+def class_weights(given: Mapping[str, float], n_classes: int, names: Sequence[str]) -> dict[int, float]:
+    """Return the weights other than 1 by class id; that of pixels without a class is at id `n_classes`.
+
+    given: by id or name. names: of the classes, by id; none where they have no names.
+
+    Raises:
+        ConfigError: there is no such class.
+    """
+    if not given:
+        return {}
+    require(n_classes > 0, _WEIGHTS, given, "{} where sources are no label maps: they have no classes")
+    ids = {str(class_id): class_id for class_id in range(n_classes)} | {IGNORED: n_classes}
+    ids |= {name: class_id for class_id, name in enumerate(names)}
+    unknown = [name for name in given if name not in ids]
+    some = f", names such as {', '.join(names[:_LISTED])}" if names else ""
+    require(
+        not unknown,
+        _WEIGHTS,
+        unknown,
+        f"ids from 0 to {n_classes - 1}{some}, or {IGNORED}; {_WEIGHTS}={{}} does without",
+    )
+    weights: dict[int, float] = {}
+    for name, weight in given.items():
+        require(ids[name] not in weights, _WEIGHTS, name, "each class once, by its id or by its name")
+        weights[ids[name]] = weight
+    lacks_all = all(weights.get(class_id) == 0 for class_id in range(n_classes))
+    require(not lacks_all, _WEIGHTS, given, "a class with a weight above 0")
+    return {class_id: weight for class_id, weight in weights.items() if weight != 1}

@@ -15,11 +15,10 @@ from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from configs.class_weights import KEY as CLASS_WEIGHTS
-from configs.class_weights import read_class_weights
 from configs.recipe import BASE, Recipe, read_recipe
 from configs.removed_settings import REMOVED, successors, without_removed
 from configs.schema import Config
+from configs.schema.loss import read_class_weights
 from configs.schema.method import METHODS
 from configs.schema.sides import read_instances, read_source_folder
 from utils.errors import ConfigError
@@ -33,7 +32,7 @@ READERS: dict[str, Callable[[object, str], object]] = {  # of settings whose val
     "data.label_colors": read_color_table,  # the name of a file is kept as its content
     SOURCE_FOLDER: read_source_folder,
     "data.instances": read_instances,
-    CLASS_WEIGHTS: read_class_weights,
+    "loss.class_weights": read_class_weights,
 }
 FORMER_VALUES: dict[str, Mapping[str, object]] = {  # of settings whose type has changed, by what they were
     "discriminator.spectral_norm": dict.fromkeys(("true", "yes", "on"), "all")

@@ -7,18 +7,14 @@ exists is valid. Only entry points and configs/build.py read it: everything belo
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from configs.schema.augmentation import AugmentationConfig
 from configs.schema.checks import require
-from configs.schema.contrastive import ContrastiveConfig
-from configs.schema.cycle import CycleConfig
 from configs.schema.data import DataConfig, SyntheticConfig
-from configs.schema.loss import LossConfig
+from configs.schema.loss import ContrastiveConfig, CycleConfig, LossConfig
 from configs.schema.method import MethodConfig, check_method
 from configs.schema.networks import DiscriminatorConfig, FeaturesConfig, GeneratorConfig, InitConfig, StyleConfig
-from configs.schema.optimizer import AmpConfig, OptimizerConfig
 from configs.schema.run import EXTRA_METRICS, CheckpointConfig, LogConfig, MetricsConfig, RunConfig
 from configs.schema.sides import PAIRS_OF_MAPS, RGB_CHANNELS
-from configs.schema.train import TrainConfig
+from configs.schema.train import AmpConfig, AugmentationConfig, OptimizerConfig, TrainConfig
 
 __all__ = [
     "EXTRA_METRICS",

@@ -4,12 +4,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from configs.schema.augmentation import PairAugmentationConfig
 from configs.schema.checks import require, require_at_least
 from configs.schema.sides import OF_MAPS, PAIRS_OF_MAPS, TWO_SIDES, check_side, check_stack, check_target_files
 from utils.data_root import address_problem, data_root_problem
 from utils.errors import ConfigError
 from utils.label_colors import LabelColors
+from utils.limits import MOST_ELASTIC
 from utils.yaml_file import shortened
 
 DRAWN = ("synthetic_facades", "synthetic_day_night")  # layouts without files
@@ -23,6 +23,16 @@ LayoutName = Literal[
     "shards",
     "unpaired_shards",
 ]
+_AUGMENTATION_LIMITS = {
+    "rotation_degrees": (-180, 180),
+    "scale": (0.5, 2),
+    "shear_degrees": (-45, 45),
+    "elastic": (0, MOST_ELASTIC),
+    "color": (0, 4),
+    "hue": (-0.5, 0.5),
+    "noise": (0, 0.5),
+    "jpeg_quality": (1, 100),
+}
 
 
 @dataclass(frozen=True)
@@ -43,6 +53,42 @@ class SyntheticConfig:
     def __post_init__(self) -> None:
         require_at_least(32, "data.synthetic", height=self.height, width=self.width)
         require_at_least(1, "data.synthetic", **vars(self))
+
+
+@dataclass(frozen=True)
+class PairAugmentationConfig:
+    """Augmentation of training pairs. Each range is [lowest, highest]; empty: off."""
+
+    rotation_degrees: list[float] = field(default_factory=list)
+    """Counter-clockwise, about the middle of the crop: [-10,10]. Beyond its borders an image continues as its
+    reflection, and so do labels and instances."""
+    scale: list[float] = field(default_factory=list)
+    """Magnification, 0.5 to 2: [0.8,1.25], of which half enlarge. Below 1 the crop shows more of the image."""
+    shear_degrees: list[float] = field(default_factory=list)
+    """Slant of vertical lines, -45 to 45: [-5,5]."""
+    elastic: list[float] = field(default_factory=list)
+    """Smooth deformation, 0 to 0.12: [0,0.06]. The largest displacement, as a share of the crop's shorter side; usual
+    ones are a third of it."""
+    vertical_flip: bool = False
+    """Turn half of the samples upside down. data.flip mirrors them."""
+    quarter_turns: bool = False
+    """Turn samples by 0, 90, 180 or 270 degrees; crops have to be square. Whole images (data.preprocess scale_width,
+    none) that are not are turned by 0 or 180."""
+    color: list[float] = field(default_factory=list)
+    """Factors of the source's brightness, contrast and saturation, 0 to 4, each drawn by itself: [0.8,1.25]."""
+    hue: list[float] = field(default_factory=list)
+    """Shift of the source's hue, in turns of the colour circle, -0.5 to 0.5: [-0.05,0.05]."""
+    noise: list[float] = field(default_factory=list)
+    """Standard deviation of the source's noise as a share of its range, 0 to 0.5: [0,0.05]."""
+    jpeg_quality: list[int] = field(default_factory=list)
+    """Quality at which the source is compressed, 1 to 100: [50,95]."""
+
+    def __post_init__(self) -> None:
+        for name, (least, most) in _AUGMENTATION_LIMITS.items():
+            bounds = getattr(self, name)
+            is_range = len(bounds) == 2 and least <= bounds[0] <= bounds[1] <= most
+            expected = f"[lowest,highest] from {least:g} to {most:g}, or [] for none"
+            require(is_range or not bounds, f"data.augment.{name}", bounds, expected)
 
 
 @dataclass(frozen=True)

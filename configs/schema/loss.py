@@ -1,9 +1,12 @@
-"""Section `loss`: the weights of the losses, and their settings."""
+"""The losses, their weights and settings: sections `loss`, `contrastive` and `cycle`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
 from configs.schema.checks import require, require_at_least
+from utils.errors import ConfigError
+from utils.yaml_file import shortened
 
 
 def weight(default: float) -> float:
@@ -68,3 +71,67 @@ class LossConfig:
     def weights_of_images(self) -> dict[str, float]:
         """The weights of the losses of translated images, without that of their styles."""
         return {name: value for name, value in self.weights.items() if name != "kl_divergence"}
+
+
+@dataclass(frozen=True)
+class ContrastiveConfig:
+    """method.name=contrastive: patches of a translation shall resemble those at their places in the source (CUT)."""
+
+    weight: float = 1.0
+    """Weight of the loss, beside loss.adversarial; 1 in CUT, 10 in FastCUT."""
+    taps: list[str] = field(default_factory=lambda: ["stem.0", "downs.0.0", "downs.1.0", "blocks.0", "blocks.4"])
+    """Layers of the generator whose outputs are compared, by the names of its modules; of the encoder and the blocks.
+    stem.0 is the image with its reflected border, downs.0.0 the first downsampling convolution."""
+    n_patches: int = 256
+    """Patches of each image that are drawn for a step, at each tap."""
+    channels: int = 256
+    """Length of the vectors that are compared, and width of the projection network that makes them."""
+    temperature: float = 0.07
+    """Of the softmax that has to find a patch among the others; lower is stricter."""
+    identity: bool = True
+    """Translate target images too, whose patches shall stay as they are. CUT; not FastCUT."""
+    flip_equivariance: bool = False
+    """Mirror the sources of half of the steps. FastCUT; not CUT."""
+    all_negatives: bool = False
+    """Compare with the patches of all images of the batch, in place of those of the same image alone."""
+
+    def __post_init__(self) -> None:
+        require_at_least(0, "contrastive", weight=self.weight)
+        require_at_least(1, "contrastive", n_patches=self.n_patches, channels=self.channels)
+        require_at_least(1e-4, "contrastive", temperature=self.temperature)
+        are_names = bool(self.taps) and len(set(self.taps)) == len(self.taps)
+        require(are_names, "contrastive.taps", self.taps, "a list of different layers, such as [stem.0,blocks.0]")
+
+
+@dataclass(frozen=True)
+class CycleConfig:
+    """method.name=cycle: an image that is translated to the other side and back shall be as before (CycleGAN)."""
+
+    weight_a: float = 10.0
+    """Weight of the mean absolute difference of an image of side A and what comes back of it."""
+    weight_b: float = 10.0
+    """The same of side B."""
+    identity: float = 0.5
+    """Weight, in shares of those above, of the difference that a generator makes to an image that is on its target's
+    side already; keeps colours. 0: none, which saves two passes, and lets the sides have different channels."""
+
+    def __post_init__(self) -> None:
+        require_at_least(0, "cycle", **vars(self))
+
+
+def read_class_weights(value: object, key: str) -> object:
+    """Return a setting as a mapping of texts: a list has the weights of the classes 0, 1, …; null is empty.
+
+    Raises:
+        ConfigError: it is neither a list nor a mapping, or a weight is no number.
+    """
+    weights = dict(enumerate(value)) if isinstance(value, list) else {} if value is None else value
+    expected = "weights of classes such as {car: 4, sky: 0}, or a list of one for each class"
+    if not isinstance(weights, Mapping):
+        raise ConfigError(f"{key} is {shortened(value)}, expected {expected}")
+    for name, weight in weights.items():
+        try:
+            float(weight)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ConfigError(f"{key}: {shortened(name)} has {shortened(weight)}, expected a number") from error
+    return {str(name): float(weight) for name, weight in weights.items()}

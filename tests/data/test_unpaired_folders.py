@@ -13,7 +13,7 @@ from PIL import Image
 
 from configs import build
 from configs.schema import Config, CycleConfig, DataConfig, LossConfig, MethodConfig
-from configs.schema.augmentation import PairAugmentationConfig
+from configs.schema.data import PairAugmentationConfig
 from configs.undecided_settings import undecided_sides, with_data, with_measured_ranges
 from data.batch import Batch, DataError, LoadingError, Sample
 from data.cache import CachedLayout, SampleCache, estimate

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from configs.schema.augmentation import AUGMENTATIONS
+from configs.schema.train import AUGMENTATIONS
 from losses.augmentation import (
     OPERATIONS,
     Augmentation,

@@ -1,8 +1,15 @@
-"""The section `data`: where a data set may be."""
+"""The section `data`: where a data set may be, and how its pairs are augmented."""
+
+import re
+from pathlib import Path
 
 import pytest
 
+from configs import build
+from configs.load import load_config
 from configs.schema import DataConfig
+from configs.schema.data import PairAugmentationConfig
+from data.pair_augmentation import NO_AUGMENTATION
 from utils.errors import ConfigError
 
 
@@ -28,3 +35,39 @@ def test_an_address_that_is_not_read_is_refused_without_showing_secrets(address:
         DataConfig(root=address)
     assert str(raised.value).startswith(f"data.root: {message}")
     assert "sec" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ("rotation_degrees=[-200,0]", "is [-200.0, 0.0], expected [lowest,highest] from -180 to 180, or [] for none"),
+        ("scale=[1.2,0.8]", "is [1.2, 0.8], expected [lowest,highest] from 0.5 to 2"),
+        ("scale=[1.2]", "is [1.2], expected [lowest,highest]"),
+        ("shear_degrees=[0,80]", "is [0.0, 80.0], expected [lowest,highest] from -45 to 45"),
+        ("elastic=[0,0.2]", "is [0.0, 0.2], expected [lowest,highest] from 0 to 0.12"),
+        ("color=[-1,1]", "is [-1.0, 1.0], expected [lowest,highest] from 0 to 4"),
+        ("hue=[0,nan]", "is [0.0, nan], expected [lowest,highest] from -0.5 to 0.5"),
+        ("noise=[0,1]", "is [0.0, 1.0], expected [lowest,highest] from 0 to 0.5"),
+        ("noise=0.1", "is 0.1, expected a list of numbers such as [1,2]"),
+        ("jpeg_quality=[0,90]", "is [0, 90], expected [lowest,highest] from 1 to 100"),
+    ],
+)
+def test_a_wrong_range_is_named(tiny_config: Path, setting: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"data.augment.{setting.partition('=')[0]} {problem}")):
+        load_config(tiny_config, [f"data.augment.{setting}"])
+
+
+def test_quarter_turns_need_a_square_crop(tiny_config: Path) -> None:
+    settings = ["data.preprocess=crop", "data.crop_width=64", "data.augment.quarter_turns=true"]
+    assert load_config(tiny_config, [*settings, "data.crop_height=64"]).data.augment.quarter_turns
+    with pytest.raises(ConfigError, match=r"expected false where the crop is not square: it is 64x32"):
+        load_config(tiny_config, [*settings, "data.crop_height=32"])
+
+
+def test_the_settings_reach_the_samples_under_their_names(tiny_config: Path) -> None:
+    settings = ["data.augment.rotation_degrees=[-10,10]", "data.augment.jpeg_quality=[50,95]"]
+    augmentation = build.build_preprocessing(load_config(tiny_config, settings)).augmentation
+    assert (augmentation.rotation_degrees, augmentation.jpeg_quality) == ([-10, 10], [50, 95])
+    assert vars(PairAugmentationConfig()).keys() == vars(NO_AUGMENTATION).keys()
+    plain = build.build_preprocessing(load_config(tiny_config)).augmentation
+    assert not any(vars(plain).values())

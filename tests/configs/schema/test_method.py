@@ -19,7 +19,7 @@ from configs.schema import (
     StyleConfig,
     TrainConfig,
 )
-from configs.schema.augmentation import PairAugmentationConfig
+from configs.schema.data import PairAugmentationConfig
 from configs.schema.method import METHODS, MethodDeclaration, Refusal
 from configs.without_paths import without_paths
 from training.methods import METHODS as BUILDERS
