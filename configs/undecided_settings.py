@@ -1,10 +1,11 @@
 """The settings of images that are not 8-bit RGB, where the training files decide them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from configs import build
 from configs.schema import Config, DataConfig
@@ -19,8 +20,6 @@ from data.store import Blob, File
 from data.value_range import percentile_ranges
 
 Side = Literal["source", "target"]
-T = TypeVar("T")
-_SIDES: tuple[Side, ...] = ("source", "target")
 
 
 def undecided_sides(data: DataConfig, layout: Layout) -> list[Side]:
@@ -34,99 +33,86 @@ def undecided_sides(data: DataConfig, layout: Layout) -> list[Side]:
         "source": data.source_range is None,
         "target": data.target_range is None or data.target_files is None,
     }
-    forms = stored_forms(data)
+    known = stored_forms(data).keys() | ({"source"} if data.is_stacked else set())
     files = _files(layout, 0)
-    sides: list[Side] = [side for side in files if undecided[side] and (side in forms or not is_8_bit_rgb(files[side]))]
-    return ["source", *sides] if data.is_stacked and undecided["source"] else sides
+    return [side for side in files if undecided[side] and (side in known or not is_8_bit_rgb(files[side][0]))]
 
 
-def _files(layout: Layout, index: int) -> dict[Side, Blob]:
-    """Return the files of images of sample `index`, without the label map and without a stack of several."""
+def _files(layout: Layout, index: int) -> dict[Side, list[Blob]]:
+    """Return the files of images of sample `index`, without a label map; of a side several where they are stacked."""
     provenance = layout.provenance(index)
     files = dict(zip(provenance.kinds, provenance.files, strict=True))
-    has_source_image = not layout.n_classes and not stack_files(layout, index)
-    return {side: files[side] for side in _SIDES if side in files and (side == "target" or has_source_image)}
+    sources = [] if layout.n_classes or "source" not in files else [files["source"]]
+    targets = [files["target"]] if "target" in files else []
+    by_side: dict[Side, list[Blob]] = {"source": stack_files(layout, index) or sources, "target": targets}
+    return {side: of_side for side, of_side in by_side.items() if of_side}
 
 
 def with_measured_ranges(config: Config, layout: Layout, sides: Sequence[Side]) -> Config:
     """Return the configuration with the ranges of images, and with the type of the files that test.py writes.
 
+    Channels of files of 8 bits have the range 0 to 255, others percentiles of their values.
     layout: of the training split. sides: as `undecided_sides` returns them.
 
     Raises:
         DataError: a file cannot be used, and bad samples are not skipped.
     """
     data = config.data
-    of_stack: list[Side] = [side for side in sides if side == "source" and data.is_stacked]
-    sides = [side for side in sides if side not in of_stack]
-    given = {"source": data.source_range, "target": data.target_range}
-    channels = {"source": data.source_channels, "target": data.target_channels}
-    skips_bad = data.on_bad_sample == "skip"
-    forms = [StoredForm(channels[side], f"data.{side}_channels", is_8_bit=False) for side in sides]
-
-    def read(index: int) -> tuple[dict[Side, torch.dtype], dict[Side, Blob]]:
-        files = _files(layout, index)
-        return {side: read_stored(files[side], form).dtype for side, form in zip(sides, forms, strict=True)}, files
-
-    types, files = _of_first_readable(len(layout), read, skips_bad=skips_bad) or ({}, {})
-    needed = [side for side, dtype in types.items() if given[side] is None and dtype != torch.uint8]
-    if needed:
-        # any range makes the layout read the images as they are stored
-        readable: dict[str, list[float]] = {f"{side}_range": [0.0, 1.0] for side in [*needed, *of_stack]}
-        as_stored = build.build_layout(with_data(config, **readable), "train", needs_targets=True)
-        given |= percentile_ranges(as_stored, needed, skips_bad=skips_bad)
-    for side, dtype in types.items():
-        if given[side] is None and dtype == torch.uint8 and channels[side] in RGB_CHANNELS:
-            given[side] = [0.0, 255.0]
+    ranges = {"source": data.source_range, "target": data.target_range}
+    types, files = _first_readable(data, layout, sides)
+    undecided = [side for side in sides if ranges[side] is None]
+    measured = _percentiles(config, [side for side in undecided if set(types[side]) != {torch.uint8}])
+    for side in undecided:
+        of_stack = side == "source" and data.is_stacked
+        if side in measured:
+            pairs = zip(measured[side][::2], measured[side][1::2], strict=True)
+            of_channels = zip(types[side], pairs, strict=True)
+            ranges[side] = [
+                bound for dtype, pair in of_channels for bound in (EIGHT_BITS if dtype == torch.uint8 else pair)
+            ]
+        elif of_stack or len(types[side]) in RGB_CHANNELS:
+            ranges[side] = EIGHT_BITS * (len(types[side]) if of_stack else 1)
     target_files = data.target_files
-    if "target" in types and target_files is None:
-        target_files = _target_files(files["target"], types["target"], data.target_channels)
-    config = with_data(config, source_range=given["source"], target_range=given["target"], target_files=target_files)
-    return with_data(config, source_range=stacked_range(config, layout)) if of_stack else config
+    if "target" in sides and target_files is None:
+        target_files = _target_files(files["target"][0], types["target"][0], data.target_channels)
+    return with_data(config, source_range=ranges["source"], target_range=ranges["target"], target_files=target_files)
 
 
-def stacked_range(config: Config, layout: Layout) -> list[float]:
-    """Return the range of each channel of stacked images: of files of 8 bits 0 to 255, of others percentiles.
-
-    config: which has the range of the targets. layout: of the training split.
-
-    Raises:
-        DataError: a file cannot be used, and bad samples are not skipped.
-    """
-    skips_bad = config.data.on_bad_sample == "skip"
-    of_folders = _channels_of_folders(config, layout, skips_bad=skips_bad)
-    is_8_bit = [dtype == torch.uint8 for n_channels, dtype in of_folders for _ in range(n_channels)]
-    if all(is_8_bit):
-        return EIGHT_BITS * len(is_8_bit)
-    # any range makes the layout read the images as they are stored
-    as_stored = build.build_layout(with_data(config, source_range=[0.0, 1.0]), "train", needs_targets=True)
-    kind = config.data.source_images
-    bounds = percentile_ranges(as_stored, [kind], skips_bad=skips_bad)[kind]
-    pairs = [EIGHT_BITS if is_8 else bounds[2 * k : 2 * k + 2] for k, is_8 in enumerate(is_8_bit)]
-    return [bound for pair in pairs for bound in pair]
-
-
-def _channels_of_folders(config: Config, layout: Layout, *, skips_bad: bool) -> list[tuple[int, torch.dtype]]:
-    """Return channels and type of the image of each folder of a stack, of the first sample that can be read."""
-    form = replace(stored_forms(config.data)[config.data.source_images], is_8_bit=False)
-
-    def read(index: int) -> list[tuple[int, torch.dtype]]:
-        files = stack_files(layout, index)
-        images = fitting([read_part(file, form) for file in files], files, form)
-        return [(len(image), image.dtype) for image in images]
-
-    return _of_first_readable(len(layout), read, skips_bad=skips_bad) or []
-
-
-def _of_first_readable(n_samples: int, read: Callable[[int], T], *, skips_bad: bool) -> T | None:
-    """Return what `read` returns for the first sample that can be used; None without samples."""
-    for index in range(n_samples):
+def _first_readable(
+    data: DataConfig, layout: Layout, sides: Sequence[Side]
+) -> tuple[dict[Side, list[torch.dtype]], dict[Side, list[Blob]]]:
+    """Return the type of each channel, and the files, of the first sample that can be read; raises DataError."""
+    channels = {"source": data.source_channels, "target": data.target_channels}
+    forms = {side: StoredForm(channels[side], f"data.{side}_channels", is_8_bit=False) for side in sides}
+    for index in range(len(layout)):
+        files = _files(layout, index)
         try:
-            return read(index)
+            images = {side: _read(files[side], form) for side, form in forms.items()}
         except DataError as error:
-            if not skips_bad or isinstance(error, LoadingError) or index == n_samples - 1:
+            if data.on_bad_sample == "error" or isinstance(error, LoadingError) or index == len(layout) - 1:
                 raise
-    return None
+        else:
+            return {side: [image.dtype for image in images[side] for _ in image] for side in sides}, files
+    raise AssertionError("sides are undecided, and there is no sample")
+
+
+def _read(files: Sequence[Blob], form: StoredForm) -> Sequence[Tensor]:
+    """Read the images of a side, (C, H, W) each."""
+    if len(files) == 1:
+        return [read_stored(files[0], form)]
+    return fitting([read_part(file, form) for file in files], files, form)
+
+
+def _percentiles(config: Config, sides: Sequence[Side]) -> dict[Side, list[float]]:
+    """Return low and high of each channel of images of the training split."""
+    if not sides:
+        return {}
+    # any range makes the layout read the images as they are stored
+    readable = with_data(config, **{f"{side}_range": [0.0, 1.0] for side in sides})
+    as_stored = build.build_layout(readable, "train", needs_targets=True)
+    kinds = {side: config.data.source_images if side == "source" else side for side in sides}
+    ranges = percentile_ranges(as_stored, list(kinds.values()), skips_bad=config.data.on_bad_sample == "skip")
+    return {side: ranges[kind] for side, kind in kinds.items()}
 
 
 def with_data(config: Config, **settings: Any) -> Config:
