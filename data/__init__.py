@@ -1,7 +1,6 @@
 """Data sets: from the files of a layout, or drawn, to batches on the device."""
 
-from data.facades.dataset import SyntheticFacades
-from data.facades.day_night import SyntheticDayNight
+from data.facades.dataset import SyntheticDayNight, SyntheticFacades
 from data.folder_store import FolderStore
 from data.layout import RegisteredLayout
 from data.paired_folders import PairedFolders
