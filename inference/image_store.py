@@ -10,11 +10,9 @@ from torch import Tensor
 
 from configs.schema import Config
 from configs.stored_images import stored_forms
-from data.files.array_file import write_npy_rows
 from data.files.image_files import read_rgb, write_png
-from data.files.pixel_rows import Bands
+from data.files.pixel_rows import Bands, write_npy_rows, write_png_rows
 from data.files.pixels import ROW_SUFFIXES, StoredForm, StoredRows, read_stored, stored_rows
-from data.files.png_file import write_png_rows
 from data.files.tiff_file import write_tiff_rows
 from data.store import File
 from utils.atomic_file import path_in_errors, replacing

@@ -1,14 +1,29 @@
-"""Images that are read and written row by row, so that a file may be larger than the memory."""
+"""Images that are read and written row by row, so that a file may be larger than the memory: NumPy's files, and PNG.
 
+Arrays (.npy) are read without ever unpickling objects. Pillow writes all rows of a PNG at once, and no colours of 16
+bits.
+"""
+
+import struct
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from math import prod
+from pathlib import Path
 from typing import BinaryIO, Self
 
 import numpy as np
 
 from data.batch import DataError, LoadingError
+from data.files.image_files import COPY_AGAIN, first_line
 from data.files.size_guard import check_size
+
+_NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_COLOR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}  # by number of channels; PNG specification, section 11.2.2
+_UP = 2  # the filter that stores differences to the row above; section 9.2
+_STRIP_BYTES = 2**24
 
 
 @dataclass(frozen=True)
@@ -124,3 +139,75 @@ class Bands:
             rest = rows[:, end:] if end < rows.shape[1] else None
         if rest is not None:
             yield rest
+
+
+def npy_rows(file: BinaryIO, name: str, n_channels: int) -> PixelRows:
+    """Return the pixels of an array of the shape (H, W), (C, H, W) or (H, W, C), of which only the header is read.
+
+    name: of the file, for messages.
+    n_channels: the channels that are expected, by which the last two shapes differ.
+
+    Raises:
+        DataError: the file is damaged or cut off, or holds an array of another shape or type.
+    """
+    try:
+        shape, is_fortran, dtype = _NPY_HEADERS[np.lib.format.read_magic(file)](file)
+    except (OSError, ValueError, EOFError, TypeError, SyntaxError, OverflowError, KeyError) as error:
+        raise DataError(f"{name}: cannot be read as an array: {first_line(error)}; {COPY_AGAIN}") from error
+    check_type(dtype, name)
+    if len(shape) not in (2, 3) or min(shape) < 1:
+        raise DataError(f"{name}: has the shape {shape}, expected (H, W), (C, H, W) or (H, W, C)")
+    has_channels = len(shape) == 3
+    is_last = has_channels and shape[0] != n_channels and (shape[2] == n_channels or shape[2] < shape[0])
+    height, width = shape[:2] if is_last else shape[-2:]
+    n_planes, n_per_pixel = (1, shape[2]) if is_last else (shape[0] if has_channels else 1, 1)
+    start = file.seek(0, 1)
+    rows = uncompressed_rows(
+        file, name, n_planes=n_planes, height=height, width=width, n_per_pixel=n_per_pixel, dtype=dtype, start=start
+    )
+    if not is_fortran:
+        return rows
+
+    def load() -> np.ndarray:
+        file.seek(start)
+        values = np.frombuffer(file.read(prod(shape) * dtype.itemsize), dtype).reshape(shape, order="F").copy()
+        return values.transpose(2, 0, 1) if is_last else values.reshape(-1, height, width)
+
+    return loaded_rows(name, rows.shape, dtype, load)
+
+
+def write_npy_rows(path: Path, image: Bands) -> None:
+    """Write a (C, H, W) array by its rows."""
+    _, height, width = image.shape
+    row_bytes, top = width * image.dtype.itemsize, 0
+    with path.open("wb") as file:
+        described = {"descr": np.lib.format.dtype_to_descr(image.dtype), "fortran_order": False, "shape": image.shape}
+        np.lib.format.write_array_header_1_0(file, described)
+        start = file.seek(0, 1)
+        for part in image.parts:
+            for channel, rows in enumerate(part):
+                file.seek(start + (channel * height + top) * row_bytes)
+                file.write(np.ascontiguousarray(rows, image.dtype).data)
+            top += part.shape[1]
+
+
+def write_png_rows(path: Path, image: Bands) -> None:
+    """Write a uint8 or uint16 image, grey or RGB, with or without transparency, by its rows."""
+    (n_channels, height, width), dtype = image.shape, image.dtype
+    row_bytes = width * n_channels * dtype.itemsize
+    compressor, above = zlib.compressobj(), np.zeros((1, row_bytes), np.uint8)
+    with path.open("wb") as file:
+        header = struct.pack(">IIBBBBB", width, height, 8 * dtype.itemsize, _COLOR_TYPES[n_channels], 0, 0, 0)
+        file.write(_PNG_SIGNATURE + _chunk(b"IHDR", header))
+        for strip in image.strips(max(1, _STRIP_BYTES // row_bytes)):
+            pixels = np.ascontiguousarray(strip.transpose(1, 2, 0), dtype=dtype.newbyteorder(">"))
+            rows = pixels.view(np.uint8).reshape(-1, row_bytes)
+            lines = np.full((len(rows), 1 + row_bytes), _UP, np.uint8)
+            lines[:, 1:] = np.diff(rows, axis=0, prepend=above)  # modulo 256
+            file.write(_chunk(b"IDAT", compressor.compress(lines.data)))
+            above = rows[-1:]
+        file.write(_chunk(b"IDAT", compressor.flush()) + _chunk(b"IEND", b""))
+
+
+def _chunk(kind: bytes, content: bytes) -> bytes:
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))

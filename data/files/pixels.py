@@ -11,9 +11,8 @@ from PIL.ImageFile import ImageFile
 from torch import Tensor
 
 from data.batch import DataError
-from data.files.array_file import npy_rows
 from data.files.image_files import ARRAY_SUFFIX, decode, is_16_bit_grey, raw_mode, upright
-from data.files.pixel_rows import PixelRows
+from data.files.pixel_rows import PixelRows, npy_rows
 from data.files.tiff_file import TIFF_SUFFIXES, holds_bytes, tiff_rows
 from data.store import File
 from utils.limits import MAX_CHANNELS
@@ -67,9 +66,6 @@ def read_stored(file: File, form: StoredForm) -> Tensor:
     Raises:
         DataError: the file is missing, damaged or too large, has other channels, or holds NaN or infinity.
     """
-    if file.suffix.lower() in ROW_SUFFIXES:
-        with stored_rows(file, form) as rows:
-            return rows.read_whole()
     image = read_pixels(file, form.n_channels)
     _check_channels(len(image), file, form)
     return _checked(image, file, form)
@@ -109,14 +105,6 @@ class StoredRows:
         """
         return _checked(_supported(self.rows.read(top, bottom)), self.file, self.form, top)
 
-    def read_whole(self) -> Tensor:
-        """Return the image, (C, H, W).
-
-        Raises:
-            DataError: as `read`, or the image is too large.
-        """
-        return _checked(_supported(self.rows.read_whole()), self.file, self.form)
-
 
 @contextmanager
 def stored_rows(file: File, form: StoredForm) -> Iterator[StoredRows]:
@@ -137,8 +125,7 @@ def _check_channels(n_channels: int, file: File, form: StoredForm) -> None:
     found = counted(n_channels, "channel")
     if form.highest is not None:
         raise DataError(f"{file}: has {found}, the training images {form.n_channels}: give images like those")
-    remedy = f"set {form.setting}={n_channels}" if n_channels <= MAX_CHANNELS else f"up to {MAX_CHANNELS} are read"
-    raise DataError(f"{file}: has {found}, {form.setting} is {form.n_channels}: {remedy}")
+    raise DataError(f"{file}: has {found}, {form.setting} is {form.n_channels}: set {form.setting}={n_channels}")
 
 
 def check_depth(image: Tensor, file: File, form: StoredForm, first_channel: int = 0) -> None:
@@ -166,14 +153,12 @@ def read_pixels(file: File, n_channels: int) -> Tensor:
     if file.suffix.lower() not in ROW_SUFFIXES:
         return _supported(_read_with_pillow(file, n_channels))
     with _pixel_rows(file, n_channels) as rows:
-        if rows.shape[0] > MAX_CHANNELS:
-            raise DataError(f"{file}: has {counted(rows.shape[0], 'channel')}, up to {MAX_CHANNELS} are read")
         return _supported(rows.read_whole())
 
 
 @contextmanager
 def _pixel_rows(file: File, n_channels: int) -> Iterator[PixelRows]:
-    """Open a TIFF or an array; see `npy_rows` and `tiff_rows`."""
+    """Open a TIFF or an array; see `npy_rows` and `tiff_rows`. Raises DataError if it has too many channels."""
     try:
         opened = file.open("rb")
     except FileNotFoundError as error:
@@ -182,7 +167,10 @@ def _pixel_rows(file: File, n_channels: int) -> Iterator[PixelRows]:
         raise DataError(f"{file}: cannot be read as an image: {error.strerror}") from error
     with opened:
         is_array = file.suffix.lower() == ARRAY_SUFFIX
-        yield npy_rows(opened, str(file), n_channels) if is_array else tiff_rows(opened, str(file))
+        rows = npy_rows(opened, str(file), n_channels) if is_array else tiff_rows(opened, str(file))
+        if rows.shape[0] > MAX_CHANNELS:
+            raise DataError(f"{file}: has {counted(rows.shape[0], 'channel')}, up to {MAX_CHANNELS} are read")
+        yield rows
 
 
 def checked_values(image: Tensor, file: File, form: StoredForm, top: int = 0) -> Tensor:

@@ -14,7 +14,8 @@ import pairgan
 import training.run_data
 from data.batch import DataError
 from data.files.image_files import read_rgb
-from data.files.pixels import StoredForm, StoredRows, read_stored
+from data.files.pixel_rows import PixelRows
+from data.files.pixels import StoredForm, read_stored
 from data.files.tiff_file import geo_tags
 from inference.display import picture
 from tests.conftest import save_image, write_tiny_config
@@ -84,7 +85,7 @@ def test_16_bit_bands_become_heights_in_metres(
     with pytest.raises(UserError, match=r"40x32 pixels take .*, more than 99 pixels: .* --max-pixels 1280, .* --tile"):
         translate(*arguments, "--output", str(folder / "refused"))
     with monkeypatch.context() as patch:  # neither sources nor existing translations are ever in memory at once
-        patch.setattr(StoredRows, "read_whole", None)
+        patch.setattr(PixelRows, "read_whole", None)
         for choice in ("refuse", "keep"):
             translate(*arguments, "--output", str(folder / "parts"), "--tile", "16", "--existing", choice)
     assert "kept         2 existing images" in capsys.readouterr().out

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from data.batch import Batch
 from data.conditioning import Conditioning
 from data.files.image_files import read_rgb
-from data.files.pixel_rows import Bands
+from data.files.pixel_rows import Bands, PixelRows
 from data.files.pixels import StoredForm, StoredRows, read_stored
 from data.files.tiff_file import geo_tags, write_tiff_rows
 from data.map_reader import MapReader
@@ -101,7 +101,7 @@ def test_a_file_is_read_and_written_in_parts(
 
     monkeypatch.setattr("inference.image_store._ROWS", TILE)
     monkeypatch.setattr(StoredRows, "read", recorded)
-    monkeypatch.setattr(StoredRows, "read_whole", None)
+    monkeypatch.setattr(PixelRows, "read_whole", None)
     list(large.translate([0], 1))
     assert max(n_rows) <= TILE + 2 * 4 + 2
     monkeypatch.undo()

@@ -12,8 +12,7 @@ from PIL import Image
 import pairgan
 from configs import build
 from data.batch import Batch, Sample
-from data.files.pixel_rows import Bands
-from data.files.png_file import write_png_rows
+from data.files.pixel_rows import Bands, write_png_rows
 from inference.load import LoadedGenerator
 from inference.padding import padded
 from inference.predictor import Predictor

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from data.batch import DataError
 from data.files.image_files import find_image_paths, write_jpeg, write_png
-from data.files.pixel_rows import Bands
-from data.files.png_file import write_png_rows
+from data.files.pixel_rows import Bands, write_png_rows
 from utils.atomic_file import replacing
 from utils.log import logger
 from utils.machine import usable_cores

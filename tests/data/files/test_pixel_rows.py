@@ -11,9 +11,7 @@ import pytest
 from PIL import Image
 
 from data.batch import DataError
-from data.files.array_file import npy_rows, write_npy_rows
-from data.files.pixel_rows import Bands, PixelRows
-from data.files.png_file import write_png_rows
+from data.files.pixel_rows import Bands, PixelRows, npy_rows, write_npy_rows, write_png_rows
 from data.files.size_guard import pixels_allowed
 from data.files.tiff_file import tiff_rows, write_tiff_rows
 from tests.images import bands, tifffile
@@ -111,7 +109,7 @@ def in_parts(pixels: np.ndarray) -> Bands:
 @pytest.mark.parametrize("n_channels", [1, 3, 4])
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
 def test_files_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: type, n_channels: int) -> None:
-    for module in ("tiff_file", "png_file"):
+    for module in ("tiff_file", "pixel_rows"):
         monkeypatch.setattr(f"data.files.{module}._STRIP_BYTES", 1000)
     pixels: np.ndarray = bands(0)[:n_channels].astype(dtype)
     write_npy_rows(tmp_path / "x.npy", in_parts(pixels))

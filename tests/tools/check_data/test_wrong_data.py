@@ -10,8 +10,7 @@ import torch
 from PIL import Image
 
 from data.facades.dataset import SyntheticFacades
-from data.files.pixel_rows import Bands
-from data.files.png_file import write_png_rows
+from data.files.pixel_rows import Bands, write_png_rows
 from tests.conftest import save_image
 from tests.images import tifffile
 from tools.check_data import __main__ as check_data
