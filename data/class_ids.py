@@ -59,9 +59,9 @@ def classes_of_colors(picture: Tensor, colors: LabelColors, name: str) -> Tensor
         DataError: a pixel has a colour of no class.
     """
     n_classes = colors.n_classes
-    table = _packed(colors.colors.numpy().T)
+    table = packed_colors(colors.colors.numpy().T)
     order = np.argsort(table)
-    pixels = _packed(picture.numpy()).ravel()
+    pixels = packed_colors(picture.numpy()).ravel()
     starts = np.flatnonzero(np.diff(pixels, prepend=-1))  # of runs of one colour: label maps have few
     found = pixels[starts]
     rows = order[np.searchsorted(table[order], found).clip(max=len(table) - 1)]
@@ -76,7 +76,7 @@ def classes_of_colors(picture: Tensor, colors: LabelColors, name: str) -> Tensor
             "Smoothed borders and JPEG make such colours: python -m tools.convert_data colors-to-ids gives them the "
             "nearest class; or list the colour in the file"
         )
-        if np.isin(_packed(picture.numpy()[::-1]), table).all():
+        if np.isin(packed_colors(picture.numpy()[::-1]), table).all():
             remedy = "In the order BGR all its colours are there: OpenCV writes so; exchange red and blue"
         raise DataError(
             f"{name}: pixel (row {row}, column {column}) has the colour {picture[:, row, column].tolist()}, which is "
@@ -100,7 +100,7 @@ def _ids_already(picture: Tensor, colors: LabelColors) -> str:
     )
 
 
-def _packed(channels: np.ndarray) -> np.ndarray:
+def packed_colors(channels: np.ndarray) -> np.ndarray:
     """Return (...) int32 0xRRGGBB of (3, ...) uint8."""
     red, green, blue = channels.astype(np.int32)
     packed: np.ndarray = red << 16 | green << 8 | blue

@@ -127,10 +127,7 @@ def _images_of(sample: Sample) -> dict[str, Tensor]:
 
 def values_of(ids: Tensor) -> frozenset[int]:
     """Return the values that occur in a map of ids."""
-    pixels = ids.numpy().ravel()
-    is_start = np.diff(pixels, prepend=pixels[:1]) != 0  # of runs of equal ids: few, and quick to sort
-    is_start[:1] = True
-    return frozenset(np.unique(pixels[is_start]).tolist())
+    return frozenset(np.unique(ids.numpy()).tolist())
 
 
 def no_data(image: Tensor, file: File | None) -> tuple[float, int] | None:

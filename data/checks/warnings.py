@@ -2,14 +2,17 @@
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import methodcaller
 from statistics import median_low
+from typing import Any, TypeVar
 
 from data.checks.observation import Observation
 from data.map_reader import is_later_source
 from data.store import Blob
 from utils.text import counted, listed
 
+_Entry = TypeVar("_Entry")
 _BEGIN = 65536  # bytes
 _LISTED_CLASSES = 12
 _FEW_PICTURES = 10
@@ -67,13 +70,8 @@ def few_pictures(counts: Mapping[str, int]) -> Iterator[str]:
 def repeated_samples(splits: Mapping[str, Sequence[Observation]]) -> Iterator[str]:
     """Yield a line for each split, or side of one, that holds samples of the same files, by their bytes."""
     for split, observations in splits.items():
-        similar: dict[tuple[tuple[int, bytes], ...], list[Observation]] = defaultdict(list)
-        for seen in filter(_is_whole, observations):
-            similar[tuple(map(_size_and_begin, _pair(seen)))].append(seen)
-        of_content: dict[tuple[str, ...], list[str]] = defaultdict(list)
-        for seen in (seen for group in similar.values() if len(group) > 1 for seen in group):
-            of_content[tuple(file.digest() for file in _pair(seen))].append(seen.name)
-        copies = [f"{name} of {first}" for first, *others in of_content.values() for name in others]
+        pairs = ((seen.name, _pair(seen)) for seen in observations if _is_whole(seen))
+        copies = [f"{name} of {first}" for first, *others in _of_same_bytes(pairs) for name in others]
         if copies:
             yield f"{split}: {_share(copies, observations)} are copies of others: {listed(copies)}"
 
@@ -83,28 +81,35 @@ def _is_whole(seen: Observation) -> bool:
     return "pair" in seen.files or {"source", "target"} <= set(seen.files) or bool(seen.side and seen.files)
 
 
-def _size_and_begin(blob: Blob) -> tuple[int, bytes]:
-    """Return what most files differ in, without reading them to their ends: uncompressed ones have one size."""
-    with blob.open() as file:
-        return blob.size(), hashlib.sha256(file.read(_BEGIN)).digest()
-
-
 def _pair(seen: Observation) -> list[Blob]:
     return [file for kind, file in seen.files.items() if kind in ("pair", "source", "target")]
 
 
+def _of_same_bytes(entries: Iterable[tuple[_Entry, Sequence[Blob]]]) -> list[list[_Entry]]:
+    """Return the groups of entries whose files hold the same bytes; those that differ earlier are not read whole."""
+    groups = [list(entries)]
+    for property_of in (methodcaller("size"), _beginning, methodcaller("digest")):
+        divided: dict[tuple[Any, ...], list[tuple[_Entry, Sequence[Blob]]]] = defaultdict(list)
+        for number, group in enumerate(groups):
+            for entry, files in group:
+                divided[number, *map(property_of, files)].append((entry, files))
+        groups = [group for group in divided.values() if len(group) > 1]
+    return [[entry for entry, _ in group] for group in groups]
+
+
+def _beginning(blob: Blob) -> bytes:
+    with blob.open() as file:
+        return hashlib.sha256(file.read(_BEGIN)).digest()
+
+
 def shared_files(splits: Mapping[str, Sequence[Observation]]) -> Iterator[str]:
     """Yield a line for each two splits, or sides of some, that hold the same file, by its bytes."""
-    of_size: dict[int, dict[str, list[Blob]]] = defaultdict(lambda: defaultdict(list))
-    for split, observations in splits.items():
-        for file in (file for seen in observations for file in seen.files.values()):
-            of_size[file.size()][split].append(file)
-    of_content: dict[str, dict[str, Blob]] = defaultdict(dict)
-    for by_split in (by_split for by_split in of_size.values() if len(by_split) > 1):
-        for split, file in ((split, file) for split, files in by_split.items() for file in files):
-            of_content[file.digest()].setdefault(split, file)
+    entries = (((split, file), [file]) for split in splits for seen in splits[split] for file in seen.files.values())
     shared: dict[tuple[str, str], list[tuple[Blob, Blob]]] = defaultdict(list)
-    for of_splits in of_content.values():
+    for group in _of_same_bytes(entries):
+        of_splits: dict[str, Blob] = {}
+        for split, file in group:
+            of_splits.setdefault(split, file)
         (first, file), *others = of_splits.items()
         for other, its_file in others:
             shared[first, other].append((file, its_file))

@@ -147,7 +147,7 @@ class SyntheticDayNight(_DrawnHouses):
         n_samples = _samples_of(split, train_samples, val_samples, test_samples, layout="synthetic_day_night")
         lights = ("day", "night") if direction == "AtoB" else ("night", "day")
 
-        def houses(lights: tuple[str, ...], first: int = 0) -> Self:
+        def houses(lights: tuple[str, ...], first: int = 0) -> SyntheticDayNight:
             numbers = range(first, first + n_samples)
             return cls(lights, split=split, seed=seed, numbers=numbers, height=height, width=width)
 

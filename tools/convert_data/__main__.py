@@ -1,14 +1,6 @@
 """Convert data sets between layouts, photographs and videos to pairs, and label maps to ids and instances.
 
-python -m tools.convert_data to-folders FROM TO         pix2pix's images of two halves -> TO/train_A, TO/train_B, …
-python -m tools.convert_data to-side-by-side FROM TO    and back
-python -m tools.convert_data from-photos FROM TO        photographs -> edges, grey or low resolution, and photographs
-python -m tools.convert_data from-video CLIP … TO       the same of every N-th frame of videos, with splits by time
-python -m tools.convert_data source PHOTO … --like PAIRS [--output FOLDER]   the source alone, as from-photos made PAIRS
-python -m tools.convert_data colors-to-ids FROM TO      label maps drawn in colours -> ids, and TO.yaml with the colours
-python -m tools.convert_data to-instances FROM TO       label maps -> instance maps, of the connected parts of classes
-python -m tools.convert_data to-shards FROM TO          the files of any layout of folders -> shards: tar files, indexed
-python -m tools.convert_data index-shards FOLDER        indices of tar files that WebDataset's writer has made
+python -m tools.convert_data COMMAND FROM … TO [options]; --help lists the commands.
 """
 
 import argparse
@@ -21,12 +13,12 @@ from typing import get_args
 
 from data.batch import DataError
 from data.files.image_files import JPEG_QUALITY
+from data.folder_store import SPLITS
 from tools.convert_data.colors import colors_to_ids
 from tools.convert_data.conversion import convert_all
 from tools.convert_data.instances import to_instances
 from tools.convert_data.layouts import to_folders, to_side_by_side
 from tools.convert_data.photos import (
-    SPLITS,
     SUFFIXES,
     PhotoPairs,
     Source,

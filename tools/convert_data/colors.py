@@ -13,7 +13,7 @@ import yaml
 from torch import Tensor
 
 from data.batch import DataError
-from data.class_ids import IGNORE_ID
+from data.class_ids import IGNORE_ID, packed_colors
 from data.files.image_files import has_transparent_pixels, read_rgb
 from tools.convert_data.conversion import Conversion, Existing, check_absent, convert_all, found_images
 from utils.atomic_file import replacing
@@ -198,24 +198,17 @@ def _count_all(paths: Sequence[Path]) -> tuple[ColorCounts, dict[Path, tuple[str
 
 def count_colors(picture: Tensor) -> ColorCounts:
     """Return the colours of a (3, H, W) uint8 picture. A colour is in an area where 3x3 pixels have it."""
-    red, green, blue = picture.numpy().astype(np.int32)
-    pixels = red << 16 | green << 8 | blue
+    pixels = packed_colors(picture.numpy())
     is_beside, is_below = pixels[:, 1:] == pixels[:, :-1], pixels[1:] == pixels[:-1]
     row = is_beside[:, 1:] & is_beside[:, :-1]  # three equal pixels, centred
     column = (is_below[1:] & is_below[:-1])[:, 1:-1]
     centers = pixels[1:-1, 1:-1][row[2:] & row[1:-1] & row[:-2] & column]
     least = _AREA_SHARE * pixels.size
-    in_areas = {color for color, n_pixels in _count(centers).items() if n_pixels >= least}
-    return ColorCounts(Counter(_count(pixels.ravel())), in_areas)
-
-
-def _count(colors: np.ndarray) -> dict[int, int]:
-    """Count (N,) colours by their runs, of which label maps have few."""
-    starts = np.flatnonzero(np.diff(colors, prepend=-1))
-    lengths = np.diff(starts, append=len(colors))
-    distinct, run_of = np.unique(colors[starts], return_inverse=True)
-    n_pixels = np.bincount(run_of, weights=lengths, minlength=len(distinct)).astype(np.int64)
-    return dict(zip(distinct.tolist(), n_pixels.tolist(), strict=True))
+    counts, in_centers = (
+        dict(zip(*(found.tolist() for found in np.unique(colors, return_counts=True)), strict=True))
+        for colors in (pixels, centers)
+    )
+    return ColorCounts(Counter(counts), {color for color, n_pixels in in_centers.items() if n_pixels >= least})
 
 
 def channels(colors: Sequence[int]) -> Tensor:

@@ -41,9 +41,22 @@ def to_instances(
     problems: list[str] = []
     maps = found_images(origin, problems)
     unseen, wide = set(divided), list[str]()
+
+    def made(name: str, path: Path) -> tuple[Tensor]:
+        """Return the instances of a map, (1, H, W) uint16, or int32 where there are more; update the two lists."""
+        classes = classes_of_colors(read_rgb(path), colors, str(path)) if colors else read_ids(path)
+        lowest, highest = (int(bound) for bound in classes.aminmax())
+        if lowest < 0 or highest >= _MAX_ID:
+            raise DataError(f"{path}: ids from {lowest} to {highest}, expected classes from 0 to {_MAX_ID - 1}")
+        unseen.difference_update(classes.unique().tolist() if unseen else ())
+        instances = connected_parts(classes, divided)
+        if int(instances.max()) < MOST_IN_16_BITS:
+            return (torch.from_numpy(instances.numpy().astype(np.uint16)),)
+        wide.append(name)
+        return (instances,)
+
     conversions = [
-        Conversion(name, "", (target / f"{name}.png",), partial(_made, name, path, colors, divided, unseen, wide))
-        for name, path in maps.items()
+        Conversion(name, "", (target / f"{name}.png",), partial(made, name, path)) for name, path in maps.items()
     ]
     counts = convert_all(conversions, existing, problems)
     if unseen and existing != "keep":  # maps that are kept are not read
@@ -66,22 +79,3 @@ def _ids_of(classes: Sequence[str], colors: LabelColors | None) -> frozenset[int
             known = f" or names: {', '.join(names)}" if names else "; names need --colors FILE"
             raise ConfigError(f"--classes: {name!r}, expected ids from 0 to {highest}{known}")
     return frozenset(names.index(name) if name in names else int(name) for name in classes)
-
-
-def _made(
-    name: str, path: Path, colors: LabelColors | None, divided: frozenset[int], unseen: set[int], wide: list[str]
-) -> tuple[Tensor]:
-    """Return the instances of a map, (1, H, W) uint16, or int32 where there are more.
-
-    unseen: the classes that it has are removed. wide: gets its name where its instances need 32 bits.
-    """
-    classes = classes_of_colors(read_rgb(path), colors, str(path)) if colors else read_ids(path)
-    lowest, highest = (int(bound) for bound in classes.aminmax())
-    if lowest < 0 or highest >= _MAX_ID:
-        raise DataError(f"{path}: ids from {lowest} to {highest}, expected classes from 0 to {_MAX_ID - 1}")
-    unseen.difference_update(classes.unique().tolist() if unseen else ())
-    instances = connected_parts(classes, divided)
-    if int(instances.max()) < MOST_IN_16_BITS:
-        return (torch.from_numpy(instances.numpy().astype(np.uint16)),)
-    wide.append(name)
-    return (instances,)

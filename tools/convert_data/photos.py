@@ -9,11 +9,12 @@ from typing import Any, Literal, get_args
 
 import yaml
 from torch import Tensor
-from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2 import functional as F
 
 from data.batch import DataError
 from data.files.image_files import count_other_files, find_image_paths, read_rgb
+from data.folder_store import SPLITS
+from data.preprocessing import resize_image
 from tools.convert_data.conversion import Conversion, found_images
 from tools.convert_data.edges import draw_edges
 from utils.atomic_file import replacing
@@ -23,7 +24,6 @@ from utils.yaml_file import read_yaml
 Source = Literal["edges", "grey", "low_resolution", "reduced"]
 Suffix = Literal[".png", ".jpg"]
 
-SPLITS = ("train", "val", "test")
 SUFFIXES: dict[str, Suffix] = {"png": ".png", "jpeg": ".jpg"}
 """Suffixes of files by their format."""
 
@@ -81,7 +81,7 @@ class PhotoPairs:
         """Return the source and the photograph, (3, H, W) uint8 each, of a photograph of any size."""
         height, width = photo.shape[-2:]
         if (longer := max(height, width)) > self.size:
-            photo = _resized(photo, max(1, height * self.size // longer), max(1, width * self.size // longer))
+            photo = resize_image(photo, max(1, height * self.size // longer), max(1, width * self.size // longer))
         if self.source == "reduced":  # rounded sides would shift the pixels of the two against each other
             photo = F.center_crop(photo, [max(side // self.factor, 1) * self.factor for side in photo.shape[-2:]])
         return self._source_of(photo), photo
@@ -94,10 +94,10 @@ class PhotoPairs:
             case "grey":
                 return F.rgb_to_grayscale(photo, num_output_channels=3)
             case "low_resolution":
-                small = _resized(photo, max(1, height // self.factor), max(1, width // self.factor))
-                return _resized(small, height, width)
+                small = resize_image(photo, max(1, height // self.factor), max(1, width // self.factor))
+                return resize_image(small, height, width)
             case "reduced":
-                return _resized(photo, height // self.factor, width // self.factor)
+                return resize_image(photo, height // self.factor, width // self.factor)
 
 
 def from_photos(
@@ -207,7 +207,3 @@ def check_same_settings(folder: Path, pairs: PhotoPairs) -> None:
             f"{folder}: its pairs were made with {known}, others would be with {pairs.rule}: use the same settings, "
             "or another TO"
         )
-
-
-def _resized(image: Tensor, height: int, width: int) -> Tensor:
-    return F.resize(image, [height, width], interpolation=InterpolationMode.BICUBIC, antialias=True)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import chain
@@ -21,43 +21,19 @@ _GAP_S = 2  # seconds between two splits, whose frames are in neither
 _GAP_SHARE = Fraction(1, 20)  # of a clip: the most that a gap takes, unless every N-th frame are more
 
 
-@dataclass(frozen=True)
-class TimeSplits:
-    """The splits of a clip's frames by their time: train at the beginning, then val, then test, with gaps between.
+def splits_by_time(n_frames: int, every: int, rate: Fraction, shares: Mapping[str, float]) -> Iterator[tuple[int, str]]:
+    """Yield the index of each frame of a clip that becomes a pair, from 0, and its split: train, then val, then test.
 
-    n_frames: of the clip. every: of which every N-th becomes a pair. rate: frames per second.
-    shares: of val and test, in [0, 1]; train has the rest.
+    Between two splits is a gap of at least `every` frames, so that one that would become a pair lies between them.
+
+    every: take every N-th frame. rate: frames per second. shares: of val and test, in [0, 1]; train has the rest.
     """
-
-    n_frames: int
-    every: int
-    rate: Fraction
-    shares: Mapping[str, float]
-
-    @property
-    def gap(self) -> int:
-        """The frames between two splits: at least `every`, so that one that would become a pair lies between them."""
-        return max(self.every, round(min(_GAP_S * self.rate, _GAP_SHARE * self.n_frames)))
-
-    def split_of(self, index: int) -> str | None:
-        """Return the split of frame `index`, from 0; None in a gap."""
-        blocks = [(name, share) for name, share in self.shares.items() if share > 0]
-        split, end = "train", 1 - sum(share for _, share in blocks)
-        for name, share in blocks:
-            border = round(end * self.n_frames)  # in the middle of a gap
-            start = border - self.gap // 2
-            if index < start:
-                return split
-            if index < start + self.gap:
-                return None
-            split, end = name, end + share
-        return split
-
-    def chosen(self) -> Iterator[tuple[int, str]]:
-        """Yield the index of each frame that becomes a pair, and its split."""
-        for index in range(0, self.n_frames, self.every):
-            if split := self.split_of(index):
-                yield index, split
+    gap = max(every, round(min(_GAP_S * rate, _GAP_SHARE * n_frames)))
+    split, start, share = "train", 0, 1 - sum(shares.values())
+    for following, its_share in [*((name, share) for name, share in shares.items() if share > 0), ("", 0.0)]:
+        end = round(share * n_frames) - gap // 2 if following else n_frames
+        yield from ((index, split) for index in range(0, n_frames, every) if start <= index < end)
+        split, start, share = following, end + gap, share + its_share
 
 
 def from_videos(
@@ -126,7 +102,7 @@ def _chosen(video: VideoFile, every: int, shares: Mapping[str, float]) -> list[t
         DataError: there is none to train on.
     """
     n_frames = video.count_frames()
-    chosen = list(TimeSplits(n_frames, every, video.rate, shares).chosen())
+    chosen = list(splits_by_time(n_frames, every, video.rate, shares))
     splits, length = {split for _, split in chosen}, f"{video.path}: {counted(n_frames, 'frame')}"
     if "train" not in splits:
         raise DataError(f"{length}, too short for --every {every}. Choose a smaller one, or leave the clip out.")

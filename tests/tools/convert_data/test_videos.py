@@ -14,7 +14,7 @@ from data.files.video_file import Frame, VideoFile
 from tests.tools.convert_data.conftest import Convert
 from tests.videos import level, write_video
 from tools.convert_data.photos import PhotoPairs
-from tools.convert_data.videos import TimeSplits
+from tools.convert_data.videos import splits_by_time
 
 SPLITS = ("train", "val", "test")
 
@@ -29,12 +29,11 @@ def names(target: Path, split: str) -> list[str]:
 @pytest.mark.parametrize("every", [1, 7, 24])
 @pytest.mark.parametrize("shares", [(0.1, 0.1), (0.0, 0.3), (0.2, 0.0), (0.0, 0.0)])
 def test_splits_are_blocks_with_unused_frames_between(n_frames: int, every: int, shares: tuple[float, float]) -> None:
-    splits = TimeSplits(n_frames, every, Fraction(24), {"val": shares[0], "test": shares[1]})
-    chosen = list(splits.chosen())
+    chosen = list(splits_by_time(n_frames, every, Fraction(24), {"val": shares[0], "test": shares[1]}))
     order = [SPLITS.index(split) for _, split in chosen]
     assert order == sorted(order)
     for (before, one), (after, other) in pairwise(chosen):
-        assert one == other or after - before >= max(2 * every, splits.gap)
+        assert one == other or after - before >= max(2 * every, min(2 * 24, round(n_frames / 20)))
     if n_frames == 10_000:
         used = [split for split, share in zip(SPLITS, (1, *shares), strict=True) if share]
         assert list(dict.fromkeys(split for _, split in chosen)) == used
