@@ -1,7 +1,10 @@
 """test.py replaces its own results and no other files."""
 
 import json
+import os
 import shutil
+import signal
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +15,9 @@ from data.batch import DataError
 from data.files.image_files import read_rgb
 from data.paired_folders import PairedFolders
 from inference.output_folder import OutputFolder
+from tests import processes
 from tests.conftest import save_image
-from tests.runs import translate
+from tests.runs import translate, wait_for
 from utils.checkpoint import load_checkpoint, save_checkpoint
 from utils.checkpoint_folder import checkpoint_path
 
@@ -75,6 +79,23 @@ def test_an_interrupted_translation_is_completed(
     again = json.loads((output / "metrics.json").read_text())
     assert all(again["images"][name] == pytest.approx(metrics["images"][name]) for name in NAMES)
     assert [report["origin"]["n_kept"] for report in (metrics, again)] == [0, 1]
+
+
+def test_ctrl_c_leaves_complete_images_alone(tiny_run: Path, tmp_path: Path) -> None:
+    output, said = tmp_path / "out", tmp_path / "said"
+    command = ["test.py", "--checkpoint", str(tiny_run), "--output", str(output), "data.synthetic.test_samples=2000"]
+    process = processes.start_program(command, said, partial(torch.set_num_threads, 4))
+    wait_for(output / "facade_00005.png")
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGINT)
+    process.join(processes.PATIENCE_S)
+    assert process.exitcode == 130
+    assert said.read_text().splitlines()[-1] == "interrupted"
+    assert "Traceback" not in said.read_text()
+    names = [path.stem for path in output.glob("*.png")]
+    assert 5 < len(names) < 2000
+    assert all(read_rgb(path).shape == (3, 32, 32) for path in output.rglob("*.png"))
+    assert {path.name for path in output.iterdir()} == {"gallery", *(f"{name}.png" for name in names)}
 
 
 def test_images_of_other_programs_are_kept_and_not_measured(
