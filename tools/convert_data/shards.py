@@ -29,6 +29,8 @@ from utils.text import counted
 _KINDS = ("source", "target", "instances", "features", "weights", "labels")  # of maps, and later sources
 _MEMBER = re.compile(rf"(.+)\.({'|'.join(_KINDS)}|source_\d+)(\.[A-Za-z]+)", re.DOTALL)
 _SHARD = re.compile(r"(?:([^/]+)/.*|([^/]+?)[-_.]?\d+)\.tar")  # train/NAME.tar, train-000000.tar
+_END_BYTES = 2**16  # behind the last member, that are checked
+_HIDDEN = re.compile(r"(?:^|/)\.[^./]")  # a file, or a folder above it
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
@@ -143,7 +145,7 @@ def _indexed(path: Path, name: str) -> Shard:
             for member in tar:
                 place = member.name.removeprefix("./")
                 match = _MEMBER.fullmatch(place)
-                if match and match[3].lower() in {*IMAGE_SUFFIXES, ".npy"} and not Path(place).name.startswith("."):
+                if match and match[3].lower() in {*IMAGE_SUFFIXES, ".npy"} and not _HIDDEN.search(place):
                     _check_member(path, member, place)
                     maps = samples.setdefault(unicodedata.normalize("NFC", match[1]), {})
                     if match[2] in maps:
@@ -151,6 +153,7 @@ def _indexed(path: Path, name: str) -> Shard:
                     maps[match[2]] = (member.offset_data, member.size, match[3].encode())
                 elif not member.isdir():
                     others[Path(place).suffix or place] += 1
+            _check_end(path, tar.offset)
     except (tarfile.TarError, OSError, ValueError, EOFError) as error:
         raise DataError(f"{path}: {_reason(path, error)}") from error
     found = {kind for maps in samples.values() for kind in maps}
@@ -180,6 +183,15 @@ def _check_member(path: Path, member: tarfile.TarInfo, place: str) -> None:
         raise DataError(f"{path}: {place} names a file outside of the shard: rename it")
     if member.offset_data + member.size > path.stat().st_size:
         raise DataError(f"{path}: ends within {place}: copy it again")
+
+
+def _check_end(path: Path, n_read: int) -> None:
+    """Raise DataError unless zeros follow the last member, for tarfile takes a damaged header for the end."""
+    with path.open("rb") as file:
+        file.seek(n_read)
+        end = file.read(_END_BYTES)
+    if len(end) < tarfile.BLOCKSIZE or any(end):
+        raise DataError(f"{path}: is cut or damaged at byte {n_read}, or several tar files in one: copy it again")
 
 
 def _reason(path: Path, error: Exception) -> str:

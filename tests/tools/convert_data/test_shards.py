@@ -14,6 +14,7 @@ from tests.tools.convert_data.conftest import Convert
 from tools.check_data import __main__ as check_data
 
 PAIR = ["a.source.png", "a.target.png"]
+OTHER = ["b.source.png", "b.target.png"]
 
 
 def member(name: str, kind: bytes) -> tarfile.TarInfo:
@@ -28,7 +29,7 @@ def test_tar_files_of_others_are_indexed_and_checked(
 ) -> None:
     write_tar(
         tmp_path / "train-000000.tar",
-        ["./b/", "./b/a.source.PNG", "b/a.target.png", "b/a.json", "._a.source.png"],
+        ["./b/", "./b/a.source.PNG", "b/a.target.png", "b/a.json", "._a.source.png", ".x/b.source.png"],
     )
     write_tar(tmp_path / "train-000001.tar", ["é.1.target.png", "x.txt", "é.1.source.png"])
     write_tar(tmp_path / "val" / "any.tar", PAIR)
@@ -36,7 +37,7 @@ def test_tar_files_of_others_are_indexed_and_checked(
     assert code == 0
     assert "train: 2 samples in 2 shards" in out
     assert "val: 1 sample in 1 shard" in out
-    assert "train-000000.tar: left out, being no maps: 1 " in out
+    assert "train-000000.tar: left out, being no maps: 2 .png, 1 " in out
     code, out, _ = command_line.run(check_data.main, str(tmp_path))
     assert (code, out.splitlines()[-1]) == (0, "no problem in train, val; 1 warning")
     content = bytearray((tmp_path / "val" / "any.tar").read_bytes())
@@ -49,6 +50,20 @@ def test_tar_files_of_others_are_indexed_and_checked(
 
 def _cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:1200])
+
+
+def _cut_behind_a_sample(path: Path) -> None:
+    with tarfile.open(path) as tar:
+        n_bytes = tar.getmembers()[2].offset
+    path.write_bytes(path.read_bytes()[:n_bytes])
+
+
+def _damage_a_header(path: Path) -> None:
+    with tarfile.open(path) as tar:
+        start = tar.getmembers()[2].offset
+    content = bytearray(path.read_bytes())
+    content[start] ^= 1
+    path.write_bytes(content)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +79,9 @@ def _cut(path: Path) -> None:
         ([*PAIR, member("b.source.png", tarfile.LNKTYPE)], None, "b.source.png is a link or no plain file"),
         (["a.png", "a.txt"], None, "holds no sample, such as NAME.source.png"),
         (PAIR, _cut, "ends within a.source.png: copy it again"),
+        ([*PAIR, *OTHER], _cut_behind_a_sample, "is cut or damaged at byte "),
+        ([*PAIR, *OTHER], _damage_a_header, "is cut or damaged at byte "),
+        (PAIR, lambda path: path.write_bytes(path.read_bytes() * 2), ", or several tar files in one: copy it again"),
         (PAIR, lambda path: path.write_bytes(b""), "is no tar file, or damaged: empty file"),
         (PAIR, lambda path: path.write_bytes(b"<html>" * 200), "is no tar file, or damaged"),
         (PAIR, lambda path: write_tar(path, PAIR, "w:gz"), "is compressed by gzip: unpack it"),
