@@ -175,8 +175,9 @@ class TarBlob(Blob):
 def _check_header(header: bytes, member: TarBlob) -> None:
     """Raise StoreError unless the block before a member is the header of a plain file of its size."""
     try:
-        is_own = header[156:157] in tarfile.REGULAR_TYPES and int(header[124:136].strip(b" \0"), 8) == member.n_bytes
-    except ValueError:
+        found = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
+        is_own = found.isreg() and found.size == member.n_bytes
+    except tarfile.HeaderError:
         is_own = False
     if not is_own:
         raise StoreError(f"{member}: is not at its place in the tar file, which was changed or damaged. {_AGAIN}")

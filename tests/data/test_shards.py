@@ -3,6 +3,7 @@
 import json
 import pickle
 import shutil
+import tarfile
 from collections.abc import Callable
 from itertools import islice, pairwise
 from pathlib import Path
@@ -248,6 +249,19 @@ def test_damaged_shards_end_the_run_in_one_line(
         batches(opened(shards), 7)
     assert "\n" not in str(error.value)
     assert str(shards / name) in str(error.value)
+
+
+def test_sizes_may_be_binary_as_other_writers_have_them(shards: Path) -> None:
+    path = shards / "train-000000.tar"
+    expected, content = opened(shards).read(0).source, bytearray(path.read_bytes())
+    with tarfile.open(path) as tar:
+        for member in tar.getmembers():
+            header = memoryview(content)[member.offset : member.offset_data]
+            header[124:136] = b"\x80" + member.size.to_bytes(11, "big")
+            header[148:156] = b" " * 8  # as which its own digits count in the checksum
+            header[148:156] = b"%06o\0 " % sum(header)
+    path.write_bytes(content)
+    assert_equal(opened(shards).read(0).source, expected)
 
 
 @pytest.mark.parametrize(
