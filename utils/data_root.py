@@ -27,7 +27,7 @@ def address_problem(address: str) -> str | None:
     if "://" not in address:
         return None
     scheme, shown = address.partition(":")[0], without_secrets(address)
-    if not re.match(r"(https?|s3|gs)://[^/]", shown):
+    if not re.match(r"(https?|s3|gs)://(?!.*://)[^/]", shown, re.DOTALL):
         expected = "http://HOST/PATH, https://HOST/PATH, s3://BUCKET/PATH or gs://BUCKET/PATH"
         return f"{scheme}://...: expected {expected}."
     if shown != address:

@@ -20,6 +20,7 @@ from utils.errors import ConfigError
         "HTTP://host/a": "HTTP://...: expected",
         "http:///a": "http://...: expected",
         "simplecache::http://u:secret@host/a": "simplecache://...: expected",
+        "http://x::http://host/a": "http://...: expected",
         "pipe:curl -u u:secret http://host/a": "pipe://...: expected",
         "https://u:secret@host/a": "https://host/a: holds a password or a query, which a run would store. Remove it; ",
         "https://host/a?signature=secret": "https://host/a: holds a password or a query, ",
