@@ -10,6 +10,7 @@ from hashlib import sha256
 from itertools import accumulate, pairwise
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, BinaryIO, Literal
+from urllib.parse import quote
 
 import numpy as np
 
@@ -105,7 +106,8 @@ class TarStore(Store):
 
     def file(self, name: str) -> RemoteFile:
         """Return a file below the root."""
-        return RemoteFile(f"{self.root}/{name}")
+        is_url = self.root.startswith(("http://", "https://"))  # in which %2e%2e would be .., and # the end
+        return RemoteFile(f"{self.root}/{quote(name) if is_url else name}")
 
     def fetched(self, blobs: Sequence[Blob]) -> Sequence[Blob]:
         """Return the blobs of one sample with their content, by one request where they are close to each other.

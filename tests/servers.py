@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -51,7 +52,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         asked = self.headers.get("Range", "")
         self.server.requests.append((self.path, asked, self.headers.get("Authorization", "")))
-        file, fault = self.server.root / self.path.lstrip("/"), self.server.next_fault()
+        file, fault = self.server.root / unquote(self.path).lstrip("/"), self.server.next_fault()
         found = re.fullmatch(r"bytes=(\d+)-(\d+)", asked)
         if not fault.isdecimal() and not file.is_file():
             fault = "404"

@@ -321,6 +321,21 @@ def test_a_server_is_asked_once_for_each_sample(shards: Path) -> None:
         assert str(layout.provenance(0).files[0]) == f"{server.url}/train-000000.tar/sub/x.001.source.png"
 
 
+@pytest.mark.parametrize("name", ["%2e%2e/outside.tar", "100%41#?.tar"])
+def test_names_in_a_manifest_are_no_parts_of_an_address(shards: Path, name: str) -> None:
+    pytest.importorskip("aiohttp")
+    place = shards.parent / "outside.tar" if "outside" in name else shards / name
+    for end in ("", ".npy"):
+        (shards / f"train-000000.tar{end}").rename(f"{place}{end}")
+    _replaced("train-000000.tar", name)(shards / "shards.json")
+    with range_server(shards.parent) as server:
+        if "outside" in name:
+            with pytest.raises(StoreError, match=r"%252e%252e/outside\.tar\.npy: no such file"):
+                opened(f"{server.url}/shards")
+        else:
+            assert opened(f"{server.url}/shards").read(0).name == "sub/x.001"
+
+
 @pytest.mark.parametrize("fault", ["500", "drop", "truncated", "shifted", "404", "whole"])
 def test_a_server_that_fails_ends_the_run_and_no_sample_is_skipped(
     shards: Path, fault: str, monkeypatch: pytest.MonkeyPatch
