@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from bench.measure import median, median_ratio, time_alternating, write_report
+from bench.measure import in_turns, median, median_ratio, seconds_of, write_report
 from bench.references import LabelMapFolders, SideBySideFiles, reference_batches
 from configs import build, sample_cache
 from configs.load import config_from_dict, config_to_dict
@@ -140,8 +140,8 @@ def stage_rows(root: Path, repeats: int) -> list[dict[str, Any]]:
         "send to the training": lambda: ForkingPickler.loads(ForkingPickler.dumps(SentBatch(batch))),
         "copy to the device": lambda: batch.to(device),
     }
-    seconds = time_alternating(stages, device, repeats=repeats)
-    return [{"stage": stage, "ms": 1000 * median(times)} for stage, times in seconds.items()]
+    seconds = in_turns({stage: partial(seconds_of, work, device) for stage, work in stages.items()}, repeats + 1)
+    return [{"stage": stage, "ms": 1000 * median(times[1:])} for stage, times in seconds.items()]
 
 
 def main() -> None:
@@ -159,11 +159,8 @@ def main() -> None:
             root = arguments.root if arguments.root and name == PAIRED else Path(drawn)
             with sides_of(name, root, Path(drawn)) as sides:
                 for n_workers in (0, 1, 2):
-                    speeds: dict[str, list[float]] = {side: [] for side in sides}
-                    for _ in range(arguments.repeats):
-                        for side, open_loader in sides.items():
-                            speeds[side].append(samples_per_s(open_loader, n_workers, TURN_S))
-                    rows += rows_of(name, n_workers, speeds)
+                    calls = {side: partial(samples_per_s, opened, n_workers, TURN_S) for side, opened in sides.items()}
+                    rows += rows_of(name, n_workers, in_turns(calls, arguments.repeats))
     write_report("data", torch.device("cpu"), rows)
 
 

@@ -5,6 +5,7 @@ python -m bench.inference [--repeats N] [--case NAME …]
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ from PIL import Image
 from torch import nn
 
 from bench.cases import N_CLASSES, SPADE, TINY, Case, command_line
-from bench.measure import Work, compare, serve, write_report
+from bench.measure import Work, compare, write_report
 from configs import build
 from configs.load import config_to_dict
 from data.batch import Batch
@@ -128,32 +129,28 @@ def program(side: str, device: torch.device, folder: Path) -> Work:
     return lambda: translate_all(loaded, predictor, layout, folder / side, batch_size=1)
 
 
-def serve_side(name: str, side: str, device_name: str, files: str) -> None:
-    """Serve a side's translations of a case in this process. files: the folder with the files and the checkpoint.
+def make_translation(case: Case, side: str, device: torch.device, *, folder: Path) -> Work:
+    """Return a side's translation of a case. folder: with the files and the checkpoint.
 
     The reference uses the memory allocator's default, as pix2pixHD does; the other sides are set up as by test.py.
     """
     torch.backends.cudnn.benchmark = True
-    case, device, folder = CASES[name], torch.device(device_name), Path(files)
-
-    def make() -> Work:
-        if device.type == "cpu" and side != REFERENCE:
-            keep_freed_memory()
-        if not case.name.startswith(FROM_FILES):
-            return network_work(case, side, device)
-        return plain_loop(case, device, folder) if side == REFERENCE else program(side, device, folder)
-
-    serve(make, device, warm_up=1 if device.type == "cpu" else 2)
+    if device.type == "cpu" and side != REFERENCE:
+        keep_freed_memory()
+    if not case.name.startswith(FROM_FILES):
+        return network_work(case, side, device)
+    return plain_loop(case, device, folder) if side == REFERENCE else program(side, device, folder)
 
 
 def measure(cases: Sequence[Case], device: torch.device, repeats: int) -> Iterator[list[dict[str, Any]]]:
     """Yield the rows of each case: all its sides."""
     with tempfile.TemporaryDirectory() as files:
+        folder = Path(files)
         for case in cases:
             if case.name.startswith(FROM_FILES):
-                write_files(case, make_generator(case), Path(files))
+                write_files(case, make_generator(case), folder)
             levels = {side: level_of(side) for side in sides_of(case)}
-            yield compare("bench.inference", case, levels, device, repeats, files)
+            yield compare(case, levels, partial(make_translation, folder=folder), device, repeats)
 
 
 def main() -> None:
@@ -161,10 +158,8 @@ def main() -> None:
     arguments = command_line(__doc__, list(CASES.values())).parse_args()
     device = choose_device(arguments.device)
     of_device = GPU_CASES if device.type == "cuda" else CPU_CASES
-    rows: list[dict[str, Any]] = []
     chosen = [CASES[name] for name in arguments.case] if arguments.case else of_device
-    for of_case in measure(chosen, device, arguments.repeats):
-        rows += of_case
+    for rows in measure(chosen, device, arguments.repeats):
         write_report("inference", device, rows)  # a later case may fail
 
 

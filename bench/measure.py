@@ -5,19 +5,19 @@ A side that is compared has a process of its own, for its settings and memory.
 
 import gc
 import json
-import os
+import multiprocessing
 import platform
 import statistics
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torchvision
@@ -25,27 +25,28 @@ import torchvision
 from bench.cases import Case
 from utils.precision import OptLevel, choose_precision
 
+K = TypeVar("K")
+T = TypeVar("T")
 Work = Callable[[], object]
 RESULTS = Path(__file__).parent / "results"
 TURN_S = 0.5
+_works: dict[str, Work] = {}  # that this process has made, by side
 
 
-def time_alternating(
-    sides: Mapping[str, Work], device: torch.device, *, repeats: int, warm_up: int = 1
-) -> dict[str, list[float]]:
-    """Return the seconds of each call in the order A B A B …, so that a drift of the speed affects all alike."""
-    for _ in range(warm_up):
-        for work in sides.values():
-            work()
-    times: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(repeats):
-        for name, work in sides.items():
-            synchronize(device)
-            begin = time.perf_counter()
-            work()
-            synchronize(device)
-            times[name].append(time.perf_counter() - begin)
-    return times
+def in_turns(sides: Mapping[K, Callable[[], T]], repeats: int) -> dict[K, list[T]]:
+    """Return what each side's calls return, in the order A B A B …, so that a drift of the speed affects all alike."""
+    turns = [[call() for call in sides.values()] for _ in range(repeats)]
+    return dict(zip(sides, map(list, zip(*turns, strict=True)), strict=True))
+
+
+def seconds_of(work: Work, device: torch.device, n_calls: int = 1) -> float:
+    """Return the seconds of a call, of which the mean counts."""
+    synchronize(device)
+    begin = time.perf_counter()
+    for _ in range(n_calls):
+        work()
+    synchronize(device)
+    return (time.perf_counter() - begin) / n_calls
 
 
 def synchronize(device: torch.device) -> None:
@@ -89,126 +90,96 @@ def median_ratio(values: list[float], others: list[float]) -> float:
 
 @dataclass(frozen=True)
 class Timed:
-    """The measurement of a process. seconds: of each call. answer: its last line, as its peak memory in GiB."""
+    """The measurement of a process. peak_gib: the peak memory of its calls, beyond that of the imported program."""
 
     seconds: list[float]
-    answer: float
+    peak_gib: float
 
 
-def serve(make: Callable[[], Work], device: torch.device, *, warm_up: int) -> None:
-    """Answer `time_processes`, which has started this process.
-
-    After the first line of input the process makes its work and warms up. For each other line it makes a call, and
-    prints its seconds. At the end it prints the peak memory of the calls, in GiB beyond that of the imported program.
-
-    A turn is as many calls as take half a second, of which the mean counts. On a GPU a side frees its memory between
-    turns, and allocates it again in a call that is not timed.
-    """
-    if not sys.stdin.readline():  # another side has failed
-        return
+def prepare(side: str, make: Callable[[], Work], device: torch.device) -> int:
+    """Make the work of a side, which this process keeps, and warm up; return the peak memory before, in bytes."""
     before = peak_memory_bytes(device)
-    work = make()
-    _repeat(work, warm_up)
-    forget_peak(device)
-    print("ready", flush=True)
-    for _ in sys.stdin:
-        seconds = _turn(work, device)
-        forget_cache(device)
-        print(seconds, flush=True)
-    print((peak_memory_bytes(device) - before) / 2**30, flush=True)
-
-
-def _turn(work: Work, device: torch.device) -> float:
-    """Return the seconds of a call."""
-    (seconds,) = time_alternating({"": work}, device, repeats=1, warm_up=int(device.type == "cuda"))[""]
-    n_calls = round(TURN_S / seconds)
-    if n_calls <= 1:
-        return seconds
-    return time_alternating({"": partial(_repeat, work, n_calls)}, device, repeats=1, warm_up=0)[""][0] / n_calls
-
-
-def _repeat(work: Work, n_calls: int) -> None:
-    for _ in range(n_calls):
+    work = _works[side] = make()
+    for _ in range(1 if device.type == "cpu" else 5):
         work()
+    forget_peak(device)
+    return before
 
 
-def serving(module: str, *arguments: str) -> list[str]:
-    """Return the command that calls `serve_side` of a module of the bench with these arguments."""
-    return [sys.executable, "-c", f"from {module} import serve_side; serve_side(*{arguments!r})"]
+def turn(side: str, device: torch.device) -> float:
+    """Return the seconds of a call, the mean of as many as take half a second.
+
+    On a GPU a side frees its memory between turns, and allocates it again in a call that is not timed.
+    """
+    work = _works[side]
+    if device.type == "cuda":
+        work()
+    seconds = seconds_of(work, device)
+    if (n_calls := round(TURN_S / seconds)) > 1:
+        seconds = seconds_of(work, device, n_calls)
+    forget_cache(device)
+    return seconds
 
 
-def time_processes(commands: Mapping[str, list[str]], repeats: int) -> dict[str, Timed]:
-    """Return the measurements of calls A B A B …; processes import in parallel, and warm up one after the other."""
+def time_processes(sides: Mapping[str, Callable[[], Work]], device: torch.device, repeats: int) -> dict[str, Timed]:
+    """Return the measurements of sides that take turns. sides: functions that make the work, each in its own process.
+
+    Raises:
+        Exception: that of a side; BrokenProcessPool, if its process has ended.
+    """
+    spawn = multiprocessing.get_context("spawn")
     with ExitStack() as stack:
-        processes = {
-            name: stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
-            for name, command in commands.items()
-        }
-        for process in processes.values():
-            _answer(process)
-        seconds: dict[str, list[float]] = {name: [] for name in commands}
-        for _ in range(repeats):
-            for name, process in processes.items():
-                seconds[name].append(float(_answer(process)))
-        return {
-            name: Timed(seconds[name], float(_answer(process, is_last=True))) for name, process in processes.items()
-        }
+        pools = {side: stack.enter_context(ProcessPoolExecutor(1, spawn)) for side in sides}
+
+        def call(side: str, function: Callable[..., T], *arguments: object) -> T:
+            return pools[side].submit(function, *arguments).result()
+
+        for side, make in sides.items():
+            pools[side].submit(callable, make)  # starts the process: all import at a time
+        before = {side: call(side, prepare, side, make, device) for side, make in sides.items()}
+        seconds = in_turns({side: partial(call, side, turn, side, device) for side in sides}, repeats)
+        peaks = {side: call(side, peak_memory_bytes, device) for side in sides}
+    return {side: Timed(seconds[side], (peaks[side] - before[side]) / 2**30) for side in sides}
 
 
-def time_against_first(
-    commands: Mapping[str, list[str]], device: torch.device, repeats: int
-) -> Iterator[tuple[str, Timed, Timed]]:
-    """Yield each side, its measurement, and that of the first side in the same turns.
+def compare(
+    case: Case,
+    levels: Mapping[str, OptLevel],
+    make_work: Callable[[Case, str, torch.device], Work],
+    device: torch.device,
+    repeats: int,
+) -> list[dict[str, Any]]:
+    """Return a row for each side, compared with the first in the same turns. levels: by side.
 
     On a CPU all take turns. A GPU has no room for all: there each takes turns with the first, and one that does not fit
     is reported and left out.
     """
-    first = next(iter(commands))
-    groups = [list(commands)] if device.type == "cpu" else [[side] for side in commands]
-    for sides in groups:
+    first = next(iter(levels))
+    rows = []
+    for sides in [list(levels)] if device.type == "cpu" else [[side] for side in levels]:
         try:
-            timed = time_processes({name: commands[name] for name in dict.fromkeys((first, *sides))}, repeats)
-        except RuntimeError as error:
+            makes = {side: partial(make_work, case, side, device) for side in dict.fromkeys((first, *sides))}
+            timed = time_processes(makes, device, repeats)
+        except Exception as error:
             if device.type == "cpu":
                 raise
-            print(f"{sides[0]}: {error}", flush=True)
+            print(f"{sides[0]}: {type(error).__name__}: {error}", flush=True)
             continue
-        yield from ((side, timed[side], timed[first]) for side in sides)
+        rows += [_row(case, side, levels[side], device, timed[side], timed[first]) for side in sides]
+    return rows
 
 
-def _answer(process: "subprocess.Popen[bytes]", *, is_last: bool = False) -> bytes:
-    """Return the line that a process prints after one more line of its input, or after the end of it."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with suppress(BrokenPipeError):  # it has ended; the missing answer is an error
-        if is_last:
-            process.stdin.close()
-        else:
-            os.write(process.stdin.fileno(), b"go\n")
-    line: bytes = process.stdout.readline()
-    if not line:
-        raise RuntimeError(f"a measuring process ended with code {process.wait()}")
-    return line
-
-
-def compare(
-    module: str, case: Case, levels: Mapping[str, OptLevel], device: torch.device, repeats: int, *further: str
-) -> list[dict[str, Any]]:
-    """Return a row for each side, compared with the first. levels: by side. module, further: see `serving`."""
-    commands = {side: serving(module, case.name, side, str(device), *further) for side in levels}
-    return [
-        {
-            "case": case.name,
-            "side": name,
-            "dtype": str(choose_precision(levels[name], "auto", device).compute_dtype).removeprefix("torch."),
-            "s": median(timed.seconds),
-            "images/s": case.batch_size / median(timed.seconds),
-            "times as fast": median_ratio(first.seconds, timed.seconds),
-            "peak GiB": timed.answer,
-            "memory ratio": timed.answer / first.answer,
-        }
-        for name, timed, first in time_against_first(commands, device, repeats)
-    ]
+def _row(case: Case, side: str, level: OptLevel, device: torch.device, timed: Timed, first: Timed) -> dict[str, Any]:
+    return {
+        "case": case.name,
+        "side": side,
+        "dtype": str(choose_precision(level, "auto", device).compute_dtype).removeprefix("torch."),
+        "s": median(timed.seconds),
+        "images/s": case.batch_size / median(timed.seconds),
+        "times as fast": median_ratio(first.seconds, timed.seconds),
+        "peak GiB": timed.peak_gib,
+        "memory ratio": timed.peak_gib / first.peak_gib,
+    }
 
 
 def surroundings(device: torch.device) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ import torch
 from torch import Tensor
 
 from bench.judge import Judge
-from bench.measure import median, serve, serving, time_processes, write_report
+from bench.measure import Work, median, time_processes, write_report
 from configs import build
 from configs.load import load_config
 from configs.schema import Config
@@ -97,18 +98,13 @@ def epochs_of(name: str, n_pairs: int, n_steps: float) -> list[str]:
     return [f"train.epochs={n_epochs - n_decay}", f"train.decay_epochs={n_decay}"]
 
 
-def serve_side(name: str, device_name: str) -> None:
-    """Serve a recipe's training steps in this process."""
-    device = torch.device(device_name)
+def make_step(name: str, device: torch.device) -> Work:
+    """Return a training step of a recipe."""
     config = config_of(name, PAIRS[0], seed=0)
     build.prepare_device(config, device)
-
-    def make() -> Any:
-        step = METHODS[config.method.name](config, World(0, 1, device)).step
-        batch = Batch.of([build.build_layout(config, "train", needs_targets=True).read(0)]).to(device)
-        return lambda: step([[batch]])
-
-    serve(make, device, warm_up=2)
+    step = METHODS[config.method.name](config, World(0, 1, device)).step
+    batch = Batch.of([build.build_layout(config, "train", needs_targets=True).read(0)]).to(device)
+    return lambda: step([[batch]])
 
 
 def measure_steps(names: Sequence[str], device: torch.device, root: Path) -> dict[str, float]:
@@ -116,8 +112,8 @@ def measure_steps(names: Sequence[str], device: torch.device, root: Path) -> dic
     kept = root / "step_seconds.json"
     if kept.is_file():
         return dict(json.loads(kept.read_text()))
-    commands = {name: serving("bench.recipes", name, str(device)) for name in names}
-    seconds = {name: median(timed.seconds) for name, timed in time_processes(commands, repeats=9).items()}
+    timed = time_processes({name: partial(make_step, name, device) for name in names}, device, repeats=9)
+    seconds = {name: median(of_name.seconds) for name, of_name in timed.items()}
     root.mkdir(parents=True, exist_ok=True)
     kept.write_text(json.dumps(seconds))
     return seconds

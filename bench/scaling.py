@@ -7,10 +7,7 @@ others. Steps that exchange them one after the other, once all processes have me
 steps exchange them in bfloat16.
 """
 
-import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -20,11 +17,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook, bf16_compress_hook
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from bench.cases import SMALL, Case, command_line
-from bench.measure import median, median_ratio, peak_memory_bytes, serving, synchronize, time_alternating, write_report
+from bench.measure import in_turns, median, median_ratio, peak_memory_bytes, seconds_of, synchronize, write_report
 from configs import build
 from training.methods import METHODS
 from utils.device import choose_device
@@ -67,9 +65,8 @@ def exchange_gradients(exchange: Exchange, bucket: dist.GradBucket) -> Future[Te
     return future
 
 
-def serve_side(name: str, device_name: str) -> None:
-    """Make steps of a case as one of torchrun's processes, the first of which prints their figures."""
-    case = next(case for case in CASES if case.name == name)
+def figures_of_steps(case: Case, device_name: str) -> dict[str, float]:
+    """Make steps of a case as one of several processes, and return their figures."""
     config = case.config()
     with joined_world(device_name, timeout_s=600.0) as world:
         device = world.device
@@ -86,10 +83,11 @@ def serve_side(name: str, device_name: str) -> None:
             if how == "in turn":
                 took.append(exchange.took)
 
-        times = time_alternating({how: partial(step, how) for how in STEPS}, device, repeats=N_STEPS, warm_up=WARM_UP)
+        calls = {how: partial(seconds_of, partial(step, how), device) for how in STEPS}
+        times = {how: seconds[WARM_UP:] for how, seconds in in_turns(calls, WARM_UP + N_STEPS).items()}
         means = world.mean(torch.tensor([median(part[WARM_UP:]) for part in zip(*took, strict=True)], device=device))
         n_bytes, waiting_s, exchanging_s = means.tolist()
-        figures = {
+        return {
             "s": median(times["as trained"]),
             "computing s": median(times["in turn"]) - waiting_s - exchanging_s,
             "exchanging s": exchanging_s,
@@ -98,16 +96,14 @@ def serve_side(name: str, device_name: str) -> None:
             "bfloat16: times as fast": median_ratio(times["as trained"], times["bfloat16"]),
             "GiB of a process": peak_memory_bytes(device) / 2**30,
         }
-        if world.is_main:
-            print(json.dumps(figures))
 
 
 def measure(case: Case, n_processes: int, device: torch.device) -> dict[str, float]:
-    """Return the figures of `serve_side` in a number of processes."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(n_processes)]
-    command += ["--no-python", *serving("bench.scaling", case.name, device.type)]
-    answer = subprocess.check_output(command, env=os.environ | {"OMP_NUM_THREADS": "1"})
-    return dict(json.loads(answer.splitlines()[-1]))
+    """Return the figures of the first of a number of processes."""
+    here: dict[str, Any] = {"rdzv_backend": "c10d", "rdzv_endpoint": "127.0.0.1:0", "local_addr": "127.0.0.1"}
+    config = LaunchConfig(1, 1, n_processes, run_id="bench", max_restarts=0, **here)
+    figures: dict[int, dict[str, float]] = elastic_launch(config, figures_of_steps)(case, device.type)
+    return figures[0]
 
 
 def rows_of(case: Case, turns: Mapping[int, Sequence[Mapping[str, float]]]) -> list[dict[str, Any]]:
@@ -128,13 +124,12 @@ def main() -> None:
     """Measure according to the command line, and write the report."""
     arguments = command_line(__doc__, CASES).parse_args()
     device = choose_device(arguments.device)
-    torch.set_num_threads(1)  # as in the processes, for the report
+    os.environ["OMP_NUM_THREADS"] = "1"  # of the processes
+    torch.set_num_threads(1)  # for the report
     counts = [n for n in (1, 2, 4, 8) if n <= (torch.cuda.device_count() if device.type == "cuda" else 4)]
-    rows: list[dict[str, Any]] = []
     for case in (case for case in CASES if case.name in (arguments.case or [case.name])):
-        turns = [[measure(case, n, device) for n in counts] for _ in range(arguments.repeats)]
-        rows += rows_of(case, dict(zip(counts, zip(*turns, strict=True), strict=True)))
-        write_report("scaling", device, rows)  # a later case may fail
+        turns = in_turns({n: partial(measure, case, n, device) for n in counts}, arguments.repeats)
+        write_report("scaling", device, rows_of(case, turns))  # a later case may fail
 
 
 if __name__ == "__main__":

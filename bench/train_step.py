@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from bench.cases import CUT, CYCLE, SMALL, SPADE, TINY, Case, command_line
-from bench.measure import compare, serve, write_report
+from bench.measure import compare, write_report
 from bench.references import OF_UNPAIRED, Reference, ReferenceSpadeUpdate, ReferenceUpdate, as_in_the_originals
 from configs import build
 from configs.schema import Config
@@ -74,11 +74,16 @@ def make_reference(config: Config, device: torch.device) -> Reference:
     return ReferenceUpdate(generator, discriminator, network, autocast_dtype, l1=config.loss.l1)
 
 
-def make_side(case: Case, side: str, device: torch.device) -> Callable[[], object]:
-    """Return a step of a side, from the maps of a batch on the device to the updated weights."""
+def make_step(case: Case, side: str, device: torch.device) -> Callable[[], object]:
+    """Return a step of a side, from the maps of a batch on the device to the updated weights.
+
+    The reference uses the memory allocator's default, as pix2pixHD does; the other sides are set up as by train.py.
+    """
+    torch.backends.cudnn.benchmark = True  # as in train.py and pix2pix
     config = case.config(*SETTINGS[side])
     batch = case.batch(device)
     if side not in REFERENCES:
+        build.prepare_device(config, device)
         step = METHODS[config.method.name](config, World(0, 1, device)).step
         return lambda: step([[batch]])
     reference, conditioning = make_reference(config, device), build.build_conditioning(config)
@@ -87,25 +92,13 @@ def make_side(case: Case, side: str, device: torch.device) -> Callable[[], objec
     return lambda: reference.step(conditioning(batch), images_to_float(target))
 
 
-def serve_side(name: str, side: str, device_name: str) -> None:
-    """Serve a side's steps of a case in this process.
-
-    The reference uses the memory allocator's default, as pix2pixHD does; the other sides are set up as by train.py.
-    """
-    torch.backends.cudnn.benchmark = True  # as in train.py and pix2pix
-    case, device = CASES[name], torch.device(device_name)
-    if side not in REFERENCES:
-        build.prepare_device(case.config(*SETTINGS[side]), device)
-    serve(lambda: make_side(case, side, device), device, warm_up=1 if device.type == "cpu" else 5)
-
-
 def measure(
     cases: Sequence[Case], sides: Sequence[str], device: torch.device, repeats: int
 ) -> Iterator[list[dict[str, Any]]]:
     """Yield the rows of each case: the reference and these sides."""
     for case in cases:
         levels = {side: case.config(*SETTINGS[side]).amp.opt_level for side in ("reference", *sides)}
-        yield compare("bench.train_step", case, levels, device, repeats)
+        yield compare(case, levels, make_step, device, repeats)
 
 
 def main() -> None:
@@ -118,9 +111,7 @@ def main() -> None:
     of_device = GPU_CASES if device.type == "cuda" else CPU_CASES
     chosen = [CASES[name] for name in arguments.case] if arguments.case else of_device
     sides = arguments.side or (GPU_SIDES if device.type == "cuda" else CPU_SIDES)
-    rows: list[dict[str, Any]] = []
-    for of_case in measure(chosen, sides, device, arguments.repeats):
-        rows += of_case
+    for rows in measure(chosen, sides, device, arguments.repeats):
         write_report("train_step", device, rows)  # a later case may fail
 
 

@@ -18,9 +18,9 @@ from tests.reliability.command_line import CommandLine
 def test_the_parts_of_a_report_are_one_file_and_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measured: list[str] = []
 
-    def timed(commands: Mapping[str, list[str]], repeats: int) -> dict[str, Timed]:
-        measured.extend(commands)
-        return {side: Timed([0.5] * repeats, 1.0) for side in commands}
+    def timed(sides: Mapping[str, object], device: torch.device, repeats: int) -> dict[str, Timed]:
+        measured.extend(sides)
+        return {side: Timed([0.5] * repeats, peak_gib=1.0) for side in sides}
 
     monkeypatch.setattr(bench.measure, "time_processes", timed)
     monkeypatch.setattr(bench.gpu_report, "run_tests", lambda *_: [{"case": "marked gpu", "failed": []}])

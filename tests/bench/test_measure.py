@@ -1,6 +1,8 @@
-import io
 import json
-import sys
+import os
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,13 +15,13 @@ from bench.measure import (
     Work,
     compare,
     forget_peak,
+    in_turns,
     markdown_table,
     median_ratio,
     peak_memory_bytes,
-    serve,
-    time_against_first,
-    time_alternating,
+    prepare,
     time_processes,
+    turn,
     write_report,
 )
 from utils.machine import give_freed_memory_back
@@ -28,14 +30,11 @@ from utils.precision import OptLevel
 CPU = torch.device("cpu")
 
 
-def test_sides_take_turns_and_each_call_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sides_take_turns() -> None:
     calls: list[str] = []
-    sides = {"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}
-    ticks = iter([0.0, 1.0, 1.0, 4.0, 4.0, 6.0, 6.0, 6.0])
-    monkeypatch.setattr(bench.measure.time, "perf_counter", lambda: next(ticks))
-    times = time_alternating(sides, CPU, repeats=2, warm_up=1)
-    assert calls == ["a", "b"] * 3
-    assert times == {"a": [1.0, 2.0], "b": [3.0, 0.0]}
+    sides = {name: partial(calls.append, name) for name in "ab"}
+    assert in_turns(sides, repeats=2) == {"a": [None, None], "b": [None, None]}
+    assert calls == ["a", "b", "a", "b"]
 
 
 def test_ratios_are_of_the_same_turn() -> None:
@@ -75,67 +74,60 @@ def test_parts_of_a_measurement_are_put_together(tmp_path: Path) -> None:
     assert json.loads(write_report("speed", CPU, [again], results=tmp_path).read_text())["rows"] == [again]
 
 
-SIDE = "import sys; input(); print('ready', flush=True)\nfor line in sys.stdin: print({seconds}, flush=True)\nprint(7)"
+def make_work(case: Case, side: str, device: torch.device) -> Work:
+    if side == "large":
+        raise torch.OutOfMemoryError(f"{device} has no room for {case.name}")
+    if side == "dies":
+        os._exit(3)
+    return lambda: None
 
 
-def commands(*seconds: str) -> dict[str, list[str]]:
-    return {name: [sys.executable, "-c", SIDE.format(seconds=name)] for name in seconds}
+def compared(*sides: str, device: str = "cpu") -> list[tuple[str, float]]:
+    levels: dict[str, OptLevel] = dict.fromkeys(sides, "O0")
+    rows = compare(Case("x", 32, 32), levels, make_work, torch.device(device), repeats=2)
+    return [(row["side"], row["times as fast"]) for row in rows]
 
 
-def test_processes_answer_each_call_and_each_side_comes_with_the_first() -> None:
-    assert time_processes(commands("1"), repeats=2) == {"1": Timed([1, 1], 7)}
-    found = list(time_against_first(commands("1", "2"), CPU, 1))
-    assert found == [("1", Timed([1], 7), Timed([1], 7)), ("2", Timed([2], 7), Timed([1], 7))]
-
-
-def test_a_side_that_ends_is_an_error_or_left_out_where_it_does_not_fit_a_gpu(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    sides = commands("1") | {"large": [sys.executable, "-c", "raise SystemExit(3)"]}
-    with pytest.raises(RuntimeError, match="ended with code 3"):
-        list(time_against_first(sides, CPU, 1))
-    assert [name for name, *_ in time_against_first(sides, torch.device("cuda"), 1)] == ["1"]
-    assert "large: a measuring process ended with code 3" in capsys.readouterr().out
-
-
-def test_a_side_answers_every_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    calls: list[int] = []
-    monkeypatch.setattr(bench.measure, "TURN_S", 0)
-    monkeypatch.setattr(sys, "stdin", io.StringIO("begin\ngo\ngo\n"))
-    serve(lambda: lambda: calls.append(1), CPU, warm_up=2)
-    ready, *seconds, peak_gib = capsys.readouterr().out.split()
-    assert (ready, len(calls), len(seconds)) == ("ready", 4, 2)
-    assert all(float(answer) >= 0 for answer in (*seconds, peak_gib))
-
-
-def test_a_turn_of_short_calls_is_the_mean_of_many(
+def test_a_side_that_fails_is_an_error_or_left_out_where_it_does_not_fit_a_gpu(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(bench.measure, "ProcessPoolExecutor", lambda n, _: ThreadPoolExecutor(n))
+    monkeypatch.setattr(bench.measure, "prepare", lambda _, make, __: len([make()]))
+    monkeypatch.setattr(bench.measure, "turn", lambda side, _: {"1": 1.0, "2": 2.0}[side])
+    monkeypatch.setattr(bench.measure, "peak_memory_bytes", lambda _: 2**31)
+    assert compared("1", "2") == [("1", 1.0), ("2", 0.5)]
+    with pytest.raises(torch.OutOfMemoryError):
+        compared("1", "large")
+    assert compared("1", "large", "2", device="cuda") == [("1", 1.0), ("2", 0.5)]
+    assert "large: OutOfMemoryError: cuda has no room for x" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_each_side_has_a_process_of_its_own() -> None:
+    timed = time_processes(
+        {str(n): partial(make_work, Case("x", 32, 32), str(n), CPU) for n in range(2)}, CPU, repeats=3
+    )
+    assert all(len(of_side.seconds) == 3 and of_side.peak_gib >= 0 for of_side in timed.values())
+    with pytest.raises(BrokenProcessPool):
+        compared("dies")
+
+
+@pytest.mark.parametrize(("seconds", "n_calls"), [(0.1, 1 + 1 + 5), (0.3, 1 + 1 + 2), (0.4, 1 + 1), (2.0, 1 + 1)])
+def test_a_turn_is_the_mean_of_as_many_calls_as_take_half_a_second(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, n_calls: int
+) -> None:
     calls: list[int] = []
-
-    def time_by_count(sides: dict[str, Work], *_: object, **__: object) -> dict[str, list[float]]:
-        n_before = len(calls)
-        sides[""]()
-        return {"": [0.1 * (len(calls) - n_before)]}  # each takes 0.1 s
-
-    monkeypatch.setattr(bench.measure, "time_alternating", time_by_count)
-    monkeypatch.setattr(sys, "stdin", io.StringIO("begin\ngo\n"))
-    serve(lambda: lambda: calls.append(1), CPU, warm_up=0)
-    assert len(calls) == 1 + 5
-    assert float(capsys.readouterr().out.split()[1]) == pytest.approx(0.1)
-
-
-def test_a_side_that_is_not_begun_makes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-    serve(lambda: pytest.fail("made"), CPU, warm_up=1)
+    monkeypatch.setattr(bench.measure.time, "perf_counter", lambda: seconds * len(calls))
+    prepare("side", lambda: lambda: calls.append(1), CPU)
+    assert turn("side", CPU) == pytest.approx(seconds)
+    assert len(calls) == n_calls
 
 
 def test_sides_are_compared_with_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    first, other = Timed([4.0, 40.0, 4.0], 2.0), Timed([1.0, 10.0, 2.0], 3.0)
-    timed = [("reference", first, first), ("ours", other, first)]
-    monkeypatch.setattr(bench.measure, "time_against_first", lambda *_: timed)
+    timed = {"reference": Timed([4.0, 40.0, 4.0], 2.0), "ours": Timed([1.0, 10.0, 2.0], 3.0)}
+    monkeypatch.setattr(bench.measure, "time_processes", lambda *_: timed)
     levels: dict[str, OptLevel] = {"reference": "O0", "ours": "O0"}
-    reference, ours = compare("bench.x", Case("x", 32, 32, batch_size=8), levels, CPU, repeats=3)
+    reference, ours = compare(Case("x", 32, 32, batch_size=8), levels, make_work, CPU, repeats=3)
     expected = {"case": "x", "side": "ours", "dtype": "float32", "s": 2.0, "images/s": 4.0, "times as fast": 4.0}
     assert ours == expected | {"peak GiB": 3.0, "memory ratio": 1.5}
     assert reference["times as fast"] == reference["memory ratio"] == 1.0
