@@ -26,14 +26,12 @@ from bench.references import LabelMapFolders, SideBySideFiles, reference_batches
 from configs import build, sample_cache
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
-from data.batch import Batch
+from data.batch import Batch, SentBatch
 from data.facades.dataset import SyntheticFacades
 from data.files import quick_decoding
 from data.layout import Layout
-from data.loader import TrainingDataset, training_batches
+from data.loader import TrainingDataset, TrainingSampler, training_batches
 from data.preprocessing import place
-from data.sampler import TrainingSampler
-from data.sent_batch import SentBatch
 
 OpenLoader = Callable[[int], Generator[Any]]  # by the number of loader processes
 

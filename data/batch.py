@@ -1,9 +1,13 @@
-"""Samples and batches: shapes, dtypes and ranges of their maps; the copy of a batch to the device."""
+"""Samples and batches: shapes, dtypes and ranges of their maps; the way of a batch to the training and the device."""
 
+import mmap
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
+from math import prod
+from multiprocessing import reduction
 from typing import Any, Self
 
 import torch
@@ -15,6 +19,8 @@ from utils.errors import UserError
 _LISTED = 5
 _ALIKE = 3  # problems that are one text
 HAS_MEMORY_FILES = hasattr(os, "memfd_create")  # on Linux, unless Python is built for an old C library
+_ALIGNMENT = 64  # bytes
+_Place = tuple[str, torch.dtype, torch.Size, int]  # name, type, shape and first byte of a map
 _LARGEST_WEIGHT = {torch.uint8: 255.0, torch.uint16: 65535.0}  # counts as 1; other types hold the weights themselves
 
 
@@ -152,6 +158,52 @@ def _stacked(name: str, samples: Sequence[Sample]) -> Tensor | None:
 def weights_to_float(weights: Tensor) -> Tensor:
     """Convert (…, 1, H, W) weights as they are stored to float32."""
     return weights.float() / _LARGEST_WEIGHT.get(weights.dtype, 1.0)
+
+
+class SentBatch:
+    """A batch on its way from a loader process to the training, in a file in memory that both have open.
+
+    It is received as a Batch where it is unpickled, once; where HAS_MEMORY_FILES. The kernel fills its pages as it is
+    written. The shared memory of torch is cleared first, page by page at the first access to each, which takes longer
+    than the copy. Errors are raised here, not in the thread of the queue, where they would be lost.
+
+    Raises:
+        OSError: there is too little memory.
+    """
+
+    _names: tuple[str, ...]
+    _places: list[_Place]
+    _descriptor: Any
+
+    def __init__(self, batch: Batch) -> None:
+        if sys.platform != "linux":
+            raise NotImplementedError
+        self._names = batch.names
+        self._places = []
+        with open(os.memfd_create("batch"), "wb") as file:  # noqa: PTH123  of a descriptor
+            for name in MAPS:
+                if (tensor := getattr(batch, name)) is not None:
+                    start = file.seek(-file.seek(0, 1) % _ALIGNMENT, 1)
+                    self._places.append((name, tensor.dtype, tensor.shape, start))
+                    file.write(tensor.contiguous().numpy().data)
+            file.flush()
+            self._descriptor = reduction.DupFd(file.fileno())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _received, (self._names, self._descriptor, self._places)
+
+
+def _received(names: tuple[str, ...], descriptor: Any, places: list[_Place]) -> Batch:
+    number = descriptor.detach()
+    try:
+        content = mmap.mmap(number, 0)  # the maps keep it
+    finally:
+        os.close(number)
+    maps: dict[str, Any] = dict.fromkeys(MAPS) | {
+        name: torch.frombuffer(content, dtype=dtype, count=prod(shape), offset=start).view(shape)
+        for name, dtype, shape, start in places
+    }
+    return Batch(names, **maps)
 
 
 class DeviceTransfer:

@@ -1,4 +1,7 @@
-"""The stream of training batches, from a layout, its preprocessing and a sampler."""
+"""The stream of training batches: the order of the samples, and their loading from a layout.
+
+The order is a pure function of (seed, epoch, position, rank).
+"""
 
 import logging
 import traceback
@@ -11,13 +14,11 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 
-from data.batch import HAS_MEMORY_FILES, Batch, DataError, LoadingError, Sample
+from data.batch import HAS_MEMORY_FILES, Batch, DataError, LoadingError, Sample, SentBatch
 from data.layout import Layout, describe_sample
 from data.preprocessing import Preprocessing, place
-from data.sampler import SampleKey, TrainingSampler
-from data.sent_batch import SentBatch
 from data.worker_monitor import POLL_S, CurrentSamples, WorkerMonitor, worker_context
 from utils import signals
 
@@ -25,6 +26,47 @@ logger = logging.getLogger("pairgan")  # the logger of the run
 
 # Loader processes return errors as values: raised there, they would arrive wrapped in a traceback.
 Loaded = Sample | DataError
+
+
+@dataclass(frozen=True)
+class SampleKey:
+    """Identifies one augmented sample."""
+
+    epoch: int
+    index: int
+
+
+class TrainingSampler(Sampler[list[SampleKey]]):
+    """An endless stream of batches of keys, which can start at any batch without drawing the earlier ones.
+
+    Each epoch, in the order that the layout draws, is cut into joint batches of batch_size * world_size samples; the
+    samples that do not fill one are dropped, as in pix2pixHD. Each rank takes a contiguous share of a joint batch, so N
+    ranks together get the samples of one process with N times the batch size.
+
+    first_batch: number of joint batches since the start of the first epoch.
+    """
+
+    def __init__(
+        self, *, layout: Layout, batch_size: int, seed: int, rank: int, world_size: int, first_batch: int
+    ) -> None:
+        joint_size = batch_size * world_size
+        assert len(layout) >= joint_size, (len(layout), joint_size)
+        self.batches_per_epoch = len(layout) // joint_size
+        self._layout = layout
+        self._batch_size = batch_size
+        self._seed = seed
+        self._rank = rank
+        self._joint_size = joint_size
+        self._first_batch = first_batch
+
+    def __iter__(self) -> Iterator[list[SampleKey]]:
+        epoch, position = divmod(self._first_batch, self.batches_per_epoch)
+        while True:
+            order = self._layout.epoch_order(self._seed, epoch, self.batches_per_epoch * self._joint_size)
+            for joint_batch in range(position, self.batches_per_epoch):
+                start = joint_batch * self._joint_size + self._rank * self._batch_size
+                yield [SampleKey(epoch, int(index)) for index in order[start : start + self._batch_size]]
+            epoch, position = epoch + 1, 0
 
 
 @dataclass(frozen=True)
@@ -231,10 +273,7 @@ def training_batches(
             for keys in sampler:
                 yield monitor.next_batch(", ".join(describe_sample(layout, key.index) for key in keys))
 
-    def in_this_process() -> Generator[_LoadedBatch]:
-        yield from loader
-
-    with closing(from_processes() if n_workers else in_this_process()) as batches:
+    with closing(from_processes() if n_workers else (batch for batch in loader)) as batches:
         for loaded in batches:
             bad_samples.add(loaded.replaced)
             if isinstance(loaded.batch, DataError):

@@ -14,8 +14,15 @@ from torchvision.transforms.v2 import functional as F
 
 from data.batch import DataError, Sample
 from data.files.size_guard import DECODED_BYTES, is_too_large
-from data.pair_augmentation import NO_AUGMENTATION, NO_CHANGE, PairAugmentation, PairChange
-from data.warp import ids_at, image_at, weights_at
+from data.pair_augmentation import (
+    NO_AUGMENTATION,
+    NO_CHANGE,
+    PairAugmentation,
+    PairChange,
+    ids_at,
+    image_at,
+    weights_at,
+)
 
 Mode = Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop", "none"]
 

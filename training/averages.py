@@ -11,8 +11,7 @@ from configs import build
 from configs.schema import Config
 from data.batch import Batch, DataError, Sample
 from data.layout import Layout
-from data.loader import TrainingDataset
-from data.sampler import SampleKey
+from data.loader import SampleKey, TrainingDataset
 from inference.sampling import image_seed
 from models.latent_inputs import choose_styles, draw_noise
 from models.running_statistics import batch_norms, estimating_statistics

@@ -9,8 +9,7 @@ from itertools import islice
 
 from configs import build, sample_cache
 from data.batch import Batch, DeviceTransfer
-from data.loader import training_batches
-from data.sampler import TrainingSampler
+from data.loader import TrainingSampler, training_batches
 from data.worker_monitor import StoppedWaiting
 from training.graceful_stop import GracefulStop
 from training.methods.method import StepBatches

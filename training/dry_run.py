@@ -19,8 +19,7 @@ from configs.schema import Config
 from data.batch import Batch, Sample
 from data.checks.observation import channels_of_images, dropped_transparency
 from data.layout import Layout
-from data.loader import BadSamples, Replacement
-from data.sampler import SampleKey
+from data.loader import BadSamples, Replacement, SampleKey
 from training.disk_space import describe_shortage, size
 from training.methods.method import Method
 from training.resume import ResumeOptions, continues_in, find_checkpoint_together, start

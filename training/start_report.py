@@ -11,11 +11,11 @@ from configs.stored_images import describe_pixels
 from configs.unused_settings import unused_settings
 from data.batch import DataError, Sample
 from data.cache import estimate
-from data.checks.palettes import label_maps, palette_problems
+from data.checks.checking import label_maps, palette_problems
 from data.files.image_files import count_other_files
 from data.held_back import groups_of, shared_beginnings, smallest_share, suggested_setting
 from data.layout import Layout
-from data.sampler import SampleKey
+from data.loader import SampleKey
 from training.disk_space import size
 from training.run_data import Splits
 from training.setup import Training

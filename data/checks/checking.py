@@ -1,11 +1,14 @@
-"""Checks of every sample of a layout, in separate processes: a decoder that crashes is reported with its file."""
+"""Checks of every sample of a layout, in separate processes: a decoder that crashes is reported with its file.
+
+Of label maps the palettes are compared: an index is the same class in two files only if these agree.
+"""
 
 import multiprocessing
 import multiprocessing.connection
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -16,11 +19,11 @@ import numpy as np
 import torch
 
 from data.checks.observation import Observation, observe, values_of
-from data.checks.palettes import label_map
-from data.files.image_files import read_ids
+from data.files.image_files import read_ids, read_palette
 from data.layout import Layout, describe_sample
 from data.loader import as_data_error
 from data.preprocessing import Preprocessing
+from data.store import Blob, File
 from data.value_range import ValueRange
 from data.worker_monitor import POLL_S, describe_exit
 
@@ -176,3 +179,37 @@ def _work(check: Check, connection: Connection, orphan_s: float) -> None:
             if os.getppid() != parent:
                 return
         connection.send(check(connection.recv()))
+
+
+def label_map(layout: Layout, index: int) -> Blob | None:
+    """Return the file of the label map of sample `index`; None where the source is an RGB image or drawn."""
+    files = layout.provenance(index).files if layout.n_classes else ()
+    return files[0] if files else None  # the source comes first
+
+
+def label_maps(layout: Layout, most: int | None = None) -> list[Blob]:
+    """Return the files of label maps, up to `most` spread over the layout; none where sources are RGB images."""
+    n_samples = len(layout)
+    step = -(-n_samples // most) if most else 1
+    files = (label_map(layout, index) for index in range(0, n_samples, step))
+    return [file for file in files if file]
+
+
+def palette_problems(files: Iterable[File]) -> list[str]:
+    """Return a problem that names two files whose palettes differ; none where those of all files agree.
+
+    Only the headers are read. A palette may have fewer colours than another, and black ones to fill it up.
+    """
+    longest, longest_file = b"", None
+    for file in files:
+        palette = read_palette(file)
+        shorter, longer = sorted((palette, longest), key=len)
+        if not longer.startswith(shorter):
+            return [
+                f"{file} and {longest_file} have different palettes, so that an id is another class in each: "
+                "python -m tools.convert_data colors-to-ids makes ids of the colours; if the ids are right, save the "
+                "maps without palettes, as 8-bit PNG"
+            ]
+        if len(palette) > len(longest):
+            longest, longest_file = palette, file
+    return []

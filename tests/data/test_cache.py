@@ -14,9 +14,8 @@ from configs import build, sample_cache
 from configs.load import load_config
 from data.batch import Sample
 from data.cache import CachedLayout, SampleCache, estimate
-from data.loader import TrainingDataset
+from data.loader import SampleKey, TrainingDataset
 from data.ranges import StoreError
-from data.sampler import SampleKey
 from data.store import Blob, File
 from tests.conftest import save_image
 from tests.limits import only_so_many_files

@@ -13,6 +13,7 @@ from data.conditioning import instance_edges
 from data.map_reader import MapReader
 from utils.label_colors import LabelColors
 
+ndimage = pytest.importorskip("scipy.ndimage")
 TABLE = {"sky": [70, 130, 180], "road": [128, 64, 128], "car": [0, 0, 142], "ignored": [[0, 0, 0]]}
 COLORS = LabelColors.of(TABLE, "test", "test")
 ALL = LabelColors("test", COLORS.names, COLORS.rgb[:3])  # none is ignored
@@ -103,22 +104,11 @@ def test_another_colour_is_named_with_its_pixel_and_the_remedy(
         classes_of_colors(image(pixels), colors, "x")
 
 
-def parts_by_search(ids: np.ndarray) -> np.ndarray:
-    """Number the connected parts in the order of their first pixels, by flooding one after the other."""
-    height, width = ids.shape
-    parts, number = np.full((height, width), -1), 0
-    for start in np.ndindex(height, width):
-        if parts[start] >= 0:
-            continue
-        parts[start], to_do = number, [start]
-        while to_do:
-            y, x = to_do.pop()
-            for near in ((y + 1, x), (y - 1, x), (y, x + 1), (y, x - 1)):
-                is_within = 0 <= near[0] < height and 0 <= near[1] < width
-                if is_within and parts[near] < 0 and ids[near] == ids[start]:
-                    parts[near] = number
-                    to_do.append(near)
-        number += 1
+def parts_by_scipy(ids: np.ndarray) -> np.ndarray:
+    parts = np.zeros_like(ids)
+    for number in np.unique(ids):
+        of_class, _ = ndimage.label(ids == number)
+        parts += np.where(of_class > 0, of_class + parts.max(), 0)
     return parts
 
 
@@ -146,8 +136,8 @@ def made(ids: np.ndarray, divided: tuple[int, ...] = ()) -> np.ndarray:
 
 
 @pytest.mark.parametrize("ids", [spiral(41), np.eye(4, dtype=int), *map(drawn, range(12))])
-def test_parts_are_those_of_a_search(ids: np.ndarray) -> None:
-    found, expected = made(ids), parts_by_search(ids)
+def test_parts_are_those_of_scipy(ids: np.ndarray) -> None:
+    found, expected = made(ids), parts_by_scipy(ids)
     n_pairs = len(set(zip(found.ravel().tolist(), expected.ravel().tolist(), strict=True)))
     assert n_pairs == len(np.unique(found)) == len(np.unique(expected))
 

@@ -63,21 +63,6 @@ def test_a_tiny_image_is_enlarged_to_what_the_generator_takes() -> None:
     assert (placement.height, placement.width) == (16, 16)
 
 
-def test_every_map_of_a_sample_is_cut_by_the_same_draw() -> None:
-    sample, settings, seen = coordinate_sample(60, 120), replace(SETTINGS, mode="crop"), set()
-    for seed in range(20):
-        placements = settings.draw(sample, np.random.default_rng(seed))
-        placed = place(sample, placements, source_is_ids=True)
-        assert placed.instances is not None
-        assert placed.target is not None
-        assert torch.equal(placed.source.int(), placed.instances)
-        assert torch.equal(placed.source, placed.target[:1])
-        seen.add((placements.source.top, placements.source.left, placements.source.flip))
-        assert not replace(settings, flip=False).draw(sample, np.random.default_rng(seed)).source.flip
-    assert len(seen) > 15
-    assert {flip for _, _, flip in seen} == {False, True}
-
-
 def test_the_sides_of_a_sample_are_placed_each_by_itself() -> None:
     sample = coordinate_sample(8, 16)
     placements = Placements(Placement(8, 16, 2, 3, 4, 4, flip=False), Placement(8, 16, 1, 5, 6, 8, flip=True))
@@ -88,15 +73,6 @@ def test_the_sides_of_a_sample_are_placed_each_by_itself() -> None:
     assert torch.equal(placed.source, sample.source[:, 2:6, 3:7])
     assert torch.equal(placed.instances.int(), placed.source.int())
     assert torch.equal(placed.target, sample.target[:, 1:7, 5:13].flip(-1))
-
-
-def test_a_resized_pair_keeps_its_alignment() -> None:
-    ids = torch.zeros(1, 64, 64, dtype=torch.uint8)
-    ids[:, 16:40, 8:32] = 1
-    sample = Sample("s", ids, None, ids.expand(3, -1, -1) * 255)
-    placed = place(sample, Placements.of_pair(replace(whole(32, 32), flip=True)), source_is_ids=True)
-    assert placed.target is not None
-    assert torch.equal(placed.source[0] == 1, placed.target[0] > 127)
 
 
 def test_images_are_interpolated_where_labels_are_not() -> None:

@@ -20,10 +20,9 @@ from data.cache import CachedLayout, SampleCache
 from data.fingerprint import difference, fingerprint
 from data.held_back import hold_back
 from data.layout import Layout
-from data.loader import TrainingDataset, training_batches
+from data.loader import TrainingDataset, TrainingSampler, training_batches
 from data.preprocessing import Preprocessing
 from data.ranges import RemoteFile, StoreError
-from data.sampler import TrainingSampler
 from tests.runs import assert_equal
 from tests.servers import range_server
 from tests.shards import save_folders

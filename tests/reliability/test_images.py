@@ -12,10 +12,9 @@ from PIL import Image
 
 from data.batch import DataError, Sample
 from data.checks.checking import Check
-from data.loader import TrainingDataset
+from data.loader import SampleKey, TrainingDataset
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
-from data.sampler import SampleKey
 from data.side_by_side import SideBySide
 from tests.reliability.images import CASES, PIXELS, TURNED, WHOLE, Case, encoded, oriented, png, size_of, write
 from tools.check_data import __main__ as check_data

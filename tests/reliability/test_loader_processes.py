@@ -23,8 +23,7 @@ import data.map_reader
 import train
 from data.batch import HAS_MEMORY_FILES, Batch, LoadingError, Sample
 from data.facades.dataset import SyntheticFacades
-from data.loader import TrainingDataset, training_batches
-from data.sampler import TrainingSampler
+from data.loader import TrainingDataset, TrainingSampler, training_batches
 from data.store import File
 from data.worker_monitor import StoppedWaiting
 from tests.conftest import TINY_CONFIG, save_image

@@ -12,9 +12,8 @@ import train
 from data.batch import DataError, Sample
 from data.checks.checking import Check
 from data.layout import Layout, PairingError
-from data.loader import TrainingDataset
+from data.loader import SampleKey, TrainingDataset
 from data.paired_folders import PairedFolders
-from data.sampler import SampleKey
 from data.side_by_side import SideBySide
 from tests.conftest import save_image
 from tests.reliability.command_line import CommandLine

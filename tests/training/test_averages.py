@@ -12,8 +12,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from configs import build
 from configs.load import load_config
 from data.batch import Batch
-from data.loader import TrainingDataset
-from data.sampler import SampleKey
+from data.loader import SampleKey, TrainingDataset
 from inference.load import load_generator
 from inference.sampling import image_seed
 from models.latent_inputs import choose_styles, draw_noise

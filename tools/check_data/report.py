@@ -18,9 +18,8 @@ from configs.stored_images import describe_pixels, value_ranges
 from configs.undecided_settings import Side, undecided_sides, with_data, with_measured_ranges
 from data import LAYOUTS, data_set_folder
 from data.batch import DataError, check_one_size
-from data.checks.checking import Check, Checked, check_all
+from data.checks.checking import Check, Checked, check_all, label_maps, palette_problems
 from data.checks.observation import Observation
-from data.checks.palettes import label_maps, palette_problems
 from data.checks.warnings import absent_classes, few_pictures, repeated_samples, shared_files, split_warnings
 from data.class_ids import GREY_LEVELS
 from data.files.image_files import count_other_files, write_png

@@ -7,8 +7,7 @@ from configs import build
 from configs.schema import Config
 from data.batch import Batch, DataError, Sample
 from data.layout import Layout
-from data.loader import TrainingDataset, read_fixed
-from data.sampler import SampleKey
+from data.loader import SampleKey, TrainingDataset, read_fixed
 from inference.contact_sheet import SheetSample, contact_sheet
 from inference.display import picture, scaled_picture, weights_picture
 from utils.palette import colorize, label_colors

@@ -14,9 +14,8 @@ from typing import get_args
 from data.batch import DataError
 from data.files.image_files import JPEG_QUALITY
 from data.folder_store import SPLITS
-from tools.convert_data.colors import colors_to_ids
 from tools.convert_data.conversion import convert_all
-from tools.convert_data.instances import to_instances
+from tools.convert_data.label_maps import colors_to_ids, to_instances
 from tools.convert_data.layouts import to_folders, to_side_by_side
 from tools.convert_data.photos import (
     SUFFIXES,

@@ -5,17 +5,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from configs.load import load_config
+from data.batch import DataError
 from data.checks import checking
-from data.checks.checking import Check, Checked, check_all
+from data.checks.checking import Check, Checked, check_all, label_maps, palette_problems
+from data.map_reader import MapReader
+from data.paired_folders import PairedFolders
 from data.preprocessing import Preprocessing
 from data.side_by_side import SideBySide
 from tests import processes  # noqa: F401 - its server forks at once
 from tests.conftest import save_image
+from training.run_data import open_splits
+from training.start_report import check_palettes
 
 WHOLE = Preprocessing(
     mode="none", load_height=1, load_width=1, crop_height=1, crop_width=1, flip=False, size_multiple=8, min_size=8
 )
+COLORS = np.array([[200, 0, 0], [0, 200, 0], [0, 0, 200], [90, 90, 90]], np.uint8)
+IDS = np.arange(32 * 32).reshape(32, 32) // 8 % 3
 
 
 def test_each_sample_is_checked_in_processes_as_in_this_one(tmp_path: Path) -> None:
@@ -46,3 +55,58 @@ def test_a_process_waits_for_samples_however_it_was_started(
         assert worker.receive().problems == ()
     finally:
         worker.end()
+
+
+def save_palette_image(path: Path, order: list[int], **options: str) -> Path:
+    image = Image.fromarray(IDS.astype(np.uint8)).convert("P")
+    image.putpalette(COLORS[order].tobytes())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image.save(path, **options)
+    return path
+
+
+def test_palettes_that_differ_are_a_problem_that_names_both_files(tmp_path: Path) -> None:
+    first, other = save_palette_image(tmp_path / "a.png", [0, 1, 2]), save_palette_image(tmp_path / "b.png", [1, 0, 2])
+    (problem,) = palette_problems([first, first, other])
+    assert problem.startswith(f"{other} and {first} have different palettes")
+    assert "colors-to-ids" in problem
+
+
+@pytest.mark.parametrize("suffix", [".png", ".tif", ".bmp"])
+def test_one_palette_may_be_longer_and_of_another_format(tmp_path: Path, suffix: str) -> None:
+    first = save_palette_image(tmp_path / "a.png", [0, 1, 2])
+    longer = save_palette_image(tmp_path / f"b{suffix}", [0, 1, 2, 3])
+    save_image(tmp_path / "grey.png", IDS.astype(np.uint8))
+    (tmp_path / "bad.png").write_bytes(b"")
+    files = [first, longer, tmp_path / "grey.png", tmp_path / "bad.png", first]
+    assert palette_problems(files) == []
+    (problem,) = palette_problems([*files, save_palette_image(tmp_path / f"c{suffix}", [0, 2, 2, 3])])
+    assert f"{longer} have different palettes" in problem
+
+
+def save_pairs(root: Path, n: int) -> None:
+    for number in range(n):
+        save_image(root / "train_label" / f"{number}.png", IDS.astype(np.uint8))
+        save_image(root / "train_img" / f"{number}.png", np.zeros((32, 32, 3), np.uint8))
+
+
+def test_a_run_reads_some_files_from_all_over_the_split(tmp_path: Path) -> None:
+    save_pairs(tmp_path, 12)
+    layout = PairedFolders(
+        source_folder=tmp_path / "train_label", target_folder=tmp_path / "train_img", reader=MapReader(n_classes=4)
+    )
+    assert len(label_maps(layout)) == 12
+    assert [path.name for path in label_maps(layout, 4)] == ["0.png", "11.png", "4.png", "7.png"]
+
+
+@pytest.mark.parametrize("split", ["train", "val", "test"])
+def test_training_compares_the_palettes_of_all_splits(split: str, tiny_config: Path, tmp_path: Path) -> None:
+    root = tmp_path / "pairs"
+    save_pairs(root, 5)
+    save_palette_image(root / "train_label" / "0.png", [0, 1, 2])
+    save_palette_image(root / f"{split}_label" / "a.png", [1, 0, 2])
+    save_image(root / f"{split}_img" / "a.png", np.zeros((32, 32, 3), np.uint8))
+    data = ["data.layout=paired_folders", f"data.root={root}", "data.n_classes=4", "data.instance_edges=false"]
+    settings = load_config(tiny_config, data)
+    with pytest.raises(DataError, match=rf"{split}_label.a\.png and .*train_label.0\.png have different palettes"):
+        check_palettes(settings, open_splits(settings))

@@ -20,28 +20,6 @@ def test_light_varies_and_the_geometry_does_not_depend_on_it() -> None:
     assert torch.equal(sample.target, torch.from_numpy(photo))
 
 
-def test_most_of_the_variation_within_a_class_follows_from_the_geometry() -> None:
-    labels, photos, predictions = [], [], []
-    for index in range(12):
-        geometry_rng, *lights = np.random.default_rng([2, index]).spawn(14)
-        front = draw_house_front(geometry_rng, 128, 128)
-        photo, *others = (paint(light, front).astype(np.float32) for light in lights)
-        labels.append(front.labels)
-        photos.append(photo)
-        predictions.append(np.median(np.stack(others), axis=0))
-    truth = np.stack(photos, axis=1)
-    by_layout = np.abs(truth - np.stack(predictions, axis=1)).mean()
-    by_class = np.abs(truth - _best_constants(np.stack(labels), truth)).mean()
-    assert by_layout / by_class < 0.5
-
-
-def _best_constants(labels: NDArray[np.uint8], photos: NDArray[np.float32]) -> NDArray[np.float32]:
-    medians = np.zeros((3, len(CLASS_COLORS)), np.float32)
-    for surface in np.unique(labels):
-        medians[:, surface] = np.median(photos[:, labels == surface], axis=1)
-    return medians[:, labels]
-
-
 def test_the_colour_of_a_surface_follows_from_its_class() -> None:
     classes, colours = [], []
     for index in range(40):

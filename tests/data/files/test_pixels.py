@@ -44,16 +44,6 @@ def test_8_bit_files_are_recognized_by_their_header(tmp_path: Path) -> None:
     assert eight_bits == {"rgb.png", "grey.jpg", "rgb.tif", "damaged.png", "damaged.tif"}
 
 
-@pytest.mark.parametrize("shape", [(4, 6, 7), (6, 7, 4)])
-def test_arrays_have_their_channels_first_or_last(tmp_path: Path, shape: tuple[int, ...]) -> None:
-    pixels = np.arange(168, dtype=np.float64).reshape(shape)
-    save_npy(tmp_path / "x.npy", pixels)
-    image = read_stored(tmp_path / "x.npy", form(4))
-    expected = pixels if shape[0] == 4 else pixels.transpose(2, 0, 1)
-    assert image.dtype == torch.float32
-    assert np.array_equal(image.numpy(), expected)
-
-
 @pytest.mark.parametrize(
     ("stored", "read"),
     [

@@ -2,11 +2,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from data.batch import DataError
 from data.files.pixel_rows import Bands
-from data.files.pixels import StoredForm, is_8_bit_rgb, read_stored
+from data.files.pixels import StoredForm, read_stored
 from data.files.tiff_file import (
     KEYS,
     PIXEL_SCALE,
@@ -22,15 +21,6 @@ from tests.images import GEO_TAGS, bands, heights, tifffile
 FORM = StoredForm(4, "data.source_channels", is_8_bit=False)
 AREA = (1, 1, 0, 1, 1025, 0, 1, 1)
 POINT = (1, 1, 0, 2, 1024, 0, 1, 1, 1025, 0, 1, 2)
-
-
-def test_channels_keep_their_type(tmp_path: Path) -> None:
-    """Further layouts of files: tests/data/files/test_pixel_rows.py."""
-    tifffile().imwrite(tmp_path / "x.tif", bands(0), photometric="minisblack", planarconfig="separate")
-    assert not is_8_bit_rgb(tmp_path / "x.tif")
-    image = read_stored(tmp_path / "x.tif", FORM)
-    assert image.dtype == torch.uint16
-    assert np.array_equal(image.numpy(), bands(0))
 
 
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:

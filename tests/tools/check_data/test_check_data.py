@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 import data.map_reader
 from data.store import File
@@ -143,24 +142,3 @@ def test_names_that_are_no_text_are_reported_in_a_line(tmp_path: Path, command_l
     assert out[3].endswith(
         r"/odd\udcff name.png: cannot be read as an image: it is empty; copy it again, or leave it out"
     )
-
-
-def test_palettes_that_differ_between_splits_are_a_problem(label_data_set: Path, command_line: CommandLine) -> None:
-    names = ("train_label/a.png", "test_label/d.png")
-    for number, name in enumerate(names):
-        image = Image.open(label_data_set / name)
-        image.putpalette([0, 0, 0, 40, 20, 10 * number, 80, 80, 80])
-        image.save(label_data_set / name)
-    code, lines = check(command_line, label_data_set, "--n-classes", 5)
-    assert code == 2
-    (problem,) = [line for line in lines if "have different palettes" in line]
-    assert all(str(label_data_set / name) in problem for name in names)
-
-
-def test_the_ids_that_occur_are_listed(label_data_set: Path, command_line: CommandLine) -> None:
-    ids = np.arange(64 * 32).reshape(32, 64) % 34
-    ids[0] = 255
-    save_image(label_data_set / "train_label" / "a.png", ids.astype(np.uint8))
-    assert "ids 0 to 33 and 255: data.n_classes=34 data.ignore_id=255" in check(command_line, label_data_set)[1]
-    code, lines = check(command_line, label_data_set, "--n-classes", 35, "data.ignore_id=255")
-    assert (code, "ids 0 to 33 and 255, of data.n_classes=35 data.ignore_id=255" in lines) == (0, True)

@@ -117,17 +117,6 @@ def test_pairs_of_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert_each_once(lines_of(tmp_path, capsys, *OF_16_BITS), expected)
 
 
-def test_pairs_that_are_shifted_alike_and_copies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name, index in {"0": 0, "1": 1, "2": 2, "3": 3, "3_copy": 3}.items():
-        save_image(tmp_path / "train_label" / f"{name}.png", labels(index))
-        save_image(tmp_path / "train_img" / f"{name}.png", np.roll(photo(index), (2, 3), axis=(0, 1)))
-    check_data.main([str(tmp_path)])
-    *_, shifted, copied, last = capsys.readouterr().out.splitlines()
-    assert "targets seem to be shifted by 3 pixels to the right and 2 pixels down in 5 of 5 pairs" in shifted
-    assert copied == "warning: train: 1 of 5 samples are copies of others: 3_copy of 3"
-    assert last == "no problem in train; 2 warnings"
-
-
 def test_masks_of_grey_levels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for index in range(6):
         save_image(tmp_path / "train_label" / f"{index}.png", (labels(index) > index % 2).astype(np.uint8) * 255)
