@@ -2,8 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -120,24 +119,16 @@ def misplaced_folder(folder: Path) -> str:
     split, _, kind = name.rpartition("_")
     if (split or name) not in SPLITS or not root.is_dir():
         return ""
-    if found := _first_folder(_elsewhere(folder)):
+    if found := next(filter(os.path.isdir, _elsewhere(folder)), None):  # none of those that cannot be read
         return f"; did you mean {found}? Set data.root={found.parent}"
     if not split:
         is_paired = (root / f"{name}_A").is_dir()
         return f"; {name}_A and {name}_B are data.layout=paired_folders" if is_paired else ""
-    if found := _first_folder(_named_otherwise(folder)):
+    if found := next(filter(os.path.isdir, _named_otherwise(folder)), None):
         pattern = found.relative_to(root).as_posix().replace(split, "{split}")
         return f"; did you mean {found}? data.source_folder={pattern} or data.target_folder={pattern} names it"
     is_joined = kind in ("A", "B") and (root / split).is_dir()
     return f"; {split} with both halves in each file is data.layout=side_by_side" if is_joined else ""
-
-
-def _first_folder(paths: Iterable[Path]) -> Path | None:
-    for path in paths:
-        with suppress(OSError):  # a folder above it cannot be read
-            if path.is_dir():
-                return path
-    return None
 
 
 def _elsewhere(folder: Path) -> Iterator[Path]:

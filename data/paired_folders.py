@@ -181,10 +181,8 @@ def _match(folders: Mapping[str, Folder], problems: list[str]) -> tuple[list[str
     folders: by kind of map, that of the sources first.
     """
     indices = {kind: find_images(folder, problems, IF_MISSING.get(kind, "")) for kind, folder in folders.items()}
-    if not all(indices.values()):
-        return [], {
-            kind: [] for kind in folders
-        }  # find_images has named the folder; that all other files lack partners would only hide it
+    if not all(indices.values()):  # find_images has named the folder: that all files lack partners would only hide it
+        return [], {kind: [] for kind in folders}
     shortened = {kind: _without_common_ending(index) for kind, index in indices.items()}
     matching = min(indices, shortened, key=_count_unmatched)
     in_lower_case = {kind: {key.lower(): file for key, file in index.items()} for kind, index in matching.items()}
