@@ -126,14 +126,14 @@ def stage_rows(root: Path, repeats: int) -> list[dict[str, Any]]:
     """Return the milliseconds of each stage of a sample of PAIRED; decoding includes reading the files."""
     config = configured(PAIRED, root)
     sample = (layout := build.build_layout(config, "train", needs_targets=True)).read(0)
-    placements = build.build_preprocessing(config).draw(sample, np.random.default_rng(0))
-    batch = Batch.of([placed := place(sample, placements, source_is_ids=True)])
+    placement = build.build_preprocessing(config).draw(sample, np.random.default_rng(0))
+    batch = Batch.of([placed := place(sample, placement, source_is_ids=True)])
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     stages: dict[str, Callable[[], object]] = {
         "read": lambda: [Path(str(file)).read_bytes() for file in layout.provenance(0).files],
         "decode": lambda: layout.read(0),
         "decode, by Pillow": patch.object(quick_decoding, "kornia", None)(lambda: layout.read(0)),
-        "resize and crop": lambda: place(sample, placements, source_is_ids=True),
+        "resize and crop": lambda: place(sample, placement, source_is_ids=True),
         "stack": lambda: Batch.of([placed]),
         "send to the training": lambda: ForkingPickler.loads(ForkingPickler.dumps(SentBatch(batch))),
         "copy to the device": lambda: batch.to(device),

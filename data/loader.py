@@ -176,8 +176,8 @@ class TrainingDataset(Dataset[Loaded]):
             sample = layout.read(index)
             is_side = layout is not self.layout
             named = replace(sample, name=describe_sample(layout, index)) if is_side else sample  # for errors
-            placements = self._preprocessing.draw(named, self._rng(key, 2 * side))
-            return place(sample, placements, source_is_ids=layout.n_classes > 0)
+            placement = self._preprocessing.draw(named, self._rng(key, 2 * side))
+            return place(sample, placement, source_is_ids=layout.n_classes > 0)
         except Exception as error:  # noqa: BLE001  a bug too: raised here, it would block the processes
             return as_data_error(error, describe_sample(layout, index))
 

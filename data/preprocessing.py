@@ -1,10 +1,10 @@
-"""Resizing, cropping, mirroring and augmentation: one draw for each side of a sample, which pairs have in common."""
+"""Resizing, cropping, mirroring and augmentation: one draw for all maps of a pair."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 import torch
@@ -29,9 +29,10 @@ Mode = Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop",
 
 @dataclass(frozen=True)
 class Placement:
-    """One draw for one side: resize to height x width, crop, mirror, change. Lengths in pixels.
+    """One draw: resize to height x width, crop, mirror, change. Lengths in pixels of the source.
 
     A warp reads what the crop holds from all of the resized image, so that borders show as little as possible.
+    target_scale: as that of Preprocessing.
     """
 
     height: int
@@ -42,13 +43,15 @@ class Placement:
     crop_width: int
     flip: bool
     change: PairChange = NO_CHANGE
+    target_scale: float = 1.0
 
-    def scaled(self, scale: float) -> "Placement":
-        """Return the same placement of an image of `scale` times the sides; all lengths must be whole numbers there."""
-        if scale == 1:
+    @property
+    def of_target(self) -> "Placement":
+        """The same placement of a target; all lengths must be whole numbers there."""
+        if self.target_scale == 1:
             return self
         height, width, top, left, crop_height, crop_width = (
-            int(length * scale)
+            int(length * self.target_scale)
             for length in (self.height, self.width, self.top, self.left, self.crop_height, self.crop_width)
         )
         return Placement(height, width, top, left, crop_height, crop_width, self.flip, self.change)
@@ -97,22 +100,6 @@ class Placement:
 
 
 @dataclass(frozen=True)
-class Placements:
-    """The placements of the two sides of a sample, which those of a pair have in common.
-
-    source: of the maps that have the size of the source. target: of the target and the weights of its pixels.
-    """
-
-    source: Placement
-    target: Placement
-
-    @classmethod
-    def of_pair(cls, placement: Placement, target_scale: float = 1.0) -> Self:
-        """Return the placements of a pair, given that of its source; target_scale: as that of Preprocessing."""
-        return cls(placement, placement.scaled(target_scale))
-
-
-@dataclass(frozen=True)
 class Preprocessing:
     """The settings of `data.preprocess`; lengths in pixels.
 
@@ -134,18 +121,18 @@ class Preprocessing:
     augmentation: PairAugmentation = NO_AUGMENTATION
     target_scale: float = 1.0
 
-    def draw(self, sample: Sample, rng: np.random.Generator) -> Placements:
-        """Draw random placements for training.
+    def draw(self, sample: Sample, rng: np.random.Generator) -> Placement:
+        """Draw a random placement for training.
 
         Raises:
             DataError: the resized sample is smaller than the crop, or too large.
         """
         placement = self._drawn_crop(sample, rng)
         change = self.augmentation.draw(placement.crop_height, placement.crop_width, rng)
-        return Placements.of_pair(replace(placement, change=change), self.target_scale)
+        return replace(placement, change=change)
 
     def _drawn_crop(self, sample: Sample, rng: np.random.Generator) -> Placement:
-        whole = self.whole(sample).source
+        whole = self.whole(sample)
         flip = self.flip and bool(rng.random() < 0.5)
         if self.mode in ("scale_width", "none"):
             return replace(whole, flip=flip)
@@ -168,7 +155,7 @@ class Preprocessing:
         """Return where a crop starts, 0 to `farthest`, a whole number in pixels of the target too."""
         return int(rng.integers(farthest // self._unit + 1)) * self._unit
 
-    def whole(self, sample: Sample) -> Placements:
+    def whole(self, sample: Sample) -> Placement:
         """Return the part of every draw that is not random: the resized sample, neither cropped nor mirrored.
 
         Raises:
@@ -185,7 +172,7 @@ class Preprocessing:
                 f"{sample.name} is {width}x{height}, which data.preprocess={self.mode} makes "
                 f"{placement.width}x{placement.height}{of_target}: too large for this machine's memory"
             )
-        return Placements.of_pair(placement, self.target_scale)
+        return placement
 
     @property
     def size_rule(self) -> str:
@@ -193,32 +180,33 @@ class Preprocessing:
         scale = "" if self.target_scale == 1 else f" {self.target_scale:g}"
         return f"{self.mode} {self.load_height} {self.load_width} {self.size_multiple} {self.min_size}{scale}"
 
-    def fixed(self, sample: Sample) -> Placements:
-        """Return the placements for validation and testing: the whole image, neither cropped nor mirrored.
+    def fixed(self, sample: Sample) -> Placement:
+        """Return the placement for validation and testing: the whole image, neither cropped nor mirrored.
 
         Raises:
             DataError: the resized sample would be too large to be read.
         """
         if self.mode == "resize_and_crop":  # pix2pix tests at the size of the crop
-            placement = _all_of(self.crop_height, self.crop_width)
-        else:
-            resized = self.whole(sample).source
-            placement = _all_of(self._rounded(resized.height), self._rounded(resized.width))
-        return Placements.of_pair(placement, self.target_scale)
+            return self._all_of(self.crop_height, self.crop_width)
+        resized = self.whole(sample)
+        return self._all_of(self._rounded(resized.height), self._rounded(resized.width))
 
     def _resized(self, height: int, width: int) -> Placement:
         match self.mode:
             case "resize_and_crop":
-                return _all_of(self.load_height, self.load_width)
+                return self._all_of(self.load_height, self.load_width)
             case "scale_width":
-                return _all_of(self._rounded(self.load_width * height / width), self.load_width)
+                return self._all_of(self._rounded(self.load_width * height / width), self.load_width)
             case "scale_width_and_crop":
                 n_units = self.load_width * height // (width * self._unit)
-                return _all_of(max(1, n_units) * self._unit, self.load_width)
+                return self._all_of(max(1, n_units) * self._unit, self.load_width)
             case "crop":
-                return _all_of(height, width)
+                return self._all_of(height, width)
             case "none":
-                return _all_of(self._rounded(height), self._rounded(width))
+                return self._all_of(self._rounded(height), self._rounded(width))
+
+    def _all_of(self, height: int, width: int) -> Placement:
+        return Placement(height, width, 0, 0, height, width, flip=False, target_scale=self.target_scale)
 
     def _rounded(self, length: float) -> int:
         return max(self.min_size, round(length / self.size_multiple) * self.size_multiple)
@@ -229,13 +217,9 @@ class Preprocessing:
         return math.ceil(1 / self.target_scale)
 
 
-def _all_of(height: int, width: int) -> Placement:
-    return Placement(height, width, 0, 0, height, width, flip=False)
-
-
-def place(sample: Sample, placements: Placements, source_is_ids: bool) -> Sample:
-    """Return the sample with each of its maps placed as its side is."""
-    source, target = placements.source, placements.target
+def place(sample: Sample, source: Placement, source_is_ids: bool) -> Sample:
+    """Return the sample with its maps placed, given the placement of its source."""
+    target = source.of_target
     return replace(
         sample,
         source=source.ids(sample.source) if source_is_ids else source.source_image(sample.source),

@@ -68,8 +68,8 @@ def fitted(sample: Sample, preprocessing: Preprocessing, *, keeps_size: bool, so
         DataError: the sample would have too many pixels.
     """
     own_size = replace(preprocessing, mode="crop").whole
-    placements = own_size(sample) if keeps_size else preprocessing.fixed(sample)
-    sample = place(sample, placements, source_is_ids=source_is_ids)
+    placement = own_size(sample) if keeps_size else preprocessing.fixed(sample)
+    sample = place(sample, placement, source_is_ids=source_is_ids)
     scale = preprocessing.target_scale
     return PaddedSample(sample, *padded(sample, preprocessing.size_multiple, preprocessing.min_size, scale))
 

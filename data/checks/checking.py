@@ -78,7 +78,7 @@ class Check:
             sample = self.layout.read(index)
             named = replace(sample, name=describe_sample(self.layout, index)) if self.side else sample  # for errors
             drawn = self.preprocessing.draw(named, np.random.default_rng(0)) if self.is_for_training else None
-            placement = (drawn or self.preprocessing.fixed(sample)).source
+            placement = drawn or self.preprocessing.fixed(sample)
             observation = observe(self.layout, index, sample).of_side(self.side)
         except Exception as error:  # noqa: BLE001  a bug is reported with its sample
             return Checked(index, as_data_error(error, describe_sample(self.layout, index)).problems, ids=ids)

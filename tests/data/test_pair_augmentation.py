@@ -69,12 +69,12 @@ def test_off_the_draws_are_those_without_it() -> None:
     sample = FACADES.read(0)
     for seed in range(5):
         rng, other = np.random.default_rng(seed), np.random.default_rng(seed)
-        placement = PLAIN.draw(sample, rng).source
+        placement = PLAIN.draw(sample, rng)
         flip = bool(other.random() < 0.5)
         window = int(other.integers(64 - 48 + 1)), int(other.integers(96 - 48 + 1))
         assert (placement.flip, placement.top, placement.left, placement.change) == (flip, *window, NO_CHANGE)
         assert other.random() == rng.random()  # nothing else has been drawn
-        augmented = AUGMENTED.draw(sample, np.random.default_rng(seed)).source
+        augmented = AUGMENTED.draw(sample, np.random.default_rng(seed))
         assert replace(augmented, change=NO_CHANGE) == placement  # crop and mirroring stay
 
 
@@ -87,8 +87,8 @@ def test_all_maps_are_warped_and_turned_alike(height: int) -> None:
     sample = Sample("s", ids.to(torch.uint8), ids.to(torch.int32) + 2**24, rgb, ids.expand(3, -1, -1).to(torch.uint8))
     seen = set()
     for seed in range(12):
-        placements = replace(AUGMENTED, crop_height=height).draw(sample, np.random.default_rng(seed))
-        placed = place(sample, placements, source_is_ids=True)
+        placement = replace(AUGMENTED, crop_height=height).draw(sample, np.random.default_rng(seed))
+        placed = place(sample, placement, source_is_ids=True)
         assert placed.instances is not None
         assert placed.target is not None
         assert placed.features is not None
@@ -97,7 +97,7 @@ def test_all_maps_are_warped_and_turned_alike(height: int) -> None:
         assert torch.equal(placed.features, placed.source.expand(3, -1, -1))
         of_target = placed.target[0] // 3 // 8 * 12 + placed.target[1] // 2 // 8
         assert float((of_target == placed.source[0]).float().mean()) > 0.85  # but at the borders of squares
-        change = placements.target.change
+        change = placement.change
         seen.add((change.n_quarter_turns, change.vertical_flip))
     assert {turns for turns, _ in seen} == ({0, 1, 2, 3} if height == 48 else {0, 2})
     assert {is_flipped for _, is_flipped in seen} == {False, True}

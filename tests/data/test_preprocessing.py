@@ -14,7 +14,7 @@ from data.batch import DataError, Sample
 from data.facades.dataset import SyntheticFacades
 from data.files.size_guard import pixels_allowed
 from data.pair_augmentation import PairAugmentation
-from data.preprocessing import Mode, Placement, Placements, Preprocessing, place, resize_image
+from data.preprocessing import Mode, Placement, Preprocessing, place, resize_image
 
 SETTINGS = Preprocessing(
     mode="none", load_height=48, load_width=96, crop_height=32, crop_width=64, flip=True, size_multiple=8, min_size=16
@@ -54,31 +54,19 @@ def test_each_mode_gives_its_size_and_tests_at_multiples(mode: Mode, size: tuple
         placed = place(sample, settings.draw(sample, np.random.default_rng(seed)), source_is_ids=True)
         assert placed.target is not None
         assert placed.source.shape[-2:] == placed.target.shape[-2:] == size
-    fixed = settings.fixed(coordinate_sample(61, 125)).source
+    fixed = settings.fixed(coordinate_sample(61, 125))
     assert (fixed.crop_height % 8, fixed.crop_width % 8, fixed.flip) == (0, 0, False)
 
 
 def test_a_tiny_image_is_enlarged_to_what_the_generator_takes() -> None:
-    placement = SETTINGS.fixed(coordinate_sample(1, 3)).source
+    placement = SETTINGS.fixed(coordinate_sample(1, 3))
     assert (placement.height, placement.width) == (16, 16)
-
-
-def test_the_sides_of_a_sample_are_placed_each_by_itself() -> None:
-    sample = coordinate_sample(8, 16)
-    placements = Placements(Placement(8, 16, 2, 3, 4, 4, flip=False), Placement(8, 16, 1, 5, 6, 8, flip=True))
-    placed = place(sample, placements, source_is_ids=True)
-    assert sample.target is not None
-    assert placed.instances is not None
-    assert placed.target is not None
-    assert torch.equal(placed.source, sample.source[:, 2:6, 3:7])
-    assert torch.equal(placed.instances.int(), placed.source.int())
-    assert torch.equal(placed.target, sample.target[:, 1:7, 5:13].flip(-1))
 
 
 def test_images_are_interpolated_where_labels_are_not() -> None:
     labels = torch.tensor([[[0, 0, 2, 2]]], dtype=torch.uint8)
     sample = Sample("x", labels, None, None, source_images=labels.float() * 100)
-    placed = place(sample, Placements.of_pair(replace(whole(1, 3), flip=True)), source_is_ids=True)
+    placed = place(sample, replace(whole(1, 3), flip=True), source_is_ids=True)
     assert set(placed.source.unique().tolist()) <= {0, 2}
     assert placed.source_images is not None
     right, middle, left = placed.source_images[0, 0].tolist()  # mirrored
@@ -90,7 +78,7 @@ def test_images_are_interpolated_where_labels_are_not() -> None:
 def test_weights_are_placed_as_the_target_is(dtype: torch.dtype) -> None:
     levels = torch.arange(48).view(1, 6, 8)
     sample = Sample("x", levels.expand(3, -1, -1).byte(), None, levels.expand(3, -1, -1).byte(), None, levels.to(dtype))
-    placed = place(sample, Placements.of_pair(Placement(6, 8, 1, 2, 4, 4, flip=True)), source_is_ids=False)
+    placed = place(sample, Placement(6, 8, 1, 2, 4, 4, flip=True), source_is_ids=False)
     assert placed.weights is not None
     assert placed.target is not None
     assert placed.weights.dtype == dtype
@@ -155,9 +143,9 @@ def sample_of(height: int, width: int, scale: float) -> Sample:
     return Sample("s", ramp(height, width, 1), None, ramp(height, width, scale))
 
 
-def at_the_coarser(sample: Sample, placements: Placements, scale: float) -> tuple[Tensor, Tensor]:
+def at_the_coarser(sample: Sample, placement: Placement, scale: float) -> tuple[Tensor, Tensor]:
     """Source and target, placed, at the sides of the smaller one, by the mean of each block."""
-    placed = place(sample, placements, source_is_ids=False)
+    placed = place(sample, placement, source_is_ids=False)
     assert placed.target is not None
     assert list(placed.target.shape[-2:]) == [side * scale for side in placed.source.shape[-2:]]
     of_both = ((placed.source, 1 / scale), (placed.target, scale))

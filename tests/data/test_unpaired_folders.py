@@ -276,7 +276,7 @@ def test_sizes_are_those_of_cut_where_it_has_the_same_mode(row: dict[str, Any]) 
         with pytest.raises(DataError, match="too small for a crop"):
             preprocessing.draw(sample, np.random.default_rng(0))
     else:
-        placement = preprocessing.draw(sample, np.random.default_rng(0)).source
+        placement = preprocessing.draw(sample, np.random.default_rng(0))
         assert [placement.crop_width, placement.crop_height] == row["result"]
 
 
