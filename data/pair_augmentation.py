@@ -7,13 +7,13 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import ModuleType
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 from torch.nn.functional import grid_sample
-from torchvision.transforms.v2 import functional as F
 
 from utils.limits import CONTROLS_PER_SIDE
 
@@ -62,9 +62,9 @@ class Photometric:
             mean = float(image.numpy().mean(dtype=np.float64))  # torch's may depend on the number of threads
             image = torch.lerp(image.new_tensor(mean), image, self.contrast).clamp_(0, 1)
         if self.saturation != 1 and is_rgb:
-            image = F.adjust_saturation(image, self.saturation)
+            image = _torchvision().adjust_saturation(image, self.saturation)
         if changes_hue:
-            image = F.adjust_hue(image, self.hue)
+            image = _torchvision().adjust_hue(image, self.hue)
         if self.noise:
             noise = np.random.default_rng(self.noise_seed).standard_normal(image.shape, dtype=np.float32)
             image = (image + torch.from_numpy(noise) * self.noise).clamp_(0, 1)
@@ -206,6 +206,10 @@ class PairAugmentation:
     noise: Sequence[float] = ()
     jpeg_quality: Sequence[int] = ()
 
+    def __post_init__(self) -> None:
+        if self.color or self.hue:
+            _torchvision()  # before loader processes start, which would each import it
+
     def draw(self, height: int, width: int, rng: np.random.Generator) -> PairChange:
         """Draw a change for a sample of height x width pixels."""
         n_turns = int(rng.integers(4)) if self.quarter_turns else 0
@@ -251,6 +255,13 @@ def _drawn(bounds: Sequence[float], rng: np.random.Generator, neutral: float) ->
         return neutral
     lowest, highest = bounds
     return float(rng.uniform(lowest, highest))
+
+
+def _torchvision() -> ModuleType:
+    """Return torchvision's functions of images; importing them takes a second."""
+    from torchvision.transforms.v2 import functional
+
+    return functional
 
 
 def _through_jpeg(image: Tensor, quality: int) -> Tensor:

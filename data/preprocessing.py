@@ -9,8 +9,6 @@ from typing import Literal
 import numpy as np
 import torch
 from torch import Tensor
-from torchvision.transforms.v2 import InterpolationMode
-from torchvision.transforms.v2 import functional as F
 
 from data.batch import DataError, Sample
 from data.files.size_guard import DECODED_BYTES, is_too_large
@@ -23,6 +21,7 @@ from data.pair_augmentation import (
     image_at,
     weights_at,
 )
+from utils.resizing import resize
 
 Mode = Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop", "none"]
 
@@ -240,18 +239,14 @@ def resize_image(image: Tensor, height: int, width: int) -> Tensor:
     so that no depth becomes negative.
     """
     if image.dtype == torch.uint8:
-        return _bicubic(image, height, width)
+        return resize(image, height, width, "bicubic")
     values = image.float()
     lowest, highest = values.aminmax()
-    resized = _bicubic(values, height, width).clamp_(lowest, highest)
+    resized = resize(values, height, width, "bicubic").clamp_(lowest, highest)
     return resized if image.is_floating_point() else resized.round_().to(image.dtype)
 
 
 def resize_weights(weights: Tensor, height: int, width: int) -> Tensor:
     """Resize a (1, H, W) map of weights; antialiased bilinear, which does not overshoot: weights stay above 0."""
-    resized = F.resize(weights.float(), [height, width], interpolation=InterpolationMode.BILINEAR, antialias=True)
+    resized = resize(weights.float(), height, width)
     return resized if weights.is_floating_point() else resized.round_().to(weights.dtype)
-
-
-def _bicubic(image: Tensor, height: int, width: int) -> Tensor:
-    return F.resize(image, [height, width], interpolation=InterpolationMode.BICUBIC, antialias=True)

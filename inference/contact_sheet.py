@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
-from torchvision.transforms.v2.functional import resize
 
+from utils.resizing import resize
 from utils.text import counted, printable
 
 SHEET_WIDTH = 1200  # pixels
@@ -33,7 +33,7 @@ def thumbnail(image: Tensor, width: int) -> Tensor:
     """Return a (3, H, W) uint8 image, scaled down to `width` pixels where it is wider."""
     if image.shape[2] <= width:
         return image
-    return resize(image, [max(1, image.shape[1] * width // image.shape[2]), width], antialias=True)
+    return resize(image, max(1, image.shape[1] * width // image.shape[2]), width)
 
 
 def contact_sheet(samples: Sequence[SheetSample], n_images: int) -> Tensor:

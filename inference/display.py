@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from torch import Tensor
-from torchvision.transforms.v2.functional import resize
+
+from utils.resizing import resize
 
 PERCENTILES = (1, 99)  # which become black and white
 _MAX_PIXELS = 2**16  # that the percentiles are computed from
@@ -43,4 +44,5 @@ def scaled_picture(image: Tensor, scale: float) -> Tensor:
         return image
     if scale > 1:
         return image.repeat_interleave(round(scale), 1).repeat_interleave(round(scale), 2)
-    return resize(image, [math.ceil(side * scale) for side in image.shape[1:]], antialias=True)
+    height, width = (math.ceil(side * scale) for side in image.shape[1:])
+    return resize(image, height, width)

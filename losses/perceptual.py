@@ -7,7 +7,6 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-from torchvision.models import VGG19_Weights, vgg19
 
 from losses.distances import feature_distance
 from losses.objective import LossInputs
@@ -20,7 +19,7 @@ LAYER_WEIGHTS = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1.0)
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 VGG19 = PretrainedFile(
-    url=VGG19_Weights.IMAGENET1K_V1.url,
+    url="https://download.pytorch.org/models/vgg19-dcbb9e9d.pth",
     what="loss.vgg needs VGG19's weights",
     megabytes=548,
     without="loss.vgg=0",
@@ -89,13 +88,12 @@ class VGG19Features(nn.Module):
             backward pass.
         """
         super().__init__()
-        with torch.device("meta"):  # 548 MB that would only be overwritten or dropped
-            layers = vgg19().features[: LAYERS[-1] + 1]
+        layers = _layers()
         prefix = "features."
         wanted = {key: state_dict[prefix + key] for key in layers.state_dict()}
         layers.load_state_dict(wanted, assign=True)
         bounds = [0, *(layer + 1 for layer in LAYERS)]
-        self.slices = nn.ModuleList(cast(nn.Sequential, layers)[start:end] for start, end in pairwise(bounds))
+        self.slices = nn.ModuleList(layers[start:end] for start, end in pairwise(bounds))
         self.imagenet_normalization = imagenet_normalization
         self.activation_checkpointing = activation_checkpointing
         self.eval().requires_grad_(False)
@@ -128,7 +126,13 @@ def load_vgg19_weights() -> Mapping[str, Tensor]:
         WeightsError: the file cannot be read or is of another network, or the download fails.
     """
     weights = VGG19.load()
-    with torch.device("meta"):
-        layers = vgg19().features[: LAYERS[-1] + 1].state_dict()
-    weights.require({f"features.{key}": value.shape for key, value in layers.items()})
+    weights.require({f"features.{key}": value.shape for key, value in _layers().state_dict().items()})
     return weights.tensors
+
+
+def _layers() -> nn.Sequential:
+    """Return VGG19's layers up to the last that is compared, without weights: 548 MB that would be overwritten."""
+    from torchvision.models import vgg19  # takes as long as importing torch
+
+    with torch.device("meta"):
+        return cast(nn.Sequential, vgg19().features[: LAYERS[-1] + 1])

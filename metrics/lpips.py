@@ -4,14 +4,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torchvision.models import AlexNet_Weights
 
 from metrics.image_metrics import extended
 from metrics.torchmetrics_internals import lpips_network
 from utils.pretrained import PretrainedFile
 
 ALEXNET = PretrainedFile(
-    url=AlexNet_Weights.IMAGENET1K_V1.url,
+    url="https://download.pytorch.org/models/alexnet-owt-7be5be79.pth",
     what="lpips of metrics.extra needs AlexNet's weights",
     megabytes=233,
     without="leaving lpips out of metrics.extra",

@@ -11,6 +11,7 @@ from models.generator import EncodedGenerator
 from models.running_statistics import BatchNorm, batch_norms, untracked
 from models.spectral_norm import RecordedVectors, SpectralNorm, recording, replaying, spectral_norms
 from utils.errors import ConfigError
+from utils.torch_private import left_out_of_compilation
 
 
 class Recomputable(nn.Module):
@@ -38,7 +39,7 @@ class Recomputable(nn.Module):
         return recomputed
 
 
-@torch.compiler.disable  # torch.compile does not know the argument context_fn: these layers are called as written
+@left_out_of_compilation  # torch.compile does not know the argument context_fn
 def _with_norms_as_before(
     spectral: list[SpectralNorm],
     batch: list[BatchNorm],

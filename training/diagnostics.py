@@ -5,7 +5,8 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor
-from torchvision.transforms.v2.functional import resize
+
+from utils.resizing import resize
 
 # mean logits (real, translated) beyond which the discriminator has nothing left to learn, by adversarial loss
 _WON = {"lsgan": (0.9, 0.1), "hinge": (1.0, -1.0), "vanilla": (4.0, -4.0)}
@@ -74,7 +75,7 @@ class TranslationHints:
 
     def add(self, source: Tensor, fake: Tensor) -> None:
         """Add a source and its translation as they are shown: (3, H, W) uint8 each, of one size."""
-        small = [resize(image, [_THUMBNAIL, _THUMBNAIL], antialias=True).float() for image in (source, fake)]
+        small = [resize(image, _THUMBNAIL, _THUMBNAIL).float() for image in (source, fake)]
         self._seen.append((small[0], small[1], (source.float() - fake.float()).abs().mean()))
 
     def flush(self) -> list[str]:

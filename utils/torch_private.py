@@ -7,7 +7,7 @@ import errno
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
 import torch
@@ -63,6 +63,15 @@ def freeze_compiled_weights() -> None:
         from torch._inductor import config  # takes a second
 
         config.freezing = True
+
+
+def left_out_of_compilation(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return a function that torch.compile does not look into: it is called as it is written.
+
+    The fallback, torch.compiler.disable, does the same, but imports the compiler at once, which takes a second.
+    """
+    disable: Callable[..., Callable[..., Tensor]] = getattr(torch, "_disable_dynamo", torch.compiler.disable)
+    return disable(function)
 
 
 @contextmanager

@@ -1,9 +1,11 @@
-"""Errors of settings and folders are reported before torch is imported, which takes seconds."""
+"""Slow imports: of torch only after errors of settings and folders, of what few translations need only for these."""
 
 import json
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
@@ -39,3 +41,9 @@ def test_errors_of_settings_and_folders_come_before_slow_imports() -> None:
     for (words, expected), (code, error, slow) in zip(CASES, json.loads(result.stdout), strict=True):
         assert (code, slow) == (2, []), words
         assert expected in error
+
+
+@pytest.mark.slow
+def test_test_py_starts_without_the_compiler_and_torchvision_which_imports_it() -> None:
+    code = "import sys, inference.translate; print({'torch._dynamo', 'torchvision'} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT) == "set()\n"

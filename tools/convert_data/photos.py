@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 import yaml
 from torch import Tensor
-from torchvision.transforms.v2 import functional as F
+from torchvision.transforms.v2.functional import center_crop, rgb_to_grayscale
 
 from data.batch import DataError
 from data.files.image_files import count_other_files, find_image_paths, read_rgb
@@ -83,7 +83,7 @@ class PhotoPairs:
         if (longer := max(height, width)) > self.size:
             photo = resize_image(photo, max(1, height * self.size // longer), max(1, width * self.size // longer))
         if self.source == "reduced":  # rounded sides would shift the pixels of the two against each other
-            photo = F.center_crop(photo, [max(side // self.factor, 1) * self.factor for side in photo.shape[-2:]])
+            photo = center_crop(photo, [max(side // self.factor, 1) * self.factor for side in photo.shape[-2:]])
         return self._source_of(photo), photo
 
     def _source_of(self, photo: Tensor) -> Tensor:
@@ -92,7 +92,7 @@ class PhotoPairs:
             case "edges":
                 return draw_edges(photo, self.sigma)
             case "grey":
-                return F.rgb_to_grayscale(photo, num_output_channels=3)
+                return rgb_to_grayscale(photo, num_output_channels=3)
             case "low_resolution":
                 small = resize_image(photo, max(1, height // self.factor), max(1, width // self.factor))
                 return resize_image(small, height, width)
