@@ -15,6 +15,7 @@ from tests.reliability.command_line import CommandLine
 from tests.runs import assert_equal, checkpoint, run, translate, with_slow, without_config
 from tests.servers import range_server, s3_server
 from tests.shards import save_folders
+from tools.check_data import __main__ as check_data
 from tools.convert_data.shards import to_shards
 from utils.checkpoint_folder import list_checkpoints
 
@@ -107,6 +108,16 @@ def test_translation_reads_over_a_network_and_ends_where_the_server_does(
         with pytest.raises(StoreError, match=r"test-000000\.tar: .* Tried 3 times\."):
             translate(*command)
         assert len({asked for path, asked, _ in server.requests if path.endswith(".tar")}) == 1  # not the other sample
+
+
+def test_check_data_takes_an_address(shards: Path, command_line: CommandLine) -> None:
+    pytest.importorskip("aiohttp")
+    with range_server(shards) as server:
+        code, out, _ = command_line.run(check_data.main, server.url)
+        assert code == 0
+        assert "no problem in test, train, val" in out
+        (line,) = command_line.refusal(check_data.main, f"{server.url}/missing")
+        assert line.startswith(f"error: {server.url}/missing/shards.json: no such file")
 
 
 def test_a_redirect_of_a_shard_is_not_followed(tiny_config: Path, shards: Path) -> None:

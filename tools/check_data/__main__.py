@@ -1,7 +1,7 @@
 """Report all problems of a data set at once.
 
 python -m tools.check_data --config configs/NAME.yaml [section.key=value ...]
-python -m tools.check_data FOLDER [--n-classes N] [section.key=value ...]
+python -m tools.check_data FOLDER|ADDRESS [--n-classes N] [section.key=value ...]
 
 Without --n-classes label maps may hold any id, and those that occur are listed. --show N writes a sheet of training
 samples as they are stored and as they are cropped and augmented.
@@ -49,10 +49,11 @@ def main(argv: Sequence[str]) -> None:
     """Check a data set according to the command line; exit with code 2 if it has problems."""
     arguments = parse_arguments(argv)
     config = load_config(arguments.config, arguments.settings) if arguments.config else None
-    folder = Path(*arguments.settings[:1]).expanduser()
+    root = next(iter(arguments.settings), "")
+    folder = Path(root).expanduser()
     if config:
         check_data_root(config.data)
-    elif not folder.is_dir():
+    elif "://" not in root and not folder.is_dir():
         what = "is a file, expected a folder" if folder.exists() else "no such folder"
         raise ConfigError(f"{folder}: {what}: name that of a data set")
 
@@ -63,7 +64,7 @@ def main(argv: Sequence[str]) -> None:
     if config:
         splits = splits_of_config(config)
     else:
-        config, splits = data_set_in(folder, arguments.n_classes, arguments.settings[1:])
+        config, splits = data_set_in(root if "://" in root else folder, arguments.n_classes, arguments.settings[1:])
     log_to_console(is_main=True)
     if not arguments.config and config.data.layout in _RECOGNIZED:
         logger.info("%s", _RECOGNIZED[config.data.layout])

@@ -20,16 +20,17 @@ from utils.errors import ConfigError
 ANY_CLASSES = 2**31 - 1  # data.n_classes where the user has not said it
 
 
-def data_set_in(folder: Path, n_classes: int | None, overrides: Sequence[str]) -> tuple[Config, dict[str, bool]]:
-    """Return the settings of a folder whose layout is recognized, and its splits, each with whether it needs targets.
+def data_set_in(folder: Path | str, n_classes: int | None, overrides: Sequence[str]) -> tuple[Config, dict[str, bool]]:
+    """Return the settings of a folder or an address whose layout is recognized, and its splits, each with whether it needs targets.
 
     n_classes: of label maps; None where any id is allowed. overrides: settings as on the command line.
 
     Raises:
         ConfigError, DataError: the layout is not recognized, or `n_classes` is without effect.
     """
-    recognize = _data_set_of_shards if (folder / MANIFEST).is_file() else _data_set_of_folders
-    return recognize(folder, n_classes, overrides)
+    if isinstance(folder, str) or (folder / MANIFEST).is_file():
+        return _data_set_of_shards(str(folder), n_classes, overrides)
+    return _data_set_of_folders(folder, n_classes, overrides)
 
 
 def _data_set_of_folders(
@@ -80,15 +81,13 @@ def _settings(data: dict[str, Any], splits: Sequence[str], overrides: Sequence[s
     return config
 
 
-def _data_set_of_shards(
-    folder: Path, n_classes: int | None, overrides: Sequence[str]
-) -> tuple[Config, dict[str, bool]]:
-    sets = tar_store(data_set_folder(str(folder))).sets
+def _data_set_of_shards(root: str, n_classes: int | None, overrides: Sequence[str]) -> tuple[Config, dict[str, bool]]:
+    sets = tar_store(data_set_folder(root)).sets
     names = [name.removesuffix("_A") for name in sets if name.endswith("_A")]
     layout = "unpaired_shards" if names else "shards"
-    data = {"root": str(folder), "preprocess": "none", "layout": layout, "n_classes": n_classes or 0}
+    data = {"root": root, "preprocess": "none", "layout": layout, "n_classes": n_classes or 0}
     splits = {name: name != "test" for name in names or sets}
-    return config_from_dict({"data": data} | _method(layout, overrides), str(folder), overrides), splits
+    return config_from_dict({"data": data} | _method(layout, overrides), root, overrides), splits
 
 
 def _method(layout: str, overrides: Sequence[str]) -> dict[str, Any]:
