@@ -99,7 +99,7 @@ class Batch:
         """Stack samples.
 
         Raises:
-            DataError: their sizes or dtypes differ, or some lack a map that others have.
+            DataError: their sizes or dtypes differ.
         """
         check_one_size([(sample.name, *sample.source.shape[-2:]) for sample in samples])
         maps: dict[str, Any] = {name: _stacked(name, samples) for name in MAPS}
@@ -139,12 +139,7 @@ def check_one_size(samples: Sequence[tuple[str, int, int]]) -> None:
 def _stacked(name: str, samples: Sequence[Sample]) -> Tensor | None:
     """Return a map of each sample as one tensor, None where all lack it; raise DataError where they do not fit."""
     maps = [tensor for sample in samples if (tensor := getattr(sample, name)) is not None]
-    if maps and len(maps) < len(samples):  # no layout of this program returns such samples
-        by_presence = {getattr(sample, name) is not None: sample.name for sample in samples}
-        raise DataError(
-            f"one batch holds samples with and without {name} ({by_presence[True]} has it, {by_presence[False]} "
-            "lacks it): let the layout read it for all samples, or for none"
-        )
+    assert len(maps) in (0, len(samples)), f"a layout reads {name} for some samples"
     if name == "weights" and len({tensor.dtype for tensor in maps}) > 1:
         maps = [weights_to_float(tensor) for tensor in maps]
     found = {f"{tuple(tensor.shape)} {tensor.dtype}" for tensor in maps}

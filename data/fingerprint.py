@@ -9,6 +9,7 @@ from torch import Tensor
 
 from data.batch import DataError
 from data.layout import Layout
+from utils.text import listed
 
 _LISTED = 5
 
@@ -41,9 +42,8 @@ def difference(saved: Tensor, layout: Layout) -> str | None:
     n_gone = left.total()
     if not new and not n_gone:
         return None
-    more = f" and {len(new) - _LISTED} more" if len(new) > _LISTED else ""
-    listed = f" ({', '.join(new[:_LISTED])}{more})" if new else ""
-    return f"{len(new)} names or files are new or of another size{listed}, {n_gone} are gone or were of another size"
+    names = f" ({listed(new, _LISTED)})" if new else ""
+    return f"{len(new)} names or files are new or of another size{names}, {n_gone} are gone or were of another size"
 
 
 def _digests(layout: Layout) -> Iterator[tuple[int, str]]:

@@ -125,11 +125,7 @@ class TrainingDataset(Dataset[Loaded]):
     """
 
     def __init__(
-        self,
-        layout: Layout,
-        preprocessing: Preprocessing,
-        seed: int,
-        on_bad_sample: Literal["error", "skip"] = "error",
+        self, layout: Layout, preprocessing: Preprocessing, seed: int, on_bad_sample: Literal["error", "skip"] = "error"
     ) -> None:
         self.layout = layout
         self.current_samples = CurrentSamples(0)

@@ -62,15 +62,7 @@ def check_type(dtype: np.dtype, name: str) -> None:
 
 
 def uncompressed_rows(
-    file: BinaryIO,
-    name: str,
-    *,
-    n_planes: int,
-    height: int,
-    width: int,
-    n_per_pixel: int,
-    dtype: np.dtype,
-    start: int,
+    file: BinaryIO, name: str, *, n_planes: int, height: int, width: int, n_per_pixel: int, dtype: np.dtype, start: int
 ) -> PixelRows:
     """Return pixels that lie in a file as they are: planes of channels, or channels within each pixel.
 

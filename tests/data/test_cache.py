@@ -157,15 +157,6 @@ def test_the_same_content_is_not_decoded_again(
     assert len(reads) == kept(folder) == 3
 
 
-def test_samples_of_equal_content_share_a_file(
-    cached: CachedLayout, label_data_set: Path, folder: Path, reads: list[Path]
-) -> None:
-    for file in label_data_set.glob("train_*/a.*"):
-        shutil.copy(file, file.with_stem("b"))
-    assert [cached.read(index).name for index in (0, 1)] == ["a", "b"]
-    assert len(reads) == kept(folder) == 1
-
-
 def test_equal_files_in_other_roles_are_other_samples(open_cached: Open, tmp_path: Path) -> None:
     levels = []
     for folders in ("AB", "BA"):

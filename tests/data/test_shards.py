@@ -232,11 +232,7 @@ def _replaced(old: str, new: str) -> Callable[[Path], None]:
         ("train-000001.tar.npy", lambda path: np.save(path, np.array([{}])), "cannot be read as an index"),
         ("shards.json", _shorten, "is no manifest of version 1"),
         ("shards.json", _replaced('"version": 1', '"version": 2'), "is no manifest of version 1"),
-        (
-            "shards.json",
-            _replaced("train-000000.tar", "../train-0.tar"),
-            "of files below it",
-        ),
+        ("shards.json", _replaced("train-000000.tar", "../train-0.tar"), "of files below it"),
         ("shards.json", _replaced("train-000000.tar", "/train-0.tar"), "of files below it"),
     ],
 )

@@ -70,9 +70,9 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 def _add_arguments(command: str, add: Callable[..., argparse.Action]) -> None:
     if command in _OF_SHARDS:
-        add("origin", type=_folder, metavar="FOLDER", help="data set to read, or whose tar files are indexed")
+        add("origin", type=Path, metavar="FOLDER", help="data set to read, or whose tar files are indexed")
         if command == "to-shards":
-            add("target", type=_folder, metavar="TO", help="folder to write to, outside FOLDER")
+            add("target", type=Path, metavar="TO", help="folder to write to, outside FOLDER")
             size_help = "least size of a shard in MB, but for the last one; default: %(default)s"
             add("--shard-mb", type=_number(0.001, 1e6), default=512, metavar="MB", help=size_help)
             settings_help = "settings of the folders, as data.layout=unpaired_folders"
@@ -81,15 +81,15 @@ def _add_arguments(command: str, add: Callable[..., argparse.Action]) -> None:
     existing_help = "existing files; default: refuse, before anything is written"
     add("--existing", choices=("refuse", "keep", "replace"), default="refuse", help=existing_help)
     if command == "source":
-        add("photos", type=_folder, nargs="+", metavar="PHOTO", help="photograph, or a folder of photographs")
-        add("--like", type=_folder, required=True, metavar="PAIRS", help="folder that from-photos has written")
-        add("--output", type=_folder, default=Path("sources"), metavar="FOLDER", help="default: %(default)s")
+        add("photos", type=Path, nargs="+", metavar="PHOTO", help="photograph, or a folder of photographs")
+        add("--like", type=Path, required=True, metavar="PAIRS", help="folder that from-photos has written")
+        add("--output", type=Path, default=Path("sources"), metavar="FOLDER", help="default: %(default)s")
         return
     if command == "from-video":
-        add("clips", type=_folder, nargs="+", metavar="CLIP", help="video to read")
+        add("clips", type=Path, nargs="+", metavar="CLIP", help="video to read")
     else:
-        add("origin", type=_folder, metavar="FROM", help="folder to read, with its subfolders")
-    add("target", type=_folder, metavar="TO", help="folder to write to, outside FROM")
+        add("origin", type=Path, metavar="FROM", help="folder to read, with its subfolders")
+    add("target", type=Path, metavar="TO", help="folder to write to, outside FROM")
     if command in _LABEL_COLORS:
         add("--colors", metavar="FILE", help=_LABEL_COLORS[command])
         if command == "to-instances":
@@ -119,12 +119,6 @@ def _add_photo_arguments(command: str, add: Callable[..., argparse.Action]) -> N
     if is_video:
         every_help = "make a pair of every N-th frame; default: about one a second"
         add("--every", type=whole_number(1, 1_000_000), metavar="N", help=every_help)
-
-
-def _folder(text: str) -> Path:
-    if not text:  # as from an unset variable of a shell; Path("") is the current folder
-        raise argparse.ArgumentTypeError("empty, expected a folder")
-    return Path(text).expanduser()
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -317,7 +317,7 @@ def to_instances(
         unknown = ", ".join(name for name in classes if _ids_of([name], colors) & unseen)
         logger.info("warning: --classes: in no map: %s", unknown)
     if wide:
-        names = min(wide) + (f" and {len(wide) - 1} more" if len(wide) > 1 else "")
+        names = listed(sorted(wide), 1)
         logger.info("%s: more than %d instances, written as 32-bit TIFF: %s", target, MOST_IN_16_BITS, names)
     logger.info("%s: %s", target, counted(counts[""], "instance map"))
     logger.info("to train with them: data.instance_edges=true; data.instances=connected makes them without files")

@@ -11,11 +11,7 @@ SIZES = [(64, 64), (128, 128), (96, 160), (101, 77), (256, 512), (32, 320), (320
 # Pixels per class, highest instance id, and the mean of each quarter of the photo per channel, of one sample.
 PINNED_AREAS = [5556, 3979, 0, 1040, 350, 0, 242, 984, 2240, 0, 79, 1914]
 PINNED_LAST_INSTANCE = 19
-PINNED_QUARTERS = [
-    [[146.6, 141.1], [142.4, 138.5]],
-    [[149.0, 146.6], [120.2, 119.4]],
-    [[166.3, 165.9], [109.6, 112.9]],
-]
+PINNED_QUARTERS = [[[146.6, 141.1], [142.4, 138.5]], [[149.0, 146.6], [120.2, 119.4]], [[166.3, 165.9], [109.6, 112.9]]]
 
 
 def _facades(
