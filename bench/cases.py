@@ -14,6 +14,7 @@ from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
 from data.batch import Batch
 from losses.perceptual import VGG19
+from utils.atomic_file import replacing
 
 N_CLASSES = 35
 SMALL = ["generator.base_channels=32", "generator.n_downsamplings=2", "generator.n_blocks=4"]
@@ -82,11 +83,8 @@ def command_line(description: str | None, cases: Sequence[Case]) -> argparse.Arg
 def use_random_vgg19() -> None:
     """Make a torch cache with random weights in VGG19's shapes and use it; speed does not depend on values."""
     os.environ["TORCH_HOME"] = str(Path(tempfile.gettempdir()) / "pairgan_bench_torch")
-    path = VGG19.cached
-    if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
+    if not VGG19.cached.is_file():
         torch.manual_seed(0)
         weights = {f"features.{key}": value for key, value in vgg19().features.state_dict().items()}
-        partial = path.with_suffix(f".{torch.initial_seed()}")
-        torch.save(weights, partial)
-        partial.replace(path)
+        with replacing(VGG19.cached) as path:
+            torch.save(weights, path)

@@ -75,21 +75,17 @@ def sides_of(name: str, root: Path, folder: Path) -> Iterator[dict[str, OpenLoad
             config = configured(name, root, f"data.cache={cache}")
             if kept := sample_cache.cache_folder(config, folder):
                 stack.callback(shutil.rmtree, kept, ignore_errors=True)
-            layouts[side] = partial(batches, config, filled(config, folder))
+            layout = build.build_layout(config, "train", needs_targets=True)
+            layout = sample_cache.build_training_layout(config, layout, folder)
+            for index in range(len(layout)):
+                layout.read(index)  # which fills its cache
+            layouts[side] = partial(batches, config, layout)
         yield layouts
 
 
 def configured(name: str, root: Path, *settings: str) -> Config:
     """Return the configuration of a layout."""
     return config_from_dict(config_to_dict(Config()), name, [f"data.root={root}", *settings, *SETTINGS[name]])
-
-
-def filled(config: Config, folder: Path) -> Layout:
-    """Return the training split behind its cache, which holds every sample."""
-    layout = sample_cache.build_training_layout(config, build.build_layout(config, "train", needs_targets=True), folder)
-    for index in range(len(layout)):
-        layout.read(index)
-    return layout
 
 
 def batches(config: Config, layout: Layout, n_workers: int) -> Generator[Batch]:

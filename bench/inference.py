@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,6 +33,7 @@ from utils.machine import give_freed_memory_back, keep_freed_memory
 from utils.precision import OptLevel, allow_tf32, choose_precision
 
 REFERENCE, COMPILED = "reference", "O2, compiled"
+LEVELS: dict[str, OptLevel] = {REFERENCE: "O0", "O0": "O0", "O1": "O1", "O2": "O2", "O3": "O3", COMPILED: "O2"}
 N_FILES = 4
 FROM_FILES = "PNG to PNG"
 
@@ -51,13 +52,8 @@ CASES = {case.name: case for case in [*CPU_CASES, *GPU_CASES, TINY]}
 def sides_of(case: Case) -> list[str]:
     """Return the sides of a case: all opt levels at batch 1 alone, since compiling on a CPU is slow."""
     if case.batch_size == 1:
-        return [REFERENCE, "O0", "O1", "O2", "O3", COMPILED]
+        return list(LEVELS)
     return [REFERENCE, "O2", COMPILED] if case.name.startswith(FROM_FILES) else [REFERENCE, "O2"]
-
-
-def level_of(side: str) -> OptLevel:
-    """Return the opt level of a side; the reference computes in float32."""
-    return cast(OptLevel, "O0" if side == REFERENCE else side.removesuffix(", compiled"))
 
 
 def make_generator(case: Case) -> nn.Module:
@@ -77,8 +73,8 @@ def network_work(case: Case, side: str, device: torch.device) -> Work:
 
     if side == REFERENCE:
         return plain
-    precision = choose_precision(level_of(side), "auto", device)
-    allow_tf32(level_of(side) != "O0")
+    precision = choose_precision(LEVELS[side], "auto", device)
+    allow_tf32(LEVELS[side] != "O0")
     computing = precision.cast(network).to(memory_format=build.memory_format(case.config(), device))
     give_freed_memory_back()  # the weights in float32
     computing = compiled(computing, device, is_final=True) if side == COMPILED else computing
@@ -123,7 +119,7 @@ def plain_loop(case: Case, device: torch.device, folder: Path) -> Work:
 def program(side: str, device: torch.device, folder: Path) -> Work:
     """Return the translation as test.py does it with a loaded generator."""
     loaded = load_generator(checkpoint_path(folder, 1))
-    compute = ComputeOptions(opt_level=level_of(side))
+    compute = ComputeOptions(opt_level=LEVELS[side])
     predictor = build_predictor(loaded, device, compute, DrawingOptions(), compiles=side == COMPILED)
     layout = build_input(loaded, None, InputOptions([folder / "labels"], instances=folder / "instances"))
     return lambda: translate_all(loaded, predictor, layout, folder / side, batch_size=1)
@@ -149,7 +145,7 @@ def measure(cases: Sequence[Case], device: torch.device, repeats: int) -> Iterat
         for case in cases:
             if case.name.startswith(FROM_FILES):
                 write_files(case, make_generator(case), folder)
-            levels = {side: level_of(side) for side in sides_of(case)}
+            levels = {side: LEVELS[side] for side in sides_of(case)}
             yield compare(case, levels, partial(make_translation, folder=folder), device, repeats)
 
 

@@ -1,4 +1,4 @@
-"""The comparison of recipes: their configurations, epochs and figures, and the judge of their translations."""
+"""The comparison of recipes: their configurations, epochs and figures, and the classes that their translations show."""
 
 import json
 from pathlib import Path
@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import bench.judge
-from bench.judge import Judge
+import bench.recipes
 from bench.measure import markdown_table
-from bench.recipes import RECIPES, Run, config_of, epochs_of
+from bench.recipes import RECIPES, Run, config_of, epochs_of, mean_iou, segmentation_network
 from configs import build
 from data.facades.dataset import SyntheticFacades
 
@@ -60,24 +59,26 @@ class Thresholds(nn.Module):
         return torch.cat([-light, light], dim=1)
 
 
-def test_the_judge_counts_pixels_of_all_images_together() -> None:
+def test_pixels_of_all_images_are_counted_together() -> None:
     labels = torch.zeros(1, 2, 4, dtype=torch.uint8)
     labels[..., 2:] = 1
     right = (labels * 255).expand(3, 2, 4)
     dark = torch.zeros(3, 2, 4, dtype=torch.uint8)
-    judge = Judge(Thresholds(), ("dark", "light"))
-    assert judge.mean_iou([(right, labels)]) == 1
-    assert judge.mean_iou([(right, labels), (dark, labels)]) == pytest.approx((8 / 12 + 4 / 8) / 2)
+    names = ("dark", "light")
+    assert mean_iou(Thresholds(), names, [(right, labels)]) == 1
+    found = mean_iou(Thresholds(), names, [(right, labels), (dark, labels)])
+    assert found == pytest.approx((8 / 12 + 4 / 8) / 2)
 
 
-def test_the_judge_learns_the_classes_of_real_photos(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench.judge, "N_STEPS", 12)
+def test_the_classes_of_real_photos_are_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench.recipes, "N_SEGMENTATION_STEPS", 12)
     layout = SyntheticFacades.open("train", seed=0, train_samples=8, val_samples=1, test_samples=1, height=64, width=64)
     state = torch.get_rng_state()
     assert SyntheticFacades.own_classes is not None
-    judge = Judge.train(layout, SyntheticFacades.own_classes.names)
+    names = SyntheticFacades.own_classes.names
+    network = segmentation_network(layout, len(names))
     assert torch.equal(torch.get_rng_state(), state)
     samples = [layout.read(index) for index in range(8)]
     images = [(sample.target, sample.source) for sample in samples]
     wrong = [(sample.target, other.source) for sample, other in zip(samples, samples[::-1], strict=True)]
-    assert judge.mean_iou(images) > 1.3 * judge.mean_iou(wrong)
+    assert mean_iou(network, names, images) > 1.3 * mean_iou(network, names, wrong)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bench.cases import CUT, CYCLE, Case
-from bench.data import PAIRED, samples_per_s, sides_of, stage_rows
+from bench.data import PAIRED, rows_of, samples_per_s, sides_of, stage_rows
 from bench.references import (
     OF_UNPAIRED,
     LabelMapFolders,
@@ -113,6 +113,13 @@ def test_every_side_of_a_layout_is_opened(label_data_set: Path, tmp_path: Path) 
         assert len({path.stat().st_ino for path in (tmp_path / "cache").rglob("*.pt")}) == 3
         assert all(samples_per_s(open_loader, 0, turn_s=0.0) > 0 for open_loader in sides.values())
     assert not list(tmp_path.rglob("*.pt"))
+
+
+def test_loaders_are_compared_with_the_reference_of_as_many_workers() -> None:
+    speeds = {"reference": [1.0, 2.0, 1.0], "decoded": [3.0, 4.0, 3.0]}
+    reference, decoded = rows_of("folders", 2, speeds)
+    assert decoded == {"layout": "folders", "side": "decoded", "workers": 2, "samples/s": 3.0, "times as fast": 3.0}
+    assert list(reference.values()) == ["folders", "reference", 2, 1.0, 1.0]
 
 
 @pytest.mark.parametrize("settings", [CUT, CYCLE])

@@ -1,4 +1,4 @@
-"""The exchange of gradients that the bench takes apart."""
+"""The exchange of gradients that the bench takes apart, and the comparison of processes."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from bench.scaling import STEPS, Exchange, exchange_gradients
+from bench.cases import Case
+from bench.scaling import STEPS, Exchange, exchange_gradients, rows_of
 
 
 @pytest.fixture
@@ -34,3 +35,11 @@ def test_gradients_are_those_of_a_plain_step_and_their_bytes_are_counted(how: st
     n_bytes, waiting_s, exchanging_s = exchange.took
     assert n_bytes == (4 * 8 if how == "in turn" else 0)
     assert (waiting_s > 0) == (exchanging_s > 0) == (how == "in turn")
+
+
+def test_processes_are_compared_by_turns() -> None:
+    turns = {1: [{"s": 1.0}, {"s": 10.0}], 2: [{"s": 1.0, "waiting s": 0.5}, {"s": 8.0, "waiting s": 0.25}]}
+    one, two = rows_of(Case("x", 32, 32, batch_size=3), turns)
+    expected = {"case": "x", "processes": 2, "images/s": 3.375, "against one": 2.25, "s": 4.5, "waiting s": 0.375}
+    assert two == pytest.approx(expected)
+    assert one["against one"] == 1.0
