@@ -11,7 +11,7 @@ from inference.load import LoadedGenerator
 from tools.export.file import Dtype, ExportError, report_file, write_program
 from tools.export.web_runtime import WASM, WEBGPU, runtime_files
 from tools.playground.page import WORKER, Description, build_page, describe
-from tools.playground.samples import no_samples, open_samples
+from tools.playground.samples import Samples, open_samples
 from utils.atomic_file import replacing
 from utils.log import logger
 
@@ -82,7 +82,7 @@ def _check(loaded: LoadedGenerator, *, in_folder: bool) -> None:
 
 def _describe(loaded: LoadedGenerator, n_samples: int, split: str | None) -> tuple[Description, Mapping[str, bytes]]:
     """Return the description of the page, and its samples by the names of their parts."""
-    samples = open_samples(loaded, split) if n_samples else no_samples(loaded)
+    samples = open_samples(loaded, split) if n_samples else Samples(loaded)
     names, sizes = list[str](), list[tuple[int, int]]()
     parts: dict[str, bytes] = {}
     for index, name in enumerate(samples.names):
@@ -98,7 +98,7 @@ def _describe(loaded: LoadedGenerator, n_samples: int, split: str | None) -> tup
         sizes.append((sample.source.shape[-1], sample.source.shape[-2]))
     if names:
         logger.info("             %d of them are in the page; --samples 0 leaves them out", len(names))
-    return replace(describe(loaded, samples), samples=names, sample_sizes=sizes), parts
+    return replace(describe(samples), samples=names, sample_sizes=sizes), parts
 
 
 def _write(path: Path, content: bytes | str) -> None:

@@ -29,7 +29,7 @@ from inference.requested_predictor import (
 from inference.sampling import encode_style, sampled
 from tools.playground.page import describe
 from tools.playground.samples import MAX_SIDE, open_samples
-from tools.playground.server import MAX_SEED, PORT, DirectionPage, PlaygroundServer, Translator
+from tools.playground.server import MAX_SEED, PORT, DirectionPage, PlaygroundServer
 from utils.cli import ArgumentParser, run_entry_point, whole_number
 from utils.device import choose_device
 from utils.errors import ConfigError
@@ -119,20 +119,19 @@ def open_page(arguments: argparse.Namespace, direction: str | None, folder: Path
             f"python test.py --checkpoint {loaded.file} --input LABELS IMAGES."
         )
     report_features(loaded, predictor, drawing, InputOptions())
-    reading = sampled(loaded, feature_sampler)
-    samples = open_samples(reading, arguments.split)
+    samples = open_samples(sampled(loaded, feature_sampler), arguments.split)
     if not samples.are_drawn and not samples.names:
         raise ConfigError(
             f"{loaded.file}: takes images that are not 8-bit RGB, of which a page shows samples, and there are none. "
             f"Translate a folder: python test.py --checkpoint {loaded.file} --input DIR."
         )
     takes_seed = feature_sampler is not None or arguments.noise or predictor.takes_seed
-    description = describe(reading, samples, takes_seed=takes_seed, seed=arguments.seed)
+    description = describe(samples, takes_seed=takes_seed, seed=arguments.seed)
     directions = directions_of(arguments.checkpoint, loaded)
     if len(directions) > 1:
         description = replace(description, directions=directions)
     predictor = with_tiles(predictor, loaded, compute, folder)
-    return DirectionPage(description, samples, Translator(predictor, samples.preprocessing))
+    return DirectionPage(description, samples, predictor)
 
 
 @contextmanager

@@ -14,7 +14,6 @@ from configs import build
 from configs.image_sides import image_sides
 from configs.label_maps import ignored_id, named_classes
 from configs.schema import Config
-from inference.load import LoadedGenerator
 from tools.playground.samples import MAX_PIXELS, Samples
 from utils.errors import ConfigError
 from utils.label_colors import IGNORED, LabelColors, read_label_colors
@@ -25,7 +24,6 @@ FOLDER = Path(__file__).parent / "page"
 ENGINES = ("server_engine", "onnx_engine")
 ENGINE = "engine"  # the name by which the page's script imports one of them
 WORKER = FOLDER / "onnx_worker.js"
-NO_PARTS: Mapping[str, bytes | str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -81,12 +79,13 @@ class Description:
         return json.dumps(asdict(self)).replace("<", "\\u003c")
 
 
-def describe(loaded: LoadedGenerator, samples: Samples, *, takes_seed: bool = False, seed: int = 0) -> Description:
-    """Return the description of a generator, with the settings that samples are read with.
+def describe(samples: Samples, *, takes_seed: bool = False, seed: int = 0) -> Description:
+    """Return the description of the generator that the samples are for.
 
     Raises:
         ConfigError: metrics.label_colors names another number of classes.
     """
+    loaded = samples.loaded
     config, conditioning = loaded.config, loaded.conditioning
     height, width = samples.size or _trained_size(config)
     sides = image_sides(config)
@@ -96,7 +95,7 @@ def describe(loaded: LoadedGenerator, samples: Samples, *, takes_seed: bool = Fa
         subtitle=", ".join(filter(None, [step, loaded.named_direction])),
         classes=_classes(config) if conditioning.n_classes else [],
         n_classes=conditioning.n_classes,
-        ignore_id=ignored_id(config.data),
+        ignore_id=samples.ignore_id,
         needs_instances=conditioning.needs_instances,
         takes_seed=takes_seed,
         seed=seed,
@@ -109,7 +108,7 @@ def describe(loaded: LoadedGenerator, samples: Samples, *, takes_seed: bool = Fa
         samples=samples.names,
         scale=config.generator.scale,
         file_colors=_file_colors(config.data.colors),
-        can_draw=conditioning.source_is_drawn,
+        can_draw=samples.are_drawn,
         direction=loaded.direction,
     )
 
@@ -157,7 +156,7 @@ def _classes(config: Config) -> list[PageClass]:
 
 
 def build_page(
-    description: Description, engine: str, *, parts: Mapping[str, bytes | str] = NO_PARTS, nonce: str = ""
+    description: Description, engine: str, *, parts: Mapping[str, bytes | str] = MappingProxyType({}), nonce: str = ""
 ) -> str:
     """Return the page, which requests nothing but what its engine does.
 

@@ -4,8 +4,8 @@ Sources that cannot be drawn are shown as pictures of them. Of the bytes (see pa
 int32 class ids or as RGB of 8 bits, then the instance ids, int32; all are little-endian, row by row.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from hashlib import sha256
 
 import numpy as np
@@ -17,7 +17,6 @@ from configs.label_maps import ignored_id
 from configs.splits import check_has_split, open_split
 from data.batch import DataError, Sample
 from data.class_ids import checked_classes
-from data.conditioning import Conditioning
 from data.layout import Layout
 from data.preprocessing import Preprocessing
 from inference.display import picture
@@ -36,20 +35,36 @@ MAX_PIXELS = MAX_BYTES // 8  # of one with ids and instances
 class Samples:
     """The first samples of a split, in the size of the training.
 
-    ignore_id: of pixels without a class in files and on the page, or None.
-    are_drawn: whether a picture on the page is the source itself. Otherwise sources are not 8-bit RGB: the page has
-        pictures of them, which lack bands and values, and sends them back to name a sample.
-    show_channels: those in such pictures, as for `inference.display.picture`.
+    loaded: a generator with the settings that samples are read with. layout: the split; None: there are no samples.
     """
 
-    layout: Layout | None
-    preprocessing: Preprocessing
-    conditioning: Conditioning
-    ignore_id: int | None
-    names: list[str]
-    are_drawn: bool
-    show_channels: Sequence[int] | None
+    loaded: LoadedGenerator
+    layout: Layout | None = None
     _shown: dict[bytes, int] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the samples."""
+        return list(self.layout.names[:MOST]) if self.layout else []
+
+    @cached_property
+    def preprocessing(self) -> Preprocessing:
+        """How samples are cut to the sizes that the generator takes."""
+        return build.build_preprocessing(self.loaded.config)
+
+    @property
+    def are_drawn(self) -> bool:
+        """Whether a picture on the page is the source itself.
+
+        Otherwise sources are not 8-bit RGB: the page has pictures of them, which lack bands and values, and sends them
+        back to name a sample.
+        """
+        return self.loaded.conditioning.source_is_drawn
+
+    @property
+    def ignore_id(self) -> int | None:
+        """The id of pixels without a class in files and on the page, or None."""
+        return ignored_id(self.loaded.config.data)
 
     def read(self, index: int) -> Sample:
         """Return sample `index`.
@@ -66,18 +81,18 @@ class Samples:
         sample = self.read(index)
         if self.are_drawn:
             return sample
-        shown = picture(sample.source, self.show_channels).contiguous()
+        shown = picture(sample.source, self.loaded.config.log.show_channels).contiguous()
         self._shown[_digest(shown)] = index
         return replace(sample, source=shown)
 
     def pack(self, sample: Sample) -> bytes:
         """Return a sample's source and instances as bytes; ignored pixels get the id that they have in files."""
-        if n_classes := self.conditioning.n_classes:
+        if n_classes := self.loaded.conditioning.n_classes:
             ids = sample.source.int()
             packed = _bytes_of(ids if self.ignore_id is None else torch.where(ids == n_classes, self.ignore_id, ids))
         else:
             packed = sample.source.permute(1, 2, 0).numpy().tobytes()
-        if not self.conditioning.needs_instances:
+        if not self.loaded.conditioning.needs_instances:
             return packed
         assert sample.instances is not None
         return packed + _bytes_of(sample.instances)
@@ -101,7 +116,7 @@ class Samples:
         return replace(self.read(index), name=NAME)
 
     def _drawing(self, body: bytes, width: int, height: int) -> Sample:
-        rule, n_pixels, instances = self.conditioning, width * height, None
+        rule, n_pixels, instances = self.loaded.conditioning, width * height, None
         if not (0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE):
             raise DataError(f"a picture of {width}x{height}: expected sides of 1 to {MAX_SIDE} pixels")
         expected = n_pixels * ((4 if rule.n_classes else 3) + 4 * int(rule.needs_instances))
@@ -127,14 +142,6 @@ class Samples:
         return height, width
 
 
-def no_samples(loaded: LoadedGenerator) -> Samples:
-    """Return how samples would be read and shown, without any."""
-    config, conditioning = loaded.config, loaded.conditioning
-    rule, ignore_id = build.build_preprocessing(config), ignored_id(config.data)
-    drawn, channels = conditioning.source_is_drawn, config.log.show_channels
-    return Samples(None, rule, conditioning, ignore_id, [], are_drawn=drawn, show_channels=channels)
-
-
 def open_samples(loaded: LoadedGenerator, split: str | None = None) -> Samples:
     """Return the samples of a split; by default of the test split, or none where it is not there, which is logged.
 
@@ -143,11 +150,11 @@ def open_samples(loaded: LoadedGenerator, split: str | None = None) -> Samples:
     Raises:
         DataError: there is no such split, or it cannot be read.
     """
-    config, none = loaded.config, no_samples(loaded)
     if loaded.step is None:  # weights of an original, whose file names no data set
         if split is not None:
             raise DataError(f"--split {split}: the file names no data set. Remove --split.")
-        return none
+        return Samples(loaded)
+    config = loaded.config
     chosen = split or config.data.test_split
     try:
         check_has_split(config, chosen)
@@ -156,9 +163,9 @@ def open_samples(loaded: LoadedGenerator, split: str | None = None) -> Samples:
         if split is not None:
             raise
         logger.info("samples      none: %s", error)
-        return none
+        return Samples(loaded)
     logger.info("samples      of the split %s", chosen)
-    return replace(none, layout=layout, names=list(layout.names[:MOST]))
+    return Samples(loaded, layout)
 
 
 def _digest(image: Tensor) -> bytes:

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import MappingProxyType
 from urllib.parse import parse_qs
 
 from torch import Tensor
 
 from data.batch import Batch, Sample
-from data.preprocessing import Preprocessing
 from inference.padding import padded
 from inference.predictor import Predictor
 from tools.playground.page import Description, build_page
@@ -30,7 +28,6 @@ PORT = 8765
 HOST = re.compile(r"(127\.0\.0\.1|localhost)(:\d{1,5})?", re.ASCII | re.IGNORECASE)
 MAX_SEED = 2**31 - 1
 BINARY = "application/octet-stream"
-NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 TEXT = "text/plain; charset=utf-8"
 NOTHING = "there is nothing at this address"
 STOPPED = "The playground was stopped. Start it again: python -m tools.playground"
@@ -46,56 +43,23 @@ class RefusedError(Exception):
         self.status, self.text = status, text
 
 
-class Translator:
-    """Translates pictures in a thread of its own; those that come meanwhile wait their turn.
-
-    One thread, because each thread that computes gets a pool of threads from torch.
-    """
-
-    def __init__(self, predictor: Predictor, preprocessing: Preprocessing) -> None:
-        self._predictor = predictor
-        self._preprocessing = preprocessing
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="translator")
-        self._is_closed = False
-        self._newest: Future[Tensor] | None = None
-
-    @property
-    def is_busy(self) -> bool:
-        """Return whether a picture is translated now, or waits."""
-        return self._newest is not None and not self._newest.done()
-
-    def translate(self, sample: Sample, seed: int) -> Tensor:
-        """Return (3, H, W) uint8 RGB to look at, of the size of the sample times the generator's scale.
-
-        seed: of features and noise, where the generator takes them.
-
-        Raises:
-            CancelledError: the translator is closed before its turn comes.
-        """
-        if self._is_closed:
-            raise CancelledError
-        self._newest = turn = self._thread.submit(self._translate, sample, seed)
-        return turn.result()
-
-    def _translate(self, sample: Sample, seed: int) -> Tensor:
-        rule = self._preprocessing
-        enlarged, window = padded(sample, rule.size_multiple, rule.min_size, rule.target_scale)
-        translated = window.cut(self._predictor.with_seed(seed).translate(Batch.of([enlarged]))[0])
-        return self._predictor.show_target(translated).contiguous()
-
-    def close(self) -> None:
-        """Wait for the translation that is computed, and leave out those that wait."""
-        self._is_closed = True
-        self._thread.shutdown(cancel_futures=True)
-
-
 @dataclass(frozen=True)
 class DirectionPage:
     """The page of a generator: what it shows, and what translates for it."""
 
     description: Description
     samples: Samples
-    translator: Translator
+    predictor: Predictor
+
+    def translate(self, sample: Sample, seed: int) -> Tensor:
+        """Return (3, H, W) uint8 RGB to look at, of the size of the sample times the generator's scale.
+
+        seed: of features and noise, where the generator takes them.
+        """
+        rule = self.samples.preprocessing
+        enlarged, window = padded(sample, rule.size_multiple, rule.min_size, rule.target_scale)
+        translated = window.cut(self.predictor.with_seed(seed).translate(Batch.of([enlarged]))[0])
+        return self.predictor.show_target(translated).contiguous()
 
 
 class PlaygroundServer(ThreadingHTTPServer):
@@ -123,6 +87,10 @@ class PlaygroundServer(ThreadingHTTPServer):
         self._first = first
         self._open_page = open_page
         self._opening = threading.Lock()
+        # one for all, because each thread that computes gets a pool of threads from torch
+        self._translating = ThreadPoolExecutor(1, thread_name_prefix="translator")
+        self._newest: Future[Tensor] | None = None
+        self._is_stopped = False
         self._answering = 0
         self._answered = threading.Condition()
         try:
@@ -146,6 +114,17 @@ class PlaygroundServer(ThreadingHTTPServer):
                 self._pages[direction] = self._open_page(direction)
         return self._pages[direction]
 
+    def translate(self, page: DirectionPage, sample: Sample, seed: int) -> Tensor:
+        """Return the translation of a page's picture; those that come meanwhile wait their turn.
+
+        Raises:
+            CancelledError: the server is stopped before its turn comes.
+        """
+        if self._is_stopped:
+            raise CancelledError
+        self._newest = turn = self._translating.submit(page.translate, sample, seed)
+        return turn.result()
+
     @contextmanager
     def answering(self) -> Iterator[None]:
         """Count an answer that is on its way."""
@@ -159,13 +138,12 @@ class PlaygroundServer(ThreadingHTTPServer):
                 self._answered.notify_all()
 
     def stop(self) -> None:
-        """Stop listening and translating; the answers that are on their way are waited for."""
-        translators = [page.translator for page in self._pages.values()]
-        if any(translator.is_busy for translator in translators):
+        """Stop listening and translating; the translation that is computed, and the answers, are waited for."""
+        self._is_stopped = True
+        if self._newest is not None and not self._newest.done():
             logger.info("stopping after this translation; Ctrl-C again stops at once")
         self.server_close()
-        for translator in translators:
-            translator.close()
+        self._translating.shutdown(cancel_futures=True)
         with self._answered:
             self._answered.wait_for(lambda: self._answering == 0, PATIENCE_S)
 
@@ -229,7 +207,7 @@ class Handler(BaseHTTPRequestHandler):
             raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"expected a picture as {BINARY}")
         numbers = parse_qs(query)
         width, height, seed = (_number(numbers, name) for name in ("width", "height", "seed"))
-        translated = page.translator.translate(page.samples.unpack(body, width, height), seed)
+        translated = self.server.translate(page, page.samples.unpack(body, width, height), seed)
         self._answer(HTTPStatus.OK, BINARY, translated.permute(1, 2, 0).numpy().tobytes())
 
     def _answer_or_refuse(self, answer: Callable[[], None]) -> None:
@@ -286,7 +264,7 @@ class Handler(BaseHTTPRequestHandler):
         except OSError:  # the client is gone
             return
 
-    def _answer(self, status: HTTPStatus, kind: str, body: bytes, headers: Mapping[str, str] = NO_HEADERS) -> None:
+    def _answer(self, status: HTTPStatus, kind: str, body: bytes, headers: Mapping[str, str] | None = None) -> None:
         self.send_response(status)
         own = {
             "Content-Type": kind,
@@ -298,7 +276,7 @@ class Handler(BaseHTTPRequestHandler):
             "Cache-Control": "no-store",
             "X-Model": self.server.model,
         }
-        for name, value in {**own, **headers}.items():
+        for name, value in {**own, **(headers or {})}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)

@@ -16,7 +16,7 @@ from tests.processes import start_program
 from tests.runs import wait_for
 from tests.tools.playground.pages import BINARY, serving
 from tools.playground.__main__ import parse_arguments
-from tools.playground.server import Translator
+from tools.playground.server import DirectionPage
 from utils.errors import UserError
 
 
@@ -55,7 +55,7 @@ def translate_slowly(*_: object) -> None:
 
 def make_slow(folder: Path) -> None:
     use_for_temporary_files(folder)
-    Translator._translate = translate_slowly  # type: ignore[assignment, method-assign]
+    DirectionPage.translate = translate_slowly  # type: ignore[assignment, method-assign]
 
 
 def test_a_second_signal_does_not_wait_for_the_translation(tiny_run: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from configs import build
 from configs.load import config_from_dict
 from inference.load import LoadedGenerator
 from tools.playground.page import FOLDER, WORKER, Description, build_page, describe
-from tools.playground.samples import no_samples
+from tools.playground.samples import Samples
 from utils.errors import ConfigError
 
 
@@ -48,7 +48,7 @@ def test_lines_of_the_page_end_at_120_columns() -> None:
 def described(values: dict[str, object], *overrides: str) -> Description:
     config = config_from_dict(values, "test", overrides)
     loaded = LoadedGenerator(Path("run/x.pt"), config, 7, build.build_generator(config))
-    return describe(loaded, no_samples(loaded))
+    return describe(Samples(loaded))
 
 
 def labels(n_classes: int, **others: object) -> dict[str, object]:

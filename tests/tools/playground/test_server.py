@@ -250,11 +250,9 @@ DROPOUT = ["generator.name=unet", "generator.dropout=true", "generator.n_downsam
 DROPOUT += ["data.synthetic.height=64", "data.synthetic.width=64"]
 
 
-def served(
-    command: tuple[str, ...], *maps: np.ndarray, seeds: tuple[int, ...] = (0,), edges: bool = False
-) -> list[bytes]:
+def served(command: tuple[str, ...], *maps: np.ndarray, seeds: tuple[int, ...] = (0,)) -> list[bytes]:
     """The pictures that a server makes of a drawing."""
-    with serving(*command, *["--instance-edges"] * edges) as server:
+    with serving(*command) as server:
         answers = [post(server, *maps, seed=seed) for seed in seeds]
     assert {status for status, _ in answers} == {200}, answers
     return [picture for _, picture in answers]
