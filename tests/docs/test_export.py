@@ -10,25 +10,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from configs import build
-from configs.load import load_config
-from inference.load import LoadedGenerator
 from tests.conftest import save_image
 from tests.docs.documents import ROOT
 from tests.images import bands, save_npy
-from tests.runs import program_main, run, translate, with_slow
-from tools.export.file import export_program
+from tests.pairgan.conftest import LARGE_WEIGHTS, exported, photo_pairs, trained
+from tests.runs import program_main, translate, with_slow
 
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "export.md").read_text(encoding="utf-8"), re.DOTALL)
 THREE_LINES, LABELS, BANDS, ONNX, PT2, SAFETENSORS, SAFETENSORS_ELSEWHERE = BLOCKS
-LARGE_WEIGHTS = "init.gain=0.3"  # or every translation is grey, and agreement means nothing
 ROTATED = 6  # EXIF's orientation of a camera on its side
-
-
-def trained(config: Path, *settings: str) -> Path:
-    """Train a step and return the run's folder."""
-    run(config, "train.max_steps=1", LARGE_WEIGHTS, *settings)
-    return config.parent / "runs" / "tiny"
 
 
 def export(run_folder: Path, kind: str, output: Path) -> None:
@@ -54,15 +44,11 @@ def assert_translated_as_by_test_py(script: str, folder: Path, run_folder: Path,
 
 
 @pytest.mark.parametrize("kinds", with_slow([["onnx"]], [["onnx", "pt2"]]), ids=" and ".join)
-def test_a_photograph_is_translated_outside_of_the_project(tiny_config: Path, kinds: list[str]) -> None:
-    rng = np.random.default_rng(0)
-    save_image(tiny_config.parent / "pairs" / "train" / "1.png", rng.integers(0, 256, (32, 64, 3), dtype=np.uint8))
-    data = ("data.layout=side_by_side", f"data.root={tiny_config.parent / 'pairs'}", "data.instance_edges=false")
-    run_folder = trained(tiny_config, *data)
-    elsewhere = tiny_config.parent / "elsewhere"
-    elsewhere.mkdir()
+def test_a_photograph_is_translated_outside_of_the_project(tmp_path: Path, kinds: list[str]) -> None:
+    run_folder, elsewhere = trained(tmp_path, *photo_pairs(tmp_path)), tmp_path / "elsewhere"
     for kind in kinds:
         export(run_folder, kind, elsewhere / f"generator.{kind}")
+    rng = np.random.default_rng(0)
     exif = Image.Exif()
     exif[0x0112] = ROTATED
     photo = rng.integers(0, 256, (5, 7, 3), dtype=np.uint8).repeat(7, 0).repeat(9, 1)
@@ -75,12 +61,9 @@ def test_a_photograph_is_translated_outside_of_the_project(tiny_config: Path, ki
 
 
 @pytest.mark.slow
-def test_a_label_map_is_translated_outside_of_the_project(tiny_config: Path) -> None:
-    run_folder = trained(tiny_config)
-    elsewhere = tiny_config.parent / "elsewhere"
-    elsewhere.mkdir()
+def test_a_label_map_is_translated_outside_of_the_project(tmp_path: Path) -> None:
+    run_folder, elsewhere, rng = trained(tmp_path), tmp_path / "elsewhere", np.random.default_rng(0)
     export(run_folder, "onnx", elsewhere / "generator.onnx")
-    rng = np.random.default_rng(0)
     labels = rng.integers(0, 12, (3, 5), dtype=np.uint8)  # so small that it is reflected repeatedly
     save_image(elsewhere / "labels.png", labels)
     save_image(elsewhere / "instances.png", rng.integers(0, 9, labels.shape, dtype=np.uint16) * 1000)
@@ -91,17 +74,14 @@ def test_a_label_map_is_translated_outside_of_the_project(tiny_config: Path) -> 
 
 
 @pytest.mark.slow
-def test_bands_are_translated_outside_of_the_project(tiny_config: Path) -> None:
-    data = ["data.layout=paired_folders", f"data.root={tiny_config.parent}", "data.instance_edges=false"]
+def test_bands_are_translated_outside_of_the_project(tmp_path: Path) -> None:
+    data = ["data.layout=paired_folders", f"data.root={tmp_path}", "data.instance_edges=false"]
     channels = ["data.source_channels=4", "data.target_channels=1", "data.target_files=float32.npy"]
     ranges = ["data.source_range=[0,60000]", "data.target_range=[-20,480]"]
-    config = load_config(tiny_config, [LARGE_WEIGHTS, *data, *channels, *ranges])
-    loaded = LoadedGenerator(tiny_config.parent / "x.pt", config, None, build.build_generator(config))
-    elsewhere = tiny_config.parent / "elsewhere"
-    save_npy(elsewhere / "bands.npy", bands(0))
-    export_program(loaded, elsewhere / "generator.onnx", "onnx", "float32", as_images=True)
-    run_elsewhere(BANDS, elsewhere)
-    found = np.load(elsewhere / "translated.npy")
+    exported(tmp_path, LARGE_WEIGHTS, *data, *channels, *ranges)
+    save_npy(tmp_path / "bands.npy", bands(0))
+    run_elsewhere(BANDS, tmp_path)
+    found = np.load(tmp_path / "translated.npy")
     assert (found.shape, found.dtype) == ((1, 32, 40), np.float32)
     assert found.std() > 10
 

@@ -98,10 +98,14 @@ def filtered(x: torch.Tensor, kernel: torch.Tensor) -> torch.Tensor:
     return x[:, :, 1:-1, 1:-1]
 
 
-@pytest.mark.parametrize("name", ["cyclegan_generator", "cut_generator", "cut_generator_mixed"])
-def test_unpaired_generators_are_written_back_and_exported(
-    reference: dict[str, Any], tmp_path: Path, name: str
-) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("cyclegan_generator", "cut_generator", "cut_generator_mixed", "pix2pix_unet_batch"),
+        *("pix2pix_resnet_batch_dropout", "pix2pixhd_local_1", "pix2pixhd_global_label_edge"),
+    ],
+)
+def test_generators_are_written_back_and_exported(reference: dict[str, Any], tmp_path: Path, name: str) -> None:
     file = tmp_path / "latest_net_G.pth"
     torch.save(reference[name]["state_dict"], file)
     weights = load_generator(file).generator.state_dict()

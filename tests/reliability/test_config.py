@@ -100,7 +100,6 @@ SOUND: dict[str, tuple[str | bytes, str]] = {
 
 OVERRIDES: dict[str, tuple[list[str], list[str]]] = {
     "no equals sign": (["run.seed"], [r"'run\.seed' on the command line: write section\.key=value"]),
-    "spaces": (["run.seed", "=", "3"], [r"write section\.key=value without spaces"] * 3),
     "a recipe": (["configs/demo.yaml"], [r"write --config configs/demo\.yaml"]),
     "no key": (["=3"], [r"'=3' on the command line: write section\.key=value"]),
     "empty part": (["run..seed=3"], [r"write section\.key=value"]),

@@ -2,7 +2,7 @@ import importlib.util
 import resource
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -12,9 +12,7 @@ from PIL import Image
 from configs import build
 from configs.image_sides import image_sides
 from configs.load import load_config
-from data.batch import Batch
 from inference.load import LoadedGenerator, load_generator, load_network
-from inference.predictor import Predictor
 from models.instance_features import FeatureConditionedGenerator
 from tests.processes import PATIENCE_S, start_program
 from tests.runs import SPADE, STYLE, assert_equal, run, translate, untrained_run, with_slow
@@ -23,7 +21,6 @@ from tools.export import file as exported_file
 from tools.export.file import TOLERANCES, Example, ExportError, export_program, make_example
 from tools.export.program import Run, open_onnx, open_pt2
 from utils.errors import ConfigError
-from utils.precision import choose_precision
 
 
 def untrained(config: Path, *settings: str) -> LoadedGenerator:
@@ -109,17 +106,6 @@ def test_programs_at_their_limits(
     for kind, read in PROGRAMS:
         export_program(loaded, tiny_config.parent / f"g.{kind}", kind, "float32", as_images=True)
         assert example.difference(read(tiny_config.parent / f"g.{kind}")(example.inputs)) <= 1
-
-
-def test_an_exported_program_is_what_the_translator_does(tiny_config: Path) -> None:
-    """The expected outputs of the examples, which this tool makes, are those of test.py."""
-    loaded = untrained(tiny_config)
-    conditioning = loaded.conditioning
-    example = make_example(loaded, 2, 16, 24, as_images=True)
-    batch = Batch(("a", "b"), example.inputs["source"], example.inputs["instances"], None)
-    precision = choose_precision("O0", "auto", torch.device("cpu"))
-    predictor = Predictor(loaded.generator, conditioning, precision, torch.device("cpu"), torch.empty(0, 3))
-    assert torch.equal(predictor.translate(batch), example.expected)
 
 
 @pytest.mark.parametrize(("kind", "dtype"), with_slow([("onnx", "float16")], [("pt2", "float16"), ("pt2", "bfloat16")]))
@@ -273,19 +259,3 @@ def test_a_safetensors_file_starts_another_run(tiny_config: Path) -> None:
     second = load_generator(folder.with_name("second") / "checkpoint-00000001.pt").generator
     for name, value in first.state_dict().items():
         torch.testing.assert_close(second.state_dict()[name], value)
-
-
-def test_an_originals_file_becomes_safetensors_and_comes_back(reference: dict[str, Any], tmp_path: Path) -> None:
-    file = tmp_path / "latest_net_G.pth"
-    for case in (
-        "pix2pix_unet_batch",
-        "pix2pix_resnet_batch_dropout",
-        "pix2pixhd_local_1",
-        "pix2pixhd_global_label_edge",
-    ):
-        torch.save(reference[case]["state_dict"], file)
-        output = tmp_path / f"{case}.safetensors"
-        export.main(["--checkpoint", str(file), "--format", "safetensors", "--output", str(output)])
-        original, again = load_generator(file), load_generator(output)
-        assert again.step is None
-        assert_equal(again.generator.state_dict(), original.generator.state_dict())
