@@ -22,13 +22,14 @@ from data.batch import Batch
 from data.conditioning import images_to_uint8
 from inference.inputs import build_input
 from inference.load import load_generator
-from inference.request import ComputeOptions, DrawingOptions, InputOptions
+from inference.request import ComputeOptions, DrawingOptions, InputOptions, Request
 from inference.requested_predictor import build_predictor
 from inference.translate import translate_all
 from utils.checkpoint import save_checkpoint
 from utils.checkpoint_folder import checkpoint_path
 from utils.compilation import compiled
 from utils.device import choose_device
+from utils.distributed import World
 from utils.machine import give_freed_memory_back, keep_freed_memory
 from utils.precision import OptLevel, allow_tf32, choose_precision
 
@@ -121,8 +122,9 @@ def program(side: str, device: torch.device, folder: Path) -> Work:
     loaded = load_generator(checkpoint_path(folder, 1))
     compute = ComputeOptions(opt_level=LEVELS[side])
     predictor = build_predictor(loaded, device, compute, DrawingOptions(), compiles=side == COMPILED)
-    layout = build_input(loaded, None, InputOptions([folder / "labels"], instances=folder / "instances"))
-    return lambda: translate_all(loaded, predictor, layout, folder / side, batch_size=1)
+    given = InputOptions([folder / "labels"], instances=folder / "instances")
+    layout, request, world = build_input(loaded, None, given), Request(input=given), World(0, 1, device)
+    return lambda: translate_all(loaded, predictor, layout, folder / side, request, world)
 
 
 def make_translation(case: Case, side: str, device: torch.device, *, folder: Path) -> Work:

@@ -15,13 +15,12 @@ from data.batch import DataError
 from data.files.size_guard import pixels_allowed
 from data.layout import Layout
 from inference.image_store import image_store
-from inference.inputs import build_input, with_listed_inputs
-from inference.joined_pictures import JoinedPictures
+from inference.inputs import JoinedPictures, build_input, with_listed_inputs
 from inference.load import LoadedGenerator
 from inference.output_folder import OutputFolder, default_output, generator_origin
 from inference.outputs import Results
 from inference.predictor import Predictor
-from inference.request import Existing, Request
+from inference.request import Request
 from inference.requested_predictor import (
     choose_feature_sampler,
     load_generator_together,
@@ -55,9 +54,10 @@ def translate(request: Request) -> None:
             return
         given, drawing = request.input, request.drawing
         prepare_device(world.device, is_of_one_size=not request.keeps_sizes)
-        has_feature_maps = given.feature_maps is not None
         original = original_inputs(
-            drawing.clusters, has_instances=given.instances is not None, has_feature_maps=has_feature_maps
+            drawing.clusters,
+            has_instances=given.instances is not None,
+            has_feature_maps=given.feature_maps is not None,
         )
         loaded = load_generator_together(request.generator, original, world)
         feature_sampler = choose_feature_sampler(loaded, drawing)
@@ -74,17 +74,7 @@ def translate(request: Request) -> None:
             feature_sampler=feature_sampler,
             style=style,
         )
-        translate_all(
-            loaded,
-            predictor,
-            layout,
-            output,
-            request.compute.batch_size,
-            split=None if given.paths else given.split or loaded.config.data.test_split,
-            keeps_sizes=request.keeps_sizes,
-            existing=request.output.existing,
-            world=world,
-        )
+        translate_all(loaded, predictor, layout, output, request, world)
 
 
 def translate_all(
@@ -92,28 +82,24 @@ def translate_all(
     predictor: Predictor,
     layout: Layout,
     output: Path,
-    batch_size: int,
-    *,
-    split: str | None = None,
-    keeps_sizes: bool = False,
-    existing: Existing = "refuse",
-    world: World | None = None,
+    request: Request,
+    world: World,
 ) -> None:
     """Write OUTPUT/NAME.png for every sample, a contact sheet, a gallery and, where targets exist, metrics.json.
 
-    Without pairs, all translations together are measured against the images of the target side of `split`.
+    Without pairs, all translations of a split together are measured against the images of its target side.
 
     Images that are not 8-bit RGB are in the format of the targets.
 
-    split: of the data set, which `layout` is; None where that is another input.
-    existing: "keep" translates only samples without an image.
+    request: without paths, `layout` is a split of the data set.
     world: the processes that share the samples; each takes every n-th.
 
     Raises:
         DataError: some samples cannot be read; it is raised after all others have been translated. Or the images to
             keep are of another origin.
     """
-    world = world or World(0, 1, predictor.device)
+    given, existing, keeps_sizes = request.input, request.output.existing, request.keeps_sizes
+    split = None if given.paths else given.split or loaded.config.data.test_split
     config = sampled(loaded, predictor.feature_sampler).config
     store = image_store(config)
     folder = OutputFolder(output, layout, store.suffix)
@@ -141,7 +127,7 @@ def translate_all(
         indices = [index for index in indices if index not in done]
     hidden = None if world.is_main else True  # None: hidden where standard error is no terminal
     with tqdm(total=len(indices), unit="image", disable=hidden, dynamic_ncols=True) as progress:
-        for n_done in translator.translate(indices, batch_size):
+        for n_done in translator.translate(indices, request.compute.batch_size):
             progress.update(n_done)
     if sets:
         sets.add_reals(preprocessing, world, translator.problems, keeps_sizes=keeps_sizes)
