@@ -53,6 +53,7 @@ class _Record:
     on_sheet: SheetSample | None
 
 
+@dataclass
 class Results:
     """Writes the results of one process; at the end the main process writes the report on those of all processes.
 
@@ -63,24 +64,16 @@ class Results:
     sets: measures translations of unpaired images, which have no figures of their own.
     """
 
-    def __init__(
-        self,
-        folder: OutputFolder,
-        evaluator: Evaluator,
-        store: ImageStore,
-        predictor: Predictor,
-        legend: Sequence[Swatch] = (),
-        sets: SetMeasures | None = None,
-    ) -> None:
-        layout = folder.layout
-        self._folder = folder
-        self._evaluator = evaluator
-        self._store = store
-        self._predictor = predictor
-        self._legend = legend
-        self._sets = sets
+    folder: OutputFolder
+    evaluator: Evaluator
+    store: ImageStore
+    predictor: Predictor
+    legend: Sequence[Swatch] = ()
+    sets: SetMeasures | None = None
+
+    def __post_init__(self) -> None:
+        layout, n_channels = self.folder.layout, self.store.form.n_channels if self.store.form else 3
         self._indices = {name: index for index, name in enumerate(layout.names)}
-        n_channels = store.form.n_channels if store.form else 3
         self._baseline = ConstantColorBaseline(layout.n_classes, 3 if n_channels == 1 else n_channels)
         self._records: dict[str, _Record] = {}
         self._counts: Counter[str] = Counter()  # of existing images, by what was done with them
@@ -89,12 +82,12 @@ class Results:
         """Write a translated image and its images in the gallery; several threads may do so."""
         self._record(sample, fake, (_size(fake), _size(sample.source)))
         # after its source in the gallery: see OutputFolder.is_foreign
-        self._store.write(self._folder.image(sample.name), fake, self._source_file(sample.name))
+        self.store.write(self.folder.image(sample.name), fake, self._source_file(sample.name))
 
     def add_to_baseline(self, sample: Sample) -> None:
         """Add the target of a sample to those that the best constant colours are found for, in order."""
         if sample.target is not None:
-            self._baseline.add(sample.source, self._evaluator.levels(sample.target))
+            self._baseline.add(sample.source, self.evaluator.levels(sample.target))
 
     def add_in_bands(self, preview: Sample, sizes: Sizes, fake: Iterator[Tensor]) -> None:
         """Write a translated image that is too large for the memory, and its images in the gallery.
@@ -111,15 +104,15 @@ class Results:
                 yield part.numpy()
 
         name = preview.name
-        shown = thumbnail(self._predictor.show_source(preview), GALLERY_WIDTH)
-        write_png(self._folder.path / gallery_image("source", name), shown)
+        shown = thumbnail(self.predictor.show_source(preview), GALLERY_WIDTH)
+        write_png(self.folder.path / gallery_image("source", name), shown)
         image = Bands((len(first), height, width), first.numpy().dtype, parts())
-        self._store.write_bands(self._folder.image(name), image, self._source_file(name))
+        self.store.write_bands(self.folder.image(name), image, self._source_file(name))
         self._record(preview, reduction.image(), sizes)
 
     def _source_file(self, name: str) -> File | None:
         """Return the file of a sample's source; None where it is drawn."""
-        return next(iter(self._folder.layout.provenance(self._indices[name]).files), None)
+        return next(iter(self.folder.layout.provenance(self._indices[name]).files), None)
 
     def keep(self, sample: Sample, sizes: Sizes | None = None) -> bool:
         """Record the existing image of a sample as its translation; one that test.py did not write is only counted.
@@ -131,21 +124,21 @@ class Results:
         Raises:
             DataError: the image does not have the size of the sample, or is too large to be read at once.
         """
-        file = self._folder.image(sample.name)
-        if self._folder.is_foreign(sample.name):
+        file = self.folder.image(sample.name)
+        if self.folder.is_foreign(sample.name):
             self._counts["foreign"] += 1
             return True
         try:
             if sizes:
-                kept, size = self._store.read_reduced(file)
+                kept, size = self.store.read_reduced(file)
             else:
-                kept = self._store.read(file)
+                kept = self.store.read(file)
                 size = _size(kept)
         except TooLargeError:
             raise
         except DataError:
             return False
-        scale = self._store.scale
+        scale = self.store.scale
         expected = sizes[0] if sizes else tuple(math.ceil(side * scale) for side in _size(sample.source))
         if size != expected:
             self._counts["resized"] += 1
@@ -158,23 +151,21 @@ class Results:
 
     def _record(self, sample: Sample, fake: Tensor, sizes: Sizes) -> None:
         """Measure a translated image, and write its images in the gallery; both may be reduced."""
-        name, show, full = sample.name, self._predictor.show_target, f"{sample.name}{self._store.suffix}"
-        images = {"source": self._predictor.show_source(sample), "translated": show(fake, sample.target)}
+        name, show, full = sample.name, self.predictor.show_target, f"{sample.name}{self.store.suffix}"
+        images = {"source": self.predictor.show_source(sample), "translated": show(fake, sample.target)}
         measured = None
         if sample.target is not None:
             images["target"] = show(sample.target)
             images["difference"] = difference(images["translated"], images["target"])
-            measured = self._evaluator.measure(
-                fake, sample.target, self._predictor.weights(sample), self._indices[name]
-            )
-        elif self._sets:
-            self._sets.add(self._indices[name], sample.source, fake)
+            measured = self.evaluator.measure(fake, sample.target, self.predictor.weights(sample), self._indices[name])
+        elif self.sets:
+            self.sets.add(self._indices[name], sample.source, fake)
         files = {kind: gallery_image(kind, name) for kind in images}
-        if sizes[0][0] <= GALLERY_WIDTH and self._store.form is None:
+        if sizes[0][0] <= GALLERY_WIDTH and self.store.form is None:
             files["translated"] = full
         for kind, file in files.items():
             if file != full:
-                write_png(self._folder.path / file, thumbnail(images[kind], GALLERY_WIDTH))
+                write_png(self.folder.path / file, thumbnail(images[kind], GALLERY_WIDTH))
         figures = {TITLES[figure]: value for figure, value in shown(measured.figures).items()} if measured else {}
         row = Row(name, files, None if files["translated"] == full else full, figures)
         on_sheet = None
@@ -189,7 +180,7 @@ class Results:
         origin: the generator and its input, as metrics.json describes them.
         """
         gathered = world.gather((self._records, self._baseline, self._counts))
-        compared = self._sets.gather(world) if self._sets else None
+        compared = self.sets.gather(world) if self.sets else None
         if not world.is_main:
             return
         by_name = {name: record for of_process, *_ in gathered for name, record in of_process.items()}
@@ -198,26 +189,26 @@ class Results:
         self._report(len(records), counts)
         if not records:
             return
-        write_gallery(self._folder.path / INDEX, [record.row for record in records], title, legend=self._legend)
-        logger.info("translated   %s: %s", counted(len(records) - counts["kept"], "image"), self._folder.path)
+        write_gallery(self.folder.path / INDEX, [record.row for record in records], title, legend=self.legend)
+        logger.info("translated   %s: %s", counted(len(records) - counts["kept"], "image"), self.folder.path)
         _warn_of_small(records)
         if on_sheet := [record.on_sheet for record in records if record.on_sheet]:
-            sheet = self._folder.path / f"{SHEET}.png"
+            sheet = self.folder.path / f"{SHEET}.png"
             write_png(sheet, contact_sheet(on_sheet, len(records)))
             logger.info("overview     %s", sheet)
-        logger.info("gallery      %s", self._folder.path / INDEX)
+        logger.info("gallery      %s", self.folder.path / INDEX)
         about = {"origin": {**origin, "n_kept": counts["kept"]}}
         if compared:
-            report_sets(compared, about | {"protocol": self._evaluator.protocol}, self._folder.path)
+            report_sets(compared, about | {"protocol": self.evaluator.protocol}, self.folder.path)
         if measured := {record.row.name: record.measured for record in records if record.measured}:
             baseline, *others = (baseline for _, baseline, _ in gathered)
             for other in others:
                 baseline.add_all(other)
             sizes = Counter("{}x{}".format(*record.sizes[0]) for record in records if record.measured)
-            protocol = {"n_images": len(measured), "sizes": dict(sizes), **self._evaluator.protocol}
-            summary = self._evaluator.summarize(list(measured.values()))
-            report_metrics(measured, summary, baseline.l1(), about | {"protocol": protocol}, self._folder.path)
-            if (missing := self._evaluator.sets.keys() - summary.whole) and len(measured) < 2:
+            protocol = {"n_images": len(measured), "sizes": dict(sizes), **self.evaluator.protocol}
+            summary = self.evaluator.summarize(list(measured.values()))
+            report_metrics(measured, summary, baseline.l1(), about | {"protocol": protocol}, self.folder.path)
+            if (missing := self.evaluator.sets.keys() - summary.whole) and len(measured) < 2:
                 names = ", ".join(title for name, title in TITLES.items() if name in missing)
                 logger.warning("%s: not defined for a single image", names)
 

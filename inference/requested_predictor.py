@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -251,19 +252,9 @@ def with_tiles(predictor: Predictor, loaded: LoadedGenerator, compute: ComputeOp
     """Return the predictor with the tiles of --tile, whose temporary files are in `folder`; unchanged without it."""
     if (tile := compute.tile) is None:
         return predictor
-    sides = image_sides(sampled(loaded, predictor.feature_sampler).config)
-
-    def tiled(network: nn.Module) -> TiledNetwork:
-        return TiledNetwork(
-            network,
-            tile=tile,
-            size_multiple=sides.multiple,
-            min_size=sides.minimum,
-            overlap=compute.overlap,
-            folder=folder,
-            scale=loaded.config.generator.scale,
-        )
-
+    sides, scale = image_sides(sampled(loaded, predictor.feature_sampler).config), loaded.config.generator.scale
+    lengths = {"tile": tile, "size_multiple": sides.multiple, "min_size": sides.minimum, "overlap": compute.overlap}
+    tiled = partial(TiledNetwork, **lengths, scale=scale, folder=folder)
     generator = predictor.generator
     if isinstance(generator, FeatureConditionedGenerator):
         tiles = Tiles(tiled(generator.generator), tiled(generator.encoder.network))

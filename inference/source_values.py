@@ -1,5 +1,7 @@
 """Sources whose values are not in the unit of the training images."""
 
+from dataclasses import dataclass, field
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -19,6 +21,7 @@ _TIMES = 6.0  # that the highest values may be smaller or larger: units differ b
 _MAX_PIXELS = 2**16  # that the highest values are looked for in
 
 
+@dataclass
 class SourceValues:
     """Finds sources whose values are mostly outside the range that a generator was trained with, or all nearly equal.
 
@@ -28,22 +31,21 @@ class SourceValues:
     images: the map of a sample that holds them: "source" or "source_images".
     """
 
-    def __init__(self, trained: ValueRange | None, images: str = "source") -> None:
-        self._trained = trained
-        self._images = images
-        self._n_samples = 0
-        self._odd: dict[str, tuple[float, float]] = {}
+    trained: ValueRange | None
+    images: str = "source"
+    _n_samples: int = 0
+    _odd: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def add(self, sample: Sample) -> None:
         """Compare the values of a source with the range."""
-        if self._trained is None:
+        if self.trained is None:
             return
         self._n_samples += 1
-        image: Tensor = getattr(sample, self._images)
-        seen = self._trained.to_float(image[None])
+        image: Tensor = getattr(sample, self.images)
+        seen = self.trained.to_float(image[None])
         width = float(seen.amax() - seen.amin()) / 2
-        fits = width >= _NARROW and self._trained.outside(image) <= _MUCH_OUTSIDE
-        if not fits or not 1 / _TIMES <= _relative_height(image, self._trained) <= _TIMES:
+        fits = width >= _NARROW and self.trained.outside(image) <= _MUCH_OUTSIDE
+        if not fits or not 1 / _TIMES <= _relative_height(image, self.trained) <= _TIMES:
             values = image.float()
             self._odd[sample.name] = (float(values.amin()), float(values.amax()))
 
@@ -51,7 +53,7 @@ class SourceValues:
         """Report the sources of all processes that do not fit, in one line."""
         gathered = world.gather((self._odd, self._n_samples))
         odd = {name: values for of_process, _ in gathered for name, values in of_process.items()}
-        if self._trained is None or not odd or not world.is_main:
+        if self.trained is None or not odd or not world.is_main:
             return
         name = min(odd)
         low, high = odd[name]
@@ -60,8 +62,8 @@ class SourceValues:
             "the same unit, or set data.source_range=[LOW,HIGH]",
             len(odd),
             sum(number for _, number in gathered),
-            min(self._trained.low),
-            max(self._trained.high),
+            min(self.trained.low),
+            max(self.trained.high),
             name,
             low,
             high,

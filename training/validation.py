@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
@@ -173,11 +173,11 @@ class Validation:
     def _watched_activations(self) -> Iterator[list[Tensor]]:
         """Gather the outputs of the chosen module."""
         seen: list[Tensor] = []
-        with ExitStack() as stack:
-            if self.activations is not None:
-                module = self.predictor.generator.get_submodule(self.activations)
-                hook = module.register_forward_hook(lambda _module, _inputs, output: seen.append(output))
-                stack.callback(hook.remove)
+        if self.activations is None:
+            yield seen
+            return
+        module = self.predictor.generator.get_submodule(self.activations)
+        with module.register_forward_hook(lambda _module, _inputs, output: seen.append(output)):
             yield seen
 
 
