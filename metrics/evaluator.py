@@ -18,8 +18,7 @@ from utils.label_colors import LabelColors, read_label_colors
 
 TITLES = {name: metric.title for name, metric in METRICS.items()}
 LOWER_IS_BETTER = frozenset(name for name, metric in METRICS.items() if metric.lower_is_better)
-OF_SETS = {name: metric for name, metric in METRICS.items() if isinstance(metric, SetMetric)}
-OF_SPREAD = frozenset(name for name, metric in OF_SETS.items() if metric.least_images > 1)
+OF_SPREAD = frozenset(n for n, metric in METRICS.items() if isinstance(metric, SetMetric) and metric.least_images > 1)
 OF_VALUES = tuple(name for name, metric in METRICS.items() if metric.of == "values")
 WEIGHTED = tuple(name for name, metric in METRICS.items() if metric.of == "weighted")
 OF_LABELS = tuple(name for name, metric in METRICS.items() if metric.of == "labels")

@@ -3,8 +3,7 @@
 import importlib.util
 import io
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -82,17 +81,6 @@ class _Identity(nn.Module):
         return features
 
 
-@contextmanager
-def _cpu_draws(seed: int) -> Iterator[None]:
-    """Seed the CPU's random generator, and restore its state at the end; torch.manual_seed seeds the GPUs too."""
-    state = torch.get_rng_state()
-    torch.default_generator.manual_seed(seed)
-    try:
-        yield
-    finally:
-        torch.set_rng_state(state)
-
-
 def frechet_distance(fakes: Sequence[Tensor], targets: Sequence[Tensor]) -> SetScore:
     """Return FID, the Frechet distance of two sets of at least 2 (D,) features, as Gaussians; lower is better."""
     from torchmetrics.image.fid import FrechetInceptionDistance  # takes half a second
@@ -111,7 +99,8 @@ def kernel_distance(fakes: Sequence[Tensor], targets: Sequence[Tensor]) -> SetSc
     """
     from torchmetrics.image.kid import KernelInceptionDistance
 
-    with warnings.catch_warnings(), _cpu_draws(seed=0):
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)  # torch.manual_seed seeds the GPUs too
         warnings.simplefilter("ignore", UserWarning)  # that it stores all features, which are in memory already
         size, network = min(KID_SUBSET_SIZE, len(fakes), len(targets)), _Identity(len(fakes[0]))
         metric = KernelInceptionDistance(network, subsets=KID_SUBSETS, subset_size=size, sync_on_compute=False)

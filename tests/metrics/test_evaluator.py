@@ -11,7 +11,7 @@ from torch import Tensor
 
 from configs.schema import EXTRA_METRICS, CheckpointConfig
 from metrics import METRICS
-from metrics.evaluator import LOWER_IS_BETTER, OF_LABELS, OF_SETS, TITLES, Evaluator, shown
+from metrics.evaluator import Evaluator, shown
 from metrics.image_metrics import Bounds
 from metrics.metric import FeatureSource, Metric, PairMetric, SetMetric, SetScore
 from tests.metrics.networks import save_random_alexnet, save_random_inception
@@ -142,12 +142,3 @@ def test_the_best_checkpoint_is_chosen_by_a_metric_that_has_a_better_direction()
 
 def test_the_optional_metrics_are_those_of_metrics_extra() -> None:
     assert [name for name, metric in METRICS.items() if isinstance(metric, PairMetric | SetMetric)] == [*EXTRA_METRICS]
-
-
-def test_the_tables_are_derived() -> None:
-    assert TITLES.keys() == METRICS.keys()
-    assert {"l1", "lpips", "swd", "fid", "kid"} <= LOWER_IS_BETTER
-    assert not {"psnr", "ssim", "sharpness", "mean_iou"} & LOWER_IS_BETTER
-    assert {"swd", "fid", "kid"} <= set(OF_SETS)
-    assert {"pixel_accuracy", "mean_iou"} <= set(OF_LABELS)
-    assert not set(OF_SETS) & set(OF_LABELS)
