@@ -40,7 +40,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--clusters", type=Path, metavar="FILE", help=clusters_help)
     add("--feature-maps", type=Path, metavar="DIR", help="folder of precomputed feature maps for --input")
     add("--noise", action="store_true", help="use dropout and each image's own batch statistics, as pix2pix does")
-    add("--seed", type=int, default=0, metavar="N", help="seed of sampled features, of noise and of drawn styles")
+    seed_help = "seed of sampled features, of noise and of drawn styles"
+    add("--seed", type=whole_number(0), default=0, metavar="N", help=seed_help)
     style_help = "take the style of an image, where the generator has one; default: drawn for each image by --seed"
     add("--style", type=Path, metavar="IMAGE", help=style_help)
     add("--split", metavar="NAME", help="split of the data set, without --input; default: the test split")
@@ -96,24 +97,20 @@ def _stray_path(overrides: Sequence[str]) -> str | None:
 
 def _contradiction(arguments: argparse.Namespace) -> str | None:
     """Return the message of options that exclude each other, or None."""
-    if not arguments.input and (arguments.instances or arguments.targets or arguments.feature_maps):
-        return "--instances, --targets and --feature-maps need --input"
-    for option in ("side", "frames"):
-        if getattr(arguments, option) and not arguments.input:
-            return f"--{option} needs --input"
-    if arguments.input and arguments.split:
-        return "--split and --input exclude each other: leave one of them out"
-    if arguments.seed < 0:
-        return f"--seed {arguments.seed}: expected a whole number from 0"
-    if arguments.overlap is not None and not arguments.tile:
-        return "--overlap needs --tile"
-    for option in ("noise", "tile"):
-        if getattr(arguments, option) and arguments.batch_size > 1:
-            return f"--{option} takes one image at a time: leave --batch-size out"
-    if arguments.tile and (arguments.noise or arguments.compile == "on"):
-        other = "--noise" if arguments.noise else "--compile on"
-        return f"--tile and {other} exclude each other: leave one of them out"
-    return None
+    given, tile, one_image = arguments.input, arguments.tile, "takes one image at a time: leave --batch-size out"
+    beside = arguments.instances or arguments.targets or arguments.feature_maps
+    problems = {
+        "--instances, --targets and --feature-maps need --input": beside and not given,
+        "--side needs --input": arguments.side and not given,
+        "--frames needs --input": arguments.frames and not given,
+        "--split and --input exclude each other: leave one of them out": given and arguments.split,
+        "--overlap needs --tile": arguments.overlap is not None and not tile,
+        f"--noise {one_image}": arguments.noise and arguments.batch_size > 1,
+        f"--tile {one_image}": tile and arguments.batch_size > 1,
+        "--tile and --noise exclude each other: leave one of them out": tile and arguments.noise,
+        "--tile and --compile on exclude each other: leave one of them out": tile and arguments.compile == "on",
+    }
+    return next((problem for problem, is_there in problems.items() if is_there), None)
 
 
 def main(argv: Sequence[str]) -> None:

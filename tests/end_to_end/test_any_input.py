@@ -113,19 +113,6 @@ def test_tiles_are_not_seen(tmp_path: Path, tiny_config: Path, label_data_set: P
     assert (whole - tiled).abs().max() <= 1
 
 
-def test_the_mean_with_the_mirrored_translation(rgb_run: Path, tmp_path: Path) -> None:
-    pixels = noise(32, 48)
-    save_image(tmp_path / "in" / "x.png", pixels)
-    save_image(tmp_path / "mirrored" / "x.png", pixels[:, ::-1].copy())
-    arguments = ["--checkpoint", str(rgb_run), "--opt-level", "O0"]
-    for folder, options in (("in", []), ("mirrored", []), ("in", ["--tta", "flip"])):
-        output = tmp_path / f"{folder}{len(options)}"
-        translate(*arguments, "--input", str(tmp_path / folder), "--output", str(output), *options)
-    plain, mirrored, mean = (read_rgb(tmp_path / name / "x.png").float() for name in ("in0", "mirrored0", "in2"))
-    assert (mean - (plain + mirrored.flip(-1)) / 2).abs().max() <= 1
-    assert (mean - plain).abs().max() > 2
-
-
 def test_files_folders_and_lists_keep_their_sub_folders(
     rgb_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,12 +240,6 @@ def test_values_in_another_unit_are_reported(
     shown = capsys.readouterr().out
     assert "1 of 1 sources do not fit the values of the training" in shown
     assert "such as x with " in shown
-    save_image(tmp_path / "x.png", UINT16)
-    save_image(tmp_path / "tenth.png", UINT16 // 10)
-    translated(run_of_16_bits, tmp_path / "tenth.png")
-    assert "1 of 1 sources do not fit the values of the training, " in capsys.readouterr().out
-    translated(trained(tmp_path / "floats", FLOATS), tmp_path / "x.png")
-    assert "1 of 1 sources do not fit the values of the training, " in capsys.readouterr().out
 
 
 def test_bands_and_arrays_for_rgb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,12 +39,8 @@ def test_a_file_of_the_originals_gives_the_originals_pictures(
     rng = np.random.default_rng(0)
     shape = (32, 48) if n_classes else (32, 48, 3)
     save_image(tmp_path / "in" / "x.png", rng.integers(0, n_classes or 256, shape, dtype=np.uint8))
-    arguments = [
-        "--checkpoint",
-        str(tmp_path if n_classes else tmp_path / "latest_net_G.pth"),
-        "--input",
-        str(tmp_path / "in"),
-    ]
+    checkpoint = tmp_path if n_classes else tmp_path / "latest_net_G.pth"
+    arguments = ["--checkpoint", str(checkpoint), "--input", str(tmp_path / "in")]
     if n_classes:
         save_image(tmp_path / "inst" / "x.png", rng.integers(0, 9, shape, dtype=np.uint16))
         arguments += ["--instances", str(tmp_path / "inst")]

@@ -32,6 +32,13 @@ class Seen(nn.Module):
         return source[:, :3]
 
 
+class Uneven(nn.Module):
+    """Darkens images to the right."""
+
+    def forward(self, source: Tensor) -> Tensor:
+        return source - torch.linspace(0, 1, source.shape[-1])
+
+
 class Drawn(nn.Module):
     """Returns its noise, which comes before the source."""
 
@@ -56,6 +63,14 @@ def pictures(*names: str) -> Batch:
 @pytest.mark.parametrize("flips", [False, True])
 def test_a_generator_that_changes_nothing_gives_the_image_back(flips: bool) -> None:
     assert torch.equal(predictor(Seen(), flips=flips).translate(pictures("a")), PICTURE)
+
+
+def test_flips_average_the_translations_of_an_image_and_of_its_mirror_image() -> None:
+    bright = Batch(("a",), torch.full((1, 3, 4, 6), 255, dtype=torch.uint8), None, None)
+    plain = predictor(Uneven()).translate(bright).float()
+    averaged = predictor(Uneven(), flips=True).translate(bright).float()
+    assert (averaged - (plain + plain.flip(-1)) / 2).abs().max() <= 1
+    assert (averaged - plain).abs().max() > 50
 
 
 @pytest.mark.parametrize("noise_seed", [None, 0])

@@ -48,7 +48,7 @@ def test_images_of_input_keep_their_sizes_unless_a_size_is_set(arguments: list[s
         (["--tile", "64", "--noise"], "--tile and --noise exclude each other"),
         (["--tile", "64", "--compile", "on"], "--tile and --compile on exclude each other"),
         (["--tile", "64", "--overlap", "-1"], "'-1' is not a whole number from 0"),
-        (["--seed", "-1"], "--seed -1: expected a whole number from 0"),
+        (["--seed", "-1"], "argument --seed: '-1' is not a whole number from 0"),
         (["runs/pairs"], "runs/pairs is no setting: did you mean --checkpoint runs/pairs?"),
         (["--input", "a.png", "--device", "cpu", "runs/a/best.pt"], "did you mean --checkpoint runs/a/best.pt?"),
         (["photos/a.jpg"], "photos/a.jpg is no setting: did you mean --input photos/a.jpg?"),
